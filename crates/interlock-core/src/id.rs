@@ -1,0 +1,179 @@
+//! Names of pipelines, schedules, slots and runs.
+//!
+//! Invariant: an id that exists is well formed; `~` and `/` never occur in a name, so that slot
+//! keys and run ids can be taken apart again.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+use crate::text::TextError;
+
+/// A pipeline's name, which is its identity.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PipelineId(Box<str>);
+
+/// A schedule's name within its pipeline.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScheduleId(Box<str>);
+
+/// Schedule ids that Interlock uses for its own slots.
+pub const RESERVED_SCHEDULE_IDS: [&str; 3] = ["manual", "stop", "restart"];
+
+const PIPELINE_ID_LENGTH_MAX: usize = 255;
+const SCHEDULE_ID_LENGTH_MAX: usize = 100;
+
+impl PipelineId {
+    /// Reads a pipeline name: 2 to 255 of `a-z 0-9 . _ -`, letter or digit at both ends.
+    pub fn parse(text: &str) -> Result<Self, TextError> {
+        if text.len() < 2 {
+            return Err(TextError::new(
+                0..text.len(),
+                format!("the pipeline name `{text}` is too short"),
+                "A pipeline name has 2 to 255 characters.",
+            ));
+        }
+        check_name("pipeline", text, PIPELINE_ID_LENGTH_MAX)?;
+        Ok(Self(text.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl ScheduleId {
+    /// Reads a schedule id: 1 to 100 of `a-z 0-9 . _ -`, letter or digit at both ends, and none of
+    /// [`RESERVED_SCHEDULE_IDS`].
+    pub fn parse(text: &str) -> Result<Self, TextError> {
+        check_name("schedule", text, SCHEDULE_ID_LENGTH_MAX)?;
+        if RESERVED_SCHEDULE_IDS.contains(&text) {
+            return Err(TextError::new(
+                0..text.len(),
+                format!("the schedule id `{text}` is reserved"),
+                "Interlock uses `manual`, `stop` and `restart` for slots of its own; choose another id.",
+            ));
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The id that schedules without one get from their kind: `cron`, `stream` or `daily`.
+    pub fn from_static(id: &'static str) -> Self {
+        Self(id.into())
+    }
+
+    /// The id of one unnamed entry in a list: stable under reordering, because it is made from what
+    /// the entry says and not from where it stands.
+    pub fn hashed(kind: &'static str, expression: &str) -> Self {
+        Self(format!("{kind}-{:08x}", fnv1a(expression.as_bytes()) as u32).into())
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PipelineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for ScheduleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One instant at which one schedule of one pipeline owes a run.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotKey {
+    /// Whose slot it is.
+    pub pipeline: PipelineId,
+    /// Which of its schedules owes it.
+    pub schedule: ScheduleId,
+    /// The nominal instant.
+    pub nominal: Timestamp,
+}
+
+impl fmt::Display for SlotKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.pipeline, self.schedule, self.nominal)
+    }
+}
+
+/// A 64-bit FNV-1a hash: small, stable for ever, and good enough to spread names.
+///
+/// Stored ids and jitter depend on it, so it must never change.
+pub fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn check_name(what: &str, text: &str, length_max: usize) -> Result<(), TextError> {
+    if text.is_empty() || text.len() > length_max {
+        return Err(TextError::new(
+            0..text.len(),
+            format!("a {what} name has 1 to {length_max} characters, this one has {}", text.len()),
+            "",
+        ));
+    }
+    let legal = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '.' | '_' | '-');
+    if let Some((at, found)) = text.char_indices().find(|(_, c)| !legal(*c)) {
+        return Err(TextError::new(
+            at..at + found.len_utf8(),
+            format!("`{found}` is not allowed in the {what} name `{text}`"),
+            "Use lower-case letters, digits, `.`, `_` and `-`.",
+        ));
+    }
+    let edge = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let bytes = text.as_bytes();
+    for at in [0, bytes.len() - 1] {
+        if !bytes.get(at).copied().is_some_and(edge) {
+            return Err(TextError::new(
+                at..at + 1,
+                format!("the {what} name `{text}` must begin and end with a letter or a digit"),
+                "",
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pipeline_names_follow_the_table_of_case_87() {
+        for good in ["ab", "my.pipeline-v2", "daily_orders", "a1"] {
+            assert!(PipelineId::parse(good).is_ok(), "{good}");
+        }
+        for bad in
+            ["", "a", "UPPER", "has space", "../../etc", "key:injection", "a~b", "-ab", "ab."]
+        {
+            assert!(PipelineId::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_bad_character_is_pointed_at() {
+        let error = PipelineId::parse("orders daily").unwrap_err();
+        assert_eq!(error.span, 6..7);
+        assert_eq!(error.message, "` ` is not allowed in the pipeline name `orders daily`");
+    }
+
+    #[test]
+    fn reserved_schedule_ids_are_refused() {
+        assert!(ScheduleId::parse("manual").is_err());
+        assert!(ScheduleId::parse("nightly").is_ok());
+    }
+
+    #[test]
+    fn hashed_ids_never_change() {
+        assert_eq!(ScheduleId::hashed("cron", "0 * * * *").as_str(), "cron-21361d8f");
+    }
+}

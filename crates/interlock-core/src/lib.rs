@@ -1,0 +1,38 @@
+//! The rules of Interlock, as pure functions over plain data.
+//!
+//! Nothing here waits, reads a clock, draws a random number, or touches a disk or a network:
+//! every function takes what it needs (`now` included) and returns a value. That is what lets the
+//! same code serve the daemon, `--dry-run`, the simulator and the tests.
+//!
+//! Read the modules in this order: what text means ([`text`], [`duration`], [`time_of_day`]), who is
+//! who ([`id`]), when something is owed ([`zone`], [`calendar`], [`cron`], [`schedule`]), whether it
+//! should run ([`sensor`], [`readiness`]), what becomes of it ([`run`], [`retry`], [`sla`]), and the
+//! whole declaration ([`pipeline`]).
+
+pub mod text;
+
+pub mod duration;
+pub mod time_of_day;
+
+pub mod id;
+
+mod civil;
+pub mod zone;
+
+pub mod calendar;
+
+pub mod cron;
+
+pub mod schedule;
+
+pub mod sensor;
+
+pub mod readiness;
+
+pub mod run;
+
+pub mod retry;
+
+pub mod sla;
+
+pub mod pipeline;

@@ -1,0 +1,1 @@
+//! The state machine of a run: one attempt at a slot.

@@ -1,0 +1,170 @@
+//! A time zone, prepared for fast and repeatable arithmetic.
+//!
+//! A zone is a list of segments with a constant offset from UTC. Inside a segment the wall clock is
+//! plain integer arithmetic; everything that is hard about local time happens at the borders, and
+//! there it is two explicit cases: a gap (the clock jumps forward, wall times are missing) and an
+//! overlap (it jumps back, wall times occur twice).
+//!
+//! The segments are copied out of `jiff` once per zone, so that evaluating a schedule never asks the
+//! zone database again, and so that the data a slot was computed from has a [`Zone::fingerprint`].
+//! Core does no lookup by name: whoever owns the zone database hands the zone in.
+
+use std::{fmt, sync::Arc};
+
+use jiff::{Timestamp, tz::TimeZone};
+
+use crate::id::fnv1a;
+
+/// The first instant that schedules know: 1900-01-01T00:00:00Z.
+pub const EARLIEST: i64 = -2_208_988_800;
+/// The end of time for schedules: 2200-01-01T00:00:00Z. Work is bounded by it (S17).
+pub const LATEST: i64 = 7_258_118_400;
+
+/// A named time zone. Cheap to clone.
+#[derive(Clone)]
+pub struct Zone(Arc<ZoneData>);
+
+struct ZoneData {
+    name: Box<str>,
+    time_zone: TimeZone,
+    /// Invariant: as long as `offsets`, never empty, strictly increasing, first is [`EARLIEST`].
+    starts: Box<[i64]>,
+    offsets: Box<[i32]>,
+}
+
+/// A stretch of time during which a zone's offset does not change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Segment {
+    index: usize,
+    /// First instant, in seconds since the epoch.
+    pub(crate) start: i64,
+    /// First instant after it.
+    pub(crate) end: i64,
+    /// Seconds to add to UTC to get the wall clock.
+    pub(crate) offset: i64,
+}
+
+impl Zone {
+    /// Prepares a zone under the name it was asked for.
+    pub fn new(name: &str, time_zone: TimeZone) -> Self {
+        let earliest = timestamp(EARLIEST);
+        let mut offset = time_zone.to_offset(earliest).seconds();
+        let (mut starts, mut offsets) = (vec![EARLIEST], vec![offset]);
+        for transition in time_zone.following(earliest) {
+            let start = transition.timestamp().as_second();
+            if start >= LATEST {
+                break;
+            }
+            // A change of abbreviation alone is no border.
+            if transition.offset().seconds() != offset {
+                offset = transition.offset().seconds();
+                starts.push(start);
+                offsets.push(offset);
+            }
+        }
+        Self(Arc::new(ZoneData {
+            name: name.into(),
+            time_zone,
+            starts: starts.into(),
+            offsets: offsets.into(),
+        }))
+    }
+
+    /// Coordinated Universal Time.
+    pub fn utc() -> Self {
+        Self::new("UTC", TimeZone::UTC)
+    }
+
+    /// The name it was asked for.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The zone as `jiff` knows it, for rendering.
+    pub fn time_zone(&self) -> &TimeZone {
+        &self.0.time_zone
+    }
+
+    /// A hash of the zone's data, part of a pipeline's version: when a government changes the rules
+    /// and the database follows, the version changes too.
+    pub fn fingerprint(&self) -> u64 {
+        let mut bytes = Vec::with_capacity(self.0.starts.len() * 12);
+        for (start, offset) in self.0.starts.iter().zip(&self.0.offsets) {
+            bytes.extend_from_slice(&start.to_le_bytes());
+            bytes.extend_from_slice(&offset.to_le_bytes());
+        }
+        fnv1a(&bytes)
+    }
+
+    /// The segment that contains an instant; the first or last one for instants out of range.
+    pub(crate) fn segment_at(&self, second: i64) -> Segment {
+        let after = self.0.starts.partition_point(|start| *start <= second);
+        self.segment(after.saturating_sub(1))
+    }
+
+    pub(crate) fn segment_after(&self, segment: Segment) -> Option<Segment> {
+        (segment.index + 1 < self.0.starts.len()).then(|| self.segment(segment.index + 1))
+    }
+
+    pub(crate) fn segment_before(&self, segment: Segment) -> Option<Segment> {
+        segment.index.checked_sub(1).map(|index| self.segment(index))
+    }
+
+    fn segment(&self, index: usize) -> Segment {
+        let data = &*self.0;
+        Segment {
+            index,
+            start: data.starts.get(index).copied().unwrap_or(EARLIEST),
+            end: data.starts.get(index + 1).copied().unwrap_or(LATEST),
+            offset: i64::from(data.offsets.get(index).copied().unwrap_or(0)),
+        }
+    }
+}
+
+impl PartialEq for Zone {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.0.name == other.0.name
+                && self.0.starts == other.0.starts
+                && self.0.offsets == other.0.offsets)
+    }
+}
+
+impl fmt::Debug for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Zone({})", self.0.name)
+    }
+}
+
+/// A whole second as a timestamp; callers stay within [`EARLIEST`] and [`LATEST`].
+pub(crate) fn timestamp(second: i64) -> Timestamp {
+    Timestamp::constant(second.clamp(EARLIEST, LATEST), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_agree_with_jiff_around_every_border() {
+        for name in ["Europe/Riga", "Australia/Lord_Howe", "Pacific/Apia", "Africa/Casablanca"] {
+            let zone = Zone::new(name, TimeZone::get(name).unwrap());
+            for start in &zone.0.starts[1..] {
+                for second in [start - 1, *start] {
+                    let offset = zone.time_zone().to_offset(timestamp(second)).seconds();
+                    assert_eq!(
+                        zone.segment_at(second).offset,
+                        i64::from(offset),
+                        "{name} {second}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn utc_is_one_segment() {
+        let segment = Zone::utc().segment_at(0);
+        assert_eq!((segment.start, segment.end, segment.offset), (EARLIEST, LATEST, 0));
+    }
+}
