@@ -60,9 +60,9 @@ pub enum SensorError {
 }
 
 /// Epoch numbers from here on are milliseconds; as seconds they would be 30,000 years away.
-const FIRST_MILLISECONDS: i64 = 1_000_000_000_000;
+const FIRST_MILLISECONDS: f64 = 1e12;
 /// Epoch numbers below this (1973) are counters, or dates such as 20260303, but not times.
-const FIRST_SECONDS: i64 = 100_000_000;
+const FIRST_SECONDS: f64 = 1e8;
 
 /// Reads a time: RFC 3339, or epoch seconds or milliseconds as a number or a numeric string.
 pub fn parse_time(value: &Value) -> Result<Timestamp, SensorError> {
@@ -79,11 +79,10 @@ pub fn parse_time(value: &Value) -> Result<Timestamp, SensorError> {
 
 fn epoch(number: f64) -> Option<Timestamp> {
     // Up to the year 9999 milliseconds are integers that a float holds exactly.
-    if !number.is_finite() || number < FIRST_SECONDS as f64 {
+    if !number.is_finite() || number < FIRST_SECONDS {
         return None;
     }
-    let milliseconds =
-        if number < FIRST_MILLISECONDS as f64 { (number * 1000.0).round() } else { number };
+    let milliseconds = if number < FIRST_MILLISECONDS { (number * 1000.0).round() } else { number };
     Timestamp::from_millisecond(milliseconds as i64).ok()
 }
 
@@ -272,12 +271,12 @@ mod tests {
         Sensor { value, at: REPORTED.parse().unwrap() }
     }
 
-    fn check_time(value: Value, expected: Option<&str>) {
-        let found = parse_time(&value).ok().map(|at| at.to_string());
+    fn check_time(value: &Value, expected: Option<&str>) {
+        let found = parse_time(value).ok().map(|at| at.to_string());
         assert_eq!(found.as_deref(), expected, "{value}");
     }
 
-    fn check_period(key: &str, value: Value, length: Period, expected: &str) {
+    fn check_period(key: &str, value: &Value, length: Period, expected: &str) {
         let riga = Zone::new("Europe/Riga", TimeZone::get("Europe/Riga").unwrap());
         let found = match period_of(key, &sensor(value.clone()), &riga, length) {
             Ok(period) => period.to_string(),
@@ -288,15 +287,15 @@ mod tests {
 
     #[test]
     fn times_are_rfc_3339_or_epoch_seconds_or_milliseconds() {
-        check_time(json!("2026-03-03T07:00:00Z"), Some("2026-03-03T07:00:00Z"));
-        check_time(json!("2026-03-03T09:00:00.5+02:00"), Some("2026-03-03T07:00:00.5Z"));
-        check_time(json!(1_772_521_200), Some("2026-03-03T07:00:00Z"));
-        check_time(json!("1772521200"), Some("2026-03-03T07:00:00Z"));
-        check_time(json!(1_772_521_200_250_i64), Some("2026-03-03T07:00:00.25Z"));
-        check_time(json!("1772521200250"), Some("2026-03-03T07:00:00.25Z"));
-        check_time(json!(1_772_521_200.5), Some("2026-03-03T07:00:00.5Z"));
-        check_time(json!(999_999_999_999_i64), None);
-        check_time(json!(1_000_000_000_000_i64), Some("2001-09-09T01:46:40Z"));
+        check_time(&json!("2026-03-03T07:00:00Z"), Some("2026-03-03T07:00:00Z"));
+        check_time(&json!("2026-03-03T09:00:00.5+02:00"), Some("2026-03-03T07:00:00.5Z"));
+        check_time(&json!(1_772_521_200), Some("2026-03-03T07:00:00Z"));
+        check_time(&json!("1772521200"), Some("2026-03-03T07:00:00Z"));
+        check_time(&json!(1_772_521_200_250_i64), Some("2026-03-03T07:00:00.25Z"));
+        check_time(&json!("1772521200250"), Some("2026-03-03T07:00:00.25Z"));
+        check_time(&json!(1_772_521_200.5), Some("2026-03-03T07:00:00.5Z"));
+        check_time(&json!(999_999_999_999_i64), None);
+        check_time(&json!(1_000_000_000_000_i64), Some("2001-09-09T01:46:40Z"));
     }
 
     #[test]
@@ -316,7 +315,7 @@ mod tests {
             json!(1_772_521_200_000_000_i64),
             json!([1_772_521_200]),
         ] {
-            check_time(value, None);
+            check_time(&value, None);
         }
         let error = parse_time(&json!("soon")).unwrap_err().to_string();
         assert!(error.starts_with("\"soon\" is not a time"), "{error}");
@@ -327,44 +326,44 @@ mod tests {
     #[test]
     fn b6_a_day_comes_from_the_json_then_the_key_then_the_sensors_own_time() {
         let day = Period::Day;
-        check_period("k", json!({"date": "2026-03-01"}), day, "2026-03-01");
-        check_period("k", json!({"date": "20260301"}), day, "2026-03-01");
-        check_period("k", json!({"date": 20_260_301}), day, "2026-03-01");
-        check_period("k#2026-03-02", json!({"date": "2026-03-01"}), day, "2026-03-01");
-        check_period("k#2026-03-02", json!({"count": 1}), day, "2026-03-02");
-        check_period("k#20260302T07", json!(1), day, "2026-03-02");
-        check_period("k#eu", json!({"date": null}), day, "2026-03-04");
-        check_period("k", json!({"hour": "x"}), day, "2026-03-04");
+        check_period("k", &json!({"date": "2026-03-01"}), day, "2026-03-01");
+        check_period("k", &json!({"date": "20260301"}), day, "2026-03-01");
+        check_period("k", &json!({"date": 20_260_301}), day, "2026-03-01");
+        check_period("k#2026-03-02", &json!({"date": "2026-03-01"}), day, "2026-03-01");
+        check_period("k#2026-03-02", &json!({"count": 1}), day, "2026-03-02");
+        check_period("k#20260302T07", &json!(1), day, "2026-03-02");
+        check_period("k#eu", &json!({"date": null}), day, "2026-03-04");
+        check_period("k", &json!({"hour": "x"}), day, "2026-03-04");
         let bad = "`date` is \"2026-02-30\", which is not a date: YYYY-MM-DD or YYYYMMDD";
-        check_period("k", json!({"date": "2026-02-30"}), day, bad);
+        check_period("k", &json!({"date": "2026-02-30"}), day, bad);
         let bad = "`date` is true, which is not a date: YYYY-MM-DD or YYYYMMDD";
-        check_period("k", json!({"date": true}), day, bad);
+        check_period("k", &json!({"date": true}), day, bad);
         let bad = "`date` is \"today\", which is not a date: YYYY-MM-DD or YYYYMMDD";
-        check_period("k#2026-03-02", json!({"date": "today"}), day, bad);
+        check_period("k#2026-03-02", &json!({"date": "today"}), day, bad);
         let bad =
             "the key ends in `#2026-13-01`, which is not a period: YYYY-MM-DD or YYYY-MM-DDTHH";
-        check_period("k#2026-13-01", json!(1), day, bad);
+        check_period("k#2026-13-01", &json!(1), day, bad);
     }
 
     #[test]
     fn b6_an_hour_needs_its_date() {
         let hour = Period::Hour;
-        check_period("k", json!({"date": "20260301", "hour": "07"}), hour, "2026-03-01T07");
-        check_period("k", json!({"date": "20260301", "hour": 7}), hour, "2026-03-01T07");
-        check_period("k#20260302T05", json!({"hour": 0}), hour, "2026-03-02T00");
-        check_period("k#2026-03-02T05", json!(1), hour, "2026-03-02T05");
-        check_period("k#2026-03-02T05", json!({"date": "2026-03-02"}), hour, "2026-03-02T05");
-        check_period("k", json!(1), hour, "2026-03-04T00");
+        check_period("k", &json!({"date": "20260301", "hour": "07"}), hour, "2026-03-01T07");
+        check_period("k", &json!({"date": "20260301", "hour": 7}), hour, "2026-03-01T07");
+        check_period("k#20260302T05", &json!({"hour": 0}), hour, "2026-03-02T00");
+        check_period("k#2026-03-02T05", &json!(1), hour, "2026-03-02T05");
+        check_period("k#2026-03-02T05", &json!({"date": "2026-03-02"}), hour, "2026-03-02T05");
+        check_period("k", &json!(1), hour, "2026-03-04T00");
         let dateless = "the sensor names an hour but no date";
-        check_period("k", json!({"hour": 23}), hour, dateless);
+        check_period("k", &json!({"hour": 23}), hour, dateless);
         let hourless = "the sensor names a date but no hour";
-        check_period("k", json!({"date": "2026-03-01"}), hour, hourless);
-        check_period("k#2026-03-02T05", json!({"date": "2026-03-01"}), hour, hourless);
-        check_period("k#2026-03-02", json!(1), hour, hourless);
+        check_period("k", &json!({"date": "2026-03-01"}), hour, hourless);
+        check_period("k#2026-03-02T05", &json!({"date": "2026-03-01"}), hour, hourless);
+        check_period("k#2026-03-02", &json!(1), hour, hourless);
         let bad = "`hour` is 24, which is not an hour: 0 to 23";
-        check_period("k", json!({"date": "2026-03-01", "hour": 24}), hour, bad);
+        check_period("k", &json!({"date": "2026-03-01", "hour": 24}), hour, bad);
         let bad = "`hour` is 7.5, which is not an hour: 0 to 23";
-        check_period("k", json!({"date": "2026-03-01", "hour": 7.5}), hour, bad);
+        check_period("k", &json!({"date": "2026-03-01", "hour": 7.5}), hour, bad);
     }
 
     #[test]

@@ -43,6 +43,10 @@ enum Number {
 }
 
 impl Number {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a float on the other side is no more exact than this"
+    )]
     fn as_float(self) -> f64 {
         match self {
             Self::Integer(integer) => integer as f64,

@@ -34,9 +34,9 @@ impl Answer {
     }
 
     /// A comparison that could be made: `statement` is what is true or false.
-    fn compared(seen: &Value, statement: &str, truth: bool) -> Self {
-        let outcome = if truth { Outcome::Ready } else { Outcome::NotReady };
-        Self { seen: Some(seen.clone()), ..Self::new(outcome, format!("{statement} is {truth}")) }
+    fn compared(seen: &Value, statement: &str, outcome: Outcome) -> Self {
+        let reason = format!("{statement} is {}", outcome == Outcome::Ready);
+        Self { seen: Some(seen.clone()), ..Self::new(outcome, reason) }
     }
 
     fn to(self, name: impl Into<String>, asked: impl Into<String>) -> Verdict {
@@ -114,7 +114,7 @@ impl SensorRule {
         match &self.operand {
             Operand::Value(value) => {
                 let statement = format!("{} equals {}", shown(seen), shown(value));
-                Answer::compared(seen, &statement, compare::equal(seen, value))
+                Answer::compared(seen, &statement, compare::equal(seen, value).into())
             }
             Operand::None | Operand::Age(_) => self.no_operand(seen),
         }
@@ -125,16 +125,12 @@ impl SensorRule {
             Operand::Value(value) => value,
             Operand::None | Operand::Age(_) => return self.no_operand(seen),
         };
-        match compare::order(seen, value) {
-            Some(order) => {
-                let statement = format!("{} {} {}", shown(seen), self.check, shown(value));
-                Answer::compared(seen, &statement, holds(order))
-            }
-            None => {
-                let wrong = if compare::is_number(seen) { value } else { seen };
-                Answer::cannot_tell(seen, format!("{} is not a number", shown(wrong)))
-            }
-        }
+        let Some(order) = compare::order(seen, value) else {
+            let wrong = if compare::is_number(seen) { value } else { seen };
+            return Answer::cannot_tell(seen, format!("{} is not a number", shown(wrong)));
+        };
+        let statement = format!("{} {} {}", shown(seen), self.check, shown(value));
+        Answer::compared(seen, &statement, holds(order).into())
     }
 
     /// The time that an age is counted from.
@@ -171,7 +167,7 @@ impl SensorRule {
         } else {
             format!("{at} is {} old: {rule}", whole_seconds(age))
         };
-        Answer::compared(&seen, &statement, holds(age, limit))
+        Answer::compared(&seen, &statement, holds(age, limit).into())
     }
 
     fn no_operand(&self, seen: &Value) -> Answer {

@@ -22,10 +22,10 @@ fn rule(check: Check, field: Option<&str>, operand: Operand) -> SensorRule {
     SensorRule { key: "orders".into(), check, field: field.map(Into::into), operand }
 }
 
-fn condition(kind: &str, required: bool, evaluator: Option<&str>) -> Condition {
+fn condition(kind: &str, weight: Weight, evaluator: Option<&str>) -> Condition {
     Condition::Trait(TraitSpec {
         kind: kind.into(),
-        required,
+        required: weight == Weight::Required,
         evaluator: evaluator.map(Into::into),
         config: BTreeMap::new(),
         ttl: None,
@@ -34,7 +34,7 @@ fn condition(kind: &str, required: bool, evaluator: Option<&str>) -> Condition {
 }
 
 fn required(kind: &str) -> Condition {
-    condition(kind, true, Some("check.sh"))
+    condition(kind, Weight::Required, Some("check.sh"))
 }
 
 fn readiness(rule: Rule, conditions: Vec<Condition>) -> Readiness {
@@ -273,7 +273,7 @@ fn case_38_a_trait_that_fails_blocks_by_name() {
 
 #[test]
 fn case_38_what_no_evaluator_answered_cannot_be_told_and_blocks() {
-    let unanswered = condition("owned", true, None);
+    let unanswered = condition("owned", Weight::Required, None);
     for (world, condition, reason) in [
         (World::default(), unanswered, "no evaluator is configured"),
         (World::default(), required("owned"), "it has not been evaluated"),
@@ -301,7 +301,7 @@ fn fail_open_does_not_forgive_a_no() {
 
 #[test]
 fn a_pushed_result_counts_even_without_an_evaluator() {
-    let readiness = readiness(Rule::All, vec![condition("pushed", true, None)]);
+    let readiness = readiness(Rule::All, vec![condition("pushed", Weight::Required, None)]);
     let world = World::default().result("pushed", status(TraitStatus::Pass));
     assert_eq!(world.evaluate(&readiness).outcome, Outcome::Ready);
 }
@@ -309,7 +309,7 @@ fn a_pushed_result_counts_even_without_an_evaluator() {
 #[test]
 fn optional_traits_are_shown_and_never_block() {
     for rule in [Rule::All, Rule::Majority { threshold: None }] {
-        let conditions = vec![required("a"), condition("nice", false, Some("x"))];
+        let conditions = vec![required("a"), condition("nice", Weight::Optional, Some("x"))];
         let world = World::default()
             .result("a", status(TraitStatus::Pass))
             .result("nice", status(TraitStatus::Fail));
@@ -318,7 +318,7 @@ fn optional_traits_are_shown_and_never_block() {
         assert!(verdict.blocking().is_empty());
         assert_eq!(verdict.parts[1].to_string(), "✗ trait `nice` (optional), FAIL");
     }
-    let alone = readiness(Rule::Any, vec![condition("nice", false, Some("x"))]);
+    let alone = readiness(Rule::Any, vec![condition("nice", Weight::Optional, Some("x"))]);
     let world = World::default().result("nice", status(TraitStatus::Pass));
     assert_eq!(world.evaluate(&alone).outcome, Outcome::NotReady, "nor do they decide");
 }
@@ -432,7 +432,7 @@ fn a_verdict_prints_as_a_tree_in_the_order_of_the_file() {
         Condition::Sensor(rule(Check::Exists, None, Operand::None)),
         Condition::Sensor(rule(Check::Lte, Some("null_rate"), Operand::Value(json!(0.05)))),
         required("fresh"),
-        condition("nice", false, None),
+        condition("nice", Weight::Optional, None),
     ];
     let mut readiness = readiness(Rule::All, conditions);
     readiness.upstreams.push(Upstream { pipeline: "raw".into(), schedule: None });

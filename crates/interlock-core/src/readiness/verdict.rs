@@ -56,6 +56,13 @@ impl Outcome {
     }
 }
 
+impl From<bool> for Outcome {
+    /// What could be told.
+    fn from(holds: bool) -> Self {
+        if holds { Self::Ready } else { Self::NotReady }
+    }
+}
+
 /// How many answers of each kind were given.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tally {
