@@ -4,15 +4,18 @@ use jiff::SignedDuration;
 
 use crate::{time_of_day::TimeOfDay, zone::Zone};
 
-/// A deadline as written: `10:00`, `:30` (hourly) or a duration after the slot's local midnight.
+/// A deadline as written: `10:00`, `:30` (hourly), `2h` (after local midnight) or `+20m` (after the
+/// slot's own instant).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deadline {
     /// `HH:MM` on the slot's own date.
     TimeOfDay(TimeOfDay),
     /// `:MM`: that minute of the hour after the slot's hour.
     MinuteOfNextHour(u8),
-    /// A duration.
+    /// A duration after the local midnight of the slot's date.
     After(SignedDuration),
+    /// A duration after the slot's own instant.
+    AfterSlot(SignedDuration),
 }
 
 /// What a pipeline promises about time.
