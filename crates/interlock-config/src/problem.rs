@@ -108,14 +108,6 @@ impl Problems {
         self.found.iter().any(|finding| finding.code.severity() == Severity::Error)
     }
 
-    /// Takes over what another collection found.
-    pub(crate) fn absorb(&mut self, other: Self) {
-        for finding in other.found {
-            self.add(finding.span, finding.code, finding.message, finding.help);
-        }
-        self.secrets.extend(other.secrets);
-    }
-
     /// The stretches of a text that must not be shown.
     pub(crate) fn hidden(&self, origin: Origin) -> Vec<Range<usize>> {
         self.secrets.iter().filter(|span| span.origin == origin).map(|span| span.range()).collect()

@@ -52,10 +52,10 @@ impl FileKind {
     /// What a file of this kind may say.
     pub(crate) fn shape(self) -> &'static MapShape {
         match self {
-            Self::Config => &server::CONFIG,
-            Self::Pipeline => &pipeline::PIPELINE,
-            Self::Archetype => &small::ARCHETYPE,
-            Self::Calendar => &small::CALENDAR,
+            Self::Config => server::CONFIG,
+            Self::Pipeline => pipeline::PIPELINE,
+            Self::Archetype => small::ARCHETYPE,
+            Self::Calendar => small::CALENDAR,
         }
     }
 }
@@ -178,6 +178,12 @@ impl MapShape {
     /// Its keys that do not depend on a variant.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &'static Field> {
         self.groups.iter().flat_map(|group| group.iter())
+    }
+
+    /// Whether this is another view of the same map: constants have no identity of their own.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.fields().map(|field| field.name).eq(other.fields().map(|field| field.name))
     }
 
     /// The variant that a word chooses.

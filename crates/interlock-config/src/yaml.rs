@@ -63,6 +63,11 @@ pub(crate) struct Entry {
 }
 
 impl Node {
+    /// A map without keys.
+    pub(crate) fn empty_map(span: Span) -> Self {
+        Self { span, value: Value::Map(Vec::new()) }
+    }
+
     /// What it is, for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match self.value {

@@ -48,7 +48,8 @@ pub struct Pipeline {
     pub tier: Option<u32>,
     /// For routing and filtering.
     pub labels: BTreeMap<String, String>,
-    /// When it owes runs, in the order of the file; never empty.
+    /// When it owes runs, in the order of the file; empty only beside `controls`, when runs are
+    /// started by hand and merely ended by schedule.
     pub starts: Vec<StartSchedule>,
     /// When a running run is ended, or ended and started again; never replayed.
     pub controls: Vec<ControlSchedule>,

@@ -413,15 +413,15 @@ impl MapShape {
         key: &str,
         except: &MapShape,
         path: &str,
-        seen: &mut Vec<*const MapShape>,
+        seen: &mut Vec<&'static MapShape>,
     ) -> Option<String> {
-        if seen.contains(&std::ptr::from_ref(self)) {
+        if seen.iter().any(|map| map.is_same(self)) {
             return None;
         }
         seen.push(self);
         let fields: Vec<_> =
             self.fields().chain(self.variants.iter().flat_map(Variant::fields)).collect();
-        if !std::ptr::eq(self, except) && fields.iter().any(|field| field.is(key)) {
+        if !self.is_same(except) && fields.iter().any(|field| field.is(key)) {
             let top = "the top of the file".to_owned();
             return Some(if path.is_empty() { top } else { format!("`{path}`") });
         }

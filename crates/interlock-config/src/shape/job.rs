@@ -17,8 +17,8 @@ const BODY: Shape = Shape::Either(&[
     Shape::List(&Shape::Json),
 ]);
 
-static COMMAND_MAP: MapShape =
-    map("command", &[&[field("command", &COMMAND, "What to run.").required()]]);
+const COMMAND_MAP: &MapShape =
+    &map("command", &[&[field("command", &COMMAND, "What to run.").required()]]);
 
 const HTTP_FIELDS: &[Field] = &[
     field("url", &Shape::Text(Format::Url), "Where the request goes."),
@@ -41,8 +41,8 @@ const HTTP_FIELDS: &[Field] = &[
 ];
 
 // In the Go spelling `timeout` stands inside `http` and is the request's.
-static HTTP_MAP: MapShape =
-    MapShape { name: "http", groups: &[HTTP_FIELDS, GO_TIMEOUT], any_of: &["url"], variants: &[] };
+const HTTP_MAP: &MapShape =
+    &MapShape { name: "http", groups: &[HTTP_FIELDS, GO_TIMEOUT], any_of: &["url"], variants: &[] };
 
 const GO_TIMEOUT: &[Field] =
     &[field("timeout", &SECONDS, "How long the request itself may take.").default("30s")];
@@ -57,7 +57,7 @@ const AIRFLOW_FIELDS: &[Field] = &[
     field("requestTimeout", &SECONDS, "How long one request may take.").default("30s"),
 ];
 
-static AIRFLOW_MAP: MapShape = MapShape {
+const AIRFLOW_MAP: &MapShape = &MapShape {
     name: "airflow",
     groups: &[AIRFLOW_FIELDS, GO_TIMEOUT],
     any_of: &["dagId"],
@@ -90,7 +90,7 @@ const TRIGGER_COMMON: &[Field] = &[
 ];
 
 /// How a job is started.
-pub(super) static TRIGGER: MapShape = MapShape {
+pub(super) const TRIGGER: &MapShape = &MapShape {
     name: "trigger",
     groups: &[TRIGGER_COMMON],
     any_of: &[],
@@ -99,7 +99,7 @@ pub(super) static TRIGGER: MapShape = MapShape {
             types: &["command"],
             groups: &[&[field(
                 "command",
-                &Shape::Either(&[COMMAND_TEXT, ARGV, Shape::Map(&COMMAND_MAP)]),
+                &Shape::Either(&[COMMAND_TEXT, ARGV, Shape::Map(COMMAND_MAP)]),
                 "What to run: text for the shell, or a list that is executed as it is.",
             )
             .required()]],
@@ -118,7 +118,7 @@ pub(super) static TRIGGER: MapShape = MapShape {
                 HTTP_FIELDS,
                 &[field(
                     "http",
-                    &Shape::Map(&HTTP_MAP),
+                    &Shape::Map(HTTP_MAP),
                     "The same, as the Go configuration nests it.",
                 )],
             ],
@@ -131,7 +131,7 @@ pub(super) static TRIGGER: MapShape = MapShape {
                 AIRFLOW_FIELDS,
                 &[field(
                     "airflow",
-                    &Shape::Map(&AIRFLOW_MAP),
+                    &Shape::Map(AIRFLOW_MAP),
                     "The same, as the Go configuration nests it.",
                 )],
             ],
@@ -170,26 +170,26 @@ const JOB_BUDGETS: &[Field] = &[
 ];
 
 /// A job in the spelling of the Go configuration for AWS.
-pub(super) static JOB: MapShape = MapShape {
+pub(super) const JOB: &MapShape = &MapShape {
     name: "job",
     groups: &[JOB_BUDGETS],
     any_of: &[],
     variants: &[
         Variant {
             types: &["command"],
-            groups: &[&[field("config", &Shape::Map(&COMMAND_MAP), "What to run.").required()]],
+            groups: &[&[field("config", &Shape::Map(COMMAND_MAP), "What to run.").required()]],
             any_of: &[],
             open: false,
         },
         Variant {
             types: &["http"],
-            groups: &[&[field("config", &Shape::Map(&HTTP_MAP), "The request.").required()]],
+            groups: &[&[field("config", &Shape::Map(HTTP_MAP), "The request.").required()]],
             any_of: &[],
             open: false,
         },
         Variant {
             types: &["airflow"],
-            groups: &[&[field("config", &Shape::Map(&AIRFLOW_MAP), "The DAG.").required()]],
+            groups: &[&[field("config", &Shape::Map(AIRFLOW_MAP), "The DAG.").required()]],
             any_of: &[],
             open: false,
         },
@@ -203,7 +203,7 @@ pub(super) static JOB: MapShape = MapShape {
     ],
 };
 
-static STEP: MapShape = map(
+const STEP: &MapShape = &map(
     "a step",
     &[&[
         field("name", &TEXT, "Its name, unique in the job.").required(),
@@ -222,4 +222,4 @@ static STEP: MapShape = map(
 );
 
 /// Named commands with an order.
-pub(super) const STEPS: Shape = Shape::List(&Shape::Map(&STEP));
+pub(super) const STEPS: Shape = Shape::List(&Shape::Map(STEP));

@@ -11,7 +11,7 @@ use super::{
 const COUNT: Shape = Shape::Int { min: 1, max: 1_000_000 };
 const DEADLINE: Shape = Shape::Text(Format::Deadline);
 
-static IDENTITY: MapShape = map(
+const IDENTITY: &MapShape = &map(
     "pipeline",
     &[&[
         field("id", &Shape::Text(Format::Name), "The pipeline's name.").required(),
@@ -20,7 +20,7 @@ static IDENTITY: MapShape = map(
     ]],
 );
 
-static TRAIT_OVERRIDE: MapShape = map(
+const TRAIT_OVERRIDE: &MapShape = &map(
     "a trait",
     &[&[
         field("evaluator", &TEXT, "A program in `evaluatorDirs`, or an http(s) URL."),
@@ -30,7 +30,7 @@ static TRAIT_OVERRIDE: MapShape = map(
     ]],
 );
 
-static VALIDATION: MapShape = map(
+const VALIDATION: &MapShape = &map(
     "validation",
     &[&[
         field(
@@ -39,25 +39,25 @@ static VALIDATION: MapShape = map(
             "Whether all rules must hold or any.",
         )
         .default("ALL"),
-        field("rules", &Shape::List(&Shape::Map(&RULE)), "Conditions on sensors."),
+        field("rules", &Shape::List(&Shape::Map(RULE)), "Conditions on sensors."),
     ]],
 );
 
-static POST_RUN: MapShape = map(
+const POST_RUN: &MapShape = &map(
     "postRun",
     &[&[
-        field("rules", &Shape::List(&Shape::Map(&RULE)), "Sensors that must arrive and hold.")
+        field("rules", &Shape::List(&Shape::Map(RULE)), "Sensors that must arrive and hold.")
             .required(),
         field("sensorTimeout", &DURATION, "How long they may take.").default("2h"),
         field("driftField", &TEXT, "Which field is compared with the run's baseline.")
             .default("sensor_count"),
         field("driftThreshold", &Shape::Number { min: 0.0 }, "How much it may differ.")
             .default("0"),
-        field("evaluation", &Shape::Map(&EVALUATION), "Accepted; has no effect."),
+        field("evaluation", &Shape::Map(EVALUATION), "Accepted; has no effect."),
     ]],
 );
 
-static RETRY: MapShape = map(
+const RETRY: &MapShape = &map(
     "retry",
     &[&[
         field("maxAttempts", &Shape::Int { min: 1, max: 100 }, "Attempts, the first included.")
@@ -80,7 +80,7 @@ static RETRY: MapShape = map(
     ]],
 );
 
-static SLA: MapShape = map(
+const SLA: &MapShape = &map(
     "sla",
     &[&[
         field("evaluationDeadline", &DEADLINE, "By when evaluation must have started."),
@@ -95,7 +95,7 @@ static SLA: MapShape = map(
     ]],
 );
 
-static MONITORING: MapShape = map(
+const MONITORING: &MapShape = &map(
     "monitoring",
     &[&[
         field("enabled", &Shape::Bool, "Watch for drift after completion.").default("false"),
@@ -103,17 +103,17 @@ static MONITORING: MapShape = map(
     ]],
 );
 
-static WATCH: MapShape = map(
+const WATCH: &MapShape = &map(
     "watch",
     &[&[
         field("enabled", &Shape::Bool, "`false` makes the pipeline dormant.").default("true"),
         field("interval", &DURATION, "How often readiness is asked.")
             .default("watcher.defaultInterval"),
-        field("monitoring", &Shape::Map(&MONITORING), "Drift after completion."),
+        field("monitoring", &Shape::Map(MONITORING), "Drift after completion."),
     ]],
 );
 
-static STUCK: MapShape = map(
+const STUCK: &MapShape = &map(
     "stuck",
     &[&[
         field("threshold", &DURATION, "When a run counts as stuck.")
@@ -127,7 +127,7 @@ static STUCK: MapShape = map(
     ]],
 );
 
-static HANDLERS: MapShape = map(
+const HANDLERS: &MapShape = &map(
     "handlers",
     &[&[
         field("success", &COMMAND, "Run after success."),
@@ -136,7 +136,7 @@ static HANDLERS: MapShape = map(
     ]],
 );
 
-static UPSTREAM: MapShape = map(
+const UPSTREAM: &MapShape = &map(
     "a dependency",
     &[&[
         field("pipeline", &TEXT, "The pipeline that must have completed.").required(),
@@ -146,36 +146,36 @@ static UPSTREAM: MapShape = map(
 
 const DEPENDS_ON: Shape = Shape::Either(&[
     TEXT,
-    Shape::List(&Shape::Either(&[TEXT, Shape::Map(&UPSTREAM)])),
-    Shape::Map(&UPSTREAM),
+    Shape::List(&Shape::Either(&[TEXT, Shape::Map(UPSTREAM)])),
+    Shape::Map(UPSTREAM),
 ]);
 
-static CASCADE: MapShape =
-    map("cascade", &[&[field("delayBetween", &TEXT, "Accepted; has no effect.")]]);
-static QUARANTINE: MapShape =
-    map("quarantine", &[&[field("blocking", &Shape::Bool, "Accepted; has no effect.")]]);
+const CASCADE: &MapShape =
+    &map("cascade", &[&[field("delayBetween", &TEXT, "Accepted; has no effect.")]]);
+const QUARANTINE: &MapShape =
+    &map("quarantine", &[&[field("blocking", &Shape::Bool, "Accepted; has no effect.")]]);
 
 const OWN: &[Field] = &[
     field("name", &Shape::Text(Format::Name), "The pipeline's name, which is its identity."),
-    field("pipeline", &Shape::Map(&IDENTITY), "The name, as the Go configuration nests it."),
+    field("pipeline", &Shape::Map(IDENTITY), "The name, as the Go configuration nests it."),
     field("description", &TEXT, "For people."),
     field("schedule", &SCHEDULE, "A cron expression, a list of them, or a map."),
     field("schedules", &SCHEDULES, "Schedules with everything that one can say."),
     field("archetype", &TEXT, "The set of traits that readiness asks."),
     field(
         "traits",
-        &Shape::Dict(&Shape::Map(&TRAIT_OVERRIDE)),
+        &Shape::Dict(&Shape::Map(TRAIT_OVERRIDE)),
         "Evaluators and overrides, by trait.",
     ),
-    field("validation", &Shape::Map(&VALIDATION), "Readiness as rules on sensors."),
+    field("validation", &Shape::Map(VALIDATION), "Readiness as rules on sensors."),
     field("dependsOn", &DEPENDS_ON, "Pipelines whose slot of the same period must have completed."),
-    field("trigger", &Shape::Map(&TRIGGER), "How the job is started; without one it is never due."),
-    field("job", &Shape::Map(&JOB), "The same, as the Go configuration for AWS spells it."),
+    field("trigger", &Shape::Map(TRIGGER), "How the job is started; without one it is never due."),
+    field("job", &Shape::Map(JOB), "The same, as the Go configuration for AWS spells it."),
     field("steps", &STEPS, "Named commands with an order."),
-    field("postRun", &Shape::Map(&POST_RUN), "What is checked after completion."),
+    field("postRun", &Shape::Map(POST_RUN), "What is checked after completion."),
     field("params", &TEXT_DICT, "Default parameters, `${params.k}`."),
-    field("cascade", &Shape::Map(&CASCADE), "Accepted; has no effect."),
-    field("quarantine", &Shape::Map(&QUARANTINE), "Accepted; has no effect."),
+    field("cascade", &Shape::Map(CASCADE), "Accepted; has no effect."),
+    field("quarantine", &Shape::Map(QUARANTINE), "Accepted; has no effect."),
 ];
 
 /// Keys that `defaults:` in interlock.yaml may set for every pipeline.
@@ -185,7 +185,7 @@ const SHARED: &[Field] = &[
     field("tier", &Shape::Int { min: 0, max: 100 }, "How much it matters; carried to alerts."),
     field("timezone", &ZONE, "The zone of schedules that name none.").default("UTC"),
     field("calendar", &TEXT_OR_TEXTS, "Calendars whose days have no slots."),
-    field("exclusions", &Shape::Map(&EXCLUSIONS), "Days without slots, for all schedules."),
+    field("exclusions", &Shape::Map(EXCLUSIONS), "Days without slots, for all schedules."),
     field("catchupWindow", &Shape::Text(Format::Window), "How far back missed slots are run.")
         .default("missed slots are not run"),
     field(
@@ -201,18 +201,18 @@ const SHARED: &[Field] = &[
     field("grace", &DURATION, "Without a deadline: how long after its time a slot is missed.")
         .default("5m"),
     field("startGrace", &DURATION, "How long a slot counts as live.").default("1m"),
-    field("evaluation", &Shape::Map(&EVALUATION), "How readiness is asked over time."),
+    field("evaluation", &Shape::Map(EVALUATION), "How readiness is asked over time."),
     field("failOpen", &Shape::Bool, "Run even when readiness cannot be told.").default("false"),
-    field("retry", &Shape::Map(&RETRY), "What is tried again."),
-    field("sla", &Shape::Map(&SLA), "What the pipeline promises about time."),
-    field("watch", &Shape::Map(&WATCH), "Whether and how it is watched."),
-    field("stuck", &Shape::Map(&STUCK), "When a run is stuck, and what then."),
+    field("retry", &Shape::Map(RETRY), "What is tried again."),
+    field("sla", &Shape::Map(SLA), "What the pipeline promises about time."),
+    field("watch", &Shape::Map(WATCH), "Whether and how it is watched."),
+    field("stuck", &Shape::Map(STUCK), "When a run is stuck, and what then."),
     field("stuckRunThreshold", &DURATION, "The same as `stuck.threshold`."),
     field("timeout", &DURATION, "How long a run may take before it is ended."),
     field("env", &ENV_DICT, "Environment variables of the job."),
     field("workdir", &Shape::Text(Format::Path), "Where the job runs.").or(&["workingDir"]),
     field("shell", &TEXT, "Which shell runs shell commands.").default("sh"),
-    field("handlers", &Shape::Map(&HANDLERS), "Commands that follow the job."),
+    field("handlers", &Shape::Map(HANDLERS), "Commands that follow the job."),
     field("skipIfSuccessful", &Shape::Bool, "Do not run a slot whose period already succeeded.")
         .default("false"),
     field("dryRun", &Shape::Bool, "Record what would be done, start nothing.").default("false"),
@@ -220,7 +220,7 @@ const SHARED: &[Field] = &[
 ];
 
 /// A pipeline.
-pub(super) static PIPELINE: MapShape = MapShape {
+pub(super) const PIPELINE: &MapShape = &MapShape {
     name: "the pipeline",
     groups: &[OWN, SHARED],
     any_of: &["name", "pipeline"],
@@ -228,4 +228,4 @@ pub(super) static PIPELINE: MapShape = MapShape {
 };
 
 /// What holds for every pipeline.
-pub(super) static DEFAULTS: MapShape = map("defaults", &[SHARED]);
+pub(super) const DEFAULTS: &MapShape = &map("defaults", &[SHARED]);

@@ -38,8 +38,8 @@ fn line(page: &mut String, text: &str) {
 }
 
 /// One table per map, maps inside it after it, each map once.
-fn table(page: &mut String, map: &'static MapShape, path: &str, seen: &mut Vec<*const MapShape>) {
-    if seen.contains(&std::ptr::from_ref(map)) {
+fn table(page: &mut String, map: &'static MapShape, path: &str, seen: &mut Vec<&'static MapShape>) {
+    if seen.iter().any(|other| other.is_same(map)) {
         return;
     }
     seen.push(map);

@@ -24,9 +24,9 @@ pub(super) const RULE_FIELDS: &[Field] = &[
 ];
 
 /// A rule of `validation` or `postRun`.
-pub(super) static RULE: MapShape = map("a rule", &[RULE_FIELDS]);
+pub(super) const RULE: &MapShape = &map("a rule", &[RULE_FIELDS]);
 
-static SENSOR: MapShape = map(
+const SENSOR: &MapShape = &map(
     "a sensor schedule",
     &[
         RULE_FIELDS,
@@ -42,7 +42,7 @@ static SENSOR: MapShape = map(
     ],
 );
 
-static DST: MapShape = map(
+const DST: &MapShape = &map(
     "dst",
     &[&[
         field(
@@ -61,7 +61,7 @@ static DST: MapShape = map(
 );
 
 /// Days without slots.
-pub(super) static EXCLUSIONS: MapShape = map(
+pub(super) const EXCLUSIONS: &MapShape = &map(
     "exclusions",
     &[&[
         field("calendar", &TEXT_OR_TEXTS, "Calendars whose days have no slots.")
@@ -72,7 +72,7 @@ pub(super) static EXCLUSIONS: MapShape = map(
     ]],
 );
 
-static INCLUDE: MapShape = map(
+const INCLUDE: &MapShape = &map(
     "include",
     &[&[
         field("dates", &DATES, "The only dates with slots."),
@@ -82,7 +82,7 @@ static INCLUDE: MapShape = map(
 );
 
 /// How readiness is asked over time.
-pub(super) static EVALUATION: MapShape = map(
+pub(super) const EVALUATION: &MapShape = &map(
     "evaluation",
     &[&[
         field("window", &DURATION, "From a slot's opening until it is given up as not ready.")
@@ -103,9 +103,14 @@ const RECURRENCE: &[Field] = &[
         &Shape::Text(Format::TimeOrInstant),
         "A time of day (with `days`, or of `dates`), or one instant.",
     )
-    .or(&["after", "time"]),
+    .or(&["after"]),
+    field(
+        "time",
+        &Shape::Text(Format::Time),
+        "The same as `at`; beside `cron` it is the expected start, and works as the deadline.",
+    ),
     field("dates", &DATES, "Listed dates, at the time of `at`."),
-    field("sensor", &Shape::Map(&SENSOR), "One slot per period, opened by a sensor.")
+    field("sensor", &Shape::Map(SENSOR), "One slot per period, opened by a sensor.")
         .or(&["trigger"]),
     field("days", &WEEKDAYS, "The only weekdays with slots.").default("every day"),
     field("timezone", &ZONE, "The zone of times and dates.")
@@ -121,9 +126,9 @@ const RECURRENCE: &[Field] = &[
     ),
     field("until", &Shape::Text(Format::Instant), "No slot at or after it."),
     field("jitter", &DURATION, "Slots open up to this much later, always the same per pipeline."),
-    field("dst", &Shape::Map(&DST), "What happens when the clock is changed."),
-    field("exclusions", &Shape::Map(&EXCLUSIONS), "Days without slots.").or(&["exclude"]),
-    field("include", &Shape::Map(&INCLUDE), "The only days with slots."),
+    field("dst", &Shape::Map(DST), "What happens when the clock is changed."),
+    field("exclusions", &Shape::Map(EXCLUSIONS), "Days without slots.").or(&["exclude"]),
+    field("include", &Shape::Map(INCLUDE), "The only days with slots."),
     field("calendar", &TEXT_OR_TEXTS, "Calendars whose days have no slots."),
 ];
 
@@ -143,16 +148,16 @@ const JUDGEMENT: &[Field] = &[
 ];
 
 /// One entry of `schedules` or of a `schedule` list.
-pub(super) static ENTRY: MapShape = map("a schedule", &[RECURRENCE, JUDGEMENT]);
+pub(super) const ENTRY: &MapShape = &map("a schedule", &[RECURRENCE, JUDGEMENT]);
 
 const START: Shape = Shape::Either(&[
     CRON,
-    Shape::List(&Shape::Either(&[CRON, Shape::Map(&ENTRY)])),
-    Shape::Map(&ENTRY),
+    Shape::List(&Shape::Either(&[CRON, Shape::Map(ENTRY)])),
+    Shape::Map(ENTRY),
 ]);
 const CONTROL: Shape = Shape::Either(&[CRON, Shape::List(&CRON)]);
 
-static SCHEDULE_MAP: MapShape = map(
+const SCHEDULE_MAP: &MapShape = &map(
     "schedule",
     &[
         &[
@@ -162,16 +167,16 @@ static SCHEDULE_MAP: MapShape = map(
         ],
         RECURRENCE,
         JUDGEMENT,
-        &[field("evaluation", &Shape::Map(&EVALUATION), "How readiness is asked over time.")],
+        &[field("evaluation", &Shape::Map(EVALUATION), "How readiness is asked over time.")],
     ],
 );
 
 /// `schedule`: a cron expression, a list, or a map.
 pub(super) const SCHEDULE: Shape = Shape::Either(&[
     CRON,
-    Shape::List(&Shape::Either(&[CRON, Shape::Map(&ENTRY)])),
-    Shape::Map(&SCHEDULE_MAP),
+    Shape::List(&Shape::Either(&[CRON, Shape::Map(ENTRY)])),
+    Shape::Map(SCHEDULE_MAP),
 ]);
 
 /// `schedules`: a list of entries.
-pub(super) const SCHEDULES: Shape = Shape::List(&Shape::Either(&[CRON, Shape::Map(&ENTRY)]));
+pub(super) const SCHEDULES: Shape = Shape::List(&Shape::Either(&[CRON, Shape::Map(ENTRY)]));

@@ -18,12 +18,12 @@ const TTLS: &[Field] = &[
         .default("168h"),
 ];
 
-static EMBEDDED: MapShape = map(
+const EMBEDDED: &MapShape = &map(
     "embedded",
     &[&[field("path", &Shape::Text(Format::Path), "The store's directory.").default(".interlock")]],
 );
 
-static REDIS: MapShape = map(
+const REDIS: &MapShape = &map(
     "redis",
     &[
         &[
@@ -39,7 +39,7 @@ static REDIS: MapShape = map(
     ],
 );
 
-static POSTGRES: MapShape = map(
+const POSTGRES: &MapShape = &map(
     "postgres",
     &[&[
         field("dsn", &SECRET, "Where it is.").required(),
@@ -48,7 +48,7 @@ static POSTGRES: MapShape = map(
     ]],
 );
 
-static DYNAMODB: MapShape = map(
+const DYNAMODB: &MapShape = &map(
     "dynamodb",
     &[
         &[
@@ -62,7 +62,7 @@ static DYNAMODB: MapShape = map(
     ],
 );
 
-static ARCHIVER: MapShape = map(
+const ARCHIVER: &MapShape = &map(
     "archiver",
     &[&[
         field("enabled", &Shape::Bool, "Copy history to Postgres.").default("false"),
@@ -71,7 +71,7 @@ static ARCHIVER: MapShape = map(
     ]],
 );
 
-static WATCHDOG: MapShape = map(
+const WATCHDOG: &MapShape = &map(
     "watchdog",
     &[&[
         field("enabled", &Shape::Bool, "Judge absence.").default("true"),
@@ -81,7 +81,7 @@ static WATCHDOG: MapShape = map(
     ]],
 );
 
-static WATCHER: MapShape = map(
+const WATCHER: &MapShape = &map(
     "watcher",
     &[&[
         field("enabled", &Shape::Bool, "Evaluate readiness.").default("true"),
@@ -90,7 +90,7 @@ static WATCHER: MapShape = map(
     ]],
 );
 
-static ENGINE: MapShape = map(
+const ENGINE: &MapShape = &map(
     "engine",
     &[&[
         field("defaultTimeout", &SECONDS, "How long an evaluator may take.").default("30s"),
@@ -103,7 +103,7 @@ static ENGINE: MapShape = map(
     ]],
 );
 
-static TOKEN: MapShape = map(
+const TOKEN: &MapShape = &map(
     "a token",
     &[&[
         field("name", &TEXT, "Whose it is.").required(),
@@ -113,12 +113,12 @@ static TOKEN: MapShape = map(
     ]],
 );
 
-static SERVER: MapShape = map(
+const SERVER: &MapShape = &map(
     "server",
     &[&[
         field("addr", &TEXT, "Where it listens.").default("127.0.0.1:8420"),
         field("apiKey", &SECRET, "A single key with every right, as in earlier versions."),
-        field("tokens", &Shape::List(&Shape::Map(&TOKEN)), "Scoped tokens."),
+        field("tokens", &Shape::List(&Shape::Map(TOKEN)), "Scoped tokens."),
         field(
             "maxRequestBody",
             &Shape::Int { min: 1, max: 1 << 30 },
@@ -128,7 +128,7 @@ static SERVER: MapShape = map(
     ]],
 );
 
-static RETENTION: MapShape = map(
+const RETENTION: &MapShape = &map(
     "retention",
     &[&[
         field("slots", &DURATION, "How long slots and runs are kept.").default("90d"),
@@ -137,7 +137,7 @@ static RETENTION: MapShape = map(
     ]],
 );
 
-static BEACON: MapShape = map(
+const BEACON: &MapShape = &map(
     "a beacon",
     &[&[
         field("url", &SECRET, "Pinged while the loops make progress.").required(),
@@ -145,7 +145,7 @@ static BEACON: MapShape = map(
     ]],
 );
 
-static ALERT_FILTER: MapShape = map(
+const ALERT_FILTER: &MapShape = &map(
     "when",
     &[&[
         field(
@@ -167,11 +167,11 @@ const fn channel(types: &'static [&'static str], groups: &'static [&'static [Fie
 const HEADERS: Field = field("headers", &ENV_DICT, "Extra headers.");
 const HOOK: Field = field("url", &SECRET, "Where to.").required();
 
-static ALERT: MapShape = MapShape {
+const ALERT: &MapShape = &MapShape {
     name: "an alert channel",
     groups: &[&[
         field("name", &TEXT, "Its name, for silences and dead letters.").default("its type"),
-        field("when", &Shape::Map(&ALERT_FILTER), "Which alerts it gets.").default("all"),
+        field("when", &Shape::Map(ALERT_FILTER), "Which alerts it gets.").default("all"),
     ]],
     any_of: &[],
     variants: &[
@@ -239,7 +239,7 @@ static ALERT: MapShape = MapShape {
 };
 
 /// `interlock.yaml`.
-pub(super) static CONFIG: MapShape = map(
+pub(super) const CONFIG: &MapShape = &map(
     "interlock.yaml",
     &[&[
         field(
@@ -248,24 +248,24 @@ pub(super) static CONFIG: MapShape = map(
             "Which store.",
         )
         .default("the store whose section is there, else embedded"),
-        field("embedded", &Shape::Map(&EMBEDDED), "One file, no server."),
-        field("redis", &Shape::Map(&REDIS), "Redis or Valkey."),
-        field("postgres", &Shape::Map(&POSTGRES), "Postgres."),
-        field("dynamodb", &Shape::Map(&DYNAMODB), "DynamoDB."),
-        field("archiver", &Shape::Map(&ARCHIVER), "Long keeping in Postgres."),
-        field("watchdog", &Shape::Map(&WATCHDOG), "Who judges absence."),
-        field("watcher", &Shape::Map(&WATCHER), "Who asks for readiness."),
-        field("engine", &Shape::Map(&ENGINE), "Limits of scheduler and controller."),
-        field("server", &Shape::Map(&SERVER), "The HTTP interface."),
-        field("alerts", &Shape::List(&Shape::Map(&ALERT)), "Who is told, and how.")
+        field("embedded", &Shape::Map(EMBEDDED), "One file, no server."),
+        field("redis", &Shape::Map(REDIS), "Redis or Valkey."),
+        field("postgres", &Shape::Map(POSTGRES), "Postgres."),
+        field("dynamodb", &Shape::Map(DYNAMODB), "DynamoDB."),
+        field("archiver", &Shape::Map(ARCHIVER), "Long keeping in Postgres."),
+        field("watchdog", &Shape::Map(WATCHDOG), "Who judges absence."),
+        field("watcher", &Shape::Map(WATCHER), "Who asks for readiness."),
+        field("engine", &Shape::Map(ENGINE), "Limits of scheduler and controller."),
+        field("server", &Shape::Map(SERVER), "The HTTP interface."),
+        field("alerts", &Shape::List(&Shape::Map(ALERT)), "Who is told, and how.")
             .default("[{type: console}]"),
         field("pipelineDirs", &DIRS, "Directories of pipelines.").default("[pipelines]"),
         field("calendarDirs", &DIRS, "Directories of calendars.").default("[calendars]"),
         field("archetypeDirs", &DIRS, "Directories of archetypes.").default("[archetypes]"),
         field("evaluatorDirs", &DIRS, "Directories of evaluators.").default("[evaluators]"),
-        field("defaults", &Shape::Map(&DEFAULTS), "What holds for every pipeline."),
-        field("beacons", &Shape::List(&Shape::Map(&BEACON)), "Who learns when Interlock stops."),
-        field("retention", &Shape::Map(&RETENTION), "How long history is kept."),
+        field("defaults", &Shape::Map(DEFAULTS), "What holds for every pipeline."),
+        field("beacons", &Shape::List(&Shape::Map(BEACON)), "Who learns when Interlock stops."),
+        field("retention", &Shape::Map(RETENTION), "How long history is kept."),
         field("timezone", &ZONE, "The zone of pipelines that name none.").default("UTC"),
     ]],
 );

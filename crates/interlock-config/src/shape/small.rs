@@ -11,9 +11,9 @@ const TRAIT_FIELDS: &[Field] = &[
         .default("engine.defaultTimeout"),
 ];
 
-static TRAIT: MapShape = map("a trait", &[TRAIT_FIELDS]);
+const TRAIT: &MapShape = &map("a trait", &[TRAIT_FIELDS]);
 
-static RULE_PARAMETERS: MapShape = map(
+const RULE_PARAMETERS: &MapShape = &map(
     "parameters",
     &[&[field(
         "threshold",
@@ -23,7 +23,7 @@ static RULE_PARAMETERS: MapShape = map(
     .default("more than half")]],
 );
 
-static READINESS_RULE: MapShape = map(
+const READINESS_RULE: &MapShape = &map(
     "readinessRule",
     &[&[
         field(
@@ -32,25 +32,25 @@ static READINESS_RULE: MapShape = map(
             "How the answers become one.",
         )
         .required(),
-        field("parameters", &Shape::Map(&RULE_PARAMETERS), "Options of the rule."),
+        field("parameters", &Shape::Map(RULE_PARAMETERS), "Options of the rule."),
     ]],
 );
 
 /// A named set of required and optional traits.
-pub(super) static ARCHETYPE: MapShape = map(
+pub(super) const ARCHETYPE: &MapShape = &map(
     "the archetype",
     &[&[
         field("name", &TEXT, "What pipelines call it.").required(),
         field("description", &TEXT, "For people."),
-        field("requiredTraits", &Shape::List(&Shape::Map(&TRAIT)), "Traits that must pass.")
+        field("requiredTraits", &Shape::List(&Shape::Map(TRAIT)), "Traits that must pass.")
             .required(),
-        field("optionalTraits", &Shape::List(&Shape::Map(&TRAIT)), "Traits that are only shown."),
-        field("readinessRule", &Shape::Map(&READINESS_RULE), "How the answers become one.")
+        field("optionalTraits", &Shape::List(&Shape::Map(TRAIT)), "Traits that are only shown."),
+        field("readinessRule", &Shape::Map(READINESS_RULE), "How the answers become one.")
             .required(),
     ]],
 );
 
-static RANGE: MapShape = map(
+const RANGE: &MapShape = &map(
     "a range",
     &[&[
         field("from", &Shape::Text(Format::Date), "First day.").required(),
@@ -59,7 +59,7 @@ static RANGE: MapShape = map(
 );
 
 /// A named set of days.
-pub(super) static CALENDAR: MapShape = MapShape {
+pub(super) const CALENDAR: &MapShape = &MapShape {
     name: "the calendar",
     groups: &[&[
         field("name", &TEXT, "What schedules call it.").required(),
@@ -74,7 +74,7 @@ pub(super) static CALENDAR: MapShape = MapShape {
         ),
         field("dates", &Shape::List(&Shape::Text(Format::Date)), "Single dates."),
         field("yearly", &Shape::List(&Shape::Text(Format::YearDay)), "Days of every year."),
-        field("ranges", &Shape::List(&Shape::Map(&RANGE)), "First and last days."),
+        field("ranges", &Shape::List(&Shape::Map(RANGE)), "First and last days."),
     ]],
     any_of: &["days", "dates", "yearly", "ranges"],
     variants: &[],
