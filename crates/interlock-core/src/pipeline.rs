@@ -1,6 +1,6 @@
 //! A pipeline's whole declaration, validated: what a file says after every default is filled in.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -13,6 +13,28 @@ use crate::{
     sla::{Deadline, SlaSpec},
 };
 
+/// Text that must never be shown: `Debug` prints stars.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// Keeps a text from being shown.
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for the one place that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
 /// Something that should run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pipeline {
@@ -22,9 +44,12 @@ pub struct Pipeline {
     pub owner: Option<String>,
     /// For people.
     pub description: Option<String>,
+    /// How much it matters, 1 being most; carried to alerts.
+    pub tier: Option<u32>,
     /// For routing and filtering.
     pub labels: BTreeMap<String, String>,
-    /// When it owes runs, in the order of the file; never empty.
+    /// When it owes runs, in the order of the file; empty only beside `controls`, when runs are
+    /// started by hand and merely ended by schedule.
     pub starts: Vec<StartSchedule>,
     /// When a running run is ended, or ended and started again; never replayed.
     pub controls: Vec<ControlSchedule>,
@@ -194,7 +219,7 @@ pub struct Step {
     pub name: String,
     /// What it runs.
     pub command: CommandLine,
-    /// Steps that must have succeeded before.
+    /// Steps that must have succeeded before; a file that says nothing means the step above.
     pub depends: Vec<String>,
     /// Further attempts after a failure.
     pub retries_max: u32,
@@ -202,6 +227,10 @@ pub struct Step {
     pub timeout: Option<SignedDuration>,
     /// A failure does not fail the job.
     pub continue_on_failure: bool,
+    /// Environment variables besides the job's.
+    pub env: BTreeMap<String, Secret>,
+    /// Where it runs, when not where the job does.
+    pub workdir: Option<String>,
 }
 
 /// A request that starts a job.
@@ -212,7 +241,7 @@ pub struct HttpTrigger {
     /// How.
     pub method: String,
     /// With which headers; values may name `${ENV}` variables, resolved when sent.
-    pub headers: BTreeMap<String, String>,
+    pub headers: BTreeMap<String, Secret>,
     /// With which body.
     pub body: Option<String>,
     /// How the end is learnt.
@@ -244,8 +273,8 @@ pub struct AirflowTrigger {
     pub dag_id: String,
     /// 2 or 3: the API differs.
     pub version: u8,
-    /// Extra headers; values may name `${ENV}` variables.
-    pub headers: BTreeMap<String, String>,
+    /// Extra headers; values may name `${ENV}` variables, resolved when sent.
+    pub headers: BTreeMap<String, Secret>,
     /// Passed as the run's `conf`.
     pub conf: BTreeMap<String, Value>,
     /// How long one request may take.
@@ -255,8 +284,8 @@ pub struct AirflowTrigger {
 /// What the job gets besides its slot.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct JobContext {
-    /// Environment variables.
-    pub env: BTreeMap<String, String>,
+    /// Environment variables; values may name `${ENV}` variables, resolved when started.
+    pub env: BTreeMap<String, Secret>,
     /// Where it runs.
     pub workdir: Option<String>,
     /// Which shell runs shell commands; `sh` when absent.

@@ -1,0 +1,277 @@
+//! `interlock.yaml`, section by section.
+
+mod alerts;
+
+use std::path::PathBuf;
+
+use interlock_core::pipeline::Secret;
+use jiff::SignedDuration;
+
+use super::{Decoder, count, flag, text, texts};
+use crate::{
+    placeholder::{self, Kind},
+    problem::Code,
+    server::{
+        Archiver, Beacon, Dirs, Dynamodb, Engine, Postgres, Redis, Retention, Scope, Server,
+        ServerConfig, StoreConfig, Token, Watchdog, Watcher,
+    },
+    yaml::Node,
+};
+
+const HOUR: i64 = 3_600;
+const DAY: i64 = 24 * HOUR;
+
+impl Decoder<'_> {
+    /// Everything in `interlock.yaml` besides `defaults`.
+    pub(crate) fn server_config(&mut self, root: &Node) -> ServerConfig {
+        let empty = Node::empty_map(root.span);
+        let section = |key| root.get(key).unwrap_or(&empty);
+        let store = self.store(root, &empty);
+        let archiver = self.archiver(section("archiver"));
+        let alerts = self.alerts(root);
+        let server = self.server(section("server"));
+        let beacons = self.beacons(root);
+        ServerConfig {
+            archiver,
+            watchdog: self.watchdog(section("watchdog")),
+            watcher: self.watcher(section("watcher")),
+            engine: self.engine(section("engine")),
+            server,
+            alerts,
+            dirs: dirs(root),
+            beacons,
+            retention: Retention {
+                slots: self.duration_or(section("retention"), "slots", 90 * DAY),
+                events: self.duration_or(section("retention"), "events", 90 * DAY),
+                logs: self.duration_or(section("retention"), "logs", 30 * DAY),
+            },
+            zone: self.zone(root, "timezone").unwrap_or_else(|| self.around.zone.clone()),
+            // Whatever is wrong with the store was reported; nobody opens this one.
+            store: store.unwrap_or_else(|| embedded(&empty)),
+        }
+    }
+
+    fn duration_or(&mut self, map: &Node, key: &str, seconds: i64) -> SignedDuration {
+        self.duration(map, key).unwrap_or_else(|| SignedDuration::from_secs(seconds))
+    }
+
+    /// A text with its `${ENV}` replaced; one that is not set is an error that names only it.
+    pub(super) fn resolved(&mut self, map: &Node, key: &str) -> Option<String> {
+        let node = map.get(key)?;
+        let written = node.text()?;
+        let mut resolved = String::new();
+        let (mut from, mut complete) = (0, true);
+        for found in placeholder::find(written).filter(|found| found.kind == Kind::Environment) {
+            resolved.push_str(written.get(from..found.span.start).unwrap_or(""));
+            from = found.span.end;
+            if let Some(value) = (self.around.environment)(found.name) {
+                resolved.push_str(&value);
+            } else {
+                complete = false;
+                self.problems.add(
+                    node.span_within(found.span),
+                    Code::VariableNotSet,
+                    format!("the environment variable `{}` is not set", found.name),
+                    format!("Set it where Interlock runs, or write `{key}` without it."),
+                );
+            }
+        }
+        resolved.push_str(written.get(from..).unwrap_or(""));
+        complete.then_some(resolved)
+    }
+
+    /// A secret; an empty one is none.
+    pub(super) fn secret(&mut self, map: &Node, key: &str) -> Option<Secret> {
+        self.resolved(map, key).filter(|text| !text.is_empty()).map(Secret::new)
+    }
+
+    fn store(&mut self, root: &Node, empty: &Node) -> Option<StoreConfig> {
+        let sections = ["embedded", "redis", "postgres", "dynamodb"];
+        let written: Vec<_> = sections.into_iter().filter(|key| root.get(key).is_some()).collect();
+        let named = root.get("provider").and_then(Node::text);
+        let provider = match (named, written.as_slice()) {
+            (Some(named), _) => named,
+            (None, [only]) => only,
+            (None, []) => "embedded",
+            (None, [_, second, ..]) => {
+                let at = root.entry(second).map_or(root.span, |entry| entry.key_span);
+                let message = format!("which of {} is the store?", written.join(" and "));
+                self.problems.add(at, Code::Conflict, message, "Write `provider: ...`.");
+                return None;
+            }
+        };
+        for unused in written.iter().filter(|key| **key != provider) {
+            let at = root.entry(unused).map_or(root.span, |entry| entry.key_span);
+            let message = format!("`{unused}` has no effect, the store is `{provider}`");
+            self.problems.add(at, Code::NoEffect, message, "Remove it, or change `provider`.");
+        }
+        let node = root.get(provider).unwrap_or(empty);
+        match provider {
+            "redis" => Some(StoreConfig::Redis(self.redis(node))),
+            "postgres" => self.postgres(node, root).map(StoreConfig::Postgres),
+            "dynamodb" => self.dynamodb(node, root).map(StoreConfig::Dynamodb),
+            _ => Some(embedded(node)),
+        }
+    }
+
+    fn redis(&mut self, node: &Node) -> Redis {
+        Redis {
+            addr: self.resolved(node, "addr").unwrap_or_else(|| "localhost:6379".to_owned()),
+            password: self.secret(node, "password"),
+            db: count(node, "db").unwrap_or(0),
+            key_prefix: text(node, "keyPrefix").unwrap_or_else(|| "interlock".to_owned()),
+            readiness_ttl: self.duration_or(node, "readinessTtl", HOUR),
+            retention_ttl: self.duration_or(node, "retentionTtl", 168 * HOUR),
+            run_index_limit: count(node, "runIndexLimit").unwrap_or(100),
+            event_stream_max: count(node, "eventStreamMax").unwrap_or(10_000),
+        }
+    }
+
+    fn postgres(&mut self, node: &Node, root: &Node) -> Option<Postgres> {
+        Some(Postgres {
+            connections_max: count(node, "maxConnections").unwrap_or(10),
+            schema: text(node, "schema").unwrap_or_else(|| "interlock".to_owned()),
+            dsn: self.needed(node, root, "postgres", "dsn")?,
+        })
+    }
+
+    fn dynamodb(&mut self, node: &Node, root: &Node) -> Option<Dynamodb> {
+        let table = self.needed(node, root, "dynamodb", "tableName");
+        Some(Dynamodb {
+            region: text(node, "region"),
+            endpoint: self.resolved(node, "endpoint"),
+            create_table: flag(node, "createTable").unwrap_or(false),
+            readiness_ttl: self.duration_or(node, "readinessTtl", HOUR),
+            retention_ttl: self.duration_or(node, "retentionTtl", 168 * HOUR),
+            table_name: table?.expose().to_owned(),
+        })
+    }
+
+    /// A key without which a store cannot be used, even if its whole section is absent.
+    fn needed(&mut self, node: &Node, root: &Node, store: &str, key: &str) -> Option<Secret> {
+        if root.get(store).is_none() {
+            let at = root.get("provider").map_or(root.span, |node| node.span);
+            let message = format!("the store `{store}` needs `{store}.{key}`");
+            self.problems.add(at, Code::MissingKey, message, "");
+        }
+        let found = self.secret(node, key);
+        if found.is_none()
+            && let Some(entry) = node.entry(key).filter(|entry| entry.value.text() == Some(""))
+        {
+            let message = format!("`{store}.{key}` is empty");
+            self.problems.add(entry.key_span, Code::NoValue, message, "");
+        }
+        found
+    }
+
+    fn archiver(&mut self, node: &Node) -> Option<Archiver> {
+        let interval = self.duration_or(node, "interval", 300);
+        let enabled = flag(node, "enabled").unwrap_or(false);
+        // A disabled archiver may name a variable that is not set.
+        if !enabled {
+            return None;
+        }
+        if node.get("dsn").is_none() {
+            let at = node.entry("enabled").map_or(node.span, |entry| entry.key_span);
+            let message = "the archiver needs `archiver.dsn`";
+            self.problems.add(at, Code::MissingKey, message, "Write `dsn: ${ARCHIVE_DSN}`.");
+        }
+        Some(Archiver { interval, dsn: self.secret(node, "dsn")? })
+    }
+
+    fn watchdog(&mut self, node: &Node) -> Watchdog {
+        Watchdog {
+            enabled: flag(node, "enabled").unwrap_or(true),
+            interval: self.duration_or(node, "interval", 300),
+            stuck_run_threshold: self.duration_or(node, "stuckRunThreshold", 1_800),
+        }
+    }
+
+    fn watcher(&mut self, node: &Node) -> Watcher {
+        Watcher {
+            enabled: flag(node, "enabled").unwrap_or(true),
+            default_interval: self.duration_or(node, "defaultInterval", 300),
+        }
+    }
+
+    fn engine(&mut self, node: &Node) -> Engine {
+        let timeout = self.seconds(node, "defaultTimeout");
+        Engine {
+            default_timeout: timeout.unwrap_or(SignedDuration::from_secs(30)),
+            runs_max: count(node, "maxConcurrentRuns").unwrap_or(100),
+            evaluations_max: count(node, "maxConcurrentEvaluations").unwrap_or(32),
+            catchup_runs_max: count(node, "catchupConcurrency").unwrap_or(10),
+            catchup_per_minute: count(node, "catchupRate").unwrap_or(60),
+            shards: count(node, "shards").unwrap_or(16),
+        }
+    }
+
+    fn server(&mut self, node: &Node) -> Server {
+        let items = node.get("tokens").map(Node::items).unwrap_or_default();
+        let mut tokens: Vec<Token> = Vec::new();
+        for item in items {
+            let token = self.token(item);
+            if let Some(token) = &token
+                && tokens.iter().any(|other| other.name == token.name)
+            {
+                let message = format!("two tokens have the name `{}`", token.name);
+                let at = item.get("name").map_or(item.span, |name| name.span);
+                self.problems.add(at, Code::Repeated, message, "Choose another name.");
+            }
+            tokens.extend(token);
+        }
+        Server {
+            addr: text(node, "addr").unwrap_or_else(|| "127.0.0.1:8420".to_owned()),
+            api_key: self.secret(node, "apiKey"),
+            tokens,
+            request_body_max: count(node, "maxRequestBody").unwrap_or(1 << 20),
+        }
+    }
+
+    fn token(&mut self, node: &Node) -> Option<Token> {
+        let scope = match node.get("scope").and_then(Node::text) {
+            Some("admin") => Scope::Admin,
+            Some("operator") => Scope::Operator,
+            Some(_) | None => Scope::Viewer,
+        };
+        let token = self.secret(node, "token");
+        if token.is_none()
+            && let Some(entry) = node.entry("token").filter(|entry| entry.value.text() == Some(""))
+        {
+            self.problems.add(entry.key_span, Code::NoValue, "the token is empty", "");
+        }
+        Some(Token { name: text(node, "name")?, token: token?, scope })
+    }
+
+    fn beacons(&mut self, root: &Node) -> Vec<Beacon> {
+        let items = root.get("beacons").map(Node::items).unwrap_or_default();
+        let mut beacons = Vec::new();
+        for item in items {
+            let interval = self.duration_or(item, "interval", 60);
+            if let Some(url) = self.secret_url(item, "url") {
+                beacons.push(Beacon { url, interval });
+            }
+        }
+        beacons
+    }
+}
+
+fn embedded(node: &Node) -> StoreConfig {
+    let path = text(node, "path").unwrap_or_else(|| ".interlock".to_owned());
+    StoreConfig::Embedded { path: path.into() }
+}
+
+fn dirs(root: &Node) -> Dirs {
+    let dirs = |key: &str, default: &str| -> Vec<PathBuf> {
+        match root.get(key) {
+            Some(_) => texts(root, key).into_iter().map(PathBuf::from).collect(),
+            None => vec![default.into()],
+        }
+    };
+    Dirs {
+        pipelines: dirs("pipelineDirs", "pipelines"),
+        calendars: dirs("calendarDirs", "calendars"),
+        archetypes: dirs("archetypeDirs", "archetypes"),
+        evaluators: dirs("evaluatorDirs", "evaluators"),
+    }
+}

@@ -1,0 +1,114 @@
+//! Who is told, and how.
+
+use std::collections::BTreeMap;
+
+use interlock_core::pipeline::Secret;
+
+use crate::{
+    decode::{Decoder, dict, text, texts},
+    problem::Code,
+    server::{Alert, AlertFilter, Channel, Email},
+    shape::TYPE,
+    yaml::Node,
+};
+
+impl Decoder<'_> {
+    pub(super) fn alerts(&mut self, root: &Node) -> Vec<Alert> {
+        let Some(node) = root.get("alerts") else {
+            let when = AlertFilter::default();
+            return vec![Alert { name: "console".to_owned(), channel: Channel::Console, when }];
+        };
+        let mut alerts: Vec<Alert> = Vec::new();
+        for item in node.items() {
+            let Some(channel) = self.channel(item) else { continue };
+            let kind = text(item, TYPE).unwrap_or_default();
+            let named = text(item, "name");
+            let taken = |name: &str| alerts.iter().any(|alert| alert.name == name);
+            if let Some(name) = named.as_deref().filter(|name| taken(name)) {
+                let at = item.get("name").map_or(item.span, |name| name.span);
+                let message = format!("two alert channels have the name `{name}`");
+                self.problems.add(at, Code::Repeated, message, "Choose another name.");
+            }
+            // Unnamed channels of one kind are counted: webhook, webhook-2.
+            let name = named.unwrap_or_else(|| {
+                let numbered = (2..).map(|n| format!("{kind}-{n}"));
+                std::iter::once(kind.clone()).chain(numbered).find(|n| !taken(n)).unwrap_or(kind)
+            });
+            alerts.push(Alert { name, channel, when: filter(item) });
+        }
+        alerts
+    }
+
+    fn channel(&mut self, node: &Node) -> Option<Channel> {
+        Some(match node.get(TYPE)?.text()? {
+            "file" => Channel::File { path: text(node, "path")?.into() },
+            "webhook" => Channel::Webhook {
+                secret: self.secret(node, "secret"),
+                headers: self.resolved_values(node, "headers"),
+                url: self.secret_url(node, "url")?,
+            },
+            "slack" => Channel::Slack {
+                url: node.get("url").and_then(|_| self.secret_url(node, "url")),
+                token: self.secret(node, "token"),
+                channel: text(node, "channel"),
+            },
+            "email" => Channel::Email(Email {
+                username: self.resolved(node, "username"),
+                password: self.secret(node, "password"),
+                from: text(node, "from")?,
+                to: texts(node, "to"),
+                smtp: self.resolved(node, "smtp")?,
+            }),
+            "pagerduty" => Channel::Pagerduty { routing_key: self.secret(node, "routingKey")? },
+            "http" => Channel::Http {
+                method: text(node, "method").unwrap_or_else(|| "POST".to_owned()),
+                headers: self.resolved_values(node, "headers"),
+                body: text(node, "body"),
+                url: self.secret_url(node, "url")?,
+            },
+            "sns" => Channel::Sns { topic_arn: text(node, "topicArn")? },
+            "eventbridge" => Channel::Eventbridge { bus_name: text(node, "busName")? },
+            "pubsub" => {
+                Channel::Pubsub { project: text(node, "project")?, topic: text(node, "topic")? }
+            }
+            "s3" => {
+                Channel::S3 { bucket_name: text(node, "bucketName")?, prefix: text(node, "prefix") }
+            }
+            _ => Channel::Console,
+        })
+    }
+
+    fn resolved_values(&mut self, map: &Node, key: &str) -> BTreeMap<String, Secret> {
+        let Some(node) = map.get(key) else { return BTreeMap::new() };
+        let mut values = BTreeMap::new();
+        for entry in node.entries() {
+            if let Some(value) = self.resolved(node, &entry.key) {
+                values.insert(entry.key.clone(), Secret::new(value));
+            }
+        }
+        values
+    }
+
+    /// An address that is itself a secret: it is never shown, whatever is wrong with it.
+    pub(super) fn secret_url(&mut self, map: &Node, key: &str) -> Option<Secret> {
+        let node = map.get(key)?;
+        let url = self.resolved(map, key)?;
+        if url.starts_with("https://") || url.starts_with("http://") {
+            return Some(Secret::new(url));
+        }
+        let message = format!("`{key}` is not an http or https URL");
+        self.problems.add(node.span, Code::Url, message, "Write `https://host/path`.");
+        None
+    }
+}
+
+fn filter(node: &Node) -> AlertFilter {
+    let Some(node) = node.get("when") else { return AlertFilter::default() };
+    AlertFilter {
+        levels: texts(node, "levels"),
+        types: texts(node, "types"),
+        pipelines: texts(node, "pipelines"),
+        owners: texts(node, "owners"),
+        labels: dict(node, "labels"),
+    }
+}

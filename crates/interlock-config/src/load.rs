@@ -1,0 +1,353 @@
+//! A directory of files to everything Interlock needs, with every problem found on the way.
+//!
+//! Reading files happens here and nowhere else. Loading never fails: what can be used is in
+//! [`Loaded`], what cannot is in its problems. A pipeline with an error is left out; the others stay,
+//! so that one bad file does not silence the rest.
+
+mod files;
+mod references;
+
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use interlock_core::{calendar::Calendar, pipeline::Pipeline, zone::Zone};
+
+use self::files::{Found, Reader};
+use crate::{
+    decode::{Decoder, Environment, Surroundings, archetype::Archetype},
+    problem::{Code, Problem, Problems, Severity},
+    server::ServerConfig,
+    shape::{FileKind, check},
+    source::{Origin, SourceFile, overwrite},
+    version,
+    yaml::{self, Entry, Node, Value},
+    zones::ZoneSource,
+};
+
+/// The file that says where everything is.
+pub const CONFIG_FILE: &str = "interlock.yaml";
+
+/// Everything that a directory of files says.
+#[derive(Debug)]
+pub struct Loaded {
+    /// `interlock.yaml`, or its defaults where it could not be used.
+    pub config: ServerConfig,
+    /// Pipelines without errors, by name.
+    pub pipelines: Vec<LoadedPipeline>,
+    /// Calendars by name.
+    pub calendars: BTreeMap<String, Arc<Calendar>>,
+    /// Archetypes by name.
+    pub archetypes: BTreeMap<String, Archetype>,
+    /// Everything that is wrong, by file and place.
+    pub problems: Vec<Problem>,
+}
+
+impl Loaded {
+    /// Whether a problem makes a file unusable.
+    pub fn has_errors(&self) -> bool {
+        self.problems.iter().any(|problem| problem.severity == Severity::Error)
+    }
+}
+
+/// A pipeline and where it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadedPipeline {
+    /// What it declares.
+    pub pipeline: Pipeline,
+    /// Its file.
+    pub file: PathBuf,
+    /// Hash of its spec, its calendars, its archetype and the data of its zones.
+    pub version: u64,
+}
+
+/// What the files around a single pipeline say, for reading one on its own.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// Calendars by name.
+    pub calendars: BTreeMap<String, Arc<Calendar>>,
+    /// Archetypes by name.
+    pub archetypes: BTreeMap<String, Archetype>,
+    /// The zone of pipelines that name none.
+    pub zone: Zone,
+    defaults: Option<Defaults>,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self {
+            calendars: BTreeMap::new(),
+            archetypes: BTreeMap::new(),
+            zone: Zone::utc(),
+            defaults: None,
+        }
+    }
+}
+
+/// What `defaults:` says, checked, and the file it stands in.
+#[derive(Debug, Clone)]
+struct Defaults {
+    node: Node,
+    file: Arc<SourceFile>,
+}
+
+/// Loads a directory. Nothing is written, and no clock is read.
+pub fn load_dir(dir: &Path, zones: &dyn ZoneSource, environment: Environment<'_>) -> Loaded {
+    let mut loader =
+        Loader { zones, environment, reader: Reader::new(dir), context: Context::default() };
+    let config = loader.config();
+    loader.context.zone = config.zone.clone();
+    loader.calendars(&config);
+    loader.archetypes(&config);
+    let pipelines = loader.pipelines(&config);
+    let problems = loader.reader.finish();
+    let Context { calendars, archetypes, .. } = loader.context;
+    Loaded { config, pipelines, calendars, archetypes, problems }
+}
+
+/// Reads one pipeline from its text; `None` when it has an error.
+pub fn parse_pipeline(
+    path: &Path,
+    text: &str,
+    context: &Context,
+    zones: &dyn ZoneSource,
+    environment: Environment<'_>,
+) -> (Option<LoadedPipeline>, Vec<Problem>) {
+    let around = Surroundings {
+        zones,
+        environment,
+        calendars: &context.calendars,
+        archetypes: &context.archetypes,
+        zone: context.zone.clone(),
+    };
+    let read = read_pipeline(path, text, &around, context.defaults.as_ref());
+    (read.pipeline, read.problems)
+}
+
+/// Reads `interlock.yaml` from its text; `None` when it has an error.
+pub fn parse_config(
+    path: &Path,
+    text: &str,
+    zones: &dyn ZoneSource,
+    environment: Environment<'_>,
+) -> (Option<ServerConfig>, Vec<Problem>) {
+    let context = Context::default();
+    let around = surroundings(zones, environment, &context);
+    let mut problems = Problems::default();
+    let root = checked(text, FileKind::Config, &mut problems);
+    let config = root.map(|root| decoder(&around, &mut problems).server_config(&root));
+    let config = config.filter(|_| !problems.has_errors());
+    let file = problems.source(path, text);
+    (config, problems.finish(&file, None))
+}
+
+struct ReadPipeline {
+    pipeline: Option<LoadedPipeline>,
+    problems: Vec<Problem>,
+    /// The name even of a pipeline with errors, so that references to it are not errors too, and
+    /// its place.
+    name: Option<(String, Range<usize>)>,
+    upstreams: Vec<references::Upstream>,
+    /// What of the text must not be shown.
+    hidden: Vec<Range<usize>>,
+}
+
+fn read_pipeline(
+    path: &Path,
+    text: &str,
+    around: &Surroundings<'_>,
+    defaults: Option<&Defaults>,
+) -> ReadPipeline {
+    let mut problems = Problems::default();
+    let root = checked(text, FileKind::Pipeline, &mut problems);
+    let Some(mut root) = root else {
+        let file = problems.source(path, text);
+        let problems = problems.finish(&file, None);
+        let (upstreams, hidden) = (Vec::new(), Vec::new());
+        return ReadPipeline { pipeline: None, problems, name: None, upstreams, hidden };
+    };
+    if let Some(defaults) = defaults {
+        fill_in(&mut root, &defaults.node);
+    }
+    let pipeline = decoder(around, &mut problems).pipeline(&root);
+    let pipeline = pipeline.filter(|_| !problems.has_errors()).map(|pipeline| LoadedPipeline {
+        version: version_of(&root, &pipeline, around),
+        pipeline,
+        file: path.to_owned(),
+    });
+    let name = root.get("name").or_else(|| root.get("pipeline")?.get("id"));
+    let name = name.and_then(|node| Some((node.text()?.to_owned(), node.span.range())));
+    let upstreams = references::upstreams(&root);
+    let hidden = problems.hidden(Origin::File);
+    // Only a file with something to show keeps its text.
+    let problems = if problems.is_empty() {
+        Vec::new()
+    } else {
+        let file = problems.source(path, text);
+        problems.finish(&file, defaults.map(|defaults| &defaults.file))
+    };
+    ReadPipeline { pipeline, problems, name, upstreams, hidden }
+}
+
+/// Adds what `defaults:` says and the pipeline does not, map by map.
+fn fill_in(node: &mut Node, defaults: &Node) {
+    let Value::Map(entries) = &mut node.value else { return };
+    for default in defaults.entries() {
+        match entries.iter_mut().find(|entry| entry.key == default.key) {
+            Some(Entry { value, .. }) => fill_in(value, &default.value),
+            None => entries.push(default.clone()),
+        }
+    }
+}
+
+fn checked(text: &str, kind: FileKind, problems: &mut Problems) -> Option<Node> {
+    let mut root = yaml::parse(text, Origin::File, problems)?;
+    check::check(&mut root, kind, text, problems);
+    Some(root)
+}
+
+fn decoder<'a>(around: &'a Surroundings<'a>, problems: &'a mut Problems) -> Decoder<'a> {
+    Decoder { around, problems }
+}
+
+fn surroundings<'a>(
+    zones: &'a dyn ZoneSource,
+    environment: Environment<'a>,
+    context: &'a Context,
+) -> Surroundings<'a> {
+    Surroundings {
+        zones,
+        environment,
+        calendars: &context.calendars,
+        archetypes: &context.archetypes,
+        zone: context.zone.clone(),
+    }
+}
+
+/// The hash of everything that a pipeline's slots follow from.
+fn version_of(root: &Node, pipeline: &Pipeline, around: &Surroundings<'_>) -> u64 {
+    let mut parts = vec![version::fingerprint(root)];
+    let starts = pipeline.starts.iter().map(|start| &start.schedule);
+    let schedules = starts.chain(pipeline.controls.iter().map(|control| &control.schedule));
+    for schedule in schedules {
+        let timing = schedule.timing();
+        parts.push(timing.zone.fingerprint());
+        let calendars = timing.days.exclude.iter().chain(&timing.days.include);
+        parts.extend(calendars.map(|calendar| version::of_calendar(calendar)));
+    }
+    let archetype = root.get("archetype").and_then(Node::text);
+    let archetype = archetype.and_then(|name| around.archetypes.get(name));
+    parts.extend(archetype.map(|archetype| archetype.fingerprint));
+    version::combine(&parts)
+}
+
+struct Loader<'a> {
+    zones: &'a dyn ZoneSource,
+    environment: Environment<'a>,
+    reader: Reader,
+    context: Context,
+}
+
+impl Loader<'_> {
+    fn config(&mut self) -> ServerConfig {
+        let around = surroundings(self.zones, self.environment, &self.context);
+        let mut problems = Problems::default();
+        let found = self.reader.config_file();
+        let root = found
+            .as_ref()
+            .and_then(|found| checked(&found.text, FileKind::Config, &mut problems))
+            .unwrap_or_else(|| Node::empty_map(crate::source::Span::default()));
+        let config = decoder(&around, &mut problems).server_config(&root);
+        let file = found.map(|found| problems.source(&found.path, &found.text));
+        let defaults = root.get("defaults").cloned();
+        if let (Some(mut node), Some(file)) = (defaults, &file) {
+            move_to(&mut node, Origin::Defaults);
+            self.context.defaults = Some(Defaults { node, file: Arc::clone(file) });
+        }
+        if let Some(file) = file {
+            self.reader.named_dirs(&root, &file);
+            self.reader.problems.extend(problems.finish(&file, None));
+        }
+        config
+    }
+
+    fn calendars(&mut self, config: &ServerConfig) {
+        let mut first = BTreeMap::new();
+        for found in self.reader.files(&config.dirs.calendars) {
+            let around = surroundings(self.zones, self.environment, &self.context);
+            let mut problems = Problems::default();
+            let root = checked(&found.text, FileKind::Calendar, &mut problems);
+            let calendar = root.as_ref().and_then(|r| decoder(&around, &mut problems).calendar(r));
+            let file = problems.source(&found.path, &found.text);
+            if let (Some(calendar), Some(root)) = (calendar, root) {
+                self.reader.unique("calendar", &mut first, &calendar.name, (&found, &root));
+                let name = calendar.name.clone();
+                self.context.calendars.entry(name).or_insert_with(|| Arc::new(calendar));
+            }
+            self.reader.problems.extend(problems.finish(&file, None));
+        }
+    }
+
+    fn archetypes(&mut self, config: &ServerConfig) {
+        let mut first = BTreeMap::new();
+        for found in self.reader.files(&config.dirs.archetypes) {
+            let around = surroundings(self.zones, self.environment, &self.context);
+            let mut problems = Problems::default();
+            let root = checked(&found.text, FileKind::Archetype, &mut problems);
+            let read = root.as_ref().and_then(|r| decoder(&around, &mut problems).archetype(r));
+            let file = problems.source(&found.path, &found.text);
+            if let (Some(archetype), Some(root)) = (read, root) {
+                self.reader.unique("archetype", &mut first, &archetype.name, (&found, &root));
+                self.context.archetypes.entry(archetype.name.clone()).or_insert(archetype);
+            }
+            self.reader.problems.extend(problems.finish(&file, None));
+        }
+    }
+
+    fn pipelines(&mut self, config: &ServerConfig) -> Vec<LoadedPipeline> {
+        let mut pipelines: BTreeMap<String, LoadedPipeline> = BTreeMap::new();
+        let mut all = references::References::default();
+        for path in self.reader.paths(&config.dirs.pipelines) {
+            let Some(Found { path, text }) = self.reader.read(&path) else { continue };
+            let around = surroundings(self.zones, self.environment, &self.context);
+            let read = read_pipeline(&path, &text, &around, self.context.defaults.as_ref());
+            self.reader.problems.extend(read.problems);
+            let Some((name, span)) = read.name else { continue };
+            let shown = || {
+                let text = overwrite(&text, &read.hidden);
+                Arc::new(SourceFile { path: path.clone(), text })
+            };
+            if let Some(mut problem) = all.add(&name, &path, read.upstreams, &shown) {
+                problem.span = span;
+                self.reader.problems.push(problem);
+            } else if let Some(pipeline) = read.pipeline {
+                pipelines.insert(name, pipeline);
+            }
+        }
+        self.reader.problems.extend(all.check(&mut pipelines));
+        pipelines.into_values().collect()
+    }
+}
+
+fn move_to(node: &mut Node, origin: Origin) {
+    node.span = node.span.within(origin);
+    match &mut node.value {
+        Value::List(items) => items.iter_mut().for_each(|item| move_to(item, origin)),
+        Value::Map(entries) => {
+            for entry in entries {
+                entry.key_span = entry.key_span.within(origin);
+                move_to(&mut entry.value, origin);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Text(_) => {}
+    }
+}
+
+/// The problem of a name that two files define.
+fn defined_twice(what: &str, name: &str, first: &Path, file: Arc<SourceFile>) -> Problem {
+    let message = format!("the {what} `{name}` is already defined in {}", first.display());
+    Problem::whole_file(file, Code::DuplicateName, message, "Rename one of them, or remove it.")
+}

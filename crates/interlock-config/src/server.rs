@@ -1,0 +1,273 @@
+//! What `interlock.yaml` says, validated, every default filled in.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use interlock_core::{pipeline::Secret, zone::Zone};
+use jiff::SignedDuration;
+
+/// The whole of `interlock.yaml`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerConfig {
+    /// Which store.
+    pub store: StoreConfig,
+    /// Long keeping in Postgres; off when absent.
+    pub archiver: Option<Archiver>,
+    /// Who judges absence.
+    pub watchdog: Watchdog,
+    /// Who asks for readiness.
+    pub watcher: Watcher,
+    /// Limits of scheduler and controller.
+    pub engine: Engine,
+    /// The HTTP interface.
+    pub server: Server,
+    /// Who is told, and how.
+    pub alerts: Vec<Alert>,
+    /// Where files are.
+    pub dirs: Dirs,
+    /// Who learns when Interlock stops.
+    pub beacons: Vec<Beacon>,
+    /// How long history is kept.
+    pub retention: Retention,
+    /// The zone of pipelines that name none.
+    pub zone: Zone,
+}
+
+/// The store and its options.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StoreConfig {
+    /// One file, no server.
+    Embedded {
+        /// Its directory.
+        path: PathBuf,
+    },
+    /// Redis or Valkey.
+    Redis(Redis),
+    /// Postgres.
+    Postgres(Postgres),
+    /// `DynamoDB`.
+    Dynamodb(Dynamodb),
+}
+
+/// Redis or Valkey.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Redis {
+    /// Host and port.
+    pub addr: String,
+    /// Its password; none when absent.
+    pub password: Option<Secret>,
+    /// Which database.
+    pub db: u32,
+    /// In front of every key.
+    pub key_prefix: String,
+    /// How long a cached readiness is shown.
+    pub readiness_ttl: SignedDuration,
+    /// How long runs and events are kept.
+    pub retention_ttl: SignedDuration,
+    /// Runs in a pipeline's index.
+    pub run_index_limit: u32,
+    /// Events in a pipeline's stream.
+    pub event_stream_max: u32,
+}
+
+/// Postgres.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Postgres {
+    /// Where it is.
+    pub dsn: Secret,
+    /// Connections at most.
+    pub connections_max: u32,
+    /// The database schema of the tables.
+    pub schema: String,
+}
+
+/// `DynamoDB`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dynamodb {
+    /// The table.
+    pub table_name: String,
+    /// The region; the environment's when absent.
+    pub region: Option<String>,
+    /// Another endpoint, for tests.
+    pub endpoint: Option<String>,
+    /// Create the table when it is absent.
+    pub create_table: bool,
+    /// How long a cached readiness is shown.
+    pub readiness_ttl: SignedDuration,
+    /// How long runs and events are kept.
+    pub retention_ttl: SignedDuration,
+}
+
+/// Long keeping in Postgres.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Archiver {
+    /// How often.
+    pub interval: SignedDuration,
+    /// Where to.
+    pub dsn: Secret,
+}
+
+/// Who judges absence.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Watchdog {
+    /// Whether it runs.
+    pub enabled: bool,
+    /// How often everything is swept besides every deadline.
+    pub interval: SignedDuration,
+    /// When a run counts as stuck.
+    pub stuck_run_threshold: SignedDuration,
+}
+
+/// Who asks for readiness.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Watcher {
+    /// Whether it runs.
+    pub enabled: bool,
+    /// How often, where a pipeline does not say.
+    pub default_interval: SignedDuration,
+}
+
+/// Limits of scheduler and controller.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Engine {
+    /// How long an evaluator may take.
+    pub default_timeout: SignedDuration,
+    /// Runs at the same time, over all pipelines.
+    pub runs_max: u32,
+    /// Evaluators at the same time.
+    pub evaluations_max: u32,
+    /// Catch-up runs at the same time.
+    pub catchup_runs_max: u32,
+    /// Catch-up runs started per minute.
+    pub catchup_per_minute: u32,
+    /// Units of ownership.
+    pub shards: u32,
+}
+
+/// The HTTP interface.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Server {
+    /// Where it listens.
+    pub addr: String,
+    /// A single key with every right.
+    pub api_key: Option<Secret>,
+    /// Scoped tokens.
+    pub tokens: Vec<Token>,
+    /// Bytes in one request at most.
+    pub request_body_max: u32,
+}
+
+/// A scoped token.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Token {
+    /// Whose it is.
+    pub name: String,
+    /// The token itself.
+    pub token: Secret,
+    /// What it may do.
+    pub scope: Scope,
+}
+
+/// What a token may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// Look.
+    Viewer,
+    /// Act on pipelines.
+    Operator,
+    /// Everything.
+    Admin,
+}
+
+/// One channel for alerts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alert {
+    /// Its name, for silences and dead letters.
+    pub name: String,
+    /// How.
+    pub channel: Channel,
+    /// Which alerts it gets.
+    pub when: AlertFilter,
+}
+
+/// How people are told.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "the keys are those of the files, and the reference page says them"
+)]
+pub enum Channel {
+    Console,
+    File { path: PathBuf },
+    Webhook { url: Secret, secret: Option<Secret>, headers: BTreeMap<String, Secret> },
+    Slack { url: Option<Secret>, token: Option<Secret>, channel: Option<String> },
+    Email(Email),
+    Pagerduty { routing_key: Secret },
+    Http { url: Secret, method: String, headers: BTreeMap<String, Secret>, body: Option<String> },
+    Sns { topic_arn: String },
+    Eventbridge { bus_name: String },
+    Pubsub { project: String, topic: String },
+    S3 { bucket_name: String, prefix: Option<String> },
+}
+
+/// Mail.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Email {
+    /// Host and port of the server.
+    pub smtp: String,
+    /// The sender.
+    pub from: String,
+    /// The receivers.
+    pub to: Vec<String>,
+    /// For the server.
+    pub username: Option<String>,
+    /// For the server.
+    pub password: Option<Secret>,
+}
+
+/// Which alerts a channel gets; an empty list lets everything pass.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct AlertFilter {
+    /// Levels.
+    pub levels: Vec<String>,
+    /// Alert types.
+    pub types: Vec<String>,
+    /// Pipelines; `*` stands for anything.
+    pub pipelines: Vec<String>,
+    /// Owners.
+    pub owners: Vec<String>,
+    /// Labels, all of which must be there.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Where files are, relative to `interlock.yaml`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dirs {
+    /// Pipelines.
+    pub pipelines: Vec<PathBuf>,
+    /// Calendars.
+    pub calendars: Vec<PathBuf>,
+    /// Archetypes.
+    pub archetypes: Vec<PathBuf>,
+    /// Evaluators.
+    pub evaluators: Vec<PathBuf>,
+}
+
+/// An outside party that expects to hear from Interlock.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beacon {
+    /// Pinged while the loops make progress.
+    pub url: Secret,
+    /// How often.
+    pub interval: SignedDuration,
+}
+
+/// How long history is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Retention {
+    /// Slots and runs.
+    pub slots: SignedDuration,
+    /// Events.
+    pub events: SignedDuration,
+    /// Job output.
+    pub logs: SignedDuration,
+}

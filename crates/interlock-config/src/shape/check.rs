@@ -1,0 +1,455 @@
+//! The structural check: every unknown key, wrong kind, missing key and wrong word in one pass.
+//!
+//! The tree is put into its canonical form on the way: other spellings of a key are renamed, and
+//! what was reported is taken out. A decoder can therefore rely on the kind of everything it finds,
+//! and nothing is reported twice.
+
+use std::collections::BTreeSet;
+
+use super::{Field, FileKind, Format, MapShape, Placeholders, Shape, TYPE, Variant};
+use crate::{
+    placeholder,
+    problem::{Code, Problems},
+    source::Span,
+    suggest,
+    yaml::{Entry, Node, Text, Value, names_a_secret},
+};
+
+/// Checks a file against its shape and puts its tree into canonical form.
+pub(crate) fn check(root: &mut Node, kind: FileKind, text: &str, problems: &mut Problems) {
+    let at = root.entries().first().map_or(root.span, |entry| entry.key_span);
+    let shape = kind.shape();
+    let mut checker = Checker { kind, text, problems };
+    if let Value::Map(entries) = &mut root.value {
+        checker.map(entries, shape, at);
+    } else {
+        let message = format!("{} must be a map of keys, found {}", shape.name, root.kind());
+        checker.problems.add(root.span, Code::WrongType, message, "Write `key: value` lines.");
+        root.value = Value::Map(Vec::new());
+    }
+}
+
+struct Checker<'a> {
+    kind: FileKind,
+    text: &'a str,
+    problems: &'a mut Problems,
+}
+
+/// Whether a value stays in the tree.
+#[derive(PartialEq, Eq)]
+enum Keep {
+    Yes,
+    No,
+}
+
+impl Checker<'_> {
+    fn map(&mut self, entries: &mut Vec<Entry>, shape: &'static MapShape, at: Span) {
+        let variant = if shape.variants.is_empty() {
+            None
+        } else {
+            match self.choose(entries, shape, at) {
+                Some(variant) => Some(variant),
+                // Without a type nobody can say which keys are right.
+                None => return self.hide_all(entries),
+            }
+        };
+        let fields: Vec<&'static Field> =
+            shape.fields().chain(variant.into_iter().flat_map(Variant::fields)).collect();
+        let mut present = BTreeSet::new();
+        let has_secrets = fields.iter().any(|field| field.shape.is_hidden());
+        entries.retain_mut(|entry| {
+            if variant.is_some() && entry.key == TYPE {
+                return true;
+            }
+            let Some(field) = fields.iter().find(|field| field.is(&entry.key)) else {
+                if variant.is_some_and(|variant| variant.open) {
+                    return true;
+                }
+                self.unknown(entry, shape, &fields);
+                if has_secrets {
+                    self.problems.hide(entry.value.span);
+                }
+                return false;
+            };
+            if !present.insert(field.name) {
+                self.spelled_twice(entry, field);
+                return false;
+            }
+            let written = std::mem::replace(&mut entry.key, field.name.to_owned());
+            self.field(entry, field, &written) == Keep::Yes
+        });
+        self.missing(&present, &fields, shape, at);
+        self.missing_any(
+            &present,
+            variant.map_or(shape.any_of, |variant| variant.any_of),
+            shape,
+            at,
+        );
+    }
+
+    fn choose(
+        &mut self,
+        entries: &[Entry],
+        shape: &'static MapShape,
+        at: Span,
+    ) -> Option<&'static Variant> {
+        let words = shape.variant_words();
+        let Some(entry) = entries.iter().find(|entry| entry.key == TYPE) else {
+            let message = format!("the key `{TYPE}` is missing in {}", shape.name);
+            let help = format!("Write `{TYPE}:` with one of: {}.", suggest::listed(&words));
+            self.problems.add(at, Code::MissingKey, message, help);
+            return None;
+        };
+        let found = entry.value.text().and_then(|word| shape.variant(word));
+        if found.is_none() {
+            self.not_allowed(&entry.value, TYPE, &words);
+        }
+        found
+    }
+
+    fn field(&mut self, entry: &mut Entry, field: &'static Field, written: &str) -> Keep {
+        if entry.value.value == Value::Null {
+            // An empty section is an absent one; an empty value is a value that was forgotten.
+            if !field.shape.is_container() {
+                let message = format!("`{written}` has no value");
+                let help = "Write a value, or remove the key.";
+                self.problems.add(entry.key_span, Code::NoValue, message, help);
+            } else if field.required {
+                let message = format!("`{written}` must not be empty");
+                self.problems.add(entry.key_span, Code::NoValue, message, "");
+            }
+            return Keep::No;
+        }
+        self.value(&mut entry.value, field.shape, written, entry.key_span)
+    }
+
+    fn value(&mut self, node: &mut Node, shape: &'static Shape, name: &str, at: Span) -> Keep {
+        match shape {
+            Shape::Either(shapes) => {
+                let fitting = shapes.iter().find(|shape| shape.accepts_kind(&node.value));
+                match fitting {
+                    Some(shape) => self.value(node, shape, name, at),
+                    None => self.wrong(node, shape, name),
+                }
+            }
+            Shape::Json => Keep::Yes,
+            shape if !shape.accepts_kind(&node.value) => {
+                if shape.is_hidden() {
+                    self.problems.hide(node.span);
+                }
+                self.wrong(node, shape, name)
+            }
+            Shape::Text(format) => self.format(node, *format, name),
+            Shape::Scalar(format) => {
+                self.take_as_written(node);
+                self.format(node, *format, name)
+            }
+            Shape::Int { min, max } => self.range(node, *min as f64, *max as f64, name),
+            Shape::Number { min } => self.range(node, *min, f64::MAX, name),
+            Shape::Bool => Keep::Yes,
+            Shape::Choice(words) => {
+                if node.text().is_some_and(|text| words.contains(&text)) {
+                    return Keep::Yes;
+                }
+                self.not_allowed(node, name, words);
+                Keep::No
+            }
+            Shape::List(item) => {
+                if let Value::List(items) = &mut node.value {
+                    items.retain_mut(|node| {
+                        let at = node.entries().first().map_or(node.span, |entry| entry.key_span);
+                        self.value(node, item, name, at) == Keep::Yes
+                    });
+                }
+                Keep::Yes
+            }
+            Shape::Map(map) => {
+                if let Value::Map(entries) = &mut node.value {
+                    self.map(entries, map, at);
+                }
+                Keep::Yes
+            }
+            Shape::Dict(value) => {
+                if let Value::Map(entries) = &mut node.value {
+                    entries.retain_mut(|entry| {
+                        let name = entry.key.clone();
+                        if entry.value.value == Value::Null && value.is_container() {
+                            entry.value.value = Value::Map(Vec::new());
+                        }
+                        self.value(&mut entry.value, value, &name, entry.key_span) == Keep::Yes
+                    });
+                }
+                Keep::Yes
+            }
+        }
+    }
+
+    /// Turns `5` and `true` into the text that stands in the file.
+    fn take_as_written(&self, node: &mut Node) {
+        if node.text().is_none() {
+            let value = self.text.get(node.span.range()).unwrap_or("").to_owned();
+            node.value = Value::Text(Text { value, verbatim: Some(node.span.start) });
+        }
+    }
+
+    fn format(&mut self, node: &Node, format: Format, name: &str) -> Keep {
+        if format.is_hidden() {
+            self.problems.hide(node.span);
+        }
+        let Some(text) = node.text() else { return Keep::Yes };
+        let allowed = format.placeholders();
+        if allowed == Placeholders::Foreign {
+            return Keep::Yes;
+        }
+        let mut keep = Keep::Yes;
+        for found in placeholder::find(text) {
+            if let Some((message, help)) = found.refusal(allowed, name) {
+                let span = node.span_within(found.span.clone());
+                self.problems.add(span, Code::PlaceholderNotAllowed, message, help);
+                keep = Keep::No;
+            }
+        }
+        keep
+    }
+
+    fn range(&mut self, node: &Node, min: f64, max: f64, name: &str) -> Keep {
+        let number = match node.value {
+            Value::Int(number) => number as f64,
+            Value::Float(number) => number,
+            Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => {
+                return Keep::No;
+            }
+        };
+        if (min..=max).contains(&number) {
+            return Keep::Yes;
+        }
+        let message = format!("`{name}` is {number}");
+        let help = if max == f64::MAX {
+            format!("It must be at least {min}.")
+        } else {
+            format!("It must be between {min} and {max}.")
+        };
+        self.problems.add(node.span, Code::OutOfRange, message, help);
+        Keep::No
+    }
+
+    fn wrong(&mut self, node: &Node, shape: &Shape, name: &str) -> Keep {
+        let message = format!("`{name}` must be {}, found {}", shape.words(), node.kind());
+        let raw = self.text.get(node.span.range()).unwrap_or("");
+        let scalar = matches!(node.value, Value::Bool(_) | Value::Int(_) | Value::Float(_));
+        let help = if scalar && shape.takes_text() && !shape.is_hidden() {
+            format!("Put it into quotes: \"{raw}\".")
+        } else if scalar && shape.takes_text() {
+            "Put it into quotes.".to_owned()
+        } else {
+            String::new()
+        };
+        self.problems.add(node.span, Code::WrongType, message, help);
+        Keep::No
+    }
+
+    fn not_allowed(&mut self, node: &Node, name: &str, words: &[&str]) {
+        let raw = self.text.get(node.span.range()).unwrap_or("");
+        let written = node.text().unwrap_or(raw);
+        let help = suggest::did_you_mean_or_list(written, "Write one of", words);
+        let message = format!("`{written}` is not a value of `{name}`");
+        self.problems.add(node.span, Code::NotAllowed, message, help);
+    }
+
+    fn unknown(&mut self, entry: &Entry, shape: &MapShape, fields: &[&'static Field]) {
+        if names_a_secret(&entry.key) {
+            self.problems.hide(entry.value.span);
+        }
+        let names: Vec<_> = fields
+            .iter()
+            .flat_map(|field| std::iter::once(field.name).chain(field.aliases.iter().copied()))
+            .collect();
+        let help = if let Some(found) = suggest::closest(&entry.key, names.iter().copied()) {
+            format!("Did you mean `{found}`?")
+        } else if let Some(path) = self.kind.shape().path_of(&entry.key, shape) {
+            format!("`{}` belongs under {path}.", entry.key)
+        } else {
+            let names: Vec<_> = fields.iter().map(|field| field.name).collect();
+            format!("Keys here: {}.", suggest::listed(&names))
+        };
+        let message = format!("unknown key `{}` in {}", entry.key, shape.name);
+        self.problems.add(entry.key_span, Code::UnknownKey, message, help);
+    }
+
+    fn spelled_twice(&mut self, entry: &Entry, field: &Field) {
+        if field.shape.is_hidden() {
+            self.problems.hide(entry.value.span);
+        }
+        let message = format!("`{}` is another spelling of a key that is already there", entry.key);
+        let help = format!("Keep one of: {}, {}.", field.name, field.aliases.join(", "));
+        self.problems.add(entry.key_span, Code::Conflict, message, help);
+    }
+
+    fn missing(
+        &mut self,
+        present: &BTreeSet<&str>,
+        fields: &[&'static Field],
+        shape: &MapShape,
+        at: Span,
+    ) {
+        for field in fields.iter().filter(|field| field.required && !present.contains(field.name)) {
+            let message = format!("the key `{}` is missing in {}", field.name, shape.name);
+            let help = format!("Write `{}: ...`: {}", field.name, field.doc);
+            self.problems.add(at, Code::MissingKey, message, help);
+        }
+    }
+
+    fn missing_any(
+        &mut self,
+        present: &BTreeSet<&str>,
+        any_of: &[&str],
+        shape: &MapShape,
+        at: Span,
+    ) {
+        if any_of.is_empty() || any_of.iter().any(|key| present.contains(key)) {
+            return;
+        }
+        let keys = any_of.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(" or ");
+        let message = format!("the key {keys} is missing in {}", shape.name);
+        self.problems.add(at, Code::MissingKey, message, "");
+    }
+
+    fn hide_all(&mut self, entries: &mut Vec<Entry>) {
+        for entry in entries.drain(..) {
+            self.problems.hide(entry.value.span);
+        }
+    }
+}
+
+impl Shape {
+    /// Whether a value of this YAML kind can be meant.
+    fn accepts_kind(&self, value: &Value) -> bool {
+        match self {
+            Self::Text(_) | Self::Choice(_) => matches!(value, Value::Text(_)),
+            Self::Scalar(_) => {
+                matches!(value, Value::Text(_) | Value::Bool(_) | Value::Int(_) | Value::Float(_))
+            }
+            Self::Int { .. } => matches!(value, Value::Int(_)),
+            Self::Number { .. } => matches!(value, Value::Int(_) | Value::Float(_)),
+            Self::Bool => matches!(value, Value::Bool(_)),
+            Self::List(_) => matches!(value, Value::List(_)),
+            Self::Map(_) | Self::Dict(_) => matches!(value, Value::Map(_)),
+            Self::Either(shapes) => shapes.iter().any(|shape| shape.accepts_kind(value)),
+            Self::Json => true,
+        }
+    }
+
+    /// Whether an empty value means an empty section.
+    pub(super) fn is_container(&self) -> bool {
+        match self {
+            Self::List(_) | Self::Map(_) | Self::Dict(_) | Self::Json => true,
+            Self::Either(shapes) => !shapes.iter().any(Self::takes_text),
+            Self::Text(_)
+            | Self::Scalar(_)
+            | Self::Int { .. }
+            | Self::Number { .. }
+            | Self::Bool
+            | Self::Choice(_) => false,
+        }
+    }
+
+    fn takes_text(&self) -> bool {
+        match self {
+            Self::Text(_) | Self::Choice(_) | Self::Scalar(_) => true,
+            Self::Either(shapes) => shapes.iter().any(Self::takes_text),
+            Self::Int { .. }
+            | Self::Number { .. }
+            | Self::Bool
+            | Self::List(_)
+            | Self::Map(_)
+            | Self::Dict(_)
+            | Self::Json => false,
+        }
+    }
+
+    /// Whether its text must never be shown.
+    fn is_hidden(&self) -> bool {
+        match self {
+            Self::Text(format) | Self::Scalar(format) => format.is_hidden(),
+            Self::List(shape) | Self::Dict(shape) => shape.is_hidden(),
+            Self::Either(shapes) => shapes.iter().any(Self::is_hidden),
+            Self::Map(_)
+            | Self::Int { .. }
+            | Self::Number { .. }
+            | Self::Bool
+            | Self::Choice(_)
+            | Self::Json => false,
+        }
+    }
+
+    /// What it is, in a sentence.
+    fn words(&self) -> String {
+        match self {
+            Self::Text(_) | Self::Choice(_) | Self::Scalar(_) => "text".to_owned(),
+            Self::Int { .. } => "a whole number".to_owned(),
+            Self::Number { .. } => "a number".to_owned(),
+            Self::Bool => "true or false".to_owned(),
+            Self::List(_) => "a list".to_owned(),
+            Self::Map(_) | Self::Dict(_) => "a map".to_owned(),
+            Self::Either(shapes) => {
+                let mut words: Vec<_> = shapes.iter().map(Self::words).collect();
+                words.dedup();
+                words.join(" or ")
+            }
+            Self::Json => "any value".to_owned(),
+        }
+    }
+}
+
+impl MapShape {
+    /// Where else in this file a key may stand.
+    fn path_of(&'static self, key: &str, except: &MapShape) -> Option<String> {
+        let mut seen = Vec::new();
+        self.search(key, except, "", &mut seen)
+    }
+
+    fn search(
+        &'static self,
+        key: &str,
+        except: &MapShape,
+        path: &str,
+        seen: &mut Vec<&'static MapShape>,
+    ) -> Option<String> {
+        if seen.iter().any(|map| map.is_same(self)) {
+            return None;
+        }
+        seen.push(self);
+        let fields: Vec<_> =
+            self.fields().chain(self.variants.iter().flat_map(Variant::fields)).collect();
+        if !self.is_same(except) && fields.iter().any(|field| field.is(key)) {
+            let top = "the top of the file".to_owned();
+            return Some(if path.is_empty() { top } else { format!("`{path}`") });
+        }
+        fields.iter().find_map(|field| {
+            let path = if path.is_empty() {
+                field.name.to_owned()
+            } else {
+                format!("{path}.{}", field.name)
+            };
+            field.shape.maps().into_iter().find_map(|map| map.search(key, except, &path, seen))
+        })
+    }
+}
+
+impl Shape {
+    /// The maps directly inside.
+    pub(super) fn maps(&'static self) -> Vec<&'static MapShape> {
+        match self {
+            Self::Map(map) => vec![map],
+            Self::List(shape) | Self::Dict(shape) => shape.maps(),
+            Self::Either(shapes) => shapes.iter().flat_map(Self::maps).collect(),
+            Self::Text(_)
+            | Self::Scalar(_)
+            | Self::Int { .. }
+            | Self::Number { .. }
+            | Self::Bool
+            | Self::Choice(_)
+            | Self::Json => vec![],
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! What `interlock.yaml` may say.
+
+use super::{
+    DURATION, ENV_DICT, Field, Format, MapShape, SECONDS, Shape, TEXT, TEXT_DICT, TEXTS, Variant,
+    ZONE, field, map, pipeline::DEFAULTS,
+};
+
+const SECRET: Shape = Shape::Text(Format::Secret);
+const COUNT: Shape = Shape::Int { min: 1, max: 1_000_000_000 };
+const DIRS: Shape = Shape::List(&Shape::Text(Format::Path));
+
+const TTLS: &[Field] = &[
+    field("readinessTtl", &DURATION, "How long a cached readiness is shown.")
+        .or(&["readinessTTL"])
+        .default("1h"),
+    field("retentionTtl", &DURATION, "How long runs and events are kept.")
+        .or(&["retentionTTL"])
+        .default("168h"),
+];
+
+const EMBEDDED: &MapShape = &map(
+    "embedded",
+    &[&[field("path", &Shape::Text(Format::Path), "The store's directory.").default(".interlock")]],
+);
+
+const REDIS: &MapShape = &map(
+    "redis",
+    &[
+        &[
+            field("addr", &Shape::Text(Format::Template), "Host and port.")
+                .default("localhost:6379"),
+            field("password", &SECRET, "Its password.").default("none"),
+            field("db", &Shape::Int { min: 0, max: 1_000_000 }, "Which database.").default("0"),
+            field("keyPrefix", &TEXT, "In front of every key.").default("interlock"),
+            field("runIndexLimit", &COUNT, "Runs in a pipeline's index.").default("100"),
+            field("eventStreamMax", &COUNT, "Events in a pipeline's stream.").default("10000"),
+        ],
+        TTLS,
+    ],
+);
+
+const POSTGRES: &MapShape = &map(
+    "postgres",
+    &[&[
+        field("dsn", &SECRET, "Where it is.").required(),
+        field("maxConnections", &Shape::Int { min: 1, max: 1_000 }, "Connections.").default("10"),
+        field("schema", &TEXT, "The database schema of the tables.").default("interlock"),
+    ]],
+);
+
+const DYNAMODB: &MapShape = &map(
+    "dynamodb",
+    &[
+        &[
+            field("tableName", &TEXT, "The table.").required(),
+            field("region", &TEXT, "The AWS region.").default("the environment's"),
+            field("endpoint", &Shape::Text(Format::Url), "Another endpoint, for tests."),
+            field("createTable", &Shape::Bool, "Create the table when it is absent.")
+                .default("false"),
+        ],
+        TTLS,
+    ],
+);
+
+const ARCHIVER: &MapShape = &map(
+    "archiver",
+    &[&[
+        field("enabled", &Shape::Bool, "Copy history to Postgres.").default("false"),
+        field("interval", &DURATION, "How often.").default("5m"),
+        field("dsn", &SECRET, "Where to."),
+    ]],
+);
+
+const WATCHDOG: &MapShape = &map(
+    "watchdog",
+    &[&[
+        field("enabled", &Shape::Bool, "Judge absence.").default("true"),
+        field("interval", &DURATION, "How often everything is swept besides every deadline.")
+            .default("5m"),
+        field("stuckRunThreshold", &DURATION, "When a run counts as stuck.").default("30m"),
+    ]],
+);
+
+const WATCHER: &MapShape = &map(
+    "watcher",
+    &[&[
+        field("enabled", &Shape::Bool, "Evaluate readiness.").default("true"),
+        field("defaultInterval", &DURATION, "How often, where a pipeline does not say.")
+            .default("5m"),
+    ]],
+);
+
+const ENGINE: &MapShape = &map(
+    "engine",
+    &[&[
+        field("defaultTimeout", &SECONDS, "How long an evaluator may take.").default("30s"),
+        field("maxConcurrentRuns", &COUNT, "Runs at the same time, over all pipelines.")
+            .default("100"),
+        field("maxConcurrentEvaluations", &COUNT, "Evaluators at the same time.").default("32"),
+        field("catchupConcurrency", &COUNT, "Catch-up runs at the same time.").default("10"),
+        field("catchupRate", &COUNT, "Catch-up runs started per minute.").default("60"),
+        field("shards", &Shape::Int { min: 1, max: 4_096 }, "Units of ownership.").default("16"),
+    ]],
+);
+
+const TOKEN: &MapShape = &map(
+    "a token",
+    &[&[
+        field("name", &TEXT, "Whose it is.").required(),
+        field("token", &SECRET, "The token itself.").required(),
+        field("scope", &Shape::Choice(&["viewer", "operator", "admin"]), "What it may do.")
+            .default("viewer"),
+    ]],
+);
+
+const SERVER: &MapShape = &map(
+    "server",
+    &[&[
+        field("addr", &TEXT, "Where it listens.").default("127.0.0.1:8420"),
+        field("apiKey", &SECRET, "A single key with every right, as in earlier versions."),
+        field("tokens", &Shape::List(&Shape::Map(TOKEN)), "Scoped tokens."),
+        field(
+            "maxRequestBody",
+            &Shape::Int { min: 1, max: 1 << 30 },
+            "Bytes in one request at most.",
+        )
+        .default("1048576"),
+    ]],
+);
+
+const RETENTION: &MapShape = &map(
+    "retention",
+    &[&[
+        field("slots", &DURATION, "How long slots and runs are kept.").default("90d"),
+        field("events", &DURATION, "How long events are kept.").default("90d"),
+        field("logs", &DURATION, "How long job output is kept.").default("30d"),
+    ]],
+);
+
+const BEACON: &MapShape = &map(
+    "a beacon",
+    &[&[
+        field("url", &SECRET, "Pinged while the loops make progress.").required(),
+        field("interval", &DURATION, "How often.").default("1m"),
+    ]],
+);
+
+const ALERT_FILTER: &MapShape = &map(
+    "when",
+    &[&[
+        field(
+            "levels",
+            &Shape::List(&Shape::Choice(&["info", "warning", "error", "critical"])),
+            "Only these levels.",
+        ),
+        field("types", &TEXTS, "Only these alert types."),
+        field("pipelines", &TEXTS, "Only these pipelines; `*` stands for anything."),
+        field("owners", &TEXTS, "Only pipelines of these owners."),
+        field("labels", &TEXT_DICT, "Only pipelines with these labels."),
+    ]],
+);
+
+const fn channel(types: &'static [&'static str], groups: &'static [&'static [Field]]) -> Variant {
+    Variant { types, groups, any_of: &[], open: false }
+}
+
+const HEADERS: Field = field("headers", &ENV_DICT, "Extra headers.");
+const HOOK: Field = field("url", &SECRET, "Where to.").required();
+
+const ALERT: &MapShape = &MapShape {
+    name: "an alert channel",
+    groups: &[&[
+        field("name", &TEXT, "Its name, for silences and dead letters.").default("its type"),
+        field("when", &Shape::Map(ALERT_FILTER), "Which alerts it gets.").default("all"),
+    ]],
+    any_of: &[],
+    variants: &[
+        channel(&["console"], &[]),
+        channel(
+            &["file"],
+            &[&[field("path", &Shape::Text(Format::Path), "JSON lines are appended here.")
+                .required()]],
+        ),
+        channel(
+            &["webhook"],
+            &[&[HOOK, field("secret", &SECRET, "Signs every request."), HEADERS]],
+        ),
+        Variant {
+            types: &["slack"],
+            groups: &[&[
+                field("url", &SECRET, "An incoming webhook."),
+                field("token", &SECRET, "A bot token, with `channel`."),
+                field("channel", &TEXT, "Where the bot writes."),
+            ]],
+            any_of: &["url", "token"],
+            open: false,
+        },
+        channel(
+            &["email"],
+            &[&[
+                field("smtp", &Shape::Text(Format::Template), "Host and port.").required(),
+                field("from", &TEXT, "The sender.").required(),
+                field("to", &TEXTS, "The receivers.").required(),
+                field("username", &Shape::Text(Format::Template), "For the server."),
+                field("password", &SECRET, "For the server."),
+            ]],
+        ),
+        channel(
+            &["pagerduty"],
+            &[&[field("routingKey", &SECRET, "The integration's key.").required()]],
+        ),
+        channel(
+            &["http"],
+            &[&[
+                HOOK,
+                field("method", &Shape::Choice(&["POST", "PUT", "PATCH"]), "How.").default("POST"),
+                HEADERS,
+                field("body", &Shape::Text(Format::Any), "A template.")
+                    .default("the alert as JSON"),
+            ]],
+        ),
+        channel(&["sns"], &[&[field("topicArn", &TEXT, "The topic.").required()]]),
+        channel(&["eventbridge"], &[&[field("busName", &TEXT, "The bus.").required()]]),
+        channel(
+            &["pubsub"],
+            &[&[
+                field("project", &TEXT, "The project.").required(),
+                field("topic", &TEXT, "The topic.").required(),
+            ]],
+        ),
+        channel(
+            &["s3"],
+            &[&[
+                field("bucketName", &TEXT, "The bucket.").required(),
+                field("prefix", &TEXT, "In front of every key."),
+            ]],
+        ),
+    ],
+};
+
+/// `interlock.yaml`.
+pub(super) const CONFIG: &MapShape = &map(
+    "interlock.yaml",
+    &[&[
+        field(
+            "provider",
+            &Shape::Choice(&["embedded", "redis", "postgres", "dynamodb"]),
+            "Which store.",
+        )
+        .default("the store whose section is there, else embedded"),
+        field("embedded", &Shape::Map(EMBEDDED), "One file, no server."),
+        field("redis", &Shape::Map(REDIS), "Redis or Valkey."),
+        field("postgres", &Shape::Map(POSTGRES), "Postgres."),
+        field("dynamodb", &Shape::Map(DYNAMODB), "DynamoDB."),
+        field("archiver", &Shape::Map(ARCHIVER), "Long keeping in Postgres."),
+        field("watchdog", &Shape::Map(WATCHDOG), "Who judges absence."),
+        field("watcher", &Shape::Map(WATCHER), "Who asks for readiness."),
+        field("engine", &Shape::Map(ENGINE), "Limits of scheduler and controller."),
+        field("server", &Shape::Map(SERVER), "The HTTP interface."),
+        field("alerts", &Shape::List(&Shape::Map(ALERT)), "Who is told, and how.")
+            .default("[{type: console}]"),
+        field("pipelineDirs", &DIRS, "Directories of pipelines.").default("[pipelines]"),
+        field("calendarDirs", &DIRS, "Directories of calendars.").default("[calendars]"),
+        field("archetypeDirs", &DIRS, "Directories of archetypes.").default("[archetypes]"),
+        field("evaluatorDirs", &DIRS, "Directories of evaluators.").default("[evaluators]"),
+        field("defaults", &Shape::Map(DEFAULTS), "What holds for every pipeline."),
+        field("beacons", &Shape::List(&Shape::Map(BEACON)), "Who learns when Interlock stops."),
+        field("retention", &Shape::Map(RETENTION), "How long history is kept."),
+        field("timezone", &ZONE, "The zone of pipelines that name none.").default("UTC"),
+    ]],
+);
