@@ -21,6 +21,7 @@ pub(crate) struct Month {
 }
 
 impl Month {
+    #[cfg(test)]
     pub(crate) fn new(year: i32, month: u8) -> Self {
         let first_day = day_number(year, month, 1);
         Self { year, month, first_day, length: length_of(year, month) }

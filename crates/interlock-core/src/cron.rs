@@ -1,8 +1,23 @@
 //! Cron expressions: from text to sets of days and times.
+//!
+//! The dialect is classic cron (Vixie) with the extensions people bring from elsewhere: names,
+//! `@daily` and its sisters, a `CRON_TZ=` prefix, and `L`, `L-n`, `LW`, `nW`, `d#n`, `dL` in the day
+//! fields. It is strict: what classic cron would read as something surprising is an error that points
+//! at the character.
+//!
+//! An expression says nothing about zones or daylight saving; [`crate::schedule`] adds those. Here it
+//! is two independent things: a set of times of day ([`Times`]) and, for any month, a mask of days.
+
+mod parse;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 
-use crate::text::TextError;
+use crate::{
+    civil::{Month, SECONDS_PER_DAY},
+    text::TextError,
+};
 
 /// Whether an expression has a seconds field in front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +32,9 @@ pub enum Seconds {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cron {
     text: Box<str>,
+    times: Times,
+    days: Days,
+    is_fixed: bool,
 }
 
 /// A parsed expression and what else its text said.
@@ -31,14 +49,221 @@ pub struct CronText {
 }
 
 impl Cron {
-    /// Reads an expression.
+    /// Reads an expression. Whether it can ever fire is asked of the schedule it becomes part of.
     pub fn parse(text: &str, seconds: Seconds) -> Result<CronText, TextError> {
-        let _ = seconds;
-        Ok(CronText { cron: Self { text: text.into() }, zone: None, warnings: vec![] })
+        parse::parse(text, seconds)
     }
 
     /// The expression as written, without a zone prefix.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Whether it names its times instead of following the clock: no `*` in seconds, minutes or
+    /// hours. A fixed time is owed once per local date even on daylight-saving nights; a wildcard
+    /// follows real time.
+    pub fn is_fixed(&self) -> bool {
+        self.is_fixed
+    }
+
+    pub(crate) fn times(&self) -> Times {
+        self.times
+    }
+
+    pub(crate) fn days_in(&self, month: Month) -> u32 {
+        self.days.days_in(month)
+    }
+}
+
+/// A set of times of day: every combination of its hours, minutes and seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// Invariant: none of the three is empty.
+    pub(crate) hours: u32,
+    pub(crate) minutes: u64,
+    pub(crate) seconds: u64,
+}
+
+impl Times {
+    /// One time of day, in seconds since midnight.
+    pub(crate) fn one(second_of_day: u32) -> Self {
+        Self {
+            hours: 1 << (second_of_day / 3600),
+            minutes: 1 << (second_of_day / 60 % 60),
+            seconds: 1 << (second_of_day % 60),
+        }
+    }
+
+    /// Every full hour.
+    pub(crate) fn hourly() -> Self {
+        Self { hours: 0xff_ffff, minutes: 1, seconds: 1 }
+    }
+
+    pub(crate) fn first(self) -> i64 {
+        join(self.hours.trailing_zeros(), self.first_minute(), self.first_second())
+    }
+
+    pub(crate) fn last(self) -> i64 {
+        join(31 - self.hours.leading_zeros(), self.last_minute(), self.last_second())
+    }
+
+    /// The earliest time in the set at or after a second of the day.
+    #[inline]
+    pub(crate) fn at_or_after(self, second_of_day: i64) -> Option<i64> {
+        debug_assert!((0..SECONDS_PER_DAY).contains(&second_of_day));
+        let (hour, minute, second) = split(second_of_day);
+        if self.hours >> hour & 1 == 1 {
+            if self.minutes >> minute & 1 == 1 {
+                let later = self.seconds >> second;
+                if later != 0 {
+                    return Some(join(hour, minute, second + later.trailing_zeros()));
+                }
+            }
+            let later = self.minutes >> minute >> 1;
+            if later != 0 {
+                let minute = minute + 1 + later.trailing_zeros();
+                return Some(join(hour, minute, self.first_second()));
+            }
+        }
+        let later = self.hours >> hour >> 1;
+        let hour = hour + 1 + later.trailing_zeros();
+        (later != 0).then(|| join(hour, self.first_minute(), self.first_second()))
+    }
+
+    /// The latest time in the set at or before a second of the day.
+    pub(crate) fn at_or_before(self, second_of_day: i64) -> Option<i64> {
+        debug_assert!((0..SECONDS_PER_DAY).contains(&second_of_day));
+        let (hour, minute, second) = split(second_of_day);
+        if self.hours >> hour & 1 == 1 {
+            if self.minutes >> minute & 1 == 1 {
+                let earlier = self.seconds & (2_u64 << second).wrapping_sub(1);
+                if earlier != 0 {
+                    return Some(join(hour, minute, 63 - earlier.leading_zeros()));
+                }
+            }
+            let earlier = self.minutes & ((1_u64 << minute) - 1);
+            if earlier != 0 {
+                return Some(join(hour, 63 - earlier.leading_zeros(), self.last_second()));
+            }
+        }
+        let earlier = self.hours & ((1_u32 << hour) - 1);
+        (earlier != 0)
+            .then(|| join(31 - earlier.leading_zeros(), self.last_minute(), self.last_second()))
+    }
+
+    fn first_minute(self) -> u32 {
+        self.minutes.trailing_zeros()
+    }
+
+    fn last_minute(self) -> u32 {
+        63 - self.minutes.leading_zeros()
+    }
+
+    fn first_second(self) -> u32 {
+        self.seconds.trailing_zeros()
+    }
+
+    fn last_second(self) -> u32 {
+        63 - self.seconds.leading_zeros()
+    }
+}
+
+fn split(second_of_day: i64) -> (u32, u32, u32) {
+    let second_of_day = second_of_day as u32;
+    (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60)
+}
+
+fn join(hour: u32, minute: u32, second: u32) -> i64 {
+    i64::from(hour * 3600 + minute * 60 + second)
+}
+
+/// The day-of-month, month and day-of-week fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Days {
+    /// Bit 0 is January.
+    months: u16,
+    /// Bit 0 is the first of the month.
+    of_month: u32,
+    of_month_special: Vec<OfMonth>,
+    /// Bit 0 is Sunday.
+    of_week: u8,
+    of_week_special: Vec<OfWeek>,
+    /// Classic cron: when both day fields are restricted either may match, else both must. A field
+    /// with a `*` (also `*/2`) is not a restriction in this sense.
+    either: bool,
+}
+
+/// Days that depend on the month they are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OfMonth {
+    /// `L`, `L-n`: so many days before the last.
+    BeforeLast(u8),
+    /// `LW`: the last weekday (Monday to Friday).
+    LastWeekday,
+    /// `nW`: the weekday nearest to the n-th, within the month.
+    NearestWeekday(u8),
+}
+
+/// Weekdays by their position in the month; Sunday is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OfWeek {
+    /// `d#n`.
+    Nth { weekday: u8, n: u8 },
+    /// `dL`.
+    Last { weekday: u8 },
+}
+
+const MONDAY_TO_FRIDAY: u8 = 0b011_1110;
+
+impl Days {
+    /// The days of a month on which the expression fires.
+    fn days_in(&self, month: Month) -> u32 {
+        if self.months >> (month.month - 1) & 1 == 0 {
+            return 0;
+        }
+        let of_month = self
+            .of_month_special
+            .iter()
+            .fold(self.of_month, |days, special| days | special.days_in(month));
+        let of_week = self
+            .of_week_special
+            .iter()
+            .fold(month.days_on(self.of_week), |days, special| days | special.days_in(month));
+        let days = if self.either { of_month | of_week } else { of_month & of_week };
+        days & month.all_days()
+    }
+}
+
+impl OfMonth {
+    fn days_in(self, month: Month) -> u32 {
+        let weekdays = month.days_on(MONDAY_TO_FRIDAY);
+        match self {
+            Self::BeforeLast(n) if n < month.length => 1 << (month.length - 1 - n),
+            Self::LastWeekday => 1 << (31 - weekdays.leading_zeros()),
+            Self::NearestWeekday(n) if n <= month.length => {
+                // At most two days away: Saturday the 1st goes to the 3rd, Sunday the last goes back.
+                let day = 1_u32 << (n - 1);
+                [day, day >> 1, day << 1, day >> 2, day << 2]
+                    .into_iter()
+                    .find(|candidate| candidate & weekdays != 0)
+                    .unwrap_or(0)
+            }
+            Self::BeforeLast(_) | Self::NearestWeekday(_) => 0,
+        }
+    }
+}
+
+impl OfWeek {
+    fn days_in(self, month: Month) -> u32 {
+        match self {
+            Self::Nth { weekday, n } => {
+                let mut days = month.days_on(1 << weekday);
+                for _ in 1..n {
+                    days &= days.wrapping_sub(1);
+                }
+                days & days.wrapping_neg()
+            }
+            Self::Last { weekday } => 1 << (31 - month.days_on(1 << weekday).leading_zeros()),
+        }
     }
 }

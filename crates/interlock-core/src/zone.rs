@@ -9,11 +9,11 @@
 //! zone database again, and so that the data a slot was computed from has a [`Zone::fingerprint`].
 //! Core does no lookup by name: whoever owns the zone database hands the zone in.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc};
 
 use jiff::{Timestamp, tz::TimeZone};
 
-use crate::id::fnv1a;
+use crate::{civil::SECONDS_PER_DAY, id::fnv1a};
 
 /// The first instant that schedules know: 1900-01-01T00:00:00Z.
 pub const EARLIEST: i64 = -2_208_988_800;
@@ -42,6 +42,10 @@ pub(crate) struct Segment {
     pub(crate) end: i64,
     /// Seconds to add to UTC to get the wall clock.
     pub(crate) offset: i64,
+    /// The offset of the segment before; the same as `offset` for the first one.
+    pub(crate) offset_before: i64,
+    /// The offset of the segment after; the same as `offset` for the last one.
+    pub(crate) offset_after: i64,
 }
 
 impl Zone {
@@ -96,6 +100,11 @@ impl Zone {
         fnv1a(&bytes)
     }
 
+    /// The local date at an instant, as a day number.
+    pub(crate) fn day_at(&self, second: i64) -> i64 {
+        (second + self.segment_at(second).offset).div_euclid(SECONDS_PER_DAY)
+    }
+
     /// The segment that contains an instant; the first or last one for instants out of range.
     pub(crate) fn segment_at(&self, second: i64) -> Segment {
         let after = self.0.starts.partition_point(|start| *start <= second);
@@ -112,12 +121,24 @@ impl Zone {
 
     fn segment(&self, index: usize) -> Segment {
         let data = &*self.0;
+        let offset_at = |index: usize| data.offsets.get(index).map(|offset| i64::from(*offset));
+        let offset = offset_at(index).unwrap_or(0);
         Segment {
             index,
             start: data.starts.get(index).copied().unwrap_or(EARLIEST),
             end: data.starts.get(index + 1).copied().unwrap_or(LATEST),
-            offset: i64::from(data.offsets.get(index).copied().unwrap_or(0)),
+            offset,
+            offset_before: index.checked_sub(1).and_then(offset_at).unwrap_or(offset),
+            offset_after: offset_at(index + 1).unwrap_or(offset),
         }
+    }
+}
+
+impl Segment {
+    /// The wall-clock times that are missing before this segment begins, if the clock jumped forward.
+    pub(crate) fn gap_before(&self) -> Option<Range<i64>> {
+        (self.offset_before < self.offset)
+            .then(|| self.start + self.offset_before..self.start + self.offset)
     }
 }
 
