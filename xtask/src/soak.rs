@@ -1,0 +1,42 @@
+//! `cargo xtask soak`: the schedule evaluator against the brute-force walker, at length.
+//!
+//! The test is the one that CI runs with fewer cases (`crates/interlock-core/tests/oracle.rs`);
+//! only the number of cases differs, handed over in an environment variable.
+
+use crate::shell;
+
+const CASES: u64 = 1_000_000;
+
+/// Runs the differential test with as many cases as asked for.
+pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+    let cases = cases(arguments)?;
+    println!("comparing {cases} random expression × zone × start cases");
+    let arguments = ["test", "--release", "-p", "interlock-core", "--test", "oracle"];
+    let mut command = shell::cargo(&arguments);
+    command.args(["--", "--nocapture"]).env("INTERLOCK_ORACLE_CASES", cases.to_string());
+    shell::run(&mut command)
+}
+
+fn cases(arguments: &[String]) -> Result<u64, String> {
+    let mut arguments = arguments.iter();
+    let mut cases = CASES;
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--cases" => cases = shell::count("--cases", arguments.next())?,
+            _ => shell::no_arguments(std::slice::from_ref(argument))?,
+        }
+    }
+    Ok(cases)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_cases_unless_told() {
+        assert_eq!(cases(&[]), Ok(1_000_000));
+        assert_eq!(cases(&["--cases".to_owned(), "500".to_owned()]), Ok(500));
+        assert!(cases(&["500".to_owned()]).is_err());
+    }
+}
