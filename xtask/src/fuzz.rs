@@ -58,9 +58,19 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 
 /// Runs every target once over its checked-in seeds, without the engine.
 pub(crate) fn replay_seeds() -> Result<(), String> {
-    let folder = metadata::target_directory()?.join("fuzz-seeds");
-    let mut command = shell::cargo(&["test", "--manifest-path", MANIFEST, "--quiet", "--lib"]);
-    shell::run(command.arg("--target-dir").arg(folder))
+    without_engine(&["test", "--quiet", "--lib"], &[])
+}
+
+/// Lints the targets, which a look at the workspace leaves out.
+pub(crate) fn lint() -> Result<(), String> {
+    without_engine(&["clippy", "--lib", "--tests"], &["--", "-D", "warnings"])
+}
+
+fn without_engine(before: &[&str], after: &[&str]) -> Result<(), String> {
+    let mut command = shell::cargo(before);
+    command.args(["--manifest-path", MANIFEST, "--target-dir"]);
+    command.arg(metadata::target_directory()?.join("fuzz-seeds")).args(after);
+    shell::run(&mut command)
 }
 
 fn parse(arguments: &[String]) -> Result<Request, String> {

@@ -38,7 +38,8 @@ fn lints() -> Outcome {
     if !has(&["clippy", "--version"]) {
         return missing_component("clippy");
     }
-    cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+    let workspace = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    shell::run(&mut shell::cargo(&workspace)).and(fuzz::lint()).into()
 }
 
 fn documentation() -> Outcome {

@@ -91,16 +91,21 @@ fn watch(child: &mut Child) -> Result<Summary, String> {
     for line in BufReader::new(log).split(b'\n') {
         let line = line.map_err(|error| format!("cannot read the engine's log: {error}"))?;
         let line = String::from_utf8_lossy(&line);
-        if !(summary.read(&line) && is_chatter(&line)) {
+        summary.read(&line);
+        if !is_chatter(&line) {
             println!("{line}");
         }
     }
     Ok(summary)
 }
 
-/// Whether a status line says only that the corpus grew or shrank by an input.
+/// Whether a line tells nobody anything: the corpus grew or shrank by an input, sanitizers that we
+/// do not use are missing, or words that the engine picked up.
 fn is_chatter(line: &str) -> bool {
-    ["NEW", "REDUCE", "RELOAD"].iter().any(|word| line.split_whitespace().nth(1) == Some(word))
+    let event = line.split_whitespace().nth(1).filter(|_| line.starts_with('#'));
+    let about_corpus = matches!(event, Some("NEW" | "REDUCE" | "RELOAD"));
+    let about_words = line.contains("commended dictionary") || line.contains("\" # Uses: ");
+    about_corpus || about_words || line.starts_with("WARNING: Failed to find function")
 }
 
 /// What one run of a target came to.
@@ -114,21 +119,20 @@ pub(super) struct Summary {
 
 impl Summary {
     /// Takes note of a status line such as `#512 NEW cov: 61 ft: 66 corp: 3/9b …`.
-    fn read(&mut self, line: &str) -> bool {
+    fn read(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let after = |key: &str| {
             let at = words.iter().position(|word| *word == key)?;
             words.get(at + 1)?.split('/').next()?.parse::<u64>().ok()
         };
         let runs = words.first().and_then(|word| word.strip_prefix('#')?.parse().ok());
-        let (Some(runs), Some(coverage)) = (runs, after("cov:")) else { return false };
+        let (Some(runs), Some(coverage)) = (runs, after("cov:")) else { return };
         if self.coverage_first == 0 {
             self.coverage_first = coverage;
         }
         self.coverage_last = coverage;
         self.runs = runs;
         self.corpus = after("corp:").unwrap_or(self.corpus);
-        true
     }
 
     /// A run that saw no coverage was blind, and its silence means nothing.
@@ -164,11 +168,24 @@ mod tests {
             "#23274\tREDUCE cov: 11 ft: 11 corp: 4/50b lim: 226 exec/s: 0 rss: 27Mb L: 41/41",
             "#90000\tDONE   cov: 12 ft: 14 corp: 5/50b lim: 226 exec/s: 900 rss: 27Mb",
         ];
-        let status: Vec<bool> = log.iter().map(|line| summary.read(line)).collect();
-        assert_eq!(status, [false, true, true, true]);
+        for line in log {
+            summary.read(line);
+        }
         let expected = Summary { runs: 90000, coverage_first: 3, coverage_last: 12, corpus: 5 };
         assert_eq!(summary.check(), Ok(expected));
-        assert_eq!(log.iter().filter(|line| is_chatter(line)).count(), 1);
+    }
+
+    #[test]
+    fn chatter_is_left_out_and_news_is_not() {
+        let chatter = [
+            "#23274\tREDUCE cov: 11 ft: 11 corp: 4/50b",
+            "WARNING: Failed to find function \"__sanitizer_acquire_crash_state\".",
+            "###### End of recommended dictionary. ######",
+            "\"\\001\\000\" # Uses: 17126",
+        ];
+        let news = ["#2\tINITED cov: 3", "INFO: NEW seed", "thread panicked at src/cron.rs:3:1"];
+        assert_eq!(chatter.map(is_chatter), [true; 4]);
+        assert_eq!(news.map(is_chatter), [false; 3]);
     }
 
     #[test]
