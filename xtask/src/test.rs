@@ -43,7 +43,8 @@ fn lints() -> Outcome {
 }
 
 fn documentation() -> Outcome {
-    let mut command = shell::cargo(&["doc", "--workspace", "--no-deps"]);
+    let mut command =
+        shell::cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
     shell::run(command.env("RUSTDOCFLAGS", "-D warnings")).into()
 }
 
@@ -52,7 +53,7 @@ fn tests() -> Outcome {
         return cargo(&["nextest", "run", "--workspace"]);
     }
     println!("cargo-nextest is not installed; using cargo test");
-    cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"])
+    cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"])
 }
 
 fn cargo(arguments: &[&str]) -> Outcome {
