@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: the schedule evaluator against the brute-force walker, at length.
 //!
-//! The test is the one that CI runs with fewer cases (`crates/interlock-core/tests/oracle.rs`);
-//! only the number of cases differs, handed over in an environment variable.
+//! The test is the one that CI runs with fewer cases, `tests/schedules/oracle.rs` of the core; only
+//! the number of cases differs, handed over in an environment variable.
 
 use crate::shell;
 
@@ -11,9 +11,11 @@ const CASES: u64 = 1_000_000;
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let cases = cases(arguments)?;
     println!("comparing {cases} random expression × zone × start cases");
-    let arguments = ["test", "--release", "-p", "interlock-core", "--test", "oracle"];
+    let arguments = ["test", "--release", "-p", "interlock-core", "--test", "schedules"];
     let mut command = shell::cargo(&arguments);
-    command.args(["--", "--nocapture"]).env("INTERLOCK_ORACLE_CASES", cases.to_string());
+    command
+        .args(["oracle::", "--", "--nocapture"])
+        .env("INTERLOCK_ORACLE_CASES", cases.to_string());
     shell::run(&mut command)
 }
 

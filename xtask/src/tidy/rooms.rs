@@ -140,18 +140,18 @@ fn in_manifest(package: &Package, key: &str, message: String, files: &[File]) ->
 }
 
 /// Nothing that the core links can act on the world.
-pub(super) fn check_core_closure(closure: &BTreeSet<String>) -> Vec<Problem> {
-    let unknown = closure.iter().filter(|name| !CORE_CLOSURE.contains(&name.as_str()));
-    let problem = |name: &String| Problem {
+pub(super) fn check_core_closure(closure: &BTreeSet<String>) -> Option<Problem> {
+    let allowed = |name: &&String| CORE_CLOSURE.contains(&name.as_str());
+    let unknown: Vec<&String> = closure.iter().filter(|name| !allowed(name)).collect();
+    (!unknown.is_empty()).then(|| Problem {
         path: format!("crates/{CORE}/Cargo.toml"),
         line: 1,
         message: format!(
-            "the core now links `{name}`: make sure that it reads no clock, draws no random \
-             number and does no I/O, then add it to CORE_CLOSURE of {}",
+            "the core now links {unknown:?}: make sure that none reads a clock, draws random \
+             numbers or does I/O, then add it to CORE_CLOSURE of {}",
             file!()
         ),
-    };
-    unknown.map(problem).collect()
+    })
 }
 
 /// The core's sources call nothing that acts on the world.
