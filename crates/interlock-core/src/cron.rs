@@ -70,6 +70,12 @@ impl Cron {
         self.times
     }
 
+    /// Whether every day of every month matches.
+    pub(crate) fn is_daily(&self) -> bool {
+        let Days { months, of_month, of_week, .. } = self.days;
+        months == 0xfff && of_month == 0x7fff_ffff && of_week == 0x7f
+    }
+
     pub(crate) fn days_in(&self, month: Month) -> u32 {
         self.days.days_in(month)
     }

@@ -20,8 +20,6 @@
 
 mod every;
 mod explain;
-#[cfg(test)]
-mod tests;
 mod wall;
 
 use std::collections::BTreeSet;

@@ -27,15 +27,20 @@ pub struct Zone(Arc<ZoneData>);
 struct ZoneData {
     name: Box<str>,
     time_zone: TimeZone,
-    /// Invariant: as long as `offsets`, never empty, strictly increasing, first is [`EARLIEST`].
-    starts: Box<[i64]>,
-    offsets: Box<[i32]>,
+    /// Invariant: never empty, without gaps, from [`EARLIEST`] to [`LATEST`].
+    segments: Box<[Segment]>,
+    /// For each stretch of 2^[`STRETCH_BITS`] seconds, the segment at its beginning: finding the
+    /// segment of an instant is then one lookup and a step or two, instead of a binary search.
+    first_in_stretch: Box<[u16]>,
 }
+
+/// About 194 days: most zones change twice a year.
+const STRETCH_BITS: u32 = 24;
 
 /// A stretch of time during which a zone's offset does not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Segment {
-    index: usize,
+    index: u16,
     /// First instant, in seconds since the epoch.
     pub(crate) start: i64,
     /// First instant after it.
@@ -51,27 +56,15 @@ pub(crate) struct Segment {
 impl Zone {
     /// Prepares a zone under the name it was asked for.
     pub fn new(name: &str, time_zone: TimeZone) -> Self {
-        let earliest = timestamp(EARLIEST);
-        let mut offset = time_zone.to_offset(earliest).seconds();
-        let (mut starts, mut offsets) = (vec![EARLIEST], vec![offset]);
-        for transition in time_zone.following(earliest) {
-            let start = transition.timestamp().as_second();
-            if start >= LATEST {
-                break;
-            }
-            // A change of abbreviation alone is no border.
-            if transition.offset().seconds() != offset {
-                offset = transition.offset().seconds();
-                starts.push(start);
-                offsets.push(offset);
-            }
-        }
-        Self(Arc::new(ZoneData {
-            name: name.into(),
-            time_zone,
-            starts: starts.into(),
-            offsets: offsets.into(),
-        }))
+        let segments = segments_of(&time_zone);
+        let stretches = ((LATEST - EARLIEST) >> STRETCH_BITS) + 1;
+        let first_in_stretch = (0..stretches)
+            .map(|stretch| {
+                let begins = EARLIEST + (stretch << STRETCH_BITS);
+                segments.partition_point(|segment| segment.end <= begins) as u16
+            })
+            .collect();
+        Self(Arc::new(ZoneData { name: name.into(), time_zone, segments, first_in_stretch }))
     }
 
     /// Coordinated Universal Time.
@@ -92,10 +85,10 @@ impl Zone {
     /// A hash of the zone's data, part of a pipeline's version: when a government changes the rules
     /// and the database follows, the version changes too.
     pub fn fingerprint(&self) -> u64 {
-        let mut bytes = Vec::with_capacity(self.0.starts.len() * 12);
-        for (start, offset) in self.0.starts.iter().zip(&self.0.offsets) {
-            bytes.extend_from_slice(&start.to_le_bytes());
-            bytes.extend_from_slice(&offset.to_le_bytes());
+        let mut bytes = Vec::with_capacity(self.0.segments.len() * 16);
+        for segment in &self.0.segments {
+            bytes.extend_from_slice(&segment.start.to_le_bytes());
+            bytes.extend_from_slice(&segment.offset.to_le_bytes());
         }
         fnv1a(&bytes)
     }
@@ -106,35 +99,71 @@ impl Zone {
     }
 
     /// The segment that contains an instant; the first or last one for instants out of range.
+    #[inline]
     pub(crate) fn segment_at(&self, second: i64) -> Segment {
-        let after = self.0.starts.partition_point(|start| *start <= second);
-        self.segment(after.saturating_sub(1))
+        let second = second.clamp(EARLIEST, LATEST - 1);
+        let stretch = (second - EARLIEST) >> STRETCH_BITS;
+        let mut index = self.0.first_in_stretch.get(stretch as usize).copied().unwrap_or(0);
+        while self.segment(index).end <= second {
+            index += 1;
+        }
+        self.segment(index)
     }
 
     pub(crate) fn segment_after(&self, segment: Segment) -> Option<Segment> {
-        (segment.index + 1 < self.0.starts.len()).then(|| self.segment(segment.index + 1))
+        (segment.end < LATEST).then(|| self.segment(segment.index + 1))
     }
 
     pub(crate) fn segment_before(&self, segment: Segment) -> Option<Segment> {
         segment.index.checked_sub(1).map(|index| self.segment(index))
     }
 
-    fn segment(&self, index: usize) -> Segment {
-        let data = &*self.0;
-        let offset_at = |index: usize| data.offsets.get(index).map(|offset| i64::from(*offset));
-        let offset = offset_at(index).unwrap_or(0);
-        Segment {
-            index,
-            start: data.starts.get(index).copied().unwrap_or(EARLIEST),
-            end: data.starts.get(index + 1).copied().unwrap_or(LATEST),
-            offset,
-            offset_before: index.checked_sub(1).and_then(offset_at).unwrap_or(offset),
-            offset_after: offset_at(index + 1).unwrap_or(offset),
-        }
+    #[inline]
+    fn segment(&self, index: u16) -> Segment {
+        self.0.segments.get(usize::from(index)).copied().unwrap_or(Segment::WHOLE)
     }
 }
 
+/// Copies a zone's changes of offset out of the database.
+fn segments_of(time_zone: &TimeZone) -> Box<[Segment]> {
+    let earliest = timestamp(EARLIEST);
+    let offset = i64::from(time_zone.to_offset(earliest).seconds());
+    let mut segments =
+        vec![Segment { offset, offset_before: offset, offset_after: offset, ..Segment::WHOLE }];
+    for transition in time_zone.following(earliest) {
+        let start = transition.timestamp().as_second();
+        let offset = i64::from(transition.offset().seconds());
+        // A change of abbreviation alone is no border.
+        let Some(last) = segments.last_mut().filter(|last| last.offset != offset) else { continue };
+        if start >= LATEST {
+            break;
+        }
+        last.end = start;
+        last.offset_after = offset;
+        let (index, offset_before) = (last.index + 1, last.offset);
+        segments.push(Segment {
+            index,
+            start,
+            end: LATEST,
+            offset,
+            offset_before,
+            offset_after: offset,
+        });
+    }
+    segments.into()
+}
+
 impl Segment {
+    /// All of time, on UTC.
+    const WHOLE: Self = Self {
+        index: 0,
+        start: EARLIEST,
+        end: LATEST,
+        offset: 0,
+        offset_before: 0,
+        offset_after: 0,
+    };
+
     /// The wall-clock times that are missing before this segment begins, if the clock jumped forward.
     pub(crate) fn gap_before(&self) -> Option<Range<i64>> {
         (self.offset_before < self.offset)
@@ -145,9 +174,7 @@ impl Segment {
 impl PartialEq for Zone {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
-            || (self.0.name == other.0.name
-                && self.0.starts == other.0.starts
-                && self.0.offsets == other.0.offsets)
+            || (self.0.name == other.0.name && self.0.segments == other.0.segments)
     }
 }
 
@@ -170,8 +197,9 @@ mod tests {
     fn segments_agree_with_jiff_around_every_border() {
         for name in ["Europe/Riga", "Australia/Lord_Howe", "Pacific/Apia", "Africa/Casablanca"] {
             let zone = Zone::new(name, TimeZone::get(name).unwrap());
-            for start in &zone.0.starts[1..] {
-                for second in [start - 1, *start] {
+            assert!(zone.0.segments.len() > 5, "{name}");
+            for start in zone.0.segments.iter().map(|segment| segment.start) {
+                for second in [(start - 1).max(EARLIEST), start] {
                     let offset = zone.time_zone().to_offset(timestamp(second)).seconds();
                     assert_eq!(
                         zone.segment_at(second).offset,

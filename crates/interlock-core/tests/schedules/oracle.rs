@@ -190,15 +190,7 @@ impl Pattern {
             let at = start + MINUTE * minute as i32;
             let civil = zone.to_datetime(at);
             let owed_for_gap = gap == Gap::RunAfter && self.in_gap(civil_before, civil, zone);
-            let chosen = match zone.to_ambiguous_timestamp(civil).offset() {
-                AmbiguousOffset::Fold { before, after } => match overlap {
-                    Overlap::First => zone.to_offset(at) == before,
-                    Overlap::Second => zone.to_offset(at) == after,
-                    Overlap::Both => true,
-                },
-                AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Gap { .. } => true,
-            };
-            if owed_for_gap || (chosen && self.matches(civil)) {
+            if owed_for_gap || (self.matches(civil) && is_chosen(at, civil, zone, overlap)) {
                 found.push(at);
             }
             civil_before = civil;
@@ -216,6 +208,15 @@ impl Pattern {
             missing += MINUTE;
         }
         false
+    }
+}
+
+/// Whether a matching minute is one that the overlap policy wants.
+fn is_chosen(at: Timestamp, civil: DateTime, zone: &TimeZone, overlap: Overlap) -> bool {
+    match (zone.to_ambiguous_timestamp(civil).offset(), overlap) {
+        (AmbiguousOffset::Fold { before, .. }, Overlap::First) => zone.to_offset(at) == before,
+        (AmbiguousOffset::Fold { after, .. }, Overlap::Second) => zone.to_offset(at) == after,
+        _ => true,
     }
 }
 
