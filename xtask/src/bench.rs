@@ -37,6 +37,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     measurements.extend(criterion::measurements(&home, &before)?);
     measurements.sort_by(|a, b| a.name.cmp(&b.name));
     println!("\n── figures against limits (a ratio of 1.00 and more is good)");
+    println!("{}", table::HEADING);
     let rows = table::rows(&measurements, filter);
     for row in &rows {
         println!("{row}");

@@ -33,6 +33,10 @@ const LIMITS: &[Limit] = &[
     Limit { name: "schedule/slots_hour_100k", unit: Unit::Seconds, bound: Bound::AtMost(0.1) },
 ];
 
+/// The names of the table's columns.
+pub(super) const HEADING: &str =
+    "benchmark                                      figure            limit   ratio     spread";
+
 /// What the name of a ceiling ends with.
 const CEILING: &str = "@limit";
 
@@ -248,6 +252,14 @@ mod tests {
         let row = row(&measurements, "a/b / @limit");
         assert_eq!(format!("{:.2}", row.ratio().unwrap()), "0.25");
         assert!(!row.is_missed());
+    }
+
+    #[test]
+    fn columns_stand_under_their_heading() {
+        let row = row(&[Measurement::timed("schedule/next_daily", 50e-9, 1.0, 0.01)], {
+            "schedule/next_daily"
+        });
+        assert_eq!(row.to_string().chars().count(), HEADING.chars().count());
     }
 
     #[test]
