@@ -21,7 +21,6 @@ use serde_json::Value;
 pub use self::verdict::{Outcome, Verdict, Weight};
 use crate::{
     retry::FailureCategory,
-    run::unknown,
     sensor::{Sensors, SlotPeriod},
     text::TextError,
 };
@@ -77,7 +76,9 @@ impl Check {
     /// Reads a name from a file.
     pub fn parse(text: &str) -> Result<Self, TextError> {
         let found = Self::ALL.into_iter().find(|check| check.as_str() == text);
-        found.ok_or_else(|| unknown("check", text, Self::ALL.map(Self::as_str).as_slice()))
+        found.ok_or_else(|| {
+            TextError::not_one_of("check", text, Self::ALL.map(Self::as_str).as_slice())
+        })
     }
 }
 
@@ -203,7 +204,9 @@ impl TraitStatus {
     /// Reads a name from the wire; the Go controller stored any string and took it for a failure.
     pub fn parse(text: &str) -> Result<Self, TextError> {
         let found = Self::ALL.into_iter().find(|status| status.as_str() == text);
-        found.ok_or_else(|| unknown("trait status", text, Self::ALL.map(Self::as_str).as_slice()))
+        found.ok_or_else(|| {
+            TextError::not_one_of("trait status", text, Self::ALL.map(Self::as_str).as_slice())
+        })
     }
 }
 
