@@ -1,6 +1,7 @@
 //! Starting other programs from the repository's root.
 
 use std::{
+    ffi::OsStr,
     io::ErrorKind,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -12,15 +13,15 @@ pub(crate) fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_owned()
 }
 
-/// A call of the cargo that built this program.
+/// A call of the cargo that started this program, else of the one on the path.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
-    let mut command = program(env!("CARGO"));
+    let mut command = program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments);
     command
 }
 
 /// A call of a program, in the repository's root.
-pub(crate) fn program(name: &str) -> Command {
+pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root());
     command

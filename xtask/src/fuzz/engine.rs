@@ -54,7 +54,7 @@ pub(super) fn build() -> Result<PathBuf, String> {
 /// Runs one input through a target.
 pub(super) fn replay(binary: &Path, file: &str) -> Result<(), String> {
     let file = std::path::absolute(file).map_err(|error| format!("{file}: {error}"))?;
-    shell::run(shell::program(&binary.to_string_lossy()).arg(file))
+    shell::run(shell::program(binary).arg(file))
 }
 
 /// Fuzzes one target for a time; fails when it found an input that fails.
@@ -65,7 +65,7 @@ pub(super) fn fuzz(binary: &Path, target: &str, seconds: u64) -> Result<Summary,
     for folder in [&corpus, &artifacts] {
         fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
-    let mut command = shell::program(&binary.to_string_lossy());
+    let mut command = shell::program(binary);
     command
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-max_len={INPUT_BYTES_MAX}"))
