@@ -63,7 +63,7 @@ fn look_up(name: &str) -> Option<Zone> {
 }
 
 /// The zone that a text names, or what to write instead.
-pub(crate) fn resolve(zones: &dyn ZoneSource, text: &str) -> Result<Zone, TextError> {
+pub fn resolve(zones: &dyn ZoneSource, text: &str) -> Result<Zone, TextError> {
     if let Some(zone) = zones.zone(text) {
         return Ok(zone);
     }

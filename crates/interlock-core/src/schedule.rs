@@ -285,7 +285,12 @@ impl Schedule {
         match self.recurrence {
             Recurrence::Dates { .. } => "none of its dates has that time".to_owned(),
             Recurrence::Cron(_) => "no month has such a day".to_owned(),
-            _ => "it has no slot before the year 2200".to_owned(),
+            Recurrence::Every { .. }
+            | Recurrence::SinceLast { .. }
+            | Recurrence::At { .. }
+            | Recurrence::Once(_)
+            | Recurrence::Sensor { .. }
+            | Recurrence::Daily => "it has no slot between the years 1900 and 2200".to_owned(),
         }
     }
 }

@@ -11,9 +11,12 @@
 
 use std::{fmt, ops::Range, sync::Arc};
 
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
-use crate::{civil::SECONDS_PER_DAY, id::fnv1a};
+use crate::{
+    civil::{SECONDS_PER_DAY, day_of_date},
+    id::fnv1a,
+};
 
 /// The first instant that schedules know: 1900-01-01T00:00:00Z.
 pub const EARLIEST: i64 = -2_208_988_800;
@@ -34,8 +37,21 @@ struct ZoneData {
     first_in_stretch: Box<[u16]>,
 }
 
+/// No zone is further from UTC than this.
+const OFFSET_MAX: i64 = 26 * 3600;
+
 /// About 194 days: most zones change twice a year.
 const STRETCH_BITS: u32 = 24;
+
+/// When a wall-clock time occurs: at one instant; at two in an overlap; never in a gap, for which the
+/// first instant after it stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instants {
+    /// The first one.
+    pub first: Timestamp,
+    /// The last one; the same as the first on all but one night of the year.
+    pub last: Timestamp,
+}
 
 /// A stretch of time during which a zone's offset does not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +107,38 @@ impl Zone {
             bytes.extend_from_slice(&segment.offset.to_le_bytes());
         }
         fnv1a(&bytes)
+    }
+
+    /// When a wall-clock time occurs. Beyond the years that schedules know, their edge is the answer.
+    ///
+    /// This walks the segments instead of asking `jiff`, which for some zones takes a change of the
+    /// standard offset for an overlap (Nuuk, October 2023).
+    pub fn instants_of(&self, civil: DateTime) -> Instants {
+        let civil = day_of_date(civil.date()) * SECONDS_PER_DAY
+            + i64::from(civil.hour()) * 3600
+            + i64::from(civil.minute()) * 60
+            + i64::from(civil.second());
+        let (first, segment) = self.first_instant(civil);
+        let (mut last, mut later) = (first, self.segment_after(segment));
+        while let Some(segment) = later.filter(|next| next.start + next.offset <= civil) {
+            if civil - segment.offset < segment.end {
+                last = civil - segment.offset;
+            }
+            later = self.segment_after(segment);
+        }
+        Instants { first: timestamp(first), last: timestamp(last) }
+    }
+
+    /// The first instant at which the wall clock shows a civil second or a later one, and its segment.
+    pub(crate) fn first_instant(&self, civil: i64) -> (i64, Segment) {
+        let mut segment = self.segment_at(civil - OFFSET_MAX);
+        loop {
+            let instant = (civil - segment.offset).max(segment.start);
+            match self.segment_after(segment) {
+                Some(next) if instant >= segment.end => segment = next,
+                _ => return (instant, segment),
+            }
+        }
     }
 
     /// The local date at an instant, as a day number.
@@ -209,6 +257,35 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_instant_is_found_again_by_its_wall_clock() {
+        for name in ["Europe/Riga", "Australia/Lord_Howe", "Pacific/Apia", "America/Nuuk", "UTC"] {
+            let zone = Zone::new(name, TimeZone::get(name).unwrap());
+            for segment in &zone.0.segments {
+                for second in (segment.start.max(0)..segment.start.max(0) + 90_000).step_by(900) {
+                    let at = timestamp(second);
+                    let found = zone.instants_of(zone.time_zone().to_datetime(at));
+                    assert!(found.first == at || found.last == at, "{name} {at} {found:?}");
+                    assert!(found.first <= found.last);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_time_stands_at_the_end_of_its_gap() {
+        let riga = Zone::new("Europe/Riga", TimeZone::get("Europe/Riga").unwrap());
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let found = |civil: &str| riga.instants_of(civil.parse().unwrap());
+        let end = at("2021-03-28T04:00:00+03:00");
+        assert_eq!(found("2021-03-28T03:30"), Instants { first: end, last: end });
+        let both = Instants {
+            first: at("2021-10-31T03:30:00+03:00"),
+            last: at("2021-10-31T03:30:00+02:00"),
+        };
+        assert_eq!(found("2021-10-31T03:30"), both);
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl Decoder<'_> {
             from: None,
             until: None,
         };
-        self.fires(id, Recurrence::Cron(cron.cron), timing, node.span)
+        self.fires(id, Recurrence::Cron(cron.cron), timing, node)
     }
 
     fn starts(
@@ -192,7 +192,7 @@ impl Decoder<'_> {
             until: self.instant(node, "until", &found.zone),
             zone: found.zone,
         };
-        let at = node.entry("cron").map_or(node.span, |entry| entry.value.span);
+        let at = node.entry("cron").map_or(node, |entry| &entry.value);
         let schedule = self.fires(id, found.recurrence, timing, at)?;
         let start_grace = self.duration(node, "startGrace").or(shared.start_grace);
         Some(StartSchedule {
@@ -236,12 +236,18 @@ impl Decoder<'_> {
         id: ScheduleId,
         recurrence: Recurrence,
         timing: Timing,
-        at: Span,
+        at: &Node,
     ) -> Option<Schedule> {
+        // When no day of an expression matches, its day fields are the place to look at.
+        let span = if let Recurrence::Cron(cron) = &recurrence {
+            at.span_within(cron.day_fields())
+        } else {
+            at.span
+        };
         match Schedule::new(id, recurrence, timing) {
             Ok(schedule) => Some(schedule),
             Err(error) => {
-                self.problems.add(at, Code::NeverFires, error.to_string(), "");
+                self.problems.add(span, Code::NeverFires, error.to_string(), "");
                 None
             }
         }

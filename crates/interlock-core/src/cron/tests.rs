@@ -85,7 +85,7 @@ fn a_sixth_field_suggests_the_declaration() {
 #[track_caller]
 fn check_same(one: &str, other: &str) {
     let parse = |text| {
-        let Cron { text: _, times, days, is_fixed } =
+        let Cron { text: _, times, days, is_fixed, day_fields: _ } =
             Cron::parse(text, Seconds::Absent).unwrap().cron;
         (times, days, is_fixed)
     };

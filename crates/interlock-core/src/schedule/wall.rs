@@ -205,7 +205,7 @@ impl Wall {
             month = month.previous();
             days = self.days_in(month, timing);
         }
-        let day = month.first_day + i64::from(31 - days.leading_zeros());
+        let day = month.first_day + i64::from(days.ilog2());
         let civil = day * SECONDS_PER_DAY + self.times.last();
         (civil >= range.start).then_some(civil)
     }
