@@ -19,7 +19,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use self::recurrence::Found;
 use super::{Decoder, days::all_but, text};
-use crate::{problem::Code, source::Span, yaml::Node, zones};
+use crate::{
+    problem::Code,
+    source::Span,
+    yaml::{Node, Value},
+    zones,
+};
 
 const GRACE: SignedDuration = SignedDuration::from_mins(5);
 const START_GRACE: SignedDuration = SignedDuration::from_mins(1);
@@ -153,7 +158,7 @@ impl Decoder<'_> {
         all: &mut Schedules,
         ids: &mut Ids,
     ) {
-        for item in node.items() {
+        for item in node.items().iter().filter(|item| item.value != Value::Null) {
             let Some(found) = self.recurrence(item, shared) else { continue };
             let Some(id) = self.id_of(item, &found.recurrence, place) else { continue };
             if ids.contains(&id) {
@@ -164,7 +169,7 @@ impl Decoder<'_> {
             all.conditions.extend(found.condition.clone());
             all.starts.extend(self.start(item, id, found, shared));
         }
-        if node.items().is_empty() {
+        if is_list(node) && node.items().is_empty() {
             let message = "there is no schedule in the list";
             self.problems.add(node.span, Code::NoValue, message, "Add one, or remove the key.");
         }
@@ -192,7 +197,8 @@ impl Decoder<'_> {
             until: self.instant(node, "until", &found.zone),
             zone: found.zone,
         };
-        let at = node.entry("cron").map_or(node.span, |entry| entry.value.span);
+        let keys = ["cron", "every", "dates", "at", "time", "sensor"];
+        let at = keys.into_iter().find_map(|key| node.get(key)).unwrap_or(node).span;
         let schedule = self.fires(id, found.recurrence, timing, at)?;
         let start_grace = self.duration(node, "startGrace").or(shared.start_grace);
         Some(StartSchedule {
@@ -310,7 +316,7 @@ impl Decoder<'_> {
 type Ids = Vec<ScheduleId>;
 
 fn is_list(node: &Node) -> bool {
-    matches!(node.value, crate::yaml::Value::List(_))
+    matches!(node.value, Value::List(_))
 }
 
 fn dst(node: &Node) -> Dst {
