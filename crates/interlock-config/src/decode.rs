@@ -178,7 +178,7 @@ fn dict(map: &Node, key: &str) -> BTreeMap<String, String> {
 }
 
 /// A value as JSON.
-fn json(node: &Node) -> serde_json::Value {
+pub(crate) fn json(node: &Node) -> serde_json::Value {
     match &node.value {
         Value::Null => serde_json::Value::Null,
         Value::Bool(value) => (*value).into(),

@@ -25,7 +25,9 @@ pub mod zones;
 
 pub use code::Code;
 pub use decode::{Environment, archetype::Archetype};
-pub use load::{Context, Loaded, LoadedPipeline, load_dir, parse_config, parse_pipeline};
+pub use load::{
+    Context, Loaded, LoadedPipeline, load_dir, parse_config, parse_data, parse_pipeline,
+};
 pub use problem::{Problem, Severity};
 pub use shape::{FileKind, reference::reference, schema::json_schema};
 pub use yaml::{BYTES_MAX, DEPTH_MAX, NODES_MAX};

@@ -18,7 +18,7 @@ use interlock_core::{calendar::Calendar, pipeline::Pipeline, zone::Zone};
 
 use self::files::{Found, Reader};
 use crate::{
-    decode::{Decoder, Environment, Surroundings, archetype::Archetype},
+    decode::{self, Decoder, Environment, Surroundings, archetype::Archetype},
     problem::{Code, Problem, Problems, Severity},
     server::ServerConfig,
     shape::{FileKind, check},
@@ -44,9 +44,20 @@ pub struct Loaded {
     pub archetypes: BTreeMap<String, Archetype>,
     /// Everything that is wrong, by file and place.
     pub problems: Vec<Problem>,
+    defaults: Option<Defaults>,
 }
 
 impl Loaded {
+    /// What a further pipeline of this directory is read with.
+    pub fn context(&self) -> Context {
+        Context {
+            calendars: self.calendars.clone(),
+            archetypes: self.archetypes.clone(),
+            zone: self.config.zone.clone(),
+            defaults: self.defaults.clone(),
+        }
+    }
+
     /// Whether a problem makes a file unusable.
     pub fn has_errors(&self) -> bool {
         self.problems.iter().any(|problem| problem.severity == Severity::Error)
@@ -104,8 +115,8 @@ pub fn load_dir(dir: &Path, zones: &dyn ZoneSource, environment: Environment<'_>
     loader.archetypes(&config);
     let pipelines = loader.pipelines(&config);
     let problems = loader.reader.finish();
-    let Context { calendars, archetypes, .. } = loader.context;
-    Loaded { config, pipelines, calendars, archetypes, problems }
+    let Context { calendars, archetypes, zone: _, defaults } = loader.context;
+    Loaded { config, pipelines, calendars, archetypes, problems, defaults }
 }
 
 /// Reads one pipeline from its text; `None` when it has an error.
@@ -142,6 +153,15 @@ pub fn parse_config(
     let config = config.filter(|_| !problems.has_errors());
     let file = problems.source(path, text);
     (config, problems.finish(&file, None))
+}
+
+/// Reads a YAML or JSON file that has no shape of its own, such as a file of sensors.
+pub fn parse_data(path: &Path, text: &str) -> (Option<serde_json::Value>, Vec<Problem>) {
+    let mut problems = Problems::default();
+    let root = yaml::parse(text, Origin::File, &mut problems);
+    let data = root.filter(|_| !problems.has_errors()).map(|root| decode::json(&root));
+    let file = problems.source(path, text);
+    (data, problems.finish(&file, None))
 }
 
 struct ReadPipeline {
@@ -204,9 +224,7 @@ fn fill_in(node: &mut Node, defaults: &Node) {
 }
 
 fn checked(text: &str, kind: FileKind, problems: &mut Problems) -> Option<Node> {
-    let mut root = yaml::parse(text, Origin::File, problems)?;
-    check::check(&mut root, kind, text, problems);
-    Some(root)
+    check::check(yaml::parse(text, Origin::File, problems)?, kind, text, problems)
 }
 
 fn decoder<'a>(around: &'a Surroundings<'a>, problems: &'a mut Problems) -> Decoder<'a> {

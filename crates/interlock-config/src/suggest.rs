@@ -63,7 +63,7 @@ pub(crate) fn listed(words: &[&str]) -> String {
     const SHOWN_MAX: usize = 20;
     let mut text = words.iter().take(SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
     if words.len() > SHOWN_MAX {
-        text.push_str(", ...");
+        text.push_str(" and more");
     }
     text
 }

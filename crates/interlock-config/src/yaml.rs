@@ -98,7 +98,13 @@ impl Node {
     /// The items of a list; the value itself for everything else, since a list of one may be
     /// written without its brackets where both are allowed.
     pub(crate) fn items(&self) -> &[Node] {
-        if let Value::List(items) = &self.value { items } else { std::slice::from_ref(self) }
+        match &self.value {
+            Value::List(items) => items,
+            Value::Null => &[],
+            Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Text(_) | Value::Map(_) => {
+                std::slice::from_ref(self)
+            }
+        }
     }
 
     /// The text, if this is one.
@@ -313,7 +319,13 @@ impl<'a> Builder<'a> {
         value: Node,
         entries: &[Entry],
     ) -> Option<Entry> {
-        let Some(name) = written.or_else(|| key.text().map(str::to_owned)) else {
+        let name = written.or_else(|| key.text().map(str::to_owned));
+        let twice = entries.iter().any(|entry| Some(&entry.key) == name.as_ref());
+        if twice || name.as_deref().is_none_or(|name| name == "<<") {
+            // Nobody will ask whether a value that is dropped here is a secret.
+            self.problems.hide(value.span);
+        }
+        let Some(name) = name else {
             self.problems.add(
                 key.span,
                 Code::Unsupported,

@@ -5,7 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use interlock_core::readiness::{Rule, TraitSpec};
 
 use super::{Decoder, count, json_dict, text};
-use crate::{problem::Code, suggest, yaml::Node};
+use crate::{
+    problem::Code,
+    suggest,
+    yaml::{Node, Value},
+};
 
 const REQUIRED: &str = "requiredTraits";
 const OPTIONAL: &str = "optionalTraits";
@@ -27,8 +31,8 @@ impl Decoder<'_> {
     /// An archetype file.
     pub(crate) fn archetype(&mut self, root: &Node) -> Option<Archetype> {
         let mut traits = self.traits_of(root, REQUIRED);
-        if traits.is_empty()
-            && let Some(entry) = root.entry(REQUIRED)
+        if let Some(entry) = root.entry(REQUIRED)
+            && matches!(&entry.value.value, Value::List(items) if items.is_empty())
         {
             let message = "an archetype needs at least one required trait";
             self.problems.add(entry.key_span, Code::NoValue, message, "");

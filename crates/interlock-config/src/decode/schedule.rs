@@ -11,7 +11,7 @@ use interlock_core::{
     id::ScheduleId,
     pipeline::{ControlAction, ControlSchedule, StartSchedule},
     readiness::SensorRule,
-    schedule::{Dst, Gap, Overlap, Recurrence, Schedule, Timing},
+    schedule::{Dst, Gap, NeverFires, Overlap, Recurrence, Schedule, Timing},
     sla::Deadline,
     zone::Zone,
 };
@@ -19,7 +19,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use self::recurrence::Found;
 use super::{Decoder, days::all_but, text};
-use crate::{problem::Code, source::Span, yaml::Node, zones};
+use crate::{
+    problem::Code,
+    source::Span,
+    yaml::{Node, Value},
+    zones,
+};
 
 const GRACE: SignedDuration = SignedDuration::from_mins(5);
 const START_GRACE: SignedDuration = SignedDuration::from_mins(1);
@@ -153,7 +158,7 @@ impl Decoder<'_> {
         all: &mut Schedules,
         ids: &mut Ids,
     ) {
-        for item in node.items() {
+        for item in node.items().iter().filter(|item| item.value != Value::Null) {
             let Some(found) = self.recurrence(item, shared) else { continue };
             let Some(id) = self.id_of(item, &found.recurrence, place) else { continue };
             if ids.contains(&id) {
@@ -164,7 +169,7 @@ impl Decoder<'_> {
             all.conditions.extend(found.condition.clone());
             all.starts.extend(self.start(item, id, found, shared));
         }
-        if node.items().is_empty() {
+        if is_list(node) && node.items().is_empty() {
             let message = "there is no schedule in the list";
             self.problems.add(node.span, Code::NoValue, message, "Add one, or remove the key.");
         }
@@ -192,7 +197,8 @@ impl Decoder<'_> {
             until: self.instant(node, "until", &found.zone),
             zone: found.zone,
         };
-        let at = node.entry("cron").map_or(node, |entry| &entry.value);
+        let keys = ["cron", "every", "dates", "at", "time", "sensor"];
+        let at = keys.into_iter().find_map(|key| node.get(key)).unwrap_or(node);
         let schedule = self.fires(id, found.recurrence, timing, at)?;
         let start_grace = self.duration(node, "startGrace").or(shared.start_grace);
         Some(StartSchedule {
@@ -238,16 +244,17 @@ impl Decoder<'_> {
         timing: Timing,
         at: &Node,
     ) -> Option<Schedule> {
-        // When no day of an expression matches, its day fields are the place to look at.
-        let span = if let Recurrence::Cron(cron) = &recurrence {
-            at.span_within(cron.day_fields())
-        } else {
-            at.span
-        };
+        let day_fields =
+            if let Recurrence::Cron(cron) = &recurrence { Some(cron.day_fields()) } else { None };
         match Schedule::new(id, recurrence, timing) {
             Ok(schedule) => Some(schedule),
-            Err(error) => {
-                self.problems.add(span, Code::NeverFires, error.to_string(), "");
+            Err(never) => {
+                // When no day of an expression matches, its day fields are the place to look at.
+                let span = match (never, day_fields) {
+                    (NeverFires::Recurrence, Some(fields)) => at.span_within(fields),
+                    _ => at.span,
+                };
+                self.problems.add(span, Code::NeverFires, never.to_string(), "");
                 None
             }
         }
@@ -316,7 +323,7 @@ impl Decoder<'_> {
 type Ids = Vec<ScheduleId>;
 
 fn is_list(node: &Node) -> bool {
-    matches!(node.value, crate::yaml::Value::List(_))
+    matches!(node.value, Value::List(_))
 }
 
 fn dst(node: &Node) -> Dst {

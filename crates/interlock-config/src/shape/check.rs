@@ -1,8 +1,9 @@
 //! The structural check: every unknown key, wrong kind, missing key and wrong word in one pass.
 //!
-//! The tree is put into its canonical form on the way: other spellings of a key are renamed, and
-//! what was reported is taken out. A decoder can therefore rely on the kind of everything it finds,
-//! and nothing is reported twice.
+//! The tree is put into its canonical form on the way: other spellings of a key are renamed, unknown
+//! keys are taken out, and what is wrong becomes null. A decoder can therefore rely on the kind of
+//! everything it finds, and can tell a key that is wrong from one that is absent, so that nothing is
+//! reported twice.
 
 use std::collections::BTreeSet;
 
@@ -15,17 +16,24 @@ use crate::{
     yaml::{Entry, Node, Text, Value, names_a_secret},
 };
 
-/// Checks a file against its shape and puts its tree into canonical form.
-pub(crate) fn check(root: &mut Node, kind: FileKind, text: &str, problems: &mut Problems) {
+/// Checks a file against its shape and puts its tree into canonical form; `None` when it is not
+/// even a map.
+pub(crate) fn check(
+    mut root: Node,
+    kind: FileKind,
+    text: &str,
+    problems: &mut Problems,
+) -> Option<Node> {
     let at = root.entries().first().map_or(root.span, |entry| entry.key_span);
     let shape = kind.shape();
     let mut checker = Checker { kind, text, problems };
     if let Value::Map(entries) = &mut root.value {
         checker.map(entries, shape, at);
+        Some(root)
     } else {
         let message = format!("{} must be a map of keys, found {}", shape.name, root.kind());
         checker.problems.add(root.span, Code::WrongType, message, "Write `key: value` lines.");
-        root.value = Value::Map(Vec::new());
+        None
     }
 }
 
@@ -35,11 +43,24 @@ struct Checker<'a> {
     problems: &'a mut Problems,
 }
 
-/// Whether a value stays in the tree.
+/// What becomes of a value.
 #[derive(PartialEq, Eq)]
 enum Keep {
     Yes,
+    /// It is wrong, which was reported: it becomes null.
     No,
+    /// It is as if it were not there.
+    Absent,
+}
+
+impl Keep {
+    /// Whether the value stays in the tree, as it is or as null.
+    fn apply(self, node: &mut Node) -> bool {
+        if self == Self::No {
+            node.value = Value::Null;
+        }
+        self != Self::Absent
+    }
 }
 
 impl Checker<'_> {
@@ -56,7 +77,7 @@ impl Checker<'_> {
         let fields: Vec<&'static Field> =
             shape.fields().chain(variant.into_iter().flat_map(Variant::fields)).collect();
         let mut present = BTreeSet::new();
-        let has_secrets = fields.iter().any(|field| field.shape.is_hidden());
+        let has_secrets = fields.iter().any(|field| field.shape.is_secret());
         entries.retain_mut(|entry| {
             if variant.is_some() && entry.key == TYPE {
                 return true;
@@ -76,7 +97,7 @@ impl Checker<'_> {
                 return false;
             }
             let written = std::mem::replace(&mut entry.key, field.name.to_owned());
-            self.field(entry, field, &written) == Keep::Yes
+            self.field(entry, field, &written).apply(&mut entry.value)
         });
         self.missing(&present, &fields, shape, at);
         self.missing_any(
@@ -117,6 +138,8 @@ impl Checker<'_> {
             } else if field.required {
                 let message = format!("`{written}` must not be empty");
                 self.problems.add(entry.key_span, Code::NoValue, message, "");
+            } else {
+                return Keep::Absent;
             }
             return Keep::No;
         }
@@ -156,10 +179,7 @@ impl Checker<'_> {
             }
             Shape::List(item) => {
                 if let Value::List(items) = &mut node.value {
-                    items.retain_mut(|node| {
-                        let at = node.entries().first().map_or(node.span, |entry| entry.key_span);
-                        self.value(node, item, name, at) == Keep::Yes
-                    });
+                    self.items(items, item, name);
                 }
                 Keep::Yes
             }
@@ -176,12 +196,27 @@ impl Checker<'_> {
                         if entry.value.value == Value::Null && value.is_container() {
                             entry.value.value = Value::Map(Vec::new());
                         }
-                        self.value(&mut entry.value, value, &name, entry.key_span) == Keep::Yes
+                        let keep = self.value(&mut entry.value, value, &name, entry.key_span);
+                        keep.apply(&mut entry.value)
                     });
                 }
                 Keep::Yes
             }
         }
+    }
+
+    fn items(&mut self, items: &mut Vec<Node>, shape: &'static Shape, name: &str) {
+        let mut index = 0;
+        items.retain_mut(|node| {
+            let at = node.entries().first().map_or(node.span, |entry| entry.key_span);
+            let keep = if shape.accepts_kind(&node.value) {
+                self.value(node, shape, name, at)
+            } else {
+                self.value(node, shape, &format!("{name}[{index}]"), at)
+            };
+            index += 1;
+            keep.apply(node)
+        });
     }
 
     /// Turns `5` and `true` into the text that stands in the file.
@@ -237,12 +272,11 @@ impl Checker<'_> {
         let message = format!("`{name}` must be {}, found {}", shape.words(), node.kind());
         let raw = self.text.get(node.span.range()).unwrap_or("");
         let scalar = matches!(node.value, Value::Bool(_) | Value::Int(_) | Value::Float(_));
-        let help = if scalar && shape.takes_text() && !shape.is_hidden() {
-            format!("Put it into quotes: \"{raw}\".")
-        } else if scalar && shape.takes_text() {
-            "Put it into quotes.".to_owned()
-        } else {
-            String::new()
+        let help = match shape.format().filter(|_| scalar) {
+            Some(format) if format.is_hidden() => "Put it into quotes.".to_owned(),
+            Some(format) if format.is_free() => format!("Put it into quotes: \"{raw}\"."),
+            Some(format) => format!("Write a {}.", format.words()),
+            None => String::new(),
         };
         self.problems.add(node.span, Code::WrongType, message, help);
         Keep::No
@@ -265,9 +299,12 @@ impl Checker<'_> {
             .flat_map(|field| std::iter::once(field.name).chain(field.aliases.iter().copied()))
             .collect();
         let help = if let Some(found) = suggest::closest(&entry.key, names.iter().copied()) {
+            if fields.iter().any(|field| field.is(found) && field.shape.is_hidden()) {
+                self.problems.hide(entry.value.span);
+            }
             format!("Did you mean `{found}`?")
-        } else if let Some(path) = self.kind.shape().path_of(&entry.key, shape) {
-            format!("`{}` belongs under {path}.", entry.key)
+        } else if let Some(places) = self.kind.shape().places_of(&entry.key, shape) {
+            format!("`{}` belongs under {places}.", entry.key)
         } else {
             let names: Vec<_> = fields.iter().map(|field| field.name).collect();
             format!("Keys here: {}.", suggest::listed(&names))
@@ -315,7 +352,7 @@ impl Checker<'_> {
     }
 
     fn hide_all(&mut self, entries: &mut Vec<Entry>) {
-        for entry in entries.drain(..) {
+        for entry in entries.drain(..).filter(|entry| entry.key != TYPE) {
             self.problems.hide(entry.value.span);
         }
     }
@@ -353,6 +390,22 @@ impl Shape {
         }
     }
 
+    /// The format of the text that it takes, if it takes one.
+    fn format(&self) -> Option<Format> {
+        match self {
+            Self::Text(format) | Self::Scalar(format) => Some(*format),
+            Self::Either(shapes) => shapes.iter().find_map(Self::format),
+            Self::Int { .. }
+            | Self::Number { .. }
+            | Self::Bool
+            | Self::Choice(_)
+            | Self::List(_)
+            | Self::Map(_)
+            | Self::Dict(_)
+            | Self::Json => None,
+        }
+    }
+
     fn takes_text(&self) -> bool {
         match self {
             Self::Text(_) | Self::Choice(_) | Self::Scalar(_) => true,
@@ -367,7 +420,12 @@ impl Shape {
         }
     }
 
-    /// Whether its text must never be shown.
+    /// Whether it is a single text that must never be shown.
+    fn is_secret(&self) -> bool {
+        matches!(self, Self::Text(Format::Secret))
+    }
+
+    /// Whether a text in it must never be shown.
     fn is_hidden(&self) -> bool {
         match self {
             Self::Text(format) | Self::Scalar(format) => format.is_hidden(),
@@ -402,37 +460,40 @@ impl Shape {
 }
 
 impl MapShape {
-    /// Where else in this file a key may stand.
-    fn path_of(&'static self, key: &str, except: &MapShape) -> Option<String> {
-        let mut seen = Vec::new();
-        self.search(key, except, "", &mut seen)
+    /// Where else in this file a key may stand, unless it is too common a word to tell.
+    fn places_of(&'static self, key: &str, except: &MapShape) -> Option<String> {
+        let (mut seen, mut places) = (Vec::new(), Vec::new());
+        self.search(key, "", &mut seen, &mut |map, path| {
+            if !map.is_same(except) {
+                places.push(format!("`{path}`").replace("``", "the top of the file"));
+            }
+        });
+        matches!(places.len(), 1 | 2).then(|| places.join(" or "))
     }
 
+    /// Calls back for every map below that has a key, each map once.
     fn search(
         &'static self,
         key: &str,
-        except: &MapShape,
         path: &str,
         seen: &mut Vec<&'static MapShape>,
-    ) -> Option<String> {
+        found: &mut dyn FnMut(&MapShape, &str),
+    ) {
         if seen.iter().any(|map| map.is_same(self)) {
-            return None;
+            return;
         }
         seen.push(self);
         let fields: Vec<_> =
             self.fields().chain(self.variants.iter().flat_map(Variant::fields)).collect();
-        if !self.is_same(except) && fields.iter().any(|field| field.is(key)) {
-            let top = "the top of the file".to_owned();
-            return Some(if path.is_empty() { top } else { format!("`{path}`") });
+        if fields.iter().any(|field| field.is(key)) {
+            found(self, path);
         }
-        fields.iter().find_map(|field| {
-            let path = if path.is_empty() {
-                field.name.to_owned()
-            } else {
-                format!("{path}.{}", field.name)
-            };
-            field.shape.maps().into_iter().find_map(|map| map.search(key, except, &path, seen))
-        })
+        for field in fields {
+            let dot = if path.is_empty() { "" } else { "." };
+            for map in field.shape.maps() {
+                map.search(key, &format!("{path}{dot}{}", field.name), seen, found);
+            }
+        }
     }
 }
 

@@ -88,12 +88,20 @@ impl Format {
         matches!(self, Self::Hidden | Self::Secret)
     }
 
+    /// Whether a number becomes right by being quoted.
+    pub(crate) fn is_free(self) -> bool {
+        matches!(
+            self,
+            Self::Any | Self::Name | Self::Id | Self::Command | Self::Path | Self::Template
+        )
+    }
+
     /// A regular expression for editors; empty when anything goes.
     pub(crate) fn pattern(self) -> &'static str {
         match self {
             Self::Any | Self::Template | Self::Hidden | Self::Secret => "",
             Self::Name => r"^[a-z0-9][a-z0-9._-]{0,253}[a-z0-9]$",
-            Self::Id => r"^[a-z0-9]([a-z0-9._-]{0,98}[a-z0-9])?$",
+            Self::Id => r"^(?!(manual|stop|restart)$)[a-z0-9]([a-z0-9._-]{0,98}[a-z0-9])?$",
             Self::Duration => r"^(0*[1-9][0-9]*[smhd])+$",
             Self::Window => r"^(0*[1-9][0-9]*[mhd])+$",
             Self::TimeLimit => r"^(0*[1-9][0-9]*(ms|s|m|h|d))+$",

@@ -60,7 +60,7 @@ const AIRFLOW_FIELDS: &[Field] = &[
 const AIRFLOW_MAP: &MapShape = &MapShape {
     name: "airflow",
     groups: &[AIRFLOW_FIELDS, GO_TIMEOUT],
-    any_of: &["dagId"],
+    any_of: &["url"],
     variants: &[],
 };
 

@@ -43,15 +43,26 @@ pub(crate) fn names_a_secret(key: &str) -> bool {
     SECRET_WORDS.iter().any(|word| key.contains(word))
 }
 
-/// Values in an unparsed text that may be secret: what follows a telling key on its line.
+/// Values in an unparsed text that may be secret: what follows a telling key, on its line and on
+/// the lines that are indented under it.
 pub(super) fn likely_secrets(text: &str) -> Vec<Range<usize>> {
+    let telling = |key: &str| {
+        let word = key.trim().trim_start_matches("- ");
+        names_a_secret(key) || word == "env" || word == "headers"
+    };
     let mut hidden = Vec::new();
     let mut start = 0;
+    let mut under: Option<usize> = None;
     for line in text.split_inclusive('\n') {
-        if let Some(colon) = line.find(':')
-            && line.get(..colon).is_some_and(names_a_secret)
-        {
-            hidden.push(start + colon + 1..start + line.trim_end().len().max(colon + 1));
+        let content = line.trim_end();
+        let indent = content.len() - content.trim_start().len();
+        if under.is_some_and(|key| indent > key || content.is_empty()) {
+            hidden.push(start + indent..start + content.len());
+        } else {
+            let colons = content.match_indices(':').map(|(at, _)| at);
+            let found = colons.into_iter().find(|at| content.get(..*at).is_some_and(telling));
+            under = found.map(|_| indent);
+            hidden.extend(found.map(|at| start + at + 1..start + content.len()));
         }
         start += line.len();
     }
@@ -61,6 +72,7 @@ pub(super) fn likely_secrets(text: &str) -> Vec<Range<usize>> {
 /// A syntax error in words that help somebody who has never read the YAML specification.
 pub(super) fn explain(info: &str, rest: &str) -> (String, &'static str) {
     let table: [(&str, &str, &str); 9] = [
+        ("unclosed quote", "a quoted text never ends", "Close the quote."),
         ("tabs disallowed", "a tab is used for indentation", "Indent with spaces."),
         (
             "mapping values are not allowed",
@@ -93,11 +105,8 @@ pub(super) fn explain(info: &str, rest: &str) -> (String, &'static str) {
             "the file ends in the middle of a value",
             "Close the quote, list or map that is still open.",
         ),
-        ("", "", ""),
     ];
-    if let Some((_, message, help)) =
-        table.iter().find(|(part, _, _)| !part.is_empty() && info.contains(part))
-    {
+    if let Some((_, message, help)) = table.iter().find(|(part, _, _)| info.contains(part)) {
         return ((*message).to_owned(), help);
     }
     if let Some(c) = rest.chars().next().filter(|c| matches!(c, '@' | '`' | '%' | '\0')) {

@@ -97,7 +97,7 @@ fn a_mistake_in_the_expression_is_underlined() {
     assert_eq!(ran.code, 2);
     assert_eq!(
         ran.stderr,
-        "error: this schedule can never fire: no month has such a day\n  0 0 31 4 *\n      ^^^^^^\n"
+        "error: this schedule can never fire: no day has such a date and time\n  0 0 31 4 *\n      ^^^^^^\n"
     );
     let ran = interlock(&["next", "--cron", "CRON_TZ=Europe/Rigga 0 2 * * *"]);
     assert_eq!(
