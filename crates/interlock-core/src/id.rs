@@ -46,7 +46,7 @@ impl ScheduleId {
     /// Reads a schedule id: 1 to 255 of `a-z 0-9 . _ -`, letter or digit at both ends, and none of
     /// [`RESERVED_SCHEDULE_IDS`].
     pub fn parse(text: &str) -> Result<Self, TextError> {
-        check_name("schedule", text)?;
+        let id = Self::any(text)?;
         if RESERVED_SCHEDULE_IDS.contains(&text) {
             return Err(TextError::new(
                 0..text.len(),
@@ -54,6 +54,12 @@ impl ScheduleId {
                 "Interlock uses `manual`, `stop` and `restart` for slots of its own; choose another id.",
             ));
         }
+        Ok(id)
+    }
+
+    /// Reads any schedule id, Interlock's own included: for ids that come from the ledger.
+    pub fn any(text: &str) -> Result<Self, TextError> {
+        check_name("schedule", text)?;
         Ok(Self(text.into()))
     }
 

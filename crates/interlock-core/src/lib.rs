@@ -6,7 +6,7 @@
 //!
 //! Read the modules in this order: what text means ([`text`], [`duration`], [`time_of_day`]), who is
 //! who ([`id`]), when something is owed ([`zone`], [`calendar`], [`cron`], [`schedule`]), whether it
-//! should run ([`sensor`], [`readiness`]), what becomes of it ([`run`], [`retry`], [`sla`]), and the
+//! should run ([`sensor`], [`readiness`]), what becomes of it ([`slot`], [`run`], [`retry`], [`sla`]), and the
 //! whole declaration ([`pipeline`]).
 
 pub mod text;
@@ -30,6 +30,8 @@ pub mod sensor;
 pub mod readiness;
 
 pub mod run;
+
+pub mod slot;
 
 pub mod retry;
 

@@ -1,0 +1,365 @@
+//! What becomes of a slot: its states, its end, and the marks that stay on it.
+//!
+//! A slot is open or closed. Every change goes through [`Slot::open`], [`Slot::reopen`], [`Slot::wait`]
+//! and their sisters, which refuse what the design does not allow; there is no other way to make a
+//! slot say something new. What is never decided here is *when*: the caller hands in every instant.
+//!
+//! Invariant (S19): an open slot has an instant at which it is closed by force.
+
+use std::fmt;
+
+use jiff::{Timestamp, civil::Date};
+
+use crate::{run::TriggerType, text::TextError};
+
+/// Where an open slot stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OpenState {
+    /// Not ready yet; it holds nobody back.
+    Waiting,
+    /// Ready or not, it is not its turn.
+    Queued,
+    /// A run is under way.
+    Running,
+    /// The last run failed; the next attempt has its time.
+    Backoff,
+    /// The run completed and its data is still watched.
+    Monitoring,
+}
+
+/// How a slot ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Disposition {
+    /// A run completed.
+    Completed,
+    /// The last run failed.
+    Failed,
+    /// Somebody ended it.
+    Cancelled,
+    /// It was decided not to run it.
+    Skipped(SkipReason),
+    /// It should have run and did not.
+    Missed,
+    /// We could not see.
+    Unknown,
+}
+
+/// Why a slot was not run: a closed list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SkipReason {
+    /// Another run of the pipeline was under way.
+    Overlap,
+    /// A newer slot took its place.
+    Superseded,
+    /// It lay too far back, or waited too long for its turn.
+    Expired,
+    /// It was missed, and the pipeline catches nothing up.
+    NoCatchup,
+    /// It was missed, and there were more than a plan may hold.
+    Capped,
+    /// The pipeline was paused.
+    Paused,
+    /// Its data did not come in time.
+    NotReady,
+    /// Its sensor did not come in time.
+    NoSensor,
+    /// Its pipeline or schedule is gone.
+    Retired,
+    /// The pipeline only records what it would do.
+    DryRun,
+}
+
+/// Open or closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SlotState {
+    /// It is still to be decided.
+    Open(OpenState),
+    /// It is decided.
+    Closed(Disposition),
+}
+
+/// What stays on a slot for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Marks {
+    /// When it was found missing.
+    pub missed_at: Option<Timestamp>,
+    /// Its end came after it had been called missed or unknown.
+    pub late: bool,
+    /// A run's outcome could not be found out.
+    pub uncertain: bool,
+    /// It was opened by a repair.
+    pub recovered: bool,
+}
+
+/// One slot as the ledger knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slot {
+    /// Where it stands.
+    pub state: SlotState,
+    /// 1 at its first opening, one more at each closed → open; 0 for a slot that never was open.
+    pub generation: u32,
+    /// The attempt of this generation that is under way or was the last; 0 before the first.
+    pub attempt: u32,
+    /// What opened this generation.
+    pub opened_by: TriggerType,
+    /// The local date it stands for.
+    pub date: Date,
+    /// When this generation was opened.
+    pub opened_at: Timestamp,
+    /// When it is closed by force (S19); of no meaning once closed.
+    pub closes_at: Timestamp,
+    /// When the next attempt may begin, in backoff.
+    pub retry_at: Option<Timestamp>,
+    /// What stays.
+    pub marks: Marks,
+    /// The pipeline's version in force when it was recorded (S16).
+    pub version: u64,
+}
+
+/// A change that the slot machine does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a slot that is {from} cannot become {to}")]
+pub struct IllegalSlotChange {
+    /// Where it stood.
+    pub from: SlotState,
+    /// Where it was to go.
+    pub to: SlotState,
+}
+
+impl OpenState {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Waiting, Self::Queued, Self::Running, Self::Backoff, Self::Monitoring];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Backoff => "backoff",
+            Self::Monitoring => "monitoring",
+        }
+    }
+
+    /// Whether it takes one of the pipeline's places (S6): from its run's beginning until closed,
+    /// except while it is only monitored.
+    pub fn occupies_place(self) -> bool {
+        matches!(self, Self::Running | Self::Backoff)
+    }
+}
+
+impl SkipReason {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Overlap,
+        Self::Superseded,
+        Self::Expired,
+        Self::NoCatchup,
+        Self::Capped,
+        Self::Paused,
+        Self::NotReady,
+        Self::NoSensor,
+        Self::Retired,
+        Self::DryRun,
+    ];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Overlap => "overlap",
+            Self::Superseded => "superseded",
+            Self::Expired => "expired",
+            Self::NoCatchup => "no_catchup",
+            Self::Capped => "capped",
+            Self::Paused => "paused",
+            Self::NotReady => "not_ready",
+            Self::NoSensor => "no_sensor",
+            Self::Retired => "retired",
+            Self::DryRun => "dry_run",
+        }
+    }
+
+    /// Reads one of the words.
+    pub fn parse(text: &str) -> Result<Self, TextError> {
+        let found = Self::ALL.into_iter().find(|reason| reason.as_str() == text);
+        found.ok_or_else(|| {
+            TextError::not_one_of("skip reason", text, Self::ALL.map(Self::as_str).as_slice())
+        })
+    }
+
+    /// Whether a slot that was skipped for this reason counts as missed for people.
+    pub fn counts_as_missed(self) -> bool {
+        matches!(self, Self::NoCatchup | Self::Expired | Self::Capped)
+    }
+}
+
+impl Disposition {
+    /// The words, without reasons.
+    pub const WORDS: [&'static str; 6] =
+        ["completed", "failed", "cancelled", "skipped", "missed", "unknown"];
+
+    /// The word for it, without the reason of a skip.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Skipped(_) => "skipped",
+            Self::Missed => "missed",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Why, for a skip.
+    pub fn reason(self) -> Option<SkipReason> {
+        match self {
+            Self::Skipped(reason) => Some(reason),
+            Self::Completed | Self::Failed | Self::Cancelled | Self::Missed | Self::Unknown => None,
+        }
+    }
+
+    /// Reads a word and, for a skip, its reason.
+    pub fn parse(word: &str, reason: Option<&str>) -> Result<Self, TextError> {
+        Ok(match (word, reason) {
+            ("completed", None) => Self::Completed,
+            ("failed", None) => Self::Failed,
+            ("cancelled", None) => Self::Cancelled,
+            ("missed", None) => Self::Missed,
+            ("unknown", None) => Self::Unknown,
+            ("skipped", Some(reason)) => Self::Skipped(SkipReason::parse(reason)?),
+            _ => return Err(TextError::not_one_of("disposition", word, &Self::WORDS)),
+        })
+    }
+
+    /// Whether catch-up and late reports may still change it.
+    fn is_provisional(self) -> bool {
+        matches!(self, Self::Missed | Self::Unknown)
+    }
+}
+
+impl SlotState {
+    /// Whether it is still to be decided.
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Open(_))
+    }
+}
+
+impl fmt::Display for SlotState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(state) => write!(f, "open({})", state.as_str()),
+            Self::Closed(Disposition::Skipped(reason)) => write!(f, "skipped({})", reason.as_str()),
+            Self::Closed(disposition) => f.write_str(disposition.as_str()),
+        }
+    }
+}
+
+/// What is known when a slot is recorded.
+#[derive(Debug, Clone, Copy)]
+pub struct Opening {
+    /// What opens it.
+    pub opened_by: TriggerType,
+    /// The local date it stands for.
+    pub date: Date,
+    /// Now.
+    pub at: Timestamp,
+    /// When it is closed by force.
+    pub closes_at: Timestamp,
+    /// The pipeline's version in force.
+    pub version: u64,
+}
+
+impl Slot {
+    /// A slot that was not recorded before, open.
+    pub fn open(state: OpenState, opening: Opening) -> Self {
+        Self { generation: 1, ..Self::recorded(SlotState::Open(state), opening) }
+    }
+
+    /// A slot that was not recorded before, and is decided at once without ever being open.
+    pub fn decided(disposition: Disposition, opening: Opening) -> Self {
+        let mut slot = Self::recorded(SlotState::Closed(disposition), opening);
+        if disposition == Disposition::Missed {
+            slot.marks.missed_at = Some(opening.at);
+        }
+        slot
+    }
+
+    fn recorded(state: SlotState, opening: Opening) -> Self {
+        let Opening { opened_by, date, at, closes_at, version } = opening;
+        Self {
+            state,
+            generation: 0,
+            attempt: 0,
+            opened_by,
+            date,
+            opened_at: at,
+            closes_at,
+            retry_at: None,
+            marks: Marks::default(),
+            version,
+        }
+    }
+
+    /// Opens a closed slot again, as its next generation.
+    pub fn reopen(&self, state: OpenState, opening: Opening) -> Result<Self, IllegalSlotChange> {
+        if self.state.is_open() {
+            return Err(IllegalSlotChange { from: self.state, to: SlotState::Open(state) });
+        }
+        let mut slot = Self::open(state, opening);
+        slot.generation = self.generation + 1;
+        slot.marks = self.marks;
+        Ok(slot)
+    }
+
+    /// Moves an open slot on.
+    pub fn advance(&self, to: OpenState, closes_at: Timestamp) -> Result<Self, IllegalSlotChange> {
+        use OpenState::{Backoff, Monitoring, Queued, Running, Waiting};
+        let illegal = IllegalSlotChange { from: self.state, to: SlotState::Open(to) };
+        let SlotState::Open(from) = self.state else { return Err(illegal) };
+        let legal = match (from, to) {
+            // A queued slot is asked again at its turn, and may turn out not to be ready.
+            (Waiting, Waiting | Queued | Running) | (Queued, Waiting | Running) => true,
+            // Queued again: its run never took its place.
+            (Queued, Queued) => true,
+            (Running, Running | Backoff | Monitoring) => true,
+            // A backoff that was asked to wait longer, and the next attempt.
+            (Backoff, Running | Backoff) => true,
+            (Waiting | Queued, Backoff | Monitoring)
+            | (Running, Waiting | Queued)
+            | (Backoff, Waiting | Queued | Monitoring)
+            | (Monitoring, Waiting | Queued | Running | Backoff | Monitoring) => false,
+        };
+        if !legal {
+            return Err(illegal);
+        }
+        Ok(Self { state: SlotState::Open(to), closes_at, retry_at: None, ..self.clone() })
+    }
+
+    /// Decides a slot: an open one, or one that was called missed or unknown.
+    pub fn close(
+        &self,
+        disposition: Disposition,
+        at: Timestamp,
+    ) -> Result<Self, IllegalSlotChange> {
+        let to = SlotState::Closed(disposition);
+        let illegal = IllegalSlotChange { from: self.state, to };
+        let mut slot = Self { state: to, retry_at: None, ..self.clone() };
+        match self.state {
+            SlotState::Open(_) => {}
+            SlotState::Closed(before) if before.is_provisional() => match disposition {
+                // S11: a success after a miss closes it as late and never erases it.
+                Disposition::Completed | Disposition::Failed => slot.marks.late = true,
+                Disposition::Skipped(_) => {}
+                Disposition::Cancelled | Disposition::Missed | Disposition::Unknown => {
+                    return Err(illegal);
+                }
+            },
+            SlotState::Closed(_) => return Err(illegal),
+        }
+        if disposition == Disposition::Missed {
+            slot.marks.missed_at = Some(slot.marks.missed_at.unwrap_or(at));
+        }
+        Ok(slot)
+    }
+}

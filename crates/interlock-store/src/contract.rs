@@ -1,0 +1,405 @@
+//! The verbs and what they speak of.
+
+use std::{collections::BTreeMap, fmt, future::Future, pin::Pin};
+
+use interlock_core::id::{PipelineId, ScheduleId, fnv1a};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    key::{DueKind, Key, RunKey},
+    record::{
+        DueRecord, EventRecord, InboxRecord, IncidentRecord, OutboxRecord, PipelineRecord, Record,
+        RunRecord, SensorRecord, SlotRecord, SpanRecord, WatermarkRecord,
+    },
+};
+
+/// Most changes in one group: what the smallest transaction of any engine can hold.
+pub const CHANGES_MAX: usize = 25;
+
+/// A future that an engine hands out.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Who writes, as far as leases are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Scheduler and controller.
+    Engine,
+    /// The watchdog: opens absent slots, closes slots, marks, incidents, events.
+    Watchdog,
+}
+
+impl Role {
+    /// The word for it, as stored.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Engine => "engine",
+            Self::Watchdog => "watchdog",
+        }
+    }
+}
+
+/// The unit of ownership and scanning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Shard(pub u16);
+
+impl Shard {
+    /// The shard of a pipeline among so many.
+    pub fn of(pipeline: &PipelineId, count: u16) -> Self {
+        Self((fnv1a(pipeline.as_str().as_bytes()) % u64::from(count.max(1))) as u16)
+    }
+}
+
+/// The ever-growing number of a lease: the fencing token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term(pub u64);
+
+/// Under which right a group is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Writer {
+    /// As what.
+    pub role: Role,
+    /// Where.
+    pub shard: Shard,
+    /// Since when.
+    pub term: Term,
+}
+
+/// A lease that was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// What to write under.
+    pub writer: Writer,
+    /// Until when, by the store's clock. The holder must stop earlier, by its own.
+    pub expires: Timestamp,
+}
+
+/// Everything that changes about one pipeline at once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Which pipeline.
+    pub pipeline: PipelineId,
+    /// By which right.
+    pub writer: Writer,
+    /// What, in order; at most [`CHANGES_MAX`].
+    pub changes: Vec<Change>,
+}
+
+/// One change of one row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Creates or replaces a row.
+    Put(Key, Expect, Record),
+    /// Removes a row.
+    Delete(Key, Expect),
+    /// Appends an event to the pipeline's stream.
+    Append(EventRecord),
+}
+
+/// What must be true of a row before it is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// It is not there.
+    Absent,
+    /// It has this revision.
+    Revision(u64),
+    /// Nothing: only for rows that hold no decision (due entries, sensors by their own time).
+    Any,
+}
+
+/// A group that was applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accepted {
+    /// The number of the last event it appended, 0 if none.
+    pub last_event: u64,
+}
+
+/// Why a group was not applied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A row was not as expected: reload and plan again.
+    #[error("{key:?} is at revision {found}, not as expected")]
+    Conflict {
+        /// Which row.
+        key: Key,
+        /// Its revision, 0 when it is not there.
+        found: u64,
+    },
+    /// The writer's term is over: stop.
+    #[error("the term is over; the current one is {current:?}")]
+    Term {
+        /// The term in force.
+        current: Term,
+    },
+    /// An earlier group of the same pipeline in the same call was refused.
+    #[error("an earlier group of the pipeline was refused")]
+    Behind,
+    /// It holds more changes than a group may.
+    #[error("{0} changes are more than a group may hold")]
+    TooLarge(usize),
+}
+
+/// A store that did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct StoreError {
+    /// What went wrong, and with what.
+    pub message: String,
+    /// Whether the same call may succeed later.
+    pub is_retryable: bool,
+}
+
+/// A row with its revision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row<T> {
+    /// What it holds.
+    pub record: T,
+    /// How often it was written.
+    pub revision: u64,
+}
+
+/// An event with its number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventRow {
+    /// Ever-growing within the store.
+    pub number: u64,
+    /// Whose it is.
+    pub pipeline: PipelineId,
+    /// What happened.
+    pub record: EventRecord,
+}
+
+/// A page of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    /// What was found, in order.
+    pub items: Vec<T>,
+    /// Whether there is more after the last.
+    pub more: bool,
+}
+
+/// A slot or a span as it stands in the ledger.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LedgerRow {
+    /// Whose it is.
+    pub pipeline: PipelineId,
+    /// Of which schedule.
+    pub schedule: ScheduleId,
+    /// The slot's instant, or the span's first.
+    pub nominal: Timestamp,
+    /// What the ledger says.
+    pub entry: LedgerEntry,
+    /// How often the row was written.
+    pub revision: u64,
+}
+
+/// One slot, or many in a row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LedgerEntry {
+    /// One.
+    Slot(SlotRecord),
+    /// Many.
+    Span(SpanRecord),
+}
+
+/// Which part of the ledger is asked for. A span is found if any of its slots lies in the interval; a row
+/// wins over the span that covers it, and both are returned: the reader subtracts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LedgerQuery {
+    /// Only this pipeline.
+    pub pipeline: Option<PipelineId>,
+    /// From this instant on.
+    pub from: Timestamp,
+    /// Before this instant.
+    pub until: Timestamp,
+    /// Only with this disposition (a word of `Disposition::WORDS`), or `open` for open ones.
+    pub disposition: Option<String>,
+    /// After this row, in the order (nominal, pipeline, schedule).
+    pub after: Option<(Timestamp, PipelineId, ScheduleId)>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Which runs are asked for, newest first.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RunQuery {
+    /// Only this pipeline.
+    pub pipeline: Option<PipelineId>,
+    /// Only this slot.
+    pub slot: Option<(ScheduleId, Timestamp)>,
+    /// Only with this status.
+    pub status: Option<String>,
+    /// Only with this trigger type.
+    pub trigger_type: Option<String>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A run with its address.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunRow {
+    /// Whose it is.
+    pub pipeline: PipelineId,
+    /// Which attempt.
+    pub key: RunKey,
+    /// What is known of it.
+    pub record: RunRecord,
+    /// How often it was written.
+    pub revision: u64,
+}
+
+/// What a pipeline's loops need at start: its row and its watermarks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgendaRow {
+    /// Which pipeline.
+    pub pipeline: PipelineId,
+    /// Its row.
+    pub record: Row<PipelineRecord>,
+    /// How far each schedule is recorded.
+    pub watermarks: BTreeMap<ScheduleId, Row<WatermarkRecord>>,
+}
+
+/// A report or request with its address.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InboxEntry {
+    /// Its place in the inbox; entries are applied in this order per pipeline.
+    pub number: u64,
+    /// For which pipeline.
+    pub pipeline: PipelineId,
+    /// Who sends the same key again means the same entry.
+    pub key: String,
+    /// When it reached us.
+    pub received_at: Timestamp,
+    /// What it says.
+    pub record: InboxRecord,
+}
+
+/// A due entry with its address.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DueRow {
+    /// For which pipeline.
+    pub pipeline: PipelineId,
+    /// When.
+    pub at: Timestamp,
+    /// What there is to look at.
+    pub kind: DueKind,
+    /// Of which thing.
+    pub name: String,
+    /// What the one who looks needs to know.
+    pub record: DueRecord,
+}
+
+/// A notification that was handed out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutboxRow {
+    /// Of which pipeline.
+    pub pipeline: PipelineId,
+    /// Its name.
+    pub name: String,
+    /// What to send.
+    pub record: OutboxRecord,
+    /// How often the row was written.
+    pub revision: u64,
+}
+
+/// An engine. Each verb's promise is in the crate's documentation.
+pub trait Store: Send + Sync + fmt::Debug {
+    /// The present instant by the store's clock.
+    fn now(&self) -> StoreFuture<'_, Timestamp>;
+
+    /// How many shards there are; fixed for the life of a store.
+    fn shard_count(&self) -> u16;
+
+    /// Applies groups; a result each, in order. Durable when it returns.
+    fn commit(&self, groups: Vec<Group>) -> StoreFuture<'_, Vec<Result<Accepted, Refusal>>>;
+
+    /// Gives a role's shard to a holder, with a new term, if nobody holds it (or the holder itself does).
+    fn acquire<'a>(
+        &'a self,
+        role: Role,
+        shard: Shard,
+        holder: &'a str,
+        ttl: SignedDuration,
+    ) -> StoreFuture<'a, Option<Lease>>;
+
+    /// Extends a lease; `None` when it is over.
+    fn renew(&self, writer: Writer, ttl: SignedDuration) -> StoreFuture<'_, Option<Lease>>;
+
+    /// Ends a lease at once; ending one that is over is no error.
+    fn release(&self, writer: Writer) -> StoreFuture<'_, ()>;
+
+    /// Reads rows by their keys, in the order asked; `None` for those that are not there.
+    fn read<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        keys: &'a [Key],
+    ) -> StoreFuture<'a, Vec<Option<Row<Record>>>>;
+
+    /// The pipelines of a shard with their watermarks, by name, after a given one.
+    fn agenda<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a PipelineId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<AgendaRow>>;
+
+    /// The ledger, in the order (nominal, pipeline, schedule).
+    fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>>;
+
+    /// Every open slot of a shard, in the order (pipeline, nominal, schedule), after a given one.
+    fn open_slots<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a (PipelineId, Timestamp, ScheduleId)>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<LedgerRow>>;
+
+    /// Runs, newest first.
+    fn runs<'a>(&'a self, query: &'a RunQuery) -> StoreFuture<'a, Page<RunRow>>;
+
+    /// The sensors of a pipeline.
+    fn sensors<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+    ) -> StoreFuture<'a, BTreeMap<String, Row<SensorRecord>>>;
+
+    /// Incidents of one pipeline or of all, newest first.
+    fn incidents<'a>(
+        &'a self,
+        pipeline: Option<&'a PipelineId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
+
+    /// Events after a number, of one pipeline or of all, oldest first.
+    fn events<'a>(
+        &'a self,
+        pipeline: Option<&'a PipelineId>,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<EventRow>>;
+
+    /// Due entries of a shard at or before an instant, earliest first.
+    fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>>;
+
+    /// Appends to the inbox; a key that is there already changes nothing. Durable when it returns.
+    fn post<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        key: &'a str,
+        record: &'a InboxRecord,
+    ) -> StoreFuture<'a, ()>;
+
+    /// Unapplied inbox entries of a shard, oldest first. An entry is gone from here once a group with its
+    /// `Applied` row was accepted.
+    fn inbox(&self, shard: Shard, limit: usize) -> StoreFuture<'_, Page<InboxEntry>>;
+
+    /// Hands out up to `limit` outbox rows that may be tried now, to nobody else for `ttl`.
+    fn claim(&self, limit: usize, ttl: SignedDuration) -> StoreFuture<'_, Vec<OutboxRow>>;
+
+    /// Records what came of a claimed notification: delivered (removed), or to be tried again or dead.
+    /// Refused silently when the claim has passed to somebody else.
+    fn settle<'a>(
+        &'a self,
+        row: &'a OutboxRow,
+        outcome: Option<OutboxRecord>,
+    ) -> StoreFuture<'a, ()>;
+}

@@ -1,0 +1,59 @@
+//! The store contract: what every engine promises, and the records it keeps.
+//!
+//! Interlock keeps one ledger: what was owed, what became of it, and who was told. This crate is the text
+//! to implement an engine from; `conformance` is the test that it was understood. The engines are crates
+//! of their own; [`memory`] is the smallest one that is right, and the one the simulator breaks on purpose.
+//!
+//! # The shape of the data
+//!
+//! Everything belongs to a **pipeline**. A pipeline's rows are addressed by [`Key`] and hold a [`Record`];
+//! each row has a **revision**, 1 when it is created and one more at each change. Nothing is ever written
+//! across pipelines, so an engine may keep pipelines apart as it likes (shards, partitions, hash tags).
+//!
+//! | rows | what they are |
+//! |---|---|
+//! | `Pipeline` | the compact declaration the agenda is rebuilt from, and the pause |
+//! | `Version` | the sources of one version of the declaration, kept while a slot refers to it |
+//! | `Watermark` | per schedule: every slot at or before it is recorded |
+//! | `Slot`, `Span` | the ledger |
+//! | `Run` | one attempt |
+//! | `Sensor` | the last report of a fact |
+//! | `Incident` | something a person should know, under its dedup key |
+//! | `Due` | an instant at which somebody must look at something |
+//! | `Outbox` | a notification on its way |
+//! | `Applied` | the answer to an inbox entry, kept so that a repeated one gets the same |
+//! | events | appended, never changed; numbered by the store in commit order |
+//!
+//! # The verbs
+//!
+//! - [`Store::commit`] applies groups. **A group is all or nothing.** It belongs to one pipeline and holds at
+//!   most [`CHANGES_MAX`] changes, each with its precondition, and the writer's term. Groups of one pipeline
+//!   apply in the order given; after one fails, its later ones in the same call fail too
+//!   ([`Refusal::Behind`]). Groups of different pipelines are independent, with a result each. When `commit`
+//!   returns, what it accepted is durable. A commit that returns an error may have been applied: read again.
+//! - Reads see every group that was acknowledged before they began, and never half a group.
+//! - [`Store::acquire`] gives a role's shard to one holder for a while, with a term higher than every one
+//!   before. A commit under an older term, or after the term was released, is refused ([`Refusal::Term`]),
+//!   for ever (S9). The store's clock decides; nobody else's.
+//! - [`Store::post`] appends to the inbox, from anyone, without a lease. An entry has an idempotency key: the
+//!   same key again is the same entry. The owner applies entries and writes the answer as `Applied` in the
+//!   same group as their consequences.
+//! - [`Store::claim`] hands out outbox rows to one deliverer each, until the claim expires.
+//!
+//! # What may go wrong
+//!
+//! An outcome that the caller must expect is a [`Refusal`], per group. Everything else is a [`StoreError`],
+//! which says whether trying again makes sense. A version conflict is never an outcome for a user: reload and
+//! plan again. An engine that cannot promise all of this refuses to open; it never imitates it weakly.
+
+mod contract;
+mod key;
+pub mod record;
+
+pub use contract::{
+    Accepted, AgendaRow, CHANGES_MAX, Change, DueRow, EventRow, Expect, Group, InboxEntry, Lease,
+    LedgerEntry, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role, Row, RunQuery, RunRow,
+    Shard, Store, StoreError, StoreFuture, Term, Writer,
+};
+pub use key::{DueKind, Key, RunKey};
+pub use record::Record;

@@ -1,0 +1,466 @@
+//! What rows hold, as it is stored.
+//!
+//! These are the stored twins of core's types: plain data with serde, kept apart so that renaming
+//! something in core does not migrate anybody's ledger. Each record says its format ([`FORMAT`]); a reader
+//! refuses a format that it does not know, and ignores fields that it does not know within one it does, so
+//! that an old reader survives a new writer. Golden files in `tests/golden` pin the text.
+
+use std::collections::BTreeMap;
+
+use interlock_core::{
+    retry::FailureCategory,
+    run::{RunState, TriggerType},
+    slot::{Disposition, Marks, OpenState, Slot, SlotState},
+};
+use jiff::{Timestamp, civil::Date};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The format that this version writes.
+pub const FORMAT: u16 = 1;
+
+/// Any row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Record {
+    /// A pipeline.
+    Pipeline(PipelineRecord),
+    /// One version of its declaration.
+    Version(VersionRecord),
+    /// A watermark.
+    Watermark(WatermarkRecord),
+    /// A slot.
+    Slot(SlotRecord),
+    /// A span.
+    Span(SpanRecord),
+    /// A run.
+    Run(RunRecord),
+    /// A sensor.
+    Sensor(SensorRecord),
+    /// An incident.
+    Incident(IncidentRecord),
+    /// A due entry.
+    Due(DueRecord),
+    /// A notification on its way.
+    Outbox(OutboxRecord),
+    /// The answer to an inbox entry.
+    Applied(AppliedRecord),
+}
+
+/// A pipeline, as far as the agenda needs it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PipelineRecord {
+    /// The version in force.
+    pub version: String,
+    /// When it was first seen: no slot before this is owed.
+    pub first_seen: Timestamp,
+    /// When its file went away; it is then retired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retired_at: Option<Timestamp>,
+    /// Why and until when it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<PauseRecord>,
+}
+
+/// A pause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseRecord {
+    /// Why.
+    pub reason: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// Until when; until somebody resumes it, when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// The sources of one version, enough to decode it again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionRecord {
+    /// When it came into force.
+    pub since: Timestamp,
+    /// The pipeline's file, as it was.
+    pub source: String,
+    /// What its file referred to (calendars, archetype, defaults), by kind and name.
+    pub context: BTreeMap<String, String>,
+}
+
+/// How far a schedule is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatermarkRecord {
+    /// Every slot at or before this is recorded.
+    pub at: Timestamp,
+}
+
+/// A slot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SlotRecord {
+    /// `waiting`, `queued`, `running`, `backoff`, `monitoring` or `closed`.
+    pub state: String,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disposition: Option<String>,
+    /// Why it was skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// See [`Slot::generation`].
+    pub generation: u32,
+    /// See [`Slot::attempt`].
+    #[serde(default)]
+    pub attempt: u32,
+    /// The trigger type of what opened it.
+    pub opened_by: String,
+    /// The local date it stands for.
+    pub date: Date,
+    /// When this generation was opened.
+    pub opened_at: Timestamp,
+    /// When it is closed by force.
+    pub closes_at: Timestamp,
+    /// When the next attempt may begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
+    /// What stays on it.
+    #[serde(default, skip_serializing_if = "MarksRecord::is_empty")]
+    pub marks: MarksRecord,
+    /// The pipeline's version when it was recorded.
+    pub version: String,
+}
+
+/// See [`Marks`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MarksRecord {
+    /// See [`Marks::missed_at`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed_at: Option<Timestamp>,
+    /// See [`Marks::late`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub late: bool,
+    /// See [`Marks::uncertain`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncertain: bool,
+    /// See [`Marks::recovered`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recovered: bool,
+}
+
+/// Many slots in a row with the same fate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SpanRecord {
+    /// The last of them; the first is the key.
+    pub last: Timestamp,
+    /// How many.
+    pub count: u64,
+    /// How they ended.
+    pub disposition: String,
+    /// Why they were skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The version by which they were enumerated.
+    pub version: String,
+    /// When they were recorded.
+    pub recorded_at: Timestamp,
+}
+
+/// One attempt at a slot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunRecord {
+    /// `PENDING` to `COMPLETED`.
+    pub status: String,
+    /// What asked for it.
+    pub trigger_type: String,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its job began, as far as known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// Why it failed, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// What kind of failure it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<String>,
+    /// Where the job runs, how to find it there, and what it reported.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, Value>,
+}
+
+/// The last report of a fact.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SensorRecord {
+    /// What was reported.
+    pub value: Value,
+    /// When, by the reporter's word.
+    pub at: Timestamp,
+    /// When it reached us.
+    pub received_at: Timestamp,
+}
+
+/// Something a person should know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IncidentRecord {
+    /// `open`, `acknowledged` or `resolved`.
+    pub state: String,
+    /// The event type that opened it.
+    pub kind: String,
+    /// `error`, `warning` or `info`.
+    pub level: String,
+    /// For people.
+    pub message: String,
+    /// What it is about.
+    #[serde(default)]
+    pub details: BTreeMap<String, Value>,
+    /// When it was opened.
+    pub opened_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// How many findings joined it.
+    pub count: u64,
+}
+
+/// What a due entry is about; its instant and kind are in the key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DueRecord {
+    /// What the one who looks needs to know.
+    #[serde(default)]
+    pub details: BTreeMap<String, Value>,
+}
+
+/// A notification on its way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OutboxRecord {
+    /// Which channel.
+    pub channel: String,
+    /// The alert as it is sent.
+    pub alert: Value,
+    /// How often it was tried.
+    pub tries: u32,
+    /// Not to be tried before this.
+    pub not_before: Timestamp,
+    /// Who is trying, and until when nobody else may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed_until: Option<Timestamp>,
+    /// Why the last try failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Given up; visible until somebody deals with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dead: bool,
+}
+
+/// The answer to an inbox entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AppliedRecord {
+    /// When it was applied.
+    pub at: Timestamp,
+    /// Whether it was accepted.
+    pub accepted: bool,
+    /// What came of it, for people and scripts.
+    pub result: Value,
+}
+
+/// An immutable fact in a pipeline's stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventRecord {
+    /// What happened, such as `SLOT_OPENED`.
+    pub kind: String,
+    /// When, by the store's clock.
+    pub at: Timestamp,
+    /// Which slot, as `schedule/instant`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<String>,
+    /// Which run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// For people: what and why.
+    pub message: String,
+    /// The evidence.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub details: BTreeMap<String, Value>,
+}
+
+/// A report or request from outside.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "request")]
+pub enum InboxRecord {
+    /// A fact about data.
+    Sensor {
+        /// Its key.
+        key: String,
+        /// Its value.
+        value: Value,
+        /// Its time, by the reporter's word.
+        at: Timestamp,
+    },
+    /// Run now, or run a given slot.
+    Run {
+        /// Which slot; a manual one at this instant when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        slot: Option<SlotName>,
+        /// Whether readiness is passed over.
+        #[serde(default)]
+        force: bool,
+        /// Parameters.
+        #[serde(default)]
+        params: BTreeMap<String, String>,
+    },
+    /// Run a closed slot again.
+    Rerun {
+        /// Which.
+        slot: SlotName,
+        /// Why.
+        reason: String,
+    },
+    /// End a run or a waiting slot.
+    Cancel {
+        /// Which slot.
+        slot: SlotName,
+        /// Why.
+        reason: String,
+    },
+    /// Stop opening and triggering.
+    Pause {
+        /// Why.
+        reason: String,
+        /// Until when.
+        #[serde(default)]
+        until: Option<Timestamp>,
+    },
+    /// End a pause.
+    Resume {},
+    /// A job's end, reported from outside.
+    Complete {
+        /// Which run, by its id.
+        run_id: String,
+        /// Whether it succeeded.
+        success: bool,
+        /// Why it failed.
+        #[serde(default)]
+        message: Option<String>,
+        /// What kind of failure.
+        #[serde(default)]
+        category: Option<String>,
+        /// What else it said.
+        #[serde(default)]
+        metadata: BTreeMap<String, Value>,
+    },
+}
+
+/// A slot by its schedule and instant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotName {
+    /// Which schedule.
+    pub schedule: String,
+    /// Which instant.
+    pub nominal: Timestamp,
+}
+
+/// A record that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a stored record says `{0}`, which this version does not know")]
+pub struct Unreadable(pub String);
+
+impl SlotRecord {
+    /// The stored twin of a slot.
+    pub fn from_core(slot: &Slot) -> Self {
+        let (state, disposition, reason) = match slot.state {
+            SlotState::Open(open) => (open.as_str(), None, None),
+            SlotState::Closed(disposition) => {
+                let reason = disposition.reason().map(|reason| reason.as_str().to_owned());
+                ("closed", Some(disposition.as_str().to_owned()), reason)
+            }
+        };
+        Self {
+            state: state.to_owned(),
+            disposition,
+            reason,
+            generation: slot.generation,
+            attempt: slot.attempt,
+            opened_by: slot.opened_by.as_str().to_owned(),
+            date: slot.date,
+            opened_at: slot.opened_at,
+            closes_at: slot.closes_at,
+            retry_at: slot.retry_at,
+            marks: MarksRecord {
+                missed_at: slot.marks.missed_at,
+                late: slot.marks.late,
+                uncertain: slot.marks.uncertain,
+                recovered: slot.marks.recovered,
+            },
+            version: version_text(slot.version),
+        }
+    }
+
+    /// The slot it stands for.
+    pub fn to_core(&self) -> Result<Slot, Unreadable> {
+        let state = match (self.state.as_str(), &self.disposition) {
+            ("closed", Some(word)) => {
+                let parsed = Disposition::parse(word, self.reason.as_deref());
+                SlotState::Closed(parsed.map_err(|error| Unreadable(error.message))?)
+            }
+            (word, _) => {
+                let open = OpenState::ALL.into_iter().find(|open| open.as_str() == word);
+                SlotState::Open(open.ok_or_else(|| Unreadable(word.to_owned()))?)
+            }
+        };
+        let opened_by = TriggerType::parse(&self.opened_by);
+        Ok(Slot {
+            state,
+            generation: self.generation,
+            attempt: self.attempt,
+            opened_by: opened_by.map_err(|error| Unreadable(error.message))?,
+            date: self.date,
+            opened_at: self.opened_at,
+            closes_at: self.closes_at,
+            retry_at: self.retry_at,
+            marks: Marks {
+                missed_at: self.marks.missed_at,
+                late: self.marks.late,
+                uncertain: self.marks.uncertain,
+                recovered: self.marks.recovered,
+            },
+            version: version_number(&self.version)?,
+        })
+    }
+
+    /// Whether it is still to be decided.
+    pub fn is_open(&self) -> bool {
+        self.state != "closed"
+    }
+}
+
+impl MarksRecord {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl RunRecord {
+    /// Its state.
+    pub fn state(&self) -> Result<RunState, Unreadable> {
+        RunState::parse(&self.status).map_err(|error| Unreadable(error.message))
+    }
+
+    /// What kind of failure it ended with.
+    pub fn failure(&self) -> Option<FailureCategory> {
+        self.category.as_deref().and_then(|text| FailureCategory::parse(text).ok())
+    }
+}
+
+/// A version as it is stored: 16 hexadecimal digits.
+pub fn version_text(version: u64) -> String {
+    format!("{version:016x}")
+}
+
+/// The version that a text stands for.
+pub fn version_number(text: &str) -> Result<u64, Unreadable> {
+    u64::from_str_radix(text, 16).map_err(|_| Unreadable(text.to_owned()))
+}
