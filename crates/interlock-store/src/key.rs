@@ -35,6 +35,40 @@ pub enum Key {
     Applied(String),
 }
 
+impl Key {
+    /// The word for what kind of row it addresses, as stored.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Pipeline => "pipeline",
+            Self::Version(_) => "version",
+            Self::Watermark(_) => "watermark",
+            Self::Slot(..) => "slot",
+            Self::Span(..) => "span",
+            Self::Run(_) => "run",
+            Self::Sensor(_) => "sensor",
+            Self::Incident(_) => "incident",
+            Self::Due(..) => "due",
+            Self::Outbox(_) => "outbox",
+            Self::Applied(_) => "applied",
+        }
+    }
+
+    /// The instant in it, if there is one; in whole milliseconds.
+    pub fn instant(&self) -> Option<Timestamp> {
+        match self {
+            Self::Slot(_, at) | Self::Span(_, at) | Self::Due(at, ..) => Some(*at),
+            Self::Run(run) => Some(run.nominal),
+            Self::Pipeline
+            | Self::Version(_)
+            | Self::Watermark(_)
+            | Self::Sensor(_)
+            | Self::Incident(_)
+            | Self::Outbox(_)
+            | Self::Applied(_) => None,
+        }
+    }
+}
+
 /// What there is to look at when something is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DueKind {
@@ -106,10 +140,10 @@ impl RunKey {
         let mut parts = id.split('~');
         let mut next = || parts.next().ok_or_else(wrong);
         let pipeline = PipelineId::parse(next()?)?;
-        let schedule = ScheduleId::any(next()?).map_err(|_| wrong())?;
+        let schedule = ScheduleId::any(next()?).map_err(|_ignored| wrong())?;
         let nominal = parse_compact(next()?).ok_or_else(wrong)?;
-        let generation = next()?.parse().map_err(|_| wrong())?;
-        let attempt = next()?.parse().map_err(|_| wrong())?;
+        let generation = next()?.parse().map_err(|_ignored| wrong())?;
+        let attempt = next()?.parse().map_err(|_ignored| wrong())?;
         if parts.next().is_some() {
             return Err(wrong());
         }
