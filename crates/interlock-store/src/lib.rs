@@ -52,8 +52,10 @@
 //! plan again. An engine that cannot promise all of this refuses to open; it never imitates it weakly.
 
 mod check;
+pub mod conformance;
 mod contract;
 mod key;
+pub mod memory;
 pub mod record;
 
 pub use check::{may_write, whole_milliseconds};
