@@ -79,7 +79,7 @@ fn check_change(change: &Change) -> Result<(), StoreError> {
     if let Change::Put(key, _, record) = change
         && key.kind() != record.kind()
     {
-        let message = format!("{key:?} cannot hold a record of kind {}", record.kind());
+        let message = format!("{key} cannot hold a record of kind {}", record.kind());
         return Err(StoreError::permanent(message));
     }
     match change.key().and_then(Key::instant) {

@@ -117,7 +117,7 @@ pub struct Accepted {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A row was not as expected: reload and plan again.
-    #[error("{key:?} is at revision {found}, not as expected")]
+    #[error("{key} is at revision {found}, not as expected")]
     Conflict {
         /// Which row.
         key: Key,
@@ -137,13 +137,13 @@ pub enum Refusal {
     #[error("{0} changes are more than a group may hold")]
     TooLarge(usize),
     /// It changes one row twice: which precondition is meant, and in which order, would be a guess.
-    #[error("{key:?} occurs twice in one group")]
+    #[error("{key} occurs twice in one group")]
     Twice {
         /// Which row.
         key: Key,
     },
     /// The writer's role may not do this, or nobody may: see [`may_write`](crate::may_write).
-    #[error("this role may not change {key:?} in this way")]
+    #[error("this role may not change {key} in this way")]
     Forbidden {
         /// Which row.
         key: Key,

@@ -67,6 +67,66 @@ impl Key {
             | Self::Applied(_) => None,
         }
     }
+
+    /// Reads what [`Display`](fmt::Display) writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (kind, rest) = text.split_once('/').unwrap_or((text, ""));
+        let name = || Some(rest.to_owned()).filter(|_| text.contains('/'));
+        match kind {
+            "pipeline" => Some(Self::Pipeline).filter(|_| text == kind),
+            "version" => u64::from_str_radix(rest, 16).ok().map(Self::Version),
+            "watermark" => ScheduleId::any(rest).ok().map(Self::Watermark),
+            "slot" => parse_slot(rest).map(|(schedule, at)| Self::Slot(schedule, at)),
+            "span" => parse_slot(rest).map(|(schedule, at)| Self::Span(schedule, at)),
+            "run" => RunKey::parse_place(rest).map(Self::Run),
+            "sensor" => name().map(Self::Sensor),
+            "incident" => name().map(Self::Incident),
+            "due" => {
+                let (at, rest) = rest.split_once('/')?;
+                let (kind, name) = rest.split_once('/')?;
+                Some(Self::Due(at.parse().ok()?, DueKind::parse(kind)?, name.to_owned()))
+            }
+            "outbox" => name().map(Self::Outbox),
+            "applied" => name().map(Self::Applied),
+            _ => None,
+        }
+    }
+}
+
+/// Writes it as engines may store it: the kind, then the parts, such as
+/// `slot/daily/2026-02-25T09:00:00.000Z`. Instants have a fixed width, so that their text sorts by time.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind();
+        match self {
+            Self::Pipeline => f.write_str(kind),
+            Self::Version(version) => write!(f, "{kind}/{version:016x}"),
+            Self::Watermark(schedule) => write!(f, "{kind}/{schedule}"),
+            Self::Slot(schedule, at) | Self::Span(schedule, at) => {
+                write!(f, "{kind}/{schedule}/{}", fixed(*at))
+            }
+            Self::Run(RunKey { schedule, nominal, generation, attempt }) => {
+                write!(f, "{kind}/{schedule}/{}/{generation}/{attempt}", fixed(*nominal))
+            }
+            Self::Due(at, due, name) => {
+                write!(f, "{kind}/{}/{}/{name}", fixed(*at), due.as_str())
+            }
+            Self::Sensor(name)
+            | Self::Incident(name)
+            | Self::Outbox(name)
+            | Self::Applied(name) => write!(f, "{kind}/{name}"),
+        }
+    }
+}
+
+/// An instant with milliseconds, always.
+fn fixed(at: Timestamp) -> jiff::fmt::strtime::Display<'static> {
+    at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ")
+}
+
+fn parse_slot(text: &str) -> Option<(ScheduleId, Timestamp)> {
+    let (schedule, at) = text.split_once('/')?;
+    Some((ScheduleId::any(schedule).ok()?, at.parse().ok()?))
 }
 
 /// What there is to look at when something is due.
@@ -101,6 +161,11 @@ impl DueKind {
             Self::PostRun => "post_run",
             Self::Pause => "pause",
         }
+    }
+
+    /// Reads the word for it.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
@@ -151,6 +216,17 @@ impl RunKey {
     }
 }
 
+impl RunKey {
+    /// Reads `schedule/instant/generation/attempt`.
+    fn parse_place(text: &str) -> Option<Self> {
+        let (slot, rest) = text.match_indices('/').nth(1).map(|(at, _)| text.split_at(at))?;
+        let (schedule, nominal) = parse_slot(slot)?;
+        let (generation, attempt) = rest.strip_prefix('/')?.split_once('/')?;
+        let (generation, attempt) = (generation.parse().ok()?, attempt.parse().ok()?);
+        Some(Self { schedule, nominal, generation, attempt })
+    }
+}
+
 impl fmt::Display for RunKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { schedule, nominal, generation, attempt } = self;
@@ -162,3 +238,6 @@ impl fmt::Display for RunKey {
 fn parse_compact(text: &str) -> Option<Timestamp> {
     text.parse().ok().filter(|_| text.len() >= 16 && text.ends_with('Z'))
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,6 +54,7 @@
 mod check;
 pub mod conformance;
 mod contract;
+pub mod encode;
 mod key;
 pub mod memory;
 pub mod record;
