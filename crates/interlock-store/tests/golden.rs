@@ -78,6 +78,7 @@ fn slot() -> SlotRecord {
         retry_at: None,
         marks: MarksRecord::default(),
         version: "00000000000000ab".into(),
+        wish: None,
     }
 }
 
