@@ -95,7 +95,8 @@ impl Plan<'_> {
         let mut places = Places::taken(self.pipeline, self.slots, &self.moves);
         self.retry_what_failed(now);
         // A queued slot of an earlier instant goes first; live ones go before what people asked for.
-        let mut order: Vec<_> = (0..self.slots.len()).filter(|index| self.is_startable(*index)).collect();
+        let mut order: Vec<_> =
+            (0..self.slots.len()).filter(|index| self.is_startable(*index)).collect();
         order.sort_by_key(|index| self.slots.get(*index).map(|c| !is_live(c.slot)));
         for index in order {
             let Some(candidate) = self.slots.get(index) else { continue };
@@ -113,7 +114,10 @@ impl Plan<'_> {
     fn retry_what_failed(&mut self, now: Timestamp) {
         for (candidate, step) in self.slots.iter().zip(&mut self.moves) {
             let is_time = candidate.slot.retry_at.is_none_or(|at| at <= now);
-            if step.is_none() && candidate.slot.state == SlotState::Open(OpenState::Backoff) && is_time {
+            if step.is_none()
+                && candidate.slot.state == SlotState::Open(OpenState::Backoff)
+                && is_time
+            {
                 *step = Some(Move::Start(candidate.slot.attempt + 1));
             }
         }
@@ -169,7 +173,8 @@ impl Plan<'_> {
 
     /// Under `latest` one slot stays queued: the newest live one.
     fn keep_only_the_newest_queued(&mut self) {
-        let queued: Vec<_> = (0..self.slots.len()).filter(|index| self.stays_queued(*index)).collect();
+        let queued: Vec<_> =
+            (0..self.slots.len()).filter(|index| self.stays_queued(*index)).collect();
         let Some((_newest, older)) = queued.split_last() else { return };
         for index in older {
             if let Some(step) = self.moves.get_mut(*index) {
@@ -252,7 +257,9 @@ fn forced_close(
     }
     let skipped = |reason| Some(Disposition::Skipped(reason));
     match state {
-        OpenState::Waiting | OpenState::Queued if flow == Flow::Paused => skipped(SkipReason::Paused),
+        OpenState::Waiting | OpenState::Queued if flow == Flow::Paused => {
+            skipped(SkipReason::Paused)
+        }
         OpenState::Waiting if is_external => Some(Disposition::Missed),
         OpenState::Waiting => skipped(SkipReason::NotReady),
         OpenState::Queued => skipped(SkipReason::Expired),

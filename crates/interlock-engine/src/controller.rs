@@ -118,9 +118,9 @@ impl Engine {
         let known = self.pipelines.0.get(pipeline).is_some_and(|state| state.sensors.is_some());
         if asks && !known {
             let rows = self.store.sensors(pipeline).await?;
-            let sensors = rows.into_iter().map(|(key, row)| {
-                (key, Sensor { value: row.record.value, at: row.record.at })
-            });
+            let sensors = rows
+                .into_iter()
+                .map(|(key, row)| (key, Sensor { value: row.record.value, at: row.record.at }));
             self.pipelines.get_mut(pipeline).sensors = Some(sensors.collect());
         }
         Ok(())
@@ -230,7 +230,10 @@ impl Engine {
             let slot = rows.items.iter().rev().find_map(|row| match &row.entry {
                 LedgerEntry::Slot(slot)
                     if slot.date == date
-                        && upstream.schedule.as_ref().is_none_or(|s| s == row.schedule.as_str()) =>
+                        && upstream
+                            .schedule
+                            .as_ref()
+                            .is_none_or(|s| s == row.schedule.as_str()) =>
                 {
                     Some(slot)
                 }
@@ -385,7 +388,9 @@ impl Stepper<'_> {
                 _ => RunEvent::Failed,
             };
             plan.run(run, event, |record| record.ended_at = Some(now));
-            if disposition == Disposition::Failed && open.slot.state == SlotState::Open(OpenState::Running) {
+            if disposition == Disposition::Failed
+                && open.slot.state == SlotState::Open(OpenState::Running)
+            {
                 let asked = request(self.pipeline, self.spec, (place, open), run);
                 plan.acts.push(Act::Cancel(Box::new(asked)));
             }

@@ -25,15 +25,19 @@ impl Engine {
         // What is due under the old versions comes first.
         let edited: Vec<_> = declarations
             .iter()
-            .filter(|new| self.pipelines.0.get(&new.pipeline.name).is_some_and(|old| {
-                old.version != 0 && old.version != new.version
-            }))
+            .filter(|new| {
+                self.pipelines
+                    .0
+                    .get(&new.pipeline.name)
+                    .is_some_and(|old| old.version != 0 && old.version != new.version)
+            })
             .map(|new| new.pipeline.name.clone())
             .collect();
         let due = edited.iter().flat_map(|pipeline| self.plan_opening(pipeline, now)).collect();
         self.commit(due).await?;
 
-        let planned = declarations.iter().filter_map(|new| self.plan_declaration(new, now)).collect();
+        let planned =
+            declarations.iter().filter_map(|new| self.plan_declaration(new, now)).collect();
         self.commit(planned).await?;
         for declaration in declarations {
             self.install(declaration);
@@ -86,8 +90,10 @@ impl Engine {
         state.version = new.version;
         let starts = new.pipeline.starts.iter();
         let enumerated = starts.filter(|start| {
-            !matches!(start.schedule.recurrence(), Recurrence::Sensor { .. } | Recurrence::SinceLast { .. })
-                || start.deadline.is_some()
+            !matches!(
+                start.schedule.recurrence(),
+                Recurrence::Sensor { .. } | Recurrence::SinceLast { .. }
+            ) || start.deadline.is_some()
         });
         state.schedules = enumerated
             .map(|start| ScheduleState {

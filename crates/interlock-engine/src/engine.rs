@@ -195,9 +195,10 @@ impl Engine {
                 self.pipelines.get_mut(&row.pipeline).load_open(row)?;
                 self.dirty.insert(row.pipeline.clone());
             }
-            last = page.items.last().map(|row| {
-                (row.pipeline.clone(), row.nominal, row.schedule.clone())
-            });
+            last = page
+                .items
+                .last()
+                .map(|row| (row.pipeline.clone(), row.nominal, row.schedule.clone()));
             if !page.more {
                 break;
             }
@@ -213,8 +214,12 @@ impl Engine {
         let places: Vec<_> = self.pipelines.get_mut(pipeline).open.keys().cloned().collect();
         for (nominal, schedule) in places {
             let slot = Some((schedule, nominal));
-            let query =
-                RunQuery { pipeline: Some(pipeline.clone()), slot, limit: 100, ..RunQuery::default() };
+            let query = RunQuery {
+                pipeline: Some(pipeline.clone()),
+                slot,
+                limit: 100,
+                ..RunQuery::default()
+            };
             let mut page = self.store.runs(&query).await?;
             // Newest first is how people read them; here the oldest comes first.
             page.items.reverse();
@@ -223,7 +228,11 @@ impl Engine {
                 let place = (row.key.nominal, row.key.schedule.clone());
                 let generation = state.open.get(&place).map(|open| open.slot.generation);
                 if generation == Some(row.key.generation) {
-                    state.put_run(KnownRun { key: row.key, record: row.record, revision: row.revision });
+                    state.put_run(KnownRun {
+                        key: row.key,
+                        record: row.record,
+                        revision: row.revision,
+                    });
                 }
             }
         }
@@ -311,7 +320,8 @@ impl Engine {
     /// Commits groups, absorbs what was accepted, and acts on it. A conflict reloads the pipeline, which is
     /// then planned again; a lost term ends everything.
     pub(crate) async fn commit(&mut self, planned: Vec<Planned>) -> Result<(), EngineError> {
-        let mut planned = planned.into_iter().filter(|plan| !plan.group.changes.is_empty()).peekable();
+        let mut planned =
+            planned.into_iter().filter(|plan| !plan.group.changes.is_empty()).peekable();
         while planned.peek().is_some() {
             let batch: Vec<_> = planned.by_ref().take(GROUPS_MAX).collect();
             let groups: Vec<Group> = batch.iter().map(|plan| plan.group.clone()).collect();
@@ -345,7 +355,11 @@ impl Engine {
                 let (sender, world) = (self.sender.clone(), Arc::clone(&self.world));
                 let task = async move {
                     if let Err(failure) = triggers.start((*request).clone()).await {
-                        let _loop_is_gone = sender.send(Message::About(News { run_id: request.run_id, at: world.now(), what: NewsOf::NotStarted(failure) }));
+                        let _loop_is_gone = sender.send(Message::About(News {
+                            run_id: request.run_id,
+                            at: world.now(),
+                            what: NewsOf::NotStarted(failure),
+                        }));
                     }
                 };
                 self.world.spawn("start a job", Box::pin(task));
@@ -374,7 +388,8 @@ impl Engine {
         let world = Arc::clone(&self.world);
         let task = async move {
             let found = triggers.look_up(&request).await;
-            let found = found.unwrap_or_else(|failure| LookUp::CannotTell { reason: failure.message });
+            let found =
+                found.unwrap_or_else(|failure| LookUp::CannotTell { reason: failure.message });
             let what = NewsOf::LookedUp(found);
             let news = News { run_id: request.run_id, at: world.now(), what };
             let _loop_is_gone = sender.send(Message::About(news));

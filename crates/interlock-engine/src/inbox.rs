@@ -113,7 +113,9 @@ impl Engine {
                     let category = category.as_deref().map(FailureCategory::parse);
                     Outcome::Failure {
                         message: message.clone().unwrap_or_else(|| "it was reported failed".into()),
-                        category: category.and_then(Result::ok).unwrap_or(FailureCategory::Transient),
+                        category: category
+                            .and_then(Result::ok)
+                            .unwrap_or(FailureCategory::Transient),
                         metadata: metadata.clone(),
                     }
                 };
@@ -135,7 +137,8 @@ impl Engine {
         let version = self.pipelines.0.get(pipeline).map_or(0, |state| state.version);
         let nominal = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
         let place = (nominal, ScheduleId::from_static("manual"));
-        let zone = spec.starts.first().map(|start| start.schedule.timing().zone.time_zone().clone());
+        let zone =
+            spec.starts.first().map(|start| start.schedule.timing().zone.time_zone().clone());
         let date = nominal.to_zoned(zone.unwrap_or(jiff::tz::TimeZone::UTC)).date();
         let opening = Opening {
             opened_by: TriggerType::Manual,
@@ -218,10 +221,8 @@ impl Engine {
         let schedule = ScheduleId::any(&name.schedule).map_err(|error| error.message)?;
         let place = (name.nominal, schedule);
         let state = self.pipelines.0.get(pipeline).ok_or("there is no such pipeline")?;
-        let open = state
-            .open
-            .get(&place)
-            .ok_or_else(|| format!("{}/{} is not open", place.1, place.0))?;
+        let open =
+            state.open.get(&place).ok_or_else(|| format!("{}/{} is not open", place.1, place.0))?;
         if open.slot.state == SlotState::Open(OpenState::Running)
             && let Some(run) = open.last_run()
         {
@@ -230,7 +231,8 @@ impl Engine {
             plan.event(Event::of("CANCEL_REQUESTED", now, reason).about(&place));
             return Ok(json!({ "state": "the job was asked to end" }));
         }
-        let slot = open.slot.close(Disposition::Cancelled, now).map_err(|error| error.to_string())?;
+        let slot =
+            open.slot.close(Disposition::Cancelled, now).map_err(|error| error.to_string())?;
         plan.slot(&place, open.revision, &slot);
         plan.event(Event::of("SLOT_CANCELLED", now, reason).about(&place));
         Ok(json!({ "state": "cancelled" }))

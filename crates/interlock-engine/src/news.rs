@@ -63,9 +63,8 @@ impl Engine {
         let place = (key.nominal, key.schedule.clone());
         let mut plan = Planned::new(pipeline, self.writer);
         let open = self.pipelines.0.get(pipeline).and_then(|state| state.open.get(&place));
-        let found = open.and_then(|open| {
-            Some((open, open.runs.iter().find(|run| run.key == *key)?))
-        });
+        let found =
+            open.and_then(|open| Some((open, open.runs.iter().find(|run| run.key == *key)?)));
         let Some((open, run)) = found else {
             // The slot is decided: whoever still tells us about the run may forget it.
             plan.acts.push(Act::Acknowledge(run_id));
@@ -84,15 +83,20 @@ impl Engine {
             NewsOf::Job(What::Finished(outcome)) | NewsOf::LookedUp(LookUp::Finished(outcome)) => {
                 teller.finished(at, outcome, &mut plan);
             }
-            NewsOf::Job(What::Lost { reason }) | NewsOf::LookedUp(LookUp::CannotTell { reason }) => {
+            NewsOf::Job(What::Lost { reason })
+            | NewsOf::LookedUp(LookUp::CannotTell { reason }) => {
                 teller.uncertain(at, reason, &mut plan);
             }
-            NewsOf::LookedUp(LookUp::Running { metadata }) => teller.started(at, metadata, &mut plan),
+            NewsOf::LookedUp(LookUp::Running { metadata }) => {
+                teller.started(at, metadata, &mut plan)
+            }
             NewsOf::LookedUp(LookUp::NeverStarted) => {
                 // Committed as about to start, and not started: do it now, under the same id.
                 let asked = request(pipeline, &spec, (&place, open), run);
                 plan.event(
-                    Event::of("JOB_TRIGGERED", at, "it had not been started").about(&place).run(run_id),
+                    Event::of("JOB_TRIGGERED", at, "it had not been started")
+                        .about(&place)
+                        .run(run_id),
                 );
                 plan.acts.push(Act::Start(Box::new(asked)));
             }
@@ -180,8 +184,13 @@ impl Teller<'_> {
         let failure = |run: &KnownRun| {
             run.record.ended_at.map(|at| Failure { category: run.record.failure(), at })
         };
-        let earlier: Vec<_> =
-            self.open.runs.iter().filter(|run| run.key != self.run.key).filter_map(failure).collect();
+        let earlier: Vec<_> = self
+            .open
+            .runs
+            .iter()
+            .filter(|run| run.key != self.run.key)
+            .filter_map(failure)
+            .collect();
         let failed = Failure { category: end.category, at: end.at };
         let decision = next_attempt(&self.spec.retry, &earlier, failed);
         let slot = match decision {
@@ -208,7 +217,9 @@ impl Teller<'_> {
             Decision::Retry { at, attempt } => {
                 self.event("RETRY_SCHEDULED", end.at, format!("attempt {attempt} at {at}"))
             }
-            Decision::GiveUp { reason } => self.event("RETRY_EXHAUSTED", end.at, reason.to_string()),
+            Decision::GiveUp { reason } => {
+                self.event("RETRY_EXHAUSTED", end.at, reason.to_string())
+            }
         };
         plan.event(follow_up);
         plan.acts.push(Act::Acknowledge(self.run_id()));

@@ -58,7 +58,8 @@ pub(crate) fn request(
         hour: wall.hour(),
         interval_end: start.and_then(|start| after(&start.schedule, *nominal)),
         attempt: run.key.attempt,
-        trigger_type: TriggerType::parse(&run.record.trigger_type).unwrap_or(TriggerType::Scheduler),
+        trigger_type: TriggerType::parse(&run.record.trigger_type)
+            .unwrap_or(TriggerType::Scheduler),
         triggered_at: run.record.created_at,
         params,
         kind: trigger.map_or(interlock_core::pipeline::TriggerKind::External, |t| t.kind.clone()),

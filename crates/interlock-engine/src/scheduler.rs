@@ -47,7 +47,8 @@ impl Engine {
             }
             due.sort();
             due.dedup();
-            let planned = due.iter().flat_map(|pipeline| self.plan_opening(pipeline, now)).collect();
+            let planned =
+                due.iter().flat_map(|pipeline| self.plan_opening(pipeline, now)).collect();
             self.commit(planned).await?;
             for pipeline in &due {
                 self.arm(pipeline);
@@ -67,7 +68,8 @@ impl Engine {
         for schedule in &state.schedules {
             let id = schedule.schedule.id();
             let Some((watermark, revision)) = state.watermark(id) else { continue };
-            let Some(due) = plan_due(&schedule.schedule, watermark, now, schedule.start_grace) else {
+            let Some(due) = plan_due(&schedule.schedule, watermark, now, schedule.start_grace)
+            else {
                 continue;
             };
             let spec = match self.specs.pipeline(pipeline, state.version) {
@@ -124,7 +126,9 @@ impl Opener<'_> {
             }
             if let [only] = slots {
                 let place = (*only, id.clone());
-                plan.event(Event::of("SLOT_OPENED", self.now, "the schedule owes it").about(&place));
+                plan.event(
+                    Event::of("SLOT_OPENED", self.now, "the schedule owes it").about(&place),
+                );
                 plan.watermark(id, revision, *only);
             } else if let [first, .., last] = slots {
                 let message = format!("{} slots from {first} to {last}", slots.len());
@@ -134,7 +138,10 @@ impl Opener<'_> {
             revision += 1;
             planned.push(plan);
         }
-        debug_assert!(planned.is_empty() || due.watermark > watermark, "a watermark never goes back");
+        debug_assert!(
+            planned.is_empty() || due.watermark > watermark,
+            "a watermark never goes back"
+        );
         planned
     }
 
@@ -144,7 +151,11 @@ impl Opener<'_> {
         let disposition = Disposition::Skipped(SkipReason::NoCatchup);
         if count == 1 {
             let place = (first, id.clone());
-            plan.slot(&place, 0, &Slot::decided(disposition, self.opening(first, TriggerType::Scheduler)));
+            plan.slot(
+                &place,
+                0,
+                &Slot::decided(disposition, self.opening(first, TriggerType::Scheduler)),
+            );
         } else {
             let span = SpanRecord {
                 last,

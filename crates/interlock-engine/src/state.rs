@@ -95,9 +95,16 @@ impl Pipelines {
 }
 
 impl PipelineState {
-    pub(crate) fn put(&mut self, key: &Key, record: &Record, revision: u64) -> Result<(), Unreadable> {
+    pub(crate) fn put(
+        &mut self,
+        key: &Key,
+        record: &Record,
+        revision: u64,
+    ) -> Result<(), Unreadable> {
         match (key, record) {
-            (Key::Pipeline, Record::Pipeline(record)) => self.row = Some((record.clone(), revision)),
+            (Key::Pipeline, Record::Pipeline(record)) => {
+                self.row = Some((record.clone(), revision))
+            }
             (Key::Watermark(schedule), Record::Watermark(record)) => {
                 self.watermarks.insert(schedule.clone(), (record.at, revision));
             }

@@ -77,7 +77,12 @@ impl Planned {
     }
 
     /// Moves a run on; a report that the state machine does not know is no change.
-    pub(crate) fn run(&mut self, run: &KnownRun, event: RunEvent, change: impl FnOnce(&mut RunRecord)) {
+    pub(crate) fn run(
+        &mut self,
+        run: &KnownRun,
+        event: RunEvent,
+        change: impl FnOnce(&mut RunRecord),
+    ) {
         let Ok(Ok(state)) = run.record.state().map(|state| state.apply(event)) else { return };
         let mut record = run.record.clone();
         state.as_str().clone_into(&mut record.status);
@@ -90,7 +95,14 @@ impl Planned {
         let Event { kind, at, slot, run_id, message, details } = event;
         let slot = slot.map(|(nominal, schedule)| format!("{schedule}/{nominal}"));
         let kind = kind.to_owned();
-        self.group.changes.push(Change::Append(EventRecord { kind, at, slot, run_id, message, details }));
+        self.group.changes.push(Change::Append(EventRecord {
+            kind,
+            at,
+            slot,
+            run_id,
+            message,
+            details,
+        }));
     }
 
     /// Writes a row that holds no decision, whatever is there.

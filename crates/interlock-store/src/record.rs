@@ -436,10 +436,10 @@ impl SlotRecord {
                 recovered: slot.marks.recovered,
             },
             version: version_text(slot.version),
-            wish: slot.wish.as_ref().map(|wish| WishRecord {
-                params: wish.params.clone(),
-                force: wish.force,
-            }),
+            wish: slot
+                .wish
+                .as_ref()
+                .map(|wish| WishRecord { params: wish.params.clone(), force: wish.force }),
         }
     }
 
@@ -472,9 +472,10 @@ impl SlotRecord {
                 recovered: self.marks.recovered,
             },
             version: version_number(&self.version)?,
-            wish: self.wish.as_ref().map(|wish| {
-                Box::new(Wish { params: wish.params.clone(), force: wish.force })
-            }),
+            wish: self
+                .wish
+                .as_ref()
+                .map(|wish| Box::new(Wish { params: wish.params.clone(), force: wish.force })),
         })
     }
 

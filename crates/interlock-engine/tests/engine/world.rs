@@ -15,8 +15,8 @@ use interlock_core::{
 };
 use interlock_engine::seam::{Evaluators, Task, World};
 use interlock_trigger::{
-    CancelFailure, LookUp, LookUpFailure, Outcome, Report, StartFailure, StartRequest, TriggerFuture,
-    Triggers, What,
+    CancelFailure, LookUp, LookUpFailure, Outcome, Report, StartFailure, StartRequest,
+    TriggerFuture, Triggers, What,
 };
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
@@ -50,7 +50,11 @@ impl Virtual {
 
     /// Polls the main task and the spawned ones until the main one ends or time reaches `until`. Every poll
     /// of everything happens in one order, so that a run can be repeated.
-    pub(crate) fn run<T>(&self, mut main: Pin<&mut (dyn Future<Output = T> + Send)>, until: Timestamp) -> Option<T> {
+    pub(crate) fn run<T>(
+        &self,
+        mut main: Pin<&mut (dyn Future<Output = T> + Send)>,
+        until: Timestamp,
+    ) -> Option<T> {
         let waker = Waker::from(Arc::new(NoWake));
         let mut context = Context::from_waker(&waker);
         let mut idle = 0;
