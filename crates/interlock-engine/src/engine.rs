@@ -31,14 +31,25 @@ use crate::{
     write::{Act, Planned},
 };
 
-/// How long a lease is asked for; renewed at a third of it.
-const LEASE: SignedDuration = SignedDuration::from_secs(15);
 /// Rows per page when loading.
 const PAGE: usize = 1_000;
 /// Groups per commit: what one transaction of the smallest engine takes in one go.
 const GROUPS_MAX: usize = 2_000;
-/// How often the inbox is looked at when nothing else wakes the loop.
-const INBOX_INTERVAL: SignedDuration = SignedDuration::from_millis(100);
+
+/// How often the engine does what nothing else wakes it for.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// How long a lease is asked for; renewed at a third of it.
+    pub lease: SignedDuration,
+    /// How often the inbox is looked at.
+    pub inbox: SignedDuration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { lease: SignedDuration::from_secs(15), inbox: SignedDuration::from_millis(100) }
+    }
+}
 
 /// What an engine is made of.
 pub struct Parts {
@@ -56,6 +67,8 @@ pub struct Parts {
     pub reports: mpsc::UnboundedReceiver<Report>,
     /// Who this is, for the lease.
     pub holder: String,
+    /// How often.
+    pub pace: Pace,
 }
 
 /// A declared pipeline.
@@ -133,6 +146,7 @@ pub struct Engine {
     reports: mpsc::UnboundedReceiver<Report>,
     renew_at: Timestamp,
     holder: String,
+    pace: Pace,
 }
 
 impl std::fmt::Debug for Engine {
@@ -144,11 +158,11 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// Takes a shard's lease and loads what the store knows; `None` while somebody else holds it.
     pub async fn open(parts: Parts, shard: Shard) -> Result<Option<Self>, EngineError> {
-        let Parts { world, store, specs, triggers, evaluators, reports, holder } = parts;
-        let lease = store.acquire(Role::Engine, shard, &holder, LEASE).await?;
+        let Parts { world, store, specs, triggers, evaluators, reports, holder, pace } = parts;
+        let lease = store.acquire(Role::Engine, shard, &holder, pace.lease).await?;
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
         let (sender, messages) = mpsc::unbounded_channel();
-        let renew_at = world.now() + LEASE / 3;
+        let renew_at = world.now() + pace.lease / 3;
         let mut engine = Self {
             world,
             store,
@@ -166,6 +180,7 @@ impl Engine {
             reports,
             renew_at,
             holder,
+            pace,
         };
         engine.load().await?;
         Ok(Some(engine))
@@ -304,14 +319,14 @@ impl Engine {
         if now < self.renew_at {
             return Ok(());
         }
-        self.store.renew(self.writer, LEASE).await?.ok_or(EngineError::Deposed)?;
-        self.renew_at = now + LEASE / 3;
+        self.store.renew(self.writer, self.pace.lease).await?.ok_or(EngineError::Deposed)?;
+        self.renew_at = now + self.pace.lease / 3;
         Ok(())
     }
 
     fn next_wake(&self) -> Timestamp {
         let now = self.world.now();
-        let inbox = now + INBOX_INTERVAL;
+        let inbox = now + self.pace.inbox;
         let due = self.agenda.peek().map(|Reverse((at, ..))| *at);
         let wake = self.wakes.first().map(|(at, _)| *at);
         [Some(inbox), Some(self.renew_at), due, wake].into_iter().flatten().min().unwrap_or(inbox)

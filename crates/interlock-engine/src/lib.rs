@@ -16,4 +16,4 @@ pub mod seam;
 mod state;
 mod write;
 
-pub use engine::{Declaration, Engine, EngineError, Parts};
+pub use engine::{Declaration, Engine, EngineError, Pace, Parts};

@@ -39,8 +39,12 @@ impl Crashing {
             std::future::pending::<()>().await;
         }
         let mut waited = false;
-        std::future::poll_fn(|_| {
-            if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }
+        std::future::poll_fn(|context| {
+            if std::mem::replace(&mut waited, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
         })
         .await;
     }

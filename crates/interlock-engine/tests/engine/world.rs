@@ -5,7 +5,10 @@ use std::{
     collections::{BTreeMap, VecDeque},
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Wake, Waker},
 };
 
@@ -32,10 +35,14 @@ struct Inner {
     count: u64,
 }
 
-struct NoWake;
+/// Somebody has more to do at this instant.
+#[derive(Default)]
+struct Woken(AtomicBool);
 
-impl Wake for NoWake {
-    fn wake(self: Arc<Self>) {}
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Virtual {
@@ -55,9 +62,9 @@ impl Virtual {
         mut main: Pin<&mut (dyn Future<Output = T> + Send)>,
         until: Timestamp,
     ) -> Option<T> {
-        let waker = Waker::from(Arc::new(NoWake));
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
         let mut context = Context::from_waker(&waker);
-        let mut idle = 0;
         loop {
             if let Poll::Ready(value) = main.as_mut().poll(&mut context) {
                 return Some(value);
@@ -68,20 +75,19 @@ impl Virtual {
                     self.0.lock().unwrap().tasks.push_back(task);
                 }
             }
-            // Yields are over after a few rounds; only then does time move.
-            idle += 1;
-            if idle < 4 {
+            // Time moves only when nobody has anything left to do now.
+            if woken.0.swap(false, Ordering::Relaxed) {
                 continue;
             }
-            idle = 0;
             let mut inner = self.0.lock().unwrap();
             let Some((&(at, _), _)) = inner.timers.first_key_value() else { return None };
             if at >= until {
                 inner.now = until;
                 return None;
             }
-            inner.now = inner.now.max(at);
-            inner.timers.pop_first();
+            let now = inner.now.max(at);
+            inner.now = now;
+            inner.timers.retain(|(at, _), _| *at > now);
         }
     }
 
@@ -100,20 +106,28 @@ impl World for Virtual {
 
     fn sleep_until(&self, at: Timestamp) -> Task<()> {
         let world = self.clone();
+        let mut is_set = false;
         Box::pin(std::future::poll_fn(move |context| {
             let mut inner = world.0.lock().unwrap();
             if inner.now >= at {
                 return Poll::Ready(());
             }
-            inner.count += 1;
-            let key = (at, inner.count);
-            inner.timers.insert(key, context.waker().clone());
+            if !is_set {
+                inner.count += 1;
+                let key = (at, inner.count);
+                inner.timers.insert(key, context.waker().clone());
+                is_set = true;
+            }
             Poll::Pending
         }))
     }
 
     fn spawn(&self, _name: &'static str, task: Task<()>) {
-        self.0.lock().unwrap().tasks.push_back(task);
+        let mut inner = self.0.lock().unwrap();
+        inner.tasks.push_back(task);
+        // A new task is polled at this instant.
+        let key = (inner.now, 0);
+        inner.timers.insert(key, Waker::noop().clone());
     }
 }
 
