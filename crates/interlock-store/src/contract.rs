@@ -117,7 +117,7 @@ pub struct Accepted {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A row was not as expected: reload and plan again.
-    #[error("{key:?} is at revision {found}, not as expected")]
+    #[error("{key} is at revision {found}, not as expected")]
     Conflict {
         /// Which row.
         key: Key,
@@ -125,9 +125,9 @@ pub enum Refusal {
         found: u64,
     },
     /// The writer's term is over: stop.
-    #[error("the term is over; the current one is {current:?}")]
+    #[error("the term is over; the last one given is {current:?}")]
     Term {
-        /// The term in force.
+        /// The highest term that was given, 0 if none was.
         current: Term,
     },
     /// An earlier group of the same pipeline in the same call was refused.
@@ -136,6 +136,18 @@ pub enum Refusal {
     /// It holds more changes than a group may.
     #[error("{0} changes are more than a group may hold")]
     TooLarge(usize),
+    /// It changes one row twice: which precondition is meant, and in which order, would be a guess.
+    #[error("{key} occurs twice in one group")]
+    Twice {
+        /// Which row.
+        key: Key,
+    },
+    /// The writer's role may not do this, or nobody may: see [`may_write`](crate::may_write).
+    #[error("this role may not change {key} in this way")]
+    Forbidden {
+        /// Which row.
+        key: Key,
+    },
 }
 
 /// A store that did not do what it was asked.
@@ -146,6 +158,18 @@ pub struct StoreError {
     pub message: String,
     /// Whether the same call may succeed later.
     pub is_retryable: bool,
+}
+
+impl StoreError {
+    /// An error that trying again cannot cure, such as a mistake of the caller.
+    pub fn permanent(message: impl Into<String>) -> Self {
+        Self { message: message.into(), is_retryable: false }
+    }
+
+    /// An error that may pass by itself.
+    pub fn retryable(message: impl Into<String>) -> Self {
+        Self { message: message.into(), is_retryable: true }
+    }
 }
 
 /// A row with its revision.
@@ -192,6 +216,32 @@ pub struct LedgerRow {
     pub revision: u64,
 }
 
+/// Where a row stands in the ledger's order. A span and the row of its first slot share everything but
+/// the last part.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LedgerPlace {
+    /// The slot's instant, or the span's first.
+    pub nominal: Timestamp,
+    /// Whose it is.
+    pub pipeline: PipelineId,
+    /// Of which schedule.
+    pub schedule: ScheduleId,
+    /// Slots come before spans.
+    pub is_span: bool,
+}
+
+impl LedgerRow {
+    /// Its place: what to continue after.
+    pub fn place(&self) -> LedgerPlace {
+        LedgerPlace {
+            nominal: self.nominal,
+            pipeline: self.pipeline.clone(),
+            schedule: self.schedule.clone(),
+            is_span: matches!(self.entry, LedgerEntry::Span(_)),
+        }
+    }
+}
+
 /// One slot, or many in a row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LedgerEntry {
@@ -201,8 +251,9 @@ pub enum LedgerEntry {
     Span(SpanRecord),
 }
 
-/// Which part of the ledger is asked for. A span is found if any of its slots lies in the interval; a row
-/// wins over the span that covers it, and both are returned: the reader subtracts.
+/// Which part of the ledger is asked for. A span is found if the time from its first to its last slot
+/// touches the interval, also when it began before it; a row wins over the span that covers it, and both
+/// are returned: the reader subtracts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LedgerQuery {
     /// Only this pipeline.
@@ -211,15 +262,16 @@ pub struct LedgerQuery {
     pub from: Timestamp,
     /// Before this instant.
     pub until: Timestamp,
-    /// Only with this disposition (a word of `Disposition::WORDS`), or `open` for open ones.
+    /// Only with this disposition (a word of `Disposition::WORDS`), or `open` for open ones. A word that
+    /// nothing has finds nothing.
     pub disposition: Option<String>,
-    /// After this row, in the order (nominal, pipeline, schedule).
-    pub after: Option<(Timestamp, PipelineId, ScheduleId)>,
+    /// After this place.
+    pub after: Option<LedgerPlace>,
     /// At most so many.
     pub limit: usize,
 }
 
-/// Which runs are asked for, newest first.
+/// Which runs are asked for, newest first: by (`created_at`, pipeline, key), descending.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunQuery {
     /// Only this pipeline.
@@ -303,7 +355,7 @@ pub struct OutboxRow {
 
 /// An engine. Each verb's promise is in the crate's documentation.
 pub trait Store: Send + Sync + fmt::Debug {
-    /// The present instant by the store's clock.
+    /// The present instant by the store's clock, in whole milliseconds.
     fn now(&self) -> StoreFuture<'_, Timestamp>;
 
     /// How many shards there are; fixed for the life of a store.
@@ -312,7 +364,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Applies groups; a result each, in order. Durable when it returns.
     fn commit(&self, groups: Vec<Group>) -> StoreFuture<'_, Vec<Result<Accepted, Refusal>>>;
 
-    /// Gives a role's shard to a holder, with a new term, if nobody holds it (or the holder itself does).
+    /// Gives a role's shard to a holder, with a new term, if nobody holds it, its lease has expired, or the
+    /// holder itself holds it (its older term is then over too).
     fn acquire<'a>(
         &'a self,
         role: Role,
@@ -321,7 +374,7 @@ pub trait Store: Send + Sync + fmt::Debug {
         ttl: SignedDuration,
     ) -> StoreFuture<'a, Option<Lease>>;
 
-    /// Extends a lease; `None` when it is over.
+    /// Extends a lease from now; `None` when its term is over. One that has only expired can be extended.
     fn renew(&self, writer: Writer, ttl: SignedDuration) -> StoreFuture<'_, Option<Lease>>;
 
     /// Ends a lease at once; ending one that is over is no error.
@@ -342,7 +395,7 @@ pub trait Store: Send + Sync + fmt::Debug {
         limit: usize,
     ) -> StoreFuture<'a, Page<AgendaRow>>;
 
-    /// The ledger, in the order (nominal, pipeline, schedule).
+    /// The ledger, in the order of [`LedgerPlace`].
     fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>>;
 
     /// Every open slot of a shard, in the order (pipeline, nominal, schedule), after a given one.
@@ -362,14 +415,15 @@ pub trait Store: Send + Sync + fmt::Debug {
         pipeline: &'a PipelineId,
     ) -> StoreFuture<'a, BTreeMap<String, Row<SensorRecord>>>;
 
-    /// Incidents of one pipeline or of all, newest first.
+    /// Incidents of one pipeline or of all, newest first: by `opened_at`, descending.
     fn incidents<'a>(
         &'a self,
         pipeline: Option<&'a PipelineId>,
         limit: usize,
     ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
 
-    /// Events after a number, of one pipeline or of all, oldest first.
+    /// Events after a number, of one pipeline or of all, oldest first. Who has read up to a number has
+    /// missed nothing below it: no event appears later with a smaller one.
     fn events<'a>(
         &'a self,
         pipeline: Option<&'a PipelineId>,
@@ -380,7 +434,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Due entries of a shard at or before an instant, earliest first.
     fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>>;
 
-    /// Appends to the inbox; a key that is there already changes nothing. Durable when it returns.
+    /// Appends to the inbox; a key of this pipeline that is there already, or was applied already, changes
+    /// nothing. The pipeline need not exist. Durable when it returns.
     fn post<'a>(
         &'a self,
         pipeline: &'a PipelineId,
@@ -392,11 +447,13 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// `Applied` row was accepted.
     fn inbox(&self, shard: Shard, limit: usize) -> StoreFuture<'_, Page<InboxEntry>>;
 
-    /// Hands out up to `limit` outbox rows that may be tried now, to nobody else for `ttl`.
+    /// Hands out up to `limit` outbox rows that may be tried now (not dead, `not_before` reached, not
+    /// claimed), to nobody else for `ttl`; those that have waited longest first. A claim is a change: the
+    /// row says until when, and its revision grows.
     fn claim(&self, limit: usize, ttl: SignedDuration) -> StoreFuture<'_, Vec<OutboxRow>>;
 
-    /// Records what came of a claimed notification: delivered (removed), or to be tried again or dead.
-    /// Refused silently when the claim has passed to somebody else.
+    /// Records what came of a claimed notification: delivered (removed), or to be tried again or dead; the
+    /// claim is then over. Refused silently when the row has changed since (another claim, a deletion).
     fn settle<'a>(
         &'a self,
         row: &'a OutboxRow,

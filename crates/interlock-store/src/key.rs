@@ -35,6 +35,100 @@ pub enum Key {
     Applied(String),
 }
 
+impl Key {
+    /// The word for what kind of row it addresses, as stored.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Pipeline => "pipeline",
+            Self::Version(_) => "version",
+            Self::Watermark(_) => "watermark",
+            Self::Slot(..) => "slot",
+            Self::Span(..) => "span",
+            Self::Run(_) => "run",
+            Self::Sensor(_) => "sensor",
+            Self::Incident(_) => "incident",
+            Self::Due(..) => "due",
+            Self::Outbox(_) => "outbox",
+            Self::Applied(_) => "applied",
+        }
+    }
+
+    /// The instant in it, if there is one; in whole milliseconds.
+    pub fn instant(&self) -> Option<Timestamp> {
+        match self {
+            Self::Slot(_, at) | Self::Span(_, at) | Self::Due(at, ..) => Some(*at),
+            Self::Run(run) => Some(run.nominal),
+            Self::Pipeline
+            | Self::Version(_)
+            | Self::Watermark(_)
+            | Self::Sensor(_)
+            | Self::Incident(_)
+            | Self::Outbox(_)
+            | Self::Applied(_) => None,
+        }
+    }
+
+    /// Reads what [`Display`](fmt::Display) writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (kind, rest) = text.split_once('/').unwrap_or((text, ""));
+        let name = || Some(rest.to_owned()).filter(|_| text.contains('/'));
+        match kind {
+            "pipeline" => Some(Self::Pipeline).filter(|_| text == kind),
+            "version" => u64::from_str_radix(rest, 16).ok().map(Self::Version),
+            "watermark" => ScheduleId::any(rest).ok().map(Self::Watermark),
+            "slot" => parse_slot(rest).map(|(schedule, at)| Self::Slot(schedule, at)),
+            "span" => parse_slot(rest).map(|(schedule, at)| Self::Span(schedule, at)),
+            "run" => RunKey::parse_place(rest).map(Self::Run),
+            "sensor" => name().map(Self::Sensor),
+            "incident" => name().map(Self::Incident),
+            "due" => {
+                let (at, rest) = rest.split_once('/')?;
+                let (kind, name) = rest.split_once('/')?;
+                Some(Self::Due(at.parse().ok()?, DueKind::parse(kind)?, name.to_owned()))
+            }
+            "outbox" => name().map(Self::Outbox),
+            "applied" => name().map(Self::Applied),
+            _ => None,
+        }
+    }
+}
+
+/// Writes it as engines may store it: the kind, then the parts, such as
+/// `slot/daily/2026-02-25T09:00:00.000Z`. Instants have a fixed width, so that their text sorts by time.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind();
+        match self {
+            Self::Pipeline => f.write_str(kind),
+            Self::Version(version) => write!(f, "{kind}/{version:016x}"),
+            Self::Watermark(schedule) => write!(f, "{kind}/{schedule}"),
+            Self::Slot(schedule, at) | Self::Span(schedule, at) => {
+                write!(f, "{kind}/{schedule}/{}", fixed(*at))
+            }
+            Self::Run(RunKey { schedule, nominal, generation, attempt }) => {
+                write!(f, "{kind}/{schedule}/{}/{generation}/{attempt}", fixed(*nominal))
+            }
+            Self::Due(at, due, name) => {
+                write!(f, "{kind}/{}/{}/{name}", fixed(*at), due.as_str())
+            }
+            Self::Sensor(name)
+            | Self::Incident(name)
+            | Self::Outbox(name)
+            | Self::Applied(name) => write!(f, "{kind}/{name}"),
+        }
+    }
+}
+
+/// An instant with milliseconds, always.
+fn fixed(at: Timestamp) -> jiff::fmt::strtime::Display<'static> {
+    at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ")
+}
+
+fn parse_slot(text: &str) -> Option<(ScheduleId, Timestamp)> {
+    let (schedule, at) = text.split_once('/')?;
+    Some((ScheduleId::any(schedule).ok()?, at.parse().ok()?))
+}
+
 /// What there is to look at when something is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DueKind {
@@ -67,6 +161,11 @@ impl DueKind {
             Self::PostRun => "post_run",
             Self::Pause => "pause",
         }
+    }
+
+    /// Reads the word for it.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
@@ -106,14 +205,25 @@ impl RunKey {
         let mut parts = id.split('~');
         let mut next = || parts.next().ok_or_else(wrong);
         let pipeline = PipelineId::parse(next()?)?;
-        let schedule = ScheduleId::any(next()?).map_err(|_| wrong())?;
+        let schedule = ScheduleId::any(next()?).map_err(|_ignored| wrong())?;
         let nominal = parse_compact(next()?).ok_or_else(wrong)?;
-        let generation = next()?.parse().map_err(|_| wrong())?;
-        let attempt = next()?.parse().map_err(|_| wrong())?;
+        let generation = next()?.parse().map_err(|_ignored| wrong())?;
+        let attempt = next()?.parse().map_err(|_ignored| wrong())?;
         if parts.next().is_some() {
             return Err(wrong());
         }
         Ok((pipeline, Self { schedule, nominal, generation, attempt }))
+    }
+}
+
+impl RunKey {
+    /// Reads `schedule/instant/generation/attempt`.
+    fn parse_place(text: &str) -> Option<Self> {
+        let (slot, rest) = text.match_indices('/').nth(1).map(|(at, _)| text.split_at(at))?;
+        let (schedule, nominal) = parse_slot(slot)?;
+        let (generation, attempt) = rest.strip_prefix('/')?.split_once('/')?;
+        let (generation, attempt) = (generation.parse().ok()?, attempt.parse().ok()?);
+        Some(Self { schedule, nominal, generation, attempt })
     }
 }
 
@@ -128,3 +238,6 @@ impl fmt::Display for RunKey {
 fn parse_compact(text: &str) -> Option<Timestamp> {
     text.parse().ok().filter(|_| text.len() >= 16 && text.ends_with('Z'))
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,16 +27,21 @@
 //! # The verbs
 //!
 //! - [`Store::commit`] applies groups. **A group is all or nothing.** It belongs to one pipeline and holds at
-//!   most [`CHANGES_MAX`] changes, each with its precondition, and the writer's term. Groups of one pipeline
+//!   most [`CHANGES_MAX`] changes, each with its precondition, and the writer's term. A row occurs once in a
+//!   group, so a precondition speaks of what the store held before the group. Groups of one pipeline
 //!   apply in the order given; after one fails, its later ones in the same call fail too
 //!   ([`Refusal::Behind`]). Groups of different pipelines are independent, with a result each. When `commit`
-//!   returns, what it accepted is durable. A commit that returns an error may have been applied: read again.
+//!   returns, what it accepted is durable. A commit that returns an error may have been applied: read again
+//!   (one that is not retryable was not: the caller made a mistake, and nothing of the call was applied).
+//!   What is checked, and in which order, is in the module `check`, which all engines share.
 //! - Reads see every group that was acknowledged before they began, and never half a group.
 //! - [`Store::acquire`] gives a role's shard to one holder for a while, with a term higher than every one
 //!   before. A commit under an older term, or after the term was released, is refused ([`Refusal::Term`]),
-//!   for ever (S9). The store's clock decides; nobody else's.
+//!   for ever (S9). The store's clock decides; nobody else's. **Expiry alone ends nothing:** it lets others
+//!   acquire. Until somebody does, nobody else can have acted, so the term still fences, and a holder that
+//!   was merely slow goes on. Safety is the term's, the lease is economy.
 //! - [`Store::post`] appends to the inbox, from anyone, without a lease. An entry has an idempotency key: the
-//!   same key again is the same entry. The owner applies entries and writes the answer as `Applied` in the
+//!   same key again for the same pipeline is the same entry. The owner applies entries and writes the answer as `Applied` in the
 //!   same group as their consequences.
 //! - [`Store::claim`] hands out outbox rows to one deliverer each, until the claim expires.
 //!
@@ -46,14 +51,19 @@
 //! which says whether trying again makes sense. A version conflict is never an outcome for a user: reload and
 //! plan again. An engine that cannot promise all of this refuses to open; it never imitates it weakly.
 
+mod check;
+pub mod conformance;
 mod contract;
+pub mod encode;
 mod key;
+pub mod memory;
 pub mod record;
 
+pub use check::{may_write, whole_milliseconds};
 pub use contract::{
     Accepted, AgendaRow, CHANGES_MAX, Change, DueRow, EventRow, Expect, Group, InboxEntry, Lease,
-    LedgerEntry, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role, Row, RunQuery, RunRow,
-    Shard, Store, StoreError, StoreFuture, Term, Writer,
+    LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role, Row,
+    RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Term, Writer,
 };
 pub use key::{DueKind, Key, RunKey};
 pub use record::Record;

@@ -3,7 +3,8 @@
 //! These are the stored twins of core's types: plain data with serde, kept apart so that renaming
 //! something in core does not migrate anybody's ledger. Each record says its format ([`FORMAT`]); a reader
 //! refuses a format that it does not know, and ignores fields that it does not know within one it does, so
-//! that an old reader survives a new writer. Golden files in `tests/golden` pin the text.
+//! that an old reader survives a new writer. How it is written is in [`encode`](crate::encode); golden files in
+//! `tests/golden` pin the text.
 
 use std::collections::BTreeMap;
 
@@ -48,6 +49,7 @@ pub enum Record {
 
 /// A pipeline, as far as the agenda needs it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PipelineRecord {
     /// The version in force.
     pub version: String,
@@ -63,6 +65,7 @@ pub struct PipelineRecord {
 
 /// A pause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PauseRecord {
     /// Why.
     pub reason: String,
@@ -192,6 +195,7 @@ pub struct RunRecord {
 
 /// The last report of a fact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SensorRecord {
     /// What was reported.
     pub value: Value,
@@ -289,7 +293,7 @@ pub struct EventRecord {
 
 /// A report or request from outside.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", tag = "request")]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "request")]
 pub enum InboxRecord {
     /// A fact about data.
     Sensor {
@@ -365,8 +369,30 @@ pub struct SlotName {
 
 /// A record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a stored record says `{0}`, which this version does not know")]
-pub struct Unreadable(pub String);
+pub enum Unreadable {
+    /// A word in it is not known.
+    #[error("a stored record says `{0}`, which this version does not know")]
+    Word(String),
+    /// A later version wrote it.
+    #[error(
+        "a stored record has format {found}, and this version reads up to {known}: a later version of \
+         Interlock wrote it"
+    )]
+    Newer {
+        /// Its format.
+        found: u16,
+        /// The latest that is known here.
+        known: u16,
+    },
+    /// It is not the text of such a record.
+    #[error("a stored {what} cannot be read: {reason}")]
+    Broken {
+        /// What it should be.
+        what: &'static str,
+        /// What the reader stumbled over.
+        reason: String,
+    },
+}
 
 impl SlotRecord {
     /// The stored twin of a slot.
@@ -404,11 +430,11 @@ impl SlotRecord {
         let state = match (self.state.as_str(), &self.disposition) {
             ("closed", Some(word)) => {
                 let parsed = Disposition::parse(word, self.reason.as_deref());
-                SlotState::Closed(parsed.map_err(|error| Unreadable(error.message))?)
+                SlotState::Closed(parsed.map_err(|error| Unreadable::Word(error.message))?)
             }
             (word, _) => {
                 let open = OpenState::ALL.into_iter().find(|open| open.as_str() == word);
-                SlotState::Open(open.ok_or_else(|| Unreadable(word.to_owned()))?)
+                SlotState::Open(open.ok_or_else(|| Unreadable::Word(word.to_owned()))?)
             }
         };
         let opened_by = TriggerType::parse(&self.opened_by);
@@ -416,7 +442,7 @@ impl SlotRecord {
             state,
             generation: self.generation,
             attempt: self.attempt,
-            opened_by: opened_by.map_err(|error| Unreadable(error.message))?,
+            opened_by: opened_by.map_err(|error| Unreadable::Word(error.message))?,
             date: self.date,
             opened_at: self.opened_at,
             closes_at: self.closes_at,
@@ -446,7 +472,7 @@ impl MarksRecord {
 impl RunRecord {
     /// Its state.
     pub fn state(&self) -> Result<RunState, Unreadable> {
-        RunState::parse(&self.status).map_err(|error| Unreadable(error.message))
+        RunState::parse(&self.status).map_err(|error| Unreadable::Word(error.message))
     }
 
     /// What kind of failure it ended with.
@@ -462,5 +488,5 @@ pub fn version_text(version: u64) -> String {
 
 /// The version that a text stands for.
 pub fn version_number(text: &str) -> Result<u64, Unreadable> {
-    u64::from_str_radix(text, 16).map_err(|_| Unreadable(text.to_owned()))
+    u64::from_str_radix(text, 16).map_err(|_ignored| Unreadable::Word(text.to_owned()))
 }

@@ -1,0 +1,158 @@
+//! What every engine checks in the same way.
+//!
+//! An engine calls [`Group::check`] for all groups of a call before it applies any, then [`Group::refusal`],
+//! the term and [`Expect::holds`] for each group, in this order. So a mistake of the caller stops the call
+//! with nothing applied, and a stale owner hears of its term even when its rows have moved on too.
+
+use std::collections::BTreeSet;
+
+use jiff::{Timestamp, Unit};
+
+use crate::{
+    contract::{CHANGES_MAX, Change, Expect, Group, Refusal, Role, Shard, StoreError},
+    key::Key,
+    record::Record,
+};
+
+impl Expect {
+    /// Whether it is met by a row at this revision, 0 when it is not there.
+    pub fn holds(self, found: u64) -> bool {
+        match self {
+            Self::Absent => found == 0,
+            Self::Revision(revision) => revision != 0 && found == revision,
+            Self::Any => true,
+        }
+    }
+}
+
+impl Change {
+    /// The row it changes; an appended event has none.
+    pub fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Put(key, ..) | Self::Delete(key, _) => Some(key),
+            Self::Append(_) => None,
+        }
+    }
+
+    /// What it expects of the row.
+    pub fn expect(&self) -> Expect {
+        match self {
+            Self::Put(_, expect, _) | Self::Delete(_, expect) => *expect,
+            Self::Append(_) => Expect::Any,
+        }
+    }
+}
+
+impl Group {
+    /// Finds mistakes of the caller: the pipeline lies in another shard than the writer's, a record is of
+    /// another kind than its key, or an instant in a key is finer than a millisecond.
+    pub fn check(&self, shard_count: u16) -> Result<(), StoreError> {
+        let shard = Shard::of(&self.pipeline, shard_count);
+        if shard != self.writer.shard {
+            let (pipeline, theirs) = (&self.pipeline, self.writer.shard.0);
+            let message = format!("{pipeline} lies in shard {}, not in {theirs}", shard.0);
+            return Err(StoreError::permanent(message));
+        }
+        self.changes.iter().try_for_each(check_change)
+    }
+
+    /// Why it can never be applied, whatever the store holds.
+    pub fn refusal(&self) -> Option<Refusal> {
+        if self.changes.len() > CHANGES_MAX {
+            return Some(Refusal::TooLarge(self.changes.len()));
+        }
+        let mut seen = BTreeSet::new();
+        for change in &self.changes {
+            let Some(key) = change.key() else { continue };
+            if !seen.insert(key) {
+                return Some(Refusal::Twice { key: key.clone() });
+            }
+            if !may_write(self.writer.role, change) {
+                return Some(Refusal::Forbidden { key: key.clone() });
+            }
+        }
+        None
+    }
+}
+
+fn check_change(change: &Change) -> Result<(), StoreError> {
+    if let Change::Put(key, _, record) = change
+        && key.kind() != record.kind()
+    {
+        let message = format!("{key} cannot hold a record of kind {}", record.kind());
+        return Err(StoreError::permanent(message));
+    }
+    match change.key().and_then(Key::instant) {
+        Some(at) if whole_milliseconds(at) != at => {
+            let message = format!("{at} is finer than a millisecond, which no key may be");
+            Err(StoreError::permanent(message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a role may make a change at all.
+///
+/// [`Expect::Any`] is for rows that hold no decision: everything else is written at what was read. The
+/// engine's role may do the rest. The watchdog opens slots that are absent, closes slots and sets marks at
+/// the revision that it read, and writes incidents, due entries and notifications. It writes no spans: they
+/// must not overlap, and no precondition could keep its own from overlapping the engine's. Which fields
+/// of a slot it changes is its plan's promise; the store sees rows only.
+pub fn may_write(role: Role, change: &Change) -> bool {
+    match role {
+        Role::Engine => engine_may(change),
+        Role::Watchdog => engine_may(change) && watchdog_may(change),
+    }
+}
+
+fn engine_may(change: &Change) -> bool {
+    match change {
+        Change::Put(key, Expect::Any, _) => match key {
+            Key::Version(_) | Key::Sensor(_) | Key::Due(..) | Key::Outbox(_) => true,
+            Key::Pipeline
+            | Key::Watermark(_)
+            | Key::Slot(..)
+            | Key::Span(..)
+            | Key::Run(_)
+            | Key::Incident(_)
+            | Key::Applied(_) => false,
+        },
+        Change::Put(..) | Change::Delete(..) | Change::Append(_) => true,
+    }
+}
+
+fn watchdog_may(change: &Change) -> bool {
+    match change {
+        Change::Put(key, ..) => {
+            matches!(key, Key::Slot(..) | Key::Incident(_) | Key::Due(..) | Key::Outbox(_))
+        }
+        Change::Delete(key, _) => matches!(key, Key::Due(..)),
+        Change::Append(_) => true,
+    }
+}
+
+/// An instant without what is finer than a millisecond: how engines tell the time.
+pub fn whole_milliseconds(at: Timestamp) -> Timestamp {
+    // Rounding down cannot leave the range for any instant after its first millisecond.
+    let rounding = jiff::TimestampRound::new().smallest(Unit::Millisecond);
+    at.round(rounding.mode(jiff::RoundMode::Floor)).unwrap_or(at)
+}
+
+impl Record {
+    /// The word for what kind of row it is; see [`Key::kind`].
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Pipeline(_) => "pipeline",
+            Self::Version(_) => "version",
+            Self::Watermark(_) => "watermark",
+            Self::Slot(_) => "slot",
+            Self::Span(_) => "span",
+            Self::Run(_) => "run",
+            Self::Sensor(_) => "sensor",
+            Self::Incident(_) => "incident",
+            Self::Due(_) => "due",
+            Self::Outbox(_) => "outbox",
+            Self::Applied(_) => "applied",
+        }
+    }
+}

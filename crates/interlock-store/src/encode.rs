@@ -1,0 +1,98 @@
+//! Records as text, for engines that keep text.
+//!
+//! The text is compact JSON, and `"v"` comes first: the format. A reader refuses a format later than its
+//! own ([`Unreadable::Newer`]), because it cannot know what it would lose; within a format it ignores
+//! fields that it does not know. So a field may be added as long as old readers may overlook it and new
+//! ones may miss it; anything else is a new format. Only events and inbox entries are not rows, and have
+//! their own way in and out.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    key::Key,
+    record::{EventRecord, FORMAT, InboxRecord, Record, Unreadable},
+};
+
+impl Record {
+    /// Its text.
+    pub fn encode(&self) -> String {
+        match self {
+            Self::Pipeline(record) => write(record),
+            Self::Version(record) => write(record),
+            Self::Watermark(record) => write(record),
+            Self::Slot(record) => write(record),
+            Self::Span(record) => write(record),
+            Self::Run(record) => write(record),
+            Self::Sensor(record) => write(record),
+            Self::Incident(record) => write(record),
+            Self::Due(record) => write(record),
+            Self::Outbox(record) => write(record),
+            Self::Applied(record) => write(record),
+        }
+    }
+
+    /// The record of a row; its kind is the key's.
+    pub fn decode(key: &Key, text: &str) -> Result<Self, Unreadable> {
+        let what = key.kind();
+        match key {
+            Key::Pipeline => read(what, text).map(Self::Pipeline),
+            Key::Version(_) => read(what, text).map(Self::Version),
+            Key::Watermark(_) => read(what, text).map(Self::Watermark),
+            Key::Slot(..) => read(what, text).map(Self::Slot),
+            Key::Span(..) => read(what, text).map(Self::Span),
+            Key::Run(_) => read(what, text).map(Self::Run),
+            Key::Sensor(_) => read(what, text).map(Self::Sensor),
+            Key::Incident(_) => read(what, text).map(Self::Incident),
+            Key::Due(..) => read(what, text).map(Self::Due),
+            Key::Outbox(_) => read(what, text).map(Self::Outbox),
+            Key::Applied(_) => read(what, text).map(Self::Applied),
+        }
+    }
+}
+
+impl EventRecord {
+    /// Its text.
+    pub fn encode(&self) -> String {
+        write(self)
+    }
+
+    /// The event that a text stands for.
+    pub fn decode(text: &str) -> Result<Self, Unreadable> {
+        read("event", text)
+    }
+}
+
+impl InboxRecord {
+    /// Its text.
+    pub fn encode(&self) -> String {
+        write(self)
+    }
+
+    /// The report or request that a text stands for.
+    pub fn decode(text: &str) -> Result<Self, Unreadable> {
+        read("inbox entry", text)
+    }
+}
+
+/// The part of every record that is read first.
+#[derive(Deserialize)]
+struct Head {
+    v: u16,
+}
+
+fn write<T: Serialize>(record: &T) -> String {
+    let body = serde_json::to_string(record).expect("records hold only what JSON can say");
+    match body.strip_prefix('{') {
+        Some("}") | None => format!(r#"{{"v":{FORMAT}}}"#),
+        Some(fields) => format!(r#"{{"v":{FORMAT},{fields}"#),
+    }
+}
+
+fn read<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, Unreadable> {
+    let broken = |error: serde_json::Error| Unreadable::Broken { what, reason: error.to_string() };
+    let head: Head = serde_json::from_str(text).map_err(broken)?;
+    if head.v > FORMAT {
+        return Err(Unreadable::Newer { found: head.v, known: FORMAT });
+    }
+    serde_json::from_str(text).map_err(broken)
+}

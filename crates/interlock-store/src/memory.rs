@@ -1,0 +1,219 @@
+//! The engine in memory: the smallest one that is right.
+//!
+//! It keeps everything in ordered maps behind one lock, so that the same calls always give the same
+//! answers in the same order; nothing is kept from one process to the next. All decisions are in [`State`],
+//! which is plain data: a simulator takes it out ([`MemoryStore::snapshot`]), puts an older one back to play
+//! a crash that lost what was not durable ([`MemoryStore::restore`]), or wraps the store to make calls fail.
+//!
+//! A call does its work when its future is first polled, and is then ready.
+
+mod queue;
+mod read;
+mod state;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use interlock_core::id::{PipelineId, ScheduleId};
+use jiff::{SignedDuration, Timestamp};
+
+pub use self::state::State;
+use crate::{
+    check::whole_milliseconds,
+    contract::{
+        Accepted, AgendaRow, DueRow, EventRow, Group, InboxEntry, Lease, LedgerQuery, LedgerRow,
+        OutboxRow, Page, Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError,
+        StoreFuture, Writer,
+    },
+    key::Key,
+    record::{InboxRecord, IncidentRecord, OutboxRecord, Record, SensorRecord},
+};
+
+/// Tells a [`MemoryStore`] the time.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// A store that lives and dies with its process.
+pub struct MemoryStore {
+    state: Mutex<State>,
+    clock: Clock,
+    shard_count: u16,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new(shard_count: u16, clock: Clock) -> Self {
+        Self { state: Mutex::new(State::new(shard_count)), clock, shard_count }
+    }
+
+    /// All that it holds now.
+    pub fn snapshot(&self) -> State {
+        self.lock().clone()
+    }
+
+    /// Makes it hold something else, such as what was durable before a crash.
+    pub fn restore(&self, state: State) {
+        *self.lock() = state;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic under the lock cannot leave half a group: changes begin after the last check.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn time(&self) -> Timestamp {
+        whole_milliseconds((self.clock)())
+    }
+
+    fn with<'a, T: Send + 'a>(
+        &'a self,
+        work: impl FnOnce(&mut State, Timestamp) -> T + Send + 'a,
+    ) -> StoreFuture<'a, T> {
+        Box::pin(async move { Ok(work(&mut self.lock(), self.time())) })
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("shard_count", &self.shard_count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for MemoryStore {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
+        self.with(|_, now| now)
+    }
+
+    fn shard_count(&self) -> u16 {
+        self.shard_count
+    }
+
+    fn commit(&self, groups: Vec<Group>) -> StoreFuture<'_, Vec<Result<Accepted, Refusal>>> {
+        Box::pin(async move { self.lock().commit(groups) })
+    }
+
+    fn acquire<'a>(
+        &'a self,
+        role: Role,
+        shard: Shard,
+        holder: &'a str,
+        ttl: SignedDuration,
+    ) -> StoreFuture<'a, Option<Lease>> {
+        Box::pin(async move {
+            if shard.0 >= self.shard_count.max(1) {
+                let (shard, count) = (shard.0, self.shard_count);
+                let message = format!("there is no shard {shard} among {count}");
+                return Err(StoreError::permanent(message));
+            }
+            let now = self.time();
+            Ok(self.lock().acquire((role, shard), holder, until(now, ttl), now))
+        })
+    }
+
+    fn renew(&self, writer: Writer, ttl: SignedDuration) -> StoreFuture<'_, Option<Lease>> {
+        self.with(move |state, now| state.renew(writer, until(now, ttl)))
+    }
+
+    fn release(&self, writer: Writer) -> StoreFuture<'_, ()> {
+        self.with(move |state, _| state.release(writer))
+    }
+
+    fn read<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        keys: &'a [Key],
+    ) -> StoreFuture<'a, Vec<Option<Row<Record>>>> {
+        self.with(move |state, _| keys.iter().map(|key| state.row(pipeline, key)).collect())
+    }
+
+    fn agenda<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a PipelineId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<AgendaRow>> {
+        self.with(move |state, _| state.agenda(shard, after, limit))
+    }
+
+    fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>> {
+        self.with(move |state, _| state.ledger(query))
+    }
+
+    fn open_slots<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a (PipelineId, Timestamp, ScheduleId)>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<LedgerRow>> {
+        self.with(move |state, _| state.open_slots(shard, after, limit))
+    }
+
+    fn runs<'a>(&'a self, query: &'a RunQuery) -> StoreFuture<'a, Page<RunRow>> {
+        self.with(move |state, _| state.runs(query))
+    }
+
+    fn sensors<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+    ) -> StoreFuture<'a, BTreeMap<String, Row<SensorRecord>>> {
+        self.with(move |state, _| state.sensors(pipeline))
+    }
+
+    fn incidents<'a>(
+        &'a self,
+        pipeline: Option<&'a PipelineId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
+        self.with(move |state, _| state.incidents(pipeline, limit))
+    }
+
+    fn events<'a>(
+        &'a self,
+        pipeline: Option<&'a PipelineId>,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<EventRow>> {
+        self.with(move |state, _| state.events(pipeline, after, limit))
+    }
+
+    fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>> {
+        self.with(move |state, _| state.due(shard, until, limit))
+    }
+
+    fn post<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        key: &'a str,
+        record: &'a InboxRecord,
+    ) -> StoreFuture<'a, ()> {
+        self.with(move |state, now| state.post(pipeline, key, record, now))
+    }
+
+    fn inbox(&self, shard: Shard, limit: usize) -> StoreFuture<'_, Page<InboxEntry>> {
+        self.with(move |state, _| state.inbox(shard, limit))
+    }
+
+    fn claim(&self, limit: usize, ttl: SignedDuration) -> StoreFuture<'_, Vec<OutboxRow>> {
+        self.with(move |state, now| state.claim(limit, until(now, ttl), now))
+    }
+
+    fn settle<'a>(
+        &'a self,
+        row: &'a OutboxRow,
+        outcome: Option<OutboxRecord>,
+    ) -> StoreFuture<'a, ()> {
+        self.with(move |state, _| state.settle(row, outcome))
+    }
+}
+
+/// The end of a time to live; at the end of time if that lies beyond it.
+fn until(now: Timestamp, ttl: SignedDuration) -> Timestamp {
+    now.checked_add(ttl).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! What waits in the engine in memory: reports on their way in, notifications on their way out.
+
+use interlock_core::id::PipelineId;
+use jiff::Timestamp;
+
+use super::{read::page, state::State};
+use crate::{
+    contract::{InboxEntry, OutboxRow, Page, Row, Shard},
+    key::Key,
+    record::{InboxRecord, OutboxRecord, Record},
+};
+
+impl State {
+    pub(super) fn post(
+        &mut self,
+        pipeline: &PipelineId,
+        key: &str,
+        record: &InboxRecord,
+        received_at: Timestamp,
+    ) {
+        let is_applied = self.row(pipeline, &Key::Applied(key.to_owned())).is_some();
+        let same = (pipeline.clone(), key.to_owned());
+        if is_applied || self.inbox_numbers.contains_key(&same) {
+            return;
+        }
+        self.inbox_last += 1;
+        self.inbox_numbers.insert(same, self.inbox_last);
+        let entry = InboxEntry {
+            number: self.inbox_last,
+            pipeline: pipeline.clone(),
+            key: key.to_owned(),
+            received_at,
+            record: record.clone(),
+        };
+        self.inbox.insert(entry.number, entry);
+    }
+
+    pub(super) fn inbox(&self, shard: Shard, limit: usize) -> Page<InboxEntry> {
+        let here = |entry: &&InboxEntry| Shard::of(&entry.pipeline, self.shard_count) == shard;
+        page(self.inbox.values().filter(here).cloned(), limit)
+    }
+
+    pub(super) fn claim(
+        &mut self,
+        limit: usize,
+        claimed_until: Timestamp,
+        now: Timestamp,
+    ) -> Vec<OutboxRow> {
+        let mut rows: Vec<OutboxRow> = self.outbox().filter(|row| is_free(row, now)).collect();
+        rows.sort_by_key(|row| row.record.not_before);
+        rows.truncate(limit);
+        for row in &mut rows {
+            row.record.claimed_until = Some(claimed_until);
+            row.revision += 1;
+            self.keep(row);
+        }
+        rows
+    }
+
+    pub(super) fn settle(&mut self, row: &OutboxRow, outcome: Option<OutboxRecord>) {
+        let key = Key::Outbox(row.name.clone());
+        if self.row(&row.pipeline, &key).is_none_or(|found| found.revision != row.revision) {
+            return;
+        }
+        match outcome {
+            None => {
+                self.rows.entry(row.pipeline.clone()).or_default().remove(&key);
+            }
+            Some(record) => self.keep(&OutboxRow {
+                record: OutboxRecord { claimed_until: None, ..record },
+                revision: row.revision + 1,
+                ..row.clone()
+            }),
+        }
+    }
+
+    fn outbox(&self) -> impl Iterator<Item = OutboxRow> {
+        self.rows.iter().flat_map(|(pipeline, rows)| {
+            rows.iter().filter_map(|(key, row)| match (key, &row.record) {
+                (Key::Outbox(name), Record::Outbox(record)) => Some(OutboxRow {
+                    pipeline: pipeline.clone(),
+                    name: name.clone(),
+                    record: record.clone(),
+                    revision: row.revision,
+                }),
+                _ => None,
+            })
+        })
+    }
+
+    fn keep(&mut self, row: &OutboxRow) {
+        let kept = Row { record: Record::Outbox(row.record.clone()), revision: row.revision };
+        let rows = self.rows.entry(row.pipeline.clone()).or_default();
+        rows.insert(Key::Outbox(row.name.clone()), kept);
+    }
+}
+
+fn is_free(row: &OutboxRow, now: Timestamp) -> bool {
+    let OutboxRecord { not_before, claimed_until, dead, .. } = &row.record;
+    !dead && *not_before <= now && claimed_until.is_none_or(|until| until <= now)
+}

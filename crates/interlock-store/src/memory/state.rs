@@ -1,0 +1,180 @@
+//! What the engine in memory holds, and how groups and leases change it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use interlock_core::id::PipelineId;
+use jiff::Timestamp;
+
+use crate::{
+    contract::{
+        Accepted, Change, EventRow, Group, InboxEntry, Lease, Refusal, Role, Row, Shard,
+        StoreError, Term, Writer,
+    },
+    key::Key,
+    record::{EventRecord, Record},
+};
+
+/// All that a store holds, as plain data.
+#[derive(Debug, Clone, PartialEq)]
+pub struct State {
+    pub(super) shard_count: u16,
+    /// Invariant: an entry is never removed, so that terms only grow.
+    leases: BTreeMap<(Role, Shard), LeaseState>,
+    pub(super) rows: BTreeMap<PipelineId, BTreeMap<Key, Row<Record>>>,
+    /// Invariant: the event at index `n` has the number `n + 1`.
+    pub(super) events: Vec<EventRow>,
+    pub(super) inbox: BTreeMap<u64, InboxEntry>,
+    /// Invariant: every entry of the inbox, by what makes it the same entry.
+    pub(super) inbox_numbers: BTreeMap<(PipelineId, String), u64>,
+    pub(super) inbox_last: u64,
+}
+
+/// The last lease of a role's shard.
+#[derive(Debug, Clone, PartialEq)]
+struct LeaseState {
+    term: Term,
+    /// Nobody, once it was released.
+    holder: Option<String>,
+    expires: Timestamp,
+}
+
+impl State {
+    /// An empty one.
+    pub fn new(shard_count: u16) -> Self {
+        Self {
+            shard_count,
+            leases: BTreeMap::new(),
+            rows: BTreeMap::new(),
+            events: Vec::new(),
+            inbox: BTreeMap::new(),
+            inbox_numbers: BTreeMap::new(),
+            inbox_last: 0,
+        }
+    }
+
+    /// Applies the groups of one call, each by itself, unless one of them is a mistake.
+    pub fn commit(
+        &mut self,
+        groups: Vec<Group>,
+    ) -> Result<Vec<Result<Accepted, Refusal>>, StoreError> {
+        groups.iter().try_for_each(|group| group.check(self.shard_count))?;
+        let mut refused = BTreeSet::new();
+        let mut results = Vec::with_capacity(groups.len());
+        for group in groups {
+            let pipeline = group.pipeline.clone();
+            let result =
+                if refused.contains(&pipeline) { Err(Refusal::Behind) } else { self.apply(group) };
+            if result.is_err() {
+                refused.insert(pipeline);
+            }
+            results.push(result);
+        }
+        Ok(results)
+    }
+
+    /// Applies one group, or changes nothing.
+    ///
+    /// The caller has passed it through [`Group::check`].
+    pub fn apply(&mut self, group: Group) -> Result<Accepted, Refusal> {
+        if let Some(refusal) = group.refusal() {
+            return Err(refusal);
+        }
+        self.check_term(group.writer)?;
+        self.check_rows(&group)?;
+        let Group { pipeline, changes, .. } = group;
+        let mut last_event = 0;
+        for change in changes {
+            match change {
+                Change::Put(key, _, record) => self.put(&pipeline, key, record),
+                Change::Delete(key, _) => self.delete(&pipeline, &key),
+                Change::Append(record) => last_event = self.append(&pipeline, record),
+            }
+        }
+        Ok(Accepted { last_event })
+    }
+
+    fn check_term(&self, writer: Writer) -> Result<(), Refusal> {
+        match self.leases.get(&(writer.role, writer.shard)) {
+            Some(lease) if lease.is_held_by(writer) => Ok(()),
+            lease => Err(Refusal::Term { current: lease.map_or(Term(0), |lease| lease.term) }),
+        }
+    }
+
+    fn check_rows(&self, group: &Group) -> Result<(), Refusal> {
+        let rows = self.rows.get(&group.pipeline);
+        for change in &group.changes {
+            let Some(key) = change.key() else { continue };
+            let found = rows.and_then(|rows| rows.get(key)).map_or(0, |row| row.revision);
+            if !change.expect().holds(found) {
+                return Err(Refusal::Conflict { key: key.clone(), found });
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, pipeline: &PipelineId, key: Key, record: Record) {
+        if let Key::Applied(name) = &key
+            && let Some(number) = self.inbox_numbers.remove(&(pipeline.clone(), name.clone()))
+        {
+            self.inbox.remove(&number);
+        }
+        let rows = self.rows.entry(pipeline.clone()).or_default();
+        let revision = rows.get(&key).map_or(1, |row| row.revision + 1);
+        rows.insert(key, Row { record, revision });
+    }
+
+    fn delete(&mut self, pipeline: &PipelineId, key: &Key) {
+        if let Some(rows) = self.rows.get_mut(pipeline) {
+            rows.remove(key);
+        }
+    }
+
+    fn append(&mut self, pipeline: &PipelineId, record: EventRecord) -> u64 {
+        let number = self.events.len() as u64 + 1;
+        self.events.push(EventRow { number, pipeline: pipeline.clone(), record });
+        number
+    }
+
+    pub(super) fn acquire(
+        &mut self,
+        (role, shard): (Role, Shard),
+        holder: &str,
+        expires: Timestamp,
+        now: Timestamp,
+    ) -> Option<Lease> {
+        let last = self.leases.get(&(role, shard));
+        let is_taken = |last: &LeaseState| {
+            last.expires > now && last.holder.as_deref().is_some_and(|other| other != holder)
+        };
+        if last.is_some_and(is_taken) {
+            return None;
+        }
+        let term = Term(last.map_or(0, |last| last.term.0) + 1);
+        let given = LeaseState { term, holder: Some(holder.to_owned()), expires };
+        self.leases.insert((role, shard), given);
+        Some(Lease { writer: Writer { role, shard, term }, expires })
+    }
+
+    pub(super) fn renew(&mut self, writer: Writer, expires: Timestamp) -> Option<Lease> {
+        let lease = self.leases.get_mut(&(writer.role, writer.shard))?;
+        lease.is_held_by(writer).then(|| {
+            lease.expires = expires;
+            Lease { writer, expires }
+        })
+    }
+
+    pub(super) fn release(&mut self, writer: Writer) {
+        if let Some(lease) = self.leases.get_mut(&(writer.role, writer.shard))
+            && lease.is_held_by(writer)
+        {
+            lease.holder = None;
+        }
+    }
+}
+
+impl LeaseState {
+    /// Whether its term is the writer's and not over. Expiry alone does not end it.
+    fn is_held_by(&self, writer: Writer) -> bool {
+        self.term == writer.term && self.holder.is_some()
+    }
+}

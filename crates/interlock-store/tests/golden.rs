@@ -1,0 +1,275 @@
+//! Stored text never changes by accident: today's writer writes exactly the golden files, and today's
+//! reader reads them.
+//!
+//! A file is changed only together with the format; what an older version wrote stays here for ever.
+
+use std::{collections::BTreeMap, fmt::Debug, fs, path::PathBuf};
+
+use interlock_core::id::ScheduleId;
+use interlock_store::{
+    DueKind, Key, Record, RunKey,
+    record::{
+        AppliedRecord, DueRecord, EventRecord, InboxRecord, IncidentRecord, MarksRecord,
+        OutboxRecord, PauseRecord, PipelineRecord, RunRecord, SensorRecord, SlotName, SlotRecord,
+        SpanRecord, Unreadable, VersionRecord, WatermarkRecord,
+    },
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+fn golden(name: &str) -> String {
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/v1/{name}.json"));
+    let text = fs::read_to_string(&path);
+    text.unwrap_or_else(|error| panic!("{}: {error}", path.display())).trim_end().to_owned()
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn nine() -> Timestamp {
+    at("2026-02-25T09:00:00Z")
+}
+
+fn daily() -> ScheduleId {
+    ScheduleId::any("daily").unwrap()
+}
+
+fn details(value: Value) -> BTreeMap<String, Value> {
+    serde_json::from_value(value).unwrap()
+}
+
+fn check<T: PartialEq + Debug>(
+    name: &str,
+    record: &T,
+    written: &str,
+    read: impl Fn(&str) -> Result<T, Unreadable>,
+) {
+    let text = golden(name);
+    assert_eq!(written, text, "{name}: what is written");
+    assert_eq!(read(&text).as_ref(), Ok(record), "{name}: what is read");
+    let extra = text.replacen("\"v\":1", "\"v\":1,\"later\":{\"x\":[1]}", 1);
+    assert_eq!(read(&extra).as_ref(), Ok(record), "{name}: an unknown field is ignored");
+    let newer = text.replacen("\"v\":1", "\"v\":2", 1);
+    assert_eq!(read(&newer), Err(Unreadable::Newer { found: 2, known: 1 }), "{name}");
+}
+
+#[track_caller]
+fn check_row(name: &str, key: &Key, record: &Record) {
+    check(name, record, &record.encode(), |text| Record::decode(key, text));
+}
+
+fn check_inbox(name: &str, record: &InboxRecord) {
+    check(name, record, &record.encode(), InboxRecord::decode);
+}
+
+fn slot() -> SlotRecord {
+    SlotRecord {
+        state: "waiting".into(),
+        disposition: None,
+        reason: None,
+        generation: 1,
+        attempt: 0,
+        opened_by: "scheduler".into(),
+        date: "2026-02-25".parse().unwrap(),
+        opened_at: nine(),
+        closes_at: at("2026-02-25T10:00:00Z"),
+        retry_at: None,
+        marks: MarksRecord::default(),
+        version: "00000000000000ab".into(),
+    }
+}
+
+#[test]
+fn pipelines_are_written_as_ever() {
+    let plain = PipelineRecord {
+        version: "00000000000000ab".into(),
+        first_seen: nine(),
+        retired_at: None,
+        pause: None,
+    };
+    check_row("pipeline", &Key::Pipeline, &Record::Pipeline(plain.clone()));
+    let paused = PipelineRecord {
+        retired_at: Some(at("2026-03-01T00:00:00Z")),
+        pause: Some(PauseRecord {
+            reason: "moving house".into(),
+            since: nine(),
+            until: Some(at("2026-02-26T09:00:00.25Z")),
+        }),
+        ..plain
+    };
+    check_row("pipeline-paused", &Key::Pipeline, &Record::Pipeline(paused));
+    let version = VersionRecord {
+        since: nine(),
+        source: "name: orders\n".into(),
+        context: BTreeMap::from([("calendar/holidays".into(), "dates: []\n".into())]),
+    };
+    check_row("version", &Key::Version(0xab), &Record::Version(version));
+    let watermark = WatermarkRecord { at: nine() };
+    check_row("watermark", &Key::Watermark(daily()), &Record::Watermark(watermark));
+}
+
+#[test]
+fn the_ledger_is_written_as_ever() {
+    let key = Key::Slot(daily(), nine());
+    check_row("slot-open", &key, &Record::Slot(slot()));
+    let backoff = SlotRecord {
+        state: "backoff".into(),
+        attempt: 2,
+        retry_at: Some(at("2026-02-25T09:05:00.5Z")),
+        ..slot()
+    };
+    check_row("slot-backoff", &key, &Record::Slot(backoff));
+    let closed = SlotRecord {
+        state: "closed".into(),
+        disposition: Some("skipped".into()),
+        reason: Some("no_catchup".into()),
+        generation: 2,
+        marks: MarksRecord {
+            missed_at: Some(nine()),
+            late: true,
+            uncertain: true,
+            recovered: true,
+        },
+        ..slot()
+    };
+    check_row("slot-closed", &key, &Record::Slot(closed));
+    let span = SpanRecord {
+        last: at("2026-03-25T09:00:00Z"),
+        count: 29,
+        disposition: "skipped".into(),
+        reason: Some("expired".into()),
+        version: "00000000000000ab".into(),
+        recorded_at: at("2026-04-01T00:00:00Z"),
+    };
+    check_row("span", &Key::Span(daily(), nine()), &Record::Span(span));
+}
+
+#[test]
+fn runs_and_events_are_written_as_ever() {
+    let key = RunKey { schedule: daily(), nominal: nine(), generation: 1, attempt: 1 };
+    let run = RunRecord {
+        status: "FAILED".into(),
+        trigger_type: "scheduler".into(),
+        created_at: nine(),
+        started_at: Some(at("2026-02-25T09:00:01.5Z")),
+        ended_at: Some(at("2026-02-25T09:10:00Z")),
+        message: Some("exit 3".into()),
+        category: Some("TRANSIENT".into()),
+        metadata: details(json!({"host": "b1", "pid": 4711})),
+    };
+    check_row("run", &Key::Run(key), &Record::Run(run));
+    let event = EventRecord {
+        kind: "SLOT_OPENED".into(),
+        at: nine(),
+        slot: Some("daily/2026-02-25T09:00:00Z".into()),
+        run_id: Some("orders~daily~20260225T090000Z~1~1".into()),
+        message: "opened".into(),
+        details: details(json!({"by": "scheduler"})),
+    };
+    check("event", &event, &event.encode(), EventRecord::decode);
+}
+
+#[test]
+fn sensors_incidents_and_the_rest_are_written_as_ever() {
+    let sensor = SensorRecord {
+        value: json!({"rows": 12, "share": 0.1, "note": "né ☃"}),
+        at: nine(),
+        received_at: at("2026-02-25T09:00:00.123Z"),
+    };
+    check_row("sensor", &Key::Sensor("landed".into()), &Record::Sensor(sensor));
+    let incident = IncidentRecord {
+        state: "open".into(),
+        kind: "SCHEDULE_MISSED".into(),
+        level: "error".into(),
+        message: "nothing came".into(),
+        details: details(json!({"deadline": "09:30"})),
+        opened_at: nine(),
+        updated_at: nine(),
+        count: 2,
+    };
+    check_row("incident", &Key::Incident("a".into()), &Record::Incident(incident));
+    let due = DueRecord { details: details(json!({"slot": "daily"})) };
+    check_row("due", &Key::Due(nine(), DueKind::Stuck, "a".into()), &Record::Due(due));
+    let applied = AppliedRecord { at: nine(), accepted: false, result: json!({"error": "open"}) };
+    check_row("applied", &Key::Applied("a".into()), &Record::Applied(applied));
+    let outbox = OutboxRecord {
+        channel: "slack".into(),
+        alert: json!({"level": "error"}),
+        tries: 3,
+        not_before: nine(),
+        claimed_until: Some(at("2026-02-25T09:01:00Z")),
+        last_error: Some("503".into()),
+        dead: true,
+    };
+    check_row("outbox", &Key::Outbox("a".into()), &Record::Outbox(outbox));
+}
+
+#[test]
+fn reports_and_requests_are_written_as_ever() {
+    let slot = || SlotName { schedule: "daily".into(), nominal: nine() };
+    let sensor = InboxRecord::Sensor { key: "landed".into(), value: json!(true), at: nine() };
+    check_inbox("inbox-sensor", &sensor);
+    let params = BTreeMap::from([("day".into(), "2026-02-25".into())]);
+    check_inbox("inbox-run", &InboxRecord::Run { slot: Some(slot()), force: true, params });
+    let rerun = InboxRecord::Rerun { slot: slot(), reason: "late data".into() };
+    check_inbox("inbox-rerun", &rerun);
+    let cancel = InboxRecord::Cancel { slot: slot(), reason: "wrong day".into() };
+    check_inbox("inbox-cancel", &cancel);
+    let pause = InboxRecord::Pause { reason: "moving".into(), until: Some(nine()) };
+    check_inbox("inbox-pause", &pause);
+    check_inbox("inbox-resume", &InboxRecord::Resume {});
+    let complete = InboxRecord::Complete {
+        run_id: "orders~daily~20260225T090000Z~1~1".into(),
+        success: false,
+        message: Some("exit 3".into()),
+        category: Some("PERMANENT".into()),
+        metadata: details(json!({"rows": 0})),
+    };
+    check_inbox("inbox-complete", &complete);
+}
+
+#[test]
+fn every_golden_file_is_read_by_a_test() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1");
+    let source = include_str!("golden.rs");
+    for file in fs::read_dir(folder).unwrap() {
+        let name = file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned();
+        assert!(source.contains(&format!("\"{name}\"")), "nothing reads {name}.json");
+    }
+}
+
+#[test]
+fn a_file_of_a_later_version_is_refused_with_a_sentence() {
+    let error = Record::decode(&Key::Pipeline, &golden("newer-format")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a stored record has format 2, and this version reads up to 1: a later version of Interlock \
+         wrote it"
+    );
+}
+
+#[test]
+fn a_file_with_an_unknown_field_is_read() {
+    let record = Record::decode(&Key::Watermark(daily()), &golden("unknown-field"));
+    assert_eq!(record, Ok(Record::Watermark(WatermarkRecord { at: nine() })));
+}
+
+#[test]
+fn broken_text_is_refused_with_a_sentence() {
+    for text in ["", "{}", "[]", "{\"v\":1}", "{\"v\":1,\"at\":\"yesterday\"}", "{\"v\":1,"] {
+        let error = Record::decode(&Key::Watermark(daily()), text).unwrap_err();
+        let sentence = error.to_string();
+        assert!(sentence.starts_with("a stored watermark cannot be read: "), "{sentence}");
+    }
+}
+
+#[test]
+fn numbers_come_back_to_the_last_bit() {
+    let key = Key::Sensor("k".into());
+    for value in [json!(122.416_294_033_786_585), json!(u64::MAX), json!(i64::MIN), json!(5e-324)] {
+        let record = Record::Sensor(SensorRecord { value, at: nine(), received_at: nine() });
+        assert_eq!(Record::decode(&key, &record.encode()), Ok(record));
+    }
+}
