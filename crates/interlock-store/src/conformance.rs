@@ -34,7 +34,13 @@
 
 mod commit;
 mod drive;
+mod events;
+mod inbox;
 mod lease;
+mod ledger;
+mod outbox;
+mod pipelines;
+mod runs;
 mod sample;
 mod subject;
 
@@ -71,7 +77,17 @@ use promises;
 
 /// All cases, in reading order.
 pub fn cases() -> Vec<Case> {
-    [commit::CASES, lease::CASES].concat()
+    [
+        commit::CASES,
+        lease::CASES,
+        ledger::CASES,
+        runs::CASES,
+        events::CASES,
+        pipelines::CASES,
+        inbox::CASES,
+        outbox::CASES,
+    ]
+    .concat()
 }
 
 /// Tries all cases, each on a fresh store, without any runtime.

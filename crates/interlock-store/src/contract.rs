@@ -192,7 +192,7 @@ pub struct EventRow {
     pub record: EventRecord,
 }
 
-/// A page of a listing.
+/// A page of a listing: as many as were asked for, and fewer only if there is no more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     /// What was found, in order.

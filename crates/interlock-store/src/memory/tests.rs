@@ -1,9 +1,16 @@
 //! The engine in memory keeps the contract, and can be set back.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex},
+};
 
 use super::*;
-use crate::conformance::{self, START, Subject};
+use crate::{
+    Change, Expect,
+    conformance::{self, START, Subject, block_on},
+    record::{EventRecord, WatermarkRecord},
+};
 
 fn subject(shard_count: u16) -> Subject {
     let clock = Arc::new(Mutex::new(START));
@@ -20,4 +27,61 @@ fn the_contract_is_kept() {
 #[test]
 fn the_contract_is_kept_with_one_shard() {
     conformance::check(|| subject(1));
+}
+
+#[test]
+fn a_broken_promise_is_named() {
+    let stopped = || {
+        let store = MemoryStore::new(4, Arc::new(|| START));
+        Subject::new(Arc::new(store), |_| {})
+    };
+    let checked = catch_unwind(AssertUnwindSafe(|| conformance::check(stopped)));
+    let text = *checked.unwrap_err().downcast::<String>().unwrap();
+    assert!(text.contains("\n  lease::an_expired_lease_may_be_taken_over\n"), "{text}");
+    assert!(!text.contains("commit::"), "those need no time: {text}");
+}
+
+#[test]
+fn cases_have_names_of_their_own() {
+    let mut names: Vec<&str> = conformance::cases().iter().map(|case| case.name).collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
+
+fn advance(store: &MemoryStore, writer: Writer, expect: Expect) -> Result<Accepted, Refusal> {
+    let key = Key::Watermark(ScheduleId::from_static("daily"));
+    let pipeline = PipelineId::parse("orders").unwrap();
+    let event = EventRecord {
+        kind: "SLOT_OPENED".into(),
+        at: START,
+        slot: None,
+        run_id: None,
+        message: String::new(),
+        details: BTreeMap::new(),
+    };
+    let mark = Record::Watermark(WatermarkRecord { at: START });
+    let changes = vec![Change::Put(key, expect, mark), Change::Append(event)];
+    block_on(store.commit(vec![Group { pipeline, writer, changes }])).unwrap().remove(0)
+}
+
+#[test]
+fn a_store_that_is_set_back_has_forgotten_what_came_since() {
+    let store = MemoryStore::new(1, Arc::new(|| START));
+    let ttl = SignedDuration::from_secs(30);
+    let lease = block_on(store.acquire(Role::Engine, Shard(0), "a", ttl)).unwrap().unwrap();
+    advance(&store, lease.writer, Expect::Absent).unwrap();
+    let durable = store.snapshot();
+    let lost = advance(&store, lease.writer, Expect::Revision(1)).unwrap();
+    store.restore(durable.clone());
+    assert_eq!(store.snapshot(), durable);
+    assert_eq!(advance(&store, lease.writer, Expect::Revision(1)), Ok(lost));
+}
+
+#[test]
+fn nothing_happens_before_a_future_is_polled() {
+    let store = MemoryStore::new(1, Arc::new(|| START));
+    drop(store.acquire(Role::Engine, Shard(0), "a", SignedDuration::from_secs(30)));
+    assert_eq!(store.snapshot(), State::new(1));
 }

@@ -1,0 +1,198 @@
+//! The outbox: each notification to one deliverer at a time, until it is settled (S13).
+
+use jiff::SignedDuration;
+
+use super::{
+    Subject,
+    drive::all,
+    promises,
+    sample::{LONG, PAST_SHORT, SHORT, orders, outbox, outbox_key, pipeline},
+};
+use crate::{
+    contract::{Change, Expect, OutboxRow},
+    record::{OutboxRecord, Record},
+};
+
+promises!("outbox":
+    a_claimed_row_is_handed_to_nobody_else,
+    a_claim_shows_in_the_row,
+    racing_claims_share_no_row,
+    an_expired_claim_is_handed_out_again,
+    a_row_is_not_handed_out_before_its_time,
+    what_has_waited_longest_comes_first,
+    a_dead_row_is_never_handed_out,
+    a_delivered_row_is_gone,
+    a_failed_row_comes_back_at_its_time,
+    a_settled_row_is_no_longer_claimed,
+    a_late_settlement_changes_nothing,
+    a_slow_settlement_counts_until_somebody_else_claims,
+    settling_a_deleted_row_does_not_bring_it_back,
+);
+
+async fn claim(t: &Subject, limit: usize, ttl: SignedDuration) -> Vec<OutboxRow> {
+    t.store.claim(limit, ttl).await.expect("claim answers")
+}
+
+async fn claim_one(t: &Subject, ttl: SignedDuration) -> OutboxRow {
+    let mut rows = claim(t, 10, ttl).await;
+    assert_eq!(rows.len(), 1, "one row may be tried: {rows:?}");
+    rows.remove(0)
+}
+
+async fn settle(t: &Subject, row: &OutboxRow, outcome: Option<OutboxRecord>) {
+    t.store.settle(row, outcome).await.expect("settle answers");
+}
+
+/// Puts rows that may be tried at once.
+async fn put(t: &Subject, names: &[&str]) {
+    let now = t.now().await;
+    let row = |name: &&str| (outbox_key(name), Record::Outbox(outbox(now)));
+    t.create(&orders(), names.iter().map(row).collect()).await;
+}
+
+fn sorted(rows: &[OutboxRow]) -> Vec<&str> {
+    let mut names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    names.sort_unstable();
+    names
+}
+
+async fn stored(t: &Subject, name: &str) -> Option<OutboxRecord> {
+    let row = t.row(&orders(), &outbox_key(name)).await?;
+    let Record::Outbox(record) = row.record else { panic!("an outbox row holds {row:?}") };
+    Some(record)
+}
+
+async fn a_claimed_row_is_handed_to_nobody_else(t: Subject) {
+    put(&t, &["a", "b", "c"]).await;
+    let first = claim(&t, 2, LONG).await;
+    let second = claim(&t, 2, LONG).await;
+    assert_eq!((first.len(), second.len()), (2, 1));
+    let both = [first, second].concat();
+    assert_eq!(sorted(&both), ["a", "b", "c"]);
+    assert_eq!(claim(&t, 2, LONG).await, []);
+    assert!(both.iter().all(|row| row.pipeline == orders()));
+}
+
+async fn a_claim_shows_in_the_row(t: Subject) {
+    put(&t, &["a"]).await;
+    let before = t.now().await;
+    let row = claim_one(&t, LONG).await;
+    assert!(row.record.claimed_until >= Some(before + LONG), "{row:?}");
+    assert_eq!(stored(&t, "a").await.as_ref(), Some(&row.record));
+    assert_eq!((row.revision, t.revision(&orders(), &outbox_key("a")).await), (2, 2));
+}
+
+async fn racing_claims_share_no_row(t: Subject) {
+    for number in 0..5 {
+        let name = pipeline(&format!("p-{number}"));
+        let now = t.now().await;
+        let row = |thing: i64| (outbox_key(&thing.to_string()), Record::Outbox(outbox(now)));
+        t.create(&name, (0..8).map(row).collect()).await;
+    }
+    let claims = all((0..16).map(|_| claim(&t, 3, LONG)).collect()).await.concat();
+    let mut places: Vec<_> = claims.iter().map(|row| (&row.pipeline, &row.name)).collect();
+    places.sort();
+    places.dedup();
+    assert_eq!((claims.len(), places.len()), (40, 40), "each row once");
+}
+
+async fn an_expired_claim_is_handed_out_again(t: Subject) {
+    put(&t, &["a"]).await;
+    let first = claim_one(&t, SHORT).await;
+    t.pass(PAST_SHORT);
+    let second = claim_one(&t, LONG).await;
+    assert_eq!(second.name, first.name);
+    assert!(second.revision > first.revision);
+}
+
+async fn a_row_is_not_handed_out_before_its_time(t: Subject) {
+    let soon = t.now().await + SHORT;
+    t.create(&orders(), vec![(outbox_key("far"), Record::Outbox(outbox(soon + LONG)))]).await;
+    assert_eq!(claim(&t, 10, LONG).await, []);
+    t.create(&orders(), vec![(outbox_key("near"), Record::Outbox(outbox(soon)))]).await;
+    t.pass(PAST_SHORT);
+    assert_eq!(claim_one(&t, LONG).await.name, "near");
+}
+
+async fn what_has_waited_longest_comes_first(t: Subject) {
+    let now = t.now().await;
+    for (name, minutes) in [("b", 2), ("c", 1), ("a", 3)] {
+        let not_before = now - SignedDuration::from_mins(minutes);
+        t.create(
+            &pipeline(&format!("p-{name}")),
+            vec![(outbox_key(name), Record::Outbox(outbox(not_before)))],
+        )
+        .await;
+    }
+    for name in ["a", "b", "c"] {
+        let rows = claim(&t, 1, LONG).await;
+        assert_eq!(sorted(&rows), [name]);
+    }
+}
+
+async fn a_dead_row_is_never_handed_out(t: Subject) {
+    put(&t, &["a"]).await;
+    let row = claim_one(&t, LONG).await;
+    let dead = OutboxRecord { dead: true, last_error: Some("410".into()), ..row.record.clone() };
+    settle(&t, &row, Some(dead)).await;
+    assert_eq!(claim(&t, 10, LONG).await, []);
+    let found = stored(&t, "a").await.expect("a dead letter stays visible");
+    assert_eq!((found.dead, found.last_error.as_deref()), (true, Some("410")));
+}
+
+async fn a_delivered_row_is_gone(t: Subject) {
+    put(&t, &["a", "b"]).await;
+    for row in claim(&t, 10, LONG).await.iter().filter(|row| row.name == "a") {
+        settle(&t, row, None).await;
+        settle(&t, row, None).await;
+    }
+    assert_eq!(stored(&t, "a").await, None);
+    assert!(stored(&t, "b").await.is_some());
+}
+
+async fn a_failed_row_comes_back_at_its_time(t: Subject) {
+    put(&t, &["a"]).await;
+    let row = claim_one(&t, LONG).await;
+    let not_before = t.now().await + SHORT;
+    let again = OutboxRecord { tries: 1, not_before, ..row.record.clone() };
+    settle(&t, &row, Some(again)).await;
+    t.pass(PAST_SHORT);
+    let next = claim_one(&t, LONG).await;
+    assert_eq!((next.record.tries, next.revision), (1, 4));
+}
+
+async fn a_settled_row_is_no_longer_claimed(t: Subject) {
+    put(&t, &["a"]).await;
+    let row = claim_one(&t, LONG).await;
+    settle(&t, &row, Some(row.record.clone())).await;
+    assert_eq!(stored(&t, "a").await.map(|record| record.claimed_until), Some(None));
+    assert_eq!(claim_one(&t, LONG).await.revision, 4);
+}
+
+async fn a_late_settlement_changes_nothing(t: Subject) {
+    put(&t, &["a"]).await;
+    let slow = claim_one(&t, SHORT).await;
+    t.pass(PAST_SHORT);
+    let quick = claim_one(&t, LONG).await;
+    settle(&t, &slow, None).await;
+    settle(&t, &slow, Some(OutboxRecord { dead: true, ..slow.record.clone() })).await;
+    assert_eq!(stored(&t, "a").await, Some(quick.record.clone()));
+    settle(&t, &quick, None).await;
+    assert_eq!(stored(&t, "a").await, None);
+}
+
+async fn a_slow_settlement_counts_until_somebody_else_claims(t: Subject) {
+    put(&t, &["a"]).await;
+    let row = claim_one(&t, SHORT).await;
+    t.pass(PAST_SHORT);
+    settle(&t, &row, None).await;
+    assert_eq!(stored(&t, "a").await, None);
+}
+
+async fn settling_a_deleted_row_does_not_bring_it_back(t: Subject) {
+    put(&t, &["a"]).await;
+    let row = claim_one(&t, LONG).await;
+    t.write(&orders(), vec![Change::Delete(outbox_key("a"), Expect::Any)]).await;
+    settle(&t, &row, Some(row.record.clone())).await;
+    assert_eq!(stored(&t, "a").await, None);
+}

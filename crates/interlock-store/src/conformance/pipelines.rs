@@ -1,0 +1,248 @@
+//! What is known of pipelines: the clock, the agenda, sensors, incidents and due entries.
+
+use std::collections::BTreeMap;
+
+use interlock_core::id::PipelineId;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::{
+    Subject, promises,
+    sample::{
+        START, daily, due, due_key, incident, minute, open, orders, pipeline, pipeline_row,
+        schedule, sensor, sensor_key, slot_key, watermark,
+    },
+};
+use crate::{
+    check::whole_milliseconds,
+    contract::{AgendaRow, Change, DueRow, Expect, Shard},
+    key::{DueKind, Key},
+    record::Record,
+};
+
+promises!("pipelines":
+    the_clock_ticks_in_milliseconds_and_goes_on,
+    the_agenda_lists_the_pipelines_of_a_shard_by_name,
+    the_agenda_is_paged,
+    the_agenda_tells_watermarks_with_their_revisions,
+    a_pipeline_without_its_row_is_not_on_the_agenda,
+    sensors_are_listed_by_their_keys,
+    sensor_values_come_back_as_they_went_in,
+    incidents_come_newest_first,
+    due_entries_come_earliest_first,
+    due_entries_are_told_up_to_and_with_an_instant,
+    a_deleted_due_entry_is_gone,
+    due_entries_differ_by_each_part_of_their_key,
+    an_unknown_pipeline_has_nothing,
+);
+
+async fn the_clock_ticks_in_milliseconds_and_goes_on(t: Subject) {
+    let before = t.now().await;
+    assert_eq!(whole_milliseconds(before), before);
+    t.pass(SignedDuration::from_millis(3));
+    assert!(t.now().await >= before + SignedDuration::from_millis(3));
+}
+
+/// Reads page by page.
+async fn agenda(t: &Subject, shard: Shard, limit: usize) -> Vec<AgendaRow> {
+    let mut rows: Vec<AgendaRow> = Vec::new();
+    loop {
+        let after = rows.last().map(|row| row.pipeline.clone());
+        let page = t.store.agenda(shard, after.as_ref(), limit).await.expect("agenda answers");
+        assert!(page.items.len() <= limit, "a page holds no more than asked for");
+        rows.extend(page.items);
+        if !page.more {
+            return rows;
+        }
+    }
+}
+
+/// Registers pipelines in disorder, and returns their names in order.
+async fn register(t: &Subject) -> Vec<PipelineId> {
+    let mut names = ["p-9", "p.1", "stock", "a0", "p-10", "orders", "p_2", "p1"].map(pipeline);
+    for name in &names {
+        let mark = (Key::Watermark(daily()), watermark(START));
+        t.create(name, vec![(Key::Pipeline, pipeline_row()), mark]).await;
+    }
+    names.sort();
+    names.to_vec()
+}
+
+async fn the_agenda_lists_the_pipelines_of_a_shard_by_name(t: Subject) {
+    let names = register(&t).await;
+    for shard in (0..t.store.shard_count()).map(Shard) {
+        let found: Vec<PipelineId> =
+            agenda(&t, shard, 100).await.into_iter().map(|row| row.pipeline).collect();
+        let here = names.iter().filter(|name| t.shard(name) == shard).cloned();
+        assert_eq!(found, here.collect::<Vec<_>>());
+    }
+}
+
+async fn the_agenda_is_paged(t: Subject) {
+    let names = register(&t).await;
+    for limit in [1, 2, 8] {
+        let mut found = Vec::new();
+        for shard in (0..t.store.shard_count()).map(Shard) {
+            let rows = agenda(&t, shard, limit).await;
+            assert!(rows.iter().all(|row| row.watermarks.len() == 1), "{rows:?}");
+            found.extend(rows.into_iter().map(|row| row.pipeline));
+        }
+        found.sort();
+        assert_eq!(found, names, "pages of {limit}");
+    }
+}
+
+async fn the_agenda_tells_watermarks_with_their_revisions(t: Subject) {
+    let (name, hourly) = (orders(), schedule("hourly"));
+    let rows = vec![
+        (Key::Pipeline, pipeline_row()),
+        (Key::Watermark(daily()), watermark(minute(0))),
+        (Key::Watermark(hourly.clone()), watermark(minute(5))),
+        (slot_key(0), open()),
+    ];
+    t.create(&name, rows).await;
+    let mark = Change::Put(Key::Watermark(daily()), Expect::Revision(1), watermark(minute(9)));
+    t.write(&name, vec![mark]).await;
+    let found = agenda(&t, t.shard(&name), 10).await;
+    let [row] = found.as_slice() else { panic!("one pipeline is on the agenda: {found:?}") };
+    assert_eq!(Record::Pipeline(row.record.record.clone()), pipeline_row());
+    assert_eq!(row.record.revision, 1);
+    let marks: Vec<_> =
+        row.watermarks.iter().map(|(id, row)| (id, row.record.at, row.revision)).collect();
+    assert_eq!(marks, [(&daily(), minute(9), 2), (&hourly, minute(5), 1)]);
+}
+
+async fn a_pipeline_without_its_row_is_not_on_the_agenda(t: Subject) {
+    let name = orders();
+    t.create(&name, vec![(Key::Watermark(daily()), watermark(START))]).await;
+    assert_eq!(agenda(&t, t.shard(&name), 10).await, []);
+    t.create(&name, vec![(Key::Pipeline, pipeline_row())]).await;
+    assert_eq!(agenda(&t, t.shard(&name), 10).await.len(), 1);
+    t.write(&name, vec![Change::Delete(Key::Pipeline, Expect::Revision(1))]).await;
+    assert_eq!(agenda(&t, t.shard(&name), 10).await, []);
+}
+
+async fn sensors(t: &Subject, name: &PipelineId) -> BTreeMap<String, (Value, u64)> {
+    let rows = t.store.sensors(name).await.expect("sensors answers");
+    rows.into_iter().map(|(key, row)| (key, (row.record.value, row.revision))).collect()
+}
+
+async fn sensors_are_listed_by_their_keys(t: Subject) {
+    let (name, other) = (orders(), pipeline("stock"));
+    let keys = ["landed", "landed#2026-02-25", "é ☃/~:%_'\"", "LANDED", "", " landed"];
+    for (number, key) in keys.iter().enumerate() {
+        t.create(&name, vec![(sensor_key(key), sensor(json!(number)))]).await;
+    }
+    t.create(&other, vec![(sensor_key("landed"), sensor(json!("other")))]).await;
+    let again = Change::Put(sensor_key("landed"), Expect::Any, sensor(json!("again")));
+    t.write(&name, vec![again, Change::Delete(sensor_key("LANDED"), Expect::Any)]).await;
+    let found = sensors(&t, &name).await;
+    assert_eq!(found.len(), 5, "{found:?}");
+    assert_eq!(found.get("landed"), Some(&(json!("again"), 2)));
+    assert_eq!(found.get("é ☃/~:%_'\""), Some(&(json!(2), 1)));
+    assert_eq!(sensors(&t, &other).await.len(), 1);
+}
+
+async fn sensor_values_come_back_as_they_went_in(t: Subject) {
+    let values = [
+        json!(null),
+        json!({"nested": {"list": [1, -2.5, "x", {}], "empty": []}, "": ""}),
+        json!(u64::MAX),
+        json!(i64::MIN),
+        json!(122.416_294_033_786_59),
+        json!("\u{0}\u{1f600}\\\"\n"),
+        json!("long ".repeat(20_000)),
+    ];
+    for (number, value) in values.into_iter().enumerate() {
+        let (key, record) = (sensor_key(&number.to_string()), sensor(value));
+        t.create(&orders(), vec![(key.clone(), record.clone())]).await;
+        assert_eq!(t.row(&orders(), &key).await.map(|row| row.record), Some(record), "{number}");
+    }
+}
+
+async fn incidents_come_newest_first(t: Subject) {
+    for (name, key, at) in [("orders", "old", 1), ("stock", "new", 3), ("orders", "middle", 2)] {
+        t.create(&pipeline(name), vec![(Key::Incident(key.into()), incident(minute(at)))]).await;
+    }
+    let page = t.store.incidents(None, 10).await.expect("incidents answers");
+    let found: Vec<_> =
+        page.items.iter().map(|(name, key, _)| (name.as_str(), key.as_str())).collect();
+    assert_eq!(found, [("stock", "new"), ("orders", "middle"), ("orders", "old")]);
+    assert!(!page.more);
+    let page = t.store.incidents(Some(&orders()), 1).await.expect("incidents answers");
+    let found: Vec<_> =
+        page.items.iter().map(|(_, key, row)| (key.as_str(), row.revision)).collect();
+    assert_eq!((found, page.more), (vec![("middle", 1)], true));
+}
+
+async fn due_entries(t: &Subject, until: Timestamp) -> Vec<DueRow> {
+    let mut rows = Vec::new();
+    for shard in (0..t.store.shard_count()).map(Shard) {
+        let page = t.store.due(shard, until, 100).await.expect("due answers");
+        assert!(page.items.is_sorted_by_key(|row| row.at), "{:?}", page.items);
+        assert!(page.items.iter().all(|row| t.shard(&row.pipeline) == shard));
+        rows.extend(page.items);
+    }
+    rows
+}
+
+async fn due_entries_come_earliest_first(t: Subject) {
+    for at in [5, 1, 9, 3] {
+        t.create(&orders(), vec![(due_key(at, "x"), due())]).await;
+    }
+    let shard = t.shard(&orders());
+    let page = t.store.due(shard, minute(8), 2).await.expect("due answers");
+    let found: Vec<Timestamp> = page.items.iter().map(|row| row.at).collect();
+    assert_eq!((found, page.more), (vec![minute(1), minute(3)], true));
+    let page = t.store.due(shard, minute(8), 3).await.expect("due answers");
+    assert_eq!((page.items.len(), page.more), (3, false), "the last is not due yet");
+}
+
+async fn due_entries_are_told_up_to_and_with_an_instant(t: Subject) {
+    let name = orders();
+    t.create(&name, vec![(due_key(5, "slot/1"), due())]).await;
+    let just_before = minute(5) - SignedDuration::from_millis(1);
+    assert_eq!(due_entries(&t, just_before).await, []);
+    let Record::Due(record) = due() else { panic!("a due entry is one") };
+    let expected = DueRow {
+        pipeline: name,
+        at: minute(5),
+        kind: DueKind::Closes,
+        name: "slot/1".into(),
+        record,
+    };
+    assert_eq!(due_entries(&t, minute(5)).await, [expected]);
+}
+
+async fn a_deleted_due_entry_is_gone(t: Subject) {
+    let name = orders();
+    t.create(&name, vec![(due_key(0, "a"), due()), (due_key(0, "b"), due())]).await;
+    let again = Change::Put(due_key(0, "b"), Expect::Any, due());
+    t.write(&name, vec![Change::Delete(due_key(0, "a"), Expect::Any), again]).await;
+    let found = due_entries(&t, minute(0)).await;
+    assert_eq!(found.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["b"]);
+}
+
+async fn due_entries_differ_by_each_part_of_their_key(t: Subject) {
+    for name in ["orders", "stock"] {
+        for at in [minute(0), minute(0) + SignedDuration::from_millis(1)] {
+            for kind in DueKind::ALL {
+                let rows = ["a", "b"].map(|thing| (Key::Due(at, kind, thing.into()), due()));
+                t.create(&pipeline(name), rows.to_vec()).await;
+            }
+        }
+    }
+    assert_eq!(due_entries(&t, minute(1)).await.len(), 2 * 2 * DueKind::ALL.len() * 2);
+}
+
+async fn an_unknown_pipeline_has_nothing(t: Subject) {
+    let nobody = pipeline("nobody");
+    t.create(&orders(), vec![(sensor_key("k"), sensor(json!(1)))]).await;
+    let keys = [Key::Pipeline, sensor_key("k"), Key::Watermark(daily())];
+    let rows = t.store.read(&nobody, &keys).await.expect("read answers");
+    assert_eq!(rows, [None, None, None]);
+    assert_eq!(t.store.read(&nobody, &[]).await.expect("read answers"), []);
+    assert_eq!(sensors(&t, &nobody).await, BTreeMap::new());
+    let incidents = t.store.incidents(Some(&nobody), 10).await.expect("incidents answers");
+    assert_eq!((incidents.items.len(), incidents.more), (0, false));
+}
