@@ -7,8 +7,9 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
-    task::{Context, Poll, Waker},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
 };
 
 use interlock_store::StoreError;
@@ -72,23 +73,19 @@ impl<T> Drop for Asked<T> {
 impl<T> Answer<T> {
     /// Blocks the thread until the answer is there; for the store's own threads.
     pub(crate) fn wait(self) -> Outcome<T> {
-        struct Bell(mpsc::Sender<()>);
-        impl std::task::Wake for Bell {
+        struct Bell(Thread);
+        impl Wake for Bell {
             fn wake(self: Arc<Self>) {
-                // Nobody listens any more: then nobody needs to be woken.
-                drop(self.0.send(()));
+                self.0.unpark();
             }
         }
-        let (sender, receiver) = mpsc::channel();
-        let waker = Waker::from(Arc::new(Bell(sender)));
-        let mut this = self;
+        let waker = Waker::from(Arc::new(Bell(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let mut waiting = self;
         loop {
-            if let Poll::Ready(outcome) = Pin::new(&mut this).poll(&mut Context::from_waker(&waker))
-            {
-                return outcome;
-            }
-            if receiver.recv().is_err() {
-                return Err(StoreError::retryable("the store was closed before it answered"));
+            match Pin::new(&mut waiting).poll(&mut context) {
+                Poll::Ready(outcome) => return outcome,
+                Poll::Pending => thread::park(),
             }
         }
     }

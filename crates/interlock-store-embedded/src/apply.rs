@@ -7,13 +7,10 @@
 use std::collections::HashSet;
 
 use interlock_core::id::PipelineId;
-use interlock_store::{
-    Accepted, Change, Expect, Group, Key, Refusal, StoreError, Term, Writer as Right,
-};
+use interlock_store::{Accepted, Change, Expect, Group, Key, Refusal, Term, Writer as Right};
 use rusqlite::{OptionalExtension, params, params_from_iter, types::Value};
 
 use crate::{
-    body,
     failure::Failure,
     table::{Address, searched},
     writer::Ledger,
@@ -43,25 +40,24 @@ struct Put {
 
 impl PreparedGroup {
     /// Encodes a group.
-    pub(crate) fn new(group: Group) -> Result<Self, StoreError> {
+    pub(crate) fn new(group: Group) -> Self {
         let refusal = group.refusal();
         let Group { pipeline, writer, changes } = group;
-        let changes = changes.into_iter().map(prepare).collect::<Result<_, _>>()?;
-        Ok(Self { pipeline, writer, refusal, changes })
+        Self { pipeline, writer, refusal, changes: changes.into_iter().map(prepare).collect() }
     }
 }
 
-fn prepare(change: Change) -> Result<PreparedChange, StoreError> {
-    Ok(match change {
+fn prepare(change: Change) -> PreparedChange {
+    match change {
         Change::Put(key, expect, record) => {
-            let put = Some(Put { searched: searched(&record), body: body::encode(&record)? });
+            let put = Some(Put { searched: searched(&record), body: record.encode() });
             PreparedChange::Row { address: Address::of(&key), key, expect, put }
         }
         Change::Delete(key, expect) => {
             PreparedChange::Row { address: Address::of(&key), key, expect, put: None }
         }
-        Change::Append(event) => PreparedChange::Append(body::encode_event(&event)?),
-    })
+        Change::Append(event) => PreparedChange::Append(event.encode()),
+    }
 }
 
 /// Applies the groups of one call; a result each.

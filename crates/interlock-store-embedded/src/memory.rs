@@ -115,7 +115,8 @@ pub(crate) fn name_id(
 }
 
 fn counter(db: &Connection, name: &str) -> Result<i64, rusqlite::Error> {
-    let value = db.query_row("SELECT value FROM counters WHERE name = ?1", [name], |row| row.get(0));
+    let value =
+        db.query_row("SELECT value FROM counters WHERE name = ?1", [name], |row| row.get(0));
     Ok(value.optional()?.unwrap_or(0))
 }
 

@@ -171,8 +171,7 @@ impl Desk {
     }
 
     fn transact(&mut self, batch: &mut [Box<dyn Task>]) -> Result<(), rusqlite::Error> {
-        let transaction =
-            rusqlite::Transaction::new(&mut self.db, TransactionBehavior::Immediate)?;
+        let transaction = rusqlite::Transaction::new(&mut self.db, TransactionBehavior::Immediate)?;
         let mut ledger = Ledger { db: &transaction, memory: &mut self.memory };
         for task in batch {
             task.perform(&mut ledger)?;

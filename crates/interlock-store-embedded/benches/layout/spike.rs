@@ -1,6 +1,9 @@
 //! The measurements that decided the layout of the ledger.
 
-use std::{path::Path, time::{Duration, Instant}};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use rusqlite::{Connection, params, types::Value};
 
@@ -42,7 +45,9 @@ impl<'a> Bench<'a> {
     fn fill(candidate: &'a Candidate, path: &Path, rows: i64) -> Outcome<Self> {
         let begun = now();
         let mut db = Connection::open(path)?;
-        db.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -400000;")?;
+        db.execute_batch(
+            "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -400000;",
+        )?;
         db.execute_batch(candidate.schema)?;
         db.execute_batch(SHARED)?;
         let hours = rows / PIPELINES;
@@ -51,10 +56,14 @@ impl<'a> Bench<'a> {
             let inner = if candidate.fill_order == FillOrder::Time { PIPELINES } else { hours };
             let mut slots = transaction.prepare_cached(
                 "INSERT INTO slots (nominal, pipeline, schedule, revision, open, disposition, body)
-                 VALUES (?1, ?2, 'hourly', 3, 0, 'completed', ?3)")?;
+                 VALUES (?1, ?2, 'hourly', 3, 0, 'completed', ?3)",
+            )?;
             for inner in 0..inner {
-                let (hour, pipeline) =
-                    if candidate.fill_order == FillOrder::Time { (outer, inner) } else { (inner, outer) };
+                let (hour, pipeline) = if candidate.fill_order == FillOrder::Time {
+                    (outer, inner)
+                } else {
+                    (inner, outer)
+                };
                 slots.execute(params![ORIGIN + hour * HOUR, candidate.pipeline(pipeline), SLOT])?;
             }
         }
@@ -73,7 +82,9 @@ impl<'a> Bench<'a> {
         db.execute_batch(candidate.indexes)?;
         drop(db);
         let db = Connection::open(path)?;
-        db.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;")?;
+        db.execute_batch(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;",
+        )?;
         let bytes = std::fs::metadata(path)?.len();
         candidate.say("filled", "seconds", begun.elapsed().as_secs_f64());
         candidate.say("file", "rss_mb", bytes as f64 / 1e6);
@@ -118,7 +129,13 @@ impl<'a> Bench<'a> {
                 for slot in group * 20..group * 20 + 20 {
                     open_slot(&transaction, &pipeline, "minutely", first + slot * minute)?;
                 }
-                finish_group(&transaction, &pipeline, "minutely", first + group * 20 * minute, false)?;
+                finish_group(
+                    &transaction,
+                    &pipeline,
+                    "minutely",
+                    first + group * 20 * minute,
+                    false,
+                )?;
             }
             transaction.commit()?;
         }
@@ -133,7 +150,8 @@ impl<'a> Bench<'a> {
         let mut times = Vec::new();
         for round in 0..200 {
             let begun = now();
-            let found = self.find(&self.candidate.pipeline(round * 7919 % PIPELINES), middle, end)?;
+            let found =
+                self.find(&self.candidate.pipeline(round * 7919 % PIPELINES), middle, end)?;
             times.push(begun.elapsed());
             assert!(found > 100, "{found}");
         }
@@ -155,17 +173,21 @@ impl<'a> Bench<'a> {
     fn find(&self, pipeline: &Value, from: i64, until: i64) -> Outcome<usize> {
         let mut found = 0;
         if self.candidate.find == Find::Range {
-            let sql = "SELECT nominal, schedule, body FROM slots WHERE pipeline = ?1 AND nominal >= ?2
+            let sql =
+                "SELECT nominal, schedule, body FROM slots WHERE pipeline = ?1 AND nominal >= ?2
                  AND nominal < ?3 ORDER BY nominal, schedule LIMIT 1000";
             let mut statement = self.db.prepare_cached(sql)?;
-            let rows = statement.query_map(params![pipeline, from, until], |row| row.get::<_, String>(2))?;
+            let rows = statement
+                .query_map(params![pipeline, from, until], |row| row.get::<_, String>(2))?;
             return Ok(rows.count());
         }
         let sql = "SELECT nominal, schedule, body FROM slots INDEXED BY slots_by_hour
              WHERE nominal / 3600000000 = ?1 AND pipeline = ?2 ORDER BY nominal, schedule LIMIT 1000";
         let mut statement = self.db.prepare_cached(sql)?;
         for hour in from / HOUR..=until / HOUR {
-            found += statement.query_map(params![hour, pipeline], |row| row.get::<_, String>(2))?.count();
+            found += statement
+                .query_map(params![hour, pipeline], |row| row.get::<_, String>(2))?
+                .count();
             if found >= 1_000 {
                 break;
             }
@@ -177,7 +199,11 @@ impl<'a> Bench<'a> {
 impl Candidate {
     fn pipeline(&self, number: i64) -> Value {
         // Scattered, so that neighbours in time are not neighbours by name.
-        if self.named { Value::Text(format!("pipeline-{number:06}")) } else { Value::Integer(number) }
+        if self.named {
+            Value::Text(format!("pipeline-{number:06}"))
+        } else {
+            Value::Integer(number)
+        }
     }
 
     fn say(&self, figure: &str, unit: &str, value: f64) {
@@ -194,13 +220,24 @@ fn open_slot(db: &Connection, pipeline: &Value, schedule: &str, nominal: i64) ->
     Ok(())
 }
 
-fn finish_group(db: &Connection, pipeline: &Value, schedule: &str, nominal: i64, due: bool) -> Outcome<()> {
-    db.prepare_cached("INSERT INTO events (pipeline, body) VALUES (?1, ?2)")?.execute(params![pipeline, EVENT])?;
+fn finish_group(
+    db: &Connection,
+    pipeline: &Value,
+    schedule: &str,
+    nominal: i64,
+    due: bool,
+) -> Outcome<()> {
+    db.prepare_cached("INSERT INTO events (pipeline, body) VALUES (?1, ?2)")?
+        .execute(params![pipeline, EVENT])?;
     db.prepare_cached("INSERT OR REPLACE INTO watermarks VALUES (?1, ?2, 2, ?3)")?
         .execute(params![pipeline, schedule, WATERMARK])?;
     if due {
-        db.prepare_cached("INSERT INTO due VALUES (?1, 0, ?2, ?3, ?4)")?
-            .execute(params![nominal + 24 * HOUR, pipeline, schedule, DUE])?;
+        db.prepare_cached("INSERT INTO due VALUES (?1, 0, ?2, ?3, ?4)")?.execute(params![
+            nominal + 24 * HOUR,
+            pipeline,
+            schedule,
+            DUE
+        ])?;
     }
     Ok(())
 }

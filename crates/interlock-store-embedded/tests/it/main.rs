@@ -1,0 +1,3 @@
+//! The embedded store from outside: the contract, and what a disk and other processes can do to it.
+
+mod conformance;
