@@ -204,11 +204,10 @@ fn try_leave(path: &Path, letter: &Letter) -> Result<(), rusqlite::Error> {
     )?;
     let transaction = Transaction::new(&mut db, TransactionBehavior::Immediate)?;
     let at = letter.received_at.as_microsecond();
-    let epoch = transaction.query_row("SELECT 1 FROM sqlite_schema", [], |_| Ok(())).optional()?;
-    if epoch.is_none() {
+    let made = transaction.query_row("SELECT 1 FROM sqlite_schema", [], |_| Ok(())).optional()?;
+    if made.is_none() {
         transaction.execute_batch(SCHEMA)?;
-        let epoch = format!("{at}-{}", std::process::id());
-        transaction.execute("INSERT INTO about VALUES (?1)", [epoch])?;
+        transaction.execute("INSERT INTO about VALUES (hex(randomblob(16)))", [])?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
     transaction.execute(

@@ -74,7 +74,7 @@ pub fn check(folder: &Path) -> Result<Vec<String>, StoreError> {
 }
 
 fn find_problems(db: &Connection) -> Result<Vec<String>, Failure> {
-    let mut problems = texts(db, "SELECT integrity_check FROM pragma_integrity_check(100)")?;
+    let mut problems = texts(db, "PRAGMA integrity_check(100)")?;
     problems.retain(|found| found != "ok");
     if !problems.is_empty() {
         // Questions to a damaged file have answers that mean nothing.
