@@ -40,7 +40,7 @@ impl Readers {
             let thread = std::thread::Builder::new().name("ledger-reader".to_owned());
             thread.spawn(move || {
                 while let Some(task) = next(&queue) {
-                    task(&mut db)
+                    task(&mut db);
                 }
             })
         };

@@ -118,11 +118,11 @@ impl EmbeddedStore {
     }
 
     /// Hands work to the writing thread, if this process has one.
-    fn write<'a, T: Send + 'static>(
-        &'a self,
+    fn write<T: Send + 'static>(
+        &self,
         weight: usize,
         work: impl FnOnce(&mut Ledger<'_>) -> Result<T, Failure> + Send + 'static,
-    ) -> StoreFuture<'a, T> {
+    ) -> StoreFuture<'_, T> {
         match &self.access {
             Access::Daemon { writer, .. } => Box::pin(writer.submit(weight, work)),
             Access::Reader => Box::pin(std::future::ready(Err(self.read_only()))),

@@ -1,13 +1,14 @@
 //! The measurements that decided the layout of the ledger.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::path::Path;
 
 use rusqlite::{Connection, params, types::Value};
 
-use crate::candidates::{ALL, Candidate, FillOrder, Find, SHARED};
+use crate::{
+    Outcome,
+    candidates::{ALL, Candidate, FillOrder, Find, SHARED},
+    now, percentile,
+};
 
 const PIPELINES: i64 = 10_000;
 const HOUR: i64 = 3_600_000_000;
@@ -20,8 +21,6 @@ const SLOT: &str = r#"{"format":1,"state":"waiting","generation":1,"attempt":0,"
 const EVENT: &str = r#"{"format":1,"kind":"SLOT_OPENED","at":"2026-02-25T09:00:00.123456Z","slot":"hourly/2026-02-25T09:00:00Z","message":"the slot is due"}"#;
 const WATERMARK: &str = r#"{"format":1,"at":"2026-02-25T09:00:00Z"}"#;
 const DUE: &str = r#"{"format":1,"details":{}}"#;
-
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Measures every candidate, or one.
 pub(crate) fn run(rows: i64, only: Option<&str>) -> Outcome<()> {
@@ -44,27 +43,24 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     fn fill(candidate: &'a Candidate, path: &Path, rows: i64) -> Outcome<Self> {
         let begun = now();
+        let hours = rows / PIPELINES;
         let mut db = Connection::open(path)?;
         db.execute_batch(
             "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -400000;",
         )?;
         db.execute_batch(candidate.schema)?;
         db.execute_batch(SHARED)?;
-        let hours = rows / PIPELINES;
         let transaction = db.transaction()?;
-        for outer in 0..if candidate.fill_order == FillOrder::Time { hours } else { PIPELINES } {
-            let inner = if candidate.fill_order == FillOrder::Time { PIPELINES } else { hours };
-            let mut slots = transaction.prepare_cached(
-                "INSERT INTO slots (nominal, pipeline, schedule, revision, open, disposition, body)
-                 VALUES (?1, ?2, 'hourly', 3, 0, 'completed', ?3)",
-            )?;
-            for inner in 0..inner {
-                let (hour, pipeline) = if candidate.fill_order == FillOrder::Time {
-                    (outer, inner)
-                } else {
-                    (inner, outer)
-                };
-                slots.execute(params![ORIGIN + hour * HOUR, candidate.pipeline(pipeline), SLOT])?;
+        match candidate.fill_order {
+            FillOrder::Time => {
+                for (hour, pipeline) in pairs(hours, PIPELINES) {
+                    candidate.close_slot(&transaction, pipeline, hour)?;
+                }
+            }
+            FillOrder::Pipeline => {
+                for (pipeline, hour) in pairs(PIPELINES, hours) {
+                    candidate.close_slot(&transaction, pipeline, hour)?;
+                }
             }
         }
         for number in 0..rows {
@@ -73,22 +69,15 @@ impl<'a> Bench<'a> {
                 .execute(params![number + 1, candidate.pipeline(number % PIPELINES), EVENT])?;
         }
         for pipeline in 0..PIPELINES {
-            transaction.execute(
-                "INSERT INTO watermarks VALUES (?1, 'hourly', 1, ?2)",
-                params![candidate.pipeline(pipeline), WATERMARK],
-            )?;
+            let row = params![candidate.pipeline(pipeline), WATERMARK];
+            transaction.execute("INSERT INTO watermarks VALUES (?1, 'hourly', 1, ?2)", row)?;
         }
         transaction.commit()?;
         db.execute_batch(candidate.indexes)?;
         drop(db);
-        let db = Connection::open(path)?;
-        db.execute_batch(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;",
-        )?;
-        let bytes = std::fs::metadata(path)?.len();
         candidate.say("filled", "seconds", begun.elapsed().as_secs_f64());
-        candidate.say("file", "rss_mb", bytes as f64 / 1e6);
-        Ok(Self { candidate, db, hours })
+        candidate.say("file", "rss_mb", std::fs::metadata(path)?.len() as f64 / 1e6);
+        Ok(Self { candidate, db: reopened(path)?, hours })
     }
 
     /// 10,000 slots at one instant, ten times; each is done when its transaction is durable.
@@ -102,10 +91,11 @@ impl<'a> Bench<'a> {
                 for index in 0..GROUPS as i64 {
                     let pipeline = self.candidate.pipeline(chunk * GROUPS as i64 + index);
                     open_slot(&transaction, &pipeline, "hourly", ORIGIN + hour * HOUR)?;
-                    finish_group(&transaction, &pipeline, "hourly", ORIGIN + hour * HOUR, true)?;
+                    record(&transaction, &pipeline, "hourly")?;
+                    remind(&transaction, &pipeline, "hourly", ORIGIN + hour * HOUR)?;
                 }
                 transaction.commit()?;
-                latencies.extend([due.elapsed(); GROUPS]);
+                latencies.extend(std::iter::repeat_n(due.elapsed(), GROUPS));
             }
         }
         let total = begun.elapsed().as_secs_f64();
@@ -129,13 +119,7 @@ impl<'a> Bench<'a> {
                 for slot in group * 20..group * 20 + 20 {
                     open_slot(&transaction, &pipeline, "minutely", first + slot * minute)?;
                 }
-                finish_group(
-                    &transaction,
-                    &pipeline,
-                    "minutely",
-                    first + group * 20 * minute,
-                    false,
-                )?;
+                record(&transaction, &pipeline, "minutely")?;
             }
             transaction.commit()?;
         }
@@ -197,8 +181,17 @@ impl<'a> Bench<'a> {
 }
 
 impl Candidate {
+    /// A slot of history.
+    fn close_slot(&self, db: &Connection, pipeline: i64, hour: i64) -> Outcome<()> {
+        db.prepare_cached(
+            "INSERT INTO slots (nominal, pipeline, schedule, revision, open, disposition, body)
+             VALUES (?1, ?2, 'hourly', 3, 0, 'completed', ?3)",
+        )?
+        .execute(params![ORIGIN + hour * HOUR, self.pipeline(pipeline), SLOT])?;
+        Ok(())
+    }
+
     fn pipeline(&self, number: i64) -> Value {
-        // Scattered, so that neighbours in time are not neighbours by name.
         if self.named {
             Value::Text(format!("pipeline-{number:06}"))
         } else {
@@ -220,34 +213,36 @@ fn open_slot(db: &Connection, pipeline: &Value, schedule: &str, nominal: i64) ->
     Ok(())
 }
 
-fn finish_group(
-    db: &Connection,
-    pipeline: &Value,
-    schedule: &str,
-    nominal: i64,
-    due: bool,
-) -> Outcome<()> {
+/// The event and the watermark that go with a group.
+fn record(db: &Connection, pipeline: &Value, schedule: &str) -> Outcome<()> {
     db.prepare_cached("INSERT INTO events (pipeline, body) VALUES (?1, ?2)")?
         .execute(params![pipeline, EVENT])?;
     db.prepare_cached("INSERT OR REPLACE INTO watermarks VALUES (?1, ?2, 2, ?3)")?
         .execute(params![pipeline, schedule, WATERMARK])?;
-    if due {
-        db.prepare_cached("INSERT INTO due VALUES (?1, 0, ?2, ?3, ?4)")?.execute(params![
-            nominal + 24 * HOUR,
-            pipeline,
-            schedule,
-            DUE
-        ])?;
-    }
     Ok(())
 }
 
-fn percentile(sorted: &[Duration], share: f64) -> f64 {
-    let index = (sorted.len() as f64 * share) as usize;
-    sorted.get(index.min(sorted.len() - 1)).map_or(0.0, Duration::as_secs_f64)
+/// The due entry that goes with a slot that waits.
+fn remind(db: &Connection, pipeline: &Value, schedule: &str, nominal: i64) -> Outcome<()> {
+    db.prepare_cached("INSERT INTO due VALUES (?1, 0, ?2, ?3, ?4)")?.execute(params![
+        nominal + 24 * HOUR,
+        pipeline,
+        schedule,
+        DUE
+    ])?;
+    Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-fn now() -> Instant {
-    Instant::now()
+/// All pairs of numbers below two others, the second running faster.
+fn pairs(first: i64, second: i64) -> impl Iterator<Item = (i64, i64)> {
+    (0..first).flat_map(move |outer| (0..second).map(move |inner| (outer, inner)))
+}
+
+/// The file as a daemon uses it.
+fn reopened(path: &Path) -> Outcome<Connection> {
+    let db = Connection::open(path)?;
+    db.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;",
+    )?;
+    Ok(db)
 }
