@@ -1,0 +1,263 @@
+//! Reads of rows by key, and of the small listings.
+//!
+//! Each runs inside a read transaction of its own, so that it sees whole groups only.
+
+use std::collections::BTreeMap;
+
+use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_store::{
+    AgendaRow, DueKind, DueRow, EventRow, InboxEntry, Key, Page, Record, Row,
+    record::{EventRecord, InboxRecord, IncidentRecord, SensorRecord},
+};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter, types::Value};
+
+use crate::{failure::Failure, memory::name_id, table::Address};
+
+/// The record of a kind that a text stands for; the kind is the key's.
+macro_rules! decoded {
+    ($kind:ident, $key:expr, $text:expr) => {{
+        let interlock_store::Record::$kind(record) = interlock_store::Record::decode($key, $text)?
+        else {
+            let what = format!("a row of another kind under {:?}", $key);
+            return Err($crate::failure::Failure::Unreadable(what));
+        };
+        record
+    }};
+}
+pub(crate) use decoded;
+
+/// How many events stand in one block of the index by pipeline; see schema/0001.sql.
+const BLOCK: i64 = 4_096;
+
+/// An instant as it is stored.
+pub(crate) fn instant(at: Timestamp) -> i64 {
+    at.as_microsecond()
+}
+
+/// An instant as it was stored.
+pub(crate) fn timestamp(stored: i64) -> Result<Timestamp, Failure> {
+    Ok(Timestamp::from_microsecond(stored)?)
+}
+
+/// A limit for SQL: one more than asked for, to see whether there is more.
+pub(crate) fn one_more(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX - 1).saturating_add(1)
+}
+
+/// A page out of one more than was asked for.
+pub(crate) fn page<T>(mut items: Vec<T>, limit: usize) -> Page<T> {
+    let more = items.len() > limit;
+    items.truncate(limit);
+    Page { items, more }
+}
+
+/// Reads rows by their keys.
+pub(crate) fn rows(
+    db: &Connection,
+    pipeline: &PipelineId,
+    keys: &[Key],
+) -> Result<Vec<Option<Row<Record>>>, Failure> {
+    let Some(pipeline) = name_id(db, pipeline)? else { return Ok(vec![None; keys.len()]) };
+    keys.iter().map(|key| row(db, pipeline, key)).collect()
+}
+
+fn row(db: &Connection, pipeline: i64, key: &Key) -> Result<Option<Row<Record>>, Failure> {
+    let address = Address::of(key);
+    let values = std::iter::once(Value::Integer(pipeline)).chain(address.key);
+    let mut get = db.prepare_cached(&address.table.get)?;
+    let pair = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?));
+    let Some((revision, body)) = get.query_row(params_from_iter(values), pair).optional()? else {
+        return Ok(None);
+    };
+    Ok(Some(Row { record: Record::decode(key, &body)?, revision: revision as u64 }))
+}
+
+/// The pipelines with their watermarks, by name.
+pub(crate) fn agenda(
+    db: &Connection,
+    after: Option<&PipelineId>,
+    limit: usize,
+) -> Result<Page<AgendaRow>, Failure> {
+    let mut statement = db.prepare_cached(
+        "SELECT n.name, p.revision, p.body, w.schedule, w.revision, w.body
+         FROM names n JOIN pipelines p ON p.pipeline = n.id
+         LEFT JOIN watermarks w ON w.pipeline = n.id
+         WHERE n.name > ?1 ORDER BY n.name, w.schedule",
+    )?;
+    let mut rows = statement.query([after.map_or("", PipelineId::as_str)])?;
+    let mut found: Vec<AgendaRow> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        if found.last().is_none_or(|last| last.pipeline.as_str() != name) {
+            if found.len() > limit {
+                break;
+            }
+            let record = decoded!(Pipeline, &Key::Pipeline, &row.get::<_, String>(2)?);
+            found.push(AgendaRow {
+                pipeline: PipelineId::parse(name)?,
+                record: Row { record, revision: row.get::<_, i64>(1)? as u64 },
+                watermarks: BTreeMap::new(),
+            });
+        }
+        if let (Some(last), Some(schedule)) = (found.last_mut(), row.get::<_, Option<String>>(3)?) {
+            let schedule = ScheduleId::any(&schedule)?;
+            let key = Key::Watermark(schedule.clone());
+            let record = decoded!(Watermark, &key, &row.get::<_, String>(5)?);
+            let revision = row.get::<_, i64>(4)? as u64;
+            last.watermarks.insert(schedule, Row { record, revision });
+        }
+    }
+    Ok(page(found, limit))
+}
+
+/// The sensors of a pipeline.
+pub(crate) fn sensors(
+    db: &Connection,
+    pipeline: &PipelineId,
+) -> Result<BTreeMap<String, Row<SensorRecord>>, Failure> {
+    let mut statement = db.prepare_cached(
+        "SELECT key, revision, body FROM sensors
+         WHERE pipeline = (SELECT id FROM names WHERE name = ?1)",
+    )?;
+    let mut rows = statement.query([pipeline.as_str()])?;
+    let mut found = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(0)?;
+        let key = Key::Sensor(name.clone());
+        let record = decoded!(Sensor, &key, &row.get::<_, String>(2)?);
+        found.insert(name, Row { record, revision: row.get::<_, i64>(1)? as u64 });
+    }
+    Ok(found)
+}
+
+/// Incidents of one pipeline or of all, newest first.
+pub(crate) fn incidents(
+    db: &Connection,
+    pipeline: Option<&PipelineId>,
+    limit: usize,
+) -> Result<Page<(PipelineId, String, Row<IncidentRecord>)>, Failure> {
+    let only = match pipeline {
+        Some(_) => "i.pipeline = (SELECT id FROM names WHERE name = ?1)",
+        None => "?1 IS NULL",
+    };
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT n.name, i.key, i.revision, i.body
+         FROM incidents i JOIN names n ON n.id = i.pipeline
+         WHERE {only} ORDER BY i.opened_at DESC, n.name, i.key LIMIT ?2"
+    ))?;
+    let mut rows = statement.query(params![pipeline.map(PipelineId::as_str), one_more(limit)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let key = Key::Incident(row.get(1)?);
+        let record = decoded!(Incident, &key, &row.get::<_, String>(3)?);
+        let pipeline = PipelineId::parse(&row.get::<_, String>(0)?)?;
+        found.push((pipeline, row.get(1)?, Row { record, revision: row.get::<_, i64>(2)? as u64 }));
+    }
+    Ok(page(found, limit))
+}
+
+/// Events after a number, oldest first.
+pub(crate) fn events(
+    db: &Connection,
+    pipeline: Option<&PipelineId>,
+    after: u64,
+    limit: usize,
+) -> Result<Page<EventRow>, Failure> {
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let Some(pipeline) = pipeline else {
+        let mut all = db.prepare_cached(
+            "SELECT e.number, n.name, e.body FROM events e JOIN names n ON n.id = e.pipeline
+             WHERE e.number > ?1 ORDER BY e.number LIMIT ?2",
+        )?;
+        let mut rows = all.query(params![after, one_more(limit)])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let pipeline = PipelineId::parse(&row.get::<_, String>(1)?)?;
+            found.push(event(row.get(0)?, pipeline, &row.get::<_, String>(2)?)?);
+        }
+        return Ok(page(found, limit));
+    };
+    Ok(page(events_of(db, pipeline, after, limit)?, limit))
+}
+
+/// The events of one pipeline, block by block: each is one short range of the index.
+fn events_of(
+    db: &Connection,
+    pipeline: &PipelineId,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<EventRow>, Failure> {
+    let Some(id) = name_id(db, pipeline)? else { return Ok(vec![]) };
+    let last: Option<i64> =
+        db.prepare_cached("SELECT max(number) FROM events")?.query_one([], |row| row.get(0))?;
+    let first: Option<i64> = db
+        .prepare_cached("SELECT min(number) FROM events WHERE number > ?1")?
+        .query_one([after], |row| row.get(0))?;
+    let (Some(first), Some(last)) = (first, last) else { return Ok(vec![]) };
+    let mut statement = db.prepare_cached(
+        "SELECT number, body FROM events INDEXED BY events_by_block
+         WHERE number / 4096 = ?1 AND pipeline = ?2 AND number > ?3 ORDER BY number LIMIT ?4",
+    )?;
+    let mut found = Vec::new();
+    for block in first / BLOCK..=last / BLOCK {
+        let room = one_more(limit) - found.len() as i64;
+        let mut rows = statement.query(params![block, id, after, room])?;
+        while let Some(row) = rows.next()? {
+            found.push(event(row.get(0)?, pipeline.clone(), &row.get::<_, String>(1)?)?);
+        }
+        if found.len() > limit {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn event(number: i64, pipeline: PipelineId, body: &str) -> Result<EventRow, Failure> {
+    Ok(EventRow { number: number as u64, pipeline, record: EventRecord::decode(body)? })
+}
+
+/// Due entries at or before an instant, earliest first.
+pub(crate) fn due(
+    db: &Connection,
+    until: Timestamp,
+    limit: usize,
+) -> Result<Page<DueRow>, Failure> {
+    let mut statement = db.prepare_cached(
+        "SELECT d.at, n.name, d.kind, d.name, d.body FROM due d JOIN names n ON n.id = d.pipeline
+         WHERE d.at <= ?1 ORDER BY d.at, d.pipeline, d.kind, d.name LIMIT ?2",
+    )?;
+    let mut rows = statement.query(params![instant(until), one_more(limit)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let word: String = row.get(2)?;
+        let kind = DueKind::ALL.into_iter().find(|kind| kind.as_str() == word);
+        let kind = kind.ok_or_else(|| Failure::Unreadable(format!("due for a `{word}`")))?;
+        let (at, name): (_, String) = (timestamp(row.get(0)?)?, row.get(3)?);
+        let key = Key::Due(at, kind, name.clone());
+        let record = decoded!(Due, &key, &row.get::<_, String>(4)?);
+        let pipeline = PipelineId::parse(&row.get::<_, String>(1)?)?;
+        found.push(DueRow { pipeline, at, kind, name, record });
+    }
+    Ok(page(found, limit))
+}
+
+/// Unapplied entries that are in the ledger, oldest first.
+pub(crate) fn inbox(db: &Connection, limit: usize) -> Result<Vec<InboxEntry>, Failure> {
+    let mut statement = db.prepare_cached(
+        "SELECT i.number, n.name, i.key, i.received_at, i.body
+         FROM inbox i JOIN names n ON n.id = i.pipeline ORDER BY i.number LIMIT ?1",
+    )?;
+    let mut rows = statement.query([one_more(limit)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(InboxEntry {
+            number: row.get::<_, i64>(0)? as u64,
+            pipeline: PipelineId::parse(&row.get::<_, String>(1)?)?,
+            key: row.get(2)?,
+            received_at: timestamp(row.get(3)?)?,
+            record: InboxRecord::decode(&row.get::<_, String>(4)?)?,
+        });
+    }
+    Ok(found)
+}

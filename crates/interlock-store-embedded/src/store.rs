@@ -1,0 +1,374 @@
+//! The store, put together: which thread does what.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_store::{
+    Accepted, AgendaRow, DueRow, EventRow, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow,
+    OutboxRow, Page, Record, Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError,
+    StoreFuture, Writer as Right,
+    record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
+    whole_milliseconds,
+};
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::Connection;
+
+use crate::{
+    apply::{self, PreparedGroup},
+    failure::{Failure, Health},
+    file, lease, ledger,
+    lock::DaemonLock,
+    mailbox::{self, Mailbox},
+    memory::name_id,
+    queue::{self, Letter},
+    read,
+    readers::Readers,
+    runs, schema,
+    writer::{Ledger, Writer},
+};
+
+/// Tells the store the time.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// How many shards there are: only one process can own any, so more would be of no use.
+const SHARDS: u16 = 1;
+/// How many connections read.
+const READERS: usize = 3;
+
+/// A store in a folder.
+pub struct EmbeddedStore {
+    folder: PathBuf,
+    clock: Clock,
+    // Fields are dropped in this order: whoever uses another part goes first, the lock last.
+    access: Access,
+    readers: Readers,
+    _lock: Option<DaemonLock>,
+}
+
+/// What this process may do.
+enum Access {
+    /// Everything.
+    Daemon { courier: Readers, mailbox: Arc<Mailbox>, writer: Arc<Writer> },
+    /// Read, and leave letters.
+    Reader,
+}
+
+impl EmbeddedStore {
+    /// Opens the ledger of a folder to write it; makes both if they do not exist.
+    pub fn open_daemon(folder: &Path, clock: Clock) -> Result<Self, StoreError> {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            StoreError::permanent(format!("{} cannot be made: {error}", folder.display()))
+        })?;
+        file::check_folder(folder)?;
+        let lock = DaemonLock::take(folder)?;
+        let path = file::ledger_path(folder);
+        let mut db = file::open_writing(&path)?;
+        schema::migrate(&mut db, &path)?;
+        let health = Health::new(path.clone());
+        let writer = Arc::new(Writer::start(db, health.clone())?);
+        let courier = Readers::start(vec![file::open_reading(&path)?], health.clone())?;
+        let mailbox = Arc::new(Mailbox::new(folder));
+        Ok(Self {
+            folder: folder.to_owned(),
+            clock,
+            access: Access::Daemon { courier, mailbox, writer },
+            readers: start_readers(&path, health)?,
+            _lock: Some(lock),
+        })
+    }
+
+    /// Opens the ledger of a folder to read it, beside a daemon or without one.
+    pub fn open_reader(folder: &Path, clock: Clock) -> Result<Self, StoreError> {
+        let path = file::ledger_path(folder);
+        if !path.exists() {
+            let message = format!(
+                "there is no ledger in {} yet: `interlock serve` makes one",
+                folder.display()
+            );
+            return Err(StoreError::permanent(message));
+        }
+        file::check_folder(folder)?;
+        schema::expect_present(&file::open_reading(&path)?, &path)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            clock,
+            access: Access::Reader,
+            readers: start_readers(&path, Health::new(path.clone()))?,
+            _lock: None,
+        })
+    }
+
+    /// Copies the ledger, as it is at one instant, to a file that does not exist yet; blocks meanwhile.
+    pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
+        crate::backup(&self.folder, to)
+    }
+
+    /// Looks for damage; a sentence for each problem, none if it is sound; blocks meanwhile.
+    pub fn check(&self) -> Result<Vec<String>, StoreError> {
+        crate::check(&self.folder)
+    }
+
+    fn time(&self) -> Timestamp {
+        whole_milliseconds((self.clock)())
+    }
+
+    /// Hands work to the writing thread, if this process has one.
+    fn write<T: Send + 'static>(
+        &self,
+        weight: usize,
+        work: impl FnOnce(&mut Ledger<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> StoreFuture<'_, T> {
+        match &self.access {
+            Access::Daemon { writer, .. } => Box::pin(writer.submit(weight, work)),
+            Access::Reader => Box::pin(std::future::ready(Err(self.read_only()))),
+        }
+    }
+
+    fn read_only(&self) -> StoreError {
+        let folder = self.folder.display();
+        let message = format!(
+            "this process only reads the ledger in {folder}: the daemon writes it, and takes requests \
+             through the inbox"
+        );
+        StoreError::permanent(message)
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
+    ) -> StoreFuture<'_, T> {
+        Box::pin(self.readers.submit(work))
+    }
+}
+
+fn start_readers(path: &Path, health: Health) -> Result<Readers, StoreError> {
+    let connections = (0..READERS).map(|_| file::open_reading(path)).collect::<Result<_, _>>()?;
+    Readers::start(connections, health)
+}
+
+impl fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let access = match &self.access {
+            Access::Daemon { .. } => "daemon",
+            Access::Reader => "reader",
+        };
+        f.debug_struct("EmbeddedStore")
+            .field("folder", &self.folder)
+            .field("access", &access)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
+        Box::pin(std::future::ready(Ok(self.time())))
+    }
+
+    fn shard_count(&self) -> u16 {
+        SHARDS
+    }
+
+    fn commit(&self, groups: Vec<Group>) -> StoreFuture<'_, Vec<Result<Accepted, Refusal>>> {
+        if let Err(error) = groups.iter().try_for_each(|group| group.check(SHARDS)) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        let groups: Vec<PreparedGroup> = groups.into_iter().map(PreparedGroup::new).collect();
+        self.write(groups.len(), move |ledger| apply::commit(ledger, groups))
+    }
+
+    fn acquire<'a>(
+        &'a self,
+        role: Role,
+        shard: Shard,
+        holder: &'a str,
+        ttl: SignedDuration,
+    ) -> StoreFuture<'a, Option<Lease>> {
+        if shard.0 >= SHARDS {
+            let message = format!("there is no shard {} among {SHARDS}", shard.0);
+            return Box::pin(std::future::ready(Err(StoreError::permanent(message))));
+        }
+        let (holder, now) = (holder.to_owned(), self.time());
+        let expires = until(now, ttl);
+        self.write(1, move |ledger| lease::acquire(ledger, (role, shard), holder, expires, now))
+    }
+
+    fn renew(&self, writer: Right, ttl: SignedDuration) -> StoreFuture<'_, Option<Lease>> {
+        let expires = until(self.time(), ttl);
+        self.write(1, move |ledger| lease::renew(ledger, writer, expires))
+    }
+
+    fn release(&self, writer: Right) -> StoreFuture<'_, ()> {
+        self.write(1, move |ledger| lease::release(ledger, writer))
+    }
+
+    fn read<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        keys: &'a [Key],
+    ) -> StoreFuture<'a, Vec<Option<Row<Record>>>> {
+        let (pipeline, keys) = (pipeline.clone(), keys.to_vec());
+        self.ask(move |db| read::rows(db, &pipeline, &keys))
+    }
+
+    fn agenda<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a PipelineId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<AgendaRow>> {
+        let after = after.cloned();
+        if shard.0 >= SHARDS {
+            return nothing();
+        }
+        self.ask(move |db| read::agenda(db, after.as_ref(), limit))
+    }
+
+    fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>> {
+        let query = query.clone();
+        self.ask(move |db| ledger::ledger(db, &query))
+    }
+
+    fn open_slots<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a (PipelineId, Timestamp, ScheduleId)>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<LedgerRow>> {
+        let after = after.cloned();
+        if shard.0 >= SHARDS {
+            return nothing();
+        }
+        self.ask(move |db| ledger::open_slots(db, after.as_ref(), limit))
+    }
+
+    fn runs<'a>(&'a self, query: &'a RunQuery) -> StoreFuture<'a, Page<RunRow>> {
+        let query = query.clone();
+        self.ask(move |db| runs::runs(db, &query))
+    }
+
+    fn sensors<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+    ) -> StoreFuture<'a, BTreeMap<String, Row<SensorRecord>>> {
+        let pipeline = pipeline.clone();
+        self.ask(move |db| read::sensors(db, &pipeline))
+    }
+
+    fn incidents<'a>(
+        &'a self,
+        pipeline: Option<&'a PipelineId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
+        let pipeline = pipeline.cloned();
+        self.ask(move |db| read::incidents(db, pipeline.as_ref(), limit))
+    }
+
+    fn events<'a>(
+        &'a self,
+        pipeline: Option<&'a PipelineId>,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<EventRow>> {
+        let pipeline = pipeline.cloned();
+        self.ask(move |db| read::events(db, pipeline.as_ref(), after, limit))
+    }
+
+    fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>> {
+        if shard.0 >= SHARDS {
+            return nothing();
+        }
+        self.ask(move |db| read::due(db, until, limit))
+    }
+
+    fn post<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        key: &'a str,
+        record: &'a InboxRecord,
+    ) -> StoreFuture<'a, ()> {
+        let letter = Letter {
+            pipeline: pipeline.clone(),
+            key: key.to_owned(),
+            received_at: self.time(),
+            body: record.encode(),
+        };
+        let folder = self.folder.clone();
+        match &self.access {
+            Access::Daemon { .. } => self.write(1, move |ledger| queue::post(ledger, &letter)),
+            Access::Reader => self.ask(move |db| leave(db, &folder, &letter)),
+        }
+    }
+
+    fn inbox(&self, shard: Shard, limit: usize) -> StoreFuture<'_, Page<InboxEntry>> {
+        if shard.0 >= SHARDS {
+            return nothing();
+        }
+        let Access::Daemon { courier, mailbox, writer } = &self.access else {
+            let folder = self.folder.clone();
+            return self.ask(move |db| inbox_beside(db, &folder, limit));
+        };
+        let (mailbox, writer) = (Arc::clone(mailbox), Arc::clone(writer));
+        let taken_over = courier.submit(move |db| mailbox.take_over(db, &writer));
+        Box::pin(async move {
+            taken_over.await?;
+            self.readers.submit(move |db| Ok(read::page(read::inbox(db, limit)?, limit))).await
+        })
+    }
+
+    fn claim(&self, limit: usize, ttl: SignedDuration) -> StoreFuture<'_, Vec<OutboxRow>> {
+        let now = self.time();
+        self.write(1, move |ledger| queue::claim(ledger, limit, until(now, ttl), now))
+    }
+
+    fn settle<'a>(
+        &'a self,
+        row: &'a OutboxRow,
+        outcome: Option<OutboxRecord>,
+    ) -> StoreFuture<'a, ()> {
+        let row = row.clone();
+        self.write(1, move |ledger| queue::settle(ledger, &row, outcome))
+    }
+}
+
+/// The end of a time to live; at the end of time if that lies beyond it.
+fn until(now: Timestamp, ttl: SignedDuration) -> Timestamp {
+    now.checked_add(ttl).unwrap_or(Timestamp::MAX)
+}
+
+/// What a shard that does not exist holds.
+fn nothing<'a, T: Send + 'a>() -> StoreFuture<'a, Page<T>> {
+    Box::pin(std::future::ready(Ok(Page { items: vec![], more: false })))
+}
+
+/// Leaves a letter for the daemon, unless it has or had one with this key.
+fn leave(db: &Connection, folder: &Path, letter: &Letter) -> Result<(), Failure> {
+    let known = match name_id(db, &letter.pipeline)? {
+        Some(pipeline) => queue::is_known(db, pipeline, &letter.key)?,
+        None => false,
+    };
+    if known { Ok(()) } else { mailbox::leave(folder, letter).map_err(Failure::Said) }
+}
+
+/// The inbox as another process sees it: what the daemon has, then what it has not taken over yet.
+fn inbox_beside(db: &Connection, folder: &Path, limit: usize) -> Result<Page<InboxEntry>, Failure> {
+    let mut found = read::inbox(db, limit)?;
+    let mut number = found.last().map_or(0, |entry| entry.number);
+    for letter in mailbox::waiting(folder, db)? {
+        let known = match name_id(db, &letter.pipeline)? {
+            Some(pipeline) => queue::is_known(db, pipeline, &letter.key)?,
+            None => false,
+        };
+        if !known {
+            number += 1;
+            let record = InboxRecord::decode(&letter.body)?;
+            let Letter { pipeline, key, received_at, .. } = letter;
+            found.push(InboxEntry { number, pipeline, key, received_at, record });
+        }
+    }
+    Ok(read::page(found, limit))
+}

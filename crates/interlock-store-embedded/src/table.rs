@@ -1,0 +1,159 @@
+//! Which table holds rows of a kind, and the four statements for each.
+//!
+//! Every table has the pipeline's number first, then the rest of the key, the revision, the columns that
+//! are searched, and the body; so the statements follow from the names of the columns.
+
+use std::sync::LazyLock;
+
+use interlock_store::{Key, Record, record::SlotRecord};
+use jiff::Timestamp;
+use rusqlite::types::Value;
+
+/// The columns of a table.
+struct Shape {
+    name: &'static str,
+    /// The key after the pipeline, in the order of [`Address::of`].
+    key: &'static [&'static str],
+    /// What is searched, in the order of [`searched`].
+    searched: &'static [&'static str],
+}
+
+const SHAPES: [Shape; 11] = [
+    Shape { name: "pipelines", key: &[], searched: &[] },
+    Shape { name: "versions", key: &["version"], searched: &[] },
+    Shape { name: "watermarks", key: &["schedule"], searched: &[] },
+    Shape { name: "slots", key: &["schedule", "nominal"], searched: &["disposition"] },
+    Shape { name: "spans", key: &["schedule", "nominal"], searched: &["last", "disposition"] },
+    Shape {
+        name: "runs",
+        key: &["schedule", "nominal", "generation", "attempt"],
+        searched: &["created_at", "status", "trigger_type"],
+    },
+    Shape { name: "sensors", key: &["key"], searched: &[] },
+    Shape { name: "incidents", key: &["key"], searched: &["opened_at"] },
+    Shape { name: "due", key: &["at", "kind", "name"], searched: &[] },
+    Shape { name: "outbox", key: &["name"], searched: &["not_before", "claimed_until", "dead"] },
+    Shape { name: "applied", key: &["key"], searched: &[] },
+];
+
+static TABLES: LazyLock<[Table; 11]> = LazyLock::new(|| SHAPES.map(|shape| Table::new(&shape)));
+
+/// The statements of a table; the pipeline's number is the first parameter of each, the rest of the key
+/// follows.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// Finds a row's revision.
+    pub(crate) find: String,
+    /// Reads a row: revision and body.
+    pub(crate) get: String,
+    /// Writes a row; then revision, searched columns and body.
+    pub(crate) put: String,
+    /// Removes a row.
+    pub(crate) delete: String,
+}
+
+impl Table {
+    fn new(shape: &Shape) -> Self {
+        let Shape { name, key, searched } = shape;
+        let key: Vec<&str> = [&["pipeline"], *key].concat();
+        let other: Vec<&str> = [&["revision"], *searched, &["body"]].concat();
+        let number = |(index, column): (usize, &&str)| format!("{column} = ?{}", index + 1);
+        let matches = key.iter().enumerate().map(number).collect::<Vec<_>>().join(" AND ");
+        let all = [key.as_slice(), other.as_slice()].concat();
+        let marks = (1..=all.len()).map(|at| format!("?{at}")).collect::<Vec<_>>().join(", ");
+        let update = other.iter().map(|column| format!("{column} = excluded.{column}"));
+        let update = update.collect::<Vec<_>>().join(", ");
+        let (all, target) = (all.join(", "), key.join(", "));
+        Self {
+            find: format!("SELECT revision FROM {name} WHERE {matches}"),
+            get: format!("SELECT revision, body FROM {name} WHERE {matches}"),
+            put: format!(
+                "INSERT INTO {name} ({all}) VALUES ({marks}) ON CONFLICT ({target}) DO UPDATE SET {update}"
+            ),
+            delete: format!("DELETE FROM {name} WHERE {matches}"),
+        }
+    }
+}
+
+/// Where a row is: its table, and its key without the pipeline.
+#[derive(Debug)]
+pub(crate) struct Address {
+    pub(crate) table: &'static Table,
+    pub(crate) key: Vec<Value>,
+}
+
+impl Address {
+    /// Where the row of a key is.
+    pub(crate) fn of(key: &Key) -> Self {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let (index, key) = match key {
+            Key::Pipeline => (0, vec![]),
+            // Any 64 bits: the sign means nothing.
+            Key::Version(version) => (1, vec![Value::Integer(*version as i64)]),
+            Key::Watermark(schedule) => (2, vec![text(schedule.as_str())]),
+            Key::Slot(schedule, at) => (3, vec![text(schedule.as_str()), instant(*at)]),
+            Key::Span(schedule, at) => (4, vec![text(schedule.as_str()), instant(*at)]),
+            Key::Run(run) => {
+                let (generation, attempt) = (run.generation.into(), run.attempt.into());
+                (5, vec![text(run.schedule.as_str()), instant(run.nominal), generation, attempt])
+            }
+            Key::Sensor(key) => (6, vec![text(key)]),
+            Key::Incident(key) => (7, vec![text(key)]),
+            Key::Due(at, kind, name) => (8, vec![instant(*at), text(kind.as_str()), text(name)]),
+            Key::Outbox(name) => (9, vec![text(name)]),
+            Key::Applied(key) => (10, vec![text(key)]),
+        };
+        Self { table: &TABLES[index], key }
+    }
+}
+
+/// The columns by which a record is searched.
+pub(crate) fn searched(record: &Record) -> Vec<Value> {
+    let text = |text: &String| Value::Text(text.clone());
+    match record {
+        Record::Slot(slot) => vec![Value::Text(standing(slot).to_owned())],
+        Record::Span(span) => vec![instant(span.last), text(&span.disposition)],
+        Record::Run(run) => {
+            vec![instant(run.created_at), text(&run.status), text(&run.trigger_type)]
+        }
+        Record::Incident(incident) => vec![instant(incident.opened_at)],
+        Record::Outbox(outbox) => {
+            let claimed_until = outbox.claimed_until.map_or(Value::Null, instant);
+            vec![instant(outbox.not_before), claimed_until, outbox.dead.into()]
+        }
+        Record::Pipeline(_)
+        | Record::Version(_)
+        | Record::Watermark(_)
+        | Record::Sensor(_)
+        | Record::Due(_)
+        | Record::Applied(_) => vec![],
+    }
+}
+
+/// How a slot stands: `open`, or its disposition.
+fn standing(slot: &SlotRecord) -> &str {
+    if slot.is_open() { "open" } else { slot.disposition.as_deref().unwrap_or_default() }
+}
+
+fn instant(at: Timestamp) -> Value {
+    Value::Integer(at.as_microsecond())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_follow_from_the_columns() {
+        let slots = &TABLES[3];
+        let key = "pipeline = ?1 AND schedule = ?2 AND nominal = ?3";
+        assert_eq!(slots.find, format!("SELECT revision FROM slots WHERE {key}"));
+        assert_eq!(slots.delete, format!("DELETE FROM slots WHERE {key}"));
+        assert_eq!(
+            slots.put,
+            "INSERT INTO slots (pipeline, schedule, nominal, revision, disposition, body) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (pipeline, schedule, nominal) DO UPDATE \
+             SET revision = excluded.revision, disposition = excluded.disposition, body = excluded.body"
+        );
+    }
+}

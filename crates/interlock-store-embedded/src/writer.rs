@@ -1,0 +1,233 @@
+//! The one thread that writes the ledger.
+//!
+//! It owns the only connection that may write. Work comes in over a channel; whatever has gathered while
+//! the last transaction was made durable goes into the next one, so that one fsync serves many callers
+//! (group commit). Answers are given after the COMMIT, all at once; no code of a caller runs here, and
+//! records are encoded before they come.
+//!
+//! After a failure the transaction is rolled back, everything that the thread remembers is read anew, and
+//! each piece of work in it is answered with the failure. After a failure of the disk itself nothing is
+//! believed any more, and every later call is refused ([`Health`]).
+
+use std::{
+    sync::mpsc::{Receiver, Sender, TryRecvError, channel},
+    thread::JoinHandle,
+};
+
+use interlock_store::StoreError;
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+
+use crate::{
+    answer::{Answer, Asked, question},
+    failure::{Failure, Health, Trouble},
+    memory::Memory,
+};
+
+/// How many groups are gathered into one transaction. A call that brings more by itself stays whole.
+const GROUPS_MAX: usize = 2_000;
+/// How many pages of the log wait for the main file before they are copied there.
+const LOG_PAGES_MAX: i64 = 4_000;
+/// How many prepared statements a connection keeps: more than there are.
+pub(crate) const STATEMENTS_MAX: usize = 128;
+
+/// The ledger inside a transaction.
+#[derive(Debug)]
+pub(crate) struct Ledger<'a> {
+    /// The transaction.
+    pub(crate) db: &'a Connection,
+    /// What need not be read each time.
+    pub(crate) memory: &'a mut Memory,
+}
+
+/// A piece of work, with whoever waits for it.
+trait Task: Send {
+    /// How many groups it counts for.
+    fn weight(&self) -> usize;
+    /// Does it, inside a transaction. After an error of SQLite the whole transaction is given up.
+    fn perform(&mut self, ledger: &mut Ledger<'_>) -> Result<(), rusqlite::Error>;
+    /// Tells what came of it, once that is durable; or that all failed.
+    fn answer(self: Box<Self>, trouble: Option<&Trouble>, health: &Health);
+}
+
+struct Typed<T, F> {
+    weight: usize,
+    work: Option<F>,
+    result: Option<Result<T, Failure>>,
+    asked: Asked<T>,
+}
+
+impl<T, F> Task for Typed<T, F>
+where
+    T: Send,
+    F: FnOnce(&mut Ledger<'_>) -> Result<T, Failure> + Send,
+{
+    fn weight(&self) -> usize {
+        self.weight
+    }
+
+    fn perform(&mut self, ledger: &mut Ledger<'_>) -> Result<(), rusqlite::Error> {
+        let Some(work) = self.work.take() else { return Ok(()) };
+        match work(ledger) {
+            Err(Failure::Sql(error)) => Err(error),
+            result => {
+                self.result = Some(result);
+                Ok(())
+            }
+        }
+    }
+
+    fn answer(self: Box<Self>, trouble: Option<&Trouble>, health: &Health) {
+        match (trouble, self.result) {
+            (Some(trouble), _) => self.asked.answer(Err(trouble.error())),
+            (None, Some(result)) => {
+                self.asked.answer(result.map_err(|failure| health.diagnose(failure).error()));
+            }
+            // Unanswered, it says that the store was closed.
+            (None, None) => {}
+        }
+    }
+}
+
+/// The way to the thread. Dropped, the thread finishes what it was given, and ends.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    tasks: Option<Sender<Box<dyn Task>>>,
+    thread: Option<JoinHandle<()>>,
+    health: Health,
+}
+
+impl Writer {
+    /// Starts the thread on a connection.
+    pub(crate) fn start(db: Connection, health: Health) -> Result<Self, StoreError> {
+        let memory = Memory::load(&db).map_err(|failure| health.diagnose(failure).error())?;
+        let (tasks, queue) = channel();
+        let mut desk = Desk { db, memory, health: health.clone() };
+        let thread = std::thread::Builder::new()
+            .name("ledger-writer".to_owned())
+            .spawn(move || desk.work(&queue))
+            .map_err(|error| StoreError::retryable(format!("no thread could start: {error}")))?;
+        Ok(Self { tasks: Some(tasks), thread: Some(thread), health })
+    }
+
+    /// Hands in work. What it returns is given to the caller once it is durable.
+    pub(crate) fn submit<T: Send + 'static>(
+        &self,
+        weight: usize,
+        work: impl FnOnce(&mut Ledger<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Answer<T> {
+        let (asked, answer) = question();
+        if let Err(error) = self.health.check() {
+            asked.answer(Err(error));
+        } else if let Some(tasks) = &self.tasks {
+            // If the thread is gone, the task comes back, is dropped, and answers that it was closed.
+            drop(tasks.send(Box::new(Typed { weight, work: Some(work), result: None, asked })));
+        }
+        answer
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.tasks = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been printed; there is nothing left to save here.
+            drop(thread.join());
+        }
+    }
+}
+
+/// What the thread has before it.
+struct Desk {
+    db: Connection,
+    memory: Memory,
+    health: Health,
+}
+
+impl Desk {
+    fn work(&mut self, queue: &Receiver<Box<dyn Task>>) {
+        while let Ok(first) = queue.recv() {
+            let mut batch = gather(first, queue);
+            let trouble = self.run(&mut batch).err();
+            for task in batch {
+                task.answer(trouble.as_ref(), &self.health);
+            }
+            self.tend_log();
+        }
+        // A clean end leaves one file. If this fails, the log is read at the next start.
+        drop(self.db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)"));
+    }
+
+    /// Does a batch in one transaction; durable when it returns.
+    fn run(&mut self, batch: &mut [Box<dyn Task>]) -> Result<(), Trouble> {
+        // The disk may have failed while this batch was waiting.
+        if let Err(error) = self.health.check() {
+            return Err(self.health.diagnose(Failure::Said(error)));
+        }
+        self.transact(batch).map_err(|error| {
+            let trouble = self.health.diagnose(Failure::Sql(error));
+            self.recollect();
+            trouble
+        })
+    }
+
+    fn transact(&mut self, batch: &mut [Box<dyn Task>]) -> Result<(), rusqlite::Error> {
+        let transaction = rusqlite::Transaction::new(&mut self.db, TransactionBehavior::Immediate)?;
+        let mut ledger = Ledger { db: &transaction, memory: &mut self.memory };
+        for task in batch {
+            task.perform(&mut ledger)?;
+        }
+        self.memory.keep_counters(&transaction)?;
+        transaction.commit()
+    }
+
+    /// After a transaction was given up, what is remembered may never have happened.
+    fn recollect(&mut self) {
+        match Memory::load(&self.db) {
+            Ok(memory) => self.memory = memory,
+            // Numbers would be given twice. Every call after this one is refused.
+            Err(failure) => drop(self.health.diagnose(failure)),
+        }
+    }
+
+    /// Copies the log to the main file when it has grown. SQLite would do so by itself, but would keep
+    /// to itself that the disk failed, and would let callers wait meanwhile.
+    fn tend_log(&mut self) {
+        let outcome = log_pages(&self.db, "PRAGMA wal_checkpoint(NOOP)").and_then(|waiting| {
+            if waiting < LOG_PAGES_MAX {
+                return Ok(0);
+            }
+            log_pages(&self.db, "PRAGMA wal_checkpoint(PASSIVE)")
+        });
+        if let Err(error) = outcome
+            // The log keeps what does not fit, or what another process is in the way of.
+            && !matches!(
+                error.sqlite_error_code(),
+                Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+            )
+        {
+            drop(self.health.diagnose(Failure::Sql(error)));
+        }
+    }
+}
+
+/// How many pages of the log are not in the main file, after a checkpoint of some kind.
+fn log_pages(db: &Connection, pragma: &str) -> Result<i64, rusqlite::Error> {
+    let pages = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?);
+    db.prepare_cached(pragma)?.query_one([], pages)
+}
+
+/// The first task and those that have gathered behind it.
+fn gather(first: Box<dyn Task>, queue: &Receiver<Box<dyn Task>>) -> Vec<Box<dyn Task>> {
+    let mut weight = first.weight();
+    let mut batch = vec![first];
+    while weight < GROUPS_MAX {
+        match queue.try_recv() {
+            Ok(task) => {
+                weight += task.weight();
+                batch.push(task);
+            }
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+        }
+    }
+    batch
+}

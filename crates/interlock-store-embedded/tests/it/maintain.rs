@@ -1,0 +1,61 @@
+//! Checking and copying.
+
+use interlock_store::{Store, conformance::block_on};
+use rusqlite::Connection;
+
+use crate::cast::{commit, daemon, group, pipeline, reader, slot_key, writer};
+
+#[test]
+fn backup_of_a_running_daemon_is_a_sound_ledger() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = daemon(folder.path());
+    let right = writer(&store);
+    for number in 0..100 {
+        commit(&store, group(right, number)).unwrap().unwrap();
+    }
+    let other = tempfile::tempdir().unwrap();
+    let copy = other.path().join("ledger.db");
+    store.backup(&copy).unwrap();
+    commit(&store, group(right, 100)).unwrap().unwrap();
+    assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 1, "one file, nothing beside it");
+    assert_eq!(interlock_store_embedded::check(other.path()).unwrap(), Vec::<String>::new());
+    let restored = reader(other.path());
+    let there = |number| {
+        let rows = block_on(restored.read(&pipeline(number), &[slot_key(number)])).unwrap();
+        rows[0].is_some()
+    };
+    assert!(there(99) && !there(100));
+    let error = store.backup(&copy).unwrap_err();
+    assert!(error.message.contains("never overwrites"), "{error}");
+}
+
+#[test]
+fn check_names_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = daemon(folder.path());
+    commit(&store, group(writer(&store), 1)).unwrap().unwrap();
+    assert_eq!(store.check().unwrap(), Vec::<String>::new());
+    drop(store);
+    let db = Connection::open(folder.path().join("ledger.db")).unwrap();
+    db.execute_batch(
+        "PRAGMA foreign_keys = OFF;
+         INSERT INTO sensors VALUES (999, 'orphan', 1, '{}');
+         INSERT INTO runs VALUES (5, 1, 'daily', 1, 1, 1, 0, 'RUNNING', 'schedule', '{}');
+         INSERT INTO spans VALUES (10, 1, 'daily', 1, 20, 'skipped', '{}');
+         INSERT INTO spans VALUES (15, 1, 'daily', 1, 30, 'skipped', '{}');
+         UPDATE events SET body = 'broken';
+         UPDATE counters SET value = 0 WHERE name = 'event';",
+    )
+    .unwrap();
+    let problems = interlock_store_embedded::check(folder.path()).unwrap().join("\n");
+    for expected in [
+        "belongs to no pipeline: sensors",
+        "a run has no slot: crash-1/daily",
+        "two spans overlap (S3): crash-1/daily",
+        "cannot be read: events",
+        "a number that was not given: event 1",
+        "past its watermark (S4)",
+    ] {
+        assert!(problems.contains(expected), "{expected} in:\n{problems}");
+    }
+}
