@@ -157,6 +157,7 @@ fn count(map: &Node, key: &str) -> Option<u32> {
 }
 
 /// Any number of a map.
+#[expect(clippy::cast_precision_loss, reason = "thresholds are far below 2^52")]
 fn number(map: &Node, key: &str) -> Option<f64> {
     match map.get(key)?.value {
         Value::Int(value) => Some(value as f64),

@@ -137,7 +137,7 @@ impl Problems {
             help: finding.help,
         };
         let mut problems: Vec<_> = self.found.into_iter().map(attach).collect();
-        problems.sort_by(|a, b| (a.span.start, a.code).cmp(&(b.span.start, b.code)));
+        problems.sort_by_key(|problem| (problem.span.start, problem.code));
         problems
     }
 

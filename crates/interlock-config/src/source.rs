@@ -148,7 +148,8 @@ mod tests {
     #[test]
     fn overwriting_keeps_bytes_and_characters() {
         let text = "password: pä€😀\nx: 1\n";
-        let hidden = overwrite(text, &[10..text.find('\n').unwrap()]);
+        let secret = 10..text.find('\n').unwrap();
+        let hidden = overwrite(text, std::slice::from_ref(&secret));
         assert_eq!(hidden, "password: *\u{b7}\u{2022}\u{1f7b6}\nx: 1\n");
         assert_eq!(hidden.len(), text.len());
     }

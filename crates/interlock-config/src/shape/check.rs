@@ -167,8 +167,8 @@ impl Checker<'_> {
                 self.take_as_written(node);
                 self.format(node, *format, name)
             }
-            Shape::Int { min, max } => self.range(node, *min as f64, *max as f64, name),
-            Shape::Number { min } => self.range(node, *min, f64::MAX, name),
+            Shape::Int { min, max } => self.range(node, *min, *max, name),
+            Shape::Number { min } => self.least(node, *min, name),
             Shape::Bool => Keep::Yes,
             Shape::Choice(words) => {
                 if node.text().is_some_and(|text| words.contains(&text)) {
@@ -247,24 +247,28 @@ impl Checker<'_> {
         keep
     }
 
-    fn range(&mut self, node: &Node, min: f64, max: f64, name: &str) -> Keep {
-        let number = match node.value {
-            Value::Int(number) => number as f64,
-            Value::Float(number) => number,
-            Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => {
-                return Keep::No;
-            }
-        };
+    fn range(&mut self, node: &Node, min: i64, max: i64, name: &str) -> Keep {
+        let Value::Int(number) = node.value else { return Keep::No };
         if (min..=max).contains(&number) {
             return Keep::Yes;
         }
-        let message = format!("`{name}` is {number}");
-        let help = if max == f64::MAX {
-            format!("It must be at least {min}.")
-        } else {
-            format!("It must be between {min} and {max}.")
+        let help = format!("It must be between {min} and {max}.");
+        self.problems.add(node.span, Code::OutOfRange, format!("`{name}` is {number}"), help);
+        Keep::No
+    }
+
+    fn least(&mut self, node: &Node, min: f64, name: &str) -> Keep {
+        let below = match node.value {
+            Value::Float(number) => !number.is_finite() || number < min,
+            Value::Int(number) => number < min as i64,
+            Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => false,
         };
-        self.problems.add(node.span, Code::OutOfRange, message, help);
+        if !below {
+            return Keep::Yes;
+        }
+        let raw = self.text.get(node.span.range()).unwrap_or("");
+        let help = format!("It must be at least {min}.");
+        self.problems.add(node.span, Code::OutOfRange, format!("`{name}` is {raw}"), help);
         Keep::No
     }
 
