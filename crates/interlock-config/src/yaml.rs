@@ -4,8 +4,9 @@
 //! strict where YAML is generous: no duplicate keys, no tags, no merge keys, one document, text keys
 //! only. Scalars follow the YAML 1.2 core schema, so `no` and `09:00` are text.
 //!
-//! Invariant: work is bounded. A file has at most [`BYTES_MAX`] bytes, [`DEPTH_MAX`] levels and, after
-//! aliases are expanded, [`NODES_MAX`] values; beyond that it is refused with a sentence.
+//! Invariant: work is bounded. A file has at most [`BYTES_MAX`] bytes, [`DEPTH_MAX`] levels,
+//! [`KEYS_MAX`] keys in one map and, after aliases are expanded, [`NODES_MAX`] values; beyond that it
+//! is refused with a sentence.
 
 mod scalar;
 
@@ -24,6 +25,8 @@ use crate::{
 pub const BYTES_MAX: usize = 1 << 20;
 /// No file has more values, aliases expanded.
 pub const NODES_MAX: usize = 50_000;
+/// No map has more keys.
+pub const KEYS_MAX: usize = 1_000;
 /// No file is nested deeper.
 pub const DEPTH_MAX: usize = 64;
 
@@ -302,6 +305,11 @@ impl<'a> Builder<'a> {
                 let span = Span { end: key_span.end, ..start };
                 return Ok(Node { span, value: Value::Map(entries) });
             }
+            if entries.len() >= KEYS_MAX {
+                let message = format!("a map has more than {KEYS_MAX} keys");
+                self.problems.add(key_span, Code::TooComplex, message, "Split the file.");
+                return Err(Stop);
+            }
             let written = event.scalar().map(|(text, _)| text.to_owned());
             let key = self.node(&event, key_span, depth + 1)?;
             let Some((event, span)) = self.next()? else { return Err(Stop) };
@@ -345,7 +353,8 @@ impl<'a> Builder<'a> {
             return None;
         }
         if let Some(first) = entries.iter().find(|entry| entry.key == name) {
-            let line = self.line_of(first.key_span);
+            // Counting lines takes time for every one of them.
+            let line = if self.problems.is_full() { 0 } else { self.line_of(first.key_span) };
             self.problems.add(
                 key.span,
                 Code::DuplicateKey,

@@ -295,6 +295,9 @@ impl Decoder<'_> {
     /// The zone of a `CRON_TZ=` prefix.
     fn cron_zone(&mut self, node: &Node, cron: &CronText) -> Option<Zone> {
         let (name, place) = cron.zone.as_ref()?;
+        if self.problems.is_full() {
+            return self.around.zones.zone(name);
+        }
         match zones::resolve(self.around.zones, name) {
             Ok(zone) => Some(zone),
             Err(error) => {

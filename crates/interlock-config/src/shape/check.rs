@@ -295,8 +295,11 @@ impl Checker<'_> {
     }
 
     fn unknown(&mut self, entry: &Entry, shape: &MapShape, fields: &[&'static Field]) {
-        if names_a_secret(&entry.key) {
+        if names_a_secret(&entry.key) || self.problems.is_full() {
             self.problems.hide(entry.value.span);
+        }
+        if self.problems.is_full() {
+            return self.problems.add(entry.key_span, Code::UnknownKey, "", "");
         }
         let names: Vec<_> = fields
             .iter()
