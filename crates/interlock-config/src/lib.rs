@@ -13,6 +13,7 @@ pub mod source;
 mod code;
 mod cycle;
 mod decode;
+pub mod ics;
 pub mod load;
 mod placeholder;
 pub mod server;

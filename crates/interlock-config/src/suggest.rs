@@ -12,14 +12,40 @@ pub(crate) fn closest<'a>(
         return None;
     }
     let wanted = plain(word);
+    let outline = Outline::of(&wanted);
     // One slip per three letters, so that short words do not match each other.
-    let slips_max = (wanted.chars().count() / 3).clamp(1, 3);
+    let slips_max = (outline.length / 3).clamp(1, 3);
     candidates
         .into_iter()
+        .filter(|candidate| outline.may_be_within(slips_max, &Outline::of(candidate)))
         .map(|candidate| (strsim::osa_distance(&wanted, &plain(candidate)), candidate))
         .filter(|(slips, candidate)| *slips <= slips_max && *slips < candidate.len())
         .min_by_key(|(slips, _)| *slips)
         .map(|(_, candidate)| candidate)
+}
+
+/// How long a word is and which letters it has: enough to see that two words are far apart without
+/// comparing them. A file of nothing but unknown keys must not take longer than a good one.
+struct Outline {
+    length: usize,
+    letters: u32,
+}
+
+impl Outline {
+    fn of(word: &str) -> Self {
+        let mut outline = Self { length: 0, letters: 0 };
+        for c in word.chars().filter(|c| !is_separator(*c)) {
+            outline.length += 1;
+            outline.letters |= 1 << (u32::from(c.to_ascii_lowercase()) % 32);
+        }
+        outline
+    }
+
+    /// A slip changes the length by one at most, and adds or removes one letter or both.
+    fn may_be_within(&self, slips: usize, other: &Self) -> bool {
+        self.length.abs_diff(other.length) <= slips
+            && (self.letters ^ other.letters).count_ones() as usize <= 2 * slips
+    }
 }
 
 /// A help sentence with the closest word; empty when none is close.
@@ -50,7 +76,11 @@ pub(crate) fn listed(words: &[&str]) -> String {
 
 /// Spellings that differ only in case and separators are the same word.
 fn plain(word: &str) -> String {
-    word.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
+    word.chars().filter(|c| !is_separator(*c)).flat_map(char::to_lowercase).collect()
+}
+
+fn is_separator(c: char) -> bool {
+    matches!(c, '_' | '-')
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 use interlock_core::{text::TextError, zone::Zone};
@@ -19,13 +19,15 @@ pub trait ZoneSource {
     fn zone(&self, name: &str) -> Option<Zone>;
 
     /// All names, for suggestions.
-    fn names(&self) -> Vec<String>;
+    fn names(&self) -> &[String];
 }
 
 /// The zones of `jiff`'s database, each prepared once.
 #[derive(Debug, Default)]
 pub struct SystemZones {
-    cache: Mutex<BTreeMap<String, Option<Zone>>>,
+    /// Only names that exist: others could be without number.
+    found: Mutex<BTreeMap<String, Zone>>,
+    names: OnceLock<Vec<String>>,
 }
 
 impl SystemZones {
@@ -37,17 +39,17 @@ impl SystemZones {
 
 impl ZoneSource for SystemZones {
     fn zone(&self, name: &str) -> Option<Zone> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = cache.get(name) {
-            return found.clone();
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(zone) = found.get(name) {
+            return Some(zone.clone());
         }
-        let found = look_up(name);
-        cache.insert(name.to_owned(), found.clone());
-        found
+        let zone = look_up(name)?;
+        found.insert(name.to_owned(), zone.clone());
+        Some(zone)
     }
 
-    fn names(&self) -> Vec<String> {
-        jiff::tz::db().available().map(|name| name.to_string()).collect()
+    fn names(&self) -> &[String] {
+        self.names.get_or_init(|| jiff::tz::db().available().map(|name| name.to_string()).collect())
     }
 }
 
@@ -63,7 +65,7 @@ fn look_up(name: &str) -> Option<Zone> {
 }
 
 /// The zone that a text names, or what to write instead.
-pub(crate) fn resolve(zones: &dyn ZoneSource, text: &str) -> Result<Zone, TextError> {
+pub fn resolve(zones: &dyn ZoneSource, text: &str) -> Result<Zone, TextError> {
     zones.zone(text).ok_or_else(|| refusal(zones, text))
 }
 

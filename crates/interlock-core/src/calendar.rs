@@ -106,15 +106,15 @@ impl Calendar {
         let mut mask = month.days_on(self.weekdays.0);
         let last_day = month.first_day + i64::from(month.length) - 1;
         let (Ok(first), Ok(last)) = (
-            Date::new(month.year as i16, month.month as i8, 1),
-            Date::new(month.year as i16, month.month as i8, month.length as i8),
+            Date::new(month.year as i16, month.number as i8, 1),
+            Date::new(month.year as i16, month.number as i8, month.length as i8),
         ) else {
             return mask;
         };
         for date in self.dates.range(first..=last) {
             mask |= 1 << (date.day() - 1);
         }
-        for (_, day) in self.yearly.range((month.month as i8, 1)..=(month.month as i8, 31)) {
+        for (_, day) in self.yearly.range((month.number as i8, 1)..=(month.number as i8, 31)) {
             mask |= 1 << (day - 1);
         }
         for (from, until) in &self.ranges {
@@ -199,7 +199,7 @@ mod tests {
             for (year, month) in (2024..=2028).flat_map(|y| (1..=12).map(move |m| (y, m))) {
                 let month = Month::new(year, month);
                 for day in 1..=month.length {
-                    let date = Date::constant(year as i16, month.month as i8, day as i8);
+                    let date = Date::constant(year as i16, month.number as i8, day as i8);
                     let in_mask = filter.days_in(month) >> (day - 1) & 1 == 1;
                     assert_eq!(in_mask, filter.allows(date), "{date}");
                     assert_eq!(filter.reason(date).is_none(), filter.allows(date), "{date}");

@@ -13,7 +13,7 @@ pub(crate) const SECONDS_PER_DAY: i64 = 86_400;
 pub(crate) struct Month {
     pub(crate) year: i32,
     /// 1 to 12.
-    pub(crate) month: u8,
+    pub(crate) number: u8,
     /// Day number of the month's first day.
     pub(crate) first_day: i64,
     /// 28 to 31.
@@ -22,30 +22,30 @@ pub(crate) struct Month {
 
 impl Month {
     #[cfg(test)]
-    pub(crate) fn new(year: i32, month: u8) -> Self {
-        let first_day = day_number(year, month, 1);
-        Self { year, month, first_day, length: length_of(year, month) }
+    pub(crate) fn new(year: i32, number: u8) -> Self {
+        let first_day = day_number(year, number, 1);
+        Self { year, number, first_day, length: length_of(year, number) }
     }
 
     /// The month that contains a day, and the day's number in it, from 1.
     pub(crate) fn of_day(day: i64) -> (Self, u8) {
-        let (year, month, day_of_month) = year_month_day(day);
+        let (year, number, day_of_month) = year_month_day(day);
         let first_day = day - i64::from(day_of_month) + 1;
-        (Self { year, month, first_day, length: length_of(year, month) }, day_of_month)
+        (Self { year, number, first_day, length: length_of(year, number) }, day_of_month)
     }
 
     pub(crate) fn next(self) -> Self {
-        let (year, month) =
-            if self.month == 12 { (self.year + 1, 1) } else { (self.year, self.month + 1) };
+        let (year, number) =
+            if self.number == 12 { (self.year + 1, 1) } else { (self.year, self.number + 1) };
         let first_day = self.first_day + i64::from(self.length);
-        Self { year, month, first_day, length: length_of(year, month) }
+        Self { year, number, first_day, length: length_of(year, number) }
     }
 
     pub(crate) fn previous(self) -> Self {
-        let (year, month) =
-            if self.month == 1 { (self.year - 1, 12) } else { (self.year, self.month - 1) };
-        let length = length_of(year, month);
-        Self { year, month, first_day: self.first_day - i64::from(length), length }
+        let (year, number) =
+            if self.number == 1 { (self.year - 1, 12) } else { (self.year, self.number - 1) };
+        let length = length_of(year, number);
+        Self { year, number, first_day: self.first_day - i64::from(length), length }
     }
 
     /// Weekday of the first day, Sunday = 0.

@@ -35,6 +35,7 @@ pub struct Cron {
     times: Times,
     days: Days,
     is_fixed: bool,
+    day_fields: Range<usize>,
 }
 
 /// A parsed expression and what else its text said.
@@ -66,8 +67,20 @@ impl Cron {
         self.is_fixed
     }
 
+    /// Where the day and month fields stand in the text that was parsed: the place to point at when
+    /// no day ever matches.
+    pub fn day_fields(&self) -> Range<usize> {
+        self.day_fields.clone()
+    }
+
     pub(crate) fn times(&self) -> Times {
         self.times
+    }
+
+    /// Whether every day of every month matches.
+    pub(crate) fn is_daily(&self) -> bool {
+        let Days { months, of_month, of_week, .. } = self.days;
+        months == 0xfff && of_month == 0x7fff_ffff && of_week == 0x7f
     }
 
     pub(crate) fn days_in(&self, month: Month) -> u32 {
@@ -104,7 +117,7 @@ impl Times {
     }
 
     pub(crate) fn last(self) -> i64 {
-        join(31 - self.hours.leading_zeros(), self.last_minute(), self.last_second())
+        join(self.hours.ilog2(), self.last_minute(), self.last_second())
     }
 
     /// The earliest time in the set at or after a second of the day.
@@ -138,17 +151,16 @@ impl Times {
             if self.minutes >> minute & 1 == 1 {
                 let earlier = self.seconds & (2_u64 << second).wrapping_sub(1);
                 if earlier != 0 {
-                    return Some(join(hour, minute, 63 - earlier.leading_zeros()));
+                    return Some(join(hour, minute, earlier.ilog2()));
                 }
             }
             let earlier = self.minutes & ((1_u64 << minute) - 1);
             if earlier != 0 {
-                return Some(join(hour, 63 - earlier.leading_zeros(), self.last_second()));
+                return Some(join(hour, earlier.ilog2(), self.last_second()));
             }
         }
         let earlier = self.hours & ((1_u32 << hour) - 1);
-        (earlier != 0)
-            .then(|| join(31 - earlier.leading_zeros(), self.last_minute(), self.last_second()))
+        (earlier != 0).then(|| join(earlier.ilog2(), self.last_minute(), self.last_second()))
     }
 
     fn first_minute(self) -> u32 {
@@ -156,7 +168,7 @@ impl Times {
     }
 
     fn last_minute(self) -> u32 {
-        63 - self.minutes.leading_zeros()
+        self.minutes.ilog2()
     }
 
     fn first_second(self) -> u32 {
@@ -164,7 +176,7 @@ impl Times {
     }
 
     fn last_second(self) -> u32 {
-        63 - self.seconds.leading_zeros()
+        self.seconds.ilog2()
     }
 }
 
@@ -218,7 +230,7 @@ const MONDAY_TO_FRIDAY: u8 = 0b011_1110;
 impl Days {
     /// The days of a month on which the expression fires.
     fn days_in(&self, month: Month) -> u32 {
-        if self.months >> (month.month - 1) & 1 == 0 {
+        if self.months >> (month.number - 1) & 1 == 0 {
             return 0;
         }
         let of_month = self
@@ -239,7 +251,7 @@ impl OfMonth {
         let weekdays = month.days_on(MONDAY_TO_FRIDAY);
         match self {
             Self::BeforeLast(n) if n < month.length => 1 << (month.length - 1 - n),
-            Self::LastWeekday => 1 << (31 - weekdays.leading_zeros()),
+            Self::LastWeekday => 1 << (weekdays.ilog2()),
             Self::NearestWeekday(n) if n <= month.length => {
                 // At most two days away: Saturday the 1st goes to the 3rd, Sunday the last goes back.
                 let day = 1_u32 << (n - 1);
@@ -263,7 +275,7 @@ impl OfWeek {
                 }
                 days & days.wrapping_neg()
             }
-            Self::Last { weekday } => 1 << (31 - month.days_on(1 << weekday).leading_zeros()),
+            Self::Last { weekday } => 1 << (month.days_on(1 << weekday).ilog2()),
         }
     }
 }

@@ -88,7 +88,8 @@ pub fn format(duration: SignedDuration) -> String {
     for unit in UNITS.iter().rev() {
         let size = u128::from(unit.milliseconds.unsigned_abs());
         if rest >= size {
-            text.push_str(&format!("{}{}", rest / size, unit.symbol));
+            text.push_str(&(rest / size).to_string());
+            text.push_str(unit.symbol);
             rest %= size;
         }
     }

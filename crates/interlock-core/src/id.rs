@@ -20,8 +20,7 @@ pub struct ScheduleId(Box<str>);
 /// Schedule ids that Interlock uses for its own slots.
 pub const RESERVED_SCHEDULE_IDS: [&str; 3] = ["manual", "stop", "restart"];
 
-const PIPELINE_ID_LENGTH_MAX: usize = 255;
-const SCHEDULE_ID_LENGTH_MAX: usize = 100;
+const NAME_LENGTH_MAX: usize = 255;
 
 impl PipelineId {
     /// Reads a pipeline name: 2 to 255 of `a-z 0-9 . _ -`, letter or digit at both ends.
@@ -33,7 +32,7 @@ impl PipelineId {
                 "A pipeline name has 2 to 255 characters.",
             ));
         }
-        check_name("pipeline", text, PIPELINE_ID_LENGTH_MAX)?;
+        check_name("pipeline", text)?;
         Ok(Self(text.into()))
     }
 
@@ -44,10 +43,10 @@ impl PipelineId {
 }
 
 impl ScheduleId {
-    /// Reads a schedule id: 1 to 100 of `a-z 0-9 . _ -`, letter or digit at both ends, and none of
+    /// Reads a schedule id: 1 to 255 of `a-z 0-9 . _ -`, letter or digit at both ends, and none of
     /// [`RESERVED_SCHEDULE_IDS`].
     pub fn parse(text: &str) -> Result<Self, TextError> {
-        check_name("schedule", text, SCHEDULE_ID_LENGTH_MAX)?;
+        check_name("schedule", text)?;
         if RESERVED_SCHEDULE_IDS.contains(&text) {
             return Err(TextError::new(
                 0..text.len(),
@@ -113,11 +112,15 @@ pub fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-fn check_name(what: &str, text: &str, length_max: usize) -> Result<(), TextError> {
-    if text.is_empty() || text.len() > length_max {
+/// Checks a name of any kind of thing: 1 to 255 of `a-z 0-9 . _ -`, letter or digit at both ends.
+pub fn check_name(what: &str, text: &str) -> Result<(), TextError> {
+    if text.is_empty() || text.len() > NAME_LENGTH_MAX {
         return Err(TextError::new(
             0..text.len(),
-            format!("a {what} name has 1 to {length_max} characters, this one has {}", text.len()),
+            format!(
+                "a {what} name has 1 to {NAME_LENGTH_MAX} characters, this one has {}",
+                text.len()
+            ),
             "",
         ));
     }

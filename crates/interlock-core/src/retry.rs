@@ -9,7 +9,7 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{run::unknown, text::TextError};
+use crate::text::TextError;
 
 /// Why a run or an evaluation failed, as far as retrying is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,7 +43,7 @@ impl FailureCategory {
     pub fn parse(text: &str) -> Result<Self, TextError> {
         let found = Self::ALL.into_iter().find(|category| category.as_str() == text);
         found.ok_or_else(|| {
-            unknown("failure category", text, Self::ALL.map(Self::as_str).as_slice())
+            TextError::not_one_of("failure category", text, Self::ALL.map(Self::as_str).as_slice())
         })
     }
 }

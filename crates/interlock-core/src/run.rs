@@ -147,7 +147,9 @@ impl RunState {
     /// Reads a name from the wire.
     pub fn parse(text: &str) -> Result<Self, TextError> {
         let found = Self::ALL.into_iter().find(|state| state.as_str() == text);
-        found.ok_or_else(|| unknown("state of a run", text, Self::ALL.map(Self::as_str).as_slice()))
+        found.ok_or_else(|| {
+            TextError::not_one_of("state of a run", text, Self::ALL.map(Self::as_str).as_slice())
+        })
     }
 }
 
@@ -236,7 +238,9 @@ impl TriggerType {
     /// Reads a name from the wire.
     pub fn parse(text: &str) -> Result<Self, TextError> {
         let found = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
-        found.ok_or_else(|| unknown("trigger type", text, Self::ALL.map(Self::as_str).as_slice()))
+        found.ok_or_else(|| {
+            TextError::not_one_of("trigger type", text, Self::ALL.map(Self::as_str).as_slice())
+        })
     }
 }
 
@@ -256,15 +260,6 @@ impl fmt::Display for TriggerType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// The error for a word that is not one of a closed list.
-pub(crate) fn unknown(what: &str, text: &str, known: &[&str]) -> TextError {
-    TextError::new(
-        0..text.len(),
-        format!("`{text}` is not a {what}"),
-        format!("Use one of {}.", known.join(", ")),
-    )
 }
 
 #[cfg(test)]

@@ -20,8 +20,6 @@
 
 mod every;
 mod explain;
-#[cfg(test)]
-mod tests;
 mod wall;
 
 use std::collections::BTreeSet;
@@ -157,12 +155,18 @@ enum Evaluator {
     Nothing,
 }
 
-/// A schedule that has no slot at all, ever.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("this schedule can never fire: {reason}")]
-pub struct NeverFires {
-    /// Why, as far as it can be told.
-    pub reason: String,
+/// Why a schedule has no slot at all, ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NeverFires {
+    /// The expression or the dates by themselves.
+    #[error("this schedule can never fire: no day has such a date and time")]
+    Recurrence,
+    /// The calendars.
+    #[error("this schedule can never fire: its calendars leave out every day on which it would")]
+    Calendars,
+    /// The bounds.
+    #[error("this schedule can never fire: it has no slot between its `from` and `until`")]
+    Bounds,
 }
 
 /// The slots of an interval, and where they were cut off.
@@ -195,7 +199,7 @@ impl Schedule {
         );
         let schedule = Self { id, recurrence, timing, evaluator, bounds };
         if schedule.evaluator != Evaluator::Nothing && schedule.first_second(EARLIEST).is_none() {
-            return Err(NeverFires { reason: schedule.why_never() });
+            return Err(schedule.why_never());
         }
         Ok(schedule)
     }
@@ -272,22 +276,19 @@ impl Schedule {
         self.timing.days.allows(crate::civil::date_of_day(day))
     }
 
-    fn why_never(&self) -> String {
+    fn why_never(&self) -> NeverFires {
         let unbounded = Timing { from: None, until: None, ..self.timing.clone() };
         let unfiltered = Timing { days: DayFilter::default(), ..unbounded.clone() };
         let fires =
             |timing: Timing| Self::new(self.id.clone(), self.recurrence.clone(), timing).is_ok();
         // Each question drops one more restriction, so the recursion ends.
-        if (self.timing.from.is_some() || self.timing.until.is_some()) && fires(unbounded) {
-            return "it has no slot between its `from` and `until`".to_owned();
-        }
-        if !self.timing.days.is_empty() && fires(unfiltered) {
-            return "its calendars leave out every day on which it would".to_owned();
-        }
-        match self.recurrence {
-            Recurrence::Dates { .. } => "none of its dates has that time".to_owned(),
-            Recurrence::Cron(_) => "no month has such a day".to_owned(),
-            _ => "it has no slot before the year 2200".to_owned(),
+        let is_bounded = self.timing.from.is_some() || self.timing.until.is_some();
+        if is_bounded && fires(unbounded) {
+            NeverFires::Bounds
+        } else if !self.timing.days.is_empty() && fires(unfiltered) {
+            NeverFires::Calendars
+        } else {
+            NeverFires::Recurrence
         }
     }
 }

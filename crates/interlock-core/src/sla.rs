@@ -257,9 +257,9 @@ fn first_not_before<const N: usize>(
     slot: &SlotTimes<'_>,
     instants_on: impl Fn(Date) -> [Timestamp; N],
 ) -> Timestamp {
-    // Another zone may be a day and more ahead of the slot's date, and the time may then still lie
-    // before the slot: the third day is always late enough.
-    let days = std::iter::successors(Some(slot.date), |date| date.tomorrow().ok()).take(3);
+    // Another zone's clock may be 26 hours ahead and two dates further than the slot's, and the
+    // time may have passed on that date too: the fourth day is always late enough.
+    let days = std::iter::successors(Some(slot.date), |date| date.tomorrow().ok()).take(4);
     let mut instants = days.flat_map(instants_on);
     instants.find(|at| *at >= slot.nominal).unwrap_or(Timestamp::MAX)
 }

@@ -25,6 +25,15 @@ impl TextError {
         Self { span, message: message.into(), help: help.into() }
     }
 
+    /// The error for a word that is not one of a closed list.
+    pub fn not_one_of(what: &str, text: &str, known: &[&str]) -> Self {
+        Self::new(
+            0..text.len(),
+            format!("`{text}` is not a {what}"),
+            format!("Use one of {}.", known.join(", ")),
+        )
+    }
+
     /// The same error for a text that stands `offset` bytes further into a larger one.
     #[must_use]
     pub fn shifted(mut self, offset: usize) -> Self {

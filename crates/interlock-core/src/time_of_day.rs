@@ -2,31 +2,22 @@
 //!
 //! A wall-clock time becomes an instant only together with a date and a zone, and on two nights of
 //! the year that is not one instant: in a gap there is none, in an overlap there are two. Both
-//! cases are decided here once, so that deadlines and periods cannot disagree about them.
+//! cases are decided once, by [`Zone::instants_of`], so that deadlines and periods cannot disagree.
 
 use std::fmt;
 
-use jiff::{
-    Timestamp,
-    civil::{Date, DateTime},
-    tz::{AmbiguousOffset, Offset},
-};
+use jiff::{Timestamp, civil::Date};
 
-use crate::{text::TextError, zone::Zone};
+use crate::{
+    text::TextError,
+    zone::{Instants, Zone},
+};
 
 /// A time of day, without a date and without a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeOfDay {
     /// Invariant: below 86,400.
     seconds: u32,
-}
-
-/// The instants at which a wall clock shows one time on one date.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Occurrences {
-    pub(crate) first: Timestamp,
-    /// The same as `first`, except in an overlap.
-    pub(crate) last: Timestamp,
 }
 
 impl TimeOfDay {
@@ -81,21 +72,8 @@ impl TimeOfDay {
     }
 
     /// Every instant of this time on a date.
-    pub(crate) fn on(self, date: Date, zone: &Zone) -> Occurrences {
-        let wall = date.to_datetime(self.to_civil());
-        match zone.time_zone().to_ambiguous_timestamp(wall).offset() {
-            AmbiguousOffset::Unambiguous { offset } => {
-                let at = instant(wall, offset);
-                Occurrences { first: at, last: at }
-            }
-            AmbiguousOffset::Fold { before, after } => {
-                Occurrences { first: instant(wall, before), last: instant(wall, after) }
-            }
-            AmbiguousOffset::Gap { after, .. } => {
-                let at = end_of_gap(instant(wall, after), zone);
-                Occurrences { first: at, last: at }
-            }
-        }
+    pub(crate) fn on(self, date: Date, zone: &Zone) -> Instants {
+        zone.instants_of(date.to_datetime(self.to_civil()))
     }
 }
 
@@ -171,22 +149,6 @@ impl Parts<'_> {
         let message = format!("`{digits}` is too long: a `:` is missing");
         TextError::new(self.at..self.at + digits.len(), message, help)
     }
-}
-
-fn instant(wall: DateTime, offset: Offset) -> Timestamp {
-    // Only dates at the very edge of what a timestamp can say fail here.
-    let edge = if wall.year() > 0 { Timestamp::MAX } else { Timestamp::MIN };
-    offset.to_timestamp(wall).unwrap_or(edge)
-}
-
-/// The instant of the jump: the first border after an instant that lies before it. A wall time in
-/// the gap, read with the offset that holds after the jump, is such an instant.
-fn end_of_gap(before: Timestamp, zone: &Zone) -> Timestamp {
-    let offset = zone.time_zone().to_offset(before);
-    zone.time_zone()
-        .following(before)
-        .find(|transition| transition.offset() != offset)
-        .map_or(before, |transition| transition.timestamp())
 }
 
 #[cfg(test)]

@@ -1,1 +1,31 @@
-fn main() {}
+//! The `interlock` command: arguments in, exit code out.
+
+mod arguments;
+mod clock;
+mod command;
+mod environment;
+mod exit;
+mod moment;
+mod output;
+mod project;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::{arguments::Arguments, output::Output};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let mut output = Output::new();
+    let result = command::run(&arguments, &mut output);
+    let code = match result {
+        Ok(code) => code,
+        Err(failure) if failure.is_closed_pipe() => exit::SUCCESS,
+        Err(failure) => {
+            output.error(&failure);
+            failure.exit_code()
+        }
+    };
+    ExitCode::from(code)
+}

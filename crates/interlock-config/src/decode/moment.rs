@@ -63,16 +63,13 @@ fn parse_instant(text: &str, zone: &Zone) -> Result<Timestamp, TextError> {
     }
     // A zoned text that is no instant must not be read as a local time.
     let local = text.parse::<DateTime>().ok().filter(|_| !text.contains(['+', 'Z', 'z', '[']));
-    local
-        .and_then(|local| zone.time_zone().to_ambiguous_zoned(local).compatible().ok())
-        .map(|zoned| zoned.timestamp())
-        .ok_or_else(|| {
-            TextError::new(
-                0..text.len(),
-                format!("`{text}` is not an instant"),
-                "Write RFC 3339, such as `2026-02-25T09:00:00Z`, or a date.",
-            )
-        })
+    local.map(|local| zone.instants_of(local).first).ok_or_else(|| {
+        TextError::new(
+            0..text.len(),
+            format!("`{text}` is not an instant"),
+            "Write RFC 3339, such as `2026-02-25T09:00:00Z`, or a date.",
+        )
+    })
 }
 
 /// A month and day of every year.

@@ -11,7 +11,7 @@ use interlock_core::{
     id::ScheduleId,
     pipeline::{ControlAction, ControlSchedule, StartSchedule},
     readiness::SensorRule,
-    schedule::{Dst, Gap, Overlap, Recurrence, Schedule, Timing},
+    schedule::{Dst, Gap, NeverFires, Overlap, Recurrence, Schedule, Timing},
     zone::Zone,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -147,7 +147,7 @@ impl Decoder<'_> {
             from: None,
             until: None,
         };
-        self.fires(id, Recurrence::Cron(cron.cron), timing, node.span)
+        self.fires(id, Recurrence::Cron(cron.cron), timing, node)
     }
 
     fn starts(&mut self, node: &Node, place: Place, shared: &Shared, all: &mut Schedules) {
@@ -191,7 +191,7 @@ impl Decoder<'_> {
             zone: found.zone,
         };
         let keys = ["cron", "every", "dates", "at", "time", "sensor"];
-        let at = keys.into_iter().find_map(|key| node.get(key)).unwrap_or(node).span;
+        let at = keys.into_iter().find_map(|key| node.get(key)).unwrap_or(node);
         let schedule = self.fires(id, found.recurrence, timing, at)?;
         let start_grace = self.duration(node, "startGrace").or(shared.start_grace);
         Some(StartSchedule {
@@ -235,12 +235,19 @@ impl Decoder<'_> {
         id: ScheduleId,
         recurrence: Recurrence,
         timing: Timing,
-        at: Span,
+        at: &Node,
     ) -> Option<Schedule> {
+        let day_fields =
+            if let Recurrence::Cron(cron) = &recurrence { Some(cron.day_fields()) } else { None };
         match Schedule::new(id, recurrence, timing) {
             Ok(schedule) => Some(schedule),
-            Err(error) => {
-                self.problems.add(at, Code::NeverFires, error.to_string(), "");
+            Err(never) => {
+                // When no day of an expression matches, its day fields are the place to look at.
+                let span = match (never, day_fields) {
+                    (NeverFires::Recurrence, Some(fields)) => at.span_within(fields),
+                    _ => at.span,
+                };
+                self.problems.add(span, Code::NeverFires, never.to_string(), "");
                 None
             }
         }

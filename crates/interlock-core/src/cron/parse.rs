@@ -206,9 +206,10 @@ fn parse_fields(pieces: &[Piece<'_>], body: &str) -> Result<CronText, TextError>
             either,
         },
         is_fixed: !second.has_star && !minute.has_star && !hour.has_star,
+        day_fields: day.start..weekday.span().end,
     };
     let both_days = TextError::new(
-        day.start..weekday.span().end,
+        cron.day_fields(),
         "day of month and day of week are both set, so a day matches when either does",
         "If both must match, set one of them to `*` and use a calendar for the other.",
     );
@@ -230,7 +231,7 @@ fn plain_field(field: Field, piece: Piece<'_>) -> Result<Set, TextError> {
     Ok(set)
 }
 
-fn items<'a>(field: Field, piece: Piece<'a>) -> Result<Vec<Piece<'a>>, TextError> {
+fn items(field: Field, piece: Piece<'_>) -> Result<Vec<Piece<'_>>, TextError> {
     let items: Vec<_> = piece.split(',').collect();
     match items.iter().find(|item| item.text.is_empty()) {
         Some(empty) => Err(empty.error(

@@ -26,7 +26,8 @@ impl Every {
             if timing.days.allows(date_of_day(day)) {
                 return Some(slot);
             }
-            from = first_instant_of(next_allowed_day(day, until, timing)?, slot, timing)?;
+            let next_day = next_allowed_day(day, until, timing)?;
+            from = timing.zone.first_instant(next_day * SECONDS_PER_DAY).0.max(slot + 1);
         }
     }
 
@@ -42,7 +43,7 @@ impl Every {
             if timing.days.allows(date_of_day(day)) {
                 return Some(slot);
             }
-            before = first_instant_of(day, slot - 2 * SECONDS_PER_DAY, timing)?.min(slot);
+            before = timing.zone.first_instant(day * SECONDS_PER_DAY).0.min(slot);
         }
     }
 }
@@ -59,17 +60,4 @@ fn next_allowed_day(day: i64, until: i64, timing: &Timing) -> Option<i64> {
         days = timing.days.days_in(month);
     }
     Some(month.first_day + i64::from(days.trailing_zeros()))
-}
-
-/// The first instant from `from` on at which the wall clock shows `day` or a later one.
-fn first_instant_of(day: i64, from: i64, timing: &Timing) -> Option<i64> {
-    let civil = day * SECONDS_PER_DAY;
-    let mut segment = timing.zone.segment_at(from);
-    loop {
-        let instant = (civil - segment.offset).max(segment.start).max(from);
-        if instant < segment.end {
-            return Some(instant);
-        }
-        segment = timing.zone.segment_after(segment)?;
-    }
 }

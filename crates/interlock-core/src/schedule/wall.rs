@@ -20,8 +20,10 @@ use crate::{
 pub(super) struct Wall {
     days: DayRule,
     times: Times,
+    /// Whether every day matches.
+    is_daily: bool,
     pub(super) gap: Gap,
-    pub(super) overlap: Overlap,
+    overlap: Overlap,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -57,7 +59,13 @@ impl Wall {
             | Recurrence::SinceLast { .. }
             | Recurrence::Once(_) => (every_day, Times::one(0), once),
         };
-        Self { days, times, gap: dst.gap.unwrap_or(gap), overlap: dst.overlap.unwrap_or(overlap) }
+        let is_daily = match &days {
+            DayRule::Cron(cron) => cron.is_daily(),
+            DayRule::Weekdays(weekdays) => *weekdays == Weekdays::ALL,
+            DayRule::Dates(_) => false,
+        };
+        let (gap, overlap) = (dst.gap.unwrap_or(gap), dst.overlap.unwrap_or(overlap));
+        Self { days, times, is_daily, gap, overlap }
     }
 
     /// The first slot in `[from, until)`.
@@ -145,6 +153,13 @@ impl Wall {
         }
         let day = range.start.div_euclid(SECONDS_PER_DAY);
         let second_of_day = range.start - day * SECONDS_PER_DAY;
+        if self.is_daily && timing.days.is_empty() {
+            // Most schedules: no month has to be looked at.
+            let time = self.times.at_or_after(second_of_day);
+            let civil = day * SECONDS_PER_DAY
+                + time.unwrap_or_else(|| SECONDS_PER_DAY + self.times.first());
+            return (civil < range.end).then_some(civil);
+        }
         let (mut month, day_of_month) = Month::of_day(day);
         let mut days = self.days_in(month, timing) >> (day_of_month - 1) << (day_of_month - 1);
         if days >> (day_of_month - 1) & 1 == 1 {
@@ -190,7 +205,7 @@ impl Wall {
             month = month.previous();
             days = self.days_in(month, timing);
         }
-        let day = month.first_day + i64::from(31 - days.leading_zeros());
+        let day = month.first_day + i64::from(days.ilog2());
         let civil = day * SECONDS_PER_DAY + self.times.last();
         (civil >= range.start).then_some(civil)
     }

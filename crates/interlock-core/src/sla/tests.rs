@@ -111,16 +111,23 @@ fn daylight_saving_never_loses_a_deadline() {
 
 #[test]
 fn an_sla_may_have_a_zone_of_its_own() {
-    let spec = SlaSpec {
-        completion: Some(Deadline::parse("12:00").unwrap()),
-        zone: Some(zone("Pacific/Kiritimati")),
-        ..SlaSpec::default()
-    };
     let pago = zone("Pacific/Pago_Pago");
-    let slot = slot(at("2026-03-04T10:00:00Z"), &pago);
+    // 23:30 on the 3rd in Pago Pago is 00:30 on the 5th in Kiritimati.
+    let slot = slot(at("2026-03-04T10:30:00Z"), &pago);
     assert_eq!(slot.date, Date::constant(2026, 3, 3));
-    let resolved = resolve(&spec, &slot, Opening::Live);
-    assert_eq!(resolved.completion.unwrap().breach_at, at("2026-03-04T22:00:00Z"));
+    for (deadline, expected) in [
+        ("12:00", "2026-03-04T22:00:00Z"),
+        ("00:15", "2026-03-05T10:15:00Z"),
+        ("15m", "2026-03-05T10:15:00Z"),
+    ] {
+        let spec = SlaSpec {
+            completion: Some(Deadline::parse(deadline).unwrap()),
+            zone: Some(zone("Pacific/Kiritimati")),
+            ..SlaSpec::default()
+        };
+        let resolved = resolve(&spec, &slot, Opening::Live);
+        assert_eq!(resolved.completion.unwrap().breach_at, at(expected), "{deadline}");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use interlock_core::{
 use jiff::{
     SignedDuration, Timestamp,
     civil::{Date, DateTime},
-    tz::{AmbiguousOffset, TimeZone},
+    tz::TimeZone,
 };
 
 use crate::support::{cron, zone};
@@ -99,10 +99,11 @@ fn check(case: u64, zones: &[Zone]) -> Option<usize> {
 fn draw_start(random: &mut Random, zone: &TimeZone) -> Timestamp {
     let anywhere = 157_766_400 + random.below(70 * 365 * 86_400) as i64;
     let anywhere = Timestamp::from_second(anywhere / 60 * 60).unwrap();
-    let transition = zone.following(anywhere).next().map(|transition| transition.timestamp());
-    match transition {
+    match zone.following(anywhere).next() {
         Some(transition) if random.below(4) > 0 => {
-            transition - MINUTE * (random.below(36 * 60) as i32)
+            // Some databases end with a transition that is no change and not at a whole minute.
+            let minute = transition.timestamp().as_second() / 60 * 60;
+            Timestamp::from_second(minute).unwrap() - MINUTE * (random.below(36 * 60) as i32)
         }
         _ => anywhere,
     }
@@ -184,26 +185,19 @@ impl Pattern {
         let gap = dst.gap.unwrap_or(if self.is_fixed { Gap::RunAfter } else { Gap::Skip });
         let overlap =
             dst.overlap.unwrap_or(if self.is_fixed { Overlap::First } else { Overlap::Both });
-        let mut found = Vec::new();
-        let mut civil_before = zone.to_datetime(start - MINUTE);
-        for minute in 0..WALK_MINUTES {
-            let at = start + MINUTE * minute as i32;
-            let civil = zone.to_datetime(at);
-            let owed_for_gap = gap == Gap::RunAfter && self.in_gap(civil_before, civil, zone);
-            let chosen = match zone.to_ambiguous_timestamp(civil).offset() {
-                AmbiguousOffset::Fold { before, after } => match overlap {
-                    Overlap::First => zone.to_offset(at) == before,
-                    Overlap::Second => zone.to_offset(at) == after,
-                    Overlap::Both => true,
-                },
-                AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Gap { .. } => true,
+        let walk = Walk::new(start, zone);
+        let owed = |index: &usize| {
+            let civil = walk.civil[*index];
+            let chosen = match overlap {
+                Overlap::First => !walk.is_second[*index],
+                Overlap::Second => !walk.is_first[*index],
+                Overlap::Both => true,
             };
-            if owed_for_gap || (chosen && self.matches(civil)) {
-                found.push(at);
-            }
-            civil_before = civil;
-        }
-        found
+            (chosen && self.matches(civil))
+                || (gap == Gap::RunAfter && self.in_gap(walk.civil[*index - 1], civil, zone))
+        };
+        let asked = MARGIN..MARGIN + WALK_MINUTES as usize;
+        asked.filter(owed).map(|index| start + MINUTE * (index as i32 - MARGIN as i32)).collect()
     }
 
     /// Whether a matching minute lies strictly between two that follow each other in real time.
@@ -219,11 +213,43 @@ impl Pattern {
     }
 }
 
+/// Minutes walked before and after the interval asked about, to see overlaps that reach into it.
+const MARGIN: usize = 180;
+
+/// What the wall clock shows at each minute, and which of those readings occur twice.
+struct Walk {
+    civil: Vec<DateTime>,
+    is_first: Vec<bool>,
+    is_second: Vec<bool>,
+}
+
+impl Walk {
+    fn new(start: Timestamp, zone: &TimeZone) -> Self {
+        let minutes = WALK_MINUTES as usize + 2 * MARGIN;
+        let civil: Vec<_> = (0..minutes)
+            .map(|index| zone.to_datetime(start + MINUTE * (index as i32 - MARGIN as i32)))
+            .collect();
+        let (mut is_first, mut is_second) = (vec![false; minutes], vec![false; minutes]);
+        for index in 1..minutes {
+            // The clock was set back here: so many minutes before are seen again after.
+            let back = (civil[index - 1] + MINUTE).duration_since(civil[index]).as_mins();
+            for minute in 0..usize::try_from(back).unwrap_or(0) {
+                if let Some(first) = (index - 1).checked_sub(minute) {
+                    is_first[first] = true;
+                }
+                if let Some(second) = is_second.get_mut(index + minute) {
+                    *second = true;
+                }
+            }
+        }
+        Self { civil, is_first, is_second }
+    }
+}
+
+/// Whether any instant shows this date.
 fn date_exists(date: Date, zone: &TimeZone) -> bool {
-    (0..24 * 60).any(|minute| {
-        let civil = date.at((minute / 60) as i8, (minute % 60) as i8, 0, 0);
-        !matches!(zone.to_ambiguous_timestamp(civil).offset(), AmbiguousOffset::Gap { .. })
-    })
+    let noon = TimeZone::UTC.to_timestamp(date.at(12, 0, 0, 0)).unwrap();
+    (-40 * 4..40 * 4).any(|quarter| zone.to_datetime(noon + MINUTE * 15 * quarter).date() == date)
 }
 
 impl DayItem {

@@ -1,0 +1,181 @@
+//! The command line, exactly as typed.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use interlock_core::schedule::{Dst, Gap, Overlap};
+
+use crate::moment::Moment;
+
+/// A safety controller for scheduled pipelines: every scheduled run is accounted for.
+#[derive(Debug, Parser)]
+#[command(name = "interlock", version, propagate_version = true, max_term_width = 100)]
+#[command(
+    after_help = "Exit codes: 0 done, 1 problems found, 2 bad command line, 3 could not be done."
+)]
+pub(crate) struct Arguments {
+    /// The project: the directory with `interlock.yaml`, or with `pipelines/` when there is none.
+    #[arg(short = 'C', long = "dir", value_name = "DIR", global = true, value_hint = ValueHint::DirPath)]
+    project: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+impl Arguments {
+    /// The project's directory. `-C DIR` and a command's own DIR mean the same; the latter wins.
+    pub(crate) fn directory(&self) -> &Path {
+        let own = match &self.command {
+            Command::Init { directory } | Command::Validate { directory, .. } => {
+                directory.as_deref()
+            }
+            Command::Schema { .. }
+            | Command::Next(_)
+            | Command::Explain(_)
+            | Command::Calendar { .. }
+            | Command::Completions { .. } => None,
+        };
+        own.or(self.project.as_deref()).unwrap_or(Path::new("."))
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Write a small project to begin with.
+    Init {
+        /// Where; the current directory when absent.
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        directory: Option<PathBuf>,
+    },
+    /// Say what is wrong in the files, all of it at once.
+    Validate {
+        /// Which project; the current directory when absent.
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        directory: Option<PathBuf>,
+        /// Print an array of problems with file, line, column, code, message and help.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the JSON Schema of a kind of file, for editors.
+    Schema {
+        /// Which kind of file.
+        #[arg(value_enum, default_value_t = SchemaKind::Pipeline)]
+        kind: SchemaKind,
+    },
+    /// List the next slots, with what daylight saving and calendars do to them.
+    Next(Next),
+    /// Print whether a pipeline's slot may run, rule by rule, with the values seen.
+    Explain(Explain),
+    /// Work with calendars.
+    Calendar {
+        #[command(subcommand)]
+        command: CalendarCommand,
+    },
+    /// Print shell completions.
+    Completions {
+        /// For which shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum SchemaKind {
+    /// A pipeline's file.
+    Pipeline,
+    /// `interlock.yaml`.
+    Config,
+    /// An archetype's file.
+    Archetype,
+    /// A calendar's file.
+    Calendar,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Next {
+    /// Only this pipeline.
+    pub(crate) pipeline: Option<String>,
+    /// Slots from this instant on, itself included: `2026-02-25T09:00`, `yesterday`, `+2h` … [default: now]
+    #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
+    pub(crate) from: Option<Moment>,
+    /// Slots before this instant.
+    #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
+    pub(crate) to: Option<Moment>,
+    /// How many slots of each pipeline [default: 5, or all up to `--to`]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) count: Option<u32>,
+    /// Print an array of objects.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) ad_hoc: AdHoc,
+}
+
+/// A schedule given on the command line instead of in a file.
+#[derive(Debug, Args)]
+#[group(id = "ad hoc", conflicts_with = "pipeline")]
+pub(crate) struct AdHoc {
+    /// List the slots of this cron expression instead.
+    #[arg(long, value_name = "EXPR")]
+    pub(crate) cron: Option<String>,
+    /// The expression's zone.
+    #[arg(long, value_name = "ZONE", requires = "cron", default_value = "UTC")]
+    pub(crate) tz: String,
+    /// Daylight-saving policy: `gap=run_after|skip`, `overlap=first|second|both`, separated by a comma.
+    #[arg(long, value_name = "POLICY", requires = "cron", value_parser = parse_dst)]
+    pub(crate) dst: Option<Dst>,
+    /// The expression begins with a seconds field.
+    #[arg(long, requires = "cron")]
+    pub(crate) seconds: bool,
+}
+
+fn parse_dst(text: &str) -> Result<Dst, String> {
+    let mut dst = Dst::default();
+    for part in text.split(',') {
+        match part.trim() {
+            "gap=run_after" => dst.gap = Some(Gap::RunAfter),
+            "gap=skip" => dst.gap = Some(Gap::Skip),
+            "overlap=first" => dst.overlap = Some(Overlap::First),
+            "overlap=second" => dst.overlap = Some(Overlap::Second),
+            "overlap=both" => dst.overlap = Some(Overlap::Both),
+            other => {
+                return Err(format!(
+                    "`{other}` is none of gap=run_after, gap=skip, overlap=first, overlap=second, overlap=both"
+                ));
+            }
+        }
+    }
+    Ok(dst)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// Which pipeline.
+    pub(crate) pipeline: String,
+    /// Which of its slots, as an instant [default: the last one at `--at`]
+    #[arg(value_parser = Moment::parse, allow_hyphen_values = true)]
+    pub(crate) slot: Option<Moment>,
+    /// A JSON file with the sensors: `{"key": value}` or `{"key": {"value": …, "at": "…"}}`.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) sensors: Option<PathBuf>,
+    /// Evaluate as of this instant [default: now]
+    #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
+    pub(crate) at: Option<Moment>,
+    /// Print the verdict as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CalendarCommand {
+    /// Turn an iCalendar file into a calendar of the project.
+    Import {
+        /// The iCalendar file.
+        #[arg(value_name = "FILE.ics", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// The calendar's name [default: the file's]
+        #[arg(long)]
+        name: Option<String>,
+        /// Replace a calendar that is already there.
+        #[arg(long)]
+        force: bool,
+    },
+}

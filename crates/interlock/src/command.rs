@@ -1,0 +1,29 @@
+//! The commands, one file each.
+
+mod calendar;
+mod completions;
+mod explain;
+mod init;
+mod next;
+mod schema;
+mod validate;
+
+use crate::{
+    arguments::{Arguments, Command},
+    exit::Failure,
+    output::Output,
+};
+
+/// Runs what the command line asks for and answers with an exit code.
+pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Failure> {
+    let directory = arguments.directory();
+    match &arguments.command {
+        Command::Init { .. } => init::run(directory, output),
+        Command::Validate { json, .. } => validate::run(directory, *json, output),
+        Command::Schema { kind } => schema::run(*kind, output),
+        Command::Next(next) => next::run(directory, next, output),
+        Command::Explain(explain) => explain::run(directory, explain, output),
+        Command::Calendar { command } => calendar::run(directory, command, output),
+        Command::Completions { shell } => completions::run(*shell, output),
+    }
+}

@@ -1,0 +1,15 @@
+//! `interlock completions`: prints a completion script.
+
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+
+use crate::{
+    arguments::Arguments,
+    exit::{Failure, SUCCESS},
+    output::Output,
+};
+
+pub(super) fn run(shell: Shell, output: &mut Output) -> Result<u8, Failure> {
+    clap_complete::generate(shell, &mut Arguments::command(), "interlock", &mut output.out);
+    Ok(SUCCESS)
+}

@@ -1,0 +1,38 @@
+//! `interlock validate`: everything that is wrong in the files, at once.
+
+use std::{io::Write as _, path::Path};
+
+use interlock_config::problem::Severity;
+use serde_json::Value;
+
+use crate::{
+    exit::{Failure, PROBLEMS, SUCCESS},
+    output::Output,
+    project,
+};
+
+pub(super) fn run(directory: &Path, json: bool, output: &mut Output) -> Result<u8, Failure> {
+    let loaded = project::load(directory)?;
+    let errors = loaded.problems.iter().filter(|p| p.severity == Severity::Error).count();
+    let warnings = loaded.problems.len() - errors;
+    if json {
+        let problems = loaded.problems.iter().map(|problem| problem.to_json()).collect();
+        output.json(&Value::Array(problems))?;
+    } else {
+        for problem in &loaded.problems {
+            writeln!(output.out, "{}\n", problem.render())?;
+        }
+        let counted = |count: usize, what: &str| match count {
+            1 => format!("1 {what}"),
+            _ => format!("{count} {what}s"),
+        };
+        writeln!(
+            output.out,
+            "{}, {}, {}",
+            counted(loaded.pipelines.len(), "usable pipeline"),
+            counted(errors, "error"),
+            counted(warnings, "warning"),
+        )?;
+    }
+    Ok(if errors > 0 { PROBLEMS } else { SUCCESS })
+}

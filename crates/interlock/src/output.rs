@@ -1,0 +1,62 @@
+//! What commands print: results on standard output, everything else on standard error.
+//!
+//! Colour goes only to terminals (`anstream` strips it elsewhere and honours `NO_COLOR`).
+
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+use serde_json::Value;
+
+use crate::exit::Failure;
+
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+const HELP: Style = AnsiColor::Cyan.on_default().bold();
+const HEADING: Style = Style::new().bold();
+
+/// Both output streams.
+pub(crate) struct Output {
+    pub(crate) out: anstream::AutoStream<io::Stdout>,
+    pub(crate) err: anstream::AutoStream<io::Stderr>,
+}
+
+impl Output {
+    pub(crate) fn new() -> Self {
+        Self { out: anstream::stdout(), err: anstream::stderr() }
+    }
+
+    /// Prints a result as indented JSON.
+    pub(crate) fn json(&mut self, value: &Value) -> Result<(), Failure> {
+        Ok(writeln!(self.out, "{value:#}")?)
+    }
+
+    /// Prints why a command failed. Nothing is left to do when even that cannot be written.
+    pub(crate) fn error(&mut self, failure: &Failure) {
+        let _unwritable = writeln!(self.err, "{ERROR}error{ERROR:#}: {}", failure.message);
+        if !failure.help.is_empty() {
+            let _unwritable = writeln!(self.err, "{HELP}help{HELP:#}: {}", failure.help);
+        }
+    }
+
+    /// Prints rows under headings, columns as wide as they need to be.
+    pub(crate) fn table<const N: usize>(
+        &mut self,
+        headings: [&str; N],
+        rows: &[[String; N]],
+    ) -> Result<(), Failure> {
+        let mut widths = headings.map(|heading| heading.chars().count());
+        for row in rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let line = |cells: [&str; N]| {
+            let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+            padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        writeln!(self.out, "{HEADING}{}{HEADING:#}", line(headings))?;
+        for row in rows {
+            writeln!(self.out, "{}", line(row.each_ref().map(String::as_str)))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! The real binary, as a user meets it: output, files and exit codes.
+
+mod calendar;
+mod explain;
+mod init;
+mod next;
+mod validate;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// What a command did.
+struct Ran {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ran {
+    /// The output as JSON.
+    #[track_caller]
+    fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {}", self.stdout))
+    }
+}
+
+/// Runs `interlock` in the repository's root.
+fn interlock(arguments: &[&str]) -> Ran {
+    let output = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .args(arguments)
+        .current_dir(repository())
+        .env_clear()
+        .output()
+        .unwrap();
+    Ran {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A project directory with these files, removed at the end.
+fn project(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = directory.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    directory
+}
+
+#[test]
+fn completions_are_printed_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = interlock(&["completions", shell]);
+        assert!(ran.code == 0 && ran.stdout.contains("interlock"), "{shell}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn schemas_are_printed_for_every_kind_of_file() {
+    for kind in ["pipeline", "config", "archetype", "calendar"] {
+        let schema = interlock(&["schema", kind]).json();
+        assert_eq!(schema["additionalProperties"], false, "{kind}");
+    }
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_exits_with_2() {
+    for arguments in [
+        &["nonsense"][..],
+        &["next", "--count", "0"],
+        &["next", "--tz", "UTC"],
+        &["next", "--cron", "* * * * *", "--dst", "gap=maybe"],
+        &["next", "--from", "soon"],
+        &["next", "orders", "--cron", "* * * * *"],
+    ] {
+        let ran = interlock(arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments:?}");
+        assert!(ran.stderr.starts_with("error: "), "{arguments:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_project_that_is_not_there_exits_with_3_and_says_what_to_do() {
+    let ran = interlock(&["validate", "no/such/place"]);
+    assert_eq!(ran.code, 3);
+    assert_eq!(
+        ran.stderr,
+        "error: there is no directory no/such/place\n\
+         help: Name the project with `-C DIR`, or write a new one with `interlock init DIR`.\n"
+    );
+}

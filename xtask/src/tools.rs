@@ -1,0 +1,98 @@
+//! The programs that a command needs beside cargo, and how to get them.
+//!
+//! A missing one is installed where that is possible without asking (root, and `apt-get` is
+//! there); elsewhere the command stops with a sentence that names package and command.
+
+use crate::shell;
+
+/// What a program is needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// `cargo xtask test` and `tidy`.
+    Test,
+    /// `cargo xtask fuzz`.
+    Fuzz,
+}
+
+/// A program, and the Debian package that has it.
+struct Tool {
+    program: &'static str,
+    package: &'static str,
+    needs: &'static [Need],
+    why: &'static str,
+}
+
+const TOOLS: &[Tool] = &[
+    Tool {
+        program: "git",
+        package: "git",
+        needs: &[Need::Test],
+        why: "tidy asks it which files belong to the repository",
+    },
+    Tool {
+        program: "g++",
+        package: "g++",
+        needs: &[Need::Fuzz],
+        why: "the fuzzing engine (libFuzzer) is C++ and is compiled here",
+    },
+];
+
+/// What can be done about a missing program on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Means {
+    /// We are root and `apt-get` is there.
+    Install,
+    /// The user must do it.
+    Ask,
+}
+
+/// Makes sure that everything needed for something is there.
+pub(crate) fn ensure(need: Need) -> Result<(), String> {
+    TOOLS
+        .iter()
+        .filter(|tool| tool.needs.contains(&need))
+        .filter(|tool| !shell::works(shell::program(tool.program).arg("--version")))
+        .try_for_each(|tool| provide(tool, means()))
+}
+
+fn provide(tool: &Tool, means: Means) -> Result<(), String> {
+    let Tool { program, package, needs: _, why } = tool;
+    match means {
+        Means::Ask => Err(format!(
+            "{program} is missing ({why}); install it with `sudo apt-get install {package}`, or \
+             the like on your system"
+        )),
+        Means::Install => {
+            println!("{program} is missing ({why}): installing the package {package}");
+            shell::run(shell::program("apt-get").args(["update", "--quiet"]))?;
+            let install = ["install", "--yes", "--no-install-recommends", package];
+            shell::run(
+                shell::program("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(install),
+            )
+        }
+    }
+}
+
+fn means() -> Means {
+    let root = shell::output(shell::program("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
+    let apt = shell::works(shell::program("apt-get").arg("--version"));
+    if root && apt { Means::Install } else { Means::Ask }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_program_names_package_and_command() {
+        let tool = Tool { program: "gizmo", package: "gizmo-bin", needs: &[], why: "it turns" };
+        let reason = provide(&tool, Means::Ask).unwrap_err();
+        assert!(reason.contains("gizmo is missing (it turns)"), "{reason}");
+        assert!(reason.contains("apt-get install gizmo-bin"), "{reason}");
+    }
+
+    #[test]
+    fn what_the_tests_need_is_here_while_they_run() {
+        assert_eq!(ensure(Need::Test), Ok(()));
+    }
+}
