@@ -8,7 +8,9 @@
 pub(crate) mod check;
 mod format;
 mod job;
+mod kind;
 mod pipeline;
+mod places;
 pub(crate) mod reference;
 mod schedule;
 pub(crate) mod schema;

@@ -177,11 +177,11 @@ impl Decoder<'_> {
                 continue;
             }
             let upstream = Upstream { pipeline: pipeline.into(), schedule: text(item, "schedule") };
-            if !seen.insert((pipeline, item.get("schedule").and_then(Node::text))) {
+            if seen.insert((pipeline, item.get("schedule").and_then(Node::text))) {
+                upstreams.push(upstream);
+            } else {
                 let message = format!("`{pipeline}` is listed twice");
                 self.problems.add(name.span, Code::Repeated, message, "Keep one of them.");
-            } else {
-                upstreams.push(upstream);
             }
         }
         upstreams
