@@ -7,6 +7,7 @@
 pub mod budget;
 pub mod cron;
 pub mod duration;
+pub mod yaml;
 
 use interlock_core::text::TextError;
 
@@ -43,5 +44,11 @@ mod tests {
     #[test]
     fn duration_takes_its_seeds() {
         replay("duration", super::duration::run);
+    }
+
+    #[test]
+    fn yaml_takes_its_seeds() {
+        replay("yaml", super::yaml::pipeline);
+        replay("yaml", super::yaml::config);
     }
 }
