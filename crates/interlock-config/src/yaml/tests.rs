@@ -1,3 +1,5 @@
+//! What the tree says about well-formed, odd and hostile YAML.
+
 use super::*;
 
 fn read(text: &str) -> (Option<Node>, Vec<String>) {
