@@ -20,7 +20,7 @@ pub(super) fn run(directory: &Path, form: Form, output: &mut Output) -> Result<u
         output.json(&Value::Array(problems))?;
     } else {
         for problem in &loaded.problems {
-            writeln!(output.out, "{}\n", problem.render())?;
+            writeln!(output.out, "{}", problem.render())?;
         }
         let counted = |count: usize, what: &str| match count {
             1 => format!("1 {what}"),
