@@ -25,9 +25,9 @@ impl Arguments {
     /// The project's directory. `-C DIR` and a command's own DIR mean the same; the latter wins.
     pub(crate) fn directory(&self) -> &Path {
         let own = match &self.command {
-            Command::Init { directory } | Command::Validate { directory, .. } => {
-                directory.as_deref()
-            }
+            Command::Init { directory }
+            | Command::Validate { directory, .. }
+            | Command::Serve { directory, .. } => directory.as_deref(),
             Command::Schema { .. }
             | Command::Next(_)
             | Command::Explain(_)
