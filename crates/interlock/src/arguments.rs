@@ -1,17 +1,29 @@
 //! The command line, exactly as typed.
 
+mod asking;
+mod reading;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use interlock_core::schedule::{Dst, Gap, Overlap};
+use interlock_core::{
+    duration::{self, Units},
+    schedule::{Dst, Gap, Overlap},
+};
+use jiff::SignedDuration;
 
+pub(crate) use self::{
+    asking::{Asking, Complete, Run, Sending, SensorCommand, SensorPut},
+    reading::{Events, Reading, Runs, Slots, StoreCommand, WatermarkCommand},
+};
 use crate::moment::Moment;
 
 /// A safety controller for scheduled pipelines: every scheduled run is accounted for.
 #[derive(Debug, Parser)]
 #[command(name = "interlock", version, propagate_version = true, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 problems found, 2 bad command line, 3 could not be done."
+    after_help = "Exit codes: 0 done, 1 problems found or refused, 2 bad command line, 3 could not be done, \
+                  4 accepted, not yet applied."
 )]
 pub(crate) struct Arguments {
     /// The project: the directory with `interlock.yaml`, or with `pipelines/` when there is none.
@@ -33,6 +45,8 @@ impl Arguments {
             | Command::Explain(_)
             | Command::Calendar { .. }
             | Command::Runner { .. }
+            | Command::Reading(_)
+            | Command::Asking(_)
             | Command::Completions { .. } => None,
         };
         own.or(self.project.as_deref()).unwrap_or(Path::new("."))
@@ -81,6 +95,10 @@ pub(crate) enum Command {
     Next(Next),
     /// Print whether a pipeline's slot may run, rule by rule, with the values seen.
     Explain(Explain),
+    #[command(flatten)]
+    Reading(Reading),
+    #[command(flatten)]
+    Asking(Asking),
     /// Work with calendars.
     Calendar {
         #[command(subcommand)]
@@ -202,4 +220,10 @@ pub(crate) enum CalendarCommand {
         #[arg(long)]
         force: bool,
     },
+}
+
+/// Reads a length of time, such as `10s`.
+fn length(text: &str) -> Result<SignedDuration, String> {
+    duration::parse(text, Units::SecondsToDays)
+        .map_err(|error| format!("{}. {}", error.message, error.help))
 }

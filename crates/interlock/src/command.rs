@@ -1,16 +1,38 @@
 //! The commands, one file each.
 
 mod calendar;
+mod cancel;
+mod complete;
 mod completions;
+mod doctor;
+mod events;
 mod explain;
 mod init;
+mod list;
+mod logs;
 mod next;
+mod pause;
+mod rerun;
+mod resume;
+mod run;
+mod runs;
 mod schema;
+mod sensor;
 mod serve;
+mod show;
+mod slots;
+mod status;
+mod store;
 mod validate;
+mod version;
+mod wait;
+mod watermark;
+mod why;
+
+use std::path::Path;
 
 use crate::{
-    arguments::{Arguments, Command},
+    arguments::{Arguments, Asking, Command, Reading},
     exit::Failure,
     output::{Form, Output},
 };
@@ -26,7 +48,52 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
         Command::Schema { kind } => schema::run(*kind, output),
         Command::Next(next) => next::run(directory, next, output),
         Command::Explain(explain) => explain::run(directory, explain, output),
+        Command::Reading(reading) => read(directory, reading, output),
+        Command::Asking(asking) => ask(directory, asking, output),
         Command::Calendar { command } => calendar::run(directory, command, output),
         Command::Completions { shell } => Ok(completions::run(*shell, output)),
+    }
+}
+
+fn read(directory: &Path, reading: &Reading, output: &mut Output) -> Result<u8, Failure> {
+    match reading {
+        Reading::List { json } => list::run(directory, Form::asked(*json), output),
+        Reading::Show { pipeline, json } => {
+            show::run(directory, pipeline, Form::asked(*json), output)
+        }
+        Reading::Status { pipeline, json } => {
+            status::run(directory, pipeline.as_deref(), Form::asked(*json), output)
+        }
+        Reading::Slots(slots) => slots::run(directory, slots, output),
+        Reading::Runs(runs) => runs::run(directory, runs, output),
+        Reading::Why { pipeline, slot } => why::run(directory, pipeline, slot, output),
+        Reading::Events(events) => events::run(directory, events, output),
+        Reading::Watermark { command } => watermark::run(directory, command, output),
+        Reading::Logs { run, follow } => {
+            let until = if *follow { logs::Until::Ended } else { logs::Until::Now };
+            logs::run(directory, run, until, output)
+        }
+        Reading::Wait { what, timeout } => wait::run(directory, what, *timeout, output),
+        Reading::Store { command } => store::run(directory, command, output),
+        Reading::Doctor => doctor::run(directory, output),
+        Reading::Version => version::run(output),
+    }
+}
+
+fn ask(directory: &Path, asking: &Asking, output: &mut Output) -> Result<u8, Failure> {
+    match asking {
+        Asking::Sensor { command } => sensor::run(directory, command, output),
+        Asking::Run(run) => run::run(directory, run, output),
+        Asking::Rerun { pipeline, slot, reason, sending } => {
+            rerun::run(directory, (pipeline, slot), reason, *sending, output)
+        }
+        Asking::Cancel { pipeline, slot, reason, sending } => {
+            cancel::run(directory, (pipeline, slot), reason, *sending, output)
+        }
+        Asking::Pause { pipeline, reason, until, sending } => {
+            pause::run(directory, (pipeline, reason), *until, *sending, output)
+        }
+        Asking::Resume { pipeline, sending } => resume::run(directory, pipeline, *sending, output),
+        Asking::Complete(complete) => complete::run(directory, complete, output),
     }
 }

@@ -4,12 +4,15 @@ use std::{io, path::Path};
 
 /// Everything was done.
 pub(crate) const SUCCESS: u8 = 0;
-/// It was done, and there is something to mend: problems in the files.
+/// It was done, and there is something to mend (problems in the files), or it was refused with a reason.
 pub(crate) const PROBLEMS: u8 = 1;
 /// The command line makes no sense. (clap uses the same code.)
 pub(crate) const USAGE: u8 = 2;
 /// It could not be done: a file cannot be read or written.
 pub(crate) const FAILED: u8 = 3;
+
+/// It was accepted, and what came of it is not known yet.
+pub(crate) const ACCEPTED: u8 = 4;
 
 /// Why a command could not do its work, as a sentence, and what to do next.
 #[derive(Debug)]
@@ -29,6 +32,11 @@ impl Failure {
     /// The world is to blame.
     pub(crate) fn failed(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { code: FAILED, message: message.into(), help: help.into(), closed_pipe: false }
+    }
+
+    /// What was asked for was refused, for a reason.
+    pub(crate) fn refused(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { code: PROBLEMS, message: message.into(), help: help.into(), closed_pipe: false }
     }
 
     /// A file is to blame.

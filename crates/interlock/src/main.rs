@@ -3,11 +3,16 @@
 mod arguments;
 mod clock;
 mod command;
+mod declaration;
 mod environment;
 mod exit;
+mod inbox;
+mod ledger;
+mod ledger_json;
 mod moment;
 mod output;
 mod project;
+mod slot_name;
 
 use std::process::ExitCode;
 

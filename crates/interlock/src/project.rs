@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use interlock_config::{Loaded, SystemZones, load_dir, problem::Severity};
-use interlock_core::pipeline::Pipeline;
+use interlock_core::{id::PipelineId, pipeline::Pipeline};
 
 use crate::{environment, exit::Failure, output::Output};
 
@@ -34,7 +34,12 @@ pub(crate) fn mention_errors(loaded: &Loaded, output: &mut Output) -> Result<boo
     Ok(true)
 }
 
-/// The pipeline with a name.
+/// The pipeline with a name, if it is declared.
+pub(crate) fn find<'a>(loaded: &'a Loaded, name: &PipelineId) -> Option<&'a Pipeline> {
+    loaded.pipelines.iter().map(|loaded| &loaded.pipeline).find(|pipeline| pipeline.name == *name)
+}
+
+/// The pipeline with a name; a failure that lists the others if there is none.
 pub(crate) fn pipeline<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Pipeline, Failure> {
     let mut pipelines = loaded.pipelines.iter().map(|loaded| &loaded.pipeline);
     pipelines.clone().find(|pipeline| pipeline.name.as_str() == name).ok_or_else(|| {

@@ -1,0 +1,159 @@
+//! Commands that ask for something: they go through the inbox to the one who writes the ledger.
+
+use clap::{Args, Subcommand};
+use jiff::SignedDuration;
+
+use super::length;
+use crate::moment::Moment;
+
+/// How a request is sent and its answer printed.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Sending {
+    /// How long to wait for it to be applied.
+    #[arg(long, value_name = "D", value_parser = length, default_value = "10s", hide = true)]
+    pub(crate) wait: SignedDuration,
+    /// Print the answer as an object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Asking {
+    /// Report and read sensors.
+    Sensor {
+        #[command(subcommand)]
+        command: SensorCommand,
+    },
+    /// Run a pipeline now, or one of its slots.
+    Run(Run),
+    /// Run a closed slot again.
+    Rerun {
+        /// Which pipeline.
+        pipeline: String,
+        /// Which slot: `2026-02-25T09:00Z`, or `daily/2026-02-25T09:00Z` of one schedule.
+        #[arg(allow_hyphen_values = true)]
+        slot: String,
+        /// Why; it is kept with the slot's events.
+        #[arg(long)]
+        reason: String,
+        #[command(flatten)]
+        sending: Sending,
+    },
+    /// End a slot's run, or the slot if nothing runs yet.
+    Cancel {
+        /// Which pipeline.
+        pipeline: String,
+        /// Which slot: `2026-02-25T09:00Z`, or `daily/2026-02-25T09:00Z` of one schedule.
+        #[arg(allow_hyphen_values = true)]
+        slot: String,
+        /// Why; it is kept with the slot's events.
+        #[arg(long, default_value = "somebody asked for it")]
+        reason: String,
+        #[command(flatten)]
+        sending: Sending,
+    },
+    /// Stop opening and starting a pipeline's slots.
+    Pause {
+        /// Which pipeline.
+        pipeline: String,
+        /// Why.
+        #[arg(long)]
+        reason: String,
+        /// Until when [default: until it is resumed]
+        #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
+        until: Option<Moment>,
+        #[command(flatten)]
+        sending: Sending,
+    },
+    /// End a pause.
+    Resume {
+        /// Which pipeline.
+        pipeline: String,
+        #[command(flatten)]
+        sending: Sending,
+    },
+    /// Report the end of a job that somebody else runs.
+    Complete(Complete),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SensorCommand {
+    /// Report a sensor.
+    Put(SensorPut),
+    /// Print a sensor's last report.
+    Get {
+        /// Of which pipeline.
+        pipeline: String,
+        /// Which sensor.
+        key: String,
+    },
+    /// List a pipeline's sensors.
+    List {
+        /// Of which pipeline.
+        pipeline: String,
+        /// Print an array of objects.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SensorPut {
+    /// Of which pipeline.
+    pub(crate) pipeline: String,
+    /// Which sensor.
+    pub(crate) key: String,
+    /// Its value, as JSON.
+    #[arg(value_name = "JSON", allow_hyphen_values = true)]
+    pub(crate) value: String,
+    /// When it was so [default: now]
+    #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
+    pub(crate) at: Option<Moment>,
+    #[command(flatten)]
+    pub(crate) sending: Sending,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Which pipeline.
+    pub(crate) pipeline: String,
+    /// Run this slot instead of one of its own.
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    pub(crate) slot: Option<String>,
+    /// The schedule whose slot it is, if several have one then.
+    #[arg(long, value_name = "S", requires = "slot")]
+    pub(crate) schedule: Option<String>,
+    /// Run it even if it is not ready.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// A parameter of the job, `key=value`; can be repeated.
+    #[arg(short = 'p', long = "param", value_name = "K=V", value_parser = parameter)]
+    pub(crate) params: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) sending: Sending,
+}
+
+fn parameter(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` is not of the form key=value")),
+    }
+}
+
+#[derive(Debug, Args)]
+#[group(id = "outcome", required = true, multiple = false, args = ["success", "failed"])]
+pub(crate) struct Complete {
+    /// Which run, by its id.
+    pub(crate) run: String,
+    /// It succeeded.
+    #[arg(long)]
+    pub(crate) success: bool,
+    /// It failed.
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// Why it failed.
+    #[arg(long, value_name = "M")]
+    pub(crate) message: Option<String>,
+    #[command(flatten)]
+    pub(crate) sending: Sending,
+}

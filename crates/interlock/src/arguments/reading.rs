@@ -1,0 +1,163 @@
+//! Commands that read: the project, its ledger and its logs.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+use jiff::SignedDuration;
+
+use super::length;
+use crate::moment::Moment;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Reading {
+    /// List the declared pipelines.
+    List {
+        /// Print an array of objects.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print what a pipeline declares, with every default filled in.
+    Show {
+        /// Which pipeline.
+        pipeline: String,
+        /// Print an object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print where each pipeline stands.
+    Status {
+        /// Only this pipeline.
+        pipeline: Option<String>,
+        /// Print an array of objects.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the slots of the ledger with what became of them.
+    Slots(Slots),
+    /// List runs, newest first.
+    Runs(Runs),
+    /// Tell the whole story of a slot, or why there is none.
+    Why {
+        /// Which pipeline.
+        pipeline: String,
+        /// Which slot: `2026-02-25T09:00Z`, or `daily/2026-02-25T09:00Z` of one schedule.
+        #[arg(value_name = "SLOT", allow_hyphen_values = true)]
+        slot: String,
+    },
+    /// Print what happened, oldest first.
+    Events(Events),
+    /// Look at how far schedules are recorded.
+    Watermark {
+        #[command(subcommand)]
+        command: WatermarkCommand,
+    },
+    /// Print the output of a run's job.
+    Logs {
+        /// Which run, by its id.
+        run: String,
+        /// Go on printing what is added, until the run has ended.
+        #[arg(short, long)]
+        follow: bool,
+    },
+    /// Wait for the end of a run or slot; exits with 0 if it completed, 1 if it ended otherwise.
+    Wait {
+        /// A run's id, or a slot: `orders/daily/2026-02-25T09:00:00Z`.
+        #[arg(value_name = "RUN|SLOT")]
+        what: String,
+        /// Give up after this long [default: never]
+        #[arg(long, value_name = "D", value_parser = length)]
+        timeout: Option<SignedDuration>,
+    },
+    /// Look after the store.
+    Store {
+        #[command(subcommand)]
+        command: StoreCommand,
+    },
+    /// Check files, store, clock, time zones and disk space.
+    Doctor,
+    /// Print the version.
+    Version,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Slots {
+    /// Only this pipeline.
+    pub(crate) pipeline: Option<String>,
+    /// Slots from this instant on: `2026-02-25T09:00`, `yesterday`, `-2h` … [default: a day ago]
+    #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
+    pub(crate) from: Option<Moment>,
+    /// Slots before this instant [default: in a day]
+    #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
+    pub(crate) to: Option<Moment>,
+    /// Only slots that ended like this, or `open` ones.
+    #[arg(long, value_name = "D", value_parser = DISPOSITIONS)]
+    pub(crate) disposition: Option<String>,
+    /// List each slot of a span by itself.
+    #[arg(long)]
+    pub(crate) expand: bool,
+    /// Print an array of objects.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `--disposition` takes: `Disposition::WORDS`, and `open`.
+const DISPOSITIONS: [&str; 7] =
+    ["open", "completed", "failed", "cancelled", "skipped", "missed", "unknown"];
+
+#[derive(Debug, Args)]
+pub(crate) struct Runs {
+    /// Only of this pipeline.
+    #[arg(long, value_name = "P")]
+    pub(crate) pipeline: Option<String>,
+    /// Only in this state, such as `running` or `FAILED`.
+    #[arg(long, value_name = "S")]
+    pub(crate) status: Option<String>,
+    /// Only what this asked for, such as `scheduler`, `manual` or `retry`.
+    #[arg(long, value_name = "T")]
+    pub(crate) trigger_type: Option<String>,
+    /// At most so many.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) limit: u32,
+    /// Print an array of objects.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Events {
+    /// Only of this pipeline.
+    pub(crate) pipeline: Option<String>,
+    /// Go on printing what happens.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only events after the one with this number.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub(crate) after: u64,
+    /// Print one JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WatermarkCommand {
+    /// Print, per schedule, the instant up to which every slot is recorded.
+    Show {
+        /// Only of this pipeline.
+        pipeline: Option<String>,
+        /// Print an array of objects.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Look for damage.
+    Check,
+    /// Copy the ledger, as it is at one instant, also while it is written.
+    Backup {
+        /// To where; never overwrites.
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+}

@@ -1,0 +1,127 @@
+//! `interlock doctor`: whether everything around the pipelines is as it should be.
+
+use std::{fs, io::Write as _, path::Path};
+
+use interlock_config::problem::Severity;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    clock,
+    exit::{Failure, PROBLEMS, SUCCESS},
+    ledger::{self, Ledger},
+    output::Output,
+    project,
+};
+
+/// Less free space than this is a problem: the ledger must be able to grow.
+const FREE_BYTES_MIN: u64 = 500 * 1024 * 1024;
+/// No clock that is right says less.
+const CLOCK_MIN: Timestamp = Timestamp::constant(1_760_000_000, 0);
+
+/// What came of one check.
+enum Finding {
+    Good(String),
+    Bad(String),
+}
+
+use Finding::{Bad, Good};
+
+pub(super) fn run(directory: &Path, output: &mut Output) -> Result<u8, Failure> {
+    let findings = [
+        ("files", files(directory)?),
+        ("store", store(directory)),
+        ("daemon", daemon(directory)),
+        ("clock", clock(directory)),
+        ("zones", zones()),
+        ("disk", disk(directory)),
+    ];
+    for (name, finding) in &findings {
+        let (word, text) = match finding {
+            Good(text) => ("ok", text),
+            Bad(text) => ("problem", text),
+        };
+        writeln!(output.out, "{name:7} {word:8} {text}")?;
+    }
+    let is_good = findings.iter().all(|(_, finding)| matches!(finding, Good(_)));
+    Ok(if is_good { SUCCESS } else { PROBLEMS })
+}
+
+fn files(directory: &Path) -> Result<Finding, Failure> {
+    let loaded = project::load(directory)?;
+    let errors = loaded.problems.iter().filter(|p| p.severity == Severity::Error).count();
+    let usable = loaded.pipelines.len();
+    Ok(match errors {
+        0 => Good(format!("{usable} usable pipelines")),
+        _ => Bad(format!("{errors} errors, {usable} usable pipelines; see `interlock validate`")),
+    })
+}
+
+fn store(directory: &Path) -> Finding {
+    if !ledger::folder(directory).join("ledger.db").exists() {
+        return Good("nothing was recorded yet; `interlock serve` makes a store".to_owned());
+    }
+    match interlock_store_embedded::check(&ledger::folder(directory)) {
+        Ok(problems) if problems.is_empty() => Good("sound".to_owned()),
+        Ok(problems) => Bad(problems.join("; ")),
+        Err(error) => Bad(error.message),
+    }
+}
+
+/// Either answer is good: it is said because everything else depends on it.
+fn daemon(directory: &Path) -> Finding {
+    let is_served = ledger::is_served(&ledger::folder(directory));
+    Good(if is_served { "running" } else { "not running" }.to_owned())
+}
+
+/// A clock that went back would hold up every decision until it has caught up.
+fn clock(directory: &Path) -> Finding {
+    let now = clock::now();
+    if now < CLOCK_MIN {
+        return Bad(format!("it says {now}, which is long ago"));
+    }
+    match last_recorded(directory) {
+        Some(last) if now < last.saturating_sub(SignedDuration::from_mins(1)).unwrap_or(last) => {
+            Bad(format!("it says {now}, and something is recorded at {last}"))
+        }
+        _ => Good(format!("{now}")),
+    }
+}
+
+/// The instant of the newest run: what the store knows of the time.
+fn last_recorded(directory: &Path) -> Option<Timestamp> {
+    let ledger = Ledger::open(directory).ok()?;
+    let query = interlock_store::RunQuery { limit: 1, ..Default::default() };
+    ledger.runs(&query).ok()?.items.first().map(|run| run.record.created_at)
+}
+
+fn zones() -> Finding {
+    match jiff::tz::TimeZone::get("Europe/Riga") {
+        Ok(_) => Good(match zone_version() {
+            Some(version) => format!("the system's database, version {version}"),
+            None => "the database that comes with interlock, or one without a version".to_owned(),
+        }),
+        Err(error) => Bad(format!("there is no usable zone database: {error}")),
+    }
+}
+
+/// The version of the system's zone database, where it says so.
+fn zone_version() -> Option<String> {
+    let folder = Path::new("/usr/share/zoneinfo");
+    let version = fs::read_to_string(folder.join("+VERSION")).ok();
+    let version = version.or_else(|| {
+        let text = fs::read_to_string(folder.join("tzdata.zi")).ok()?;
+        text.lines().next()?.strip_prefix("# version ").map(str::to_owned)
+    });
+    version.map(|version| version.trim().to_owned())
+}
+
+fn disk(directory: &Path) -> Finding {
+    match rustix::fs::statvfs(directory) {
+        Err(error) => Bad(format!("{} cannot be examined: {error}", directory.display())),
+        Ok(stat) => {
+            let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+            let text = format!("{} MiB free", free / (1024 * 1024));
+            if free < FREE_BYTES_MIN { Bad(text) } else { Good(text) }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! `interlock pause`: nothing of a pipeline is opened or started until it is resumed.
+
+use std::path::Path;
+
+use interlock_store::record::InboxRecord;
+
+use crate::{
+    arguments::Sending, clock, exit::Failure, inbox::Inbox, moment::Moment, output::Output,
+    project, slot_name,
+};
+
+pub(super) fn run(
+    directory: &Path,
+    (pipeline, reason): (&str, &str),
+    until: Option<Moment>,
+    sending: Sending,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    let inbox = Inbox::open(directory, pipeline)?;
+    let now = clock::now();
+    let loaded = project::load(directory)?;
+    let zone = slot_name::first_zone(project::find(&loaded, &inbox.pipeline));
+    let until = until.map(|until| until.at(now, &zone));
+    if let Some(until) = until.filter(|until| *until <= now) {
+        return Err(Failure::usage(format!("{until} is already over"), ""));
+    }
+    inbox.send(&InboxRecord::Pause { reason: reason.to_owned(), until }, sending, output)
+}

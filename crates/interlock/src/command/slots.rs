@@ -1,0 +1,239 @@
+//! `interlock slots`: the ledger of an interval, with what became of each slot.
+//!
+//! A row wins over the span that covers it. Listed as one line, a span keeps its count; expanded, it is
+//! enumerated by the declared schedule, and the slots that have a row of their own are left out.
+
+use std::{collections::BTreeSet, io::Write as _, path::Path};
+
+use interlock_config::Loaded;
+use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
+use interlock_store::{
+    LedgerEntry, LedgerQuery, LedgerRow, RunRow,
+    record::{MarksRecord, SlotRecord, SpanRecord},
+};
+use jiff::{SignedDuration, Timestamp, civil::Date};
+use serde_json::Value;
+
+use crate::{
+    arguments::Slots,
+    clock,
+    exit::{Failure, SUCCESS},
+    ledger::Ledger,
+    ledger_json::{self, slot_key},
+    output::Output,
+    project, slot_name,
+};
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+/// What is listed.
+enum Item {
+    /// A slot with a row of its own, and its runs.
+    Slot(SlotKey, Box<SlotRecord>, Vec<RunRow>),
+    /// One slot of a span.
+    OfSpan(SlotKey, Date, SpanRecord),
+    /// A whole span.
+    Span(SlotKey, SpanRecord),
+}
+
+pub(super) fn run(directory: &Path, slots: &Slots, output: &mut Output) -> Result<u8, Failure> {
+    let ledger = Ledger::open(directory)?;
+    let loaded = project::load(directory)?;
+    let pipeline = slots.pipeline.as_ref().map(|name| ledger.known(directory, name)).transpose()?;
+    let query = query(&loaded, slots, pipeline);
+    let rows = ledger.rows(&query)?;
+    let rows = if slots.expand {
+        expand(&loaded, &query, rows, output)?
+    } else {
+        rows.into_iter().map(|row| (slot_key(&row), Listed::Row(row.entry))).collect()
+    };
+    let mut items = Vec::new();
+    for (key, listed) in rows {
+        if slots.disposition.as_deref().is_none_or(|word| listed.ended(word)) {
+            items.push(item(&ledger, key, listed)?);
+        }
+    }
+    if slots.json {
+        output.json(&Value::Array(items.iter().map(Item::to_json).collect()))?;
+    } else {
+        print(&items, output)?;
+    }
+    Ok(SUCCESS)
+}
+
+fn query(loaded: &Loaded, slots: &Slots, pipeline: Option<PipelineId>) -> LedgerQuery {
+    let now = clock::now();
+    let declared = pipeline.as_ref().and_then(|name| project::find(loaded, name));
+    let zone = slot_name::first_zone(declared);
+    let from = slots.from.map(|from| from.at(now, &zone));
+    let until = slots.to.map(|to| to.at(now, &zone));
+    // Expanding needs the rows that win over a span, whatever became of them.
+    let disposition = slots.disposition.clone().filter(|_| !slots.expand);
+    LedgerQuery {
+        pipeline,
+        from: from.unwrap_or_else(|| now.saturating_sub(DAY).unwrap_or(Timestamp::MIN)),
+        until: until.unwrap_or_else(|| now.saturating_add(DAY).unwrap_or(Timestamp::MAX)),
+        disposition,
+        ..LedgerQuery::everything(0)
+    }
+}
+
+/// A row, or one slot of a span.
+enum Listed {
+    Row(LedgerEntry),
+    OfSpan(Date, SpanRecord),
+}
+
+impl Listed {
+    /// Whether it ended as a word says; `open` is for those that have not.
+    fn ended(&self, word: &str) -> bool {
+        let disposition = match self {
+            Self::Row(LedgerEntry::Slot(slot)) => slot.disposition.as_deref(),
+            Self::Row(LedgerEntry::Span(span)) | Self::OfSpan(_, span) => Some(&*span.disposition),
+        };
+        disposition.unwrap_or("open") == word
+    }
+}
+
+/// Puts the slots of each span in its place, in order of time.
+fn expand(
+    loaded: &Loaded,
+    query: &LedgerQuery,
+    rows: Vec<LedgerRow>,
+    output: &mut Output,
+) -> Result<Vec<(SlotKey, Listed)>, Failure> {
+    let own: BTreeSet<SlotKey> =
+        rows.iter().filter(|row| matches!(row.entry, LedgerEntry::Slot(_))).map(slot_key).collect();
+    let mut all = Vec::new();
+    for row in rows {
+        let key = slot_key(&row);
+        match row.entry {
+            LedgerEntry::Slot(slot) => all.push((key, Listed::Row(LedgerEntry::Slot(slot)))),
+            LedgerEntry::Span(span) => match enumerate(loaded, query, &key, &span) {
+                Some(slots) => {
+                    let slots = slots.into_iter().filter(|(key, _)| !own.contains(key));
+                    all.extend(slots.map(|(key, date)| (key, Listed::OfSpan(date, span.clone()))));
+                }
+                None => {
+                    writeln!(
+                        output.err,
+                        "the span of {key} stays one: its schedule has changed since it was recorded"
+                    )?;
+                    all.push((key, Listed::Row(LedgerEntry::Span(span))));
+                }
+            },
+        }
+    }
+    all.sort_by(|(one, _), (other, _)| place(one).cmp(&place(other)));
+    Ok(all)
+}
+
+fn place(key: &SlotKey) -> (Timestamp, &PipelineId, &ScheduleId) {
+    (key.nominal, &key.pipeline, &key.schedule)
+}
+
+/// The slots of a span within the interval; `None` if the declared schedule does not give the same ones.
+fn enumerate(
+    loaded: &Loaded,
+    query: &LedgerQuery,
+    first: &SlotKey,
+    span: &SpanRecord,
+) -> Option<Vec<(SlotKey, Date)>> {
+    let pipeline = project::find(loaded, &first.pipeline)?;
+    let start = pipeline.starts.iter().find(|start| *start.schedule.id() == first.schedule)?;
+    let just_after = span.last.saturating_add(SignedDuration::from_nanos(1)).unwrap_or(span.last);
+    let limit = usize::try_from(span.count).ok()?.saturating_add(1);
+    let found = start.schedule.slots(first.nominal, just_after, limit).found;
+    let is_same = found.len() as u64 == span.count
+        && found.first() == Some(&first.nominal)
+        && found.last() == Some(&span.last);
+    is_same.then(|| {
+        let within = found.into_iter().filter(|at| (query.from..query.until).contains(at));
+        let slot = |nominal| SlotKey { nominal, ..first.clone() };
+        within.map(|at| (slot(at), start.schedule.occurrence(at).date)).collect()
+    })
+}
+
+fn item(ledger: &Ledger, key: SlotKey, listed: Listed) -> Result<Item, Failure> {
+    Ok(match listed {
+        Listed::OfSpan(date, span) => Item::OfSpan(key, date, span),
+        Listed::Row(LedgerEntry::Span(span)) => Item::Span(key, span),
+        Listed::Row(LedgerEntry::Slot(slot)) => {
+            let runs = ledger.runs_of(&key.pipeline, &key.schedule, key.nominal)?;
+            Item::Slot(key, Box::new(slot), runs)
+        }
+    })
+}
+
+impl Item {
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Slot(key, slot, runs) => ledger_json::slot(key, slot, runs),
+            Self::OfSpan(key, date, span) => ledger_json::slot_of_span(key, *date, span),
+            Self::Span(key, span) => ledger_json::span(key, span),
+        }
+    }
+
+    fn to_row(&self) -> [String; 6] {
+        let (key, state, runs, note) = match self {
+            Self::Slot(key, slot, runs) => (key, state(slot), runs.len().to_string(), note(slot)),
+            Self::OfSpan(key, _, span) => (key, span_state(span), String::new(), String::new()),
+            Self::Span(key, span) => {
+                let note = format!("{} slots, until {}", span.count, span.last);
+                (key, span_state(span), String::new(), note)
+            }
+        };
+        let SlotKey { pipeline, schedule, nominal } = key;
+        [pipeline.to_string(), schedule.to_string(), nominal.to_string(), state, runs, note]
+    }
+}
+
+/// Where a slot stands, in a word or two.
+pub(super) fn state(slot: &SlotRecord) -> String {
+    match (&slot.disposition, &slot.reason) {
+        (None, _) => slot.state.clone(),
+        (Some(disposition), None) => disposition.clone(),
+        (Some(disposition), Some(reason)) => format!("{disposition} ({reason})"),
+    }
+}
+
+/// How the slots of a span ended.
+pub(super) fn span_state(span: &SpanRecord) -> String {
+    match &span.reason {
+        None => span.disposition.clone(),
+        Some(reason) => format!("{} ({reason})", span.disposition),
+    }
+}
+
+/// What else is to be known of a slot.
+fn note(slot: &SlotRecord) -> String {
+    let mut notes = Vec::new();
+    if slot.generation > 1 {
+        notes.push(format!("generation {}", slot.generation));
+    }
+    if slot.is_open() {
+        notes.push(format!("closes at {}", slot.closes_at));
+    }
+    notes.extend(slot.retry_at.map(|at| format!("tried again at {at}")));
+    notes.extend(marks(&slot.marks));
+    notes.join(", ")
+}
+
+/// The marks of a slot in words.
+pub(super) fn marks(marks: &MarksRecord) -> Vec<String> {
+    let mut words = Vec::new();
+    words.extend(marks.missed_at.map(|at| format!("missed at {at}")));
+    let set =
+        [(marks.late, "late"), (marks.uncertain, "uncertain"), (marks.recovered, "recovered")];
+    words.extend(set.iter().filter(|(is_set, _)| *is_set).map(|(_, word)| (*word).to_owned()));
+    words
+}
+
+fn print(items: &[Item], output: &mut Output) -> Result<(), Failure> {
+    if items.is_empty() {
+        writeln!(output.out, "no slots are recorded in this time")?;
+        return Ok(());
+    }
+    let rows: Vec<_> = items.iter().map(Item::to_row).collect();
+    output.table(["PIPELINE", "SCHEDULE", "SLOT", "STATE", "RUNS", "NOTE"], &rows)
+}

@@ -1,0 +1,211 @@
+//! `interlock status`: where each pipeline stands.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write as _,
+    path::Path,
+};
+
+use interlock_config::Loaded;
+use interlock_core::{
+    due,
+    id::{PipelineId, ScheduleId},
+    pipeline::Pipeline,
+};
+use interlock_store::{AgendaRow, LedgerEntry, LedgerRow};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::slots;
+use crate::{
+    clock,
+    exit::{Failure, SUCCESS},
+    ledger::Ledger,
+    ledger_json::slot_key,
+    output::{Form, Output},
+    project,
+};
+
+/// What is known of one pipeline.
+struct Standing<'a> {
+    name: PipelineId,
+    seen: Option<&'a AgendaRow>,
+    last: Option<LedgerRow>,
+    open: &'a [LedgerRow],
+    next: Option<(ScheduleId, Timestamp)>,
+}
+
+pub(super) fn run(
+    directory: &Path,
+    pipeline: Option<&str>,
+    form: Form,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    let ledger = Ledger::open(directory)?;
+    let loaded = project::load(directory)?;
+    project::mention_errors(&loaded, output)?;
+    let only = pipeline.map(|name| ledger.known(directory, name)).transpose()?;
+    let seen = ledger.pipelines()?;
+    let open = by_pipeline(ledger.open_slots()?);
+    let names = names(&loaded, &seen, only.as_ref());
+    let mut standings = Vec::new();
+    for name in names {
+        let seen = seen.iter().find(|row| row.pipeline == name);
+        standings.push(Standing {
+            last: seen.map(|row| last_slot(&ledger, row)).transpose()?.flatten(),
+            open: open.get(&name).map_or(&[][..], Vec::as_slice),
+            next: project::find(&loaded, &name).and_then(next_slot),
+            name,
+            seen,
+        });
+    }
+    if form == Form::Json {
+        output.json(&Value::Array(standings.iter().map(Standing::to_json).collect()))?;
+    } else {
+        print(&standings, &ledger, output)?;
+    }
+    Ok(SUCCESS)
+}
+
+fn by_pipeline(rows: Vec<LedgerRow>) -> BTreeMap<PipelineId, Vec<LedgerRow>> {
+    let mut all: BTreeMap<PipelineId, Vec<LedgerRow>> = BTreeMap::new();
+    for row in rows {
+        all.entry(row.pipeline.clone()).or_default().push(row);
+    }
+    all
+}
+
+/// Everything declared or recorded and not retired; or the one that is asked for.
+fn names(loaded: &Loaded, seen: &[AgendaRow], only: Option<&PipelineId>) -> BTreeSet<PipelineId> {
+    if let Some(only) = only {
+        return BTreeSet::from([only.clone()]);
+    }
+    let declared = loaded.pipelines.iter().map(|loaded| loaded.pipeline.name.clone());
+    let recorded = seen.iter().filter(|row| row.record.record.retired_at.is_none());
+    declared.chain(recorded.map(|row| row.pipeline.clone())).collect()
+}
+
+/// What stands at the latest watermark.
+fn last_slot(ledger: &Ledger, row: &AgendaRow) -> Result<Option<LedgerRow>, Failure> {
+    let latest = row.watermarks.iter().max_by_key(|(_, watermark)| watermark.record.at);
+    let Some((schedule, watermark)) = latest else { return Ok(None) };
+    let rows = ledger.rows_at(&row.pipeline, watermark.record.at)?;
+    // A row comes before the span that covers it.
+    Ok(rows.into_iter().find(|found| found.schedule == *schedule))
+}
+
+/// The next slot of a pipeline that owes any.
+pub(super) fn next_slot(pipeline: &Pipeline) -> Option<(ScheduleId, Timestamp)> {
+    if !pipeline.enabled || pipeline.trigger.is_none() {
+        return None;
+    }
+    let now = clock::now();
+    let nexts = pipeline
+        .starts
+        .iter()
+        .filter_map(|start| Some((start.schedule.id().clone(), due::after(&start.schedule, now)?)));
+    nexts.min_by_key(|(_, at)| *at)
+}
+
+impl Standing<'_> {
+    fn watermarks(&self) -> impl Iterator<Item = (&ScheduleId, Timestamp)> {
+        let rows = self.seen.iter().flat_map(|row| &row.watermarks);
+        rows.map(|(schedule, row)| (schedule, row.record.at))
+    }
+
+    fn to_json(&self) -> Value {
+        let record = self.seen.map(|row| &row.record.record);
+        let pause = record.and_then(|record| record.pause.as_ref());
+        let watermarks: BTreeMap<_, _> = self
+            .watermarks()
+            .map(|(schedule, at)| (schedule.to_string(), at.to_string()))
+            .collect();
+        json!({
+            "pipeline": self.name.as_str(),
+            "firstSeen": record.map(|record| record.first_seen.to_string()),
+            "retiredAt": record.and_then(|record| record.retired_at).map(|at| at.to_string()),
+            "paused": pause.map(|pause| json!({
+                "reason": pause.reason,
+                "since": pause.since.to_string(),
+                "until": pause.until.map(|at| at.to_string()),
+            })),
+            "last": self.last.as_ref().map(entry_json),
+            "open": self.open.iter().map(entry_json).collect::<Vec<_>>(),
+            "watermarks": watermarks,
+            "next": self.next.as_ref().map(|(schedule, at)| json!({
+                "schedule": schedule.as_str(), "utc": at.to_string(),
+            })),
+        })
+    }
+
+    fn to_row(&self) -> [String; 6] {
+        let last = self.last.as_ref();
+        let pause = self.seen.and_then(|row| row.record.record.pause.as_ref());
+        let note = match (self.seen, pause) {
+            (None, _) => "not seen by `interlock serve` yet".to_owned(),
+            (Some(_), Some(pause)) => match pause.until {
+                Some(until) => format!("paused until {until}: {}", pause.reason),
+                None => format!("paused: {}", pause.reason),
+            },
+            (Some(row), None) if row.record.record.retired_at.is_some() => "retired".to_owned(),
+            (Some(_), None) => String::new(),
+        };
+        [
+            self.name.to_string(),
+            last.map_or_else(String::new, |row| slot_instant(row).to_string()),
+            last.map_or_else(String::new, state),
+            open_states(self.open),
+            self.next.as_ref().map_or_else(String::new, |(_, at)| at.to_string()),
+            note,
+        ]
+    }
+}
+
+/// The instant that a row stands for here: a slot's, or a span's last.
+fn slot_instant(row: &LedgerRow) -> Timestamp {
+    match &row.entry {
+        LedgerEntry::Slot(_) => row.nominal,
+        LedgerEntry::Span(span) => span.last,
+    }
+}
+
+fn state(row: &LedgerRow) -> String {
+    match &row.entry {
+        LedgerEntry::Slot(slot) => slots::state(slot),
+        LedgerEntry::Span(span) => slots::span_state(span),
+    }
+}
+
+fn entry_json(row: &LedgerRow) -> Value {
+    let at = slot_instant(row);
+    let key = interlock_core::id::SlotKey { nominal: at, ..slot_key(row) };
+    let (state, disposition, reason) = match &row.entry {
+        LedgerEntry::Slot(slot) => (slot.state.as_str(), slot.disposition.as_ref(), &slot.reason),
+        LedgerEntry::Span(span) => ("closed", Some(&span.disposition), &span.reason),
+    };
+    json!({
+        "slot": key.to_string(), "schedule": key.schedule.as_str(), "utc": at.to_string(),
+        "state": state, "disposition": disposition, "reason": reason,
+    })
+}
+
+/// How many slots are open, by state: `2 waiting, 1 running`.
+fn open_states(open: &[LedgerRow]) -> String {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for row in open {
+        *counts.entry(state(row)).or_default() += 1;
+    }
+    counts.iter().map(|(state, count)| format!("{count} {state}")).collect::<Vec<_>>().join(", ")
+}
+
+fn print(standings: &[Standing<'_>], ledger: &Ledger, output: &mut Output) -> Result<(), Failure> {
+    if !ledger.is_served() {
+        writeln!(output.err, "no `interlock serve` is running here; this is what was recorded")?;
+    }
+    if standings.is_empty() {
+        writeln!(output.out, "there are no pipelines")?;
+        return Ok(());
+    }
+    let rows: Vec<_> = standings.iter().map(Standing::to_row).collect();
+    output.table(["PIPELINE", "LAST SLOT", "STATE", "OPEN", "NEXT SLOT", "NOTE"], &rows)
+}

@@ -1,0 +1,271 @@
+//! `interlock why`: the whole story of a slot, or why there is none.
+
+use std::{io::Write as _, path::Path};
+
+use interlock_core::{
+    id::{PipelineId, ScheduleId, SlotKey},
+    pipeline::{Pipeline, StartSchedule},
+};
+use interlock_store::{
+    EventRow, LedgerEntry, RunRow,
+    record::{PipelineRecord, SlotRecord, SpanRecord},
+};
+use jiff::Timestamp;
+
+use super::{events, slots};
+use crate::{
+    clock,
+    exit::{Failure, SUCCESS},
+    ledger::Ledger,
+    output::Output,
+    project,
+    slot_name::{self, Typed},
+};
+
+pub(super) fn run(
+    directory: &Path,
+    pipeline: &str,
+    slot: &str,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    let ledger = Ledger::open(directory)?;
+    let pipeline = ledger.known(directory, pipeline)?;
+    let loaded = project::load(directory)?;
+    let declared = project::find(&loaded, &pipeline);
+    let typed = Typed::parse(&pipeline, slot)?;
+    let stories = recorded(&ledger, &pipeline, declared, &typed)?;
+    for story in &stories {
+        story.print(output)?;
+    }
+    if stories.is_empty() {
+        let known = ledger.pipeline(&pipeline)?;
+        for line in absent(&ledger, &pipeline, (declared, known.as_ref()), &typed)? {
+            writeln!(output.out, "{line}")?;
+        }
+    }
+    Ok(SUCCESS)
+}
+
+/// What the ledger holds about one slot.
+struct Story {
+    key: SlotKey,
+    entry: LedgerEntry,
+    runs: Vec<RunRow>,
+    events: Vec<EventRow>,
+}
+
+/// The stories of the slots that are meant: one per schedule.
+fn recorded(
+    ledger: &Ledger,
+    pipeline: &PipelineId,
+    declared: Option<&Pipeline>,
+    typed: &Typed,
+) -> Result<Vec<Story>, Failure> {
+    let zone = match &typed.schedule {
+        Some(schedule) => slot_name::zone_of(declared, schedule),
+        None => slot_name::first_zone(declared),
+    };
+    let at = typed.at(&zone);
+    let mut stories: Vec<Story> = Vec::new();
+    for row in ledger.rows_at(pipeline, at)? {
+        let key = SlotKey { pipeline: row.pipeline, schedule: row.schedule, nominal: at };
+        let asked = typed.schedule.as_ref().is_none_or(|schedule| *schedule == key.schedule);
+        // A row comes before the span that covers it, and wins.
+        let told = stories.iter().any(|story| story.key == key);
+        if !asked || told || !is_slot_of(declared, &key, &row.entry) {
+            continue;
+        }
+        let runs = ledger.runs_of(pipeline, &key.schedule, at)?;
+        let events = events_of(ledger, &key)?;
+        stories.push(Story { key, entry: row.entry, runs, events });
+    }
+    Ok(stories)
+}
+
+/// A span covers instants between its slots, which are none.
+fn is_slot_of(declared: Option<&Pipeline>, key: &SlotKey, entry: &LedgerEntry) -> bool {
+    matches!(entry, LedgerEntry::Slot(_))
+        || start_of(declared, &key.schedule).is_none_or(|start| start.schedule.is_slot(key.nominal))
+}
+
+fn start_of<'a>(declared: Option<&'a Pipeline>, id: &ScheduleId) -> Option<&'a StartSchedule> {
+    declared?.starts.iter().find(|start| start.schedule.id() == id)
+}
+
+fn events_of(ledger: &Ledger, key: &SlotKey) -> Result<Vec<EventRow>, Failure> {
+    let name = format!("{}/{}", key.schedule, key.nominal);
+    let mut found = Vec::new();
+    let mut after = 0;
+    loop {
+        let page = ledger.events(Some(&key.pipeline), after)?;
+        after = page.items.last().map_or(after, |event| event.number);
+        let about = |event: &EventRow| event.record.slot.as_deref() == Some(name.as_str());
+        found.extend(page.items.into_iter().filter(about));
+        if !page.more {
+            return Ok(found);
+        }
+    }
+}
+
+impl Story {
+    fn print(&self, output: &mut Output) -> Result<(), Failure> {
+        let key = &self.key;
+        match &self.entry {
+            LedgerEntry::Slot(slot) => {
+                writeln!(output.out, "{key} is {}.", slots::state(slot))?;
+                for line in about_slot(slot) {
+                    writeln!(output.out, "  {line}")?;
+                }
+            }
+            LedgerEntry::Span(span) => writeln!(output.out, "{}", about_span(key, span))?,
+        }
+        if !self.runs.is_empty() {
+            writeln!(output.out, "Runs:")?;
+        }
+        for run in &self.runs {
+            writeln!(output.out, "  {}", about_run(run))?;
+        }
+        if !self.events.is_empty() {
+            writeln!(output.out, "Events:")?;
+        }
+        for event in &self.events {
+            writeln!(output.out, "  {}", events::sentence(event))?;
+        }
+        Ok(())
+    }
+}
+
+fn about_slot(slot: &SlotRecord) -> Vec<String> {
+    let mut lines = vec![format!(
+        "It stands for {}; generation {} was opened at {} by {}.",
+        slot.date, slot.generation, slot.opened_at, slot.opened_by
+    )];
+    if slot.is_open() {
+        lines.push(format!("Unless something happens it is closed at {}.", slot.closes_at));
+    }
+    lines.extend(slot.retry_at.map(|at| format!("It is tried again at {at}.")));
+    let marks = slots::marks(&slot.marks);
+    if !marks.is_empty() {
+        lines.push(format!("It is marked {}.", marks.join(", ")));
+    }
+    lines
+}
+
+fn about_span(key: &SlotKey, span: &SpanRecord) -> String {
+    format!(
+        "{key} is {}: one of {} slots up to {} that were recorded together at {}.",
+        slots::span_state(span),
+        span.count,
+        span.last,
+        span.recorded_at
+    )
+}
+
+fn about_run(run: &RunRow) -> String {
+    let record = &run.record;
+    let mut text =
+        format!("{} ({}) is {}", run.key.id(&run.pipeline), record.trigger_type, record.status);
+    if let Some(at) = record.started_at {
+        text.push_str(&format!(", started at {at}"));
+    }
+    if let Some(at) = record.ended_at {
+        text.push_str(&format!(", ended at {at}"));
+    }
+    if let Some(message) = &record.message {
+        text.push_str(&format!(": {message}"));
+    }
+    text
+}
+
+/// Why nothing is recorded at an instant, a line per schedule.
+fn absent(
+    ledger: &Ledger,
+    pipeline: &PipelineId,
+    (declared, known): (Option<&Pipeline>, Option<&PipelineRecord>),
+    typed: &Typed,
+) -> Result<Vec<String>, Failure> {
+    let Some(declared) = declared else {
+        return Ok(vec![format!(
+            "Nothing is recorded then, and {pipeline} is no longer declared."
+        )]);
+    };
+    let watermarks = ledger.pipelines()?.into_iter().find(|row| row.pipeline == *pipeline);
+    let mut lines = Vec::new();
+    for start in &declared.starts {
+        let id = start.schedule.id();
+        if typed.schedule.as_ref().is_some_and(|schedule| schedule != id) {
+            continue;
+        }
+        let at = typed.at(&start.schedule.timing().zone);
+        let mark = watermarks.as_ref().and_then(|row| row.watermarks.get(id));
+        let reason = reason(start, at, known, mark.map(|mark| mark.record.at));
+        lines.push(format!("{pipeline}/{id} has no slot recorded at {at}: {reason}."));
+    }
+    if lines.is_empty() {
+        lines.push(format!("{pipeline} has no such schedule, and nothing is recorded then."));
+    }
+    Ok(lines)
+}
+
+/// Why a schedule has no slot recorded at an instant.
+fn reason(
+    start: &StartSchedule,
+    at: Timestamp,
+    known: Option<&PipelineRecord>,
+    watermark: Option<Timestamp>,
+) -> String {
+    if !start.schedule.is_slot(at) {
+        return not_a_slot(start, at);
+    }
+    let Some(known) = known else {
+        return "`interlock serve` has not seen this pipeline yet".to_owned();
+    };
+    if at < known.first_seen {
+        return format!(
+            "the pipeline was first seen at {}, and owes nothing before",
+            known.first_seen
+        );
+    }
+    if at > clock::now() {
+        return "it is not due yet".to_owned();
+    }
+    if let Some(retired) = known.retired_at {
+        return format!("the pipeline was retired at {retired}");
+    }
+    if let Some(pause) = &known.pause {
+        return format!("the pipeline is paused since {}: {}", pause.since, pause.reason);
+    }
+    match watermark {
+        Some(watermark) if at <= watermark => {
+            "its schedule was declared differently when that time was recorded".to_owned()
+        }
+        Some(watermark) => format!(
+            "slots are recorded only up to {watermark}; `serve` was not running or is behind"
+        ),
+        None => "no slot of this schedule was recorded yet".to_owned(),
+    }
+}
+
+/// Why an instant is not a slot of a schedule.
+fn not_a_slot(start: &StartSchedule, at: Timestamp) -> String {
+    let schedule = &start.schedule;
+    let timing = schedule.timing();
+    if timing.from.is_some_and(|from| at < from) || timing.until.is_some_and(|until| at >= until) {
+        return "it lies outside the schedule's `from` and `until`".to_owned();
+    }
+    let second = jiff::SignedDuration::from_secs(1);
+    let until = at.saturating_add(second).unwrap_or(at);
+    if let Some(omission) = schedule.omissions(at, until, 1).first() {
+        return omission.to_string();
+    }
+    let date = at.to_zoned(timing.zone.time_zone().clone()).date();
+    if let Some(reason) = timing.days.reason(date) {
+        return format!("{date} is {reason}");
+    }
+    let near = [schedule.previous(at), schedule.next(at)];
+    let near: Vec<_> = near.iter().flatten().map(ToString::to_string).collect();
+    match near.as_slice() {
+        [] => "the schedule owes no slots".to_owned(),
+        near => format!("the schedule owes none then; the nearest are {}", near.join(" and ")),
+    }
+}

@@ -1,0 +1,246 @@
+//! The project's ledger, opened to be read: what commands ask it, page by page, without a runtime.
+
+use std::{
+    fs::{OpenOptions, TryLockError},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_store::{
+    AgendaRow, EventRow, Key, LedgerQuery, LedgerRow, Page, Record, RunKey, RunQuery, RunRow,
+    Shard, Store as _, StoreError,
+    conformance::block_on,
+    record::{AppliedRecord, InboxRecord, PipelineRecord, RunRecord, SensorRecord, SlotRecord},
+};
+use interlock_store_embedded::EmbeddedStore;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{clock, exit::Failure, project};
+
+/// Rows asked for at once.
+const PAGE: usize = 1_000;
+/// More attempts at one slot than anybody makes.
+const ATTEMPTS_MAX: usize = 10_000;
+
+/// The folder of a project that holds its ledger.
+pub(crate) fn folder(directory: &Path) -> PathBuf {
+    directory.join(".interlock")
+}
+
+/// Where the runner of a project keeps its files.
+pub(crate) fn runner_folder(directory: &Path) -> PathBuf {
+    folder(directory).join("runner")
+}
+
+/// Whether somebody writes the ledger of a folder now. The lock is only touched, for an instant.
+pub(crate) fn is_served(folder: &Path) -> bool {
+    let Ok(file) = OpenOptions::new().read(true).open(folder.join("daemon.lock")) else {
+        return false;
+    };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+/// A ledger to read, and to leave requests for the one who writes it.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    store: EmbeddedStore,
+    folder: PathBuf,
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let help = if error.is_retryable { "Trying again may help." } else { "" };
+        Self::failed(error.message, help)
+    }
+}
+
+impl Ledger {
+    /// Opens the ledger of a project.
+    pub(crate) fn open(directory: &Path) -> Result<Self, Failure> {
+        let folder = folder(directory);
+        if !directory.is_dir() {
+            return Err(Failure::failed(
+                format!("there is no directory {}", directory.display()),
+                "Name the project with `-C DIR`, or write a new one with `interlock init DIR`.",
+            ));
+        }
+        if !folder.join("ledger.db").exists() {
+            return Err(Failure::failed(
+                "nothing was recorded yet",
+                "Start `interlock serve`; or name another project with `-C DIR`.",
+            ));
+        }
+        let store = EmbeddedStore::open_reader(&folder, Arc::new(clock::now))?;
+        Ok(Self { store, folder })
+    }
+
+    /// Whether somebody writes it now.
+    pub(crate) fn is_served(&self) -> bool {
+        is_served(&self.folder)
+    }
+
+    /// The id of a pipeline that the ledger or the files know.
+    pub(crate) fn known(&self, directory: &Path, name: &str) -> Result<PipelineId, Failure> {
+        if let Ok(id) = PipelineId::parse(name)
+            && self.pipeline(&id)?.is_some()
+        {
+            return Ok(id);
+        }
+        let loaded = project::load(directory)?;
+        project::pipeline(&loaded, name).map(|pipeline| pipeline.name.clone())
+    }
+
+    /// What stands in an interval, spans included, in order of time.
+    pub(crate) fn rows(&self, query: &LedgerQuery) -> Result<Vec<LedgerRow>, Failure> {
+        let mut query = LedgerQuery { limit: PAGE, ..query.clone() };
+        let mut rows = Vec::new();
+        loop {
+            let page = block_on(self.store.ledger(&query))?;
+            query.after = page.items.last().map(LedgerRow::place);
+            rows.extend(page.items);
+            if !page.more {
+                return Ok(rows);
+            }
+        }
+    }
+
+    /// What stands at an instant: the slots, and the spans that cover it.
+    pub(crate) fn rows_at(
+        &self,
+        pipeline: &PipelineId,
+        at: Timestamp,
+    ) -> Result<Vec<LedgerRow>, Failure> {
+        let until = at.saturating_add(SignedDuration::from_millis(1)).unwrap_or(at);
+        let everything = LedgerQuery::everything(PAGE);
+        self.rows(&LedgerQuery { pipeline: Some(pipeline.clone()), from: at, until, ..everything })
+    }
+
+    /// Every open slot, in order of pipeline and time.
+    pub(crate) fn open_slots(&self) -> Result<Vec<LedgerRow>, Failure> {
+        let mut rows: Vec<LedgerRow> = Vec::new();
+        loop {
+            let after =
+                rows.last().map(|row| (row.pipeline.clone(), row.nominal, row.schedule.clone()));
+            let page = block_on(self.store.open_slots(Shard(0), after.as_ref(), PAGE))?;
+            rows.extend(page.items);
+            if !page.more {
+                return Ok(rows);
+            }
+        }
+    }
+
+    /// The pipelines that were ever seen, by name.
+    pub(crate) fn pipelines(&self) -> Result<Vec<AgendaRow>, Failure> {
+        let mut rows: Vec<AgendaRow> = Vec::new();
+        loop {
+            let after = rows.last().map(|row| row.pipeline.clone());
+            let page = block_on(self.store.agenda(Shard(0), after.as_ref(), PAGE))?;
+            rows.extend(page.items);
+            if !page.more {
+                return Ok(rows);
+            }
+        }
+    }
+
+    /// Runs, newest first.
+    pub(crate) fn runs(&self, query: &RunQuery) -> Result<Page<RunRow>, Failure> {
+        Ok(block_on(self.store.runs(query))?)
+    }
+
+    /// The runs of a slot, in the order in which they were made.
+    pub(crate) fn runs_of(
+        &self,
+        pipeline: &PipelineId,
+        schedule: &ScheduleId,
+        nominal: Timestamp,
+    ) -> Result<Vec<RunRow>, Failure> {
+        let query = RunQuery {
+            pipeline: Some(pipeline.clone()),
+            slot: Some((schedule.clone(), nominal)),
+            limit: ATTEMPTS_MAX,
+            ..RunQuery::default()
+        };
+        let mut runs = self.runs(&query)?.items;
+        runs.sort_by_key(|run| (run.key.generation, run.key.attempt));
+        Ok(runs)
+    }
+
+    /// A page of events after a number, oldest first.
+    pub(crate) fn events(
+        &self,
+        pipeline: Option<&PipelineId>,
+        after: u64,
+    ) -> Result<Page<EventRow>, Failure> {
+        Ok(block_on(self.store.events(pipeline, after, PAGE))?)
+    }
+
+    /// The sensors of a pipeline, by key.
+    pub(crate) fn sensors(
+        &self,
+        pipeline: &PipelineId,
+    ) -> Result<Vec<(String, SensorRecord)>, Failure> {
+        let sensors = block_on(self.store.sensors(pipeline))?;
+        Ok(sensors.into_iter().map(|(key, row)| (key, row.record)).collect())
+    }
+
+    /// A pipeline's row.
+    pub(crate) fn pipeline(&self, name: &PipelineId) -> Result<Option<PipelineRecord>, Failure> {
+        match self.read(name, Key::Pipeline)? {
+            Some(Record::Pipeline(record)) => Ok(Some(record)),
+            _ => Ok(None),
+        }
+    }
+
+    /// A slot's row.
+    pub(crate) fn slot(
+        &self,
+        pipeline: &PipelineId,
+        schedule: &ScheduleId,
+        nominal: Timestamp,
+    ) -> Result<Option<SlotRecord>, Failure> {
+        match self.read(pipeline, Key::Slot(schedule.clone(), nominal))? {
+            Some(Record::Slot(record)) => Ok(Some(record)),
+            _ => Ok(None),
+        }
+    }
+
+    /// A run's row.
+    pub(crate) fn run(
+        &self,
+        pipeline: &PipelineId,
+        key: &RunKey,
+    ) -> Result<Option<RunRecord>, Failure> {
+        match self.read(pipeline, Key::Run(key.clone()))? {
+            Some(Record::Run(record)) => Ok(Some(record)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The answer to a request.
+    pub(crate) fn applied(
+        &self,
+        pipeline: &PipelineId,
+        key: &str,
+    ) -> Result<Option<AppliedRecord>, Failure> {
+        match self.read(pipeline, Key::Applied(key.to_owned()))? {
+            Some(Record::Applied(record)) => Ok(Some(record)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Leaves a request for the one who writes.
+    pub(crate) fn post(
+        &self,
+        pipeline: &PipelineId,
+        key: &str,
+        record: &InboxRecord,
+    ) -> Result<(), Failure> {
+        Ok(block_on(self.store.post(pipeline, key, record))?)
+    }
+
+    fn read(&self, pipeline: &PipelineId, key: Key) -> Result<Option<Record>, Failure> {
+        let rows = block_on(self.store.read(pipeline, &[key]))?;
+        Ok(rows.into_iter().next().flatten().map(|row| row.record))
+    }
+}

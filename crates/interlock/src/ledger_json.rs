@@ -1,0 +1,152 @@
+//! The JSON of ledger rows that scripts rely on. Its shapes are documented in `docs/json.md` and pinned by
+//! the tests of the commands.
+
+use interlock_core::id::SlotKey;
+use interlock_store::{
+    EventRow, LedgerRow, RunRow,
+    record::{MarksRecord, SensorRecord, SlotRecord, SpanRecord},
+};
+use jiff::civil::Date;
+use serde_json::{Value, json};
+
+/// The name of a ledger row's slot, or of its span's first.
+pub(crate) fn slot_key(row: &LedgerRow) -> SlotKey {
+    let LedgerRow { pipeline, schedule, nominal, .. } = row;
+    SlotKey { pipeline: pipeline.clone(), schedule: schedule.clone(), nominal: *nominal }
+}
+
+/// A slot with a row of its own.
+pub(crate) fn slot(key: &SlotKey, slot: &SlotRecord, runs: &[RunRow]) -> Value {
+    let closes_at = slot.is_open().then_some(slot.closes_at);
+    json!({
+        "pipeline": key.pipeline.as_str(),
+        "schedule": key.schedule.as_str(),
+        "slot": key.to_string(),
+        "utc": key.nominal.to_string(),
+        "date": slot.date.to_string(),
+        "state": slot.state,
+        "disposition": slot.disposition,
+        "reason": slot.reason,
+        "marks": marks(&slot.marks),
+        "generation": slot.generation,
+        "attempt": slot.attempt,
+        "openedBy": slot.opened_by,
+        "openedAt": slot.opened_at.to_string(),
+        "closesAt": closes_at.map(|at| at.to_string()),
+        "retryAt": slot.retry_at.map(|at| at.to_string()),
+        "version": slot.version,
+        "runs": runs.iter().map(run_of_slot).collect::<Vec<_>>(),
+    })
+}
+
+/// One slot of a span.
+pub(crate) fn slot_of_span(key: &SlotKey, date: Date, span: &SpanRecord) -> Value {
+    json!({
+        "pipeline": key.pipeline.as_str(),
+        "schedule": key.schedule.as_str(),
+        "slot": key.to_string(),
+        "utc": key.nominal.to_string(),
+        "date": date.to_string(),
+        "state": "closed",
+        "disposition": span.disposition,
+        "reason": span.reason,
+        "marks": marks(&MarksRecord::default()),
+        "generation": 0,
+        "attempt": 0,
+        "openedBy": null,
+        "openedAt": null,
+        "closesAt": null,
+        "retryAt": null,
+        "version": span.version,
+        "runs": [],
+    })
+}
+
+/// Many slots in a row with the same fate.
+pub(crate) fn span(key: &SlotKey, span: &SpanRecord) -> Value {
+    json!({
+        "pipeline": key.pipeline.as_str(),
+        "schedule": key.schedule.as_str(),
+        "first": key.nominal.to_string(),
+        "last": span.last.to_string(),
+        "count": span.count,
+        "state": "closed",
+        "disposition": span.disposition,
+        "reason": span.reason,
+        "version": span.version,
+        "recordedAt": span.recorded_at.to_string(),
+    })
+}
+
+fn marks(marks: &MarksRecord) -> Value {
+    json!({
+        "missedAt": marks.missed_at.map(|at| at.to_string()),
+        "late": marks.late,
+        "uncertain": marks.uncertain,
+        "recovered": marks.recovered,
+    })
+}
+
+/// A run within its slot.
+fn run_of_slot(run: &RunRow) -> Value {
+    json!({
+        "id": run.key.id(&run.pipeline),
+        "generation": run.key.generation,
+        "attempt": run.key.attempt,
+        "status": run.record.status,
+        "triggerType": run.record.trigger_type,
+        "startedAt": run.record.started_at.map(|at| at.to_string()),
+        "endedAt": run.record.ended_at.map(|at| at.to_string()),
+    })
+}
+
+/// A run by itself.
+pub(crate) fn run(run: &RunRow) -> Value {
+    let key = SlotKey {
+        pipeline: run.pipeline.clone(),
+        schedule: run.key.schedule.clone(),
+        nominal: run.key.nominal,
+    };
+    json!({
+        "id": run.key.id(&run.pipeline),
+        "pipeline": key.pipeline.as_str(),
+        "schedule": key.schedule.as_str(),
+        "slot": key.to_string(),
+        "utc": key.nominal.to_string(),
+        "generation": run.key.generation,
+        "attempt": run.key.attempt,
+        "status": run.record.status,
+        "triggerType": run.record.trigger_type,
+        "createdAt": run.record.created_at.to_string(),
+        "startedAt": run.record.started_at.map(|at| at.to_string()),
+        "endedAt": run.record.ended_at.map(|at| at.to_string()),
+        "message": run.record.message,
+        "category": run.record.category,
+        "metadata": run.record.metadata,
+    })
+}
+
+/// An event.
+pub(crate) fn event(event: &EventRow) -> Value {
+    let record = &event.record;
+    json!({
+        "number": event.number,
+        "pipeline": event.pipeline.as_str(),
+        "kind": record.kind,
+        "at": record.at.to_string(),
+        "slot": record.slot,
+        "runId": record.run_id,
+        "message": record.message,
+        "details": record.details,
+    })
+}
+
+/// A sensor.
+pub(crate) fn sensor(key: &str, sensor: &SensorRecord) -> Value {
+    json!({
+        "key": key,
+        "value": sensor.value,
+        "at": sensor.at.to_string(),
+        "receivedAt": sensor.received_at.to_string(),
+    })
+}
