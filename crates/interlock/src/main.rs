@@ -8,6 +8,7 @@ mod exit;
 mod moment;
 mod output;
 mod project;
+mod serve;
 
 use std::process::ExitCode;
 
