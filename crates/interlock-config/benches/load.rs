@@ -8,7 +8,7 @@ use std::{path::Path, process::ExitCode, time::Duration};
 
 use interlock_config::{SystemZones, load_dir};
 
-const FILES: usize = 10_000;
+const FILES: u32 = 10_000;
 const SECONDS_MAX: f64 = 3.0;
 const MEGABYTES_MAX: f64 = 200.0;
 
@@ -78,9 +78,9 @@ fn write_files(dir: &Path) -> std::io::Result<()> {
     let calendar = "name: holidays\nyearly: [\"12-25\", \"01-01\"]\n";
     std::fs::write(dir.join("calendars/holidays.yaml"), calendar)?;
     for number in 0..FILES {
-        let text = TEMPLATES[number % TEMPLATES.len()]
+        let text = TEMPLATES[number as usize % TEMPLATES.len()]
             .replace("-N", &format!("-{number}"))
-            .replace("-P", &format!("-{}", number - number % TEMPLATES.len()))
+            .replace("-P", &format!("-{}", number - number % TEMPLATES.len() as u32))
             .replace("\"M", &format!("\"{}", number % 60));
         std::fs::write(dir.join(format!("pipelines/{number}.yaml")), text)?;
     }
@@ -116,14 +116,14 @@ fn main() -> Result<ExitCode, std::io::Error> {
     println!("{} pipelines, {} problems", loaded.pipelines.len(), loaded.problems.len());
     println!(
         "{seconds:.2} s (limit {SECONDS_MAX}), {:.1} us per file",
-        seconds * 1e6 / FILES as f64
+        seconds * 1e6 / f64::from(FILES)
     );
     println!(
         "{:.0} MB at most (limit {MEGABYTES_MAX}), {:.0} MB before",
         peak.unwrap_or(0.0),
         before.unwrap_or(0.0)
     );
-    let good = loaded.pipelines.len() == FILES
+    let good = loaded.pipelines.len() == FILES as usize
         && seconds <= SECONDS_MAX
         && peak.is_none_or(|peak| peak <= MEGABYTES_MAX);
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

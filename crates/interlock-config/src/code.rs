@@ -14,6 +14,7 @@ pub enum Code {
     TooComplex,
     Unsupported,
     Empty,
+    More,
     UnknownKey,
     WrongType,
     MissingKey,
@@ -54,7 +55,7 @@ pub enum Code {
     NoEvaluator,
 }
 
-const TABLE: [(Code, &str, &str); 46] = [
+const TABLE: [(Code, &str, &str); 47] = [
     (Code::Unreadable, "IL0101", "A file or directory cannot be read."),
     (Code::NotUtf8, "IL0102", "A file is not UTF-8 text."),
     (Code::TooLarge, "IL0103", "A file is larger than 1 MiB."),
@@ -63,6 +64,7 @@ const TABLE: [(Code, &str, &str); 46] = [
     (Code::TooComplex, "IL0106", "The file is nested too deeply or expands to too many values."),
     (Code::Unsupported, "IL0107", "A feature of YAML that configuration files may not use."),
     (Code::Empty, "IL0108", "The file says nothing."),
+    (Code::More, "IL0109", "The file has more problems than are shown."),
     (Code::UnknownKey, "IL0201", "A key that means nothing in this place."),
     (Code::WrongType, "IL0202", "A value of the wrong kind: a list instead of text, for example."),
     (Code::MissingKey, "IL0203", "A key that must be there is not."),

@@ -89,7 +89,13 @@ impl Decoder<'_> {
     fn zone(&mut self, map: &Node, key: &str) -> Option<Zone> {
         let node = map.get(key)?;
         let around = self.around;
-        self.read(node, Code::Zone, |text| zones::resolve(around.zones, text))
+        // Looking for a similar name takes time for every zone there is.
+        let explain = !self.problems.is_full();
+        self.read(node, Code::Zone, |text| match around.zones.zone(text) {
+            Some(zone) => Ok(zone),
+            None if explain => Err(zones::refusal(around.zones, text)),
+            None => Err(TextError::new(0..0, "", "")),
+        })
     }
 
     /// Values whose `${ENV}` are replaced when they are used; one that is not set now is a warning,
@@ -157,6 +163,7 @@ fn count(map: &Node, key: &str) -> Option<u32> {
 }
 
 /// Any number of a map.
+#[expect(clippy::cast_precision_loss, reason = "thresholds are far below 2^52")]
 fn number(map: &Node, key: &str) -> Option<f64> {
     match map.get(key)?.value {
         Value::Int(value) => Some(value as f64),

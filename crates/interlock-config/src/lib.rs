@@ -30,5 +30,5 @@ pub use load::{
 };
 pub use problem::{Problem, Severity};
 pub use shape::{FileKind, reference::reference, schema::json_schema};
-pub use yaml::{BYTES_MAX, DEPTH_MAX, NODES_MAX};
+pub use yaml::{BYTES_MAX, DEPTH_MAX, KEYS_MAX, NODES_MAX};
 pub use zones::{SystemZones, ZoneSource};

@@ -71,12 +71,16 @@ struct Finding {
     help: String,
 }
 
-/// Collects what is wrong in one file.
+/// Collects what is wrong in one file, at most [`FINDINGS_MAX`] things; the rest is counted.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     found: Vec<Finding>,
+    cut_off: usize,
     secrets: BTreeSet<Span>,
 }
+
+/// Nobody reads more about one file, and showing them costs time for each (S17).
+const FINDINGS_MAX: usize = 200;
 
 impl Problems {
     /// Notes a problem; the same one at the same place is noted once.
@@ -87,10 +91,19 @@ impl Problems {
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
+        if self.is_full() {
+            self.cut_off += 1;
+            return;
+        }
         let finding = Finding { span, code, message: message.into(), help: help.into() };
         if !self.found.contains(&finding) {
             self.found.push(finding);
         }
+    }
+
+    /// Whether further problems are only counted, so that nobody needs to explain them.
+    pub(crate) fn is_full(&self) -> bool {
+        self.found.len() >= FINDINGS_MAX
     }
 
     /// Notes a mistake that a parser of short texts found.
@@ -105,7 +118,8 @@ impl Problems {
 
     /// Whether something makes the file unusable.
     pub(crate) fn has_errors(&self) -> bool {
-        self.found.iter().any(|finding| finding.code.severity() == Severity::Error)
+        self.cut_off > 0
+            || self.found.iter().any(|finding| finding.code.severity() == Severity::Error)
     }
 
     /// The stretches of a text that must not be shown.
@@ -137,7 +151,14 @@ impl Problems {
             help: finding.help,
         };
         let mut problems: Vec<_> = self.found.into_iter().map(attach).collect();
-        problems.sort_by(|a, b| (a.span.start, a.code).cmp(&(b.span.start, b.code)));
+        problems.sort_by_key(|problem| (problem.span.start, problem.code));
+        if self.cut_off > 0 {
+            let message = format!("this file has {} more problems", self.cut_off);
+            let help = "Mend the others first.";
+            let mut more = Problem::whole_file(Arc::clone(file), Code::More, message, help);
+            more.span = file.text.len()..file.text.len();
+            problems.push(more);
+        }
         problems
     }
 

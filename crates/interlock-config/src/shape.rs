@@ -3,12 +3,14 @@
 //! A [`Shape`] is plain static data. Three things are made from it and can therefore never disagree:
 //! the structural check that reports every unknown key, wrong kind and missing key of a file in one
 //! pass ([`check`]), the JSON Schema for editors ([`schema`]), and the reference page
-//! ([`reference`]). What a text means (a duration, a cron expression) is decided by the decoders.
+//! ([`mod@reference`]). What a text means (a duration, a cron expression) is decided by the decoders.
 
 pub(crate) mod check;
 mod format;
 mod job;
+mod kind;
 mod pipeline;
+mod places;
 pub(crate) mod reference;
 mod schedule;
 pub(crate) mod schema;

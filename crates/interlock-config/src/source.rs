@@ -106,8 +106,17 @@ impl SourceFile {
 pub(crate) const BOM: char = '\u{feff}';
 
 /// Overwrites stretches of a text, keeping the number of bytes and of characters.
+///
+/// The stretches come in the order of their starts, and may overlap.
 pub(crate) fn overwrite(text: &str, spans: &[Range<usize>]) -> String {
-    let hidden = |at: usize| spans.iter().any(|span| span.contains(&at));
+    let mut coming = spans.iter().peekable();
+    let mut hidden_until = 0;
+    let mut hidden = |at: usize| {
+        while let Some(span) = coming.next_if(|span| span.start <= at) {
+            hidden_until = hidden_until.max(span.end);
+        }
+        at < hidden_until
+    };
     let star = |c: char| match c.len_utf8() {
         1 => '*',
         2 => '\u{b7}',
@@ -148,7 +157,8 @@ mod tests {
     #[test]
     fn overwriting_keeps_bytes_and_characters() {
         let text = "password: pä€😀\nx: 1\n";
-        let hidden = overwrite(text, &[10..text.find('\n').unwrap()]);
+        let secret = 10..text.find('\n').unwrap();
+        let hidden = overwrite(text, std::slice::from_ref(&secret));
         assert_eq!(hidden, "password: *\u{b7}\u{2022}\u{1f7b6}\nx: 1\n");
         assert_eq!(hidden.len(), text.len());
     }

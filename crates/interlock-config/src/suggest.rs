@@ -1,10 +1,16 @@
 //! Did you mean: the closest of some words.
 
+const WORD_MAX: usize = 60;
+
 /// The candidate that somebody probably meant, if one is close enough.
 pub(crate) fn closest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
+    // Comparing takes time for each letter, and nobody mistypes a word that long.
+    if word.len() > WORD_MAX {
+        return None;
+    }
     let wanted = plain(word);
     let outline = Outline::of(&wanted);
     // One slip per three letters, so that short words do not match each other.

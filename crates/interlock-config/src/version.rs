@@ -21,19 +21,12 @@ pub(crate) fn combine(parts: &[u64]) -> u64 {
 
 /// The hash of a calendar's days.
 pub(crate) fn of_calendar(calendar: &Calendar) -> u64 {
-    let mut text = format!("{};", calendar.name);
-    for day in calendar.weekdays.names() {
-        text.push_str(day);
-    }
-    for date in &calendar.dates {
-        text.push_str(&date.to_string());
-    }
-    for (month, day) in &calendar.yearly {
-        text.push_str(&format!("{month}-{day};"));
-    }
-    for (first, last) in &calendar.ranges {
-        text.push_str(&format!("{first}..{last};"));
-    }
+    let mut parts = vec![calendar.name.clone()];
+    parts.extend(calendar.weekdays.names().map(str::to_owned));
+    parts.extend(calendar.dates.iter().map(ToString::to_string));
+    parts.extend(calendar.yearly.iter().map(|(month, day)| format!("{month}-{day}")));
+    parts.extend(calendar.ranges.iter().map(|(first, last)| format!("{first}..{last}")));
+    let text = parts.join(";");
     fnv1a(text.as_bytes())
 }
 

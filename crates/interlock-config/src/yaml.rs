@@ -4,8 +4,9 @@
 //! strict where YAML is generous: no duplicate keys, no tags, no merge keys, one document, text keys
 //! only. Scalars follow the YAML 1.2 core schema, so `no` and `09:00` are text.
 //!
-//! Invariant: work is bounded. A file has at most [`BYTES_MAX`] bytes, [`DEPTH_MAX`] levels and, after
-//! aliases are expanded, [`NODES_MAX`] values; beyond that it is refused with a sentence.
+//! Invariant: work is bounded. A file has at most [`BYTES_MAX`] bytes, [`DEPTH_MAX`] levels,
+//! [`KEYS_MAX`] keys in one map and, after aliases are expanded, [`NODES_MAX`] values; beyond that it
+//! is refused with a sentence.
 
 mod scalar;
 
@@ -24,6 +25,8 @@ use crate::{
 pub const BYTES_MAX: usize = 1 << 20;
 /// No file has more values, aliases expanded.
 pub const NODES_MAX: usize = 50_000;
+/// No map has more keys.
+pub const KEYS_MAX: usize = 1_000;
 /// No file is nested deeper.
 pub const DEPTH_MAX: usize = 64;
 
@@ -115,13 +118,11 @@ impl Node {
     /// The place in the file of a stretch of the decoded text; the whole value when the text was
     /// escaped or folded and bytes cannot be matched one to one.
     pub(crate) fn span_within(&self, stretch: std::ops::Range<usize>) -> Span {
-        match &self.value {
-            Value::Text(Text { verbatim: Some(start), .. }) => {
-                let start = *start as usize;
-                Span::new(start + stretch.start..start + stretch.end).within(self.span.origin)
-            }
-            _ => self.span,
-        }
+        let Value::Text(Text { verbatim: Some(start), value: _ }) = &self.value else {
+            return self.span;
+        };
+        let start = *start as usize;
+        Span::new(start + stretch.start..start + stretch.end).within(self.span.origin)
     }
 }
 
@@ -170,19 +171,17 @@ impl<'a> Builder<'a> {
     fn document(mut self) -> Option<Node> {
         let mut root = None;
         while let Ok(Some((event, span))) = self.next() {
-            match event {
-                Event::DocumentStart(..) if root.is_some() => {
-                    self.problems.add(
-                        span,
-                        Code::Unsupported,
-                        "the file has more than one document",
-                        "Put each document into a file of its own.",
-                    );
-                    break;
-                }
-                Event::DocumentEnd => {}
-                event if event.is_node() => root = Some(self.node(event, span, 0).ok()?),
-                _ => {}
+            if matches!(event, Event::DocumentStart(..)) && root.is_some() {
+                self.problems.add(
+                    span,
+                    Code::Unsupported,
+                    "the file has more than one document",
+                    "Put each document into a file of its own.",
+                );
+                break;
+            }
+            if event.is_node() {
+                root = Some(self.node(&event, span, 0).ok()?);
             }
         }
         if root.is_none() && self.problems.is_empty() {
@@ -229,7 +228,7 @@ impl<'a> Builder<'a> {
         self.problems.add(span, Code::Syntax, message, help);
     }
 
-    fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Node, Stop> {
+    fn node(&mut self, event: &Event<'a>, span: Span, depth: usize) -> Result<Node, Stop> {
         self.count(1, span)?;
         if depth > DEPTH_MAX {
             let message = format!("the file is nested deeper than {DEPTH_MAX} levels");
@@ -246,12 +245,17 @@ impl<'a> Builder<'a> {
         }
         let before = self.nodes;
         let anchor = event.anchor_id();
-        let node = match event {
-            Event::Scalar(value, style, _, _) => self.scalar(&value, style, span),
-            Event::SequenceStart(..) => self.list(span, depth)?,
-            Event::MappingStart(..) => self.map(span, depth)?,
-            Event::Alias(id) => return self.alias(id, span),
-            _ => Node { span, value: Value::Null },
+        // The enum may grow; what is no node has no value.
+        let node = if let Event::Scalar(value, style, _, _) = event {
+            self.scalar(value, *style, span)
+        } else if let Event::SequenceStart(..) = event {
+            self.list(span, depth)?
+        } else if let Event::MappingStart(..) = event {
+            self.map(span, depth)?
+        } else if let Event::Alias(id) = event {
+            return self.alias(*id, span);
+        } else {
+            Node { span, value: Value::Null }
         };
         if let Some(id) = anchor.filter(|id| *id > 0) {
             self.anchors.insert(id, (node.clone(), self.nodes - before + 1));
@@ -288,7 +292,7 @@ impl<'a> Builder<'a> {
                     let span = Span { end: end.end, ..start };
                     return Ok(Node { span, value: Value::List(items) });
                 }
-                Some((event, span)) => items.push(self.node(event, span, depth + 1)?),
+                Some((event, span)) => items.push(self.node(&event, span, depth + 1)?),
             }
         }
     }
@@ -301,11 +305,16 @@ impl<'a> Builder<'a> {
                 let span = Span { end: key_span.end, ..start };
                 return Ok(Node { span, value: Value::Map(entries) });
             }
+            if entries.len() >= KEYS_MAX {
+                let message = format!("a map has more than {KEYS_MAX} keys");
+                self.problems.add(key_span, Code::TooComplex, message, "Split the file.");
+                return Err(Stop);
+            }
             let written = event.scalar().map(|(text, _)| text.to_owned());
-            let key = self.node(event, key_span, depth + 1)?;
+            let key = self.node(&event, key_span, depth + 1)?;
             let Some((event, span)) = self.next()? else { return Err(Stop) };
-            let value = self.node(event, span, depth + 1)?;
-            if let Some(entry) = self.accept(key, written, value, &entries) {
+            let value = self.node(&event, span, depth + 1)?;
+            if let Some(entry) = self.accept(&key, written, value, &entries) {
                 entries.push(entry);
             }
         }
@@ -314,7 +323,7 @@ impl<'a> Builder<'a> {
     /// Checks a key; an entry that cannot be kept is reported and dropped.
     fn accept(
         &mut self,
-        key: Node,
+        key: &Node,
         written: Option<String>,
         value: Node,
         entries: &[Entry],
@@ -344,7 +353,8 @@ impl<'a> Builder<'a> {
             return None;
         }
         if let Some(first) = entries.iter().find(|entry| entry.key == name) {
-            let line = self.line_of(first.key_span);
+            // Counting lines takes time for every one of them.
+            let line = if self.problems.is_full() { 0 } else { self.line_of(first.key_span) };
             self.problems.add(
                 key.span,
                 Code::DuplicateKey,

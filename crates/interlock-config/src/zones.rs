@@ -66,15 +66,17 @@ fn look_up(name: &str) -> Option<Zone> {
 
 /// The zone that a text names, or what to write instead.
 pub fn resolve(zones: &dyn ZoneSource, text: &str) -> Result<Zone, TextError> {
-    if let Some(zone) = zones.zone(text) {
-        return Ok(zone);
-    }
+    zones.zone(text).ok_or_else(|| refusal(zones, text))
+}
+
+/// What to write instead of a text that names no zone.
+pub(crate) fn refusal(zones: &dyn ZoneSource, text: &str) -> TextError {
     let message = if text.is_empty() {
         "the time zone is empty".to_owned()
     } else {
         format!("there is no time zone `{text}`")
     };
-    Err(TextError::new(0..text.len(), message, advice(zones, text)))
+    TextError::new(0..text.len(), message, advice(zones, text))
 }
 
 fn advice(zones: &dyn ZoneSource, text: &str) -> String {

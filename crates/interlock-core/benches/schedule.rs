@@ -4,9 +4,10 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use interlock_core::{
+    calendar::DayFilter,
     cron::{Cron, Seconds},
     id::ScheduleId,
-    schedule::{Recurrence, Schedule, Timing},
+    schedule::{Dst, Recurrence, Schedule, Timing},
     zone::Zone,
 };
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
@@ -15,8 +16,8 @@ fn schedule(expression: &str, zone: &Zone) -> Schedule {
     let cron = Cron::parse(expression, Seconds::Absent).expect("a valid expression").cron;
     let timing = Timing {
         zone: zone.clone(),
-        dst: Default::default(),
-        days: Default::default(),
+        dst: Dst::default(),
+        days: DayFilter::default(),
         from: None,
         until: None,
     };

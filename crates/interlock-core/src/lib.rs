@@ -33,6 +33,10 @@ pub mod run;
 
 pub mod slot;
 
+pub mod due;
+
+pub mod control;
+
 pub mod retry;
 
 pub mod sla;

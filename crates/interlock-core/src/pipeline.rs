@@ -2,14 +2,15 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{
     id::PipelineId,
     readiness::{Readiness, SensorRule},
     retry::{RerunBudgets, RetryPolicy},
-    schedule::Schedule,
+    schedule::{Period, Recurrence, Schedule},
+    sensor::SlotPeriod,
     sla::{Deadline, SlaSpec},
 };
 
@@ -105,6 +106,25 @@ pub struct StartSchedule {
     pub duration_max: SignedDuration,
     /// Slots open up to this much later, the same for every slot of one pipeline.
     pub jitter: SignedDuration,
+}
+
+impl StartSchedule {
+    /// The period of a slot: what its per-period sensors are about. A schedule that owes several slots on
+    /// one date has hours for periods.
+    pub fn period_of(&self, nominal: Timestamp) -> SlotPeriod {
+        let schedule = &self.schedule;
+        let zone = &schedule.timing().zone;
+        if let Recurrence::Sensor { period, .. } = schedule.recurrence() {
+            return SlotPeriod::containing(nominal, zone, *period);
+        }
+        let date = |at: Timestamp| schedule.occurrence(at).date;
+        let neighbours = [schedule.previous(nominal), crate::due::after(schedule, nominal)];
+        if neighbours.into_iter().flatten().any(|other| date(other) == date(nominal)) {
+            SlotPeriod::containing(nominal, zone, Period::Hour)
+        } else {
+            SlotPeriod::day(date(nominal))
+        }
+    }
 }
 
 /// A schedule that acts on a running run.

@@ -6,7 +6,7 @@
 //!
 //! Invariant (S19): an open slot has an instant at which it is closed by force.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use jiff::{Timestamp, civil::Date};
 
@@ -114,6 +114,17 @@ pub struct Slot {
     pub marks: Marks,
     /// The pipeline's version in force when it was recorded (S16).
     pub version: u64,
+    /// What somebody asked for beside running it.
+    pub wish: Option<Box<Wish>>,
+}
+
+/// What somebody who asks for a run may ask for beside it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Wish {
+    /// Parameters of the job.
+    pub params: BTreeMap<String, String>,
+    /// Whether readiness is passed over.
+    pub force: bool,
 }
 
 /// A change that the slot machine does not know.
@@ -298,6 +309,7 @@ impl Slot {
             retry_at: None,
             marks: Marks::default(),
             version,
+            wish: None,
         }
     }
 

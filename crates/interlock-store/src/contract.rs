@@ -271,6 +271,20 @@ pub struct LedgerQuery {
     pub limit: usize,
 }
 
+impl LedgerQuery {
+    /// All of it, at most so many rows.
+    pub fn everything(limit: usize) -> Self {
+        Self {
+            pipeline: None,
+            from: Timestamp::MIN,
+            until: Timestamp::MAX,
+            disposition: None,
+            after: None,
+            limit,
+        }
+    }
+}
+
 /// Which runs are asked for, newest first: by (`created_at`, pipeline, key), descending.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunQuery {

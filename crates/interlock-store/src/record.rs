@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use interlock_core::{
     retry::FailureCategory,
     run::{RunState, TriggerType},
-    slot::{Disposition, Marks, OpenState, Slot, SlotState},
+    slot::{Disposition, Marks, OpenState, Slot, SlotState, Wish},
 };
 use jiff::{Timestamp, civil::Date};
 use serde::{Deserialize, Serialize};
@@ -127,6 +127,20 @@ pub struct SlotRecord {
     pub marks: MarksRecord,
     /// The pipeline's version when it was recorded.
     pub version: String,
+    /// What somebody asked for beside running it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wish: Option<WishRecord>,
+}
+
+/// See [`Wish`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct WishRecord {
+    /// See [`Wish::params`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, String>,
+    /// See [`Wish::force`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
 }
 
 /// See [`Marks`].
@@ -422,6 +436,10 @@ impl SlotRecord {
                 recovered: slot.marks.recovered,
             },
             version: version_text(slot.version),
+            wish: slot
+                .wish
+                .as_ref()
+                .map(|wish| WishRecord { params: wish.params.clone(), force: wish.force }),
         }
     }
 
@@ -454,6 +472,10 @@ impl SlotRecord {
                 recovered: self.marks.recovered,
             },
             version: version_number(&self.version)?,
+            wish: self
+                .wish
+                .as_ref()
+                .map(|wish| Box::new(Wish { params: wish.params.clone(), force: wish.force })),
         })
     }
 

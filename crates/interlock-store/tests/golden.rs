@@ -80,6 +80,7 @@ fn slot() -> SlotRecord {
         retry_at: None,
         marks: MarksRecord::default(),
         version: "00000000000000ab".into(),
+        wish: None,
     }
 }
 

@@ -25,13 +25,14 @@ impl Arguments {
     /// The project's directory. `-C DIR` and a command's own DIR mean the same; the latter wins.
     pub(crate) fn directory(&self) -> &Path {
         let own = match &self.command {
-            Command::Init { directory } | Command::Validate { directory, .. } => {
-                directory.as_deref()
-            }
+            Command::Init { directory }
+            | Command::Validate { directory, .. }
+            | Command::Serve { directory, .. } => directory.as_deref(),
             Command::Schema { .. }
             | Command::Next(_)
             | Command::Explain(_)
             | Command::Calendar { .. }
+            | Command::Runner { .. }
             | Command::Completions { .. } => None,
         };
         own.or(self.project.as_deref()).unwrap_or(Path::new("."))
@@ -45,6 +46,21 @@ pub(crate) enum Command {
         /// Where; the current directory when absent.
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         directory: Option<PathBuf>,
+    },
+    /// Run the pipelines: open what is due, start it when it is safe, record what becomes of it.
+    Serve {
+        /// Which project; the current directory when absent.
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        directory: Option<PathBuf>,
+        /// How the log is written.
+        #[arg(long, value_enum, default_value_t = LogForm::Text)]
+        log: LogForm,
+    },
+    /// The process that starts jobs and outlives `serve`; started by it.
+    #[command(hide = true)]
+    Runner {
+        /// Its directory.
+        directory: PathBuf,
     },
     /// Say what is wrong in the files, all of it at once.
     Validate {
@@ -75,6 +91,14 @@ pub(crate) enum Command {
         /// For which shell.
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogForm {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -13,6 +13,23 @@ const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HELP: Style = AnsiColor::Cyan.on_default().bold();
 const HEADING: Style = Style::new().bold();
 
+/// How a result is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For people.
+    Text,
+    /// For scripts.
+    Json,
+}
+
+impl Form {
+    /// What a `--json` flag asks for.
+    #[expect(clippy::fn_params_excessive_bools, reason = "the flag arrives as a bool")]
+    pub(crate) fn asked(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
+
 /// Both output streams.
 pub(crate) struct Output {
     pub(crate) out: anstream::AutoStream<io::Stdout>,

@@ -83,29 +83,26 @@ impl Decoder<'_> {
     fn readiness_rule(&mut self, node: &Node, required: usize) -> Option<Rule> {
         let parameters = node.get("parameters");
         let threshold = parameters.and_then(|map| count(map, "threshold")).map(|n| n as usize);
-        match node.get("type")?.text()? {
-            "majority-pass" => {
-                if let Some(found) = threshold.filter(|found| *found > required)
-                    && let Some(node) = parameters.and_then(|map| map.get("threshold"))
-                {
-                    let message =
-                        format!("`threshold` is {found}, but only {required} traits are required");
-                    self.problems.add(node.span, Code::OutOfRange, message, "");
-                }
-                Some(Rule::Majority { threshold })
+        let threshold_node = parameters.and_then(|map| map.get("threshold"));
+        if node.get("type")?.text()? == "majority-pass" {
+            if let (Some(node), Some(found)) = (threshold_node, threshold)
+                && found > required
+            {
+                let message =
+                    format!("`threshold` is {found}, but only {required} traits are required");
+                self.problems.add(node.span, Code::OutOfRange, message, "");
             }
-            _ => {
-                if let Some(entry) = parameters.and_then(|map| map.entry("threshold")) {
-                    self.problems.add(
-                        entry.key_span,
-                        Code::NoEffect,
-                        "`threshold` has no effect with `all-required-pass`",
-                        "Remove it, or write `type: majority-pass`.",
-                    );
-                }
-                Some(Rule::All)
-            }
+            return Some(Rule::Majority { threshold });
         }
+        if let Some(node) = threshold_node {
+            self.problems.add(
+                node.span,
+                Code::NoEffect,
+                "`threshold` has no effect with `all-required-pass`",
+                "Remove it, or write `type: majority-pass`.",
+            );
+        }
+        Some(Rule::All)
     }
 
     /// The traits of an archetype with a pipeline's overrides: every required one, and those

@@ -1,5 +1,7 @@
 //! Readiness: rules on sensors, traits of an archetype, and upstream pipelines.
 
+use std::collections::BTreeSet;
+
 use interlock_core::{
     duration::{self, Units},
     pipeline::PostRun,
@@ -161,6 +163,7 @@ impl Decoder<'_> {
         let items = root.get("dependsOn").map(Node::items).unwrap_or_default();
         let own = text(root, "name");
         let mut upstreams: Vec<Upstream> = Vec::new();
+        let mut seen = BTreeSet::new();
         for item in items {
             let name = item.get("pipeline").unwrap_or(item);
             let Some(pipeline) = name.text() else { continue };
@@ -174,11 +177,11 @@ impl Decoder<'_> {
                 continue;
             }
             let upstream = Upstream { pipeline: pipeline.into(), schedule: text(item, "schedule") };
-            if upstreams.contains(&upstream) {
+            if seen.insert((pipeline, item.get("schedule").and_then(Node::text))) {
+                upstreams.push(upstream);
+            } else {
                 let message = format!("`{pipeline}` is listed twice");
                 self.problems.add(name.span, Code::Repeated, message, "Keep one of them.");
-            } else {
-                upstreams.push(upstream);
             }
         }
         upstreams

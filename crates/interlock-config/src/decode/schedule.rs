@@ -12,7 +12,6 @@ use interlock_core::{
     pipeline::{ControlAction, ControlSchedule, StartSchedule},
     readiness::SensorRule,
     schedule::{Dst, Gap, NeverFires, Overlap, Recurrence, Schedule, Timing},
-    sla::Deadline,
     zone::Zone,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -53,6 +52,8 @@ pub(super) struct Schedules {
     pub(super) controls: Vec<ControlSchedule>,
     /// Sensor conditions of schedules that have a time of their own.
     pub(super) conditions: Vec<SensorRule>,
+    /// Ids that are taken.
+    ids: Vec<ScheduleId>,
 }
 
 /// How an entry without an id gets one.
@@ -67,7 +68,6 @@ enum Place {
 impl Decoder<'_> {
     pub(super) fn schedules(&mut self, root: &Node, shared: &Shared) -> Schedules {
         let mut all = Schedules::default();
-        let mut ids = Vec::new();
         if let (Some(_), Some(entry)) = (root.get("schedule"), root.entry("schedules")) {
             self.problems.add(
                 entry.key_span,
@@ -77,20 +77,20 @@ impl Decoder<'_> {
             );
         }
         if let Some(node) = root.get("schedules") {
-            self.starts(node, Place::Listed, shared, &mut all, &mut ids);
+            self.starts(node, Place::Listed, shared, &mut all);
         } else if let Some(node) = root.get("schedule") {
-            self.schedule(node, shared, &mut all, &mut ids);
+            self.schedule(node, shared, &mut all);
         } else {
-            self.starts(&Node::empty_map(root.span), Place::Single, shared, &mut all, &mut ids);
+            self.starts(&Node::empty_map(root.span), Place::Single, shared, &mut all);
         }
         all
     }
 
-    fn schedule(&mut self, node: &Node, shared: &Shared, all: &mut Schedules, ids: &mut Ids) {
+    fn schedule(&mut self, node: &Node, shared: &Shared, all: &mut Schedules) {
         let start_stop = ["start", "stop", "restart"];
         if start_stop.iter().all(|key| node.get(key).is_none()) {
             let place = if is_list(node) { Place::Listed } else { Place::Single };
-            return self.starts(node, place, shared, all, ids);
+            return self.starts(node, place, shared, all);
         }
         for key in ["cron", "every", "at", "time", "dates", "sensor", "id"] {
             if let Some(entry) = node.entry(key) {
@@ -101,7 +101,7 @@ impl Decoder<'_> {
         let shared = &self.narrowed(node, shared);
         if let Some(start) = node.get("start") {
             let place = if is_list(start) { Place::Listed } else { Place::Single };
-            self.starts(start, place, shared, all, ids);
+            self.starts(start, place, shared, all);
         }
         for (key, action) in [("stop", ControlAction::Stop), ("restart", ControlAction::Restart)] {
             let items = node.get(key).map(Node::items).unwrap_or_default();
@@ -150,22 +150,15 @@ impl Decoder<'_> {
         self.fires(id, Recurrence::Cron(cron.cron), timing, node)
     }
 
-    fn starts(
-        &mut self,
-        node: &Node,
-        place: Place,
-        shared: &Shared,
-        all: &mut Schedules,
-        ids: &mut Ids,
-    ) {
+    fn starts(&mut self, node: &Node, place: Place, shared: &Shared, all: &mut Schedules) {
         for item in node.items().iter().filter(|item| item.value != Value::Null) {
             let Some(found) = self.recurrence(item, shared) else { continue };
             let Some(id) = self.id_of(item, &found.recurrence, place) else { continue };
-            if ids.contains(&id) {
+            if all.ids.contains(&id) {
                 self.duplicate(item, &id);
                 continue;
             }
-            ids.push(id.clone());
+            all.ids.push(id.clone());
             all.conditions.extend(found.condition.clone());
             all.starts.extend(self.start(item, id, found, shared));
         }
@@ -193,7 +186,7 @@ impl Decoder<'_> {
         let timing = Timing {
             dst: dst(node),
             days,
-            from: self.from_bound(node, &found.zone),
+            from: self.lower_bound(node, &found.zone),
             until: self.instant(node, "until", &found.zone),
             zone: found.zone,
         };
@@ -212,7 +205,7 @@ impl Decoder<'_> {
         })
     }
 
-    fn from_bound(&mut self, node: &Node, zone: &Zone) -> Option<Timestamp> {
+    fn lower_bound(&mut self, node: &Node, zone: &Zone) -> Option<Timestamp> {
         if node.get("from").and_then(Node::text) == Some("last") {
             return None;
         }
@@ -309,6 +302,9 @@ impl Decoder<'_> {
     /// The zone of a `CRON_TZ=` prefix.
     fn cron_zone(&mut self, node: &Node, cron: &CronText) -> Option<Zone> {
         let (name, place) = cron.zone.as_ref()?;
+        if self.problems.is_full() {
+            return self.around.zones.zone(name);
+        }
         match zones::resolve(self.around.zones, name) {
             Ok(zone) => Some(zone),
             Err(error) => {
@@ -318,9 +314,6 @@ impl Decoder<'_> {
         }
     }
 }
-
-/// Ids that are taken.
-type Ids = Vec<ScheduleId>;
 
 fn is_list(node: &Node) -> bool {
     matches!(node.value, Value::List(_))
@@ -346,9 +339,4 @@ fn shortest_gap(schedule: &Schedule) -> Option<SignedDuration> {
     let from = Timestamp::constant(1_767_225_600, 0);
     let slots = schedule.slots(from, Timestamp::MAX, SAMPLE).found;
     slots.windows(2).map(|pair| pair[1].duration_since(pair[0])).min()
-}
-
-/// The deadline that an expected start time amounts to.
-fn deadline_at(time: interlock_core::time_of_day::TimeOfDay) -> Deadline {
-    Deadline::TimeOfDay(time)
 }

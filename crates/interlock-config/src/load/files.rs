@@ -145,7 +145,10 @@ impl Reader {
     pub(super) fn finish(&mut self) -> Vec<Problem> {
         let mut problems = std::mem::take(&mut self.problems);
         problems.sort_by(|a, b| {
-            (&a.file.path, a.span.start, a.code).cmp(&(&b.file.path, b.span.start, b.code))
+            let place =
+                (&a.file.path, a.span.start, a.code).cmp(&(&b.file.path, b.span.start, b.code));
+            // Equal ones must be neighbours to be found.
+            place.then_with(|| a.message.cmp(&b.message))
         });
         // Every pipeline repeats what is wrong with the defaults.
         problems.dedup();

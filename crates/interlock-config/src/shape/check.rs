@@ -167,8 +167,8 @@ impl Checker<'_> {
                 self.take_as_written(node);
                 self.format(node, *format, name)
             }
-            Shape::Int { min, max } => self.range(node, *min as f64, *max as f64, name),
-            Shape::Number { min } => self.range(node, *min, f64::MAX, name),
+            Shape::Int { min, max } => self.range(node, *min, *max, name),
+            Shape::Number { min } => self.least(node, *min, name),
             Shape::Bool => Keep::Yes,
             Shape::Choice(words) => {
                 if node.text().is_some_and(|text| words.contains(&text)) {
@@ -247,24 +247,28 @@ impl Checker<'_> {
         keep
     }
 
-    fn range(&mut self, node: &Node, min: f64, max: f64, name: &str) -> Keep {
-        let number = match node.value {
-            Value::Int(number) => number as f64,
-            Value::Float(number) => number,
-            Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => {
-                return Keep::No;
-            }
-        };
+    fn range(&mut self, node: &Node, min: i64, max: i64, name: &str) -> Keep {
+        let Value::Int(number) = node.value else { return Keep::No };
         if (min..=max).contains(&number) {
             return Keep::Yes;
         }
-        let message = format!("`{name}` is {number}");
-        let help = if max == f64::MAX {
-            format!("It must be at least {min}.")
-        } else {
-            format!("It must be between {min} and {max}.")
+        let help = format!("It must be between {min} and {max}.");
+        self.problems.add(node.span, Code::OutOfRange, format!("`{name}` is {number}"), help);
+        Keep::No
+    }
+
+    fn least(&mut self, node: &Node, min: f64, name: &str) -> Keep {
+        let below = match node.value {
+            Value::Float(number) => !number.is_finite() || number < min,
+            Value::Int(number) => number < min as i64,
+            Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => false,
         };
-        self.problems.add(node.span, Code::OutOfRange, message, help);
+        if !below {
+            return Keep::Yes;
+        }
+        let raw = self.text.get(node.span.range()).unwrap_or("");
+        let help = format!("It must be at least {min}.");
+        self.problems.add(node.span, Code::OutOfRange, format!("`{name}` is {raw}"), help);
         Keep::No
     }
 
@@ -291,8 +295,11 @@ impl Checker<'_> {
     }
 
     fn unknown(&mut self, entry: &Entry, shape: &MapShape, fields: &[&'static Field]) {
-        if names_a_secret(&entry.key) {
+        if names_a_secret(&entry.key) || self.problems.is_full() {
             self.problems.hide(entry.value.span);
+        }
+        if self.problems.is_full() {
+            return self.problems.add(entry.key_span, Code::UnknownKey, "", "");
         }
         let names: Vec<_> = fields
             .iter()
@@ -354,163 +361,6 @@ impl Checker<'_> {
     fn hide_all(&mut self, entries: &mut Vec<Entry>) {
         for entry in entries.drain(..).filter(|entry| entry.key != TYPE) {
             self.problems.hide(entry.value.span);
-        }
-    }
-}
-
-impl Shape {
-    /// Whether a value of this YAML kind can be meant.
-    fn accepts_kind(&self, value: &Value) -> bool {
-        match self {
-            Self::Text(_) | Self::Choice(_) => matches!(value, Value::Text(_)),
-            Self::Scalar(_) => {
-                matches!(value, Value::Text(_) | Value::Bool(_) | Value::Int(_) | Value::Float(_))
-            }
-            Self::Int { .. } => matches!(value, Value::Int(_)),
-            Self::Number { .. } => matches!(value, Value::Int(_) | Value::Float(_)),
-            Self::Bool => matches!(value, Value::Bool(_)),
-            Self::List(_) => matches!(value, Value::List(_)),
-            Self::Map(_) | Self::Dict(_) => matches!(value, Value::Map(_)),
-            Self::Either(shapes) => shapes.iter().any(|shape| shape.accepts_kind(value)),
-            Self::Json => true,
-        }
-    }
-
-    /// Whether an empty value means an empty section.
-    pub(super) fn is_container(&self) -> bool {
-        match self {
-            Self::List(_) | Self::Map(_) | Self::Dict(_) | Self::Json => true,
-            Self::Either(shapes) => !shapes.iter().any(Self::takes_text),
-            Self::Text(_)
-            | Self::Scalar(_)
-            | Self::Int { .. }
-            | Self::Number { .. }
-            | Self::Bool
-            | Self::Choice(_) => false,
-        }
-    }
-
-    /// The format of the text that it takes, if it takes one.
-    fn format(&self) -> Option<Format> {
-        match self {
-            Self::Text(format) | Self::Scalar(format) => Some(*format),
-            Self::Either(shapes) => shapes.iter().find_map(Self::format),
-            Self::Int { .. }
-            | Self::Number { .. }
-            | Self::Bool
-            | Self::Choice(_)
-            | Self::List(_)
-            | Self::Map(_)
-            | Self::Dict(_)
-            | Self::Json => None,
-        }
-    }
-
-    fn takes_text(&self) -> bool {
-        match self {
-            Self::Text(_) | Self::Choice(_) | Self::Scalar(_) => true,
-            Self::Either(shapes) => shapes.iter().any(Self::takes_text),
-            Self::Int { .. }
-            | Self::Number { .. }
-            | Self::Bool
-            | Self::List(_)
-            | Self::Map(_)
-            | Self::Dict(_)
-            | Self::Json => false,
-        }
-    }
-
-    /// Whether it is a single text that must never be shown.
-    fn is_secret(&self) -> bool {
-        matches!(self, Self::Text(Format::Secret))
-    }
-
-    /// Whether a text in it must never be shown.
-    fn is_hidden(&self) -> bool {
-        match self {
-            Self::Text(format) | Self::Scalar(format) => format.is_hidden(),
-            Self::List(shape) | Self::Dict(shape) => shape.is_hidden(),
-            Self::Either(shapes) => shapes.iter().any(Self::is_hidden),
-            Self::Map(_)
-            | Self::Int { .. }
-            | Self::Number { .. }
-            | Self::Bool
-            | Self::Choice(_)
-            | Self::Json => false,
-        }
-    }
-
-    /// What it is, in a sentence.
-    fn words(&self) -> String {
-        match self {
-            Self::Text(_) | Self::Choice(_) | Self::Scalar(_) => "text".to_owned(),
-            Self::Int { .. } => "a whole number".to_owned(),
-            Self::Number { .. } => "a number".to_owned(),
-            Self::Bool => "true or false".to_owned(),
-            Self::List(_) => "a list".to_owned(),
-            Self::Map(_) | Self::Dict(_) => "a map".to_owned(),
-            Self::Either(shapes) => {
-                let mut words: Vec<_> = shapes.iter().map(Self::words).collect();
-                words.dedup();
-                words.join(" or ")
-            }
-            Self::Json => "any value".to_owned(),
-        }
-    }
-}
-
-impl MapShape {
-    /// Where else in this file a key may stand, unless it is too common a word to tell.
-    fn places_of(&'static self, key: &str, except: &MapShape) -> Option<String> {
-        let (mut seen, mut places) = (Vec::new(), Vec::new());
-        self.search(key, "", &mut seen, &mut |map, path| {
-            if !map.is_same(except) {
-                places.push(format!("`{path}`").replace("``", "the top of the file"));
-            }
-        });
-        matches!(places.len(), 1 | 2).then(|| places.join(" or "))
-    }
-
-    /// Calls back for every map below that has a key, each map once.
-    fn search(
-        &'static self,
-        key: &str,
-        path: &str,
-        seen: &mut Vec<&'static MapShape>,
-        found: &mut dyn FnMut(&MapShape, &str),
-    ) {
-        if seen.iter().any(|map| map.is_same(self)) {
-            return;
-        }
-        seen.push(self);
-        let fields: Vec<_> =
-            self.fields().chain(self.variants.iter().flat_map(Variant::fields)).collect();
-        if fields.iter().any(|field| field.is(key)) {
-            found(self, path);
-        }
-        for field in fields {
-            let dot = if path.is_empty() { "" } else { "." };
-            for map in field.shape.maps() {
-                map.search(key, &format!("{path}{dot}{}", field.name), seen, found);
-            }
-        }
-    }
-}
-
-impl Shape {
-    /// The maps directly inside.
-    pub(super) fn maps(&'static self) -> Vec<&'static MapShape> {
-        match self {
-            Self::Map(map) => vec![map],
-            Self::List(shape) | Self::Dict(shape) => shape.maps(),
-            Self::Either(shapes) => shapes.iter().flat_map(Self::maps).collect(),
-            Self::Text(_)
-            | Self::Scalar(_)
-            | Self::Int { .. }
-            | Self::Number { .. }
-            | Self::Bool
-            | Self::Choice(_)
-            | Self::Json => vec![],
         }
     }
 }

@@ -16,27 +16,27 @@ pub fn json_schema(kind: FileKind) -> Value {
 
 fn of_map(shape: &MapShape) -> Value {
     if shape.variants.is_empty() {
-        return object(shape.fields().collect(), shape.any_of, None);
+        return object(&shape.fields().collect::<Vec<_>>(), shape.any_of, None);
     }
     let variants: Vec<_> = shape
         .variants
         .iter()
         .map(|variant| {
-            let fields = shape.fields().chain(variant.fields()).collect();
-            object(fields, variant.any_of, Some(variant))
+            let fields: Vec<_> = shape.fields().chain(variant.fields()).collect();
+            object(&fields, variant.any_of, Some(variant))
         })
         .collect();
     json!({ "oneOf": variants })
 }
 
-fn object(fields: Vec<&Field>, any_of: &[&str], variant: Option<&Variant>) -> Value {
+fn object(fields: &[&Field], any_of: &[&str], variant: Option<&Variant>) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
     if let Some(variant) = variant {
         properties.insert(TYPE.into(), json!({ "enum": variant.types }));
         required.push(TYPE);
     }
-    for field in &fields {
+    for field in fields {
         for name in std::iter::once(&field.name).chain(field.aliases) {
             properties.insert((*name).into(), of_field(field));
         }
@@ -54,7 +54,7 @@ fn object(fields: Vec<&Field>, any_of: &[&str], variant: Option<&Variant>) -> Va
             object.insert("required".into(), json!(required));
         }
         if !any_of.is_empty() {
-            object.insert("anyOf".into(), json!(spellings(&fields, any_of)));
+            object.insert("anyOf".into(), json!(spellings(fields, any_of)));
         }
     }
     schema

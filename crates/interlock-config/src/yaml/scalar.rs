@@ -46,10 +46,6 @@ pub(crate) fn names_a_secret(key: &str) -> bool {
 /// Values in an unparsed text that may be secret: what follows a telling key, on its line and on
 /// the lines that are indented under it.
 pub(super) fn likely_secrets(text: &str) -> Vec<Range<usize>> {
-    let telling = |key: &str| {
-        let word = key.trim().trim_start_matches("- ");
-        names_a_secret(key) || word == "env" || word == "headers"
-    };
     let mut hidden = Vec::new();
     let mut start = 0;
     let mut under: Option<usize> = None;
@@ -60,13 +56,27 @@ pub(super) fn likely_secrets(text: &str) -> Vec<Range<usize>> {
             hidden.push(start + indent..start + content.len());
         } else {
             let colons = content.match_indices(':').map(|(at, _)| at);
-            let found = colons.into_iter().find(|at| content.get(..*at).is_some_and(telling));
+            let found = colons.into_iter().find(|at| is_telling(content, *at));
             under = found.map(|_| indent);
             hidden.extend(found.map(|at| start + at + 1..start + content.len()));
         }
         start += line.len();
     }
     hidden
+}
+
+/// Whether the word in front of a colon is the key of something that is not shown.
+fn is_telling(line: &str, colon: usize) -> bool {
+    // A bounded look back, since a line may be all colons.
+    const LOOK_BACK: usize = 60;
+    let mut from = colon.saturating_sub(LOOK_BACK);
+    while !line.is_char_boundary(from) {
+        from += 1;
+    }
+    let before = line.get(from..colon).unwrap_or("").trim_end();
+    let word = before.rsplit([' ', '\t', ',', '{', '[']).next().unwrap_or("");
+    let word = word.trim_matches(['"', '\'']);
+    names_a_secret(word) || word == "env" || word == "headers"
 }
 
 /// A syntax error in words that help somebody who has never read the YAML specification.

@@ -1,3 +1,5 @@
+//! What the tree says about well-formed, odd and hostile YAML.
+
 use super::*;
 
 fn read(text: &str) -> (Option<Node>, Vec<String>) {
@@ -84,7 +86,7 @@ fn a_yaml_bomb_is_refused_and_cheap() {
     let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
     for level in 1..30 {
         let aliases = vec![format!("*a{}", level - 1); 9].join(", ");
-        text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+        text.extend([format!("a{level}: &a{level} [{aliases}]\n")]);
     }
     let (node, problems) = read(&text);
     assert!(node.is_none());

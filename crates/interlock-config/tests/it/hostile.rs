@@ -15,6 +15,35 @@ fn odd_bytes_are_refused_with_a_sentence() {
 }
 
 #[test]
+fn the_work_on_a_hostile_file_is_bounded_and_what_was_cut_off_is_said() {
+    let many = |line: &str, count: usize| -> String {
+        (0..count).map(|n| line.replace("{n}", &n.to_string())).collect()
+    };
+    for (text, last) in [
+        (format!("name: a1\nsteps:\n{}", many("  - {nam{n}: x}\n", 10_000)), "IL0109"),
+        (
+            format!("name: a1\nschedules:\n{}", many("  - {id: a, timezone: Rig{n}}\n", 8_000)),
+            "IL0109",
+        ),
+        (
+            format!("name: a1\nschedules:\n{}", many("  - CRON_TZ=Rig{n} 0 9 * * *\n", 9_000)),
+            "IL0109",
+        ),
+        (format!("name: a1\ndependsOn:\n{}", many("  - up-{n}\n", 40_000)), "IL0901"),
+        (many("key{n}: 1\n", 20_000), "IL0106"),
+        (format!("name: a1\nenv: {{a: 1{}}}\n", ", a: 1".repeat(900)), "IL0109"),
+        (format!("name: a1\nenv: {{{}}}\n", "a: 1, ".repeat(20_000)), "IL0109"),
+        (format!("{}: 1\n", "k".repeat(1_000)), "IL0203"),
+        (format!("name: a1\nschedules:\n{}", many("  - '{n} 9 31 2 *'\n", 60)), "IL0401"),
+    ] {
+        let found = problems(FileKind::Pipeline, &text);
+        assert!(found.len() <= 202, "{}", found.len());
+        let found: Vec<_> = found.iter().map(|problem| problem.code.as_str()).collect();
+        assert!(found.contains(&last), "{found:?} has no {last}");
+    }
+}
+
+#[test]
 fn no_truncation_or_single_byte_change_of_a_good_file_panics() {
     for kind in FileKind::ALL {
         for (_, text) in crate::support::files(&format!("good/{}", kind.as_str())) {

@@ -1,5 +1,7 @@
 //! What the files of users mean, and what they are told when files are wrong.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
+
 mod broken;
 mod directory;
 mod hostile;

@@ -7,7 +7,7 @@ use crate::support::{config, good, pipeline, problems};
 fn told(kind: FileKind, text: &str) -> String {
     let found = problems(kind, text);
     assert!(!found.is_empty(), "{text}");
-    found.iter().map(|p| format!("{p}\n{p:?}\n{}\n", p.to_json())).collect()
+    found.iter().map(|p| format!("{p}\n{p:?}\n{}", p.to_json())).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn point(text: &str, seconds: Seconds) -> String {
 fn check_error(text: &str, expected: &str) {
     let drawn = point(text, Seconds::Absent);
     let under = drawn.lines().nth(1).unwrap_or_default();
-    assert_eq!(under.trim_end(), expected.trim_end(), "\n{drawn}\n{}", text);
+    assert_eq!(under.trim_end(), expected.trim_end(), "\n{drawn}\n{text}");
 }
 
 #[test]

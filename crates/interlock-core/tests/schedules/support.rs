@@ -1,6 +1,7 @@
 //! The shared cast of the schedule tests: zones by name and schedules from one line.
 
 use interlock_core::{
+    calendar::DayFilter,
     cron::{Cron, Seconds},
     id::ScheduleId,
     schedule::{Dst, Gap, NeverFires, Overlap, Recurrence, Schedule, Timing},
@@ -18,7 +19,7 @@ pub(crate) fn zone(name: &str) -> Zone {
 }
 
 pub(crate) fn timing(zone: &Zone, dst: Dst) -> Timing {
-    Timing { zone: zone.clone(), dst, days: Default::default(), from: None, until: None }
+    Timing { zone: zone.clone(), dst, days: DayFilter::default(), from: None, until: None }
 }
 
 pub(crate) fn schedule(

@@ -31,6 +31,7 @@ promises!("lease":
     a_released_lease_is_not_renewed,
     a_foreign_release_changes_nothing,
     a_commit_without_a_lease_is_refused,
+    a_term_that_was_never_given_is_refused,
     an_old_term_is_refused_for_ever,
     a_released_term_is_refused,
     expiry_alone_ends_no_term,
@@ -156,6 +157,12 @@ async fn a_foreign_release_changes_nothing(t: Subject) {
     release(&t, Writer { role: Role::Watchdog, ..new.writer }).await;
     assert_eq!(acquire(&t, "carol", LONG).await, None);
     assert_eq!(commit(&t, new.writer, vec![]).await, Ok(()));
+}
+
+async fn a_term_that_was_never_given_is_refused(t: Subject) {
+    let given = given(&t, "alice", LONG).await.writer;
+    let later = Writer { term: Term(given.term.0 + 1), ..given };
+    assert_eq!(commit(&t, later, vec![]).await, Err(Refusal::Term { current: given.term }));
 }
 
 async fn a_commit_without_a_lease_is_refused(t: Subject) {

@@ -6,9 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     Subject, promises,
     sample::{START, closed, daily, minute, open, orders, pipeline, schedule, slot_key, span},
+    subject::take,
 };
 use crate::{
-    contract::{Change, Expect, LedgerEntry, LedgerQuery, LedgerRow, Shard},
+    contract::{Change, Expect, LedgerEntry, LedgerQuery, LedgerRow, Page, Shard},
     key::Key,
 };
 
@@ -51,10 +52,9 @@ async fn paged(t: &Subject, limit: usize) -> Vec<LedgerRow> {
     let mut rows = Vec::new();
     loop {
         let page = t.store.ledger(&query).await.expect("ledger answers");
-        assert!(page.items.len() <= limit, "a page holds no more than asked for");
-        assert!(!page.more || page.items.len() == limit, "a page with more after it is full");
-        rows.extend(page.items);
-        if !page.more {
+        let more = page.more;
+        take(&mut rows, page, limit);
+        if !more {
             return rows;
         }
         query.after = rows.last().map(LedgerRow::place);
@@ -218,9 +218,10 @@ async fn all_open(t: &Subject, shard: Shard, limit: usize) -> Vec<OpenPlace> {
     loop {
         let page = t.store.open_slots(shard, found.last(), limit).await;
         let page = page.expect("open_slots answers");
-        assert!(page.items.len() <= limit, "a page holds no more than asked for");
-        found.extend(page.items.iter().map(open_place));
-        if !page.more {
+        let more = page.more;
+        let items = page.items.iter().map(open_place).collect();
+        take(&mut found, Page { items, more }, limit);
+        if !more {
             return found;
         }
     }
@@ -231,7 +232,7 @@ async fn open_many(t: &Subject) -> Vec<OpenPlace> {
     let mut expected = Vec::new();
     for number in 0..12 {
         let name = pipeline(&format!("p-{}", number * 5 % 12));
-        for (id, at) in [("hourly", 1), ("daily", 1), ("daily", 0), ("hourly", 2)] {
+        for (id, at) in [("hourly", 1), ("daily", 1), ("daily", 0), ("hourly", 2), ("daily", 3)] {
             let place = (name.clone(), minute(at), schedule(id));
             t.create(&name, vec![(Key::Slot(place.2.clone(), place.1), open())]).await;
             expected.push(place);

@@ -116,7 +116,7 @@ async fn a_row_is_not_handed_out_before_its_time(t: Subject) {
 
 async fn what_has_waited_longest_comes_first(t: Subject) {
     let now = t.now().await;
-    for (name, minutes) in [("b", 2), ("c", 1), ("a", 3)] {
+    for (name, minutes) in [("b", 2), ("c", 3), ("a", 1)] {
         let not_before = now - SignedDuration::from_mins(minutes);
         t.create(
             &pipeline(&format!("p-{name}")),
@@ -124,7 +124,7 @@ async fn what_has_waited_longest_comes_first(t: Subject) {
         )
         .await;
     }
-    for name in ["a", "b", "c"] {
+    for name in ["c", "b", "a"] {
         let rows = claim(&t, 1, LONG).await;
         assert_eq!(sorted(&rows), [name]);
     }

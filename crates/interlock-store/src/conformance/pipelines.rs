@@ -12,6 +12,7 @@ use super::{
         START, daily, due, due_key, incident, minute, open, orders, pipeline, pipeline_row,
         schedule, sensor, sensor_key, slot_key, watermark,
     },
+    subject::take,
 };
 use crate::{
     check::whole_milliseconds,
@@ -49,9 +50,9 @@ async fn agenda(t: &Subject, shard: Shard, limit: usize) -> Vec<AgendaRow> {
     loop {
         let after = rows.last().map(|row| row.pipeline.clone());
         let page = t.store.agenda(shard, after.as_ref(), limit).await.expect("agenda answers");
-        assert!(page.items.len() <= limit, "a page holds no more than asked for");
-        rows.extend(page.items);
-        if !page.more {
+        let more = page.more;
+        take(&mut rows, page, limit);
+        if !more {
             return rows;
         }
     }

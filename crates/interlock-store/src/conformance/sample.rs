@@ -65,6 +65,7 @@ pub(super) fn open_slot() -> SlotRecord {
         retry_at: None,
         marks: MarksRecord::default(),
         version: "00000000000000ab".into(),
+        wish: None,
     }
 }
 

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::sample::LONG;
 use crate::{
-    contract::{Accepted, Change, Expect, Group, Refusal, Role, Row, Shard, Store, Writer},
+    contract::{Accepted, Change, Expect, Group, Page, Refusal, Role, Row, Shard, Store, Writer},
     key::Key,
     record::Record,
 };
@@ -28,6 +28,14 @@ impl fmt::Debug for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subject").field("store", &self.store).finish_non_exhaustive()
     }
+}
+
+/// Checks a page, and takes it to those before it. Pages that repeat themselves fail and do not hang.
+pub(super) fn take<T>(rows: &mut Vec<T>, page: Page<T>, limit: usize) {
+    assert!(page.items.len() <= limit, "a page holds no more than asked for");
+    assert!(!page.more || page.items.len() == limit, "a page with more after it is full");
+    rows.extend(page.items);
+    assert!(rows.len() <= 10_000, "pages go on for ever");
 }
 
 impl Subject {

@@ -13,7 +13,8 @@ use crate::{
 };
 
 fn subject(shard_count: u16) -> Subject {
-    let clock = Arc::new(Mutex::new(START));
+    // A real clock knows more than milliseconds; the store must not pass that on.
+    let clock = Arc::new(Mutex::new(START + SignedDuration::from_nanos(123_456)));
     let hands = Arc::clone(&clock);
     let store = MemoryStore::new(shard_count, Arc::new(move || *clock.lock().unwrap()));
     Subject::new(Arc::new(store), move |time| *hands.lock().unwrap() += time)

@@ -37,7 +37,13 @@ pub(super) fn run(
             "Nothing was written.",
         ));
     }
-    let target = target(directory, &name, *force)?;
+    let target = target(directory, &name)?;
+    if target.exists() && !force {
+        return Err(Failure::failed(
+            format!("{} is already there", target.display()),
+            "Give another `--name`, or replace it with `--force`.",
+        ));
+    }
     fs::write(&target, to_yaml(&imported, file))
         .map_err(|error| Failure::file("write", &target, &error))?;
     writeln!(
@@ -59,19 +65,12 @@ fn calendar_name(file: &Path, name: Option<&str>) -> Result<String, Failure> {
 }
 
 /// Where the calendar goes: the project's first calendar directory.
-fn target(directory: &Path, name: &str, force: bool) -> Result<PathBuf, Failure> {
+fn target(directory: &Path, name: &str) -> Result<PathBuf, Failure> {
     let loaded = project::load(directory)?;
     let folder = loaded.config.dirs.calendars.first().cloned();
     let folder = directory.join(folder.unwrap_or_else(|| "calendars".into()));
     fs::create_dir_all(&folder).map_err(|error| Failure::file("create", &folder, &error))?;
-    let target = folder.join(format!("{name}.yaml"));
-    if target.exists() && !force {
-        return Err(Failure::failed(
-            format!("{} is already there", target.display()),
-            "Give another `--name`, or replace it with `--force`.",
-        ));
-    }
-    Ok(target)
+    Ok(folder.join(format!("{name}.yaml")))
 }
 
 fn to_yaml(imported: &Imported, file: &Path) -> String {

@@ -3,13 +3,9 @@
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use crate::{
-    arguments::Arguments,
-    exit::{Failure, SUCCESS},
-    output::Output,
-};
+use crate::{arguments::Arguments, exit::SUCCESS, output::Output};
 
-pub(super) fn run(shell: Shell, output: &mut Output) -> Result<u8, Failure> {
+pub(super) fn run(shell: Shell, output: &mut Output) -> u8 {
     clap_complete::generate(shell, &mut Arguments::command(), "interlock", &mut output.out);
-    Ok(SUCCESS)
+    SUCCESS
 }

@@ -2,25 +2,25 @@
 
 use std::{io::Write as _, path::Path};
 
-use interlock_config::problem::Severity;
+use interlock_config::{Problem, Severity};
 use serde_json::Value;
 
 use crate::{
     exit::{Failure, PROBLEMS, SUCCESS},
-    output::Output,
+    output::{Form, Output},
     project,
 };
 
-pub(super) fn run(directory: &Path, json: bool, output: &mut Output) -> Result<u8, Failure> {
+pub(super) fn run(directory: &Path, form: Form, output: &mut Output) -> Result<u8, Failure> {
     let loaded = project::load(directory)?;
     let errors = loaded.problems.iter().filter(|p| p.severity == Severity::Error).count();
     let warnings = loaded.problems.len() - errors;
-    if json {
-        let problems = loaded.problems.iter().map(|problem| problem.to_json()).collect();
+    if form == Form::Json {
+        let problems = loaded.problems.iter().map(Problem::to_json).collect();
         output.json(&Value::Array(problems))?;
     } else {
         for problem in &loaded.problems {
-            writeln!(output.out, "{}\n", problem.render())?;
+            writeln!(output.out, "{}", problem.render())?;
         }
         let counted = |count: usize, what: &str| match count {
             1 => format!("1 {what}"),

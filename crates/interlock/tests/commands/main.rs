@@ -1,5 +1,7 @@
 //! The real binary, as a user meets it: output, files and exit codes.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+
 mod calendar;
 mod explain;
 mod init;

@@ -58,11 +58,9 @@ fn the_offending_text_is_underlined_and_the_mending_named() {
     )]);
     let ran = interlock(&["validate", "-C", dir.path().to_str().unwrap()]);
     assert_eq!(ran.code, 1);
-    assert!(ran.stdout.contains("report.yaml:2:14"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("| schedule: \"0 25 * * *\"\n"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("|              ^^"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("catchupWindow"), "{}", ran.stdout);
-    assert!(ran.stdout.ends_with("0 usable pipelines, 2 errors, 0 warnings\n"), "{}", ran.stdout);
+    let shown = ran.stdout.replace(&format!("{}/", dir.path().display()), "");
+    let readme = std::fs::read_to_string(super::repository().join("README.md")).unwrap();
+    assert!(readme.contains(&shown), "the README shows something else than\n{shown}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use interlock_core::{
 };
 use jiff::Timestamp;
 
-use super::{Shared, WatchOnly, deadline_at};
+use super::{Shared, WatchOnly};
 use crate::{
     decode::{Decoder, flag, moment::TimeOrInstant},
     problem::Code,
@@ -68,7 +68,7 @@ impl Decoder<'_> {
         let listed = self.listed_dates(node);
         if let Some(cron) = node.get("cron") {
             found.recurrence = self.cron_entry(node, cron, found)?;
-            let time = self.time(node, "time").map(deadline_at);
+            let time = self.time(node, "time").map(Deadline::TimeOfDay);
             found.deadline = found.deadline.or(time);
             found.include = listed;
         } else if let Some(every) = node.entry("every") {
@@ -79,7 +79,7 @@ impl Decoder<'_> {
             }
             found.include = listed;
         } else if let Some(dates) = listed {
-            let time = self.time_of_day(node, &found.zone)?.unwrap_or(TimeOfDay::MIDNIGHT);
+            let time = self.time_of_dates(node, &found.zone)?;
             found.recurrence = Recurrence::Dates { dates: dates.dates.clone(), time };
         } else if let Some(at) = node.get("at").or_else(|| node.get("time")) {
             let weekdays = self.weekdays(node, "days").unwrap_or(Weekdays::ALL);
@@ -140,11 +140,13 @@ impl Decoder<'_> {
         Some(Arc::new(Calendar { name: "dates".into(), dates, ..Calendar::default() }))
     }
 
-    /// The time of listed dates; `Some(None)` when none is written.
-    fn time_of_day(&mut self, node: &Node, zone: &Zone) -> Option<Option<TimeOfDay>> {
-        let Some(at) = node.get("at").or_else(|| node.get("time")) else { return Some(None) };
+    /// The time of listed dates: midnight when none is written.
+    fn time_of_dates(&mut self, node: &Node, zone: &Zone) -> Option<TimeOfDay> {
+        let Some(at) = node.get("at").or_else(|| node.get("time")) else {
+            return Some(TimeOfDay::MIDNIGHT);
+        };
         match self.time_or_instant(at, zone)? {
-            TimeOrInstant::Time(time) => Some(Some(time)),
+            TimeOrInstant::Time(time) => Some(time),
             TimeOrInstant::Instant(_) => {
                 let message = "listed dates need a time of day, not an instant";
                 self.problems.add(at.span, Code::Time, message, "Write one such as `09:00`.");
@@ -198,6 +200,6 @@ fn period(node: &Node, deadline: Option<Deadline>) -> Period {
     let word = node.get("sensor").and_then(|sensor| sensor.get("period")).and_then(Node::text);
     match (word, deadline) {
         (Some("hour"), _) | (None, Some(Deadline::MinuteOfNextHour(_))) => Period::Hour,
-        (Some(_), _) | (None, _) => Period::Day,
+        (Some(_) | None, _) => Period::Day,
     }
 }

@@ -1,0 +1,269 @@
+//! What to do with a pipeline's open slots: the controller's plan.
+//!
+//! All slots of one pipeline are planned together, because they share its places (S6). The plan is a list
+//! of moves; a slot without a move stays as it is until something changes or its time comes.
+//!
+//! Among startable slots the order is (instant, schedule id). A waiting slot holds nobody back: it has no
+//! place in the queue until it is ready. What a person or a backfill asked for queues and is never skipped,
+//! and never makes a live slot skip: a live slot that is blocked only by such runs queues ahead of them.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    id::ScheduleId,
+    pipeline::{OverlapPolicy, Pipeline, TriggerKind},
+    readiness::Outcome,
+    run::TriggerType,
+    slot::{Disposition, OpenState, SkipReason, Slot, SlotState},
+};
+
+/// The watchdog closes a run that is too old; the owner does, this much later, if nobody has (S19).
+pub const OWNER_WAITS: SignedDuration = SignedDuration::from_mins(1);
+
+/// Whether slots may start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// They may.
+    Open,
+    /// The pipeline is paused: nothing starts, runs end.
+    Paused,
+    /// The pipeline is gone: what has not begun is closed.
+    Retired,
+}
+
+/// An open slot and what is known about it now.
+#[derive(Debug, Clone, Copy)]
+pub struct Candidate<'a> {
+    /// Its instant.
+    pub nominal: Timestamp,
+    /// Its schedule.
+    pub schedule: &'a ScheduleId,
+    /// What the ledger says.
+    pub slot: &'a Slot,
+    /// Whether it may run, by readiness; `CannotTell` while the evidence is being gathered.
+    pub readiness: Outcome,
+}
+
+/// What is to happen to one slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Move {
+    /// A run begins: this attempt.
+    Start(u32),
+    /// It is not its turn.
+    Queue,
+    /// Its turn came and it is not ready (S8).
+    WaitAgain,
+    /// It is decided.
+    Close(Disposition),
+}
+
+/// Plans the open slots of one pipeline; `slots` are in the order (instant, schedule id). Answers with one
+/// move per slot at most, by its place in `slots`.
+pub fn plan_slots(
+    pipeline: &Pipeline,
+    slots: &[Candidate<'_>],
+    flow: Flow,
+    now: Timestamp,
+) -> Vec<(usize, Move)> {
+    let is_external = matches!(
+        pipeline.trigger.as_ref().map(|trigger| &trigger.kind),
+        None | Some(TriggerKind::External)
+    );
+    let mut plan = Plan { pipeline, slots, moves: vec![None; slots.len()] };
+    plan.close_what_is_over(flow, is_external, now);
+    if flow == Flow::Open && !is_external {
+        plan.start_what_may(now);
+    }
+    plan.moves.into_iter().enumerate().filter_map(|(index, step)| Some((index, step?))).collect()
+}
+
+struct Plan<'a> {
+    pipeline: &'a Pipeline,
+    slots: &'a [Candidate<'a>],
+    moves: Vec<Option<Move>>,
+}
+
+impl Plan<'_> {
+    fn close_what_is_over(&mut self, flow: Flow, is_external: bool, now: Timestamp) {
+        for (candidate, step) in self.slots.iter().zip(&mut self.moves) {
+            let SlotState::Open(state) = candidate.slot.state else { continue };
+            *step = forced_close(candidate.slot, state, (flow, is_external), now).map(Move::Close);
+        }
+    }
+
+    fn start_what_may(&mut self, now: Timestamp) {
+        let mut places = Places::taken(self.pipeline, self.slots, &self.moves);
+        self.retry_what_failed(now);
+        // A queued slot of an earlier instant goes first; live ones go before what people asked for.
+        let mut order: Vec<_> =
+            (0..self.slots.len()).filter(|index| self.is_startable(*index)).collect();
+        order.sort_by_key(|index| self.slots.get(*index).map(|c| !is_live(c.slot)));
+        for index in order {
+            let Some(candidate) = self.slots.get(index) else { continue };
+            let step = self.step_for(candidate, &mut places);
+            if let Some(place) = self.moves.get_mut(index) {
+                *place = step;
+            }
+        }
+        if self.pipeline.catchup.overlap == OverlapPolicy::Latest {
+            self.keep_only_the_newest_queued();
+        }
+    }
+
+    /// A slot in backoff holds its place already.
+    fn retry_what_failed(&mut self, now: Timestamp) {
+        for (candidate, step) in self.slots.iter().zip(&mut self.moves) {
+            let is_time = candidate.slot.retry_at.is_none_or(|at| at <= now);
+            if step.is_none()
+                && candidate.slot.state == SlotState::Open(OpenState::Backoff)
+                && is_time
+            {
+                *step = Some(Move::Start(candidate.slot.attempt + 1));
+            }
+        }
+    }
+
+    fn is_startable(&self, index: usize) -> bool {
+        let untouched = self.moves.get(index).is_some_and(Option::is_none);
+        let state = self.slots.get(index).map(|candidate| candidate.slot.state);
+        let waits = SlotState::Open(OpenState::Waiting);
+        untouched && (state == Some(waits) || state == Some(SlotState::Open(OpenState::Queued)))
+    }
+
+    fn step_for(&self, candidate: &Candidate<'_>, places: &mut Places) -> Option<Move> {
+        let is_queued = candidate.slot.state == SlotState::Open(OpenState::Queued);
+        let is_ready = candidate.readiness == Outcome::Ready
+            || (candidate.readiness == Outcome::CannotTell && self.pipeline.readiness.fail_open);
+        if !places.is_free() {
+            return self.blocked(candidate, is_queued, is_ready, places);
+        }
+        match (is_ready, is_queued) {
+            (true, _) if self.pipeline.dry_run => {
+                Some(Move::Close(Disposition::Skipped(SkipReason::DryRun)))
+            }
+            (true, _) => {
+                places.take(candidate.slot);
+                Some(Move::Start(candidate.slot.attempt + 1))
+            }
+            (false, true) => Some(Move::WaitAgain),
+            (false, false) => None,
+        }
+    }
+
+    /// No place is free.
+    fn blocked(
+        &self,
+        candidate: &Candidate<'_>,
+        is_queued: bool,
+        is_ready: bool,
+        places: &Places,
+    ) -> Option<Move> {
+        if is_queued || !is_ready {
+            return None;
+        }
+        let skips = is_live(candidate.slot)
+            && self.pipeline.catchup.overlap == OverlapPolicy::Skip
+            && places.has_live;
+        Some(if skips {
+            Move::Close(Disposition::Skipped(SkipReason::Overlap))
+        } else {
+            Move::Queue
+        })
+    }
+
+    /// Under `latest` one slot stays queued: the newest live one.
+    fn keep_only_the_newest_queued(&mut self) {
+        let queued: Vec<_> =
+            (0..self.slots.len()).filter(|index| self.stays_queued(*index)).collect();
+        let Some((_newest, older)) = queued.split_last() else { return };
+        for index in older {
+            if let Some(step) = self.moves.get_mut(*index) {
+                *step = Some(Move::Close(Disposition::Skipped(SkipReason::Superseded)));
+            }
+        }
+    }
+
+    fn stays_queued(&self, index: usize) -> bool {
+        let Some(candidate) = self.slots.get(index) else { return false };
+        let step = self.moves.get(index).copied().flatten();
+        let is_queued = candidate.slot.state == SlotState::Open(OpenState::Queued);
+        is_live(candidate.slot) && (step == Some(Move::Queue) || (step.is_none() && is_queued))
+    }
+}
+
+/// The places that runs of the pipeline take.
+struct Places {
+    free: u32,
+    /// Whether one of them is a run that the schedule owed.
+    has_live: bool,
+}
+
+impl Places {
+    fn taken(pipeline: &Pipeline, slots: &[Candidate<'_>], moves: &[Option<Move>]) -> Self {
+        let mut places = Self { free: pipeline.active_runs_max, has_live: false };
+        for (candidate, step) in slots.iter().zip(moves) {
+            let occupies =
+                matches!(candidate.slot.state, SlotState::Open(state) if state.occupies_place());
+            if occupies && step.is_none() {
+                places.take(candidate.slot);
+            }
+        }
+        places
+    }
+
+    fn is_free(&self) -> bool {
+        self.free > 0
+    }
+
+    fn take(&mut self, slot: &Slot) {
+        self.free = self.free.saturating_sub(1);
+        self.has_live |= is_live(slot);
+    }
+}
+
+/// Whether the overlap policy applies: what people and backfills ask for queues instead.
+fn is_live(slot: &Slot) -> bool {
+    match slot.opened_by {
+        TriggerType::Scheduler
+        | TriggerType::Catchup
+        | TriggerType::Sensor
+        | TriggerType::Reconcile
+        | TriggerType::External
+        | TriggerType::Webhook
+        | TriggerType::Subdag => true,
+        TriggerType::Manual | TriggerType::Retry | TriggerType::Backfill => false,
+    }
+}
+
+/// How a slot ends whose time is over, or whose pipeline is gone before it began.
+fn forced_close(
+    slot: &Slot,
+    state: OpenState,
+    (flow, is_external): (Flow, bool),
+    now: Timestamp,
+) -> Option<Disposition> {
+    let not_begun = matches!(state, OpenState::Waiting | OpenState::Queued);
+    if flow == Flow::Retired {
+        if not_begun {
+            return Some(Disposition::Skipped(SkipReason::Retired));
+        }
+        if state == OpenState::Backoff {
+            return Some(Disposition::Failed);
+        }
+    }
+    let patience = if state == OpenState::Running { OWNER_WAITS } else { SignedDuration::ZERO };
+    if now < slot.closes_at.saturating_add(patience).unwrap_or(Timestamp::MAX) {
+        return None;
+    }
+    let skipped = |reason| Some(Disposition::Skipped(reason));
+    match state {
+        OpenState::Waiting | OpenState::Queued if flow == Flow::Paused => {
+            skipped(SkipReason::Paused)
+        }
+        OpenState::Waiting if is_external => Some(Disposition::Missed),
+        OpenState::Waiting => skipped(SkipReason::NotReady),
+        OpenState::Queued => skipped(SkipReason::Expired),
+        OpenState::Running | OpenState::Backoff => Some(Disposition::Failed),
+        OpenState::Monitoring => Some(Disposition::Completed),
+    }
+}

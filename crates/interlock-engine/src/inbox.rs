@@ -1,0 +1,279 @@
+//! The inbox: what people, jobs and other processes ask for, applied by the owner.
+//!
+//! Each entry is applied in one group with its consequences and its answer, so that an entry is applied
+//! once however often it is sent, and whoever sent it can read what came of it.
+
+use interlock_core::{
+    id::{PipelineId, ScheduleId},
+    pipeline::Pipeline,
+    retry::FailureCategory,
+    run::TriggerType,
+    slot::{Disposition, OpenState, Opening, Slot, SlotState, Wish},
+};
+use interlock_store::{
+    InboxEntry, Key, Record, RunKey,
+    record::{
+        AppliedRecord, InboxRecord, PauseRecord, PipelineRecord, SensorRecord, SlotName, SlotRecord,
+    },
+};
+use interlock_trigger::{Outcome, What};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    engine::{Engine, EngineError, News, NewsOf},
+    request::request,
+    scheduler::{Opener, plus},
+    write::{Act, Event, Planned},
+};
+
+/// Entries applied in one go.
+const ENTRIES_MAX: usize = 500;
+/// How long a slot that somebody asked for waits to be ready.
+const MANUAL_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
+
+/// What came of an entry: an answer for its sender, or a sentence why not.
+type Answer = Result<Value, String>;
+
+impl Engine {
+    /// Applies what is in the inbox, entry by entry per pipeline.
+    pub(crate) async fn apply_inbox(&mut self) -> Result<(), EngineError> {
+        let page = self.store.inbox(self.writer.shard, ENTRIES_MAX).await?;
+        for entry in page.items {
+            let now = self.world.now();
+            let mut plan = Planned::new(&entry.pipeline, self.writer);
+            let answer = self.apply(&entry, now, &mut plan).await?;
+            let (accepted, result) = match answer {
+                Ok(result) => (true, result),
+                Err(reason) => {
+                    plan.group.changes.clear();
+                    plan.acts.clear();
+                    (false, json!({ "reason": reason }))
+                }
+            };
+            let record = AppliedRecord { at: now, accepted, result };
+            plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record));
+            self.dirty.insert(entry.pipeline.clone());
+            self.commit(vec![plan]).await?;
+        }
+        Ok(())
+    }
+
+    async fn apply(
+        &mut self,
+        entry: &InboxEntry,
+        now: Timestamp,
+        plan: &mut Planned,
+    ) -> Result<Answer, EngineError> {
+        let pipeline = &entry.pipeline;
+        let version = match self.pipelines.0.get(pipeline) {
+            Some(state) if state.row.is_some() => state.version,
+            _ => return Ok(Err(format!("there is no pipeline `{pipeline}`"))),
+        };
+        let spec = match self.specs.pipeline(pipeline, version) {
+            Ok(spec) => spec,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        Ok(match &entry.record {
+            InboxRecord::Sensor { key, value, at } => {
+                let record = SensorRecord { value: value.clone(), at: *at, received_at: now };
+                plan.put_any(Key::Sensor(key.clone()), Record::Sensor(record));
+                plan.event(
+                    Event::of("SENSOR_REPORTED", now, key.clone()).detail("value", value.clone()),
+                );
+                Ok(json!({ "sensor": key }))
+            }
+            InboxRecord::Run { slot: None, force, params } => {
+                let wish = Wish { params: params.clone(), force: *force };
+                self.open_manual(pipeline, &spec, (wish, now), plan)
+            }
+            InboxRecord::Run { slot: Some(name), force, params } => {
+                let wish = Wish { params: params.clone(), force: *force };
+                self.reopen(pipeline, &spec, (name, Some(wish), now), plan).await?
+            }
+            InboxRecord::Rerun { slot, reason } => {
+                let answer = self.reopen(pipeline, &spec, (slot, None, now), plan).await?;
+                if answer.is_ok() {
+                    plan.event(Event::of("RERUN_ACCEPTED", now, reason.clone()));
+                }
+                answer
+            }
+            InboxRecord::Cancel { slot, reason } => {
+                self.cancel(pipeline, &spec, (slot, reason, now), plan)
+            }
+            InboxRecord::Pause { reason, until } => {
+                let pause = PauseRecord { reason: reason.clone(), since: now, until: *until };
+                self.set_pause(pipeline, Some(pause), now, plan)
+            }
+            InboxRecord::Resume {} => self.set_pause(pipeline, None, now, plan),
+            InboxRecord::Complete { run_id, success, message, category, metadata } => {
+                let outcome = if *success {
+                    Outcome::Success { metadata: metadata.clone() }
+                } else {
+                    let category = category.as_deref().map(FailureCategory::parse);
+                    Outcome::Failure {
+                        message: message.clone().unwrap_or_else(|| "it was reported failed".into()),
+                        category: category
+                            .and_then(Result::ok)
+                            .unwrap_or(FailureCategory::Transient),
+                        metadata: metadata.clone(),
+                    }
+                };
+                self.complete(pipeline, run_id, now, outcome)
+            }
+        })
+    }
+
+    fn open_manual(
+        &self,
+        pipeline: &PipelineId,
+        spec: &Pipeline,
+        (wish, now): (Wish, Timestamp),
+        plan: &mut Planned,
+    ) -> Answer {
+        if spec.trigger.is_none() {
+            return Err(format!("{pipeline} has no trigger, so there is nothing to run"));
+        }
+        let version = self.pipelines.0.get(pipeline).map_or(0, |state| state.version);
+        let nominal = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
+        let place = (nominal, ScheduleId::from_static("manual"));
+        let zone =
+            spec.starts.first().map(|start| start.schedule.timing().zone.time_zone().clone());
+        let date = nominal.to_zoned(zone.unwrap_or(jiff::tz::TimeZone::UTC)).date();
+        let opening = Opening {
+            opened_by: TriggerType::Manual,
+            date,
+            at: now,
+            closes_at: plus(now, MANUAL_WINDOW),
+            version,
+        };
+        let mut slot = Slot::open(OpenState::Waiting, opening);
+        slot.wish = Some(Box::new(wish));
+        plan.slot(&place, 0, &slot);
+        plan.event(Event::of("SLOT_OPENED", now, "somebody asked for it").about(&place));
+        Ok(json!({ "slot": format!("{pipeline}/manual/{nominal}") }))
+    }
+
+    /// Opens a slot that is closed or absent, for a person.
+    async fn reopen(
+        &mut self,
+        pipeline: &PipelineId,
+        spec: &Pipeline,
+        (name, wish, now): (&SlotName, Option<Wish>, Timestamp),
+        plan: &mut Planned,
+    ) -> Result<Answer, EngineError> {
+        let Ok(schedule) = ScheduleId::any(&name.schedule) else {
+            return Ok(Err(format!("there is no schedule `{}`", name.schedule)));
+        };
+        let place = (name.nominal, schedule.clone());
+        let key = Key::Slot(schedule.clone(), name.nominal);
+        let rows = self.store.read(pipeline, &[key]).await?;
+        let known = match rows.into_iter().next().flatten() {
+            Some(row) => match row.record {
+                Record::Slot(record) => Some((SlotRecord::to_core(&record)?, row.revision)),
+                _ => None,
+            },
+            None => None,
+        };
+        let version = self.pipelines.get_mut(pipeline).version;
+        let start = spec.starts.iter().find(|start| *start.schedule.id() == schedule);
+        let opener = start.map(|start| Opener { spec, start, version, now });
+        let mut slot = match (known, opener) {
+            (Some((slot, _)), _) if slot.state.is_open() => {
+                return Ok(Err(format!("{schedule}/{} is still {}", name.nominal, slot.state)));
+            }
+            (Some((slot, revision)), _) => {
+                let opening = Opening {
+                    opened_by: TriggerType::Manual,
+                    date: slot.date,
+                    at: now,
+                    closes_at: plus(now, MANUAL_WINDOW),
+                    version,
+                };
+                match slot.reopen(OpenState::Waiting, opening) {
+                    Ok(slot) => (slot, revision),
+                    Err(illegal) => return Ok(Err(illegal.to_string())),
+                }
+            }
+            (None, Some(opener)) if opener.start.schedule.is_slot(name.nominal) => {
+                let mut slot = opener.open(name.nominal, TriggerType::Manual);
+                slot.closes_at = plus(now, MANUAL_WINDOW);
+                (slot, 0)
+            }
+            (None, _) => {
+                return Ok(Err(format!("{schedule} owes no slot at {}", name.nominal)));
+            }
+        };
+        slot.0.wish = wish.map(Box::new);
+        plan.slot(&place, slot.1, &slot.0);
+        let message = format!("generation {}, somebody asked for it", slot.0.generation);
+        plan.event(Event::of("SLOT_OPENED", now, message).about(&place));
+        Ok(Ok(json!({ "slot": format!("{pipeline}/{schedule}/{}", name.nominal) })))
+    }
+
+    fn cancel(
+        &self,
+        pipeline: &PipelineId,
+        spec: &Pipeline,
+        (name, reason, now): (&SlotName, &str, Timestamp),
+        plan: &mut Planned,
+    ) -> Answer {
+        let schedule = ScheduleId::any(&name.schedule).map_err(|error| error.message)?;
+        let place = (name.nominal, schedule);
+        let state = self.pipelines.0.get(pipeline).ok_or("there is no such pipeline")?;
+        let open =
+            state.open.get(&place).ok_or_else(|| format!("{}/{} is not open", place.1, place.0))?;
+        if open.slot.state == SlotState::Open(OpenState::Running)
+            && let Some(run) = open.last_run()
+        {
+            // The job's own end closes the slot; until then it holds its place.
+            plan.acts.push(Act::Cancel(Box::new(request(pipeline, spec, (&place, open), run))));
+            plan.event(Event::of("CANCEL_REQUESTED", now, reason).about(&place));
+            return Ok(json!({ "state": "the job was asked to end" }));
+        }
+        let slot =
+            open.slot.close(Disposition::Cancelled, now).map_err(|error| error.to_string())?;
+        plan.slot(&place, open.revision, &slot);
+        plan.event(Event::of("SLOT_CANCELLED", now, reason).about(&place));
+        Ok(json!({ "state": "cancelled" }))
+    }
+
+    fn set_pause(
+        &self,
+        pipeline: &PipelineId,
+        pause: Option<PauseRecord>,
+        now: Timestamp,
+        plan: &mut Planned,
+    ) -> Answer {
+        let state = self.pipelines.0.get(pipeline).ok_or("there is no such pipeline")?;
+        let (row, revision) = state.row.as_ref().ok_or("there is no such pipeline")?;
+        let (kind, message) = match (&pause, &row.pause) {
+            (Some(pause), _) => ("PIPELINE_PAUSED", pause.reason.clone()),
+            (None, Some(before)) => ("PIPELINE_RESUMED", format!("paused since {}", before.since)),
+            (None, None) => return Err(format!("{pipeline} is not paused")),
+        };
+        let record = PipelineRecord { pause, ..row.clone() };
+        plan.put(Key::Pipeline, *revision, Record::Pipeline(record));
+        plan.event(Event::of(kind, now, message.clone()));
+        Ok(json!({ "pipeline": pipeline.as_str(), "event": kind }))
+    }
+
+    fn complete(
+        &mut self,
+        pipeline: &PipelineId,
+        run_id: &str,
+        now: Timestamp,
+        outcome: Outcome,
+    ) -> Answer {
+        let (owner, key) = RunKey::parse(run_id).map_err(|error| error.message)?;
+        let place = (key.nominal, key.schedule.clone());
+        let open = self.pipelines.0.get(pipeline).and_then(|state| state.open.get(&place));
+        let known = open.is_some_and(|open| open.runs.iter().any(|run| run.key == key));
+        if owner != *pipeline || !known {
+            return Err(format!("{run_id} is not under way"));
+        }
+        let what = NewsOf::Job(What::Finished(outcome));
+        self.news.push_back(News { run_id: run_id.to_owned(), at: now, what });
+        Ok(json!({ "run": run_id }))
+    }
+}

@@ -1,0 +1,248 @@
+//! What is new about runs: recorded one at a time per pipeline, in the order it came.
+//!
+//! A report that the run's state machine does not know (late, repeated, out of order) changes nothing
+//! (S11). A start whose outcome is not known is looked up; where nothing can be found out, the run is
+//! uncertain and the pipeline's `onUncertain` decides (S18).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use interlock_core::{
+    id::PipelineId,
+    pipeline::{OnUncertain, Pipeline},
+    retry::{Decision, Failure, FailureCategory, next_attempt},
+    run::RunEvent,
+    slot::{Disposition, OpenState},
+};
+use interlock_store::RunKey;
+use interlock_trigger::{LookUp, Outcome, What};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    engine::{Engine, EngineError, News, NewsOf},
+    request::{request, run_closes_at, with},
+    scheduler::plus,
+    state::{KnownRun, OpenSlot, SlotPlace},
+    write::{Act, Event, Planned},
+};
+
+/// How a run ended, as far as the slot is concerned.
+struct End {
+    at: Timestamp,
+    message: String,
+    category: Option<FailureCategory>,
+    metadata: BTreeMap<String, Value>,
+    is_uncertain: bool,
+}
+
+impl Engine {
+    /// Records everything that is new.
+    pub(crate) async fn record_the_news(&mut self) -> Result<(), EngineError> {
+        while !self.news.is_empty() {
+            let mut later = VecDeque::new();
+            let mut seen = BTreeSet::new();
+            let mut planned = Vec::new();
+            for news in std::mem::take(&mut self.news) {
+                let Ok((pipeline, key)) = RunKey::parse(&news.run_id) else { continue };
+                // One at a time: the second is planned on what the first became.
+                if !seen.insert(pipeline.clone()) {
+                    later.push_back(news);
+                    continue;
+                }
+                planned.extend(self.plan_news(&pipeline, &key, news));
+                self.dirty.insert(pipeline);
+            }
+            self.commit(planned).await?;
+            self.news.extend(later);
+        }
+        Ok(())
+    }
+
+    fn plan_news(&self, pipeline: &PipelineId, key: &RunKey, news: News) -> Option<Planned> {
+        let News { run_id, at, what } = news;
+        let place = (key.nominal, key.schedule.clone());
+        let mut plan = Planned::new(pipeline, self.writer);
+        let open = self.pipelines.0.get(pipeline).and_then(|state| state.open.get(&place));
+        let found =
+            open.and_then(|open| Some((open, open.runs.iter().find(|run| run.key == *key)?)));
+        let Some((open, run)) = found else {
+            // The slot is decided: whoever still tells us about the run may forget it.
+            plan.acts.push(Act::Acknowledge(run_id));
+            self.triggers.acknowledge(&key.id(pipeline));
+            return None;
+        };
+        let spec = self.specs.pipeline(pipeline, open.slot.version).ok()?;
+        let teller = Teller { pipeline, spec: &spec, place: &place, open, run };
+        match what {
+            NewsOf::Job(What::Started { metadata }) => teller.started(at, metadata, &mut plan),
+            NewsOf::Job(What::StepChanged { step, status, message, .. }) => {
+                let message = message.map_or(String::new(), |message| format!(": {message}"));
+                let text = format!("step {step} {status}{message}");
+                plan.event(Event::of("STEP_CHANGED", at, text).about(&place).run(run_id));
+            }
+            NewsOf::Job(What::Finished(outcome)) | NewsOf::LookedUp(LookUp::Finished(outcome)) => {
+                teller.finished(at, outcome, &mut plan);
+            }
+            NewsOf::Job(What::Lost { reason })
+            | NewsOf::LookedUp(LookUp::CannotTell { reason }) => {
+                teller.uncertain(at, reason, &mut plan);
+            }
+            NewsOf::LookedUp(LookUp::Running { metadata }) => {
+                teller.started(at, metadata, &mut plan)
+            }
+            NewsOf::LookedUp(LookUp::NeverStarted) => {
+                // Committed as about to start, and not started: do it now, under the same id.
+                let asked = request(pipeline, &spec, (&place, open), run);
+                plan.event(
+                    Event::of("JOB_TRIGGERED", at, "it had not been started")
+                        .about(&place)
+                        .run(run_id),
+                );
+                plan.acts.push(Act::Start(Box::new(asked)));
+            }
+            NewsOf::NotStarted(failure) if failure.may_have_started => {
+                self.look_up(request(pipeline, &spec, (&place, open), run));
+                return None;
+            }
+            NewsOf::NotStarted(failure) => {
+                let end = End {
+                    at,
+                    message: failure.message,
+                    category: Some(failure.category),
+                    metadata: BTreeMap::new(),
+                    is_uncertain: false,
+                };
+                teller.failed(end, &mut plan);
+            }
+        }
+        Some(plan)
+    }
+}
+
+/// What is needed to record news about one run.
+struct Teller<'a> {
+    pipeline: &'a PipelineId,
+    spec: &'a Pipeline,
+    place: &'a SlotPlace,
+    open: &'a OpenSlot,
+    run: &'a KnownRun,
+}
+
+impl Teller<'_> {
+    fn started(&self, at: Timestamp, metadata: BTreeMap<String, Value>, plan: &mut Planned) {
+        plan.run(self.run, RunEvent::Started, |record| {
+            record.started_at = Some(at);
+            record.metadata = with(&record.metadata, metadata);
+        });
+    }
+
+    fn finished(&self, at: Timestamp, outcome: Outcome, plan: &mut Planned) {
+        match outcome {
+            Outcome::Success { metadata } => self.succeeded(at, metadata, plan),
+            Outcome::Failure { message, category, metadata } => {
+                let category = Some(category);
+                self.failed(End { at, message, category, metadata, is_uncertain: false }, plan);
+            }
+            Outcome::Cancelled { message } => self.cancelled(at, message, plan),
+        }
+    }
+
+    fn succeeded(&self, at: Timestamp, metadata: BTreeMap<String, Value>, plan: &mut Planned) {
+        let monitoring = self.spec.monitoring;
+        let slot = match monitoring {
+            Some(duration) => self.open.slot.advance(OpenState::Monitoring, plus(at, duration)),
+            None => self.open.slot.close(Disposition::Completed, at),
+        };
+        let Ok(slot) = slot else { return };
+        let event = match monitoring {
+            Some(_) => RunEvent::SucceededMonitored,
+            None => RunEvent::Succeeded,
+        };
+        plan.slot(self.place, self.open.revision, &slot);
+        plan.run(self.run, event, |record| {
+            record.started_at = record.started_at.or(Some(at));
+            record.ended_at = Some(at);
+            record.metadata = with(&record.metadata, metadata);
+        });
+        plan.event(self.event("JOB_COMPLETED", at, "it ended well"));
+        plan.acts.push(Act::Acknowledge(self.run_id()));
+    }
+
+    fn cancelled(&self, at: Timestamp, message: String, plan: &mut Planned) {
+        let Ok(slot) = self.open.slot.close(Disposition::Cancelled, at) else { return };
+        plan.slot(self.place, self.open.revision, &slot);
+        plan.run(self.run, RunEvent::Cancelled, |record| {
+            record.ended_at = Some(at);
+            record.message = Some(message.clone());
+        });
+        plan.event(self.event("JOB_CANCELLED", at, message.clone()));
+        plan.acts.push(Act::Acknowledge(self.run_id()));
+    }
+
+    /// The run failed: one more attempt, or the end of the slot.
+    fn failed(&self, end: End, plan: &mut Planned) {
+        let failure = |run: &KnownRun| {
+            run.record.ended_at.map(|at| Failure { category: run.record.failure(), at })
+        };
+        let earlier: Vec<_> = self
+            .open
+            .runs
+            .iter()
+            .filter(|run| run.key != self.run.key)
+            .filter_map(failure)
+            .collect();
+        let failed = Failure { category: end.category, at: end.at };
+        let decision = next_attempt(&self.spec.retry, &earlier, failed);
+        let slot = match decision {
+            Decision::Retry { at, .. } => {
+                self.open.slot.advance(OpenState::Backoff, run_closes_at(at)).map(|mut slot| {
+                    slot.retry_at = Some(at);
+                    slot
+                })
+            }
+            Decision::GiveUp { .. } => self.open.slot.close(Disposition::Failed, end.at),
+        };
+        let Ok(mut slot) = slot else { return };
+        slot.marks.uncertain |= end.is_uncertain;
+        plan.slot(self.place, self.open.revision, &slot);
+        let message = end.message.clone();
+        plan.run(self.run, RunEvent::Failed, |record| {
+            record.ended_at = Some(end.at);
+            record.message = Some(end.message);
+            record.category = end.category.map(|category| category.as_str().to_owned());
+            record.metadata = with(&record.metadata, end.metadata);
+        });
+        plan.event(self.event("JOB_FAILED", end.at, message));
+        let follow_up = match decision {
+            Decision::Retry { at, attempt } => {
+                self.event("RETRY_SCHEDULED", end.at, format!("attempt {attempt} at {at}"))
+            }
+            Decision::GiveUp { reason } => {
+                self.event("RETRY_EXHAUSTED", end.at, reason.to_string())
+            }
+        };
+        plan.event(follow_up);
+        plan.acts.push(Act::Acknowledge(self.run_id()));
+    }
+
+    /// Nobody can say how the run ended.
+    fn uncertain(&self, at: Timestamp, reason: String, plan: &mut Planned) {
+        plan.event(self.event("RUN_UNCERTAIN", at, reason.clone()));
+        let on_uncertain = self.spec.trigger.as_ref().map(|trigger| trigger.on_uncertain);
+        let category = match on_uncertain {
+            Some(OnUncertain::Retry) => Some(FailureCategory::Transient),
+            Some(OnUncertain::Fail) | None => Some(FailureCategory::Permanent),
+        };
+        let message = format!("its outcome cannot be found out: {reason}");
+        let metadata = BTreeMap::new();
+        self.failed(End { at, message, category, metadata, is_uncertain: true }, plan);
+    }
+
+    fn event(&self, kind: &'static str, at: Timestamp, message: impl Into<String>) -> Event<'_> {
+        Event::of(kind, at, message).about(self.place).run(self.run_id())
+    }
+
+    fn run_id(&self) -> String {
+        self.run.key.id(self.pipeline)
+    }
+}

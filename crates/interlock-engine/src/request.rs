@@ -1,0 +1,92 @@
+//! What the adapters are asked: everything about one run, built from what is stored.
+
+use std::collections::BTreeMap;
+
+use interlock_core::{
+    due::after,
+    id::PipelineId,
+    pipeline::Pipeline,
+    run::{RunState, TriggerType},
+};
+use interlock_trigger::StartRequest;
+use jiff::Timestamp;
+
+use crate::{
+    engine::Engine,
+    state::{KnownRun, OpenSlot, SlotPlace},
+};
+
+impl Engine {
+    /// The requests of all runs that are under way, as far as their declarations can be had.
+    pub(crate) fn active_requests(&self) -> Vec<StartRequest> {
+        let mut requests = Vec::new();
+        for (pipeline, state) in &self.pipelines.0 {
+            for (place, open) in &state.open {
+                let Some(run) = open.last_run().filter(|run| is_active(run)) else { continue };
+                if let Ok(spec) = self.specs.pipeline(pipeline, open.slot.version) {
+                    requests.push(request(pipeline, &spec, (place, open), run));
+                }
+            }
+        }
+        requests
+    }
+}
+
+fn is_active(run: &KnownRun) -> bool {
+    matches!(run.record.state(), Ok(RunState::Triggering | RunState::Running))
+}
+
+/// The request of a run. The same run gives the same request whenever it is built.
+pub(crate) fn request(
+    pipeline: &PipelineId,
+    spec: &Pipeline,
+    (place, open): (&SlotPlace, &OpenSlot),
+    run: &KnownRun,
+) -> StartRequest {
+    let (nominal, schedule) = place;
+    let start = spec.starts.iter().find(|start| start.schedule.id() == schedule);
+    let zone = start.map(|start| start.schedule.timing().zone.time_zone().clone());
+    let wall = nominal.to_zoned(zone.unwrap_or(jiff::tz::TimeZone::UTC));
+    let trigger = spec.trigger.as_ref();
+    let params = open.slot.wish.as_ref().map(|wish| wish.params.clone()).unwrap_or_default();
+    StartRequest {
+        run_id: run.key.id(pipeline),
+        pipeline: pipeline.to_string(),
+        schedule: schedule.to_string(),
+        slot: *nominal,
+        date: open.slot.date,
+        hour: wall.hour(),
+        interval_end: start.and_then(|start| after(&start.schedule, *nominal)),
+        attempt: run.key.attempt,
+        trigger_type: TriggerType::parse(&run.record.trigger_type)
+            .unwrap_or(TriggerType::Scheduler),
+        triggered_at: run.record.created_at,
+        params,
+        kind: trigger.map_or(interlock_core::pipeline::TriggerKind::External, |t| t.kind.clone()),
+        context: spec.job.clone(),
+        timeout: trigger.and_then(|trigger| trigger.timeout),
+        poll_interval: trigger.and_then(|trigger| trigger.poll_interval),
+        resume_from: resume_from(open),
+    }
+}
+
+/// The step with which a rerun of a failed job begins, if the last attempt said which one failed.
+fn resume_from(open: &OpenSlot) -> Option<String> {
+    let failed = open.runs.iter().rev().find_map(|run| run.record.metadata.get("failedStep"));
+    failed.and_then(|step| step.as_str()).map(str::to_owned)
+}
+
+/// Metadata of a run, with one entry more.
+pub(crate) fn with(
+    metadata: &BTreeMap<String, serde_json::Value>,
+    more: BTreeMap<String, serde_json::Value>,
+) -> BTreeMap<String, serde_json::Value> {
+    let mut all = metadata.clone();
+    all.extend(more);
+    all
+}
+
+/// The instant at which a run that began now is closed by force.
+pub(crate) fn run_closes_at(now: Timestamp) -> Timestamp {
+    crate::scheduler::plus(now, jiff::SignedDuration::from_hours(24))
+}

@@ -1,0 +1,42 @@
+//! What the engine needs from the world, so that a simulated one can stand in.
+//!
+//! Clock, waiting and spawning come through [`World`]; declarations through [`Specs`]; the store, the
+//! triggers and the evaluators have contracts of their own. Nothing else reaches outside: the crate's
+//! `clippy.toml` denies the direct ways.
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use interlock_core::{
+    id::PipelineId,
+    pipeline::Pipeline,
+    readiness::{TraitResult, TraitSpec},
+};
+use jiff::Timestamp;
+
+/// A task or an answer to wait for.
+pub type Task<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Time and tasks.
+pub trait World: Send + Sync + 'static {
+    /// The present instant.
+    fn now(&self) -> Timestamp;
+
+    /// Ready when the clock has reached an instant. Wake-ups are hints: who waits looks again.
+    fn sleep_until(&self, at: Timestamp) -> Task<()>;
+
+    /// Runs a task beside the others.
+    fn spawn(&self, name: &'static str, task: Task<()>);
+}
+
+/// Declarations of pipelines, by version. A recorded slot keeps its version (S16), so old ones are asked
+/// for too.
+pub trait Specs: Send + Sync + 'static {
+    /// What a pipeline declared in a version; a sentence when it cannot be had.
+    fn pipeline(&self, name: &PipelineId, version: u64) -> Result<Arc<Pipeline>, String>;
+}
+
+/// Answers for traits.
+pub trait Evaluators: Send + Sync + 'static {
+    /// Asks the evaluator of a trait. It has its own time limit and always answers.
+    fn evaluate(&self, pipeline: &PipelineId, trait_spec: &TraitSpec) -> Task<TraitResult>;
+}

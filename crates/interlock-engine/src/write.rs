@@ -1,0 +1,158 @@
+//! Groups, put together: what changes, and the event that says why.
+
+use std::collections::BTreeMap;
+
+use interlock_core::{
+    id::{PipelineId, ScheduleId},
+    run::{RunEvent, RunState, TriggerType},
+    slot::Slot,
+};
+use interlock_store::{
+    Change, Expect, Group, Key, Record, RunKey, Writer,
+    record::{EventRecord, RunRecord, SlotRecord, WatermarkRecord},
+};
+use interlock_trigger::StartRequest;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::state::KnownRun;
+
+/// A group and what follows once it is accepted.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(crate) group: Group,
+    pub(crate) acts: Vec<Act>,
+}
+
+/// Something outside the store that an accepted group calls for.
+#[derive(Debug)]
+pub(crate) enum Act {
+    /// Start a job.
+    Start(Box<StartRequest>),
+    /// Ask a job to end.
+    Cancel(Box<StartRequest>),
+    /// Its end is stored.
+    Acknowledge(String),
+}
+
+impl Planned {
+    pub(crate) fn new(pipeline: &PipelineId, writer: Writer) -> Self {
+        Self { group: Group { pipeline: pipeline.clone(), writer, changes: vec![] }, acts: vec![] }
+    }
+
+    /// Writes a slot at the revision it was read at, 0 for one that is not there.
+    pub(crate) fn slot(&mut self, place: &(Timestamp, ScheduleId), revision: u64, slot: &Slot) {
+        let key = Key::Slot(place.1.clone(), place.0);
+        let record = Record::Slot(SlotRecord::from_core(slot));
+        self.group.changes.push(Change::Put(key, expect(revision), record));
+    }
+
+    pub(crate) fn watermark(&mut self, schedule: &ScheduleId, revision: u64, at: Timestamp) {
+        let record = Record::Watermark(WatermarkRecord { at });
+        let key = Key::Watermark(schedule.clone());
+        self.group.changes.push(Change::Put(key, expect(revision), record));
+    }
+
+    /// Creates a run as TRIGGERING: it took its place and is about to be started, in one group.
+    pub(crate) fn new_run(&mut self, key: RunKey, trigger_type: TriggerType, run: NewRun) {
+        let record = RunRecord {
+            status: RunState::Triggering.as_str().to_owned(),
+            trigger_type: trigger_type.as_str().to_owned(),
+            created_at: run.at,
+            started_at: None,
+            ended_at: None,
+            message: None,
+            category: None,
+            metadata: run.metadata,
+        };
+        self.group.changes.push(Change::Put(Key::Run(key), Expect::Absent, Record::Run(record)));
+    }
+
+    /// The run that this group creates.
+    pub(crate) fn created_run(&self) -> Option<RunRecord> {
+        self.group.changes.iter().find_map(|change| match change {
+            Change::Put(Key::Run(_), Expect::Absent, Record::Run(record)) => Some(record.clone()),
+            _ => None,
+        })
+    }
+
+    /// Moves a run on; a report that the state machine does not know is no change.
+    pub(crate) fn run(
+        &mut self,
+        run: &KnownRun,
+        event: RunEvent,
+        change: impl FnOnce(&mut RunRecord),
+    ) {
+        let Ok(Ok(state)) = run.record.state().map(|state| state.apply(event)) else { return };
+        let mut record = run.record.clone();
+        state.as_str().clone_into(&mut record.status);
+        change(&mut record);
+        let key = Key::Run(run.key.clone());
+        self.group.changes.push(Change::Put(key, expect(run.revision), Record::Run(record)));
+    }
+
+    pub(crate) fn event(&mut self, event: Event<'_>) {
+        let Event { kind, at, slot, run_id, message, details } = event;
+        let slot = slot.map(|(nominal, schedule)| format!("{schedule}/{nominal}"));
+        let kind = kind.to_owned();
+        self.group.changes.push(Change::Append(EventRecord {
+            kind,
+            at,
+            slot,
+            run_id,
+            message,
+            details,
+        }));
+    }
+
+    /// Writes a row that holds no decision, whatever is there.
+    pub(crate) fn put_any(&mut self, key: Key, record: Record) {
+        self.group.changes.push(Change::Put(key, Expect::Any, record));
+    }
+
+    pub(crate) fn put(&mut self, key: Key, revision: u64, record: Record) {
+        self.group.changes.push(Change::Put(key, expect(revision), record));
+    }
+}
+
+/// What is known of a run at its beginning.
+pub(crate) struct NewRun {
+    pub(crate) at: Timestamp,
+    pub(crate) metadata: BTreeMap<String, Value>,
+}
+
+/// An event to be appended.
+pub(crate) struct Event<'a> {
+    pub(crate) kind: &'static str,
+    pub(crate) at: Timestamp,
+    pub(crate) slot: Option<&'a (Timestamp, ScheduleId)>,
+    pub(crate) run_id: Option<String>,
+    pub(crate) message: String,
+    pub(crate) details: BTreeMap<String, Value>,
+}
+
+impl<'a> Event<'a> {
+    pub(crate) fn of(kind: &'static str, at: Timestamp, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { kind, at, slot: None, run_id: None, message, details: BTreeMap::new() }
+    }
+
+    pub(crate) fn about(mut self, slot: &'a (Timestamp, ScheduleId)) -> Self {
+        self.slot = Some(slot);
+        self
+    }
+
+    pub(crate) fn run(mut self, run_id: String) -> Self {
+        self.run_id = Some(run_id);
+        self
+    }
+
+    pub(crate) fn detail(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.details.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+fn expect(revision: u64) -> Expect {
+    if revision == 0 { Expect::Absent } else { Expect::Revision(revision) }
+}

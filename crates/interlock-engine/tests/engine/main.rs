@@ -1,0 +1,240 @@
+//! The real engine in a world that can be replayed, killed again and again.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+
+mod crashing;
+mod world;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
+
+use interlock_config::{Context, SystemZones, parse_pipeline};
+use interlock_core::{
+    id::{PipelineId, ScheduleId, fnv1a},
+    pipeline::Pipeline,
+};
+use interlock_engine::{
+    Declaration, Engine, Pace, Parts,
+    seam::{Specs, World},
+};
+use interlock_store::{
+    Key, LedgerEntry, LedgerQuery, Record, Shard, Store, conformance::block_on,
+    memory::MemoryStore, record::VersionRecord,
+};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    crashing::Crashing,
+    world::{FakeTriggers, Jobs, Passing, Virtual},
+};
+
+const START: &str = "2026-03-20T00:00:10Z";
+
+/// Declarations that never change.
+#[derive(Clone)]
+struct Files(Arc<BTreeMap<PipelineId, Declaration>>);
+
+impl Files {
+    fn new(texts: &[&str]) -> Self {
+        let mut files = BTreeMap::new();
+        for text in texts {
+            let (loaded, problems) = parse_pipeline(
+                Path::new("p.yaml"),
+                text,
+                &Context::default(),
+                &SystemZones::new(),
+                &|_| None,
+            );
+            let loaded = loaded.unwrap_or_else(|| panic!("{problems:?}"));
+            let source = VersionRecord {
+                since: START.parse().unwrap(),
+                source: (*text).to_owned(),
+                context: BTreeMap::new(),
+            };
+            let declaration = Declaration {
+                pipeline: Arc::new(loaded.pipeline),
+                version: loaded.version,
+                source,
+            };
+            files.insert(declaration.pipeline.name.clone(), declaration);
+        }
+        Self(Arc::new(files))
+    }
+
+    fn all(&self) -> Vec<Declaration> {
+        self.0.values().cloned().collect()
+    }
+}
+
+impl Specs for Files {
+    fn pipeline(&self, name: &PipelineId, _version: u64) -> Result<Arc<Pipeline>, String> {
+        Ok(Arc::clone(&self.0.get(name).ok_or("no such pipeline")?.pipeline))
+    }
+}
+
+/// A machine with a store and jobs, on which engines live and die.
+struct Machine {
+    world: Virtual,
+    store: Arc<MemoryStore>,
+    jobs: Jobs,
+    files: Files,
+}
+
+impl Machine {
+    fn new(files: &[&str]) -> Self {
+        let world = Virtual::new(START.parse().unwrap());
+        let clock = world.clone();
+        let store = MemoryStore::new(1, Arc::new(move || clock.time()));
+        Self { world, store: Arc::new(store), jobs: Jobs::default(), files: Files::new(files) }
+    }
+
+    /// Runs an engine until it dies at a wait for the store, or time is over.
+    fn live(&self, dies_at: u64, until: Timestamp) {
+        let store = Arc::new(Crashing::new(Arc::clone(&self.store) as Arc<dyn Store>, dies_at));
+        let parts = Parts {
+            world: Arc::new(self.world.clone()),
+            store: Arc::clone(&store) as Arc<dyn Store>,
+            specs: Arc::new(self.files.clone()),
+            triggers: Arc::new(FakeTriggers { jobs: self.jobs.clone(), world: self.world.clone() }),
+            evaluators: Arc::new(Passing),
+            reports: self.jobs.connect(),
+            holder: "test".to_owned(),
+            // Virtual months with real intervals would be millions of empty passes.
+            pace: Pace {
+                lease: SignedDuration::from_hours(24),
+                inbox: SignedDuration::from_hours(6),
+            },
+        };
+        let files = self.files.all();
+        let life = async move {
+            let mut engine = Engine::open(parts, Shard(0)).await.unwrap().unwrap();
+            engine.declare(&files).await.unwrap();
+            engine.run().await.unwrap();
+        };
+        let dead = Arc::clone(&store);
+        let mut life = Box::pin(async move {
+            let mut life = Box::pin(life);
+            std::future::poll_fn(|context| {
+                let _running = life.as_mut().poll(context);
+                if dead.is_dead.load(Ordering::Relaxed) {
+                    std::task::Poll::Ready(())
+                } else {
+                    std::task::Poll::Pending
+                }
+            })
+            .await;
+        });
+        use std::future::Future as _;
+        self.world.run(life.as_mut(), until);
+        self.world.kill();
+    }
+
+    /// All events as one text.
+    fn log(&self) -> String {
+        let events = block_on(self.store.events(None, 0, usize::MAX)).unwrap().items;
+        let line = |event: interlock_store::EventRow| {
+            let record = event.record;
+            format!(
+                "{} {} {} {:?} {}",
+                event.number, record.at, record.kind, record.slot, record.message
+            )
+        };
+        events.into_iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// S3, S4: between first sight and the watermark every slot is recorded, exactly once.
+    fn check_accounted(&self) -> usize {
+        let mut total = 0;
+        for declaration in self.files.0.values() {
+            let name = &declaration.pipeline.name;
+            for start in &declaration.pipeline.starts {
+                let id = start.schedule.id();
+                let row = block_on(self.store.read(name, &[Key::Watermark(id.clone())])).unwrap();
+                let Some(Record::Watermark(watermark)) = row[0].clone().map(|row| row.record)
+                else {
+                    panic!("{name}/{id} has no watermark")
+                };
+                let recorded = self.recorded(name, id);
+                let first = recorded.first().copied().unwrap();
+                let just_after = watermark.at + SignedDuration::from_nanos(1);
+                let expected: BTreeSet<_> =
+                    start.schedule.slots(first, just_after, usize::MAX).found.into_iter().collect();
+                assert_eq!(recorded, expected, "{name}/{id}");
+                total += expected.len();
+            }
+        }
+        total
+    }
+
+    fn recorded(&self, name: &PipelineId, id: &ScheduleId) -> BTreeSet<Timestamp> {
+        let query =
+            LedgerQuery { pipeline: Some(name.clone()), ..LedgerQuery::everything(usize::MAX) };
+        let rows = block_on(self.store.ledger(&query)).unwrap().items;
+        let schedule = &self.files.0[name]
+            .pipeline
+            .starts
+            .iter()
+            .find(|s| s.schedule.id() == id)
+            .unwrap()
+            .schedule;
+        let mut recorded = BTreeSet::new();
+        for row in rows.into_iter().filter(|row| row.schedule == *id) {
+            let slots = match row.entry {
+                LedgerEntry::Slot(_) => vec![row.nominal],
+                LedgerEntry::Span(span) => {
+                    let end = span.last + SignedDuration::from_nanos(1);
+                    let slots = schedule.slots(row.nominal, end, usize::MAX).found;
+                    assert_eq!(slots.len() as u64, span.count);
+                    slots
+                }
+            };
+            for slot in slots {
+                assert!(recorded.insert(slot), "{name}/{id}/{slot} is recorded twice");
+            }
+        }
+        recorded
+    }
+}
+
+const HOURLY: &str = "name: hourly\nschedule: \"0 * * * *\"\ntimezone: Europe/Riga\ntrigger: {type: command, command: 'true'}\n";
+const DAILY: &str = "name: daily\nschedule: \"30 3 * * *\"\ntimezone: Europe/Riga\ntrigger: {type: command, command: 'true'}\n";
+
+fn thirty_days(dies_at: impl Iterator<Item = u64>) -> Machine {
+    let machine = Machine::new(&[HOURLY, DAILY]);
+    let end = machine.world.now() + SignedDuration::from_hours(30 * 24);
+    for dies_at in dies_at {
+        if machine.world.now() >= end {
+            break;
+        }
+        machine.live(dies_at, end);
+    }
+    machine.live(u64::MAX, end + SignedDuration::from_mins(10));
+    machine
+}
+
+#[test]
+fn thirty_days_run_every_slot_once() {
+    let machine = thirty_days(std::iter::empty());
+    let slots = machine.check_accounted();
+    // Real hours, also in the night of the gap; and one slot for each local date.
+    assert_eq!(slots, 720 + 30, "{}", machine.log());
+    let starts = machine.jobs.starts();
+    assert_eq!(starts.len(), slots);
+    assert!(starts.values().all(|count| *count == 1));
+}
+
+#[test]
+fn thirty_days_of_crashes_at_every_await_lose_and_double_nothing_and_replay() {
+    // Each life is a little longer than the one before, so that every wait of every pass is a death once.
+    let lives = || (1..400_u64).cycle().take(40_000);
+    let one = thirty_days(lives());
+    let slots = one.check_accounted();
+    let starts = one.jobs.starts();
+    assert!(starts.values().all(|count| *count == 1), "a run was started twice");
+    assert!(starts.len() <= slots);
+    let other = thirty_days(lives());
+    assert_eq!(fnv1a(one.log().as_bytes()), fnv1a(other.log().as_bytes()), "two runs differ");
+}

@@ -1,0 +1,57 @@
+//! `command`: one program on this host, started by the runner.
+
+use interlock_core::{pipeline::TriggerKind, retry::FailureCategory};
+
+use super::{
+    Adapter, mismatch,
+    on_host::{self, Builder},
+};
+use crate::{
+    contract::{CancelFailure, LookUp, LookUpFailure, StartFailure, StartRequest, TriggerFuture},
+    local::Tools,
+    runner::job::JobStep,
+};
+
+/// The adapter.
+pub(crate) struct Command;
+
+impl Adapter for Command {
+    fn start<'a>(
+        &'a self,
+        tools: &'a Tools,
+        request: StartRequest,
+    ) -> TriggerFuture<'a, Result<(), StartFailure>> {
+        Box::pin(async move {
+            let TriggerKind::Command(line) = &request.kind else {
+                return Err(StartFailure::refused(mismatch(&request), FailureCategory::Permanent));
+            };
+            let builder = Builder::new(tools, &request);
+            let step = JobStep {
+                name: None,
+                exec: builder.exec(line),
+                depends: Vec::new(),
+                retries_max: 0,
+                timeout_ms: None,
+                continue_on_failure: false,
+                kept: false,
+            };
+            on_host::submit(tools, builder.job(vec![step])).await
+        })
+    }
+
+    fn look_up<'a>(
+        &'a self,
+        tools: &'a Tools,
+        request: &'a StartRequest,
+    ) -> TriggerFuture<'a, Result<LookUp, LookUpFailure>> {
+        Box::pin(on_host::look_up(tools, request))
+    }
+
+    fn cancel<'a>(
+        &'a self,
+        tools: &'a Tools,
+        request: &'a StartRequest,
+    ) -> TriggerFuture<'a, Result<(), CancelFailure>> {
+        Box::pin(on_host::cancel(tools, request))
+    }
+}

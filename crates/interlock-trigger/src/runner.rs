@@ -1,0 +1,390 @@
+//! The runner: a small process that starts jobs, outlives the daemon, and remembers.
+//!
+//! A daemon that dies must neither kill nor forget its users' jobs. So it does not start them
+//! itself: it asks this process, one per directory, which it starts when none answers. The runner
+//! leaves the daemon's session, keeps a journal (`journal`), and tells whoever subscribes. The
+//! whole of it is one thread that owns everything and takes one [`Event`] after the other; the
+//! other threads only turn the world into events.
+//!
+//! | who dies | what happens |
+//! |---|---|
+//! | the daemon | nothing; the next one subscribes and is told every end not acknowledged |
+//! | the runner | jobs go on, their output too; the next runner finds them by pid and start time, watches them, and tells their end as lost, because an exit code is told to the parent alone |
+//! | both | the same |
+//! | the host | every run under way is lost: "the host was restarted" |
+//!
+//! In the directory: `runner.lock` (held by the one runner), `runner.sock`, `runner.log` (its own
+//! complaints), `journal`, and `logs/<pipeline>/<run id>.log`.
+
+mod adopted;
+mod book;
+pub(crate) mod connection;
+mod desk;
+mod execution;
+mod host;
+pub(crate) mod job;
+pub(crate) mod journal;
+mod log;
+mod process;
+mod progress;
+pub(crate) mod protocol;
+mod time;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{WaitId, WaitIdOptions, WaitOptions, setsid, waitid, waitpid};
+
+use self::{
+    adopted::Adopted,
+    book::{Intent, Record},
+    desk::{Desk, Listener, complain},
+    execution::{Execution, Progressed},
+    job::Job,
+    journal::Journal,
+    process::Exit,
+    protocol::{Ask, Category, Line, News, PROTOCOL, Reply, Request, Told},
+    time::Moment,
+};
+pub use self::{host::is_pid_one_namespace, log::log_path};
+
+/// How often the logs are measured.
+const LOG_LOOK: Duration = Duration::from_secs(1);
+
+/// Without a job and without a daemon it goes home after this long.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// Everything that can wake the runner.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// Some child can be waited for.
+    ChildOver,
+    /// Somebody connected.
+    Connected { connection: u64, lines: Sender<Vec<u8>> },
+    /// Somebody asks.
+    Asked { connection: u64, request: Request },
+    /// Somebody is gone.
+    Disconnected { connection: u64 },
+}
+
+/// Runs the runner of a directory until it has nothing to do.
+///
+/// The binary calls this for its hidden command `runner DIR`; [`LocalTriggers`](crate::LocalTriggers)
+/// starts that. A second runner of the same directory ends at once, with success.
+pub fn main(dir: &Path) -> ExitCode {
+    match run(dir) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(format_args!("the runner of {} cannot go on: {error}", dir.display()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(dir: &Path) -> io::Result<()> {
+    // Fails for a process that leads a group already, e.g. one started by hand from a shell.
+    let _already_leads = setsid();
+    let lock = File::create(dir.join("runner.lock"))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(()),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    // What jobs leave behind becomes our child and is waited for, whatever the host's init does.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let (events, inbox) = mpsc::sync_channel(4096);
+    let mut runner = Runner::open(dir, events.clone())?;
+    let listener = connection::listen(dir)?;
+    thread::Builder::new()
+        .name("accept".to_owned())
+        .spawn(move || connection::accept(&listener, &events))?;
+    runner.serve(&inbox);
+    Ok(())
+}
+
+/// The one owner of everything.
+#[derive(Debug)]
+struct Runner {
+    desk: Desk,
+    executions: BTreeMap<String, Execution>,
+    adopted: Vec<Adopted>,
+    /// When to look at which execution; stale entries do no harm.
+    timers: BTreeSet<(Moment, String)>,
+    /// Logs of runs that are over but left somebody behind who may still write.
+    leftovers: Vec<(i32, PathBuf, u64)>,
+    /// Lets the waiting thread wait again; nothing while it waits.
+    waiter: Sender<()>,
+    is_waited_for: bool,
+    logs_at: Moment,
+    idle_since: Moment,
+}
+
+impl Runner {
+    fn open(dir: &Path, events: mpsc::SyncSender<Event>) -> io::Result<Self> {
+        let (now, wall) = (Moment::now(), time::wall());
+        let found = Journal::open(dir, wall)?;
+        let adopted = found
+            .book
+            .open()
+            .map(|entry| Adopted::new(entry, found.is_other_boot, now, wall))
+            .collect();
+        let (waiter, resumed) = mpsc::channel();
+        thread::Builder::new()
+            .name("waiter".to_owned())
+            .spawn(move || wait_for_children(&resumed, &events))?;
+        Ok(Self {
+            desk: Desk {
+                dir: dir.to_owned(),
+                journal: found.journal,
+                book: found.book,
+                pids: BTreeMap::new(),
+                listeners: BTreeMap::new(),
+            },
+            executions: BTreeMap::new(),
+            adopted,
+            timers: BTreeSet::new(),
+            leftovers: Vec::new(),
+            waiter,
+            is_waited_for: false,
+            logs_at: now,
+            idle_since: now,
+        })
+    }
+
+    fn serve(&mut self, inbox: &Receiver<Event>) {
+        loop {
+            let now = Moment::now();
+            self.on_time(now);
+            if !self.is_idle() {
+                self.idle_since = now;
+            } else if self.idle_since.until(now) >= IDLE_MAX {
+                return;
+            }
+            match inbox.recv_timeout(self.patience(now)) {
+                Ok(event) => self.handle(event),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.executions.is_empty() && self.adopted.is_empty() && self.desk.listeners.is_empty()
+    }
+
+    fn patience(&self, now: Moment) -> Duration {
+        let busy = !(self.executions.is_empty() && self.leftovers.is_empty());
+        let logs = if busy { now.until(self.logs_at) } else { IDLE_MAX };
+        let adopted = if self.adopted.is_empty() { IDLE_MAX } else { adopted::LOOK };
+        let timer = self.timers.first().map_or(IDLE_MAX, |(at, _)| now.until(*at));
+        logs.min(adopted).min(timer)
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::ChildOver => {
+                self.is_waited_for = false;
+                self.wait_for_all(Moment::now());
+                self.let_waiter_wait();
+            }
+            Event::Connected { connection, lines } => {
+                let listener = Listener::new(lines);
+                listener.send(&Line::Hello { protocol: PROTOCOL, pid: std::process::id() });
+                self.desk.listeners.insert(connection, listener);
+            }
+            Event::Asked { connection, request } => self.answer(connection, request),
+            Event::Disconnected { connection } => {
+                self.desk.listeners.remove(&connection);
+            }
+        }
+    }
+
+    fn answer(&mut self, connection: u64, request: Request) {
+        let Request { id, ask } = request;
+        let reply = match ask {
+            Ask::Start(job) => return self.start(connection, id, *job),
+            Ask::Cancel { run_id } => self.cancel(&run_id),
+            Ask::LookUp { run_id } => Reply::Known(self.desk.known(&run_id)),
+            Ask::List => {
+                let run_ids = self.desk.book.open().map(|entry| entry.intent.run_id.clone());
+                Reply::Runs { run_ids: run_ids.collect() }
+            }
+            Ask::Subscribe => {
+                self.desk.subscribe(connection);
+                Reply::Done
+            }
+            Ask::Acknowledge { run_id } => {
+                self.acknowledge(run_id);
+                Reply::Done
+            }
+        };
+        self.reply(connection, id, reply);
+    }
+
+    fn reply(&self, connection: u64, id: u64, reply: Reply) {
+        if let Some(listener) = self.desk.listeners.get(&connection) {
+            listener.send(&Line::Reply { id, reply });
+        }
+    }
+
+    /// Starts a job whose run id is new (S2). The intent is written first: from then on the run is
+    /// known, whatever happens.
+    fn start(&mut self, connection: u64, id: u64, job: Job) {
+        if let Some(message) = job.objection() {
+            let reply = Reply::Refused { message, category: Category::Permanent };
+            return self.reply(connection, id, reply);
+        }
+        if let Some(entry) = self.desk.book.get(&job.run_id) {
+            self.reply(connection, id, Reply::Already);
+            if let Some((at, end)) = entry.ended.clone() {
+                let news = News::Ended(end);
+                self.desk.tell_told(Told { run_id: job.run_id, at, news });
+            }
+            return;
+        }
+        if let Err(error) = self.desk.note_first(Record::Intent(intent(&job))) {
+            let message = format!("the runner's journal cannot be written: {error}");
+            let reply = Reply::Refused { message, category: Category::Transient };
+            return self.reply(connection, id, reply);
+        }
+        self.reply(connection, id, Reply::Done);
+        let now = Moment::now();
+        let run_id = job.run_id.clone();
+        self.executions.insert(run_id.clone(), Execution::new(job, &self.desk, now));
+        self.settle(&run_id, now);
+        self.let_waiter_wait();
+    }
+
+    fn cancel(&mut self, run_id: &str) -> Reply {
+        let now = Moment::now();
+        if let Some(execution) = self.executions.get_mut(run_id) {
+            execution.cancel(now);
+            self.settle(run_id, now);
+        }
+        if let Some(adopted) = self.adopted.iter_mut().find(|adopted| adopted.run_id() == run_id) {
+            adopted.cancel(now);
+        }
+        Reply::Known(self.desk.known(run_id))
+    }
+
+    fn acknowledge(&mut self, run_id: String) {
+        if self.desk.book.awaits_acknowledgement(&run_id) {
+            self.desk.note(Record::Acknowledged { run_id });
+            if let Err(error) = self.desk.journal.compact(&self.desk.book) {
+                complain(format_args!("the journal cannot be written anew: {error}"));
+            }
+        }
+    }
+
+    /// Lets an execution go on, and forgets it when it is over.
+    fn settle(&mut self, run_id: &str, now: Moment) {
+        let Some(execution) = self.executions.get_mut(run_id) else { return };
+        match execution.settle(&mut self.desk, now) {
+            Progressed::Goes => {
+                if let Some(at) = execution.wake() {
+                    self.timers.insert((at, run_id.to_owned()));
+                }
+            }
+            Progressed::Over => {
+                self.executions.remove(run_id);
+            }
+        }
+    }
+
+    fn on_time(&mut self, now: Moment) {
+        let is_due =
+            |timers: &BTreeSet<(Moment, String)>| timers.first().is_some_and(|t| t.0 <= now);
+        if is_due(&self.timers) || (self.logs_at <= now && !self.leftovers.is_empty()) {
+            // What is left of a group may be waiting for us and for nobody else.
+            self.wait_for_all(now);
+        }
+        while is_due(&self.timers) {
+            let Some((_, run_id)) = self.timers.pop_first() else { break };
+            if let Some(execution) = self.executions.get_mut(&run_id) {
+                execution.on_time(now);
+                self.settle(&run_id, now);
+            }
+        }
+        let desk = &mut self.desk;
+        self.adopted.retain_mut(|adopted| !adopted.on_time(desk, now));
+        if self.logs_at <= now {
+            self.logs_at = now.after(LOG_LOOK);
+            self.cut_logs();
+        }
+    }
+
+    fn cut_logs(&mut self) {
+        let group_lives = |pid: i32| {
+            rustix::process::Pid::from_raw(pid)
+                .is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok())
+        };
+        self.leftovers.retain(|(pid, ..)| group_lives(*pid));
+        let running = self.executions.values().map(Execution::log);
+        let left = self.leftovers.iter().map(|(_, path, bytes_max)| (path, *bytes_max));
+        for (path, bytes_max) in running.chain(left) {
+            match log::keep_tail(path, bytes_max) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    complain(format_args!("the log {} cannot be cut: {error}", path.display()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for every child that is over. Only here: see `process`.
+    fn wait_for_all(&mut self, now: Moment) {
+        while let Ok(Some((pid, status))) = waitpid(None, WaitOptions::NOHANG) {
+            let pid = pid.as_raw_nonzero().get();
+            let Some(run_id) = self.desk.pids.remove(&pid) else { continue };
+            if let Some(execution) = self.executions.get_mut(&run_id) {
+                execution.exited(pid, Exit::of(status));
+                let (path, bytes_max) = execution.log();
+                let left = rustix::process::Pid::from_raw(pid)
+                    .is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok());
+                if left {
+                    self.leftovers.push((pid, path.clone(), bytes_max));
+                }
+                self.settle(&run_id, now);
+            }
+        }
+    }
+
+    /// The waiting thread waits once each time it is let.
+    fn let_waiter_wait(&mut self) {
+        if !self.is_waited_for && !self.desk.pids.is_empty() {
+            self.is_waited_for = self.waiter.send(()).is_ok();
+        }
+    }
+}
+
+fn intent(job: &Job) -> Intent {
+    let at = time::wall();
+    let timeout = job.timeout_ms.map(Duration::from_millis);
+    Intent {
+        run_id: job.run_id.clone(),
+        pipeline: job.pipeline.clone(),
+        at,
+        deadline: timeout.and_then(|timeout| at.checked_add(timeout).ok()),
+        grace_ms: job.grace_ms,
+        log_bytes_max: job.log_bytes_max,
+    }
+}
+
+/// Says when a child is over, without waiting for it: until the main thread has done that, the
+/// child keeps its number.
+fn wait_for_children(resumed: &Receiver<()>, events: &mpsc::SyncSender<Event>) {
+    while resumed.recv().is_ok() {
+        let _no_child = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        if events.send(Event::ChildOver).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The log file of a run: opened for appending by the job itself, kept short by the runner.
+//!
+//! Output never passes through the runner: the job writes straight into the file, so that it costs
+//! nothing, and a job outlives the runner without a broken pipe. The price is that the file is cut
+//! afterwards: about once a second, one that has grown past its cap is reduced to its tail. What is
+//! written in the instant between reading the tail and cutting is lost; the file says that it was
+//! cut.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use interlock_core::id::fnv1a;
+
+/// File systems allow 255 bytes; a name stays well below.
+const NAME_BYTES_MAX: usize = 200;
+
+/// Where a run's output is.
+pub fn log_path(dir: &Path, pipeline: &str, run_id: &str) -> PathBuf {
+    dir.join("logs").join(short(pipeline)).join(format!("{}.log", short(run_id)))
+}
+
+/// A long name keeps its unique end and gets a hash of the rest (facts D1-15).
+fn short(name: &str) -> String {
+    if name.len() <= NAME_BYTES_MAX {
+        return name.to_owned();
+    }
+    let tail =
+        name.char_indices().map(|(at, _)| at).find(|at| name.len() - at <= NAME_BYTES_MAX / 2);
+    format!("{:016x}-{}", fnv1a(name.as_bytes()), name.get(tail.unwrap_or(0)..).unwrap_or_default())
+}
+
+/// Opens a log for a process to write to.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o640);
+    match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            options.open(path)
+        }
+        opened => opened,
+    }
+}
+
+/// Adds a line of the runner's own.
+pub(crate) fn note(path: &Path, text: &str) -> io::Result<()> {
+    open(path)?.write_all(format!("── {text}\n").as_bytes())
+}
+
+/// Reduces a file that is longer than its cap to the newest half of that, from the next full line.
+pub(crate) fn keep_tail(path: &Path, bytes_max: u64) -> io::Result<()> {
+    let length = fs::metadata(path)?.len();
+    if length <= bytes_max {
+        return Ok(());
+    }
+    let mut file = OpenOptions::new().read(true).append(true).open(path)?;
+    let keep = bytes_max / 2;
+    file.seek(SeekFrom::Start(length.saturating_sub(keep)))?;
+    let mut tail = Vec::with_capacity(keep as usize);
+    Read::by_ref(&mut file).take(bytes_max).read_to_end(&mut tail)?;
+    let begin = tail.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let tail = tail.get(begin..).unwrap_or_default();
+    let cut = length.saturating_sub(tail.len() as u64);
+    file.set_len(0)?;
+    file.write_all(format!("── {cut} bytes of older output were cut here\n").as_bytes())?;
+    file.write_all(tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_log_keeps_its_tail_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b.log");
+        let mut job = open(&path).unwrap();
+        for number in 0..1000 {
+            writeln!(job, "line {number}").unwrap();
+        }
+        keep_tail(&path, 20_000).unwrap();
+        assert!(fs::read_to_string(&path).unwrap().starts_with("line 0\n"));
+        keep_tail(&path, 1000).unwrap();
+        writeln!(job, "afterwards").unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.len() < 600, "{}", text.len());
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].ends_with("bytes of older output were cut here"), "{}", lines[0]);
+        assert!(lines[1].starts_with("line "));
+        assert_eq!(lines[lines.len() - 2..], ["line 999", "afterwards"]);
+    }
+
+    #[test]
+    fn long_names_stay_unique_and_legal() {
+        let run = |end: &str| log_path(Path::new("/x"), "p", &format!("{}~{end}", "a".repeat(500)));
+        assert!(run("1").file_name().unwrap().len() <= 255);
+        assert_ne!(run("1"), run("2"));
+        let path = log_path(Path::new("/x"), "orders", "orders~daily~1");
+        assert_eq!(path, Path::new("/x/logs/orders/orders~daily~1.log"));
+    }
+}

@@ -1,0 +1,245 @@
+//! The HTTP client of the adapters: bounded, direct, and discreet.
+//!
+//! No redirects (an `Authorization` header must not travel on), no proxy from the environment, a
+//! timeout on everything, and at most 64 KiB of any answer. Addresses may hold secrets, so messages
+//! name the host alone.
+
+use std::{sync::Once, time::Duration};
+
+use interlock_core::retry::FailureCategory;
+use jiff::SignedDuration;
+use reqwest::{
+    Client, Method, Url,
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+    redirect,
+};
+
+/// How much of an answer is kept; the rest is not even read.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// How much of an answer is shown to people (facts D1-29).
+const EXCERPT_CHARS_MAX: usize = 512;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A client; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Web {
+    client: Client,
+}
+
+/// A request.
+#[derive(Clone)]
+pub(crate) struct Call {
+    pub(crate) method: String,
+    pub(crate) url: String,
+    /// Names in any case; of two that are the same the last one wins.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Option<String>,
+    pub(crate) timeout: SignedDuration,
+}
+
+/// What came back.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+}
+
+/// Nothing came back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WebFailure {
+    pub(crate) message: String,
+    pub(crate) kind: WebFailureKind,
+}
+
+/// How far a request came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WebFailureKind {
+    /// It cannot be sent, ever.
+    Malformed,
+    /// It was not sent: nobody answered the door.
+    Unreachable,
+    /// It may have been sent, and time ran out.
+    Timeout,
+    /// It may have been sent, and the connection broke.
+    Broken,
+}
+
+impl WebFailure {
+    /// Whether the other side may have acted on the request.
+    pub(crate) fn may_have_arrived(&self) -> bool {
+        match self.kind {
+            WebFailureKind::Malformed | WebFailureKind::Unreachable => false,
+            WebFailureKind::Timeout | WebFailureKind::Broken => true,
+        }
+    }
+
+    /// Whether trying again makes sense.
+    pub(crate) fn category(&self) -> FailureCategory {
+        match self.kind {
+            WebFailureKind::Malformed => FailureCategory::Permanent,
+            WebFailureKind::Timeout => FailureCategory::Timeout,
+            WebFailureKind::Unreachable | WebFailureKind::Broken => FailureCategory::Transient,
+        }
+    }
+}
+
+impl Answer {
+    /// Whether the other side is content.
+    pub(crate) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// Whether trying again makes sense: too many requests and the server's own troubles pass.
+    pub(crate) fn category(&self) -> FailureCategory {
+        match self.status {
+            408 | 429 | 500.. => FailureCategory::Transient,
+            _ => FailureCategory::Permanent,
+        }
+    }
+
+    /// What was answered, in one line that is safe to show.
+    pub(crate) fn sentence(&self) -> String {
+        let reason = reqwest::StatusCode::from_u16(self.status).ok();
+        let reason = reason.and_then(|status| status.canonical_reason()).unwrap_or_default();
+        let status = format!("the server answered {} {reason}", self.status);
+        let redirect =
+            if (300..400).contains(&self.status) { "; redirects are not followed" } else { "" };
+        match excerpt(&self.body) {
+            text if text.is_empty() => format!("{}{redirect}", status.trim_end()),
+            text => format!("{}{redirect}: {text}", status.trim_end()),
+        }
+    }
+}
+
+fn excerpt(body: &str) -> String {
+    let plain = body.chars().map(|c| if c.is_control() { ' ' } else { c });
+    plain.take(EXCERPT_CHARS_MAX).collect::<String>().trim().to_owned()
+}
+
+impl Web {
+    /// A client with the one TLS provider of this program.
+    pub(crate) fn new() -> Result<Self, reqwest::Error> {
+        static PROVIDER: Once = Once::new();
+        PROVIDER.call_once(|| {
+            // Somebody else may have installed the same one before.
+            let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        });
+        let client = Client::builder()
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .user_agent(concat!("interlock/", env!("CARGO_PKG_VERSION")))
+            .build()?;
+        Ok(Self { client })
+    }
+
+    /// Sends a request and reads the beginning of its answer.
+    pub(crate) async fn send(&self, call: &Call) -> Result<Answer, WebFailure> {
+        let malformed = |message: String| WebFailure { message, kind: WebFailureKind::Malformed };
+        let url = Url::parse(&call.url).map_err(|error| {
+            malformed(format!("the url of the request cannot be read: {error}"))
+        })?;
+        let host = url.host_str().unwrap_or_default().to_owned();
+        let method = Method::from_bytes(call.method.as_bytes())
+            .map_err(|_| malformed(format!("`{}` is not an HTTP method", call.method)))?;
+        let timeout = Duration::try_from(call.timeout).unwrap_or(CONNECT_TIMEOUT);
+        let mut request = self.client.request(method, url).timeout(timeout);
+        request = request.headers(headers(call).map_err(malformed)?);
+        if let Some(body) = &call.body {
+            request = request.body(body.clone());
+        }
+        let mut response = request.send().await.map_err(|error| failure(&host, &error))?;
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| failure(&host, &error))? {
+            body.extend_from_slice(&chunk);
+            if body.len() >= BODY_BYTES_MAX {
+                body.truncate(BODY_BYTES_MAX);
+                break;
+            }
+        }
+        let body = String::from_utf8_lossy(&body).into_owned();
+        Ok(Answer { status: response.status().as_u16(), body })
+    }
+}
+
+fn headers(call: &Call) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    let looks_like_json =
+        call.body.as_ref().is_some_and(|body| body.trim_start().starts_with(['{', '[']));
+    if looks_like_json {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    for (name, value) in &call.headers {
+        let header = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| format!("`{name}` is not the name of a header"))?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| {
+            format!("the value of the header `{name}` has characters that cannot be sent")
+        })?;
+        value.set_sensitive(true);
+        headers.insert(header, value);
+    }
+    Ok(headers)
+}
+
+fn failure(host: &str, error: &reqwest::Error) -> WebFailure {
+    let (kind, what) = if error.is_connect() {
+        (WebFailureKind::Unreachable, "cannot be reached")
+    } else if error.is_timeout() {
+        (WebFailureKind::Timeout, "did not answer in time")
+    } else if error.is_builder() {
+        (WebFailureKind::Malformed, "cannot be asked")
+    } else {
+        (WebFailureKind::Broken, "broke the connection")
+    };
+    let mut message = format!("{host} {what}");
+    // The innermost cause says most ("connection refused"), and names no address.
+    let mut cause = std::error::Error::source(error);
+    while let Some(deeper) = cause.and_then(std::error::Error::source) {
+        cause = Some(deeper);
+    }
+    if let Some(cause) = cause.filter(|_| kind != WebFailureKind::Timeout) {
+        message.push_str(&format!(": {cause}"));
+    }
+    WebFailure { message, kind }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, body: &str) -> Answer {
+        Answer { status, body: body.to_owned() }
+    }
+
+    #[test]
+    fn d1_20_every_status_has_its_category() {
+        use FailureCategory::{Permanent, Transient};
+        for (status, category) in [
+            (302, Permanent),
+            (400, Permanent),
+            (401, Permanent),
+            (404, Permanent),
+            (409, Permanent),
+            (408, Transient),
+            (429, Transient),
+            (500, Transient),
+            (503, Transient),
+        ] {
+            assert_eq!(answer(status, "").category(), category, "{status}");
+        }
+    }
+
+    #[test]
+    fn d1_29_answers_are_shown_short_and_without_control_characters() {
+        let sentence = answer(500, &format!("a\x1b[31m\nb{}", "x".repeat(10_000))).sentence();
+        assert!(sentence.starts_with("the server answered 500 Internal Server Error: a [31m b"));
+        assert!(sentence.len() < 600);
+        assert_eq!(answer(404, " \n").sentence(), "the server answered 404 Not Found");
+        assert_eq!(
+            answer(302, "").sentence(),
+            "the server answered 302 Found; redirects are not followed"
+        );
+    }
+}
