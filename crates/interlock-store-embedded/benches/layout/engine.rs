@@ -163,6 +163,7 @@ fn group(writer: Writer, pipeline: &PipelineId, round: i64) -> Group {
         retry_at: None,
         marks: MarksRecord::default(),
         version: "0123456789abcdef".to_owned(),
+        wish: None,
     };
     let event = EventRecord {
         kind: "SLOT_OPENED".to_owned(),
