@@ -15,10 +15,7 @@ use std::{
 use jiff::SignedDuration;
 use tokio::{runtime::Handle, sync::mpsc::UnboundedSender};
 
-pub(crate) use self::{
-    link::Link,
-    watches::Watches,
-};
+pub(crate) use self::{link::Link, watches::Watches};
 use crate::{
     contract::{
         CancelFailure, Clock, Environment, LookUp, LookUpFailure, Report, StartFailure,

@@ -41,7 +41,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{WaitId, WaitIdOptions, WaitOptions, setsid, waitid, waitpid};
+use rustix::process::{WaitId, WaitIdOptions, WaitOptions, setsid, wait, waitid};
 
 use self::{
     adopted::Adopted,
@@ -168,6 +168,7 @@ impl Runner {
             } else if self.idle_since.until(now) >= IDLE_MAX {
                 return;
             }
+            self.let_waiter_wait();
             match inbox.recv_timeout(self.patience(now)) {
                 Ok(event) => self.handle(event),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -193,7 +194,6 @@ impl Runner {
             Event::ChildOver => {
                 self.is_waited_for = false;
                 self.wait_for_all(Moment::now());
-                self.let_waiter_wait();
             }
             Event::Connected { connection, lines } => {
                 let listener = Listener::new(lines);
@@ -260,7 +260,6 @@ impl Runner {
         let run_id = job.run_id.clone();
         self.executions.insert(run_id.clone(), Execution::new(job, &self.desk, now));
         self.settle(&run_id, now);
-        self.let_waiter_wait();
     }
 
     fn cancel(&mut self, run_id: &str) -> Reply {
@@ -341,7 +340,7 @@ impl Runner {
 
     /// Waits for every child that is over. Only here: see `process`.
     fn wait_for_all(&mut self, now: Moment) {
-        while let Ok(Some((pid, status))) = waitpid(None, WaitOptions::NOHANG) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let pid = pid.as_raw_nonzero().get();
             let Some(run_id) = self.desk.pids.remove(&pid) else { continue };
             if let Some(execution) = self.executions.get_mut(&run_id) {

@@ -1,0 +1,13 @@
+//! The real triggers: real processes, real sockets, real signals.
+//!
+//! This test binary plays every part itself: called with `child-runner DIR` it is the runner, with
+//! `child-daemon DIR` a daemon that waits to be killed (`parts`).
+
+mod airflow;
+mod commands;
+mod crashes;
+mod http;
+mod parts;
+mod server;
+mod steps;
+mod world;
