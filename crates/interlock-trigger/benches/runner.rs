@@ -20,9 +20,9 @@ use interlock_trigger::{LocalTriggers, Options, StartRequest, Triggers, What, ru
 use jiff::{Timestamp, civil::date};
 use tokio::sync::mpsc::unbounded_channel;
 
-const RUNS: usize = 3000;
+const RUNS: u32 = 3000;
 /// How many are under way at once, as the engine would allow.
-const AT_ONCE: usize = 32;
+const AT_ONCE: u32 = 32;
 const SHARE_MIN: f64 = 0.3;
 const PER_SECOND_MIN: f64 = 410.0;
 const CPU_MS_MAX: f64 = 6.0;
@@ -47,10 +47,10 @@ fn bare_runs_per_second() -> f64 {
             assert!(command.status().expect("/bin/true runs").success());
         }
     });
-    RUNS as f64 / elapsed.as_secs_f64()
+    f64::from(RUNS) / elapsed.as_secs_f64()
 }
 
-fn request(number: usize) -> StartRequest {
+fn request(number: u32) -> StartRequest {
     StartRequest {
         run_id: format!("bench~every~20260225T090000Z~1~{number}"),
         pipeline: "bench".to_owned(),
@@ -128,9 +128,9 @@ fn main() -> ExitCode {
     let cpu_before = cpu_ms(None);
     let elapsed = timed(|| runtime.block_on(all_runs(home.path())));
     let pid = runner_pid(home.path());
-    let cpu = (cpu_ms(pid) - cpu_before) / RUNS as f64;
+    let cpu = (cpu_ms(pid) - cpu_before) / f64::from(RUNS);
     let limit = f64::midpoint(before, bare_runs_per_second());
-    let per_second = RUNS as f64 / elapsed.as_secs_f64();
+    let per_second = f64::from(RUNS) / elapsed.as_secs_f64();
     if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
         // It would go home by itself in a minute.
         let _gone = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

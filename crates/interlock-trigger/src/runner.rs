@@ -60,7 +60,7 @@ pub use self::{host::is_pid_one_namespace, log::log_path};
 const LOG_LOOK: Duration = Duration::from_secs(1);
 
 /// Without a job and without a daemon it goes home after this long.
-const IDLE_MAX: Duration = Duration::from_secs(60);
+const IDLE_MAX: Duration = Duration::from_mins(1);
 
 /// Everything that can wake the runner.
 #[derive(Debug)]
@@ -131,11 +131,8 @@ impl Runner {
     fn open(dir: &Path, events: mpsc::SyncSender<Event>) -> io::Result<Self> {
         let (now, wall) = (Moment::now(), time::wall());
         let found = Journal::open(dir, wall)?;
-        let adopted = found
-            .book
-            .open()
-            .map(|entry| Adopted::new(entry, found.is_other_boot, now, wall))
-            .collect();
+        let adopted =
+            found.book.open().map(|entry| Adopted::new(entry, found.boot, now, wall)).collect();
         let (waiter, resumed) = mpsc::channel();
         thread::Builder::new()
             .name("waiter".to_owned())

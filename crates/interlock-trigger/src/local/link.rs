@@ -106,7 +106,10 @@ impl Link {
     pub(crate) async fn running(&self) -> Result<Vec<String>, LinkFailure> {
         match self.ask(Ask::List).await? {
             Reply::Runs { run_ids } => Ok(run_ids),
-            other => Err(unexpected(&other)),
+            odd @ (Reply::Done | Reply::Already | Reply::Refused { .. } | Reply::Known(_)) => {
+                let message = format!("the runner gave an odd answer: {odd:?}");
+                Err(LinkFailure { message, was_sent: true })
+            }
         }
     }
 
@@ -118,11 +121,6 @@ impl Link {
         let Ok(()) = self.orders.send(Order::Ask { ask, answer }) else { return Err(gone()) };
         answered.await.unwrap_or_else(|_| Err(gone()))
     }
-}
-
-/// A reply that does not fit its request.
-pub(crate) fn unexpected(reply: &Reply) -> LinkFailure {
-    LinkFailure { message: format!("the runner gave an odd answer: {reply:?}"), was_sent: true }
 }
 
 /// The task's own state.

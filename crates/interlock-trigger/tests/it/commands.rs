@@ -162,7 +162,7 @@ async fn a_timeout_ends_the_whole_group_whatever_it_ignores() {
     asked.timeout = Some(SignedDuration::from_millis(500));
     asked.context.handlers.failure = Some(CommandLine::Shell("echo handled".to_owned()));
     let end = world.run(asked).await;
-    assert_eq!(sentence(&end), "TIMEOUT: it was ended after its timeout of 0.5 s");
+    assert_eq!(sentence(&end), "TIMEOUT: it was ended after its timeout of 500ms");
     let grandchild: i32 = world.line_in("grandchild").await.parse().unwrap();
     assert!(!is_alive(grandchild));
     assert!(world.log("run-1").contains("handled\n"));

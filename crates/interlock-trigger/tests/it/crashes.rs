@@ -248,7 +248,7 @@ async fn malformed_input_does_not_disturb_the_runner() {
     assert!(answer.contains("refused"), "{answer}");
     // A line without an end is cut off once it is too long.
     let mut endless = UnixStream::connect(world.path("runner/runner.sock")).unwrap();
-    while endless.write_all(&[b'x'; 64 * 1024]).is_ok() {}
+    while endless.write_all(&vec![b'x'; 64 * 1024]).is_ok() {}
     assert_eq!(sentence(&world.run(request("run-2", shell("true"))).await), "success");
     assert_eq!(world.runner_pid(), Some(pid));
 }

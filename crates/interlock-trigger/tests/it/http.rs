@@ -167,7 +167,7 @@ async fn polling_has_an_end() {
     let mut asked = request("run-1", TriggerKind::Http(http(&server.url, poll)));
     asked.timeout = Some(SignedDuration::from_millis(300));
     let end = world.run(asked).await;
-    assert_eq!(sentence(&end), "TIMEOUT: it did not end within its timeout of 0.3 s");
+    assert_eq!(sentence(&end), "TIMEOUT: it did not end within its timeout of 300ms");
 }
 
 #[tokio::test]

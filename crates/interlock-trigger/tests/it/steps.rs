@@ -131,7 +131,7 @@ async fn a_step_has_its_own_timeout_and_the_job_another() {
             "slow running 1",
             "after skipped 0",
             "slow failed 1",
-            "TIMEOUT: it was ended after its timeout of 0.1 s"
+            "TIMEOUT: it was ended after its timeout of 100ms"
         ]
     );
 }

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Nothing that is waited for takes longer, however busy the machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct World {
     pub(crate) dir: PathBuf,
@@ -239,7 +239,9 @@ pub(crate) fn request(run_id: &str, kind: TriggerKind) -> StartRequest {
 pub(crate) fn outcome(what: What) -> Outcome {
     match what {
         What::Finished(outcome) => outcome,
-        other => panic!("no outcome: {other:?}"),
+        other @ (What::Started { .. } | What::StepChanged { .. } | What::Lost { .. }) => {
+            panic!("no outcome: {other:?}")
+        }
     }
 }
 
