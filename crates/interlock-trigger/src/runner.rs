@@ -116,7 +116,7 @@ struct Runner {
     desk: Desk,
     executions: BTreeMap<String, Execution>,
     adopted: Vec<Adopted>,
-    /// When to look at which execution; stale entries do no harm.
+    /// When to look at which execution; at most one entry each.
     timers: BTreeSet<(Moment, String)>,
     /// Logs of runs that are over but left somebody behind who may still write.
     leftovers: Vec<(i32, PathBuf, u64)>,
@@ -285,13 +285,23 @@ impl Runner {
         let Some(execution) = self.executions.get_mut(run_id) else { return };
         match execution.settle(&mut self.desk, now) {
             Progressed::Goes => {
-                if let Some(at) = execution.wake() {
-                    self.timers.insert((at, run_id.to_owned()));
+                let wake = execution.wake();
+                if execution.armed != wake {
+                    let old = std::mem::replace(&mut execution.armed, wake);
+                    self.disarm(old, run_id);
+                    self.timers.extend(wake.map(|at| (at, run_id.to_owned())));
                 }
             }
             Progressed::Over => {
-                self.executions.remove(run_id);
+                let over = self.executions.remove(run_id);
+                self.disarm(over.and_then(|execution| execution.armed), run_id);
             }
+        }
+    }
+
+    fn disarm(&mut self, armed: Option<Moment>, run_id: &str) {
+        if let Some(at) = armed {
+            self.timers.remove(&(at, run_id.to_owned()));
         }
     }
 
@@ -305,6 +315,7 @@ impl Runner {
         while is_due(&self.timers) {
             let Some((_, run_id)) = self.timers.pop_first() else { break };
             if let Some(execution) = self.executions.get_mut(&run_id) {
+                execution.armed = None;
                 execution.on_time(now);
                 self.settle(&run_id, now);
             }

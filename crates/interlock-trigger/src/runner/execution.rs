@@ -44,6 +44,8 @@ pub(crate) struct Execution {
     is_started_told: bool,
     /// Once the steps are over.
     ending: Option<Ending>,
+    /// For when the runner has set its timer; kept here for the runner.
+    pub(crate) armed: Option<Moment>,
 }
 
 #[derive(Debug)]
@@ -109,6 +111,7 @@ impl Execution {
             exit_code: None,
             is_started_told: false,
             ending: None,
+            armed: None,
             job,
         }
     }

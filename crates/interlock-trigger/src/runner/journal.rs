@@ -111,8 +111,9 @@ impl Journal {
         serde_json::to_writer(&mut self.buffer, record)?;
         self.buffer.push(b'\n');
         if let Err(error) = self.file.write_all(&self.buffer) {
-            // Half a line would spoil the next one.
-            self.file.set_len(self.bytes)?;
+            // Half a line would spoil the next one; if it stays, the journal is damaged and known
+            // to be.
+            let _stays = self.file.set_len(self.bytes);
             return Err(error);
         }
         self.bytes += self.buffer.len() as u64;
@@ -266,6 +267,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let found = Journal::open(dir.path(), at(300)).unwrap();
         assert_eq!(found.journal.since(), at(300));
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut found = Journal::open(dir.path(), at(300)).unwrap();
+        found.journal.file = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        let error = found.journal.append(&intent("a")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(Journal::open(dir.path(), at(400)).unwrap().book.get("a").is_none());
     }
 
     #[test]
