@@ -65,16 +65,25 @@ pub fn plan_slots(
     flow: Flow,
     now: Timestamp,
 ) -> Vec<(usize, Move)> {
-    let is_external = matches!(
-        pipeline.trigger.as_ref().map(|trigger| &trigger.kind),
-        None | Some(TriggerKind::External)
-    );
+    let runner = match pipeline.trigger.as_ref().map(|trigger| &trigger.kind) {
+        None | Some(TriggerKind::External) => Runner::SomebodyElse,
+        Some(_) => Runner::Interlock,
+    };
     let mut plan = Plan { pipeline, slots, moves: vec![None; slots.len()] };
-    plan.close_what_is_over(flow, is_external, now);
-    if flow == Flow::Open && !is_external {
+    plan.close_what_is_over(flow, runner, now);
+    if flow == Flow::Open && runner == Runner::Interlock {
         plan.start_what_may(now);
     }
     plan.moves.into_iter().enumerate().filter_map(|(index, step)| Some((index, step?))).collect()
+}
+
+/// Who runs the pipeline's jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Runner {
+    /// Interlock starts them.
+    Interlock,
+    /// Interlock only watches.
+    SomebodyElse,
 }
 
 struct Plan<'a> {
@@ -84,10 +93,10 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    fn close_what_is_over(&mut self, flow: Flow, is_external: bool, now: Timestamp) {
+    fn close_what_is_over(&mut self, flow: Flow, runner: Runner, now: Timestamp) {
         for (candidate, step) in self.slots.iter().zip(&mut self.moves) {
             let SlotState::Open(state) = candidate.slot.state else { continue };
-            *step = forced_close(candidate.slot, state, (flow, is_external), now).map(Move::Close);
+            *step = forced_close(candidate.slot, state, (flow, runner), now).map(Move::Close);
         }
     }
 
@@ -134,41 +143,28 @@ impl Plan<'_> {
         let is_queued = candidate.slot.state == SlotState::Open(OpenState::Queued);
         let is_ready = candidate.readiness == Outcome::Ready
             || (candidate.readiness == Outcome::CannotTell && self.pipeline.readiness.fail_open);
-        if !places.is_free() {
-            return self.blocked(candidate, is_queued, is_ready, places);
-        }
-        match (is_ready, is_queued) {
-            (true, _) if self.pipeline.dry_run => {
+        match (places.is_free(), is_ready, is_queued) {
+            (true, true, _) if self.pipeline.dry_run => {
                 Some(Move::Close(Disposition::Skipped(SkipReason::DryRun)))
             }
-            (true, _) => {
+            (true, true, _) => {
                 places.take(candidate.slot);
                 Some(Move::Start(candidate.slot.attempt + 1))
             }
-            (false, true) => Some(Move::WaitAgain),
-            (false, false) => None,
+            (true, false, true) => Some(Move::WaitAgain),
+            (false, true, false) => Some(self.blocked(candidate.slot, places)),
+            (true | false, false, false) | (false, _, true) => None,
         }
     }
 
-    /// No place is free.
-    fn blocked(
-        &self,
-        candidate: &Candidate<'_>,
-        is_queued: bool,
-        is_ready: bool,
-        places: &Places,
-    ) -> Option<Move> {
-        if is_queued || !is_ready {
-            return None;
-        }
-        let skips = is_live(candidate.slot)
-            && self.pipeline.catchup.overlap == OverlapPolicy::Skip
-            && places.has_live;
-        Some(if skips {
+    /// A slot is ready and no place is free.
+    fn blocked(&self, slot: &Slot, places: &Places) -> Move {
+        let policy = self.pipeline.catchup.overlap;
+        if is_live(slot) && policy == OverlapPolicy::Skip && places.has_live {
             Move::Close(Disposition::Skipped(SkipReason::Overlap))
         } else {
             Move::Queue
-        })
+        }
     }
 
     /// Under `latest` one slot stays queued: the newest live one.
@@ -239,7 +235,7 @@ fn is_live(slot: &Slot) -> bool {
 fn forced_close(
     slot: &Slot,
     state: OpenState,
-    (flow, is_external): (Flow, bool),
+    (flow, runner): (Flow, Runner),
     now: Timestamp,
 ) -> Option<Disposition> {
     let not_begun = matches!(state, OpenState::Waiting | OpenState::Queued);
@@ -260,10 +256,13 @@ fn forced_close(
         OpenState::Waiting | OpenState::Queued if flow == Flow::Paused => {
             skipped(SkipReason::Paused)
         }
-        OpenState::Waiting if is_external => Some(Disposition::Missed),
+        OpenState::Waiting if runner == Runner::SomebodyElse => Some(Disposition::Missed),
         OpenState::Waiting => skipped(SkipReason::NotReady),
         OpenState::Queued => skipped(SkipReason::Expired),
         OpenState::Running | OpenState::Backoff => Some(Disposition::Failed),
         OpenState::Monitoring => Some(Disposition::Completed),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,7 +56,7 @@ pub fn plan_due(
             due.is_cut_off = true;
             return Some(due);
         }
-        due.record(next, next >= live_from);
+        due.record(next, live_from);
         match after(schedule, next).filter(|slot| *slot <= now) {
             Some(slot) => next = slot,
             None => return Some(due),
@@ -65,9 +65,9 @@ pub fn plan_due(
 }
 
 impl Due {
-    fn record(&mut self, slot: Timestamp, is_live: bool) {
+    fn record(&mut self, slot: Timestamp, live_from: Timestamp) {
         self.watermark = slot;
-        if is_live {
+        if slot >= live_from {
             self.live.push(slot);
             return;
         }

@@ -327,20 +327,15 @@ impl Slot {
     /// Moves an open slot on.
     pub fn advance(&self, to: OpenState, closes_at: Timestamp) -> Result<Self, IllegalSlotChange> {
         use OpenState::{Backoff, Monitoring, Queued, Running, Waiting};
+
         let illegal = IllegalSlotChange { from: self.state, to: SlotState::Open(to) };
         let SlotState::Open(from) = self.state else { return Err(illegal) };
-        let legal = match (from, to) {
+        let legal = match from {
             // A queued slot is asked again at its turn, and may turn out not to be ready.
-            (Waiting, Waiting | Queued | Running) | (Queued, Waiting | Running) => true,
-            // Queued again: its run never took its place.
-            (Queued, Queued) => true,
-            (Running, Running | Backoff | Monitoring) => true,
-            // A backoff that was asked to wait longer, and the next attempt.
-            (Backoff, Running | Backoff) => true,
-            (Waiting | Queued, Backoff | Monitoring)
-            | (Running, Waiting | Queued)
-            | (Backoff, Waiting | Queued | Monitoring)
-            | (Monitoring, Waiting | Queued | Running | Backoff | Monitoring) => false,
+            Waiting | Queued => matches!(to, Waiting | Queued | Running),
+            Running => matches!(to, Running | Backoff | Monitoring),
+            Backoff => matches!(to, Running | Backoff),
+            Monitoring => false,
         };
         if !legal {
             return Err(illegal);
@@ -373,5 +368,87 @@ impl Slot {
             slot.marks.missed_at = Some(slot.marks.missed_at.unwrap_or(at));
         }
         Ok(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn opening(opened_by: TriggerType) -> Opening {
+        let date = Date::constant(2026, 2, 25);
+        Opening { opened_by, date, at: at(100), closes_at: at(200), version: 7 }
+    }
+
+    fn waiting() -> Slot {
+        Slot::open(OpenState::Waiting, opening(TriggerType::Scheduler))
+    }
+
+    #[test]
+    fn open_slots_move_only_along_the_machine() {
+        use OpenState::{Backoff, Monitoring, Queued, Running, Waiting};
+        let legal = [
+            (Waiting, &[Waiting, Queued, Running][..]),
+            (Queued, &[Waiting, Queued, Running]),
+            (Running, &[Running, Backoff, Monitoring]),
+            (Backoff, &[Running, Backoff]),
+            (Monitoring, &[]),
+        ];
+        for (from, targets) in legal {
+            let slot = Slot { state: SlotState::Open(from), ..waiting() };
+            for to in OpenState::ALL {
+                let moved = slot.advance(to, at(300));
+                assert_eq!(moved.is_ok(), targets.contains(&to), "{from:?} to {to:?}");
+                if let Ok(moved) = moved {
+                    assert_eq!((moved.state, moved.closes_at), (SlotState::Open(to), at(300)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_decided_slot_stays_decided() {
+        let done = waiting().close(Disposition::Completed, at(150)).unwrap();
+        assert!(done.close(Disposition::Failed, at(160)).is_err());
+        assert!(done.advance(OpenState::Running, at(300)).is_err());
+    }
+
+    #[test]
+    fn s11_a_success_after_a_miss_is_late_and_the_miss_stays() {
+        let missed = waiting().close(Disposition::Missed, at(150)).unwrap();
+        assert_eq!(missed.marks.missed_at, Some(at(150)));
+        let late = missed.close(Disposition::Completed, at(400)).unwrap();
+        assert_eq!(late.state, SlotState::Closed(Disposition::Completed));
+        assert_eq!((late.marks.missed_at, late.marks.late), (Some(at(150)), true));
+        assert!(missed.close(Disposition::Cancelled, at(400)).is_err());
+    }
+
+    #[test]
+    fn a_generation_begins_when_a_closed_slot_is_opened_again() {
+        let missed = Slot::decided(Disposition::Missed, opening(TriggerType::Scheduler));
+        assert_eq!((missed.generation, missed.marks.missed_at), (0, Some(at(100))));
+        let again = missed.reopen(OpenState::Waiting, opening(TriggerType::Catchup)).unwrap();
+        assert_eq!((again.generation, again.marks.missed_at), (1, Some(at(100))));
+        assert!(again.reopen(OpenState::Waiting, opening(TriggerType::Manual)).is_err());
+        let done = again.close(Disposition::Failed, at(150)).unwrap();
+        let third = done.reopen(OpenState::Waiting, opening(TriggerType::Manual)).unwrap();
+        assert_eq!((third.generation, third.attempt), (2, 0));
+    }
+
+    #[test]
+    fn words_are_read_again() {
+        for reason in SkipReason::ALL {
+            let skipped = Disposition::Skipped(reason);
+            let read = Disposition::parse(skipped.as_str(), Some(reason.as_str()));
+            assert_eq!(read, Ok(skipped));
+        }
+        for word in Disposition::WORDS.into_iter().filter(|word| *word != "skipped") {
+            assert_eq!(Disposition::parse(word, None).unwrap().as_str(), word);
+        }
+        assert!(Disposition::parse("skipped", None).is_err());
     }
 }

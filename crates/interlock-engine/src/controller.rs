@@ -15,7 +15,7 @@ use interlock_core::{
     sensor::{Sensor, Sensors},
     slot::{Disposition, OpenState, SlotState},
 };
-use interlock_store::{LedgerEntry, LedgerQuery, RunKey};
+use interlock_store::{LedgerEntry, LedgerQuery, RunKey, record::SlotRecord};
 use jiff::{SignedDuration, Timestamp, civil::Date};
 use serde_json::Value;
 
@@ -239,7 +239,7 @@ impl Engine {
                 }
                 LedgerEntry::Slot(_) | LedgerEntry::Span(_) => None,
             });
-            let state = match slot.map(|slot| slot.to_core()).transpose()? {
+            let state = match slot.map(SlotRecord::to_core).transpose()? {
                 None => UpstreamState::NoSlot,
                 Some(slot) => upstream_state(slot.state),
             };
@@ -383,9 +383,10 @@ impl Stepper<'_> {
         plan.slot(place, open.revision, &slot);
         let last = open.last_run();
         if let Some(run) = last {
-            let event = match disposition {
-                Disposition::Completed => RunEvent::MonitoringEnded,
-                _ => RunEvent::Failed,
+            let event = if disposition == Disposition::Completed {
+                RunEvent::MonitoringEnded
+            } else {
+                RunEvent::Failed
             };
             plan.run(run, event, |record| record.ended_at = Some(now));
             if disposition == Disposition::Failed

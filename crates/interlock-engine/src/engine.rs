@@ -18,7 +18,8 @@ use interlock_core::{
     readiness::TraitResult,
 };
 use interlock_store::{
-    Group, Key, Lease, LedgerQuery, Refusal, Role, RunQuery, Shard, Store, StoreError, Writer,
+    Change, Group, Key, Lease, LedgerQuery, Refusal, Role, RunQuery, Shard, Store, StoreError,
+    Writer,
     record::{Unreadable, VersionRecord},
 };
 use interlock_trigger::{LookUp, Report, StartFailure, StartRequest, Triggers, What};
@@ -26,7 +27,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
 use crate::{
-    seam::{Evaluators, Specs, World},
+    seam::{Evaluators, Specs, Task, World},
     state::{KnownRun, Pipelines, ScheduleState},
     write::{Act, Planned},
 };
@@ -65,6 +66,8 @@ pub struct Parts {
     pub evaluators: Arc<dyn Evaluators>,
     /// What jobs report.
     pub reports: mpsc::UnboundedReceiver<Report>,
+    /// What the files say, whenever they change: all of them each time.
+    pub declarations: mpsc::UnboundedReceiver<Vec<Declaration>>,
     /// Who this is, for the lease.
     pub holder: String,
     /// How often.
@@ -144,6 +147,7 @@ pub struct Engine {
     pub(crate) sender: mpsc::UnboundedSender<Message>,
     messages: mpsc::UnboundedReceiver<Message>,
     reports: mpsc::UnboundedReceiver<Report>,
+    declarations: mpsc::UnboundedReceiver<Vec<Declaration>>,
     renew_at: Timestamp,
     holder: String,
     pace: Pace,
@@ -158,7 +162,17 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// Takes a shard's lease and loads what the store knows; `None` while somebody else holds it.
     pub async fn open(parts: Parts, shard: Shard) -> Result<Option<Self>, EngineError> {
-        let Parts { world, store, specs, triggers, evaluators, reports, holder, pace } = parts;
+        let Parts {
+            world,
+            store,
+            specs,
+            triggers,
+            evaluators,
+            reports,
+            declarations,
+            holder,
+            pace,
+        } = parts;
         let lease = store.acquire(Role::Engine, shard, &holder, pace.lease).await?;
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
         let (sender, messages) = mpsc::unbounded_channel();
@@ -178,6 +192,7 @@ impl Engine {
             sender,
             messages,
             reports,
+            declarations,
             renew_at,
             holder,
             pace,
@@ -283,16 +298,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs until the lease is lost or the store fails for good.
-    pub async fn run(mut self) -> Result<(), EngineError> {
-        self.look_up_what_runs().await;
+    /// Runs until it is told to stop, the lease is lost, or the store fails for good. Told to stop, it gives
+    /// the lease back; jobs go on without it.
+    pub async fn run(mut self, mut stop: Task<()>) -> Result<(), EngineError> {
+        self.look_up_what_runs();
         loop {
             let wake = self.pass().await?;
             let sleep = self.world.sleep_until(wake);
             tokio::select! {
                 biased;
+                () = &mut stop => {
+                    self.store.release(self.writer).await?;
+                    return Ok(());
+                }
                 Some(report) = self.reports.recv() => self.take_report(report),
                 Some(message) = self.messages.recv() => self.take_message(message),
+                Some(files) = self.declarations.recv() => self.declare(&files).await?,
                 () = sleep => {}
             }
         }
@@ -345,6 +366,7 @@ impl Engine {
             for (plan, result) in batch.into_iter().zip(results) {
                 match result {
                     Ok(_) => {
+                        log_events(&plan.group);
                         self.pipelines.absorb(&plan.group)?;
                         plan.acts.into_iter().for_each(|act| self.act(act));
                     }
@@ -391,7 +413,7 @@ impl Engine {
     }
 
     /// Finds out what became of the jobs that an earlier process started (S18).
-    async fn look_up_what_runs(&mut self) {
+    fn look_up_what_runs(&self) {
         for request in self.active_requests() {
             self.look_up(request);
         }
@@ -451,5 +473,21 @@ impl Engine {
     pub fn counts(&self) -> (usize, usize) {
         let open = self.pipelines.0.values().map(|state| state.open.len()).sum();
         (self.pipelines.0.len(), open)
+    }
+}
+
+/// Every decision is an event; the log is their shadow.
+fn log_events(group: &Group) {
+    for change in &group.changes {
+        if let Change::Append(event) = change {
+            let slot = event.slot.as_deref().unwrap_or_default();
+            tracing::info!(pipeline = %group.pipeline, slot, "{} {}", event.kind, event.message);
+        }
+    }
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").field("holder", &self.holder).finish_non_exhaustive()
     }
 }

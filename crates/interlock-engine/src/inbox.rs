@@ -11,10 +11,8 @@ use interlock_core::{
     slot::{Disposition, OpenState, Opening, Slot, SlotState, Wish},
 };
 use interlock_store::{
-    InboxEntry, Key, Record, RunKey,
-    record::{
-        AppliedRecord, InboxRecord, PauseRecord, PipelineRecord, SensorRecord, SlotName, SlotRecord,
-    },
+    InboxEntry, Key, Record, Row, RunKey,
+    record::{AppliedRecord, InboxRecord, PauseRecord, PipelineRecord, SensorRecord, SlotName},
 };
 use interlock_trigger::{Outcome, What};
 use jiff::Timestamp;
@@ -169,11 +167,10 @@ impl Engine {
         let key = Key::Slot(schedule.clone(), name.nominal);
         let rows = self.store.read(pipeline, &[key]).await?;
         let known = match rows.into_iter().next().flatten() {
-            Some(row) => match row.record {
-                Record::Slot(record) => Some((SlotRecord::to_core(&record)?, row.revision)),
-                _ => None,
-            },
-            None => None,
+            Some(Row { record: Record::Slot(record), revision }) => {
+                Some((record.to_core()?, revision))
+            }
+            Some(_) | None => None,
         };
         let version = self.pipelines.get_mut(pipeline).version;
         let start = spec.starts.iter().find(|start| *start.schedule.id() == schedule);

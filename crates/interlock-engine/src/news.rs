@@ -67,8 +67,7 @@ impl Engine {
             open.and_then(|open| Some((open, open.runs.iter().find(|run| run.key == *key)?)));
         let Some((open, run)) = found else {
             // The slot is decided: whoever still tells us about the run may forget it.
-            plan.acts.push(Act::Acknowledge(run_id));
-            self.triggers.acknowledge(&key.id(pipeline));
+            self.triggers.acknowledge(&run_id);
             return None;
         };
         let spec = self.specs.pipeline(pipeline, open.slot.version).ok()?;
@@ -85,7 +84,7 @@ impl Engine {
             }
             NewsOf::Job(What::Lost { reason })
             | NewsOf::LookedUp(LookUp::CannotTell { reason }) => {
-                teller.uncertain(at, reason, &mut plan);
+                teller.uncertain(at, &reason, &mut plan);
             }
             NewsOf::LookedUp(LookUp::Running { metadata }) => {
                 teller.started(at, metadata, &mut plan)
@@ -143,7 +142,7 @@ impl Teller<'_> {
                 let category = Some(category);
                 self.failed(End { at, message, category, metadata, is_uncertain: false }, plan);
             }
-            Outcome::Cancelled { message } => self.cancelled(at, message, plan),
+            Outcome::Cancelled { message } => self.cancelled(at, &message, plan),
         }
     }
 
@@ -168,14 +167,14 @@ impl Teller<'_> {
         plan.acts.push(Act::Acknowledge(self.run_id()));
     }
 
-    fn cancelled(&self, at: Timestamp, message: String, plan: &mut Planned) {
+    fn cancelled(&self, at: Timestamp, message: &str, plan: &mut Planned) {
         let Ok(slot) = self.open.slot.close(Disposition::Cancelled, at) else { return };
         plan.slot(self.place, self.open.revision, &slot);
         plan.run(self.run, RunEvent::Cancelled, |record| {
             record.ended_at = Some(at);
-            record.message = Some(message.clone());
+            record.message = Some(message.to_owned());
         });
-        plan.event(self.event("JOB_CANCELLED", at, message.clone()));
+        plan.event(self.event("JOB_CANCELLED", at, message));
         plan.acts.push(Act::Acknowledge(self.run_id()));
     }
 
@@ -226,8 +225,8 @@ impl Teller<'_> {
     }
 
     /// Nobody can say how the run ended.
-    fn uncertain(&self, at: Timestamp, reason: String, plan: &mut Planned) {
-        plan.event(self.event("RUN_UNCERTAIN", at, reason.clone()));
+    fn uncertain(&self, at: Timestamp, reason: &str, plan: &mut Planned) {
+        plan.event(self.event("RUN_UNCERTAIN", at, reason));
         let on_uncertain = self.spec.trigger.as_ref().map(|trigger| trigger.on_uncertain);
         let category = match on_uncertain {
             Some(OnUncertain::Retry) => Some(FailureCategory::Transient),

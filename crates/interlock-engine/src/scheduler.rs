@@ -10,7 +10,6 @@ use interlock_core::{
     id::PipelineId,
     pipeline::{Pipeline, StartSchedule, TriggerKind},
     run::TriggerType,
-    schedule::Recurrence,
     sla::{self, SlaSpec, SlotTimes},
     slot::{Disposition, OpenState, Opening, SkipReason, Slot},
 };
@@ -208,20 +207,6 @@ impl Opener<'_> {
         };
         let spec = SlaSpec { completion: None, ..self.spec.sla.clone() };
         sla::resolve(&spec, &slot, sla::Opening::Live).evaluation_at
-    }
-
-    /// Whether its slots are owed by the clock.
-    pub(crate) fn is_enumerated(&self) -> bool {
-        match self.start.schedule.recurrence() {
-            Recurrence::Sensor { .. } => self.start.deadline.is_some(),
-            Recurrence::SinceLast { .. } => false,
-            Recurrence::Cron(_)
-            | Recurrence::Every { .. }
-            | Recurrence::At { .. }
-            | Recurrence::Once(_)
-            | Recurrence::Dates { .. }
-            | Recurrence::Daily => true,
-        }
     }
 }
 

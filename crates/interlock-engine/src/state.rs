@@ -103,7 +103,7 @@ impl PipelineState {
     ) -> Result<(), Unreadable> {
         match (key, record) {
             (Key::Pipeline, Record::Pipeline(record)) => {
-                self.row = Some((record.clone(), revision))
+                self.row = Some((record.clone(), revision));
             }
             (Key::Watermark(schedule), Record::Watermark(record)) => {
                 self.watermarks.insert(schedule.clone(), (record.at, revision));

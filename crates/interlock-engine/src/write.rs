@@ -70,9 +70,12 @@ impl Planned {
 
     /// The run that this group creates.
     pub(crate) fn created_run(&self) -> Option<RunRecord> {
-        self.group.changes.iter().find_map(|change| match change {
-            Change::Put(Key::Run(_), Expect::Absent, Record::Run(record)) => Some(record.clone()),
-            _ => None,
+        self.group.changes.iter().find_map(|change| {
+            if let Change::Put(Key::Run(_), Expect::Absent, Record::Run(record)) = change {
+                Some(record.clone())
+            } else {
+                None
+            }
         })
     }
 

@@ -18,6 +18,8 @@ pub(crate) enum Failure {
     Unreadable(String),
     /// It is said already.
     Said(StoreError),
+    /// Hope was not enough: it must be done again, with care.
+    Again,
 }
 
 impl From<rusqlite::Error> for Failure {
@@ -74,6 +76,12 @@ impl Trouble {
             Failure::Said(StoreError { message, is_retryable }) => {
                 Self { message, is_retryable, severity: Severity::Passing }
             }
+            // With care it cannot happen.
+            Failure::Again => Self {
+                message: format!("{}: a change had no effect", path.display()),
+                is_retryable: true,
+                severity: Severity::Passing,
+            },
         }
     }
 

@@ -42,7 +42,7 @@ pub(crate) fn open_writing(path: &Path) -> Result<Connection, StoreError> {
     // Before anything is set: the journal mode is a change of the file, which may not be ours.
     schema::refuse_foreign(&db, path)?;
     // The log is copied by the writing thread itself; see its `tend_log`.
-    let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;
+    let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
         PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864;
         PRAGMA cache_size = -65536;";
     configured(db, pragmas, path)

@@ -10,19 +10,19 @@ use crate::{failure::Failure, memory::LeaseState, writer::Ledger};
 pub(crate) fn acquire(
     ledger: &mut Ledger<'_>,
     (role, shard): (Role, Shard),
-    holder: String,
+    holder: &str,
     expires: Timestamp,
     now: Timestamp,
 ) -> Result<Option<Lease>, Failure> {
     let last = ledger.memory.leases.get(&(role, shard));
     let is_taken = |last: &LeaseState| {
-        last.expires > now && last.holder.as_ref().is_some_and(|other| *other != holder)
+        last.expires > now && last.holder.as_ref().is_some_and(|other| other != holder)
     };
     if last.is_some_and(is_taken) {
         return Ok(None);
     }
     let term = Term(last.map_or(0, |last| last.term.0) + 1);
-    keep(ledger, (role, shard), LeaseState { term, holder: Some(holder), expires })?;
+    keep(ledger, (role, shard), LeaseState { term, holder: Some(holder.to_owned()), expires })?;
     Ok(Some(Lease { writer: Right { role, shard, term }, expires }))
 }
 

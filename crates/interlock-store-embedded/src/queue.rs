@@ -104,7 +104,7 @@ pub(crate) fn claim(
 pub(crate) fn settle(
     ledger: &mut Ledger<'_>,
     row: &OutboxRow,
-    outcome: Option<OutboxRecord>,
+    outcome: Option<&OutboxRecord>,
 ) -> Result<(), Failure> {
     let Some(pipeline) = ledger.memory.find_name(ledger.db, &row.pipeline)? else { return Ok(()) };
     let find = "SELECT revision FROM outbox WHERE pipeline = ?1 AND name = ?2";
@@ -117,7 +117,7 @@ pub(crate) fn settle(
         return Ok(());
     }
     if let Some(record) = outcome {
-        let record = OutboxRecord { claimed_until: None, ..record };
+        let record = OutboxRecord { claimed_until: None, ..record.clone() };
         return keep(ledger, row, &record, row.revision + 1);
     }
     let delete = "DELETE FROM outbox WHERE pipeline = ?1 AND name = ?2";

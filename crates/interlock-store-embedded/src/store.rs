@@ -121,7 +121,7 @@ impl EmbeddedStore {
     fn write<T: Send + 'static>(
         &self,
         weight: usize,
-        work: impl FnOnce(&mut Ledger<'_>) -> Result<T, Failure> + Send + 'static,
+        work: impl FnMut(&mut Ledger<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> StoreFuture<'_, T> {
         match &self.access {
             Access::Daemon { writer, .. } => Box::pin(writer.submit(weight, work)),
@@ -178,7 +178,7 @@ impl Store for EmbeddedStore {
             return Box::pin(std::future::ready(Err(error)));
         }
         let groups: Vec<PreparedGroup> = groups.into_iter().map(PreparedGroup::new).collect();
-        self.write(groups.len(), move |ledger| apply::commit(ledger, groups))
+        self.write(groups.len(), move |ledger| apply::commit(ledger, &groups))
     }
 
     fn acquire<'a>(
@@ -194,7 +194,7 @@ impl Store for EmbeddedStore {
         }
         let (holder, now) = (holder.to_owned(), self.time());
         let expires = until(now, ttl);
-        self.write(1, move |ledger| lease::acquire(ledger, (role, shard), holder, expires, now))
+        self.write(1, move |ledger| lease::acquire(ledger, (role, shard), &holder, expires, now))
     }
 
     fn renew(&self, writer: Right, ttl: SignedDuration) -> StoreFuture<'_, Option<Lease>> {
@@ -331,7 +331,7 @@ impl Store for EmbeddedStore {
         outcome: Option<OutboxRecord>,
     ) -> StoreFuture<'a, ()> {
         let row = row.clone();
-        self.write(1, move |ledger| queue::settle(ledger, &row, outcome))
+        self.write(1, move |ledger| queue::settle(ledger, &row, outcome.as_ref()))
     }
 }
 

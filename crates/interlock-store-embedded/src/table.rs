@@ -38,17 +38,24 @@ const SHAPES: [Shape; 11] = [
 
 static TABLES: LazyLock<[Table; 11]> = LazyLock::new(|| SHAPES.map(|shape| Table::new(&shape)));
 
-/// The statements of a table; the pipeline's number is the first parameter of each, the rest of the key
-/// follows.
+/// The statements of a table. The first parameters of each are the pipeline's number and the rest of the
+/// key; what is written follows (the searched columns, the body), then the revision that is expected.
+/// Those that expect something change nothing if it is not so.
 #[derive(Debug)]
 pub(crate) struct Table {
     /// Finds a row's revision.
     pub(crate) find: String,
     /// Reads a row: revision and body.
     pub(crate) get: String,
-    /// Writes a row; then revision, searched columns and body.
+    /// Writes a row that is not there.
+    pub(crate) create: String,
+    /// Writes a row over a revision of it.
+    pub(crate) replace: String,
+    /// Writes a row, whatever is there.
     pub(crate) put: String,
-    /// Removes a row.
+    /// Removes a row at a revision.
+    pub(crate) remove: String,
+    /// Removes a row, whatever is there.
     pub(crate) delete: String,
 }
 
@@ -56,20 +63,29 @@ impl Table {
     fn new(shape: &Shape) -> Self {
         let Shape { name, key, searched } = shape;
         let key: Vec<&str> = [&["pipeline"], *key].concat();
-        let other: Vec<&str> = [&["revision"], *searched, &["body"]].concat();
-        let number = |(index, column): (usize, &&str)| format!("{column} = ?{}", index + 1);
-        let matches = key.iter().enumerate().map(number).collect::<Vec<_>>().join(" AND ");
-        let all = [key.as_slice(), other.as_slice()].concat();
+        let held: Vec<&str> = [*searched, &["body"]].concat();
+        let set = |columns: &[&str], first: usize, between: &str| {
+            let numbered = columns.iter().enumerate();
+            let equations = numbered.map(|(at, column)| format!("{column} = ?{}", at + first));
+            equations.collect::<Vec<_>>().join(between)
+        };
+        let matches = set(&key, 1, " AND ");
+        let update = set(&held, key.len() + 1, ", ");
+        let all = [key.as_slice(), held.as_slice()].concat();
         let marks = (1..=all.len()).map(|at| format!("?{at}")).collect::<Vec<_>>().join(", ");
-        let update = other.iter().map(|column| format!("{column} = excluded.{column}"));
-        let update = update.collect::<Vec<_>>().join(", ");
-        let (all, target) = (all.join(", "), key.join(", "));
+        let (all, target, next) = (all.join(", "), key.join(", "), all.len() + 1);
+        let insert = format!("INSERT INTO {name} ({all}, revision) VALUES ({marks}, 1)");
         Self {
             find: format!("SELECT revision FROM {name} WHERE {matches}"),
             get: format!("SELECT revision, body FROM {name} WHERE {matches}"),
-            put: format!(
-                "INSERT INTO {name} ({all}) VALUES ({marks}) ON CONFLICT ({target}) DO UPDATE SET {update}"
+            create: format!("{insert} ON CONFLICT DO NOTHING"),
+            replace: format!(
+                "UPDATE {name} SET {update}, revision = revision + 1 WHERE {matches} AND revision = ?{next}"
             ),
+            put: format!(
+                "{insert} ON CONFLICT ({target}) DO UPDATE SET {update}, revision = revision + 1"
+            ),
+            remove: format!("DELETE FROM {name} WHERE {matches} AND revision = ?{}", key.len() + 1),
             delete: format!("DELETE FROM {name} WHERE {matches}"),
         }
     }
@@ -149,11 +165,16 @@ mod tests {
         let key = "pipeline = ?1 AND schedule = ?2 AND nominal = ?3";
         assert_eq!(slots.find, format!("SELECT revision FROM slots WHERE {key}"));
         assert_eq!(slots.delete, format!("DELETE FROM slots WHERE {key}"));
+        assert_eq!(slots.remove, format!("DELETE FROM slots WHERE {key} AND revision = ?4"));
+        let insert = "INSERT INTO slots (pipeline, schedule, nominal, disposition, body, revision) \
+                      VALUES (?1, ?2, ?3, ?4, ?5, 1)";
+        let update = "disposition = ?4, body = ?5, revision = revision + 1";
+        let conflict = "ON CONFLICT (pipeline, schedule, nominal) DO UPDATE SET";
+        assert_eq!(slots.create, format!("{insert} ON CONFLICT DO NOTHING"));
+        assert_eq!(slots.put, format!("{insert} {conflict} {update}"));
         assert_eq!(
-            slots.put,
-            "INSERT INTO slots (pipeline, schedule, nominal, revision, disposition, body) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (pipeline, schedule, nominal) DO UPDATE \
-             SET revision = excluded.revision, disposition = excluded.disposition, body = excluded.body"
+            slots.replace,
+            format!("UPDATE slots SET {update} WHERE {key} AND revision = ?6")
         );
     }
 }

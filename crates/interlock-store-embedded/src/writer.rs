@@ -37,21 +37,33 @@ pub(crate) struct Ledger<'a> {
     pub(crate) db: &'a Connection,
     /// What need not be read each time.
     pub(crate) memory: &'a mut Memory,
+    /// How groups are applied.
+    pub(crate) mood: Mood,
+}
+
+/// How groups are applied; see the module `apply`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mood {
+    /// As if no precondition failed, until one does.
+    Hopeful,
+    /// All preconditions first.
+    Careful,
 }
 
 /// A piece of work, with whoever waits for it.
 trait Task: Send {
     /// How many groups it counts for.
     fn weight(&self) -> usize;
-    /// Does it, inside a transaction. After an error of SQLite the whole transaction is given up.
-    fn perform(&mut self, ledger: &mut Ledger<'_>) -> Result<(), rusqlite::Error>;
+    /// Does it, inside a transaction; again, if that was given up. After an error of SQLite, or if there
+    /// was not enough care, the whole transaction is given up.
+    fn perform(&mut self, ledger: &mut Ledger<'_>) -> Result<(), Failure>;
     /// Tells what came of it, once that is durable; or that all failed.
     fn answer(self: Box<Self>, trouble: Option<&Trouble>, health: &Health);
 }
 
 struct Typed<T, F> {
     weight: usize,
-    work: Option<F>,
+    work: F,
     result: Option<Result<T, Failure>>,
     asked: Asked<T>,
 }
@@ -59,16 +71,15 @@ struct Typed<T, F> {
 impl<T, F> Task for Typed<T, F>
 where
     T: Send,
-    F: FnOnce(&mut Ledger<'_>) -> Result<T, Failure> + Send,
+    F: FnMut(&mut Ledger<'_>) -> Result<T, Failure> + Send,
 {
     fn weight(&self) -> usize {
         self.weight
     }
 
-    fn perform(&mut self, ledger: &mut Ledger<'_>) -> Result<(), rusqlite::Error> {
-        let Some(work) = self.work.take() else { return Ok(()) };
-        match work(ledger) {
-            Err(Failure::Sql(error)) => Err(error),
+    fn perform(&mut self, ledger: &mut Ledger<'_>) -> Result<(), Failure> {
+        match (self.work)(ledger) {
+            Err(failure @ (Failure::Sql(_) | Failure::Again)) => Err(failure),
             result => {
                 self.result = Some(result);
                 Ok(())
@@ -113,14 +124,14 @@ impl Writer {
     pub(crate) fn submit<T: Send + 'static>(
         &self,
         weight: usize,
-        work: impl FnOnce(&mut Ledger<'_>) -> Result<T, Failure> + Send + 'static,
+        work: impl FnMut(&mut Ledger<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Answer<T> {
         let (asked, answer) = question();
         if let Err(error) = self.health.check() {
             asked.answer(Err(error));
         } else if let Some(tasks) = &self.tasks {
             // If the thread is gone, the task comes back, is dropped, and answers that it was closed.
-            drop(tasks.send(Box::new(Typed { weight, work: Some(work), result: None, asked })));
+            drop(tasks.send(Box::new(Typed { weight, work, result: None, asked })));
         }
         answer
     }
@@ -163,21 +174,26 @@ impl Desk {
         if let Err(error) = self.health.check() {
             return Err(self.health.diagnose(Failure::Said(error)));
         }
-        self.transact(batch).map_err(|error| {
-            let trouble = self.health.diagnose(Failure::Sql(error));
+        let mut outcome = self.transact(batch, Mood::Hopeful);
+        if let Err(Failure::Again) = outcome {
+            self.recollect();
+            outcome = self.transact(batch, Mood::Careful);
+        }
+        outcome.map_err(|failure| {
+            let trouble = self.health.diagnose(failure);
             self.recollect();
             trouble
         })
     }
 
-    fn transact(&mut self, batch: &mut [Box<dyn Task>]) -> Result<(), rusqlite::Error> {
+    fn transact(&mut self, batch: &mut [Box<dyn Task>], mood: Mood) -> Result<(), Failure> {
         let transaction = rusqlite::Transaction::new(&mut self.db, TransactionBehavior::Immediate)?;
-        let mut ledger = Ledger { db: &transaction, memory: &mut self.memory };
+        let mut ledger = Ledger { db: &transaction, memory: &mut self.memory, mood };
         for task in batch {
             task.perform(&mut ledger)?;
         }
         self.memory.keep_counters(&transaction)?;
-        transaction.commit()
+        Ok(transaction.commit()?)
     }
 
     /// After a transaction was given up, what is remembered may never have happened.

@@ -119,6 +119,13 @@ impl LocalTriggers {
     }
 }
 
+impl Drop for LocalTriggers {
+    /// A daemon that gives its triggers up asks nobody any more; jobs are left alone.
+    fn drop(&mut self) {
+        self.tools.watches.forget_all();
+    }
+}
+
 impl Triggers for LocalTriggers {
     fn start(&self, request: StartRequest) -> TriggerFuture<'_, Result<(), StartFailure>> {
         kind::adapter(&request.kind).start(&self.tools, request)

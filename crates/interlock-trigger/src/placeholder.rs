@@ -24,8 +24,17 @@ pub(crate) enum Place {
     Header,
     /// The value of an environment variable.
     Variable,
-    /// A request's body; JSON if it looks like it.
-    Body,
+    /// A request's body that is plain text.
+    Text,
+    /// Between the quotes of a JSON body.
+    Json,
+}
+
+impl Place {
+    /// A request's body: JSON if it looks like it.
+    pub(crate) fn body(text: &str) -> Self {
+        if text.trim_start().starts_with(['{', '[']) { Self::Json } else { Self::Text }
+    }
 }
 
 /// Fills the placeholders of a request's texts.
@@ -42,7 +51,6 @@ impl<'a> Filler<'a> {
 
     /// The text with its placeholders replaced; what is not known here stays as it is.
     pub(crate) fn fill(&self, text: &str, place: Place) -> String {
-        let body_is_json = text.trim_start().starts_with(['{', '[']);
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {
@@ -52,7 +60,7 @@ impl<'a> Filler<'a> {
                 rest = after;
                 continue;
             };
-            match self.value(name, place, body_is_json) {
+            match self.value(name, place) {
                 Some(value) => filled.push_str(&value),
                 None => filled.extend(["${", name, "}"]),
             }
@@ -67,13 +75,13 @@ impl<'a> Filler<'a> {
         self.fill(secret.expose(), place)
     }
 
-    fn value(&self, name: &str, place: Place, body_is_json: bool) -> Option<String> {
+    fn value(&self, name: &str, place: Place) -> Option<String> {
         let request = self.request;
         if let Some(param) = name.strip_prefix("params.") {
             return Some(if place == Place::Shell {
                 format!("${{{}}}", param_variable(param))
             } else {
-                encode(self.param(param), place, body_is_json)
+                encode(self.param(param), place)
             });
         }
         match name {
@@ -84,19 +92,19 @@ impl<'a> Filler<'a> {
             "attempt" => Some(request.attempt.to_string()),
             "pipeline" => Some(request.pipeline.clone()),
             "schedule" => Some(request.schedule.clone()),
-            _ => self.variable(name, place, body_is_json),
+            _ => self.variable(name, place),
         }
     }
 
     /// `${HOME}`: in commands it belongs to the shell or to nobody; elsewhere it is looked up now.
-    fn variable(&self, name: &str, place: Place, body_is_json: bool) -> Option<String> {
+    fn variable(&self, name: &str, place: Place) -> Option<String> {
         let found = || is_variable(name).then(|| (self.environment)(name).unwrap_or_default());
         match place {
             Place::Argument | Place::Shell => None,
             // Whoever sets the daemon's environment may put a whole address into one variable.
             Place::Url => found(),
-            Place::Header | Place::Variable | Place::Body => {
-                found().map(|value| encode(&value, place, body_is_json))
+            Place::Header | Place::Variable | Place::Text | Place::Json => {
+                found().map(|value| encode(&value, place))
             }
         }
     }
@@ -174,15 +182,14 @@ fn is_variable(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-fn encode(value: &str, place: Place, body_is_json: bool) -> String {
+fn encode(value: &str, place: Place) -> String {
     match place {
-        Place::Argument | Place::Shell | Place::Variable => value.to_owned(),
+        Place::Argument | Place::Shell | Place::Variable | Place::Text => value.to_owned(),
         Place::Header => value.replace(['\r', '\n', '\0'], " "),
-        Place::Body if body_is_json => {
+        Place::Json => {
             let quoted = serde_json::Value::from(value).to_string();
             quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned()
         }
-        Place::Body => value.to_owned(),
         Place::Url => percent_encode(value),
     }
 }

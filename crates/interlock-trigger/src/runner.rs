@@ -41,7 +41,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{WaitId, WaitIdOptions, WaitOptions, setsid, waitid, waitpid};
+use rustix::process::{WaitId, WaitIdOptions, WaitOptions, setsid, wait, waitid};
 
 use self::{
     adopted::Adopted,
@@ -60,7 +60,7 @@ pub use self::{host::is_pid_one_namespace, log::log_path};
 const LOG_LOOK: Duration = Duration::from_secs(1);
 
 /// Without a job and without a daemon it goes home after this long.
-const IDLE_MAX: Duration = Duration::from_secs(60);
+const IDLE_MAX: Duration = Duration::from_mins(1);
 
 /// Everything that can wake the runner.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ struct Runner {
     desk: Desk,
     executions: BTreeMap<String, Execution>,
     adopted: Vec<Adopted>,
-    /// When to look at which execution; stale entries do no harm.
+    /// When to look at which execution; at most one entry each.
     timers: BTreeSet<(Moment, String)>,
     /// Logs of runs that are over but left somebody behind who may still write.
     leftovers: Vec<(i32, PathBuf, u64)>,
@@ -131,11 +131,8 @@ impl Runner {
     fn open(dir: &Path, events: mpsc::SyncSender<Event>) -> io::Result<Self> {
         let (now, wall) = (Moment::now(), time::wall());
         let found = Journal::open(dir, wall)?;
-        let adopted = found
-            .book
-            .open()
-            .map(|entry| Adopted::new(entry, found.is_other_boot, now, wall))
-            .collect();
+        let adopted =
+            found.book.open().map(|entry| Adopted::new(entry, found.boot, now, wall)).collect();
         let (waiter, resumed) = mpsc::channel();
         thread::Builder::new()
             .name("waiter".to_owned())
@@ -168,6 +165,7 @@ impl Runner {
             } else if self.idle_since.until(now) >= IDLE_MAX {
                 return;
             }
+            self.let_waiter_wait();
             match inbox.recv_timeout(self.patience(now)) {
                 Ok(event) => self.handle(event),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -193,7 +191,6 @@ impl Runner {
             Event::ChildOver => {
                 self.is_waited_for = false;
                 self.wait_for_all(Moment::now());
-                self.let_waiter_wait();
             }
             Event::Connected { connection, lines } => {
                 let listener = Listener::new(lines);
@@ -260,7 +257,6 @@ impl Runner {
         let run_id = job.run_id.clone();
         self.executions.insert(run_id.clone(), Execution::new(job, &self.desk, now));
         self.settle(&run_id, now);
-        self.let_waiter_wait();
     }
 
     fn cancel(&mut self, run_id: &str) -> Reply {
@@ -289,13 +285,23 @@ impl Runner {
         let Some(execution) = self.executions.get_mut(run_id) else { return };
         match execution.settle(&mut self.desk, now) {
             Progressed::Goes => {
-                if let Some(at) = execution.wake() {
-                    self.timers.insert((at, run_id.to_owned()));
+                let wake = execution.wake();
+                if execution.armed != wake {
+                    let old = std::mem::replace(&mut execution.armed, wake);
+                    self.disarm(old, run_id);
+                    self.timers.extend(wake.map(|at| (at, run_id.to_owned())));
                 }
             }
             Progressed::Over => {
-                self.executions.remove(run_id);
+                let over = self.executions.remove(run_id);
+                self.disarm(over.and_then(|execution| execution.armed), run_id);
             }
+        }
+    }
+
+    fn disarm(&mut self, armed: Option<Moment>, run_id: &str) {
+        if let Some(at) = armed {
+            self.timers.remove(&(at, run_id.to_owned()));
         }
     }
 
@@ -309,6 +315,7 @@ impl Runner {
         while is_due(&self.timers) {
             let Some((_, run_id)) = self.timers.pop_first() else { break };
             if let Some(execution) = self.executions.get_mut(&run_id) {
+                execution.armed = None;
                 execution.on_time(now);
                 self.settle(&run_id, now);
             }
@@ -341,7 +348,7 @@ impl Runner {
 
     /// Waits for every child that is over. Only here: see `process`.
     fn wait_for_all(&mut self, now: Moment) {
-        while let Ok(Some((pid, status))) = waitpid(None, WaitOptions::NOHANG) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let pid = pid.as_raw_nonzero().get();
             let Some(run_id) = self.desk.pids.remove(&pid) else { continue };
             if let Some(execution) = self.executions.get_mut(&run_id) {

@@ -143,7 +143,7 @@ impl Web {
         })?;
         let host = url.host_str().unwrap_or_default().to_owned();
         let method = Method::from_bytes(call.method.as_bytes())
-            .map_err(|_| malformed(format!("`{}` is not an HTTP method", call.method)))?;
+            .map_err(|error| malformed(format!("`{}`: {error}", call.method)))?;
         let timeout = Duration::try_from(call.timeout).unwrap_or(CONNECT_TIMEOUT);
         let mut request = self.client.request(method, url).timeout(timeout);
         request = request.headers(headers(call).map_err(malformed)?);
@@ -173,10 +173,9 @@ fn headers(call: &Call) -> Result<HeaderMap, String> {
     }
     for (name, value) in &call.headers {
         let header = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| format!("`{name}` is not the name of a header"))?;
-        let mut value = HeaderValue::from_str(value).map_err(|_| {
-            format!("the value of the header `{name}` has characters that cannot be sent")
-        })?;
+            .map_err(|error| format!("the header `{name}`: {error}"))?;
+        let mut value = HeaderValue::from_str(value)
+            .map_err(|error| format!("the value of the header `{name}`: {error}"))?;
         value.set_sensitive(true);
         headers.insert(header, value);
     }
@@ -200,7 +199,7 @@ fn failure(host: &str, error: &reqwest::Error) -> WebFailure {
         cause = Some(deeper);
     }
     if let Some(cause) = cause.filter(|_| kind != WebFailureKind::Timeout) {
-        message.push_str(&format!(": {cause}"));
+        message = format!("{message}: {cause}");
     }
     WebFailure { message, kind }
 }

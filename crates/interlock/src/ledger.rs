@@ -1,11 +1,12 @@
 //! The project's ledger, opened to be read: what commands ask it, page by page, without a runtime.
 
 use std::{
-    fs::{OpenOptions, TryLockError},
+    fs::{self, OpenOptions, TryLockError},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
+use interlock_config::{SystemZones, parse_config, server::StoreConfig};
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     AgendaRow, EventRow, Key, LedgerQuery, LedgerRow, Page, Record, RunKey, RunQuery, RunRow,
@@ -16,21 +17,31 @@ use interlock_store::{
 use interlock_store_embedded::EmbeddedStore;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{clock, exit::Failure, project};
+use crate::{clock, environment, exit::Failure, project};
 
 /// Rows asked for at once.
 const PAGE: usize = 1_000;
 /// More attempts at one slot than anybody makes.
 const ATTEMPTS_MAX: usize = 10_000;
 
-/// The folder of a project that holds its ledger.
-pub(crate) fn folder(directory: &Path) -> PathBuf {
-    directory.join(".interlock")
-}
-
-/// Where the runner of a project keeps its files.
-pub(crate) fn runner_folder(directory: &Path) -> PathBuf {
-    folder(directory).join("runner")
+/// The folder of a project that holds its ledger: `.interlock/` unless `interlock.yaml` names another. Only
+/// that file is read, so that asking the ledger costs the same however many pipelines there are.
+pub(crate) fn folder(directory: &Path) -> Result<PathBuf, Failure> {
+    let path = directory.join("interlock.yaml");
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    let zones = SystemZones::new();
+    let (config, _problems) = parse_config(&path, &text, &zones, &environment::variable);
+    match config.map(|config| config.store) {
+        Some(StoreConfig::Embedded { path }) => Ok(directory.join(path)),
+        // A file that cannot be used is read as its defaults, as everywhere.
+        None => Ok(directory.join(".interlock")),
+        Some(StoreConfig::Redis(_) | StoreConfig::Postgres(_) | StoreConfig::Dynamodb(_)) => {
+            Err(Failure::failed(
+                "this build reads the embedded store only",
+                "Write `provider: embedded` in interlock.yaml.",
+            ))
+        }
+    }
 }
 
 /// Whether somebody writes the ledger of a folder now. The lock is only touched, for an instant.
@@ -58,13 +69,13 @@ impl From<StoreError> for Failure {
 impl Ledger {
     /// Opens the ledger of a project.
     pub(crate) fn open(directory: &Path) -> Result<Self, Failure> {
-        let folder = folder(directory);
         if !directory.is_dir() {
             return Err(Failure::failed(
                 format!("there is no directory {}", directory.display()),
                 "Name the project with `-C DIR`, or write a new one with `interlock init DIR`.",
             ));
         }
+        let folder = folder(directory)?;
         if !folder.join("ledger.db").exists() {
             return Err(Failure::failed(
                 "nothing was recorded yet",
@@ -73,6 +84,11 @@ impl Ledger {
         }
         let store = EmbeddedStore::open_reader(&folder, Arc::new(clock::now))?;
         Ok(Self { store, folder })
+    }
+
+    /// Where the runner keeps its files.
+    pub(crate) fn runner_folder(&self) -> PathBuf {
+        self.folder.join("runner")
     }
 
     /// Whether somebody writes it now.

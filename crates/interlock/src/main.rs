@@ -12,6 +12,7 @@ mod ledger_json;
 mod moment;
 mod output;
 mod project;
+mod serve;
 mod slot_name;
 
 use std::process::ExitCode;

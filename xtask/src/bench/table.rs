@@ -28,9 +28,12 @@ struct Limit {
 const LIMITS: &[Limit] = &[
     Limit { name: "config/load_10k", unit: Unit::Seconds, bound: Bound::AtMost(3.0) },
     Limit { name: "config/load_10k", unit: Unit::Megabytes, bound: Bound::AtMost(200.0) },
+    Limit { name: "embedded/instant_10k", unit: Unit::Seconds, bound: Bound::AtMost(0.5) },
     Limit { name: "schedule/next_daily", unit: Unit::PerSecond, bound: Bound::AtLeast(1e7) },
     Limit { name: "schedule/next_every_minute", unit: Unit::PerSecond, bound: Bound::AtLeast(1e7) },
     Limit { name: "schedule/slots_hour_100k", unit: Unit::Seconds, bound: Bound::AtMost(0.1) },
+    Limit { name: "trigger/command_cpu", unit: Unit::Seconds, bound: Bound::AtMost(0.006) },
+    Limit { name: "trigger/command_runs", unit: Unit::PerSecond, bound: Bound::AtLeast(410.0) },
 ];
 
 /// The names of the table's columns.

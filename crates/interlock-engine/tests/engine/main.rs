@@ -101,6 +101,7 @@ impl Machine {
             triggers: Arc::new(FakeTriggers { jobs: self.jobs.clone(), world: self.world.clone() }),
             evaluators: Arc::new(Passing),
             reports: self.jobs.connect(),
+            declarations: tokio::sync::mpsc::unbounded_channel().1,
             holder: "test".to_owned(),
             // Virtual months with real intervals would be millions of empty passes.
             pace: Pace {
@@ -112,7 +113,7 @@ impl Machine {
         let life = async move {
             let mut engine = Engine::open(parts, Shard(0)).await.unwrap().unwrap();
             engine.declare(&files).await.unwrap();
-            engine.run().await.unwrap();
+            engine.run(Box::pin(std::future::pending())).await.unwrap();
         };
         let dead = Arc::clone(&store);
         let mut life = Box::pin(async move {

@@ -69,6 +69,7 @@ pub(crate) fn slot(number: u64) -> SlotRecord {
         retry_at: None,
         marks: interlock_store::record::MarksRecord::default(),
         version: format!("{number:016x}"),
+        wish: None,
     }
 }
 

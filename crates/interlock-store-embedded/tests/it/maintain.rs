@@ -38,8 +38,7 @@ fn check_names_what_is_wrong() {
     drop(store);
     let db = Connection::open(folder.path().join("ledger.db")).unwrap();
     db.execute_batch(
-        "PRAGMA foreign_keys = OFF;
-         INSERT INTO sensors VALUES (999, 'orphan', 1, '{}');
+        "INSERT INTO sensors VALUES (999, 'orphan', 1, '{}');
          INSERT INTO runs VALUES (5, 1, 'daily', 1, 1, 1, 0, 'RUNNING', 'schedule', '{}');
          INSERT INTO spans VALUES (10, 1, 'daily', 1, 20, 'skipped', '{}');
          INSERT INTO spans VALUES (15, 1, 'daily', 1, 30, 'skipped', '{}');

@@ -110,12 +110,10 @@ fn refusal(answer: &Answer) -> StartFailure {
 
 fn response_outcome(answer: &Answer) -> Outcome {
     let metadata = metadata(answer);
-    match answer.is_success() {
-        true => Outcome::Success { metadata },
-        false => {
-            Outcome::Failure { message: answer.sentence(), category: answer.category(), metadata }
-        }
+    if answer.is_success() {
+        return Outcome::Success { metadata };
     }
+    Outcome::Failure { message: answer.sentence(), category: answer.category(), metadata }
 }
 
 fn metadata(answer: &Answer) -> Metadata {
@@ -144,7 +142,7 @@ fn start_call(tools: &Tools, request: &StartRequest, trigger: &HttpTrigger) -> C
         method: trigger.method.clone(),
         url: filler.fill(&trigger.url, Place::Url),
         headers: headers(&filler, request, trigger),
-        body: trigger.body.as_ref().map(|body| filler.fill(body, Place::Body)),
+        body: trigger.body.as_ref().map(|body| filler.fill(body, Place::body(body))),
         timeout: trigger.request_timeout,
     }
 }

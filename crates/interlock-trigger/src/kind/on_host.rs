@@ -18,9 +18,6 @@ use crate::{
     },
 };
 
-/// A start whose connection broke is sent again this often: the journal refuses a second job.
-const SENDS_MAX: u32 = 3;
-
 /// Fills in one job's commands.
 pub(super) struct Builder<'a> {
     tools: &'a Tools,
@@ -98,26 +95,21 @@ pub(super) fn milliseconds(duration: SignedDuration) -> u64 {
 
 /// Hands a job to the runner.
 pub(super) async fn submit(tools: &Tools, job: Job) -> Result<(), StartFailure> {
-    let mut unclear = None;
-    for _ in 0..SENDS_MAX {
-        match tools.link.ask(Ask::Start(Box::new(job.clone()))).await {
-            Ok(Reply::Done | Reply::Already) => return Ok(()),
-            Ok(Reply::Refused { message, category }) => {
-                return Err(StartFailure::refused(message, category.into()));
-            }
-            Ok(odd @ (Reply::Known(_) | Reply::Runs { .. })) => {
-                let message = format!("the runner gave an odd answer: {odd:?}");
-                return Err(StartFailure::unclear(message, FailureCategory::Transient));
-            }
-            Err(failure) if failure.was_sent => unclear = Some(failure.message),
-            Err(failure) if unclear.is_none() => {
-                return Err(StartFailure::refused(failure.message, FailureCategory::Transient));
-            }
-            Err(_) => {}
+    match tools.link.ask(Ask::Start(Box::new(job))).await {
+        Ok(Reply::Done | Reply::Already) => Ok(()),
+        Ok(Reply::Refused { message, category }) => {
+            Err(StartFailure::refused(message, category.into()))
         }
+        Ok(odd @ (Reply::Known(_) | Reply::Runs { .. })) => {
+            let message = format!("the runner gave an odd answer: {odd:?}");
+            Err(StartFailure::unclear(message, FailureCategory::Transient))
+        }
+        Err(failure) => Err(StartFailure {
+            message: failure.message,
+            category: FailureCategory::Transient,
+            may_have_started: failure.was_sent,
+        }),
     }
-    let message = unclear.unwrap_or_default();
-    Err(StartFailure::unclear(message, FailureCategory::Transient))
 }
 
 /// Asks the runner what it knows. It watches every job anyway: nothing has to be re-attached.

@@ -42,7 +42,7 @@ pub(super) fn watch(tools: &Tools, request: &StartRequest, question: Question) {
         let what = match timeout(window, until_end(&tools, &request, question)).await {
             Ok(outcome) => What::Finished(outcome),
             Err(_) if request.timeout.is_some() => What::Finished(Outcome::Failure {
-                message: format!("it did not end within its timeout of {} s", window.as_secs_f64()),
+                message: format!("it did not end within its timeout of {window:?}"),
                 category: FailureCategory::Timeout,
                 metadata: Metadata::new(),
             }),

@@ -46,6 +46,9 @@ const LAUNCH_LOOK: Duration = Duration::from_millis(10);
 const REJOIN_PAUSE_MIN: Duration = Duration::from_millis(100);
 const REJOIN_PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// How many runners may die over one request.
+const SENDS_MAX: u32 = 3;
+
 /// Asks the runner; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
@@ -106,23 +109,34 @@ impl Link {
     pub(crate) async fn running(&self) -> Result<Vec<String>, LinkFailure> {
         match self.ask(Ask::List).await? {
             Reply::Runs { run_ids } => Ok(run_ids),
-            other => Err(unexpected(&other)),
+            odd @ (Reply::Done | Reply::Already | Reply::Refused { .. } | Reply::Known(_)) => {
+                let message = format!("the runner gave an odd answer: {odd:?}");
+                Err(LinkFailure { message, was_sent: true })
+            }
         }
     }
 
-    /// Asks for something.
+    /// Asks for something. What was sent to a runner that died before it answered is sent to the
+    /// next one: every request may be repeated, a start because the journal knows its run id (S2).
     pub(crate) async fn ask(&self, ask: Ask) -> Result<Reply, LinkFailure> {
+        let mut was_sent = false;
+        for _ in 1..SENDS_MAX {
+            match self.ask_once(ask.clone()).await {
+                Err(failure) if failure.was_sent => was_sent = true,
+                Err(failure) => return Err(LinkFailure { was_sent, ..failure }),
+                answered => return answered,
+            }
+        }
+        self.ask_once(ask).await.map_err(|failure| LinkFailure { was_sent: true, ..failure })
+    }
+
+    async fn ask_once(&self, ask: Ask) -> Result<Reply, LinkFailure> {
         let gone =
             || LinkFailure { message: "the runtime is going down".to_owned(), was_sent: true };
         let (answer, answered) = oneshot::channel();
         let Ok(()) = self.orders.send(Order::Ask { ask, answer }) else { return Err(gone()) };
         answered.await.unwrap_or_else(|_| Err(gone()))
     }
-}
-
-/// A reply that does not fit its request.
-pub(crate) fn unexpected(reply: &Reply) -> LinkFailure {
-    LinkFailure { message: format!("the runner gave an odd answer: {reply:?}"), was_sent: true }
 }
 
 /// The task's own state.

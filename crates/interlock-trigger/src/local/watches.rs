@@ -30,21 +30,17 @@ impl Watches {
         }
     }
 
+    /// Watches nothing any more.
+    pub(crate) fn forget_all(&self) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *tasks).values().for_each(AbortHandle::abort);
+    }
+
     /// Watches a run no longer.
     pub(crate) fn forget(&self, run_id: &str) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(task) = tasks.remove(run_id) {
             task.abort();
-        }
-    }
-}
-
-impl Drop for Watches {
-    /// The last owner ends what is left, so that a dropped `LocalTriggers` asks nobody any more.
-    fn drop(&mut self) {
-        if Arc::strong_count(&self.tasks) == 1 {
-            let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            tasks.values().for_each(AbortHandle::abort);
         }
     }
 }

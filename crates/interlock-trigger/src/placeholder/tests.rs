@@ -58,7 +58,7 @@ fn values_of_the_slot_are_replaced_everywhere() {
     let text = "${slot} ${date} ${hour} ${runId} ${attempt} ${pipeline} ${schedule}";
     let expected =
         "2026-02-25T09:00:00Z 2026-02-25 09 orders~daily~20260225T090000Z~1~2 2 orders daily";
-    for place in [Place::Argument, Place::Shell, Place::Url, Place::Header, Place::Body] {
+    for place in [Place::Argument, Place::Shell, Place::Url, Place::Header, Place::Json] {
         assert_eq!(filled(text, place), expected, "{place:?}");
     }
 }
@@ -70,12 +70,12 @@ fn d1_29_a_parameter_never_becomes_code() {
         (Place::Shell, "<${INTERLOCK_PARAM_WHO}>"),
         (Place::Url, "<a%22b%27%3B%20%24%28rm%29%20%26%0A>"),
         (Place::Header, "<a\"b'; $(rm) & >"),
-        (Place::Body, "<a\"b'; $(rm) &\n>"),
+        (Place::body("x"), "<a\"b'; $(rm) &\n>"),
     ] {
         assert_eq!(filled("<${params.who}>", place), expected, "{place:?}");
     }
     assert_eq!(
-        filled("{\"who\": \"${params.who}\"}", Place::Body),
+        filled("{\"who\": \"${params.who}\"}", Place::body(" {}")),
         "{\"who\": \"a\\\"b'; $(rm) &\\n\"}"
     );
 }

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::{
     book::{Entry, Record},
     desk::Desk,
+    journal::Boot,
     process::Process,
     protocol::{Category, End, News},
     time::{self, Moment},
@@ -35,17 +36,15 @@ pub(crate) struct Adopted {
 
 impl Adopted {
     /// Looks for what is left of a run.
-    pub(crate) fn new(entry: &Entry, is_other_boot: bool, now: Moment, wall: Timestamp) -> Self {
-        let processes = match is_other_boot {
-            true => Vec::new(),
-            false => {
-                entry.live.iter().filter_map(|left| Process::adopt(left.pid, left.start)).collect()
+    pub(crate) fn new(entry: &Entry, boot: Boot, now: Moment, wall: Timestamp) -> Self {
+        let left = entry.live.iter().filter(|_| boot == Boot::Same);
+        let processes = left.filter_map(|left| Process::adopt(left.pid, left.start)).collect();
+        let reason = match (boot, entry.spawned) {
+            (Boot::Other, _) => "the host was restarted while it ran",
+            (Boot::Same, false) => "the runner ended while it was starting the job",
+            (Boot::Same, true) => {
+                "the runner was restarted while it ran, so its exit code is unknown"
             }
-        };
-        let reason = match (is_other_boot, entry.spawned) {
-            (true, _) => "the host was restarted while it ran",
-            (false, false) => "the runner ended while it was starting the job",
-            (false, true) => "the runner was restarted while it ran, so its exit code is unknown",
         };
         let left = |at: Timestamp| at.duration_since(wall).try_into().unwrap_or(Duration::ZERO);
         Self {

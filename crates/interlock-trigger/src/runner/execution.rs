@@ -44,6 +44,8 @@ pub(crate) struct Execution {
     is_started_told: bool,
     /// Once the steps are over.
     ending: Option<Ending>,
+    /// For when the runner has set its timer; kept here for the runner.
+    pub(crate) armed: Option<Moment>,
 }
 
 #[derive(Debug)]
@@ -69,6 +71,15 @@ enum Forced {
 struct Failure {
     message: String,
     category: Category,
+    /// Trying again is of no use.
+    is_hopeless: bool,
+}
+
+/// What to start.
+struct Launch {
+    part: Part,
+    exec: Exec,
+    timeout: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -100,6 +111,7 @@ impl Execution {
             exit_code: None,
             is_started_told: false,
             ending: None,
+            armed: None,
             job,
         }
     }
@@ -220,11 +232,15 @@ impl Execution {
     fn begin(&mut self, index: usize, desk: &mut Desk, now: Moment) {
         let attempt = self.progress.begin(index);
         let Some(step) = self.job.steps.get(index) else { return };
-        let (exec, timeout) = (step.exec.clone(), step.timeout_ms.map(Duration::from_millis));
+        let launch = Launch {
+            part: Part::Step(index),
+            exec: step.exec.clone(),
+            timeout: step.timeout_ms.map(Duration::from_millis),
+        };
         if let Some(name) = &step.name {
             self.write_note(&format!("step {name}, attempt {attempt}"));
         }
-        match self.spawn(Part::Step(index), &exec, timeout, desk, now) {
+        match self.spawn(&launch, desk, now) {
             Ok(()) => {
                 if !self.is_started_told {
                     self.is_started_told = true;
@@ -235,23 +251,17 @@ impl Execution {
             }
             Err(failure) => {
                 self.write_note(&failure.message);
-                let hopeless = failure.category == Category::Permanent;
-                let failure = Failure { message: failure.message, category: failure.category };
-                self.step_failed(index, failure, hopeless, desk, now);
+                let SpawnFailure { message, category } = failure;
+                let is_hopeless = category == Category::Permanent;
+                self.step_failed(index, Failure { message, category, is_hopeless }, desk, now);
             }
         }
     }
 
-    fn spawn(
-        &mut self,
-        part: Part,
-        exec: &Exec,
-        timeout: Option<Duration>,
-        desk: &mut Desk,
-        now: Moment,
-    ) -> Result<(), SpawnFailure> {
-        let mut process = Process::spawn(exec, &self.job.env, &self.log)?;
-        process.deadline = timeout.map(|timeout| now.after(timeout));
+    fn spawn(&mut self, launch: &Launch, desk: &mut Desk, now: Moment) -> Result<(), SpawnFailure> {
+        let part = launch.part;
+        let mut process = Process::spawn(&launch.exec, &self.job.env, &self.log)?;
+        process.deadline = launch.timeout.map(|timeout| now.after(timeout));
         let run_id = self.job.run_id.clone();
         desk.pids.insert(process.pid, run_id.clone());
         let step = match part {
@@ -271,11 +281,12 @@ impl Execution {
             desk.note(Record::Exited { run_id, pid: running.process.pid });
         }
         match running.part {
-            Part::Step(index) => self.step_over(index, exit, running.is_out_of_time, desk, now),
+            Part::Step(index) => self.step_over(index, running, desk, now),
             Part::Handler(name) => {
-                let result = match running.is_out_of_time {
-                    true => "took longer than ten minutes and was ended".to_owned(),
-                    false => exit.sentence(),
+                let result = if running.is_out_of_time {
+                    "took longer than ten minutes and was ended".to_owned()
+                } else {
+                    exit.sentence()
                 };
                 if let Some(ending) = &mut self.ending {
                     ending.results.insert(name.to_owned(), result.into());
@@ -284,52 +295,41 @@ impl Execution {
         }
     }
 
-    fn step_over(
-        &mut self,
-        index: usize,
-        exit: Exit,
-        is_out_of_time: bool,
-        desk: &mut Desk,
-        now: Moment,
-    ) {
+    fn step_over(&mut self, index: usize, running: &Running, desk: &Desk, now: Moment) {
+        let exit = running.process.over().unwrap_or(Exit::Unknown);
         self.exit_code = exit.code();
-        if exit == Exit::Code(0) && !is_out_of_time && self.forced.is_none() {
+        if exit == Exit::Code(0) && !running.is_out_of_time && self.forced.is_none() {
             self.progress.succeed(index);
             self.tell_step(index, StepStatus::Succeeded, None, desk);
             return;
         }
-        let failure = match is_out_of_time {
-            true => Failure {
-                message: "was ended after its timeout".to_owned(),
-                category: Category::Timeout,
-            },
-            false => Failure { message: exit.sentence(), category: exit.category() },
+        let (message, category) = if running.is_out_of_time {
+            ("was ended after its timeout".to_owned(), Category::Timeout)
+        } else {
+            (exit.sentence(), exit.category())
         };
-        let hopeless = self.forced.is_some();
-        self.step_failed(index, failure, hopeless, desk, now);
+        let is_hopeless = self.forced.is_some();
+        self.step_failed(index, Failure { message, category, is_hopeless }, desk, now);
     }
 
-    fn step_failed(
-        &mut self,
-        index: usize,
-        failure: Failure,
-        hopeless: bool,
-        desk: &Desk,
-        now: Moment,
-    ) {
-        let message = failure.message.clone();
-        match self.progress.fail(index, hopeless) {
+    fn step_failed(&mut self, index: usize, failure: Failure, desk: &Desk, now: Moment) {
+        let after = if failure.is_hopeless {
+            self.progress.give_up(index)
+        } else {
+            self.progress.fail(index)
+        };
+        match after {
             AfterFailure::Retry => {
                 self.pauses.push((now.after(RETRY_PAUSE), index));
-                self.tell_step(index, StepStatus::Pending, Some(message), desk);
+                self.tell_step(index, StepStatus::Pending, Some(failure.message), desk);
             }
             AfterFailure::Failed => {
+                self.tell_step(index, StepStatus::Failed, Some(failure.message.clone()), desk);
                 let tolerated = self.job.steps.get(index).is_some_and(|s| s.continue_on_failure);
                 if !tolerated {
                     let message = self.blame(index, &failure.message);
                     self.failure.get_or_insert(Failure { message, ..failure });
                 }
-                self.tell_step(index, StepStatus::Failed, Some(message), desk);
             }
         }
     }
@@ -362,12 +362,12 @@ impl Execution {
                 (End::Cancelled { message: "it was cancelled".to_owned() }, None)
             }
             (Some(Forced::OutOfTime), _) => {
-                let seconds = self.job.timeout_ms.unwrap_or(0) as f64 / 1000.0;
-                let message = format!("it was ended after its timeout of {seconds} s");
+                let timeout = Duration::from_millis(self.job.timeout_ms.unwrap_or(0));
+                let message = format!("it was ended after its timeout of {timeout:?}");
                 let end = End::Failure { message, category: Category::Timeout, metadata };
                 (end, own.failure.clone().map(|exec| ("failure", exec)))
             }
-            (None, Some(Failure { message, category })) if self.progress.has_failed() => (
+            (None, Some(Failure { message, category, .. })) if self.progress.has_failed() => (
                 End::Failure { message, category, metadata },
                 own.failure.clone().map(|exec| ("failure", exec)),
             ),
@@ -411,7 +411,8 @@ impl Execution {
             };
             exec.env.insert("INTERLOCK_OUTCOME".to_owned(), outcome_word(&ending.end).to_owned());
             self.write_note(&format!("handler {name}"));
-            match self.spawn(Part::Handler(name), &exec, Some(HANDLER_TIMEOUT), desk, now) {
+            let timeout = Some(HANDLER_TIMEOUT);
+            match self.spawn(&Launch { part: Part::Handler(name), exec, timeout }, desk, now) {
                 Ok(()) => return Progressed::Goes,
                 Err(failure) => {
                     self.write_note(&failure.message);

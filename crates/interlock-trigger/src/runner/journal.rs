@@ -44,8 +44,16 @@ pub(crate) struct Journal {
 pub(crate) struct Found {
     pub(crate) journal: Journal,
     pub(crate) book: Book,
-    /// The host was restarted since.
-    pub(crate) is_other_boot: bool,
+    pub(crate) boot: Boot,
+}
+
+/// Whether a journal speaks of processes that can still be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Boot {
+    /// The host has not been restarted since.
+    Same,
+    /// It has.
+    Other,
 }
 
 /// Where it is.
@@ -76,18 +84,20 @@ impl Journal {
             Err(error) => return Err(error),
         }
         let read = read(&text);
-        let boot = host::boot_id();
-        let is_other_boot = read.boot.as_deref().is_some_and(|found| found != boot);
-        let since = match read.since {
-            Some(since) if !read.is_damaged && !is_other_boot => since,
-            Some(since) if !read.is_damaged => since.max(host::booted_at(now)),
-            _ => now,
+        let boot = match &read.boot {
+            Some(found) if *found != host::boot_id() => Boot::Other,
+            Some(_) | None => Boot::Same,
+        };
+        let since = match (read.since.filter(|_| !read.is_damaged), boot) {
+            (Some(since), Boot::Same) => since,
+            (Some(since), Boot::Other) => since.max(host::booted_at(now)),
+            (None, _) => now,
         };
         if read.is_damaged {
             fs::copy(&path, dir.join(format!("journal.damaged-{}", now.as_second())))?;
         }
         let journal = Self::rewrite(path, since, &read.book)?;
-        Ok(Found { journal, book: read.book, is_other_boot })
+        Ok(Found { journal, book: read.book, boot })
     }
 
     /// Since when every run that was started is known.
@@ -101,8 +111,9 @@ impl Journal {
         serde_json::to_writer(&mut self.buffer, record)?;
         self.buffer.push(b'\n');
         if let Err(error) = self.file.write_all(&self.buffer) {
-            // Half a line would spoil the next one.
-            self.file.set_len(self.bytes)?;
+            // Half a line would spoil the next one; if it stays, the journal is damaged and known
+            // to be.
+            let _stays = self.file.set_len(self.bytes);
             return Err(error);
         }
         self.bytes += self.buffer.len() as u64;
@@ -209,7 +220,7 @@ mod tests {
         let found = Journal::open(dir.path(), at(400)).unwrap();
         assert_eq!(found.journal.since(), at(100));
         assert!(found.book.get("a").is_some());
-        assert!(!found.is_other_boot);
+        assert_eq!(found.boot, Boot::Same);
     }
 
     #[test]
@@ -247,7 +258,7 @@ mod tests {
         fs::write(path(dir.path()), line(&record)).unwrap();
         let now = crate::runner::time::wall();
         let found = Journal::open(dir.path(), now).unwrap();
-        assert!(found.is_other_boot);
+        assert_eq!(found.boot, Boot::Other);
         assert!(found.journal.since() > at(100) && found.journal.since() <= now);
     }
 
@@ -256,6 +267,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let found = Journal::open(dir.path(), at(300)).unwrap();
         assert_eq!(found.journal.since(), at(300));
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut found = Journal::open(dir.path(), at(300)).unwrap();
+        found.journal.file = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        let error = found.journal.append(&intent("a")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(Journal::open(dir.path(), at(400)).unwrap().book.get("a").is_none());
     }
 
     #[test]

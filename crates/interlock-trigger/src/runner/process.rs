@@ -87,10 +87,6 @@ impl Process {
         // Together with an absolute program this keeps to the standard library's `posix_spawn`.
         command.env_clear().envs(env).envs(&exec.env).process_group(0);
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-        #[expect(
-            clippy::zombie_processes,
-            reason = "the runner waits for all its children in one place"
-        )]
         let child = command.spawn().map_err(|error| spawn_failure(name, &error))?;
         let pid = child.id().cast_signed();
         Ok(Self {

@@ -94,16 +94,21 @@ impl Progress {
         self.set(index, StepStatus::Succeeded);
     }
 
-    /// An attempt at a step failed; a hopeless one is not repeated.
-    pub(crate) fn fail(&mut self, index: usize, hopeless: bool) -> AfterFailure {
+    /// A step failed, and trying again is of no use.
+    pub(crate) fn give_up(&mut self, index: usize) -> AfterFailure {
+        self.set(index, StepStatus::Failed);
+        AfterFailure::Failed
+    }
+
+    /// An attempt at a step failed.
+    pub(crate) fn fail(&mut self, index: usize) -> AfterFailure {
         let Some(step) = self.steps.get_mut(index) else { return AfterFailure::Failed };
-        if !hopeless && step.attempt <= step.retries_max {
+        if step.attempt <= step.retries_max {
             step.status = StepStatus::Pending;
             step.pauses = true;
             return AfterFailure::Retry;
         }
-        step.status = StepStatus::Failed;
-        AfterFailure::Failed
+        self.give_up(index)
     }
 
     /// The pause before a step's next attempt is over.
@@ -135,7 +140,9 @@ impl Progress {
         let left_out: Vec<usize> = (0..self.steps.len())
             .filter(|index| self.steps.get(*index).is_some_and(pending))
             .collect();
-        left_out.iter().for_each(|index| self.set(*index, StepStatus::Skipped));
+        for index in &left_out {
+            self.set(*index, StepStatus::Skipped);
+        }
         left_out
     }
 
@@ -212,7 +219,7 @@ mod tests {
                 progress.begin(index);
                 let name = progress.steps[index].name.clone().unwrap();
                 if failing.contains(&name.as_str()) {
-                    progress.fail(index, true);
+                    progress.give_up(index);
                 } else {
                     progress.succeed(index);
                 }
@@ -263,12 +270,12 @@ mod tests {
         progress.steps[0].retries_max = 2;
         for attempt in 1..=2 {
             assert_eq!(progress.begin(0), attempt);
-            assert_eq!(progress.fail(0, false), AfterFailure::Retry);
+            assert_eq!(progress.fail(0), AfterFailure::Retry);
             assert!(progress.ready().is_empty(), "it pauses");
             progress.unpause(0);
         }
         assert_eq!(progress.begin(0), 3);
-        assert_eq!(progress.fail(0, false), AfterFailure::Failed);
+        assert_eq!(progress.fail(0), AfterFailure::Failed);
     }
 
     #[test]
@@ -276,7 +283,7 @@ mod tests {
         let mut progress = progress("a b:a c");
         progress.begin(0);
         assert_eq!(progress.leave_out_all(), [1, 2]);
-        progress.fail(0, true);
+        progress.give_up(0);
         assert!(progress.is_over() && progress.has_failed());
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Request {
 }
 
 /// What the daemon wants.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ask {
     /// Run this, unless the run id is known.

@@ -26,7 +26,7 @@ impl Moment {
 
     /// This much later; far away instead of overflowing.
     pub(crate) fn after(self, wait: Duration) -> Self {
-        const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+        const FAR: Duration = Duration::from_hours(10 * 365 * 24);
         Self(self.0.checked_add(wait).unwrap_or(self.0 + FAR))
     }
 

@@ -27,10 +27,11 @@ enum Finding {
 use Finding::{Bad, Good};
 
 pub(super) fn run(directory: &Path, output: &mut Output) -> Result<u8, Failure> {
+    let folder = ledger::folder(directory)?;
     let findings = [
         ("files", files(directory)?),
-        ("store", store(directory)),
-        ("daemon", daemon(directory)),
+        ("store", store(&folder)),
+        ("daemon", daemon(&folder)),
         ("clock", clock(directory)),
         ("zones", zones()),
         ("disk", disk(directory)),
@@ -56,11 +57,11 @@ fn files(directory: &Path) -> Result<Finding, Failure> {
     })
 }
 
-fn store(directory: &Path) -> Finding {
-    if !ledger::folder(directory).join("ledger.db").exists() {
+fn store(folder: &Path) -> Finding {
+    if !folder.join("ledger.db").exists() {
         return Good("nothing was recorded yet; `interlock serve` makes a store".to_owned());
     }
-    match interlock_store_embedded::check(&ledger::folder(directory)) {
+    match interlock_store_embedded::check(folder) {
         Ok(problems) if problems.is_empty() => Good("sound".to_owned()),
         Ok(problems) => Bad(problems.join("; ")),
         Err(error) => Bad(error.message),
@@ -68,8 +69,8 @@ fn store(directory: &Path) -> Finding {
 }
 
 /// Either answer is good: it is said because everything else depends on it.
-fn daemon(directory: &Path) -> Finding {
-    let is_served = ledger::is_served(&ledger::folder(directory));
+fn daemon(folder: &Path) -> Finding {
+    let is_served = ledger::is_served(folder);
     Good(if is_served { "running" } else { "not running" }.to_owned())
 }
 

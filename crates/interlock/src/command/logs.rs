@@ -14,7 +14,7 @@ use interlock_trigger::runner::log_path;
 
 use crate::{
     exit::{Failure, SUCCESS},
-    ledger::{Ledger, runner_folder},
+    ledger::Ledger,
     output::Output,
 };
 
@@ -38,7 +38,7 @@ pub(super) fn run(
 ) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
     let (pipeline, key, record) = find(&ledger, run)?;
-    let path = path(directory, &pipeline, run, &record);
+    let path = path(&ledger, (&pipeline, run), &record);
     let mut printed = print_from(&path, 0, output)?;
     if until == Until::Now {
         return match printed {
@@ -74,9 +74,9 @@ pub(super) fn find(ledger: &Ledger, run: &str) -> Result<(PipelineId, RunKey, Ru
 }
 
 /// Where the log is by the run's own word, else where the runner would put it.
-fn path(directory: &Path, pipeline: &PipelineId, run: &str, record: &RunRecord) -> PathBuf {
+fn path(ledger: &Ledger, (pipeline, run): (&PipelineId, &str), record: &RunRecord) -> PathBuf {
     let said = record.metadata.get("log").and_then(|log| log.as_str());
-    said.map_or_else(|| log_path(&runner_folder(directory), pipeline.as_str(), run), PathBuf::from)
+    said.map_or_else(|| log_path(&ledger.runner_folder(), pipeline.as_str(), run), PathBuf::from)
 }
 
 fn has_ended(ledger: &Ledger, pipeline: &PipelineId, key: &RunKey) -> Result<bool, Failure> {

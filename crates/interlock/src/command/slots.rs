@@ -107,21 +107,22 @@ fn expand(
     let mut all = Vec::new();
     for row in rows {
         let key = slot_key(&row);
-        match row.entry {
-            LedgerEntry::Slot(slot) => all.push((key, Listed::Row(LedgerEntry::Slot(slot)))),
-            LedgerEntry::Span(span) => match enumerate(loaded, query, &key, &span) {
-                Some(slots) => {
-                    let slots = slots.into_iter().filter(|(key, _)| !own.contains(key));
-                    all.extend(slots.map(|(key, date)| (key, Listed::OfSpan(date, span.clone()))));
-                }
-                None => {
-                    writeln!(
-                        output.err,
-                        "the span of {key} stays one: its schedule has changed since it was recorded"
-                    )?;
-                    all.push((key, Listed::Row(LedgerEntry::Span(span))));
-                }
-            },
+        let span = match row.entry {
+            LedgerEntry::Span(span) => span,
+            slot @ LedgerEntry::Slot(_) => {
+                all.push((key, Listed::Row(slot)));
+                continue;
+            }
+        };
+        if let Some(slots) = enumerate(loaded, query, &key, &span) {
+            let slots = slots.into_iter().filter(|(key, _)| !own.contains(key));
+            all.extend(slots.map(|(key, date)| (key, Listed::OfSpan(date, span.clone()))));
+        } else {
+            writeln!(
+                output.err,
+                "the span of {key} stays one: its schedule has changed since it was recorded"
+            )?;
+            all.push((key, Listed::Row(LedgerEntry::Span(span))));
         }
     }
     all.sort_by(|(one, _), (other, _)| place(one).cmp(&place(other)));

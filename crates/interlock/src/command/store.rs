@@ -18,7 +18,7 @@ pub(super) fn run(
 ) -> Result<u8, Failure> {
     // Says better than the store what is missing.
     drop(Ledger::open(directory)?);
-    let folder = folder(directory);
+    let folder = folder(directory)?;
     match command {
         StoreCommand::Backup { file } => {
             backup(&folder, file)?;

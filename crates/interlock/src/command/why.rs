@@ -163,18 +163,12 @@ fn about_span(key: &SlotKey, span: &SpanRecord) -> String {
 
 fn about_run(run: &RunRow) -> String {
     let record = &run.record;
-    let mut text =
-        format!("{} ({}) is {}", run.key.id(&run.pipeline), record.trigger_type, record.status);
-    if let Some(at) = record.started_at {
-        text.push_str(&format!(", started at {at}"));
-    }
-    if let Some(at) = record.ended_at {
-        text.push_str(&format!(", ended at {at}"));
-    }
-    if let Some(message) = &record.message {
-        text.push_str(&format!(": {message}"));
-    }
-    text
+    let id = run.key.id(&run.pipeline);
+    let mut parts = vec![format!("{id} ({}) is {}", record.trigger_type, record.status)];
+    parts.extend(record.started_at.map(|at| format!("started at {at}")));
+    parts.extend(record.ended_at.map(|at| format!("ended at {at}")));
+    let message = record.message.as_ref().map_or_else(String::new, |text| format!(": {text}"));
+    format!("{}{message}", parts.join(", "))
 }
 
 /// Why nothing is recorded at an instant, a line per schedule.

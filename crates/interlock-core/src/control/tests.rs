@@ -1,0 +1,241 @@
+//! Overlap, order, readiness and forced ends, each as one line of slots and the moves they get.
+
+use std::collections::BTreeMap;
+
+use jiff::civil::Date;
+
+use super::*;
+use crate::{
+    id::PipelineId,
+    pipeline::{
+        Catchup, CommandLine, Evaluation, JobContext, OnUncertain, Stuck, StuckAction, Trigger,
+    },
+    readiness::{Readiness, Rule},
+    retry::{RerunBudgets, RetryPolicy},
+    sla::SlaSpec,
+    slot::Opening,
+};
+
+const NOW: i64 = 1_000;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn pipeline(overlap: OverlapPolicy) -> Pipeline {
+    let kind = TriggerKind::Command(CommandLine::Shell("true".into()));
+    Pipeline {
+        name: PipelineId::parse("orders").unwrap(),
+        tier: 0,
+        owner: None,
+        description: None,
+        labels: BTreeMap::new(),
+        starts: vec![],
+        controls: vec![],
+        catchup: Catchup { window: None, overlap, runs_max: 10 },
+        active_runs_max: 1,
+        readiness: Readiness {
+            rule: Rule::All,
+            conditions: vec![],
+            upstreams: vec![],
+            fail_open: false,
+        },
+        evaluation: Evaluation { window: None, interval: None },
+        trigger: Some(Trigger {
+            kind,
+            on_uncertain: OnUncertain::Fail,
+            timeout: None,
+            poll_interval: None,
+        }),
+        job: JobContext::default(),
+        retry: RetryPolicy::default(),
+        reruns: RerunBudgets { drift_max: 1, manual_max: 1 },
+        sla: SlaSpec::default(),
+        post_run: None,
+        enabled: true,
+        monitoring: None,
+        stuck: Stuck { threshold: None, action: StuckAction::Alert },
+        dry_run: false,
+        skip_if_successful: false,
+        retention: None,
+    }
+}
+
+/// One slot: state letter, then `r` ready, `n` not ready, `?` cannot tell; `m` opened by hand; `x` over.
+fn slot(text: &str) -> (Slot, Outcome) {
+    let state = match &text[..1] {
+        "w" => OpenState::Waiting,
+        "q" => OpenState::Queued,
+        "R" => OpenState::Running,
+        "b" => OpenState::Backoff,
+        _ => OpenState::Monitoring,
+    };
+    let opened_by = if text.contains('m') { TriggerType::Manual } else { TriggerType::Scheduler };
+    let closes_at = if text.contains('x') { at(NOW - 100) } else { at(NOW + 100) };
+    let date = Date::constant(2026, 1, 1);
+    let mut slot = Slot::open(state, Opening { opened_by, date, at: at(0), closes_at, version: 1 });
+    slot.attempt = u32::from(matches!(state, OpenState::Running | OpenState::Backoff));
+    let readiness = match text {
+        text if text.contains('n') => Outcome::NotReady,
+        text if text.contains('?') => Outcome::CannotTell,
+        _ => Outcome::Ready,
+    };
+    (slot, readiness)
+}
+
+/// Plans slots given in order of time and writes the moves as words.
+fn moves(pipeline: &Pipeline, flow: Flow, slots: &str) -> String {
+    let slots: Vec<_> = slots.split(' ').map(slot).collect();
+    let id = ScheduleId::from_static("cron");
+    let candidates: Vec<_> = slots
+        .iter()
+        .zip(1..)
+        .map(|((slot, readiness), nominal)| Candidate {
+            nominal: at(nominal),
+            schedule: &id,
+            slot,
+            readiness: *readiness,
+        })
+        .collect();
+    let planned: BTreeMap<_, _> =
+        plan_slots(pipeline, &candidates, flow, at(NOW)).into_iter().collect();
+    let word = |index: usize| match planned.get(&index) {
+        None => "-".to_owned(),
+        Some(Move::Start(attempt)) => format!("start{attempt}"),
+        Some(Move::Queue) => "queue".to_owned(),
+        Some(Move::WaitAgain) => "wait".to_owned(),
+        Some(Move::Close(disposition)) => SlotState::Closed(*disposition).to_string(),
+    };
+    (0..slots.len()).map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[track_caller]
+fn check(overlap: OverlapPolicy, slots: &str, expected: &str) {
+    assert_eq!(moves(&pipeline(overlap), Flow::Open, slots), expected, "{slots}");
+}
+
+#[test]
+fn a_ready_slot_starts_and_others_wait() {
+    use OverlapPolicy::Skip;
+    check(Skip, "w", "start1");
+    check(Skip, "wn", "-");
+    check(Skip, "w?", "-");
+    // A waiting slot holds nobody back.
+    check(Skip, "wn w", "- start1");
+}
+
+#[test]
+fn s6_skip_closes_what_finds_a_run() {
+    use OverlapPolicy::Skip;
+    check(Skip, "R w", "- skipped(overlap)");
+    check(Skip, "b w", "start2 skipped(overlap)");
+    check(Skip, "w w w", "start1 skipped(overlap) skipped(overlap)");
+    // An older one that was only waiting does so too once it is startable.
+    check(Skip, "w R", "skipped(overlap) -");
+    // Monitoring frees its place.
+    check(Skip, "M w", "- start1");
+    // Not ready is not startable: it goes on waiting.
+    check(Skip, "R wn", "- -");
+}
+
+#[test]
+fn s6_all_queues_in_order() {
+    use OverlapPolicy::All;
+    check(All, "R w w", "- queue queue");
+    check(All, "q q w", "start1 - queue");
+    check(All, "M q q", "- start1 -");
+}
+
+#[test]
+fn s6_latest_keeps_the_newest_queued() {
+    use OverlapPolicy::Latest;
+    check(Latest, "R w w w", "- skipped(superseded) skipped(superseded) queue");
+    check(Latest, "R q w", "- skipped(superseded) queue");
+    check(Latest, "q", "start1");
+}
+
+#[test]
+fn what_people_ask_for_queues_and_never_makes_a_live_slot_skip() {
+    use OverlapPolicy::Skip;
+    check(Skip, "R wm", "- queue");
+    check(Skip, "Rm w", "- queue");
+    // The live slot goes first although the other was asked for earlier.
+    check(Skip, "qm q", "- start1");
+}
+
+#[test]
+fn s8_a_queued_slot_is_asked_again_at_its_turn() {
+    check(OverlapPolicy::All, "qn w", "wait start1");
+    check(OverlapPolicy::All, "q? q", "wait start1");
+}
+
+#[test]
+fn more_places_take_more_runs() {
+    let mut two = pipeline(OverlapPolicy::Skip);
+    two.active_runs_max = 2;
+    assert_eq!(moves(&two, Flow::Open, "R w w"), "- start1 skipped(overlap)");
+}
+
+#[test]
+fn fail_open_runs_when_it_cannot_be_told_and_only_then() {
+    let mut open = pipeline(OverlapPolicy::Skip);
+    open.readiness.fail_open = true;
+    assert_eq!(moves(&open, Flow::Open, "w?"), "start1");
+    assert_eq!(moves(&open, Flow::Open, "wn"), "-");
+}
+
+#[test]
+fn a_dry_run_starts_nothing() {
+    let mut dry = pipeline(OverlapPolicy::Skip);
+    dry.dry_run = true;
+    assert_eq!(moves(&dry, Flow::Open, "w w"), "skipped(dry_run) skipped(dry_run)");
+}
+
+#[test]
+fn s19_what_is_over_is_closed_by_its_state() {
+    use OverlapPolicy::Skip;
+    check(Skip, "wnx", "skipped(not_ready)");
+    check(Skip, "qx", "skipped(expired)");
+    check(Skip, "bx", "failed");
+    check(Skip, "Mx", "completed");
+    check(Skip, "Rx", "failed");
+}
+
+#[test]
+fn a_pause_starts_nothing_and_lets_runs_end() {
+    let orders = pipeline(OverlapPolicy::Skip);
+    assert_eq!(moves(&orders, Flow::Paused, "w q R b"), "- - - -");
+    assert_eq!(moves(&orders, Flow::Paused, "wx qx"), "skipped(paused) skipped(paused)");
+}
+
+#[test]
+fn a_retired_pipeline_closes_what_has_not_begun() {
+    let orders = pipeline(OverlapPolicy::Skip);
+    let expected = "skipped(retired) skipped(retired) - failed -";
+    assert_eq!(moves(&orders, Flow::Retired, "w q R b M"), expected);
+}
+
+#[test]
+fn a_watch_only_slot_is_missed_at_its_deadline_and_never_started() {
+    let mut watched = pipeline(OverlapPolicy::Skip);
+    watched.trigger.as_mut().unwrap().kind = TriggerKind::External;
+    assert_eq!(moves(&watched, Flow::Open, "w"), "-");
+    assert_eq!(moves(&watched, Flow::Open, "wx"), "missed");
+}
+
+#[test]
+fn s19_the_owner_gives_the_watchdog_a_minute_for_a_run() {
+    let (mut running, _) = slot("R");
+    let id = ScheduleId::from_static("cron");
+    let orders = pipeline(OverlapPolicy::Skip);
+    for (late, expected) in [(59, 0), (60, 1)] {
+        running.closes_at = at(NOW - late);
+        let candidate =
+            Candidate { nominal: at(1), schedule: &id, slot: &running, readiness: Outcome::Ready };
+        assert_eq!(
+            plan_slots(&orders, &[candidate], Flow::Open, at(NOW)).len(),
+            expected,
+            "{late}"
+        );
+    }
+}

@@ -1,0 +1,7 @@
+//! What `serve` adds to the engine: real time, the project's files, evaluators and the log.
+
+pub(crate) mod evaluators;
+pub(crate) mod files;
+pub(crate) mod log;
+pub(crate) mod reload;
+pub(crate) mod world;

@@ -1,0 +1,87 @@
+//! The project's files as the engine sees them: declarations by version, the last good ones.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use interlock_config::{Loaded, Problem, Severity};
+use interlock_core::{id::PipelineId, pipeline::Pipeline};
+use interlock_engine::{Declaration, seam::Specs};
+use interlock_store::record::VersionRecord;
+
+use crate::clock;
+
+/// Declarations in force, and those of versions that were in force since the start.
+#[derive(Debug, Clone)]
+pub(crate) struct Files {
+    directory: PathBuf,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    current: BTreeMap<PipelineId, Declaration>,
+    versions: BTreeMap<(PipelineId, u64), Arc<Pipeline>>,
+}
+
+impl Files {
+    pub(crate) fn new(directory: &Path) -> Self {
+        Self { directory: directory.to_path_buf(), known: Arc::default() }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Takes over what was loaded. A file that is broken keeps its last good declaration.
+    pub(crate) fn install(&self, loaded: Loaded) -> Vec<Declaration> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let broken = broken_files(&loaded.problems);
+        let mut current = BTreeMap::new();
+        for new in loaded.pipelines {
+            let declaration = Declaration {
+                version: new.version,
+                source: VersionRecord {
+                    since: clock::now(),
+                    source: std::fs::read_to_string(&new.file).unwrap_or_default(),
+                    context: BTreeMap::new(),
+                },
+                pipeline: Arc::new(new.pipeline),
+            };
+            let name = declaration.pipeline.name.clone();
+            let version = (name.clone(), declaration.version);
+            known.versions.insert(version, Arc::clone(&declaration.pipeline));
+            current.insert(name, declaration);
+        }
+        if broken > 0 {
+            for (name, last_good) in &known.current {
+                current.entry(name.clone()).or_insert_with(|| last_good.clone());
+            }
+        }
+        known.current = current;
+        known.current.values().cloned().collect()
+    }
+
+    /// How many pipelines are in force.
+    pub(crate) fn count(&self) -> usize {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).current.len()
+    }
+}
+
+fn broken_files(problems: &[Problem]) -> usize {
+    problems.iter().filter(|problem| problem.severity == Severity::Error).count()
+}
+
+impl Specs for Files {
+    fn pipeline(&self, name: &PipelineId, version: u64) -> Result<Arc<Pipeline>, String> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.versions.get(&(name.clone(), version)) {
+            return Ok(Arc::clone(found));
+        }
+        // A version from before the start: the files that made it are gone, today's speak for it.
+        let current = known.current.get(name).map(|declaration| Arc::clone(&declaration.pipeline));
+        current.ok_or_else(|| format!("no file declares `{name}`"))
+    }
+}
