@@ -222,8 +222,8 @@ pub(crate) enum CalendarCommand {
     },
 }
 
-/// Reads a length of time, such as `10s`.
+/// Reads a length of time, such as `10s` or `500ms`.
 fn length(text: &str) -> Result<SignedDuration, String> {
-    duration::parse(text, Units::SecondsToDays)
+    duration::parse(text, Units::MillisecondsToDays)
         .map_err(|error| format!("{}. {}", error.message, error.help))
 }

@@ -9,8 +9,8 @@ use std::{
 use interlock_config::{SystemZones, parse_config, server::StoreConfig};
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    AgendaRow, EventRow, Key, LedgerQuery, LedgerRow, Page, Record, RunKey, RunQuery, RunRow,
-    Shard, Store as _, StoreError,
+    AgendaRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow, Page, Record, RunKey, RunQuery,
+    RunRow, Shard, Store as _, StoreError,
     conformance::block_on,
     record::{AppliedRecord, InboxRecord, PipelineRecord, RunRecord, SensorRecord, SlotRecord},
 };
@@ -121,7 +121,7 @@ impl Ledger {
         }
     }
 
-    /// What stands at an instant: the slots, and the spans that cover it.
+    /// What stands at an instant: the slots, then the spans that cover it, over which they win.
     pub(crate) fn rows_at(
         &self,
         pipeline: &PipelineId,
@@ -129,7 +129,11 @@ impl Ledger {
     ) -> Result<Vec<LedgerRow>, Failure> {
         let until = at.saturating_add(SignedDuration::from_millis(1)).unwrap_or(at);
         let everything = LedgerQuery::everything(PAGE);
-        self.rows(&LedgerQuery { pipeline: Some(pipeline.clone()), from: at, until, ..everything })
+        let query = LedgerQuery { pipeline: Some(pipeline.clone()), from: at, until, ..everything };
+        let mut rows = self.rows(&query)?;
+        // A span stands where it begins, which may be earlier.
+        rows.sort_by_key(|row| matches!(row.entry, LedgerEntry::Span(_)));
+        Ok(rows)
     }
 
     /// Every open slot, in order of pipeline and time.

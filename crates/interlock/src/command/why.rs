@@ -5,6 +5,7 @@ use std::{io::Write as _, path::Path};
 use interlock_core::{
     id::{PipelineId, ScheduleId, SlotKey},
     pipeline::{Pipeline, StartSchedule},
+    schedule::Omission,
 };
 use interlock_store::{
     EventRow, LedgerEntry, RunRow,
@@ -249,8 +250,10 @@ fn not_a_slot(start: &StartSchedule, at: Timestamp) -> String {
     }
     let second = jiff::SignedDuration::from_secs(1);
     let until = at.saturating_add(second).unwrap_or(at);
-    if let Some(omission) = schedule.omissions(at, until, 1).first() {
-        return omission.to_string();
+    match schedule.omissions(at, until, 1).first() {
+        Some(Omission::Date { date, reason }) => return format!("{date} is {reason}"),
+        Some(gap @ Omission::Gap { .. }) => return gap.to_string(),
+        None => {}
     }
     let date = at.to_zoned(timing.zone.time_zone().clone()).date();
     if let Some(reason) = timing.days.reason(date) {

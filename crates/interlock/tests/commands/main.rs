@@ -5,7 +5,10 @@
 mod calendar;
 mod explain;
 mod init;
+mod ledger;
 mod next;
+mod recorded;
+mod requests;
 mod validate;
 
 use std::{

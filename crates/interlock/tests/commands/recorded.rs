@@ -1,0 +1,252 @@
+//! A project with a ledger that tells a story, written through the library, and a stand-in for the daemon.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_store::{
+    Change, Expect, Group, InboxEntry, Key, Record, Role, RunKey, Shard, Store as _, Writer,
+    conformance::block_on,
+    record::{
+        AppliedRecord, EventRecord, InboxRecord, MarksRecord, PauseRecord, PipelineRecord,
+        RunRecord, SensorRecord, SlotRecord, SpanRecord, WatermarkRecord,
+    },
+};
+use interlock_store_embedded::EmbeddedStore;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::project;
+
+/// A pipeline with a slot each hour, and none on weekends.
+pub(crate) const ORDERS: &str = "\
+name: orders
+owner: data
+schedules:
+  - id: hourly
+    cron: '0 * * * *'
+exclusions:
+  weekends: true
+trigger:
+  type: command
+  command: echo hello
+env:
+  PASSWORD: hush
+";
+
+pub(crate) fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn hourly() -> ScheduleId {
+    ScheduleId::any("hourly").unwrap()
+}
+
+pub(crate) fn orders() -> PipelineId {
+    PipelineId::parse("orders").unwrap()
+}
+
+/// A store that somebody writes.
+pub(crate) struct Written {
+    store: EmbeddedStore,
+    writer: Writer,
+}
+
+impl Written {
+    pub(crate) fn open(directory: &Path) -> Self {
+        let clock = Arc::new(|| at("2026-02-25T12:30:00Z"));
+        let store = EmbeddedStore::open_daemon(&directory.join(".interlock"), clock).unwrap();
+        let hour = SignedDuration::from_hours(1);
+        let lease = block_on(store.acquire(Role::Engine, Shard(0), "test", hour)).unwrap();
+        Self { writer: lease.unwrap().writer, store }
+    }
+
+    pub(crate) fn commit(&self, changes: Vec<Change>) {
+        let group = Group { pipeline: orders(), writer: self.writer, changes };
+        for result in block_on(self.store.commit(vec![group])).unwrap() {
+            result.unwrap();
+        }
+    }
+
+    fn inbox(&self) -> Vec<InboxEntry> {
+        block_on(self.store.inbox(Shard(0), 100)).unwrap().items
+    }
+}
+
+pub(crate) fn create(key: Key, record: Record) -> Change {
+    Change::Put(key, Expect::Absent, record)
+}
+
+fn open_slot() -> SlotRecord {
+    SlotRecord {
+        state: "waiting".into(),
+        disposition: None,
+        reason: None,
+        generation: 1,
+        attempt: 0,
+        opened_by: "scheduler".into(),
+        date: jiff::civil::date(2026, 2, 25),
+        opened_at: at("2026-02-25T12:00:00Z"),
+        closes_at: at("2026-02-25T13:00:00Z"),
+        retry_at: None,
+        marks: MarksRecord::default(),
+        version: "00000000000000ab".into(),
+        wish: None,
+    }
+}
+
+fn failed_then_completed() -> SlotRecord {
+    SlotRecord {
+        state: "closed".into(),
+        disposition: Some("completed".into()),
+        attempt: 2,
+        opened_at: at("2026-02-25T11:00:00Z"),
+        marks: MarksRecord { late: true, ..MarksRecord::default() },
+        ..open_slot()
+    }
+}
+
+fn span() -> SpanRecord {
+    SpanRecord {
+        last: at("2026-02-25T10:00:00Z"),
+        count: 4,
+        disposition: "skipped".into(),
+        reason: Some("no_catchup".into()),
+        version: "00000000000000ab".into(),
+        recorded_at: at("2026-02-25T10:30:00Z"),
+    }
+}
+
+/// The address of a run of the slot at eleven.
+pub(crate) fn attempt(attempt: u32) -> RunKey {
+    let nominal = at("2026-02-25T11:00:00Z");
+    RunKey { schedule: hourly(), nominal, generation: 1, attempt }
+}
+
+fn run_record(status: &str, minute: u32) -> RunRecord {
+    let instant = |second: u32| at(&format!("2026-02-25T11:{minute:02}:{second:02}Z"));
+    RunRecord {
+        status: status.into(),
+        trigger_type: if minute == 0 { "scheduler" } else { "retry" }.into(),
+        created_at: instant(0),
+        started_at: Some(instant(1)),
+        ended_at: Some(instant(9)),
+        message: (status == "FAILED").then(|| "exit code 7".into()),
+        category: (status == "FAILED").then(|| "TRANSIENT".into()),
+        metadata: [("exitCode".to_owned(), json!(i32::from(status == "FAILED") * 7))].into(),
+    }
+}
+
+fn event(kind: &str, instant: &str, slot: Option<&str>, message: &str) -> Change {
+    Change::Append(EventRecord {
+        kind: kind.into(),
+        at: at(instant),
+        slot: slot.map(|slot| format!("hourly/{slot}")),
+        run_id: None,
+        message: message.into(),
+        details: [("n".to_owned(), json!(1))].into(),
+    })
+}
+
+/// The slots from 07:00 to 10:00 are a span; 08:00 of them ran later after all; 11:00 completed at the second
+/// attempt; 12:00 is waiting.
+pub(crate) fn story() -> tempfile::TempDir {
+    let directory = project(&[("pipelines/orders.yaml", ORDERS)]);
+    let written = Written::open(directory.path());
+    let pipeline = PipelineRecord {
+        version: "00000000000000ab".into(),
+        first_seen: at("2026-02-25T06:30:00Z"),
+        retired_at: None,
+        pause: None,
+    };
+    let slot = |text: &str| Key::Slot(hourly(), at(text));
+    let watermark = WatermarkRecord { at: at("2026-02-25T12:00:00Z") };
+    let cancelled = SlotRecord { disposition: Some("cancelled".into()), ..failed_then_completed() };
+    let sensor = SensorRecord {
+        value: json!({ "count": 3 }),
+        at: at("2026-02-25T10:00:00Z"),
+        received_at: at("2026-02-25T10:00:01Z"),
+    };
+    written.commit(vec![
+        create(Key::Pipeline, Record::Pipeline(pipeline)),
+        create(Key::Watermark(hourly()), Record::Watermark(watermark)),
+        create(Key::Span(hourly(), at("2026-02-25T07:00:00Z")), Record::Span(span())),
+        create(slot("2026-02-25T08:00:00Z"), Record::Slot(cancelled)),
+        create(slot("2026-02-25T11:00:00Z"), Record::Slot(failed_then_completed())),
+        create(slot("2026-02-25T12:00:00Z"), Record::Slot(open_slot())),
+        create(Key::Run(attempt(1)), Record::Run(run_record("FAILED", 0))),
+        create(Key::Run(attempt(2)), Record::Run(run_record("COMPLETED", 5))),
+        create(Key::Sensor("rows".into()), Record::Sensor(sensor)),
+        event("SLOT_OPENED", "2026-02-25T11:00:00Z", Some("2026-02-25T11:00:00Z"), "it is due"),
+        event("RUN_FAILED", "2026-02-25T11:00:09Z", Some("2026-02-25T11:00:00Z"), "exit code 7"),
+        event("SLOT_OPENED", "2026-02-25T12:00:00Z", Some("2026-02-25T12:00:00Z"), "it is due"),
+    ]);
+    directory
+}
+
+/// Pauses the pipeline of the story, as the daemon would.
+pub(crate) fn pause(directory: &Path) {
+    let pause = PauseRecord {
+        reason: "maintenance".into(),
+        since: at("2026-02-25T12:10:00Z"),
+        until: None,
+    };
+    let record = PipelineRecord {
+        version: "00000000000000ab".into(),
+        first_seen: at("2026-02-25T06:30:00Z"),
+        retired_at: None,
+        pause: Some(pause),
+    };
+    let change = Change::Put(Key::Pipeline, Expect::Revision(1), Record::Pipeline(record));
+    Written::open(directory).commit(vec![change]);
+}
+
+/// Answers requests until it is dropped, and keeps them.
+pub(crate) struct Daemon {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Vec<InboxRecord>>>,
+}
+
+impl Daemon {
+    /// Accepts every request, or refuses every one with a reason.
+    pub(crate) fn start(directory: &Path, refusal: Option<&'static str>) -> Self {
+        let written = Written::open(directory);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            let mut seen = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                for entry in written.inbox() {
+                    written.commit(vec![answer(&entry, refusal)]);
+                    seen.push(entry.record);
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+            seen
+        });
+        Self { stop, thread: Some(thread) }
+    }
+
+    /// What was asked for.
+    pub(crate) fn stop(mut self) -> Vec<InboxRecord> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+fn answer(entry: &InboxEntry, refusal: Option<&str>) -> Change {
+    let result: Value = match refusal {
+        Some(reason) => json!({ "reason": reason }),
+        None => json!({ "slot": "orders/manual/2026-02-25T12:30:00Z" }),
+    };
+    let at = at("2026-02-25T12:30:00Z");
+    let record = AppliedRecord { at, accepted: refusal.is_none(), result };
+    create(Key::Applied(entry.key.clone()), Record::Applied(record))
+}
