@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, OpenOptions, TryLockError},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -44,12 +45,29 @@ pub(crate) fn folder(directory: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Whether somebody writes the ledger of a folder now. The lock is only touched, for an instant.
+/// Whether somebody writes the ledger of a folder now.
+///
+/// Where the system lists its locks they are only looked at: to try the lock, even for an instant, could
+/// make a daemon that starts just then give up.
 pub(crate) fn is_served(folder: &Path) -> bool {
-    let Ok(file) = OpenOptions::new().read(true).open(folder.join("daemon.lock")) else {
+    let path = folder.join("daemon.lock");
+    if let Ok(locks) = fs::read_to_string("/proc/locks") {
+        return is_listed(&locks, &path);
+    }
+    let Ok(file) = OpenOptions::new().read(true).open(&path) else { return false };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+/// Whether a file is locked by the process that it names, such as `1: FLOCK ADVISORY WRITE 4711 fe:01:815 0 EOF`.
+fn is_listed(locks: &str, path: &Path) -> bool {
+    let (Ok(metadata), Ok(pid)) = (fs::metadata(path), fs::read_to_string(path)) else {
         return false;
     };
-    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    let inode = format!(":{}", metadata.ino());
+    locks.lines().any(|line| {
+        let mut fields = line.split_whitespace().skip(4);
+        fields.next() == Some(pid.trim()) && fields.next().is_some_and(|id| id.ends_with(&inode))
+    })
 }
 
 /// A ledger to read, and to leave requests for the one who writes it.

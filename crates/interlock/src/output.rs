@@ -5,6 +5,8 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
+use interlock_store::whole_milliseconds;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::exit::Failure;
@@ -28,6 +30,11 @@ impl Form {
     pub(crate) fn asked(json: bool) -> Self {
         if json { Self::Json } else { Self::Text }
     }
+}
+
+/// An instant for people: nothing finer than a millisecond.
+pub(crate) fn instant(at: Timestamp) -> String {
+    whole_milliseconds(at).to_string()
 }
 
 /// Both output streams.

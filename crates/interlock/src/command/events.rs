@@ -9,7 +9,7 @@ use crate::{
     exit::{Failure, SUCCESS},
     ledger::Ledger,
     ledger_json,
-    output::{Form, Output},
+    output::{Form, Output, instant},
 };
 
 /// How often new events are looked for.
@@ -55,5 +55,5 @@ pub(super) fn sentence(event: &EventRow) -> String {
         .or_else(|| record.slot.as_ref().map(|slot| format!("{}/{slot}", event.pipeline)));
     let about = about.unwrap_or_else(|| event.pipeline.to_string());
     let separator = if record.message.is_empty() { "" } else { ": " };
-    format!("{} {} {about}{separator}{}", record.at, record.kind, record.message)
+    format!("{} {} {about}{separator}{}", instant(record.at), record.kind, record.message)
 }

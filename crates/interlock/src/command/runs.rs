@@ -15,7 +15,7 @@ use crate::{
     exit::{Failure, SUCCESS},
     ledger::Ledger,
     ledger_json,
-    output::Output,
+    output::{Output, instant},
 };
 
 pub(super) fn run(directory: &Path, runs: &Runs, output: &mut Output) -> Result<u8, Failure> {
@@ -49,13 +49,13 @@ pub(super) fn run(directory: &Path, runs: &Runs, output: &mut Output) -> Result<
 
 fn to_row(run: &RunRow) -> [String; 6] {
     let record = &run.record;
-    let instant = |at: Option<Timestamp>| at.map_or_else(String::new, |at| at.to_string());
+    let shown = |at: Option<Timestamp>| at.map_or_else(String::new, instant);
     [
         run.key.id(&run.pipeline),
         record.status.clone(),
         record.trigger_type.clone(),
-        instant(record.started_at),
-        instant(record.ended_at),
+        shown(record.started_at),
+        shown(record.ended_at),
         record.message.clone().unwrap_or_default(),
     ]
 }

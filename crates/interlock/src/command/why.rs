@@ -18,7 +18,7 @@ use crate::{
     clock,
     exit::{Failure, SUCCESS},
     ledger::Ledger,
-    output::Output,
+    output::{Output, instant},
     project,
     slot_name::{self, Typed},
 };
@@ -166,8 +166,8 @@ fn about_run(run: &RunRow) -> String {
     let record = &run.record;
     let id = run.key.id(&run.pipeline);
     let mut parts = vec![format!("{id} ({}) is {}", record.trigger_type, record.status)];
-    parts.extend(record.started_at.map(|at| format!("started at {at}")));
-    parts.extend(record.ended_at.map(|at| format!("ended at {at}")));
+    parts.extend(record.started_at.map(|at| format!("started at {}", instant(at))));
+    parts.extend(record.ended_at.map(|at| format!("ended at {}", instant(at))));
     let message = record.message.as_ref().map_or_else(String::new, |text| format!(": {text}"));
     format!("{}{message}", parts.join(", "))
 }

@@ -1,13 +1,18 @@
 //! The commands that read the ledger: `slots`, `runs`, `status`, `events`, `why`, `watermark`, `logs`, `wait`,
 //! `store`, `list`, `show`, `doctor` and `version`.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use serde_json::{Value, json};
 
 use super::{
     Ran, interlock, project,
-    recorded::{Daemon, ORDERS, attempt, orders, pause, story},
+    recorded::{Daemon, ORDERS, attempt, happens, orders, pause, story},
 };
 
 const FROM: &str = "2026-02-25T00:00Z";
@@ -248,6 +253,24 @@ fn events_are_json_lines_in_order() {
 2026-02-25T12:00:00Z SLOT_OPENED orders/hourly/2026-02-25T12:00:00Z: it is due
 ";
     assert_eq!(rest.stdout, text);
+}
+
+#[test]
+fn events_are_followed() {
+    let directory = story();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .args(["-C", directory.path().to_str().unwrap(), "events", "--follow"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let recorded: Vec<String> = lines.by_ref().take(3).collect();
+    happens(directory.path(), "something new");
+    let new = lines.next().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(recorded[0].contains("SLOT_OPENED"), "{recorded:?}");
+    assert!(new.ends_with(": something new"), "{new}");
 }
 
 #[test]

@@ -208,6 +208,12 @@ pub(crate) fn pause(directory: &Path) {
     Written::open(directory).commit(vec![change]);
 }
 
+/// Appends an event to the story.
+pub(crate) fn happens(directory: &Path, message: &str) {
+    let event = event("NOTE", "2026-02-25T12:40:00Z", None, message);
+    Written::open(directory).commit(vec![event]);
+}
+
 /// Answers requests until it is dropped, and keeps them.
 pub(crate) struct Daemon {
     stop: Arc<AtomicBool>,
