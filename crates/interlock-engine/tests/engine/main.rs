@@ -7,6 +7,7 @@ mod world;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    future::Future as _,
     path::Path,
     sync::{Arc, atomic::Ordering},
 };
@@ -128,7 +129,6 @@ impl Machine {
             })
             .await;
         });
-        use std::future::Future as _;
         self.world.run(life.as_mut(), until);
         self.world.kill();
     }

@@ -80,7 +80,7 @@ impl Virtual {
                 continue;
             }
             let mut inner = self.0.lock().unwrap();
-            let Some((&(at, _), _)) = inner.timers.first_key_value() else { return None };
+            let (&(at, _), _) = inner.timers.first_key_value()?;
             if at >= until {
                 inner.now = until;
                 return None;
