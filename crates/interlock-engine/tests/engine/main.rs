@@ -262,3 +262,29 @@ fn a_death_at_every_single_await_of_a_day_loses_and_doubles_nothing() {
         }
     }
 }
+
+#[test]
+fn downtime_is_one_span_wherever_the_restart_dies() {
+    for dies_at in (0..40).chain([u64::MAX]) {
+        let machine = Machine::new(&[HOURLY]);
+        let start = machine.world.now();
+        machine.live(u64::MAX, start + SignedDuration::from_mins(150));
+        machine.world.pass(SignedDuration::from_hours(6));
+        let end = start + SignedDuration::from_hours(12);
+        machine.live(dies_at, end);
+        machine.live(u64::MAX, end);
+        // Two before, six missed while it was off (one span), the rest after.
+        assert_eq!(machine.check_accounted(), 12, "death at wait {dies_at}");
+        let hourly = PipelineId::parse("hourly").unwrap();
+        let query = LedgerQuery { pipeline: Some(hourly), ..LedgerQuery::everything(100) };
+        let rows = block_on(machine.store.ledger(&query)).unwrap().items;
+        let spans: Vec<_> = rows
+            .iter()
+            .filter_map(|row| match &row.entry {
+                LedgerEntry::Span(span) => Some((span.count, span.reason.as_deref())),
+                LedgerEntry::Slot(_) => None,
+            })
+            .collect();
+        assert_eq!(spans, [(6, Some("no_catchup"))], "death at wait {dies_at}");
+    }
+}

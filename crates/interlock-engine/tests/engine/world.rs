@@ -91,6 +91,12 @@ impl Virtual {
         }
     }
 
+    /// The machine is off for a while.
+    pub(crate) fn pass(&self, time: SignedDuration) {
+        let mut inner = self.0.lock().unwrap();
+        inner.now += time;
+    }
+
     /// The process dies: its tasks and timers are gone.
     pub(crate) fn kill(&self) {
         let mut inner = self.0.lock().unwrap();
