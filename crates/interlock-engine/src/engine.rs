@@ -480,8 +480,8 @@ impl Engine {
 fn log_events(group: &Group) {
     for change in &group.changes {
         if let Change::Append(event) = change {
-            let slot = event.slot.as_deref().unwrap_or_default();
-            tracing::info!(pipeline = %group.pipeline, slot, "{} {}", event.kind, event.message);
+            let (slot, run) = (event.slot.as_deref(), event.run_id.as_deref());
+            tracing::info!(pipeline = %group.pipeline, slot, run, "{} {}", event.kind, event.message);
         }
     }
 }

@@ -73,7 +73,10 @@ impl Engine {
         let spec = self.specs.pipeline(pipeline, open.slot.version).ok()?;
         let teller = Teller { pipeline, spec: &spec, place: &place, open, run };
         match what {
-            NewsOf::Job(What::Started { metadata }) => teller.started(at, metadata, &mut plan),
+            NewsOf::Job(What::Started { metadata })
+            | NewsOf::LookedUp(LookUp::Running { metadata }) => {
+                teller.started(at, metadata, &mut plan);
+            }
             NewsOf::Job(What::StepChanged { step, status, message, .. }) => {
                 let message = message.map_or(String::new(), |message| format!(": {message}"));
                 let text = format!("step {step} {status}{message}");
@@ -85,9 +88,6 @@ impl Engine {
             NewsOf::Job(What::Lost { reason })
             | NewsOf::LookedUp(LookUp::CannotTell { reason }) => {
                 teller.uncertain(at, &reason, &mut plan);
-            }
-            NewsOf::LookedUp(LookUp::Running { metadata }) => {
-                teller.started(at, metadata, &mut plan)
             }
             NewsOf::LookedUp(LookUp::NeverStarted) => {
                 // Committed as about to start, and not started: do it now, under the same id.

@@ -3,7 +3,7 @@
 //! A daemon that dies must neither kill nor forget its users' jobs. So it does not start them
 //! itself: it asks this process, one per directory, which it starts when none answers. The runner
 //! leaves the daemon's session, keeps a journal (`journal`), and tells whoever subscribes. The
-//! whole of it is one thread that owns everything and takes one [`Event`] after the other; the
+//! whole of it is one thread that owns everything and takes one `Event` after the other; the
 //! other threads only turn the world into events.
 //!
 //! | who dies | what happens |

@@ -26,7 +26,7 @@ fn pipeline(overlap: OverlapPolicy) -> Pipeline {
     let kind = TriggerKind::Command(CommandLine::Shell("true".into()));
     Pipeline {
         name: PipelineId::parse("orders").unwrap(),
-        tier: 0,
+        tier: None,
         owner: None,
         description: None,
         labels: BTreeMap::new(),

@@ -7,6 +7,7 @@ mod world;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    future::Future as _,
     path::Path,
     sync::{Arc, atomic::Ordering},
 };
@@ -128,7 +129,6 @@ impl Machine {
             })
             .await;
         });
-        use std::future::Future as _;
         self.world.run(life.as_mut(), until);
         self.world.kill();
     }
@@ -203,22 +203,25 @@ impl Machine {
 const HOURLY: &str = "name: hourly\nschedule: \"0 * * * *\"\ntimezone: Europe/Riga\ntrigger: {type: command, command: 'true'}\n";
 const DAILY: &str = "name: daily\nschedule: \"30 3 * * *\"\ntimezone: Europe/Riga\ntrigger: {type: command, command: 'true'}\n";
 
-fn thirty_days(dies_at: impl Iterator<Item = u64>) -> Machine {
+/// Thirty days of an engine that dies at these waits, and how often it did.
+fn thirty_days(dies_at: impl Iterator<Item = u64>) -> (Machine, usize) {
     let machine = Machine::new(&[HOURLY, DAILY]);
     let end = machine.world.now() + SignedDuration::from_hours(30 * 24);
+    let mut deaths = 0;
     for dies_at in dies_at {
         if machine.world.now() >= end {
             break;
         }
         machine.live(dies_at, end);
+        deaths += 1;
     }
     machine.live(u64::MAX, end + SignedDuration::from_mins(10));
-    machine
+    (machine, deaths)
 }
 
 #[test]
 fn thirty_days_run_every_slot_once() {
-    let machine = thirty_days(std::iter::empty());
+    let (machine, _) = thirty_days(std::iter::empty());
     let slots = machine.check_accounted();
     // Real hours, also in the night of the gap; and one slot for each local date.
     assert_eq!(slots, 720 + 30, "{}", machine.log());
@@ -229,13 +232,59 @@ fn thirty_days_run_every_slot_once() {
 
 #[test]
 fn thirty_days_of_crashes_at_every_await_lose_and_double_nothing_and_replay() {
-    // Each life is a little longer than the one before, so that every wait of every pass is a death once.
-    let lives = || (1..400_u64).cycle().take(40_000);
-    let one = thirty_days(lives());
+    // Lives of all lengths, each too short for more than a few hours.
+    let lives = || (1..60_u64).cycle().take(40_000);
+    let (one, deaths) = thirty_days(lives());
+    assert!(deaths > 200, "only {deaths} deaths");
     let slots = one.check_accounted();
     let starts = one.jobs.starts();
     assert!(starts.values().all(|count| *count == 1), "a run was started twice");
     assert!(starts.len() <= slots);
-    let other = thirty_days(lives());
+    let (other, _) = thirty_days(lives());
     assert_eq!(fnv1a(one.log().as_bytes()), fnv1a(other.log().as_bytes()), "two runs differ");
+}
+
+#[test]
+fn a_death_at_every_single_await_of_a_day_loses_and_doubles_nothing() {
+    for dies_at in 0.. {
+        let machine = Machine::new(&[HOURLY]);
+        let end = machine.world.now() + SignedDuration::from_hours(24);
+        machine.live(dies_at, end);
+        let outlived_the_day = machine.world.now() >= end;
+        machine.live(u64::MAX, end + SignedDuration::from_mins(10));
+        assert_eq!(machine.check_accounted(), 24, "death at wait {dies_at}");
+        let starts = machine.jobs.starts();
+        assert_eq!(starts.len(), 24, "death at wait {dies_at}: a slot did not run");
+        assert!(starts.values().all(|count| *count == 1), "death at wait {dies_at}: doubled");
+        if outlived_the_day {
+            assert!(dies_at > 200, "a day has more waits than {dies_at}");
+            return;
+        }
+    }
+}
+
+#[test]
+fn downtime_is_one_span_wherever_the_restart_dies() {
+    for dies_at in (0..40).chain([u64::MAX]) {
+        let machine = Machine::new(&[HOURLY]);
+        let start = machine.world.now();
+        machine.live(u64::MAX, start + SignedDuration::from_mins(150));
+        machine.world.pass(SignedDuration::from_hours(6));
+        let end = start + SignedDuration::from_hours(12);
+        machine.live(dies_at, end);
+        machine.live(u64::MAX, end);
+        // Two before, six missed while it was off (one span), the rest after.
+        assert_eq!(machine.check_accounted(), 12, "death at wait {dies_at}");
+        let hourly = PipelineId::parse("hourly").unwrap();
+        let query = LedgerQuery { pipeline: Some(hourly), ..LedgerQuery::everything(100) };
+        let rows = block_on(machine.store.ledger(&query)).unwrap().items;
+        let spans: Vec<_> = rows
+            .iter()
+            .filter_map(|row| match &row.entry {
+                LedgerEntry::Span(span) => Some((span.count, span.reason.as_deref())),
+                LedgerEntry::Slot(_) => None,
+            })
+            .collect();
+        assert_eq!(spans, [(6, Some("no_catchup"))], "death at wait {dies_at}");
+    }
 }

@@ -80,7 +80,7 @@ impl Virtual {
                 continue;
             }
             let mut inner = self.0.lock().unwrap();
-            let Some((&(at, _), _)) = inner.timers.first_key_value() else { return None };
+            let (&(at, _), _) = inner.timers.first_key_value()?;
             if at >= until {
                 inner.now = until;
                 return None;
@@ -89,6 +89,12 @@ impl Virtual {
             inner.now = now;
             inner.timers.retain(|(at, _), _| *at > now);
         }
+    }
+
+    /// The machine is off for a while.
+    pub(crate) fn pass(&self, time: SignedDuration) {
+        let mut inner = self.0.lock().unwrap();
+        inner.now += time;
     }
 
     /// The process dies: its tasks and timers are gone.
