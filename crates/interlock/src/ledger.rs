@@ -230,6 +230,18 @@ impl Ledger {
         }
     }
 
+    /// How far a schedule is recorded.
+    pub(crate) fn watermark(
+        &self,
+        pipeline: &PipelineId,
+        schedule: &ScheduleId,
+    ) -> Result<Option<Timestamp>, Failure> {
+        match self.read(pipeline, Key::Watermark(schedule.clone()))? {
+            Some(Record::Watermark(record)) => Ok(Some(record.at)),
+            _ => Ok(None),
+        }
+    }
+
     /// A slot's row.
     pub(crate) fn slot(
         &self,

@@ -48,6 +48,14 @@ impl Output {
         Self { out: anstream::stdout(), err: anstream::stderr() }
     }
 
+    /// Prints bytes as they are, with whatever control sequences are in them: somebody else wrote them.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.out.flush()?;
+        let mut raw = io::stdout().lock();
+        raw.write_all(bytes)?;
+        Ok(raw.flush()?)
+    }
+
     /// Prints a result as indented JSON.
     pub(crate) fn json(&mut self, value: &Value) -> Result<(), Failure> {
         Ok(writeln!(self.out, "{value:#}")?)

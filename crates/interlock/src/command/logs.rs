@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    io::{self, Read as _, Seek as _, SeekFrom},
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -102,10 +102,9 @@ fn print_from(path: &Path, offset: u64, output: &mut Output) -> Result<Option<u6
     loop {
         let count = file.read(&mut buffer).map_err(failed)?;
         if count == 0 {
-            output.out.flush()?;
             return Ok(Some(end));
         }
         end += count as u64;
-        output.out.write_all(buffer.get(..count).unwrap_or_default())?;
+        output.bytes(buffer.get(..count).unwrap_or_default())?;
     }
 }

@@ -47,14 +47,18 @@ pub(super) fn run(
     let only = pipeline.map(|name| ledger.known(directory, name)).transpose()?;
     let seen = ledger.pipelines()?;
     let open = by_pipeline(ledger.open_slots()?);
+    let declared: BTreeMap<&PipelineId, &Pipeline> =
+        loaded.pipelines.iter().map(|loaded| (&loaded.pipeline.name, &loaded.pipeline)).collect();
     let names = names(&loaded, &seen, only.as_ref());
+    let seen: BTreeMap<&PipelineId, &AgendaRow> =
+        seen.iter().map(|row| (&row.pipeline, row)).collect();
     let mut standings = Vec::new();
     for name in names {
-        let seen = seen.iter().find(|row| row.pipeline == name);
+        let seen = seen.get(&name).copied();
         standings.push(Standing {
             last: seen.map(|row| last_slot(&ledger, row)).transpose()?.flatten(),
             open: open.get(&name).map_or(&[][..], Vec::as_slice),
-            next: project::find(&loaded, &name).and_then(next_slot),
+            next: declared.get(&name).copied().and_then(next_slot),
             name,
             seen,
         });

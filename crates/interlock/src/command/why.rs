@@ -184,7 +184,6 @@ fn absent(
             "Nothing is recorded then, and {pipeline} is no longer declared."
         )]);
     };
-    let watermarks = ledger.pipelines()?.into_iter().find(|row| row.pipeline == *pipeline);
     let mut lines = Vec::new();
     for start in &declared.starts {
         let id = start.schedule.id();
@@ -192,8 +191,7 @@ fn absent(
             continue;
         }
         let at = typed.at(&start.schedule.timing().zone);
-        let mark = watermarks.as_ref().and_then(|row| row.watermarks.get(id));
-        let reason = reason(start, at, known, mark.map(|mark| mark.record.at));
+        let reason = reason(start, at, known, ledger.watermark(pipeline, id)?);
         lines.push(format!("{pipeline}/{id} has no slot recorded at {at}: {reason}."));
     }
     if lines.is_empty() {

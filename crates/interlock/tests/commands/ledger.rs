@@ -5,14 +5,14 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use serde_json::{Value, json};
 
 use super::{
     Ran, interlock, project,
-    recorded::{Daemon, ORDERS, attempt, happens, orders, pause, story},
+    recorded::{Daemon, ORDERS, attempt, ends, happens, orders, pause, runs, story},
 };
 
 const FROM: &str = "2026-02-25T00:00Z";
@@ -255,15 +255,22 @@ fn events_are_json_lines_in_order() {
     assert_eq!(rest.stdout, text);
 }
 
-#[test]
-fn events_are_followed() {
-    let directory = story();
+/// Starts a command that goes on printing.
+fn follow(directory: &Path, arguments: &[&str]) -> (Child, impl Iterator<Item = String> + use<>) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_interlock"))
-        .args(["-C", directory.path().to_str().unwrap(), "events", "--follow"])
+        .args(["-C", directory.to_str().unwrap()])
+        .args(arguments)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    (child, lines)
+}
+
+#[test]
+fn events_are_followed() {
+    let directory = story();
+    let (mut child, mut lines) = follow(directory.path(), &["events", "--follow"]);
     let recorded: Vec<String> = lines.by_ref().take(3).collect();
     happens(directory.path(), "something new");
     let new = lines.next().unwrap();
@@ -349,13 +356,46 @@ fn the_log_of_a_run_is_printed_and_followed_to_its_end() {
     assert!(none.stderr.contains("has no log"), "{}", none.stderr);
     let folder = directory.path().join(".interlock/runner/logs/orders");
     fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join(format!("{}.log", run_id(1))), "one\ntwo\n").unwrap();
+    fs::write(folder.join(format!("{}.log", run_id(1))), "one\n\u{1b}[1mtwo\n").unwrap();
     for arguments in [&["logs", &run_id(1)][..], &["logs", "-f", &run_id(1)]] {
         let ran = ask(directory.path(), arguments);
-        assert_eq!((ran.code, ran.stdout.as_str()), (0, "one\ntwo\n"), "{}", ran.stderr);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "one\n\u{1b}[1mtwo\n"), "{}", ran.stderr);
     }
     assert_eq!(ask(directory.path(), &["logs", "nonsense"]).code, 2);
     assert_eq!(ask(directory.path(), &["logs", &run_id(3)]).code, 1);
+}
+
+#[test]
+fn a_log_that_grows_is_followed_until_the_run_has_ended() {
+    let directory = story();
+    runs(directory.path());
+    let folder = directory.path().join(".interlock/runner/logs/orders");
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join(format!("{}.log", run_id(3)));
+    fs::write(&path, "one\n").unwrap();
+    let (mut child, mut lines) = follow(directory.path(), &["logs", "-f", &run_id(3)]);
+    assert_eq!(lines.next().unwrap(), "one");
+    fs::write(&path, "one\ntwo\n").unwrap();
+    assert_eq!(lines.next().unwrap(), "two");
+    fs::write(&path, "one\ntwo\nthree\n").unwrap();
+    ends(directory.path());
+    assert_eq!(lines.collect::<Vec<_>>(), ["three"]);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_store_is_where_the_project_says() {
+    let directory = story();
+    fs::rename(directory.path().join(".interlock"), directory.path().join("state")).unwrap();
+    assert_eq!(ask(directory.path(), &["runs"]).code, 3);
+    fs::write(directory.path().join("interlock.yaml"), "embedded:\n  path: state\n").unwrap();
+    let ran = ask(directory.path(), &["runs", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(ran.json().as_array().unwrap().len(), 2);
+    fs::write(directory.path().join("interlock.yaml"), "provider: redis\n").unwrap();
+    let ran = ask(directory.path(), &["runs"]);
+    assert_eq!(ran.code, 3);
+    assert!(ran.stderr.contains("the embedded store only"), "{}", ran.stderr);
 }
 
 #[test]

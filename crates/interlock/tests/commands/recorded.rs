@@ -208,6 +208,19 @@ pub(crate) fn pause(directory: &Path) {
     Written::open(directory).commit(vec![change]);
 }
 
+/// Adds a run that is under way: the third attempt.
+pub(crate) fn runs(directory: &Path) {
+    let record = RunRecord { ended_at: None, ..run_record("RUNNING", 10) };
+    Written::open(directory).commit(vec![create(Key::Run(attempt(3)), Record::Run(record))]);
+}
+
+/// Ends the run that was under way.
+pub(crate) fn ends(directory: &Path) {
+    let record = Record::Run(run_record("COMPLETED", 10));
+    let change = Change::Put(Key::Run(attempt(3)), Expect::Revision(1), record);
+    Written::open(directory).commit(vec![change]);
+}
+
 /// Appends an event to the story.
 pub(crate) fn happens(directory: &Path, message: &str) {
     let event = event("NOTE", "2026-02-25T12:40:00Z", None, message);
