@@ -1,16 +1,13 @@
 //! Loads a directory of 10,000 generated pipelines and says how long it took and how much memory.
 //!
-//! Limits (issue 2): 3 seconds and 200 MB. A plain program: memory must be measured once, in a
-//! process of its own, which criterion's repetitions would blur. Its exit code says whether the
-//! limits hold.
+//! A plain program: memory must be measured once, in a process of its own, which criterion's
+//! repetitions would blur. The limits are in `cargo xtask bench`.
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
 use interlock_config::{SystemZones, load_dir};
 
 const FILES: u32 = 10_000;
-const SECONDS_MAX: f64 = 3.0;
-const MEGABYTES_MAX: f64 = 200.0;
 
 /// The spellings that users bring, in turn; `N` stands for the number of the file.
 const TEMPLATES: [&str; 4] = [
@@ -112,19 +109,14 @@ fn main() -> Result<ExitCode, std::io::Error> {
     for problem in loaded.problems.iter().take(3) {
         println!("{problem}");
     }
-    let seconds = took.as_secs_f64();
     println!("{} pipelines, {} problems", loaded.pipelines.len(), loaded.problems.len());
+    let (seconds, peak) = (took.as_secs_f64(), peak.unwrap_or(0.0));
+    println!("RESULT name=config/load_10k seconds={seconds:.3} rss_mb={peak:.0}");
     println!(
-        "{seconds:.2} s (limit {SECONDS_MAX}), {:.1} us per file",
-        seconds * 1e6 / f64::from(FILES)
-    );
-    println!(
-        "{:.0} MB at most (limit {MEGABYTES_MAX}), {:.0} MB before",
-        peak.unwrap_or(0.0),
+        "{:.1} us per file; {:.0} MB before",
+        seconds * 1e6 / f64::from(FILES),
         before.unwrap_or(0.0)
     );
-    let good = loaded.pipelines.len() == FILES as usize
-        && seconds <= SECONDS_MAX
-        && peak.is_none_or(|peak| peak <= MEGABYTES_MAX);
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_complete = loaded.pipelines.len() == FILES as usize;
+    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
