@@ -1,6 +1,7 @@
 //! The project's ledger, opened to be read: what commands ask it, page by page, without a runtime.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, OpenOptions, TryLockError},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
@@ -8,10 +9,10 @@ use std::{
 };
 
 use interlock_config::{SystemZones, parse_config, server::StoreConfig};
-use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
 use interlock_store::{
-    AgendaRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow, Page, Record, RunKey, RunQuery,
-    RunRow, Shard, Store as _, StoreError,
+    AgendaRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow, Page, Record, Row, RunKey,
+    RunQuery, RunRow, Shard, Store as _, StoreError,
     conformance::block_on,
     record::{AppliedRecord, InboxRecord, PipelineRecord, RunRecord, SensorRecord, SlotRecord},
 };
@@ -202,6 +203,50 @@ impl Ledger {
         let mut runs = self.runs(&query)?.items;
         runs.sort_by_key(|run| (run.key.generation, run.key.attempt));
         Ok(runs)
+    }
+
+    /// The runs of many slots, each in the order in which they were made. A slot says how many attempts its
+    /// generation has had, so that those of the first are read by their keys, many slots at once.
+    pub(crate) fn runs_of_all<'a>(
+        &self,
+        slots: impl Iterator<Item = (&'a SlotKey, &'a SlotRecord)>,
+    ) -> Result<BTreeMap<SlotKey, Vec<RunRow>>, Failure> {
+        let mut found = BTreeMap::new();
+        let mut firsts: BTreeMap<&PipelineId, Vec<Key>> = BTreeMap::new();
+        for (key, slot) in slots {
+            let SlotKey { pipeline, schedule, nominal } = key;
+            if slot.generation != 1 || slot.attempt == 0 {
+                found.insert(key.clone(), self.runs_of(pipeline, schedule, *nominal)?);
+                continue;
+            }
+            let keys = firsts.entry(pipeline).or_default();
+            keys.extend((1..=slot.attempt).map(|attempt| {
+                let (schedule, nominal) = (schedule.clone(), *nominal);
+                Key::Run(RunKey { schedule, nominal, generation: 1, attempt })
+            }));
+        }
+        for (pipeline, keys) in firsts {
+            for keys in keys.chunks(PAGE) {
+                for run in self.runs_at(pipeline, keys)? {
+                    let RunKey { schedule, nominal, .. } = run.key.clone();
+                    let key = SlotKey { pipeline: pipeline.clone(), schedule, nominal };
+                    found.entry(key).or_insert_with(Vec::new).push(run);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The runs among these rows, in the order asked.
+    fn runs_at(&self, pipeline: &PipelineId, keys: &[Key]) -> Result<Vec<RunRow>, Failure> {
+        let rows = block_on(self.store.read(pipeline, keys))?;
+        let run = |(key, row): (&Key, Option<Row<Record>>)| match (key, row?) {
+            (Key::Run(key), Row { record: Record::Run(record), revision }) => {
+                Some(RunRow { pipeline: pipeline.clone(), key: key.clone(), record, revision })
+            }
+            _ => None,
+        };
+        Ok(keys.iter().zip(rows).filter_map(run).collect())
     }
 
     /// A page of events after a number, oldest first.

@@ -56,9 +56,9 @@ impl Output {
         Ok(raw.flush()?)
     }
 
-    /// Prints a result as indented JSON.
+    /// Prints a result as indented JSON. In one piece: standard output is flushed at each line otherwise.
     pub(crate) fn json(&mut self, value: &Value) -> Result<(), Failure> {
-        Ok(writeln!(self.out, "{value:#}")?)
+        self.bytes(format!("{value:#}\n").as_bytes())
     }
 
     /// Prints why a command failed. Nothing is left to do when even that cannot be written.
@@ -86,9 +86,7 @@ impl Output {
             padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         };
         writeln!(self.out, "{HEADING}{}{HEADING:#}", line(headings))?;
-        for row in rows {
-            writeln!(self.out, "{}", line(row.each_ref().map(String::as_str)))?;
-        }
-        Ok(())
+        let lines = rows.iter().map(|row| line(row.each_ref().map(String::as_str)) + "\n");
+        Ok(self.out.write_all(lines.collect::<String>().as_bytes())?)
     }
 }

@@ -47,12 +47,10 @@ pub(super) fn run(directory: &Path, slots: &Slots, output: &mut Output) -> Resul
     } else {
         rows.into_iter().map(|row| (slot_key(&row), Listed::Row(row.entry))).collect()
     };
-    let mut items = Vec::new();
-    for (key, listed) in rows {
-        if slots.disposition.as_deref().is_none_or(|word| listed.ended(word)) {
-            items.push(item(&ledger, key, listed)?);
-        }
-    }
+    let asked =
+        |listed: &Listed| slots.disposition.as_deref().is_none_or(|word| listed.ended(word));
+    let rows: Vec<_> = rows.into_iter().filter(|(_, listed)| asked(listed)).collect();
+    let items = with_runs(&ledger, rows)?;
     if slots.json {
         output.json(&Value::Array(items.iter().map(Item::to_json).collect()))?;
     } else {
@@ -155,15 +153,22 @@ fn enumerate(
     })
 }
 
-fn item(ledger: &Ledger, key: SlotKey, listed: Listed) -> Result<Item, Failure> {
-    Ok(match listed {
+/// Adds the runs to the slots that have a row.
+fn with_runs(ledger: &Ledger, rows: Vec<(SlotKey, Listed)>) -> Result<Vec<Item>, Failure> {
+    let slots = rows.iter().filter_map(|(key, listed)| match listed {
+        Listed::Row(LedgerEntry::Slot(slot)) => Some((key, slot)),
+        Listed::Row(LedgerEntry::Span(_)) | Listed::OfSpan(..) => None,
+    });
+    let mut runs = ledger.runs_of_all(slots)?;
+    let item = |(key, listed): (SlotKey, Listed)| match listed {
         Listed::OfSpan(date, span) => Item::OfSpan(key, date, span),
         Listed::Row(LedgerEntry::Span(span)) => Item::Span(key, span),
         Listed::Row(LedgerEntry::Slot(slot)) => {
-            let runs = ledger.runs_of(&key.pipeline, &key.schedule, key.nominal)?;
+            let runs = runs.remove(&key).unwrap_or_default();
             Item::Slot(key, Box::new(slot), runs)
         }
-    })
+    };
+    Ok(rows.into_iter().map(item).collect())
 }
 
 impl Item {
