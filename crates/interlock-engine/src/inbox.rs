@@ -91,8 +91,11 @@ impl Engine {
             }
             InboxRecord::Rerun { slot, reason } => {
                 let answer = self.reopen(pipeline, &spec, (slot, None, now), plan).await?;
-                if answer.is_ok() {
-                    plan.event(Event::of("RERUN_ACCEPTED", now, reason.clone()));
+                if answer.is_ok()
+                    && let Ok(schedule) = ScheduleId::any(&slot.schedule)
+                {
+                    let place = (slot.nominal, schedule);
+                    plan.event(Event::of("RERUN_ACCEPTED", now, reason.clone()).about(&place));
                 }
                 answer
             }
