@@ -82,7 +82,9 @@ async fn serve(
         evaluators: Arc::new(evaluators),
         reports,
         declarations,
-        holder: format!("pid {}", process::id()),
+        // The store's own lock keeps a second process out, so whoever gets here is the one holder: a
+        // restart after a crash need not wait for the dead one's lease to run out.
+        holder: "daemon".to_owned(),
         pace: Pace::default(),
     };
     let engine = Engine::open(parts, Shard(0)).await.map_err(|error| failed(error.to_string()))?;

@@ -80,6 +80,10 @@ fn completed(slots: &BTreeMap<Timestamp, SlotRecord>) -> usize {
     slots.values().filter(|slot| slot.disposition.as_deref() == Some("completed")).count()
 }
 
+fn log(project: &Path) -> String {
+    fs::read_to_string(project.join("serve.log")).unwrap_or_default()
+}
+
 /// Waits until something holds, and says what was seen when it does not.
 fn wait_until(
     project: &Path,
@@ -93,8 +97,7 @@ fn wait_until(
             return;
         }
         if start.elapsed() > Duration::from_mins(1) {
-            let log = fs::read_to_string(project.join("serve.log")).unwrap_or_default();
-            panic!("not in a minute: {what}\n{slots:#?}\n{log}");
+            panic!("not in a minute: {what}\n{slots:#?}\n{}", log(project));
         }
         thread::sleep(Duration::from_millis(50));
     }
@@ -108,8 +111,10 @@ fn killed_at_random_moments_every_slot_runs_once() {
     fs::write(project.join("pipelines/ticker.yaml"), TICKER).unwrap();
     // Moments spread over a second and a half, the same in every run of the test.
     for kill in 0..20_u64 {
-        let daemon = Daemon::start(project);
+        let mut daemon = Daemon::start(project);
         thread::sleep(Duration::from_millis(150 + kill * 733 % 1_400));
+        let ended = daemon.0.try_wait().unwrap();
+        assert!(ended.is_none(), "it gave up by itself: {}", log(project));
         drop(daemon);
     }
     let last = Daemon::start(project);
