@@ -1,8 +1,9 @@
 //! What becomes of a slot: its states, its end, and the marks that stay on it.
 //!
-//! A slot is open or closed. Every change goes through [`Slot::open`], [`Slot::reopen`], [`Slot::wait`]
-//! and their sisters, which refuse what the design does not allow; there is no other way to make a
-//! slot say something new. What is never decided here is *when*: the caller hands in every instant.
+//! A slot is open or closed. Every change goes through [`Slot::open`], [`Slot::reopen`],
+//! [`Slot::advance`] and [`Slot::close`], which refuse what the design does not allow; there is no
+//! other way to make a slot say something new. What is never decided here is *when*: the caller hands
+//! in every instant.
 //!
 //! Invariant (S19): an open slot has an instant at which it is closed by force.
 

@@ -76,9 +76,9 @@ async fn a_dag_run_is_created_and_polled_to_its_end() {
         let keys: Vec<_> = body.as_object().unwrap().keys().map(String::as_str).collect();
         // Version 3 requires the key and takes null; version 2 refuses null.
         let expected: &[&str] = if version == 3 {
-            &["dag_run_id", "conf", "logical_date"]
+            &["conf", "dag_run_id", "logical_date"]
         } else {
-            &["dag_run_id", "conf"]
+            &["conf", "dag_run_id"]
         };
         assert_eq!(keys, expected);
     }
