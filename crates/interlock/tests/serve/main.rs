@@ -96,9 +96,8 @@ fn wait_until(
         if holds(&slots) {
             return;
         }
-        if start.elapsed() > Duration::from_mins(1) {
-            panic!("not in a minute: {what}\n{slots:#?}\n{}", log(project));
-        }
+        let is_in_time = start.elapsed() < Duration::from_mins(1);
+        assert!(is_in_time, "not in a minute: {what}\n{slots:#?}\n{}", log(project));
         thread::sleep(Duration::from_millis(50));
     }
 }
