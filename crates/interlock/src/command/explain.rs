@@ -1,7 +1,7 @@
 //! `interlock explain`: whether a slot may run, rule by rule, with the values seen.
 //!
-//! There is no store yet, so the sensors come from a file, and traits and upstreams, which need one,
-//! cannot be told.
+//! The sensors come from a file, so that a rule can be tried before any data is there; traits and
+//! upstreams, which need a running project, cannot be told here.
 
 use std::{collections::BTreeMap, fs, io::Write as _, path::Path};
 
@@ -9,8 +9,7 @@ use interlock_core::{
     id::SlotKey,
     pipeline::{Pipeline, StartSchedule},
     readiness::{Evidence, Outcome, Verdict, evaluate},
-    schedule::{Period, Recurrence},
-    sensor::{Sensor, Sensors, SlotPeriod},
+    sensor::{Sensor, Sensors},
     zone::Zone,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -43,7 +42,7 @@ pub(super) fn run(directory: &Path, explain: &Explain, output: &mut Output) -> R
         sensors: &sensors,
         traits: &BTreeMap::new(),
         upstreams: &BTreeMap::new(),
-        period: slot.as_ref().map(|(start, key)| period(start, key)),
+        period: slot.as_ref().map(|(start, key)| start.period_of(key.nominal)),
         now,
     };
     let verdict = evaluate(&pipeline.readiness, &evidence);
@@ -94,38 +93,6 @@ fn find_slot<'a>(
     let near = first.and_then(|schedule| schedule.next(moment.at(now, &schedule.timing().zone)));
     let help = near.map_or(String::new(), |near| format!("The next slot from there on is {near}."));
     Err(Failure::usage(format!("{} owes no slot at that instant", pipeline.name), help))
-}
-
-fn period(start: &StartSchedule, key: &SlotKey) -> SlotPeriod {
-    let schedule = &start.schedule;
-    match schedule.recurrence() {
-        Recurrence::Sensor { period, .. } => {
-            SlotPeriod::containing(key.nominal, &schedule.timing().zone, *period)
-        }
-        Recurrence::Cron(_)
-        | Recurrence::Every { .. }
-        | Recurrence::SinceLast { .. }
-        | Recurrence::At { .. }
-        | Recurrence::Once(_)
-        | Recurrence::Dates { .. }
-        | Recurrence::Daily => {
-            if owes_several_a_day(start, key) {
-                SlotPeriod::containing(key.nominal, &schedule.timing().zone, Period::Hour)
-            } else {
-                SlotPeriod::day(schedule.occurrence(key.nominal).date)
-            }
-        }
-    }
-}
-
-/// Whether the schedule owes another slot on the slot's own date; its period is then the hour.
-fn owes_several_a_day(start: &StartSchedule, key: &SlotKey) -> bool {
-    let schedule = &start.schedule;
-    let date = |at: Timestamp| schedule.occurrence(at).date;
-    let after = schedule
-        .next(key.nominal.saturating_add(SignedDuration::from_secs(1)).unwrap_or(key.nominal));
-    let before = schedule.previous(key.nominal);
-    [before, after].into_iter().flatten().any(|other| date(other) == date(key.nominal))
 }
 
 /// Reads `{"key": value}`; a value of the form `{"value": …, "at": "…"}` carries its own time.
