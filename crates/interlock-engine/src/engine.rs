@@ -149,7 +149,6 @@ pub struct Engine {
     reports: mpsc::UnboundedReceiver<Report>,
     declarations: mpsc::UnboundedReceiver<Vec<Declaration>>,
     renew_at: Timestamp,
-    holder: String,
     pace: Pace,
 }
 
@@ -194,7 +193,6 @@ impl Engine {
             reports,
             declarations,
             renew_at,
-            holder,
             pace,
         };
         engine.load().await?;
@@ -462,17 +460,6 @@ impl Engine {
     /// Has a pipeline looked at again at an instant.
     pub(crate) fn wake_at(&mut self, pipeline: &PipelineId, at: Timestamp) {
         self.wakes.insert((at, pipeline.clone()));
-    }
-
-    /// Who holds the lease, for the log.
-    pub fn holder(&self) -> &str {
-        &self.holder
-    }
-
-    /// How many pipelines it owns, and how many of their slots are open.
-    pub fn counts(&self) -> (usize, usize) {
-        let open = self.pipelines.0.values().map(|state| state.open.len()).sum();
-        (self.pipelines.0.len(), open)
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) struct Files {
 struct Known {
     current: BTreeMap<PipelineId, Declaration>,
     versions: BTreeMap<(PipelineId, u64), Arc<Pipeline>>,
+    folders: Vec<PathBuf>,
 }
 
 impl Files {
@@ -38,6 +39,9 @@ impl Files {
     /// Takes over what was loaded. A file that is broken keeps its last good declaration.
     pub(crate) fn install(&self, loaded: Loaded) -> Vec<Declaration> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let dirs = &loaded.config.dirs;
+        let folders = dirs.pipelines.iter().chain(&dirs.calendars).chain(&dirs.archetypes);
+        known.folders = folders.map(|folder| self.directory.join(folder)).collect();
         let broken = broken_files(&loaded.problems);
         let mut current = BTreeMap::new();
         for new in loaded.pipelines {
@@ -62,6 +66,11 @@ impl Files {
         }
         known.current = current;
         known.current.values().cloned().collect()
+    }
+
+    /// Where the files in force come from.
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).folders.clone()
     }
 
     /// How many pipelines are in force.

@@ -48,11 +48,10 @@ pub(crate) async fn watch(files: Files, engine: mpsc::UnboundedSender<Vec<Declar
 
 fn looks(files: &Files) -> Looks {
     let mut looks = Looks::new();
-    let directory = files.directory();
-    let folders = ["pipelines", "calendars", "archetypes"].map(|folder| directory.join(folder));
+    let folders = files.folders();
     let listed = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
     let paths = listed.filter_map(|entry| Some(entry.ok()?.path()));
-    for path in paths.chain([directory.join("interlock.yaml")]) {
+    for path in paths.chain([files.directory().join("interlock.yaml")]) {
         if let Ok(metadata) = path.metadata() {
             looks.insert(path, (metadata.len(), metadata.modified().ok()));
         }
