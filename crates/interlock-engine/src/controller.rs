@@ -10,17 +10,18 @@ use interlock_core::{
     control::{Candidate, Flow, Move, plan_slots},
     id::PipelineId,
     pipeline::Pipeline,
-    readiness::{Condition, Evidence, Outcome, Upstream, UpstreamState, Verdict, evaluate},
+    readiness::{Condition, Outcome, Verdict},
     run::{RunEvent, TriggerType},
-    sensor::{Sensor, Sensors},
+    sensor::Sensors,
     slot::{Disposition, OpenState, SlotState},
 };
-use interlock_store::{LedgerEntry, LedgerQuery, RunKey, record::SlotRecord};
-use jiff::{SignedDuration, Timestamp, civil::Date};
+use interlock_store::RunKey;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{
     engine::{Engine, EngineError, Message},
+    evidence::{self, Gathered},
     request::{request, run_closes_at},
     scheduler::plus,
     state::{Answer, KnownRun, OpenSlot, PipelineState, SlotPlace},
@@ -33,8 +34,6 @@ const EVALUATION_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
 const ANSWER_TTL: SignedDuration = SignedDuration::from_secs(30);
 /// A queued slot that never got its turn is given up after this.
 const QUEUE_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// How many days around a slot an upstream's slot of the same date may lie.
-const UPSTREAM_REACH: SignedDuration = SignedDuration::from_hours(48);
 
 impl Engine {
     /// Steps every pipeline that something happened to, or whose time came.
@@ -114,14 +113,10 @@ impl Engine {
         pipeline: &PipelineId,
         spec: &Pipeline,
     ) -> Result<(), EngineError> {
-        let asks = spec.readiness.conditions.iter().any(|c| matches!(c, Condition::Sensor(_)));
         let known = self.pipelines.0.get(pipeline).is_some_and(|state| state.sensors.is_some());
-        if asks && !known {
-            let rows = self.store.sensors(pipeline).await?;
-            let sensors = rows
-                .into_iter()
-                .map(|(key, row)| (key, Sensor { value: row.record.value, at: row.record.at }));
-            self.pipelines.get_mut(pipeline).sensors = Some(sensors.collect());
+        if evidence::asks_sensors(spec) && !known {
+            let sensors = evidence::sensors(self.store.as_ref(), pipeline).await?;
+            self.pipelines.get_mut(pipeline).sensors = Some(sensors);
         }
         Ok(())
     }
@@ -148,18 +143,16 @@ impl Engine {
         self.ask_evaluators(pipeline, spec, now);
         let mut verdicts = BTreeMap::new();
         for (place, date) in waiting {
-            let upstreams = self.upstreams(spec, place.0, date).await?;
+            let upstreams = evidence::upstreams(self.store.as_ref(), spec, place.0, date).await?;
             let Some(state) = self.pipelines.0.get(pipeline) else { break };
             let no_sensors = Sensors::new();
-            let start = spec.starts.iter().find(|start| *start.schedule.id() == place.1);
-            let evidence = Evidence {
+            let gathered = Gathered {
                 sensors: state.sensors.as_ref().unwrap_or(&no_sensors),
                 traits: &state.answers(now),
                 upstreams: &upstreams,
-                period: start.map(|start| start.period_of(place.0)),
-                now,
             };
-            verdicts.insert(place, evaluate(&spec.readiness, &evidence));
+            let verdict = gathered.verdict(spec, &place, now);
+            verdicts.insert(place, verdict);
         }
         Ok(verdicts)
     }
@@ -210,44 +203,6 @@ impl Engine {
         self.dirty.insert(pipeline.clone());
     }
 
-    /// What the upstreams' slots of the same date say.
-    async fn upstreams(
-        &self,
-        spec: &Pipeline,
-        nominal: Timestamp,
-        date: Date,
-    ) -> Result<BTreeMap<Upstream, UpstreamState>, EngineError> {
-        let mut found = BTreeMap::new();
-        for upstream in &spec.readiness.upstreams {
-            let Ok(name) = PipelineId::parse(&upstream.pipeline) else { continue };
-            let query = LedgerQuery {
-                pipeline: Some(name),
-                from: nominal.saturating_sub(UPSTREAM_REACH).unwrap_or(Timestamp::MIN),
-                until: plus(nominal, UPSTREAM_REACH),
-                ..LedgerQuery::everything(1_000)
-            };
-            let rows = self.store.ledger(&query).await?;
-            let slot = rows.items.iter().rev().find_map(|row| match &row.entry {
-                LedgerEntry::Slot(slot)
-                    if slot.date == date
-                        && upstream
-                            .schedule
-                            .as_ref()
-                            .is_none_or(|s| s == row.schedule.as_str()) =>
-                {
-                    Some(slot)
-                }
-                LedgerEntry::Slot(_) | LedgerEntry::Span(_) => None,
-            });
-            let state = match slot.map(SlotRecord::to_core).transpose()? {
-                None => UpstreamState::NoSlot,
-                Some(slot) => upstream_state(slot.state),
-            };
-            found.insert(upstream.clone(), state);
-        }
-        Ok(found)
-    }
-
     /// When the pipeline is to be looked at again by itself.
     fn set_wake(&mut self, pipeline: &PipelineId, now: Timestamp) {
         let Some(state) = self.pipelines.0.get(pipeline) else { return };
@@ -263,15 +218,6 @@ impl Engine {
         if let Some(at) = next.into_iter().chain(pause.filter(|until| *until > now)).min() {
             self.wake_at(pipeline, at.max(soonest));
         }
-    }
-}
-
-fn upstream_state(state: SlotState) -> UpstreamState {
-    match state {
-        SlotState::Open(OpenState::Monitoring) => UpstreamState::Monitoring,
-        SlotState::Open(_) => UpstreamState::Open,
-        SlotState::Closed(Disposition::Completed) => UpstreamState::Completed,
-        SlotState::Closed(_) => UpstreamState::Closed { disposition: state.to_string() },
     }
 }
 

@@ -8,6 +8,7 @@
 mod controller;
 mod declare;
 mod engine;
+mod evidence;
 mod inbox;
 mod news;
 mod request;
@@ -17,3 +18,4 @@ mod state;
 mod write;
 
 pub use engine::{Declaration, Engine, EngineError, Pace, Parts};
+pub use evidence::{AskedSlot, verdict_now};
