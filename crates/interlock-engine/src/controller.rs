@@ -10,7 +10,7 @@ use interlock_core::{
     control::{Candidate, Flow, Move, plan_slots},
     id::PipelineId,
     pipeline::Pipeline,
-    readiness::{Condition, Outcome, Verdict},
+    readiness::{Condition, Outcome, TraitResult, TraitSpec, Verdict},
     run::{RunEvent, TriggerType},
     sensor::Sensors,
     slot::{Disposition, OpenState, SlotState},
@@ -67,7 +67,7 @@ impl Engine {
         if state.open.is_empty() || state.version == 0 {
             return Ok(vec![]);
         }
-        let spec = match self.specs.pipeline(pipeline, state.version) {
+        let spec = match self.specs.pipeline(pipeline, state.version).await {
             Ok(spec) => spec,
             Err(reason) => {
                 tracing::error!(%pipeline, reason, "its declaration cannot be had; set aside");
@@ -173,10 +173,10 @@ impl Engine {
             state.traits.insert(trait_spec.kind.clone(), Answer::Asked);
             let answer = self.evaluators.evaluate(pipeline, trait_spec);
             let (sender, pipeline) = (self.sender.clone(), pipeline.clone());
-            let kind = trait_spec.kind.clone();
+            let asked = Box::new(trait_spec.clone());
             let task = async move {
                 let result = answer.await;
-                let _loop_is_gone = sender.send(Message::Answered(pipeline, kind, result));
+                let _loop_is_gone = sender.send(Message::Answered(pipeline, asked, result));
             };
             self.world.spawn("ask an evaluator", Box::pin(task));
         }
@@ -186,32 +186,19 @@ impl Engine {
     pub(crate) fn answered(
         &mut self,
         pipeline: &PipelineId,
-        kind: String,
-        result: interlock_core::readiness::TraitResult,
+        asked: &TraitSpec,
+        result: TraitResult,
     ) {
-        let now = self.world.now();
+        let until = plus(self.world.now(), asked.ttl.unwrap_or(ANSWER_TTL));
         let state = self.pipelines.get_mut(pipeline);
-        let spec = self.specs.pipeline(pipeline, state.version).ok();
-        let ttl = spec.and_then(|spec| {
-            spec.readiness.conditions.iter().find_map(|condition| match condition {
-                Condition::Trait(found) if found.kind == kind => found.ttl,
-                Condition::Trait(_) | Condition::Sensor(_) => None,
-            })
-        });
-        let until = plus(now, ttl.unwrap_or(ANSWER_TTL));
-        state.traits.insert(kind, Answer::Given(result, until));
+        state.traits.insert(asked.kind.clone(), Answer::Given(result, until));
         self.dirty.insert(pipeline.clone());
     }
 
     /// When the pipeline is to be looked at again by itself.
     fn set_wake(&mut self, pipeline: &PipelineId, now: Timestamp) {
         let Some(state) = self.pipelines.0.get(pipeline) else { return };
-        let interval = self
-            .specs
-            .pipeline(pipeline, state.version)
-            .ok()
-            .and_then(|spec| spec.evaluation.interval)
-            .unwrap_or(EVALUATION_INTERVAL);
+        let interval = state.evaluation_interval.unwrap_or(EVALUATION_INTERVAL);
         let next = state.open.values().flat_map(|open| times_of(open, plus(now, interval))).min();
         let pause = state.row.as_ref().and_then(|(row, _)| row.pause.as_ref()?.until);
         let soonest = plus(now, SignedDuration::from_millis(1));
@@ -239,7 +226,7 @@ fn times_of(open: &OpenSlot, evaluate_at: Timestamp) -> Vec<Timestamp> {
 }
 
 impl PipelineState {
-    fn answers(&self, now: Timestamp) -> BTreeMap<String, interlock_core::readiness::TraitResult> {
+    fn answers(&self, now: Timestamp) -> BTreeMap<String, TraitResult> {
         let given = self.traits.iter().filter_map(|(kind, answer)| match answer {
             Answer::Given(result, until) if now < *until => Some((kind.clone(), result.clone())),
             Answer::Given(..) | Answer::Asked => None,

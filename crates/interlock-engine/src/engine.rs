@@ -15,7 +15,7 @@ use interlock_core::{
     due::after,
     id::{PipelineId, ScheduleId},
     pipeline::Pipeline,
-    readiness::TraitResult,
+    readiness::{TraitResult, TraitSpec},
 };
 use interlock_store::{
     Change, Group, Key, Lease, LedgerQuery, Refusal, Role, RunQuery, Shard, Store, StoreError,
@@ -105,7 +105,7 @@ pub(crate) enum Message {
     /// Something about a run.
     About(News),
     /// An evaluator answered.
-    Answered(PipelineId, String, TraitResult),
+    Answered(PipelineId, Box<TraitSpec>, TraitResult),
 }
 
 /// Something new about a run, to be recorded.
@@ -299,7 +299,7 @@ impl Engine {
     /// Runs until it is told to stop, the lease is lost, or the store fails for good. Told to stop, it gives
     /// the lease back; jobs go on without it.
     pub async fn run(mut self, mut stop: Task<()>) -> Result<(), EngineError> {
-        self.look_up_what_runs();
+        self.look_up_what_runs().await;
         loop {
             let wake = self.pass().await?;
             let sleep = self.world.sleep_until(wake);
@@ -411,8 +411,8 @@ impl Engine {
     }
 
     /// Finds out what became of the jobs that an earlier process started (S18).
-    fn look_up_what_runs(&self) {
-        for request in self.active_requests() {
+    async fn look_up_what_runs(&self) {
+        for request in self.active_requests().await {
             self.look_up(request);
         }
     }
@@ -438,7 +438,7 @@ impl Engine {
 
     fn take_message(&mut self, message: Message) {
         match message {
-            Message::Answered(pipeline, kind, result) => self.answered(&pipeline, kind, result),
+            Message::Answered(pipeline, spec, result) => self.answered(&pipeline, &spec, result),
             Message::About(news) => self.news.push_back(news),
         }
     }

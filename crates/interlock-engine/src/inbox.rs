@@ -68,7 +68,7 @@ impl Engine {
             Some(state) if state.row.is_some() => state.version,
             _ => return Ok(Err(format!("there is no pipeline `{pipeline}`"))),
         };
-        let spec = match self.specs.pipeline(pipeline, version) {
+        let spec = match self.specs.pipeline(pipeline, version).await {
             Ok(spec) => spec,
             Err(reason) => return Ok(Err(reason)),
         };

@@ -49,7 +49,7 @@ impl Engine {
                     later.push_back(news);
                     continue;
                 }
-                planned.extend(self.plan_news(&pipeline, &key, news));
+                planned.extend(self.plan_news(&pipeline, &key, news).await);
                 self.dirty.insert(pipeline);
             }
             self.commit(planned).await?;
@@ -58,7 +58,7 @@ impl Engine {
         Ok(())
     }
 
-    fn plan_news(&self, pipeline: &PipelineId, key: &RunKey, news: News) -> Option<Planned> {
+    async fn plan_news(&self, pipeline: &PipelineId, key: &RunKey, news: News) -> Option<Planned> {
         let News { run_id, at, what } = news;
         let place = (key.nominal, key.schedule.clone());
         let mut plan = Planned::new(pipeline, self.writer);
@@ -70,7 +70,7 @@ impl Engine {
             self.triggers.acknowledge(&run_id);
             return None;
         };
-        let spec = self.specs.pipeline(pipeline, open.slot.version).ok()?;
+        let spec = self.specs.pipeline(pipeline, open.slot.version).await.ok()?;
         let teller = Teller { pipeline, spec: &spec, place: &place, open, run };
         match what {
             NewsOf::Job(What::Started { metadata })

@@ -46,8 +46,10 @@ impl Engine {
             }
             due.sort();
             due.dedup();
-            let planned =
-                due.iter().flat_map(|pipeline| self.plan_opening(pipeline, now)).collect();
+            let mut planned = Vec::new();
+            for pipeline in &due {
+                planned.extend(self.plan_opening(pipeline, now).await);
+            }
             self.commit(planned).await?;
             for pipeline in &due {
                 self.arm(pipeline);
@@ -57,7 +59,11 @@ impl Engine {
     }
 
     /// The groups that record what a pipeline owes.
-    pub(crate) fn plan_opening(&mut self, pipeline: &PipelineId, now: Timestamp) -> Vec<Planned> {
+    pub(crate) async fn plan_opening(
+        &mut self,
+        pipeline: &PipelineId,
+        now: Timestamp,
+    ) -> Vec<Planned> {
         let writer = self.writer;
         let Some(state) = self.pipelines.0.get(pipeline) else { return vec![] };
         if state.is_paused(now) || state.is_retired() {
@@ -71,7 +77,7 @@ impl Engine {
             else {
                 continue;
             };
-            let spec = match self.specs.pipeline(pipeline, state.version) {
+            let spec = match self.specs.pipeline(pipeline, state.version).await {
                 Ok(spec) => spec,
                 Err(reason) => {
                     tracing::error!(%pipeline, reason, "its declaration cannot be had; set aside");

@@ -19,7 +19,7 @@ use interlock_core::{
 };
 use interlock_engine::{
     Declaration, Engine, Pace, Parts,
-    seam::{Specs, World},
+    seam::{Specs, Task, World},
 };
 use interlock_store::{
     Key, LedgerEntry, LedgerQuery, Record, Shard, Store, conformance::block_on,
@@ -71,8 +71,9 @@ impl Files {
 }
 
 impl Specs for Files {
-    fn pipeline(&self, name: &PipelineId, _version: u64) -> Result<Arc<Pipeline>, String> {
-        Ok(Arc::clone(&self.0.get(name).ok_or("no such pipeline")?.pipeline))
+    fn pipeline(&self, name: &PipelineId, _: u64) -> Task<Result<Arc<Pipeline>, String>> {
+        let found = self.0.get(name).map(|declared| Arc::clone(&declared.pipeline));
+        Box::pin(std::future::ready(found.ok_or_else(|| "no such pipeline".to_owned())))
     }
 }
 
