@@ -27,6 +27,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
 use crate::{
+    registers::{Active, Dependents, Wakes},
     seam::{Evaluators, Specs, Task, World},
     state::{KnownRun, Pipelines, ScheduleState},
     write::{Act, Planned},
@@ -52,6 +53,21 @@ impl Default for Pace {
     }
 }
 
+/// How much at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Runs at the same time, over all pipelines of the shard.
+    pub runs_max: u32,
+    /// How often a waiting slot is evaluated, where its pipeline does not say.
+    pub evaluation_interval: SignedDuration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { runs_max: 1_000, evaluation_interval: SignedDuration::from_mins(5) }
+    }
+}
+
 /// What an engine is made of.
 pub struct Parts {
     /// Time and tasks.
@@ -72,6 +88,8 @@ pub struct Parts {
     pub holder: String,
     /// How often.
     pub pace: Pace,
+    /// How much at once.
+    pub limits: Limits,
 }
 
 /// A declared pipeline.
@@ -139,9 +157,16 @@ pub struct Engine {
     /// When the next slot of a schedule is due.
     pub(crate) agenda: BinaryHeap<Reverse<(Timestamp, PipelineId, ScheduleId)>>,
     /// When a pipeline is to be looked at again.
-    pub(crate) wakes: BTreeSet<(Timestamp, PipelineId)>,
+    pub(crate) wakes: Wakes,
     /// Pipelines that something happened to.
     pub(crate) dirty: BTreeSet<PipelineId>,
+    /// Pipelines that found no room for a run.
+    pub(crate) starved: BTreeSet<PipelineId>,
+    /// Runs under way.
+    pub(crate) active: Active,
+    /// Who waits for whom.
+    pub(crate) dependents: Dependents,
+    pub(crate) limits: Limits,
     /// What is new about runs, in the order it came.
     pub(crate) news: VecDeque<News>,
     pub(crate) sender: mpsc::UnboundedSender<Message>,
@@ -171,6 +196,7 @@ impl Engine {
             declarations,
             holder,
             pace,
+            limits,
         } = parts;
         let lease = store.acquire(Role::Engine, shard, &holder, pace.lease).await?;
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
@@ -185,8 +211,12 @@ impl Engine {
             writer,
             pipelines: Pipelines::default(),
             agenda: BinaryHeap::new(),
-            wakes: BTreeSet::new(),
+            wakes: Wakes::default(),
             dirty: BTreeSet::new(),
+            starved: BTreeSet::new(),
+            active: Active::default(),
+            dependents: Dependents::default(),
+            limits,
             news: VecDeque::new(),
             sender,
             messages,
@@ -233,6 +263,7 @@ impl Engine {
         }
         for pipeline in self.dirty.clone() {
             self.load_runs(&pipeline).await?;
+            self.active.count(&pipeline, self.pipelines.get_mut(&pipeline));
         }
         Ok(())
     }
@@ -291,6 +322,7 @@ impl Engine {
             state.load_open(row)?;
         }
         self.load_runs(pipeline).await?;
+        self.active.count(pipeline, self.pipelines.get_mut(pipeline));
         self.arm(pipeline);
         self.dirty.insert(pipeline.clone());
         Ok(())
@@ -347,7 +379,7 @@ impl Engine {
         let now = self.world.now();
         let inbox = now + self.pace.inbox;
         let due = self.agenda.peek().map(|Reverse((at, ..))| *at);
-        let wake = self.wakes.first().map(|(at, _)| *at);
+        let wake = self.wakes.first();
         [Some(inbox), Some(self.renew_at), due, wake].into_iter().flatten().min().unwrap_or(inbox)
     }
 
@@ -366,6 +398,11 @@ impl Engine {
                     Ok(_) => {
                         log_events(&plan.group);
                         self.pipelines.absorb(&plan.group)?;
+                        let pipeline = &plan.group.pipeline;
+                        self.active.count(pipeline, self.pipelines.get_mut(pipeline));
+                        if plan.ends_work() {
+                            self.dirty.extend(self.dependents.of(pipeline));
+                        }
                         plan.acts.into_iter().for_each(|act| self.act(act));
                     }
                     Err(Refusal::Term { .. }) => return Err(EngineError::Deposed),
@@ -419,9 +456,14 @@ impl Engine {
 
     /// Asks what became of a start; the answer arrives as a message.
     pub(crate) fn look_up(&self, request: StartRequest) {
+        self.look_up_at(request, self.world.now());
+    }
+
+    pub(crate) fn look_up_at(&self, request: StartRequest, at: Timestamp) {
         let (triggers, sender) = (Arc::clone(&self.triggers), self.sender.clone());
         let world = Arc::clone(&self.world);
         let task = async move {
+            world.sleep_until(at).await;
             let found = triggers.look_up(&request).await;
             let found =
                 found.unwrap_or_else(|failure| LookUp::CannotTell { reason: failure.message });
@@ -457,9 +499,9 @@ impl Engine {
         }
     }
 
-    /// Has a pipeline looked at again at an instant.
+    /// Has a pipeline looked at again at an instant, or before.
     pub(crate) fn wake_at(&mut self, pipeline: &PipelineId, at: Timestamp) {
-        self.wakes.insert((at, pipeline.clone()));
+        self.wakes.set(pipeline, at);
     }
 }
 

@@ -8,8 +8,9 @@ use std::{collections::BTreeMap, future::poll_fn, task::Poll};
 
 use interlock_core::{
     id::{PipelineId, ScheduleId},
-    pipeline::Pipeline,
+    pipeline::{Pipeline, StartSchedule},
     readiness::{Condition, Evidence, TraitResult, Upstream, UpstreamState, Verdict, evaluate},
+    schedule::Recurrence,
     sensor::{Sensor, Sensors},
     slot::{Disposition, OpenState, SlotState},
 };
@@ -46,9 +47,13 @@ impl Gathered<'_> {
     }
 }
 
-/// Whether a pipeline's readiness looks at sensors.
+/// Whether a pipeline looks at sensors, before its job or after it.
 pub(crate) fn asks_sensors(spec: &Pipeline) -> bool {
+    let is_opened_by_one =
+        |start: &StartSchedule| matches!(start.schedule.recurrence(), Recurrence::Sensor { .. });
     spec.readiness.conditions.iter().any(|c| matches!(c, Condition::Sensor(_)))
+        || spec.post_run.is_some()
+        || spec.starts.iter().any(is_opened_by_one)
 }
 
 /// The sensors of a pipeline as they stand.
