@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
+mod cases_monitoring;
+mod cases_watcher;
 mod crashing;
+mod stage;
 mod world;
 
 use std::{
