@@ -23,6 +23,7 @@ use interlock_store::RunQuery;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
+    aside::guarded,
     engine::{Engine, EngineError, Message},
     evidence::{self, Gathered},
     scheduler::plus,
@@ -43,7 +44,17 @@ impl Engine {
         let mut room = self.limits.runs_max.saturating_sub(self.active.total());
         let mut planned = Vec::new();
         for pipeline in &dirty {
-            let steps = self.plan_steps(pipeline, room, now).await?;
+            if self.is_aside(pipeline, now) {
+                continue;
+            }
+            let steps = match guarded(self.plan_anew(pipeline, room, now)).await? {
+                Ok(steps) => steps,
+                Err(reason) => {
+                    self.set_aside(pipeline, &reason).await?;
+                    continue;
+                }
+            };
+            self.take_back(pipeline).await?;
             let starts = steps.iter().flat_map(|plan| &plan.acts).filter(|act| act.is_start());
             room = room.saturating_sub(starts.count() as u32);
             planned.extend(steps);
@@ -73,6 +84,19 @@ impl Engine {
         dirty
     }
 
+    /// Plans a pipeline, on what the store says if it was set aside before.
+    async fn plan_anew(
+        &mut self,
+        pipeline: &PipelineId,
+        room: u32,
+        now: Timestamp,
+    ) -> Result<Vec<Planned>, EngineError> {
+        if self.aside.contains_key(pipeline) {
+            self.reload(pipeline).await?;
+        }
+        self.plan_steps(pipeline, room, now).await
+    }
+
     async fn plan_steps(
         &mut self,
         pipeline: &PipelineId,
@@ -83,14 +107,7 @@ impl Engine {
         if state.open.is_empty() || state.version == 0 {
             return Ok(vec![]);
         }
-        let specs = match self.specs_of(pipeline).await {
-            Ok(specs) => specs,
-            Err(reason) => {
-                tracing::error!(%pipeline, reason, "its declaration cannot be had; set aside");
-                self.wake_at(pipeline, plus(now, SignedDuration::from_mins(1)));
-                return Ok(vec![]);
-            }
-        };
+        let specs = self.specs_of(pipeline).await.map_err(EngineError::Declaration)?;
         let spec = &specs.in_force;
         self.load_sensors(pipeline, &specs).await?;
         let verdicts = self.verdicts(pipeline, &specs, now).await?;

@@ -27,6 +27,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
 use crate::{
+    aside::{Aside, guarded},
     registers::{Active, Dependents, Wakes},
     seam::{Evaluators, Specs, Task, World},
     state::{KnownRun, Pipelines, ScheduleState},
@@ -112,6 +113,9 @@ pub enum EngineError {
     /// The store holds something that this version cannot read.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
+    /// A declaration cannot be had.
+    #[error("its declaration cannot be had: {0}")]
+    Declaration(String),
     /// Somebody else owns the shard now: stop at once (S9).
     #[error("another instance owns the pipelines now")]
     Deposed,
@@ -167,6 +171,10 @@ pub struct Engine {
     /// Who waits for whom.
     pub(crate) dependents: Dependents,
     pub(crate) limits: Limits,
+    /// Pipelines that are left alone for a while.
+    pub(crate) aside: Aside,
+    /// Pipelines whose rows turned out to be unreadable, and why.
+    pub(crate) poisoned: Vec<(PipelineId, String)>,
     /// What is new about runs, in the order it came.
     pub(crate) news: VecDeque<News>,
     pub(crate) sender: mpsc::UnboundedSender<Message>,
@@ -217,6 +225,8 @@ impl Engine {
             active: Active::default(),
             dependents: Dependents::default(),
             limits,
+            aside: Aside::new(),
+            poisoned: vec![],
             news: VecDeque::new(),
             sender,
             messages,
@@ -250,7 +260,9 @@ impl Engine {
         loop {
             let page = self.store.open_slots(shard, last.as_ref(), PAGE).await?;
             for row in &page.items {
-                self.pipelines.get_mut(&row.pipeline).load_open(row)?;
+                if let Err(unreadable) = self.pipelines.get_mut(&row.pipeline).load_open(row) {
+                    self.poisoned.push((row.pipeline.clone(), unreadable.to_string()));
+                }
                 self.dirty.insert(row.pipeline.clone());
             }
             last = page
@@ -352,6 +364,7 @@ impl Engine {
     /// One pass; answers with the instant at which the next is due at the latest.
     pub async fn pass(&mut self) -> Result<Timestamp, EngineError> {
         self.keep_the_lease().await?;
+        self.set_poisoned_aside().await?;
         while let Ok(report) = self.reports.try_recv() {
             self.take_report(report);
         }
@@ -397,8 +410,10 @@ impl Engine {
                 match result {
                     Ok(_) => {
                         log_events(&plan.group);
-                        self.pipelines.absorb(&plan.group)?;
                         let pipeline = &plan.group.pipeline;
+                        if let Err(unreadable) = self.pipelines.absorb(&plan.group) {
+                            self.poisoned.push((pipeline.clone(), unreadable.to_string()));
+                        }
                         self.active.count(pipeline, self.pipelines.get_mut(pipeline));
                         if plan.ends_work() {
                             self.dirty.extend(self.dependents.of(pipeline));
@@ -413,7 +428,9 @@ impl Engine {
                 }
             }
             for pipeline in conflicts {
-                self.reload(&pipeline).await?;
+                if let Err(reason) = guarded(self.reload(&pipeline)).await? {
+                    self.poisoned.push((pipeline, reason));
+                }
             }
         }
         Ok(())

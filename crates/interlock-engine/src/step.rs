@@ -144,7 +144,8 @@ impl Stepper<'_> {
             } else {
                 RunEvent::Failed
             };
-            plan.run(run, event, |record| record.ended_at = Some(now));
+            // The end of monitoring is not the end of the job.
+            plan.run(run, event, |record| record.ended_at = record.ended_at.or(Some(now)));
             if disposition == Disposition::Failed
                 && open.slot.state == SlotState::Open(OpenState::Running)
             {

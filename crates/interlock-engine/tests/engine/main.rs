@@ -5,6 +5,7 @@
 mod cases_monitoring;
 mod cases_watcher;
 mod crashing;
+mod reports;
 mod stage;
 mod world;
 

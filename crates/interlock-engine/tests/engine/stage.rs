@@ -14,7 +14,7 @@ use interlock_core::{
     retry::FailureCategory,
 };
 use interlock_engine::{
-    Engine, EngineError, Pace, Parts,
+    Engine, EngineError, Limits, Pace, Parts,
     seam::{Evaluators, Task, World as _},
 };
 use interlock_store::{
@@ -45,6 +45,8 @@ pub(crate) enum Job {
     Succeeds(i64),
     /// Badly, after five seconds.
     Fails(FailureCategory),
+    /// Nobody can tell, for this many seconds; then it turns out to have succeeded.
+    OutOfSight(i64),
 }
 
 /// An engine is alive, or not.
@@ -58,6 +60,7 @@ pub(crate) struct Stage {
     files: Files,
     life: Option<Life>,
     posted: u32,
+    pub(crate) limits: Limits,
 }
 
 /// What jobs and evaluators do, and what was asked of them.
@@ -100,7 +103,15 @@ impl Stage {
         let store = MemoryStore::new(1, Arc::new(move || clock.time()));
         let cast = Cast { world: world.clone(), script: Box::new(script), inner: Mutex::default() };
         let files = Files::new(files);
-        Self { world, store: Arc::new(store), cast: Arc::new(cast), files, life: None, posted: 0 }
+        Self {
+            world,
+            store: Arc::new(store),
+            cast: Arc::new(cast),
+            files,
+            life: None,
+            posted: 0,
+            limits: Limits::default(),
+        }
     }
 
     pub(crate) fn parts(&self, holder: &str) -> Parts {
@@ -115,6 +126,7 @@ impl Stage {
             reports,
             declarations: mpsc::unbounded_channel().1,
             holder: holder.to_owned(),
+            limits: self.limits,
             pace: Pace {
                 lease: SignedDuration::from_mins(3),
                 inbox: SignedDuration::from_secs(10),
@@ -244,7 +256,9 @@ impl Cast {
     fn end_of(&self, request: &StartRequest) -> (Timestamp, Outcome) {
         let metadata = BTreeMap::new();
         let (seconds, outcome) = match (self.script)(request) {
-            Job::Succeeds(seconds) => (seconds, Outcome::Success { metadata }),
+            Job::Succeeds(seconds) | Job::OutOfSight(seconds) => {
+                (seconds, Outcome::Success { metadata })
+            }
             Job::Fails(category) => {
                 let message = "it exited with 1".to_owned();
                 (5, Outcome::Failure { message, category, metadata })
@@ -282,7 +296,13 @@ impl Triggers for Actor {
         Box::pin(async move {
             self.0.inner.lock().unwrap().started.push(request.clone());
             self.0.report(&request.run_id, What::Started { metadata: BTreeMap::new() });
-            self.report_the_end(&request);
+            match (self.0.script)(&request) {
+                Job::Succeeds(_) | Job::Fails(_) => self.report_the_end(&request),
+                Job::OutOfSight(_) => {
+                    let reason = "its host does not answer".to_owned();
+                    self.0.report(&request.run_id, What::Lost { reason });
+                }
+            }
             Ok(())
         })
     }
@@ -297,6 +317,9 @@ impl Triggers for Actor {
             Ok(match known {
                 false => LookUp::NeverStarted,
                 true if self.0.world.time() >= at => LookUp::Finished(outcome),
+                true if matches!((self.0.script)(request), Job::OutOfSight(_)) => {
+                    LookUp::CannotTell { reason: "its host does not answer".to_owned() }
+                }
                 true => {
                     self.report_the_end(request);
                     LookUp::Running { metadata: BTreeMap::new() }
