@@ -42,3 +42,5 @@ pub mod retry;
 pub mod sla;
 
 pub mod pipeline;
+
+pub mod agenda;

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fmt};
 
 use jiff::{Timestamp, civil::Date};
 
-use crate::{run::TriggerType, text::TextError};
+use crate::{run::TriggerType, sla::ResolvedSla, text::TextError};
 
 /// Where an open slot stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,6 +117,8 @@ pub struct Slot {
     pub version: u64,
     /// What somebody asked for beside running it.
     pub wish: Option<Box<Wish>>,
+    /// What it promises about time, resolved when it was opened; nothing when absent.
+    pub sla: Option<Box<ResolvedSla>>,
 }
 
 /// What somebody who asks for a run may ask for beside it.
@@ -311,7 +313,14 @@ impl Slot {
             marks: Marks::default(),
             version,
             wish: None,
+            sla: None,
         }
+    }
+
+    /// The same slot with what it promises about time.
+    #[must_use]
+    pub fn promising(self, sla: ResolvedSla) -> Self {
+        Self { sla: (!sla.is_empty()).then(|| Box::new(sla)), ..self }
     }
 
     /// Opens a closed slot again, as its next generation.

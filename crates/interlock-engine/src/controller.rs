@@ -246,7 +246,7 @@ impl Engine {
     /// When the pipeline is to be looked at again by itself.
     fn set_wake(&mut self, pipeline: &PipelineId, now: Timestamp) {
         let Some(state) = self.pipelines.0.get(pipeline) else { return };
-        let interval = state.evaluation_interval.unwrap_or(EVALUATION_INTERVAL);
+        let interval = state.agenda.evaluation.interval.unwrap_or(EVALUATION_INTERVAL);
         let next = state.open.values().flat_map(|open| times_of(open, plus(now, interval))).min();
         let pause = state.row.as_ref().and_then(|(row, _)| row.pause.as_ref()?.until);
         let soonest = plus(now, SignedDuration::from_millis(1));

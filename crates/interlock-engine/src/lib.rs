@@ -16,4 +16,5 @@ pub mod seam;
 mod state;
 mod write;
 
+pub use declare::Changes;
 pub use engine::{Declaration, Engine, EngineError, Pace, Parts};

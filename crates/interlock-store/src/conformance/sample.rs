@@ -66,6 +66,7 @@ pub(super) fn open_slot() -> SlotRecord {
         marks: MarksRecord::default(),
         version: "00000000000000ab".into(),
         wish: None,
+        sla: None,
     }
 }
 
@@ -130,6 +131,7 @@ pub(super) fn pipeline_row() -> Record {
         first_seen: START,
         retired_at: None,
         pause: None,
+        agenda: None,
     })
 }
 
