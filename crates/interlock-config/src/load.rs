@@ -4,6 +4,7 @@
 //! [`Loaded`], what cannot is in its problems. A pipeline with an error is left out; the others stay,
 //! so that one bad file does not silence the rest.
 
+mod again;
 mod files;
 mod references;
 
@@ -16,6 +17,7 @@ use std::{
 
 use interlock_core::{calendar::Calendar, pipeline::Pipeline, zone::Zone};
 
+pub use self::again::decode_version;
 use self::files::{Found, Reader};
 use crate::{
     decode::{self, Decoder, Environment, Surroundings, archetype::Archetype},
@@ -45,6 +47,7 @@ pub struct Loaded {
     /// Everything that is wrong, by file and place.
     pub problems: Vec<Problem>,
     defaults: Option<Defaults>,
+    texts: Texts,
 }
 
 impl Loaded {
@@ -55,6 +58,7 @@ impl Loaded {
             archetypes: self.archetypes.clone(),
             zone: self.config.zone.clone(),
             defaults: self.defaults.clone(),
+            texts: self.texts.clone(),
         }
     }
 
@@ -73,6 +77,10 @@ pub struct LoadedPipeline {
     pub file: PathBuf,
     /// Hash of its spec, its calendars, its archetype and the data of its zones.
     pub version: u64,
+    /// The text of its file.
+    pub source: String,
+    /// What its file refers to, by kind and name; with the text enough for [`decode_version`].
+    pub context: BTreeMap<String, String>,
 }
 
 /// What the files around a single pipeline say, for reading one on its own.
@@ -85,7 +93,11 @@ pub struct Context {
     /// The zone of pipelines that name none.
     pub zone: Zone,
     defaults: Option<Defaults>,
+    texts: Texts,
 }
+
+/// The texts of calendars and archetypes, as `calendar/NAME` and `archetype/NAME`.
+type Texts = BTreeMap<String, Arc<str>>;
 
 impl Default for Context {
     fn default() -> Self {
@@ -94,6 +106,7 @@ impl Default for Context {
             archetypes: BTreeMap::new(),
             zone: Zone::utc(),
             defaults: None,
+            texts: Texts::new(),
         }
     }
 }
@@ -115,8 +128,8 @@ pub fn load_dir(dir: &Path, zones: &dyn ZoneSource, environment: Environment<'_>
     loader.archetypes(&config);
     let pipelines = loader.pipelines(&config);
     let problems = loader.reader.finish();
-    let Context { calendars, archetypes, zone: _, defaults } = loader.context;
-    Loaded { config, pipelines, calendars, archetypes, problems, defaults }
+    let Context { calendars, archetypes, zone: _, defaults, texts } = loader.context;
+    Loaded { config, pipelines, calendars, archetypes, problems, defaults, texts }
 }
 
 /// Reads one pipeline from its text; `None` when it has an error.
@@ -127,14 +140,8 @@ pub fn parse_pipeline(
     zones: &dyn ZoneSource,
     environment: Environment<'_>,
 ) -> (Option<LoadedPipeline>, Vec<Problem>) {
-    let around = Surroundings {
-        zones,
-        environment,
-        calendars: &context.calendars,
-        archetypes: &context.archetypes,
-        zone: context.zone.clone(),
-    };
-    let read = read_pipeline(path, text, &around, context.defaults.as_ref());
+    let around = surroundings(zones, environment, context);
+    let read = read_pipeline(path, text, &around, context);
     (read.pipeline, read.problems)
 }
 
@@ -179,8 +186,9 @@ fn read_pipeline(
     path: &Path,
     text: &str,
     around: &Surroundings<'_>,
-    defaults: Option<&Defaults>,
+    context: &Context,
 ) -> ReadPipeline {
+    let defaults = context.defaults.as_ref();
     let mut problems = Problems::default();
     let root = checked(text, FileKind::Pipeline, &mut problems);
     let Some(mut root) = root else {
@@ -195,8 +203,10 @@ fn read_pipeline(
     let pipeline = decoder(around, &mut problems).pipeline(&root);
     let pipeline = pipeline.filter(|_| !problems.has_errors()).map(|pipeline| LoadedPipeline {
         version: version_of(&root, &pipeline, around),
+        context: again::context_of(&root, context),
         pipeline,
         file: path.to_owned(),
+        source: text.to_owned(),
     });
     let name = root.get("name").or_else(|| root.get("pipeline")?.get("id"));
     let name = name.and_then(|node| Some((node.text()?.to_owned(), node.span.range())));
@@ -303,6 +313,8 @@ impl Loader<'_> {
             if let (Some(calendar), Some(root)) = (calendar, root) {
                 self.reader.unique("calendar", &mut first, &calendar.name, (&found, &root));
                 let name = calendar.name.clone();
+                let text = self.context.texts.entry(again::calendar_key(&name));
+                text.or_insert_with(|| found.text.as_str().into());
                 self.context.calendars.entry(name).or_insert_with(|| Arc::new(calendar));
             }
             self.reader.problems.extend(problems.finish(&file, None));
@@ -319,6 +331,8 @@ impl Loader<'_> {
             let file = problems.source(&found.path, &found.text);
             if let (Some(archetype), Some(root)) = (read, root) {
                 self.reader.unique("archetype", &mut first, &archetype.name, (&found, &root));
+                let text = self.context.texts.entry(again::archetype_key(&archetype.name));
+                text.or_insert_with(|| found.text.as_str().into());
                 self.context.archetypes.entry(archetype.name.clone()).or_insert(archetype);
             }
             self.reader.problems.extend(problems.finish(&file, None));
@@ -331,7 +345,7 @@ impl Loader<'_> {
         for path in self.reader.paths(&config.dirs.pipelines) {
             let Some(Found { path, text }) = self.reader.read(&path) else { continue };
             let around = surroundings(self.zones, self.environment, &self.context);
-            let read = read_pipeline(&path, &text, &around, self.context.defaults.as_ref());
+            let read = read_pipeline(&path, &text, &around, &self.context);
             self.reader.problems.extend(read.problems);
             let Some((name, span)) = read.name else { continue };
             let shown = || {

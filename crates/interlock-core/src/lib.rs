@@ -45,5 +45,7 @@ pub mod sla;
 
 pub mod pipeline;
 
+pub mod agenda;
+
 #[cfg(test)]
 mod sample;

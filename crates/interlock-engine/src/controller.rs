@@ -63,8 +63,11 @@ impl Engine {
             }
         }
         self.commit(planned).await?;
+        // One that was set aside has its time already.
         for pipeline in &dirty {
-            self.set_wake(pipeline, now);
+            if !self.aside.contains_key(pipeline) {
+                self.set_wake(pipeline, now);
+            }
         }
         Ok(())
     }
@@ -272,7 +275,7 @@ impl Engine {
     /// When the pipeline is to be looked at again by itself.
     fn set_wake(&mut self, pipeline: &PipelineId, now: Timestamp) {
         let Some(state) = self.pipelines.0.get(pipeline) else { return };
-        let interval = state.evaluation_interval.unwrap_or(self.limits.evaluation_interval);
+        let interval = state.agenda.evaluation.interval.unwrap_or(self.limits.evaluation_interval);
         let next = state.open.values().flat_map(|open| times_of(open, plus(now, interval))).min();
         let pause = state.row.as_ref().and_then(|(row, _)| row.pause.as_ref()?.until);
         let soonest = plus(now, SignedDuration::from_millis(1));

@@ -13,13 +13,13 @@ use std::{
 
 use interlock_core::{
     due::after,
-    id::{PipelineId, ScheduleId},
+    id::PipelineId,
     pipeline::Pipeline,
     readiness::{TraitResult, TraitSpec},
 };
 use interlock_store::{
-    Change, Group, Key, Lease, LedgerQuery, Refusal, Role, RunQuery, Shard, Store, StoreError,
-    Writer,
+    Change, Group, Key, Lease, LedgerQuery, Record, Refusal, Role, RunQuery, Shard, Store,
+    StoreError, Writer,
     record::{Unreadable, VersionRecord},
 };
 use interlock_trigger::{LookUp, Report, StartFailure, StartRequest, Triggers, What};
@@ -28,9 +28,11 @@ use tokio::sync::mpsc;
 
 use crate::{
     aside::{Aside, guarded},
+    declare::Changes,
     registers::{Active, Dependents, Wakes},
+    scheduler::plus,
     seam::{Evaluators, Specs, Task, World},
-    state::{KnownRun, Pipelines, ScheduleState},
+    state::{KnownRun, Pipelines},
     write::{Act, Planned},
 };
 
@@ -83,8 +85,8 @@ pub struct Parts {
     pub evaluators: Arc<dyn Evaluators>,
     /// What jobs report.
     pub reports: mpsc::UnboundedReceiver<Report>,
-    /// What the files say, whenever they change: all of them each time.
-    pub declarations: mpsc::UnboundedReceiver<Vec<Declaration>>,
+    /// What changed in the files, whenever something did.
+    pub declarations: mpsc::UnboundedReceiver<Changes>,
     /// Who this is, for the lease.
     pub holder: String,
     /// How often.
@@ -158,8 +160,9 @@ pub struct Engine {
     pub(crate) evaluators: Arc<dyn Evaluators>,
     pub(crate) writer: Writer,
     pub(crate) pipelines: Pipelines,
-    /// When the next slot of a schedule is due.
-    pub(crate) agenda: BinaryHeap<Reverse<(Timestamp, PipelineId, ScheduleId)>>,
+    /// When the next slot of a pipeline is due. An entry counts only if it is what the pipeline is armed
+    /// for; others were overtaken.
+    pub(crate) agenda: BinaryHeap<Reverse<(Timestamp, PipelineId)>>,
     /// When a pipeline is to be looked at again.
     pub(crate) wakes: Wakes,
     /// Pipelines that something happened to.
@@ -180,7 +183,9 @@ pub struct Engine {
     pub(crate) sender: mpsc::UnboundedSender<Message>,
     messages: mpsc::UnboundedReceiver<Message>,
     reports: mpsc::UnboundedReceiver<Report>,
-    declarations: mpsc::UnboundedReceiver<Vec<Declaration>>,
+    declarations: mpsc::UnboundedReceiver<Changes>,
+    /// Whether it began to act: from then on a change of the files is an edit.
+    pub(crate) is_live: bool,
     renew_at: Timestamp,
     pace: Pace,
 }
@@ -213,11 +218,11 @@ impl Engine {
         let mut engine = Self {
             world,
             store,
+            pipelines: Pipelines::new(Arc::clone(&specs)),
             specs,
             triggers,
             evaluators,
             writer,
-            pipelines: Pipelines::default(),
             agenda: BinaryHeap::new(),
             wakes: Wakes::default(),
             dirty: BTreeSet::new(),
@@ -232,6 +237,7 @@ impl Engine {
             messages,
             reports,
             declarations,
+            is_live: false,
             renew_at,
             pace,
         };
@@ -246,11 +252,13 @@ impl Engine {
             let page = self.store.agenda(shard, last.as_ref(), PAGE).await?;
             for row in page.items {
                 last = Some(row.pipeline.clone());
+                let (record, revision) = (Record::Pipeline(row.record.record), row.record.revision);
+                self.pipelines.load(&row.pipeline, &[(&Key::Pipeline, &record, revision)])?;
                 let state = self.pipelines.get_mut(&row.pipeline);
-                state.row = Some((row.record.record, row.record.revision));
-                let watermarks = row.watermarks.into_iter();
-                state.watermarks =
-                    watermarks.map(|(id, row)| (id, (row.record.at, row.revision))).collect();
+                for (id, row) in row.watermarks {
+                    state.put_watermark(&id, (row.record.at, row.revision));
+                }
+                self.take_up(&row.pipeline);
             }
             if !page.more {
                 break;
@@ -312,7 +320,7 @@ impl Engine {
 
     /// Forgets what it thought of a pipeline and loads it again.
     pub(crate) async fn reload(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
-        let ids: Vec<_> = self.pipelines.get_mut(pipeline).watermarks.keys().cloned().collect();
+        let ids: Vec<_> = self.pipelines.get_mut(pipeline).watermarked().cloned().collect();
         let mut keys = vec![Key::Pipeline];
         keys.extend(ids.iter().cloned().map(Key::Watermark));
         let rows = self.store.read(pipeline, &keys).await?;
@@ -322,12 +330,12 @@ impl Engine {
             ..LedgerQuery::everything(PAGE)
         };
         let open = self.store.ledger(&query).await?;
+        let found = keys
+            .iter()
+            .zip(&rows)
+            .filter_map(|(key, row)| row.as_ref().map(|row| (key, &row.record, row.revision)));
+        self.pipelines.load(pipeline, &found.collect::<Vec<_>>())?;
         let state = self.pipelines.get_mut(pipeline);
-        for (key, row) in keys.iter().zip(rows) {
-            if let Some(row) = row {
-                state.put(key, &row.record, row.revision)?;
-            }
-        }
         state.open.clear();
         state.sensors = None;
         for row in &open.items {
@@ -335,7 +343,7 @@ impl Engine {
         }
         self.load_runs(pipeline).await?;
         self.active.count(pipeline, self.pipelines.get_mut(pipeline));
-        self.arm(pipeline);
+        self.take_up(pipeline);
         self.dirty.insert(pipeline.clone());
         Ok(())
     }
@@ -363,6 +371,7 @@ impl Engine {
 
     /// One pass; answers with the instant at which the next is due at the latest.
     pub async fn pass(&mut self) -> Result<Timestamp, EngineError> {
+        self.is_live = true;
         self.keep_the_lease().await?;
         self.set_poisoned_aside().await?;
         while let Ok(report) = self.reports.try_recv() {
@@ -502,17 +511,24 @@ impl Engine {
         }
     }
 
-    /// Puts a schedule's next slot on the agenda.
+    /// Takes up what a pipeline's agenda says: when its next slot is, and whom it waits for.
+    pub(crate) fn take_up(&mut self, pipeline: &PipelineId) {
+        let upstreams = self.pipelines.get_mut(pipeline).agenda.upstreams.clone();
+        self.dependents.set(pipeline, &upstreams);
+        self.arm(pipeline);
+    }
+
+    /// Puts a pipeline's next slot on the agenda.
     pub(crate) fn arm(&mut self, pipeline: &PipelineId) {
-        let Some(state) = self.pipelines.0.get(pipeline) else { return };
-        if state.is_retired() {
-            return;
-        }
-        for ScheduleState { schedule, .. } in &state.schedules {
-            let watermark = state.watermark(schedule.id()).map(|(at, _)| at);
-            if let Some(next) = watermark.and_then(|watermark| after(schedule, watermark)) {
-                self.agenda.push(Reverse((next, pipeline.clone(), schedule.id().clone())));
-            }
+        let Some(state) = self.pipelines.0.get_mut(pipeline) else { return };
+        let next = state.agenda.owed().filter_map(|start| {
+            let (watermark, _) = state.watermark(start.schedule.id())?;
+            Some(plus(after(&start.schedule, watermark)?, start.delay(pipeline)))
+        });
+        let next = next.min().filter(|_| !state.is_retired());
+        if state.armed_at != next {
+            state.armed_at = next;
+            self.agenda.extend(next.map(|at| Reverse((at, pipeline.clone()))));
         }
     }
 

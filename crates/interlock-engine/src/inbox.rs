@@ -4,6 +4,7 @@
 //! once however often it is sent, and whoever sent it can read what came of it.
 
 use interlock_core::{
+    agenda::Agenda,
     id::{PipelineId, ScheduleId},
     pipeline::Pipeline,
     retry::FailureCategory,
@@ -138,7 +139,7 @@ impl Engine {
             closes_at: plus(now, OUT_OF_TURN_WINDOW),
             version,
         };
-        let mut slot = Slot::open(OpenState::Waiting, opening);
+        let mut slot = Slot::open(OpenState::Waiting, opening).promising(spec.sla.out_of_turn());
         slot.wish = Some(Box::new(wish));
         plan.slot(&place, 0, &slot);
         plan.event(Event::of("SLOT_OPENED", now, "somebody asked for it").about(&place));
@@ -202,7 +203,8 @@ impl Engine {
         let known = self.read_slot(pipeline, &place).await?;
         let version = self.pipelines.get_mut(pipeline).version;
         let start = spec.starts.iter().find(|start| *start.schedule.id() == schedule);
-        let opener = start.map(|start| Opener { spec, start, version, now });
+        let agenda = Agenda::of(spec);
+        let opener = start.map(|start| Opener { agenda: &agenda, start, version, now });
         let mut slot = match (known, opener) {
             (Some((slot, _)), _) if slot.state.is_open() => {
                 return Ok(Err(format!("{schedule}/{} is still {}", name.nominal, slot.state)));
@@ -216,7 +218,7 @@ impl Engine {
                     version,
                 };
                 match slot.reopen(OpenState::Waiting, opening) {
-                    Ok(slot) => (slot, revision),
+                    Ok(slot) => (slot.promising(spec.sla.out_of_turn()), revision),
                     Err(illegal) => return Ok(Err(illegal.to_string())),
                 }
             }
@@ -271,14 +273,14 @@ impl Engine {
         plan: &mut Planned,
     ) -> Answer {
         let state = self.pipelines.0.get(pipeline).ok_or("there is no such pipeline")?;
-        let (row, revision) = state.row.as_ref().ok_or("there is no such pipeline")?;
+        let (row, revision) = state.record().ok_or("there is no such pipeline")?;
         let (kind, message) = match (&pause, &row.pause) {
             (Some(pause), _) => ("PIPELINE_PAUSED", pause.reason.clone()),
             (None, Some(before)) => ("PIPELINE_RESUMED", format!("paused since {}", before.since)),
             (None, None) => return Err(format!("{pipeline} is not paused")),
         };
-        let record = PipelineRecord { pause, ..row.clone() };
-        plan.put(Key::Pipeline, *revision, Record::Pipeline(record));
+        let record = PipelineRecord { pause, ..row };
+        plan.put(Key::Pipeline, revision, Record::Pipeline(record));
         plan.event(Event::of(kind, now, message.clone()));
         Ok(json!({ "pipeline": pipeline.as_str(), "event": kind }))
     }

@@ -22,5 +22,6 @@ mod state;
 mod step;
 mod write;
 
+pub use declare::Changes;
 pub use engine::{Declaration, Engine, EngineError, Limits, Pace, Parts};
 pub use evidence::{AskedSlot, verdict_now};

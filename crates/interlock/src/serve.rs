@@ -4,4 +4,5 @@ pub(crate) mod evaluators;
 pub(crate) mod files;
 pub(crate) mod log;
 pub(crate) mod reload;
+pub(crate) mod specs;
 pub(crate) mod world;

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
+mod agenda;
+mod aside;
 mod cases_monitoring;
 mod cases_watcher;
 mod crashing;
@@ -16,13 +18,14 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use interlock_config::{Context, SystemZones, parse_pipeline};
+use interlock_config::{Context, SystemZones, ZoneSource as _, parse_pipeline};
 use interlock_core::{
     id::{PipelineId, ScheduleId, fnv1a},
     pipeline::Pipeline,
+    zone::Zone,
 };
 use interlock_engine::{
-    Declaration, Engine, Limits, Pace, Parts,
+    Changes, Declaration, Engine, Limits, Pace, Parts,
     seam::{Specs, Task, World},
 };
 use interlock_store::{
@@ -69,8 +72,17 @@ impl Files {
         Self(Arc::new(files))
     }
 
-    fn all(&self) -> Vec<Declaration> {
-        self.0.values().cloned().collect()
+    /// What is different from what an engine has.
+    fn changes(&self, engine: &Engine) -> Changes {
+        let known: BTreeMap<_, _> = engine.in_force().collect();
+        let new = self.0.values().filter(|new| {
+            known.get(&new.pipeline.name).is_none_or(|version| *version != new.version)
+        });
+        let removed = known.keys().filter(|name| !self.0.contains_key(**name));
+        Changes {
+            declared: new.cloned().collect(),
+            removed: removed.map(|name| (*name).clone()).collect(),
+        }
     }
 }
 
@@ -78,6 +90,10 @@ impl Specs for Files {
     fn pipeline(&self, name: &PipelineId, _: u64) -> Task<Result<Arc<Pipeline>, String>> {
         let found = self.0.get(name).map(|declared| Arc::clone(&declared.pipeline));
         Box::pin(std::future::ready(found.ok_or_else(|| "no such pipeline".to_owned())))
+    }
+
+    fn zone(&self, name: &str) -> Option<Zone> {
+        SystemZones::new().zone(name)
     }
 }
 
@@ -116,10 +132,11 @@ impl Machine {
                 inbox: SignedDuration::from_hours(6),
             },
         };
-        let files = self.files.all();
+        let files = self.files.clone();
         let life = async move {
             let mut engine = Engine::open(parts, Shard(0)).await.unwrap().unwrap();
-            engine.declare(&files).await.unwrap();
+            let changes = files.changes(&engine);
+            engine.declare(&changes).await.unwrap();
             engine.run(Box::pin(std::future::pending())).await.unwrap();
         };
         let dead = Arc::clone(&store);

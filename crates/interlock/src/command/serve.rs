@@ -15,7 +15,10 @@ use crate::{
     exit::{FAILED, Failure, SUCCESS},
     output::Output,
     project,
-    serve::{evaluators::CommandEvaluators, files::Files, log, reload, world::TokioWorld},
+    serve::{
+        evaluators::CommandEvaluators, files::Files, log, reload, specs::StoredSpecs,
+        world::TokioWorld,
+    },
 };
 
 pub(super) fn run(directory: &Path, form: LogForm, output: &mut Output) -> Result<u8, Failure> {
@@ -76,8 +79,8 @@ async fn serve(
     let evaluators = CommandEvaluators::new(directory, &loaded.config.dirs.evaluators);
     let parts = Parts {
         world,
+        specs: Arc::new(StoredSpecs::new(Arc::clone(&store), Arc::default())),
         store,
-        specs: Arc::new(files.clone()),
         triggers: Arc::new(triggers),
         evaluators: Arc::new(evaluators),
         reports,

@@ -1,4 +1,4 @@
-//! The project's files as the engine sees them: declarations by version, the last good ones.
+//! The project's files as the engine sees them: the last good declarations.
 
 use std::{
     collections::BTreeMap,
@@ -7,16 +7,13 @@ use std::{
 };
 
 use interlock_config::{Loaded, Problem, Severity};
-use interlock_core::{id::PipelineId, pipeline::Pipeline};
-use interlock_engine::{
-    Declaration,
-    seam::{Specs, Task},
-};
+use interlock_core::id::PipelineId;
+use interlock_engine::Declaration;
 use interlock_store::record::VersionRecord;
 
 use crate::clock;
 
-/// Declarations in force, and those of versions that were in force since the start.
+/// Declarations in force.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     directory: PathBuf,
@@ -26,7 +23,6 @@ pub(crate) struct Files {
 #[derive(Debug, Default)]
 struct Known {
     current: BTreeMap<PipelineId, Declaration>,
-    versions: BTreeMap<(PipelineId, u64), Arc<Pipeline>>,
     folders: Vec<PathBuf>,
 }
 
@@ -52,14 +48,12 @@ impl Files {
                 version: new.version,
                 source: VersionRecord {
                     since: clock::now(),
-                    source: std::fs::read_to_string(&new.file).unwrap_or_default(),
-                    context: BTreeMap::new(),
+                    source: new.source,
+                    context: new.context,
                 },
                 pipeline: Arc::new(new.pipeline),
             };
             let name = declaration.pipeline.name.clone();
-            let version = (name.clone(), declaration.version);
-            known.versions.insert(version, Arc::clone(&declaration.pipeline));
             current.insert(name, declaration);
         }
         if broken > 0 {
@@ -84,22 +78,4 @@ impl Files {
 
 fn broken_files(problems: &[Problem]) -> usize {
     problems.iter().filter(|problem| problem.severity == Severity::Error).count()
-}
-
-impl Specs for Files {
-    fn pipeline(&self, name: &PipelineId, version: u64) -> Task<Result<Arc<Pipeline>, String>> {
-        Box::pin(std::future::ready(self.find(name, version)))
-    }
-}
-
-impl Files {
-    fn find(&self, name: &PipelineId, version: u64) -> Result<Arc<Pipeline>, String> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known.versions.get(&(name.clone(), version)) {
-            return Ok(Arc::clone(found));
-        }
-        // A version from before the start: the files that made it are gone, today's speak for it.
-        let current = known.current.get(name).map(|declaration| Arc::clone(&declaration.pipeline));
-        current.ok_or_else(|| format!("no file declares `{name}`"))
-    }
 }

@@ -100,6 +100,7 @@ fn open_slot() -> SlotRecord {
         version: "00000000000000ab".into(),
         wish: None,
         reruns: None,
+        sla: None,
     }
 }
 
