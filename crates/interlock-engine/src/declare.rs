@@ -33,7 +33,10 @@ impl Engine {
             })
             .map(|new| new.pipeline.name.clone())
             .collect();
-        let due = edited.iter().flat_map(|pipeline| self.plan_opening(pipeline, now)).collect();
+        let mut due = Vec::new();
+        for pipeline in &edited {
+            due.extend(self.plan_opening(pipeline, now).await);
+        }
         self.commit(due).await?;
 
         let planned =
@@ -88,6 +91,9 @@ impl Engine {
             return;
         }
         state.version = new.version;
+        state.evaluation_interval = new.pipeline.evaluation.interval;
+        self.dependents.set(&new.pipeline);
+        let state = self.pipelines.get_mut(&new.pipeline.name);
         let starts = new.pipeline.starts.iter();
         let enumerated = starts.filter(|start| {
             !matches!(

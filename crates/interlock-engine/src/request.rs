@@ -18,12 +18,12 @@ use crate::{
 
 impl Engine {
     /// The requests of all runs that are under way, as far as their declarations can be had.
-    pub(crate) fn active_requests(&self) -> Vec<StartRequest> {
+    pub(crate) async fn active_requests(&self) -> Vec<StartRequest> {
         let mut requests = Vec::new();
         for (pipeline, state) in &self.pipelines.0 {
             for (place, open) in &state.open {
                 let Some(run) = open.last_run().filter(|run| is_active(run)) else { continue };
-                if let Ok(spec) = self.specs.pipeline(pipeline, open.slot.version) {
+                if let Ok(spec) = self.specs.pipeline(pipeline, open.slot.version).await {
                     requests.push(request(pipeline, &spec, (place, open), run));
                 }
             }
@@ -32,7 +32,8 @@ impl Engine {
     }
 }
 
-fn is_active(run: &KnownRun) -> bool {
+/// Whether the run is under way, as far as is recorded.
+pub(crate) fn is_active(run: &KnownRun) -> bool {
     matches!(run.record.state(), Ok(RunState::Triggering | RunState::Running))
 }
 

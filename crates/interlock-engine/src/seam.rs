@@ -31,8 +31,9 @@ pub trait World: Send + Sync + 'static {
 /// Declarations of pipelines, by version. A recorded slot keeps its version (S16), so old ones are asked
 /// for too.
 pub trait Specs: Send + Sync + 'static {
-    /// What a pipeline declared in a version; a sentence when it cannot be had.
-    fn pipeline(&self, name: &PipelineId, version: u64) -> Result<Arc<Pipeline>, String>;
+    /// What a pipeline declared in a version; a sentence when it cannot be had. Old versions are decoded
+    /// from what the store kept, so this may have to read.
+    fn pipeline(&self, name: &PipelineId, version: u64) -> Task<Result<Arc<Pipeline>, String>>;
 }
 
 /// Answers for traits.

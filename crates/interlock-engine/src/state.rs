@@ -29,6 +29,8 @@ pub(crate) struct PipelineState {
     /// The version that the schedules below come from; 0 before the files were seen.
     pub(crate) version: u64,
     pub(crate) schedules: Vec<ScheduleState>,
+    /// How often a waiting slot is evaluated, where the pipeline says it.
+    pub(crate) evaluation_interval: Option<SignedDuration>,
     pub(crate) watermarks: BTreeMap<ScheduleId, (Timestamp, u64)>,
     pub(crate) open: BTreeMap<SlotPlace, OpenSlot>,
     /// Answers of evaluators, as long as they may be reused; not stored.

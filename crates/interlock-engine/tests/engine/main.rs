@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
+mod cases_monitoring;
+mod cases_watcher;
 mod crashing;
+mod reports;
+mod stage;
 mod world;
 
 use std::{
@@ -18,8 +22,8 @@ use interlock_core::{
     pipeline::Pipeline,
 };
 use interlock_engine::{
-    Declaration, Engine, Pace, Parts,
-    seam::{Specs, World},
+    Declaration, Engine, Limits, Pace, Parts,
+    seam::{Specs, Task, World},
 };
 use interlock_store::{
     Key, LedgerEntry, LedgerQuery, Record, Shard, Store, conformance::block_on,
@@ -71,8 +75,9 @@ impl Files {
 }
 
 impl Specs for Files {
-    fn pipeline(&self, name: &PipelineId, _version: u64) -> Result<Arc<Pipeline>, String> {
-        Ok(Arc::clone(&self.0.get(name).ok_or("no such pipeline")?.pipeline))
+    fn pipeline(&self, name: &PipelineId, _: u64) -> Task<Result<Arc<Pipeline>, String>> {
+        let found = self.0.get(name).map(|declared| Arc::clone(&declared.pipeline));
+        Box::pin(std::future::ready(found.ok_or_else(|| "no such pipeline".to_owned())))
     }
 }
 
@@ -104,6 +109,7 @@ impl Machine {
             reports: self.jobs.connect(),
             declarations: tokio::sync::mpsc::unbounded_channel().1,
             holder: "test".to_owned(),
+            limits: Limits::default(),
             // Virtual months with real intervals would be millions of empty passes.
             pace: Pace {
                 lease: SignedDuration::from_hours(24),

@@ -8,7 +8,10 @@ use std::{
 
 use interlock_config::{Loaded, Problem, Severity};
 use interlock_core::{id::PipelineId, pipeline::Pipeline};
-use interlock_engine::{Declaration, seam::Specs};
+use interlock_engine::{
+    Declaration,
+    seam::{Specs, Task},
+};
 use interlock_store::record::VersionRecord;
 
 use crate::clock;
@@ -84,7 +87,13 @@ fn broken_files(problems: &[Problem]) -> usize {
 }
 
 impl Specs for Files {
-    fn pipeline(&self, name: &PipelineId, version: u64) -> Result<Arc<Pipeline>, String> {
+    fn pipeline(&self, name: &PipelineId, version: u64) -> Task<Result<Arc<Pipeline>, String>> {
+        Box::pin(std::future::ready(self.find(name, version)))
+    }
+}
+
+impl Files {
+    fn find(&self, name: &PipelineId, version: u64) -> Result<Arc<Pipeline>, String> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known.versions.get(&(name.clone(), version)) {
             return Ok(Arc::clone(found));
