@@ -504,6 +504,11 @@ impl Engine {
 
     /// Puts a schedule's next slot on the agenda.
     pub(crate) fn arm(&mut self, pipeline: &PipelineId) {
+        self.arm_from(pipeline, Timestamp::MIN);
+    }
+
+    /// The same, but not to be looked at before an instant.
+    pub(crate) fn arm_from(&mut self, pipeline: &PipelineId, soonest: Timestamp) {
         let Some(state) = self.pipelines.0.get(pipeline) else { return };
         if state.is_retired() {
             return;
@@ -511,7 +516,8 @@ impl Engine {
         for ScheduleState { schedule, .. } in &state.schedules {
             let watermark = state.watermark(schedule.id()).map(|(at, _)| at);
             if let Some(next) = watermark.and_then(|watermark| after(schedule, watermark)) {
-                self.agenda.push(Reverse((next, pipeline.clone(), schedule.id().clone())));
+                let at = next.max(soonest);
+                self.agenda.push(Reverse((at, pipeline.clone(), schedule.id().clone())));
             }
         }
     }

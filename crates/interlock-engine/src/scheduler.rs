@@ -27,6 +27,8 @@ use crate::{
 
 /// Slots in one group, beside the watermark and an event: a group holds 25 changes.
 const SLOTS_PER_GROUP: usize = 20;
+/// When a pipeline whose due slots could not be recorded is looked at again.
+const STUCK_LOOK: SignedDuration = SignedDuration::from_secs(1);
 /// The longest that a slot waits to be ready unless its pipeline says otherwise.
 const EVALUATION_MAX: SignedDuration = SignedDuration::from_hours(24);
 
@@ -47,16 +49,29 @@ impl Engine {
             }
             due.sort();
             due.dedup();
+            let before: Vec<_> = due.iter().map(|pipeline| self.recorded_until(pipeline)).collect();
             let mut planned = Vec::new();
             for pipeline in &due {
                 planned.extend(self.plan_opening(pipeline, now).await);
             }
             self.commit(planned).await?;
-            for pipeline in &due {
-                self.arm(pipeline);
+            for (pipeline, before) in due.iter().zip(before) {
+                // One that is paused, set aside or in conflict recorded nothing: it is looked at again later,
+                // or this loop would never end.
+                if self.recorded_until(pipeline) == before {
+                    self.arm_from(pipeline, plus(now, STUCK_LOOK));
+                } else {
+                    self.arm(pipeline);
+                }
             }
             self.dirty.extend(due);
         }
+    }
+
+    /// How far each schedule of a pipeline is recorded.
+    fn recorded_until(&self, pipeline: &PipelineId) -> Vec<Timestamp> {
+        let state = self.pipelines.0.get(pipeline);
+        state.iter().flat_map(|state| state.watermarks.values().map(|(at, _)| *at)).collect()
     }
 
     /// The groups that record what a pipeline owes.
