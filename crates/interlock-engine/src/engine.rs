@@ -520,12 +520,24 @@ impl Engine {
 
     /// Puts a pipeline's next slot on the agenda.
     pub(crate) fn arm(&mut self, pipeline: &PipelineId) {
+        self.arm_from(pipeline, Timestamp::MIN);
+    }
+
+    /// The same, but not to be looked at before an instant. A paused pipeline has no next slot before the
+    /// pause ends; one that ends by hand arms it again.
+    pub(crate) fn arm_from(&mut self, pipeline: &PipelineId, soonest: Timestamp) {
+        let now = self.world.now();
         let Some(state) = self.pipelines.0.get_mut(pipeline) else { return };
         let next = state.agenda.owed().filter_map(|start| {
             let (watermark, _) = state.watermark(start.schedule.id())?;
             Some(plus(after(&start.schedule, watermark)?, start.delay(pipeline)))
         });
         let next = next.min().filter(|_| !state.is_retired());
+        let next = match state.pause(now) {
+            Some(pause) => next.zip(pause.until).map(|(next, until)| next.max(until)),
+            None => next,
+        };
+        let next = next.map(|next| next.max(soonest));
         if state.armed_at != next {
             state.armed_at = next;
             self.agenda.extend(next.map(|at| Reverse((at, pipeline.clone()))));

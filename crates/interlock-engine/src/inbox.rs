@@ -26,6 +26,7 @@ use crate::{
     rerun::{OUT_OF_TURN_WINDOW, Rerun},
     scheduler::{Opener, plus},
     sensors::Arrival,
+    state::SlotPlace,
     write::{Act, Event, Planned},
 };
 
@@ -54,6 +55,8 @@ impl Engine {
             plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record));
             self.dirty.insert(entry.pipeline.clone());
             self.commit(vec![plan]).await?;
+            // A pause may have begun or ended.
+            self.arm(&entry.pipeline);
         }
         Ok(())
     }
@@ -222,6 +225,17 @@ impl Engine {
                     Err(illegal) => return Ok(Err(illegal.to_string())),
                 }
             }
+            // Opened here, it would be in the way of the schedule, which opens it at its time.
+            (None, Some(opener))
+                if opener.start.schedule.is_slot(name.nominal)
+                    && self.is_unrecorded(pipeline, &place) =>
+            {
+                return Ok(Err(format!(
+                    "{schedule}/{} is not recorded yet: its schedule opens it at its time, once the \
+                     pipeline is not paused",
+                    name.nominal
+                )));
+            }
             (None, Some(opener)) if opener.start.schedule.is_slot(name.nominal) => {
                 let mut slot = opener.open(name.nominal, TriggerType::Manual);
                 slot.closes_at = plus(now, OUT_OF_TURN_WINDOW);
@@ -263,6 +277,12 @@ impl Engine {
         plan.slot(&place, open.revision, &slot);
         plan.event(Event::of("SLOT_CANCELLED", now, reason).about(&place));
         Ok(json!({ "state": "cancelled" }))
+    }
+
+    /// Whether a slot is still to be recorded by its schedule.
+    fn is_unrecorded(&self, pipeline: &PipelineId, (nominal, schedule): &SlotPlace) -> bool {
+        let watermark = self.pipelines.0.get(pipeline).and_then(|state| state.watermark(schedule));
+        watermark.is_some_and(|(watermark, _)| *nominal > watermark)
     }
 
     fn set_pause(

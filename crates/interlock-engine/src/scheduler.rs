@@ -30,6 +30,8 @@ use crate::{
 const SLOTS_PER_GROUP: usize = 20;
 /// Pipelines whose due slots are planned together.
 const DUE_MAX: usize = 10_000;
+/// When a pipeline whose due slots could not be recorded is looked at again.
+const STUCK_LOOK: SignedDuration = SignedDuration::from_secs(1);
 
 impl Engine {
     /// Opens every slot that is due now.
@@ -45,17 +47,17 @@ impl Engine {
                 let Some(state) = self.pipelines.0.get_mut(&pipeline) else { continue };
                 if state.armed_at == Some(at) {
                     state.armed_at = None;
-                    due.push(pipeline);
+                    due.push((pipeline, at));
                 }
             }
             if due.is_empty() {
                 return Ok(());
             }
             // One that is set aside is armed again when it is taken back.
-            due.retain(|pipeline| !self.is_aside(pipeline, now));
+            due.retain(|(pipeline, _)| !self.is_aside(pipeline, now));
             let mut planned = Vec::new();
             let mut failed = BTreeSet::new();
-            for pipeline in &due {
+            for (pipeline, _) in &due {
                 match guarded(async { Ok(self.plan_opening(pipeline, now)) }).await? {
                     Ok(opening) => planned.extend(opening),
                     Err(reason) => {
@@ -64,12 +66,16 @@ impl Engine {
                     }
                 }
             }
-            due.retain(|pipeline| !failed.contains(pipeline));
+            due.retain(|(pipeline, _)| !failed.contains(pipeline));
             self.commit(planned).await?;
-            for pipeline in &due {
+            for (pipeline, at) in &due {
                 self.arm(pipeline);
+                // A conflict recorded nothing: it is looked at again later, or this loop would never end.
+                if self.pipelines.get_mut(pipeline).armed_at == Some(*at) {
+                    self.arm_from(pipeline, plus(now, STUCK_LOOK));
+                }
             }
-            self.dirty.extend(due);
+            self.dirty.extend(due.into_iter().map(|(pipeline, _)| pipeline));
         }
     }
 

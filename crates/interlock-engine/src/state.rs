@@ -273,8 +273,13 @@ impl PipelineState {
 
     /// Whether nothing of it may start now.
     pub(crate) fn is_paused(&self, now: Timestamp) -> bool {
-        let pause = self.row.as_ref().and_then(|(row, _)| row.pause.as_ref());
-        pause.is_some_and(|pause| pause.until.is_none_or(|until| now < until))
+        self.pause(now).is_some()
+    }
+
+    /// The pause that is in force.
+    pub(crate) fn pause(&self, now: Timestamp) -> Option<&PauseRecord> {
+        let pause = self.row.as_ref().and_then(|(row, _)| row.pause.as_deref())?;
+        pause.until.is_none_or(|until| now < until).then_some(pause)
     }
 
     pub(crate) fn is_retired(&self) -> bool {

@@ -43,7 +43,8 @@ impl Options {
     pub fn new(workdir: PathBuf) -> io::Result<Self> {
         Ok(Self {
             runner: vec![std::env::current_exe()?.into(), "runner".into()],
-            workdir,
+            // The runner has a directory of its own; "here" means where the daemon was started.
+            workdir: std::path::absolute(workdir)?,
             grace: SignedDuration::from_secs(10),
             log_bytes_max: 10 * 1024 * 1024,
         })

@@ -9,6 +9,7 @@ mod cases_watcher;
 mod crashing;
 mod reports;
 mod stage;
+mod traps;
 mod world;
 
 use std::{
