@@ -9,6 +9,7 @@ mod airflow;
 mod commands;
 mod crashes;
 mod http;
+mod outbound;
 mod parts;
 mod server;
 mod steps;
