@@ -10,7 +10,10 @@ use interlock_core::{
     control::{Candidate, Flow, Move, plan_slots},
     id::PipelineId,
     pipeline::Pipeline,
-    readiness::{Condition, Evidence, Outcome, Upstream, UpstreamState, Verdict, evaluate},
+    readiness::{
+        Condition, Evidence, Outcome, TraitResult, TraitSpec, Upstream, UpstreamState, Verdict,
+        evaluate,
+    },
     run::{RunEvent, TriggerType},
     sensor::{Sensor, Sensors},
     slot::{Disposition, OpenState, SlotState},
@@ -20,7 +23,8 @@ use jiff::{SignedDuration, Timestamp, civil::Date};
 use serde_json::Value;
 
 use crate::{
-    engine::{Engine, EngineError, Message},
+    asking::{OwedAnswer, usable_for},
+    engine::{Engine, EngineError},
     request::{request, run_closes_at},
     scheduler::plus,
     state::{Answer, KnownRun, OpenSlot, PipelineState, SlotPlace},
@@ -29,8 +33,6 @@ use crate::{
 
 /// How often a waiting slot is evaluated unless its pipeline says otherwise.
 const EVALUATION_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
-/// How long an evaluator's answer is used unless its trait says otherwise.
-const ANSWER_TTL: SignedDuration = SignedDuration::from_secs(30);
 /// A queued slot that never got its turn is given up after this.
 const QUEUE_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// How many days around a slot an upstream's slot of the same date may lie.
@@ -178,12 +180,11 @@ impl Engine {
                 continue;
             }
             state.traits.insert(trait_spec.kind.clone(), Answer::Asked);
-            let answer = self.evaluators.evaluate(pipeline, trait_spec);
-            let (sender, pipeline) = (self.sender.clone(), pipeline.clone());
-            let kind = trait_spec.kind.clone();
+            let owed = OwedAnswer::new(&self.sender, pipeline, trait_spec);
+            let evaluators = Arc::clone(&self.evaluators);
+            let (pipeline, trait_spec) = (pipeline.clone(), trait_spec.clone());
             let task = async move {
-                let result = answer.await;
-                let _loop_is_gone = sender.send(Message::Answered(pipeline, kind, result));
+                owed.give(evaluators.evaluate(&pipeline, &trait_spec).await);
             };
             self.world.spawn("ask an evaluator", Box::pin(task));
         }
@@ -193,20 +194,12 @@ impl Engine {
     pub(crate) fn answered(
         &mut self,
         pipeline: &PipelineId,
-        kind: String,
-        result: interlock_core::readiness::TraitResult,
+        asked: &TraitSpec,
+        result: TraitResult,
     ) {
-        let now = self.world.now();
+        let until = plus(self.world.now(), usable_for(&result, asked.ttl));
         let state = self.pipelines.get_mut(pipeline);
-        let spec = self.specs.pipeline(pipeline, state.version).ok();
-        let ttl = spec.and_then(|spec| {
-            spec.readiness.conditions.iter().find_map(|condition| match condition {
-                Condition::Trait(found) if found.kind == kind => found.ttl,
-                Condition::Trait(_) | Condition::Sensor(_) => None,
-            })
-        });
-        let until = plus(now, ttl.unwrap_or(ANSWER_TTL));
-        state.traits.insert(kind, Answer::Given(result, until));
+        state.traits.insert(asked.kind.clone(), Answer::Given(result, until));
         self.dirty.insert(pipeline.clone());
     }
 
@@ -293,7 +286,7 @@ fn times_of(open: &OpenSlot, evaluate_at: Timestamp) -> Vec<Timestamp> {
 }
 
 impl PipelineState {
-    fn answers(&self, now: Timestamp) -> BTreeMap<String, interlock_core::readiness::TraitResult> {
+    fn answers(&self, now: Timestamp) -> BTreeMap<String, TraitResult> {
         let given = self.traits.iter().filter_map(|(kind, answer)| match answer {
             Answer::Given(result, until) if now < *until => Some((kind.clone(), result.clone())),
             Answer::Given(..) | Answer::Asked => None,

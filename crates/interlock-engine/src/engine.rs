@@ -15,7 +15,7 @@ use interlock_core::{
     due::after,
     id::{PipelineId, ScheduleId},
     pipeline::Pipeline,
-    readiness::TraitResult,
+    readiness::{TraitResult, TraitSpec},
 };
 use interlock_store::{
     Change, Group, Key, Lease, LedgerQuery, Refusal, Role, RunQuery, Shard, Store, StoreError,
@@ -105,7 +105,7 @@ pub(crate) enum Message {
     /// Something about a run.
     About(News),
     /// An evaluator answered.
-    Answered(PipelineId, String, TraitResult),
+    Answered(PipelineId, Box<TraitSpec>, TraitResult),
 }
 
 /// Something new about a run, to be recorded.
@@ -438,7 +438,7 @@ impl Engine {
 
     fn take_message(&mut self, message: Message) {
         match message {
-            Message::Answered(pipeline, kind, result) => self.answered(&pipeline, kind, result),
+            Message::Answered(pipeline, spec, result) => self.answered(&pipeline, &spec, result),
             Message::About(news) => self.news.push_back(news),
         }
     }

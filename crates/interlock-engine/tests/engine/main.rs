@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 mod crashing;
+mod evaluating;
 mod world;
 
 use std::{
@@ -19,7 +20,7 @@ use interlock_core::{
 };
 use interlock_engine::{
     Declaration, Engine, Pace, Parts,
-    seam::{Specs, World},
+    seam::{Evaluators, Specs, World},
 };
 use interlock_store::{
     Key, LedgerEntry, LedgerQuery, Record, Shard, Store, conformance::block_on,
@@ -82,6 +83,7 @@ struct Machine {
     store: Arc<MemoryStore>,
     jobs: Jobs,
     files: Files,
+    evaluators: Arc<dyn Evaluators>,
 }
 
 impl Machine {
@@ -89,7 +91,8 @@ impl Machine {
         let world = Virtual::new(START.parse().unwrap());
         let clock = world.clone();
         let store = MemoryStore::new(1, Arc::new(move || clock.time()));
-        Self { world, store: Arc::new(store), jobs: Jobs::default(), files: Files::new(files) }
+        let (jobs, files) = (Jobs::default(), Files::new(files));
+        Self { world, store: Arc::new(store), jobs, files, evaluators: Arc::new(Passing) }
     }
 
     /// Runs an engine until it dies at a wait for the store, or time is over.
@@ -100,7 +103,7 @@ impl Machine {
             store: Arc::clone(&store) as Arc<dyn Store>,
             specs: Arc::new(self.files.clone()),
             triggers: Arc::new(FakeTriggers { jobs: self.jobs.clone(), world: self.world.clone() }),
-            evaluators: Arc::new(Passing),
+            evaluators: Arc::clone(&self.evaluators),
             reports: self.jobs.connect(),
             declarations: tokio::sync::mpsc::unbounded_channel().1,
             holder: "test".to_owned(),
