@@ -34,6 +34,7 @@ const END_MAX: Duration = guard::GRACE.saturating_add(Duration::from_millis(500)
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub(crate) folders: Vec<PathBuf>,
+    pub(crate) workdir: PathBuf,
     pub(crate) guard: Vec<OsString>,
 }
 
@@ -79,6 +80,7 @@ impl Programs {
         Command::new(guard)
             .args(words)
             .arg(program)
+            .current_dir(&self.workdir)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -215,7 +217,7 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         }
         let (one, two) = (folders[0].display().to_string(), folders[1].display().to_string());
-        let programs = Programs { folders, guard: vec![] };
+        let programs = Programs { folders, workdir: "/".into(), guard: vec![] };
         assert_eq!(programs.find("team/check").unwrap(), dir.path().join("two/team/check"));
         let absolute = dir.path().join("outside").display().to_string();
         for name in ["../outside", "team/../../outside", &absolute, "", ".", "./team/check"] {
@@ -230,7 +232,7 @@ mod tests {
         let notes = refusal(&programs, "notes");
         assert_eq!(notes, format!("{two}/notes is not executable: run `chmod +x {two}/notes`"));
         assert!(refusal(&programs, "builtin:sensor-threshold").contains("`validation`"));
-        let none = Programs { folders: vec![], guard: vec![] };
+        let none = Programs { folders: vec![], ..programs };
         assert!(refusal(&none, "x").contains("looked in no directory"));
     }
 }

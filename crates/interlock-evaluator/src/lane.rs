@@ -10,7 +10,7 @@ use std::{
 };
 
 use interlock_core::{readiness::TraitResult, retry::FailureCategory};
-use interlock_trigger::Clock;
+use interlock_trigger::{Clock, web::host_of};
 use jiff::Timestamp;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -20,6 +20,7 @@ use tokio::{
 use crate::{
     answer,
     breaker::{Admission, Breaker, Health, Now},
+    http,
 };
 
 /// All evaluators.
@@ -35,7 +36,8 @@ pub(crate) struct Lanes {
 /// One evaluator.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    name: String,
+    /// What it is called before people; an address may hold a secret.
+    shown: String,
     places: Arc<Semaphore>,
     breaker: Mutex<Breaker>,
 }
@@ -74,7 +76,7 @@ impl Lanes {
             return Arc::clone(lane);
         }
         let lane = Arc::new(Lane {
-            name: name.to_owned(),
+            shown: if http::is_address(name) { host_of(name) } else { name.to_owned() },
             places: Arc::new(Semaphore::new(self.places_each)),
             breaker: Mutex::default(),
         });
@@ -107,7 +109,7 @@ impl Lane {
         let reason = format!(
             "EVALUATOR_SUSPENDED: `{}` failed too often and is left alone since {since}; it is tried \
              again every 30 s (breaker open)",
-            self.name
+            self.shown
         );
         answer::failed(&reason, FailureCategory::Transient)
     }
@@ -136,4 +138,23 @@ impl Drop for Place<'_> {
 /// Whoever panicked left nothing half done: every change is one assignment.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn questions_that_break_off_count_as_failures_and_secrets_are_not_shown() {
+        let lanes = Lanes::new(2, Arc::new(|| Timestamp::UNIX_EPOCH));
+        let lane = lanes.of("https://user:s3cret@traits.example.com/fresh?key=s3cret");
+        for _ in 0..5 {
+            drop(lane.enter(&lanes).await.ok().expect("it is not suspended yet"));
+        }
+        let suspended = lane.enter(&lanes).await.err().expect("it is suspended");
+        let reason = suspended.reason.unwrap();
+        assert!(reason.contains("`traits.example.com` failed too often"), "{reason}");
+        assert!(reason.contains("since 1970-01-01T00:00:00Z"), "{reason}");
+        assert!(!reason.contains("s3cret"), "{reason}");
+    }
 }

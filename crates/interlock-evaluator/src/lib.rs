@@ -45,8 +45,10 @@ use self::{command::Programs, lane::Lanes};
 /// What can be set about [`LocalEvaluators`].
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where programs are looked for, the first directory first.
+    /// Where programs are looked for, the first directory first; absolute.
     pub folders: Vec<PathBuf>,
+    /// Where they run.
+    pub workdir: PathBuf,
     /// The command that becomes the [`guard`] of a program; the program is added as its last argument.
     pub guard: Vec<OsString>,
     /// How long an evaluator may take when its trait does not say.
@@ -59,9 +61,10 @@ pub struct Options {
 
 impl Options {
     /// This program is the guard too, by its command `evaluator-guard PROGRAM`.
-    pub fn new(folders: Vec<PathBuf>) -> io::Result<Self> {
+    pub fn new(workdir: PathBuf, folders: Vec<PathBuf>) -> io::Result<Self> {
         Ok(Self {
             folders,
+            workdir,
             guard: vec![std::env::current_exe()?.into(), "evaluator-guard".into()],
             timeout: SignedDuration::from_secs(30),
             at_once: 32,
@@ -90,7 +93,11 @@ impl LocalEvaluators {
     pub fn new(options: Options, clock: Clock) -> io::Result<Self> {
         let desk = Desk {
             lanes: Lanes::new(options.at_once, clock),
-            programs: Programs { folders: options.folders, guard: options.guard },
+            programs: Programs {
+                folders: options.folders,
+                workdir: options.workdir,
+                guard: options.guard,
+            },
             web: Web::new(&options.outbound).map_err(io::Error::other)?,
         };
         Ok(Self { desk: Arc::new(desk), timeout: options.timeout })

@@ -199,6 +199,12 @@ impl Web {
     }
 }
 
+/// The host of an address, which is all of it that may be shown.
+pub fn host_of(url: &str) -> String {
+    let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    host.unwrap_or_else(|| "an address that cannot be read".to_owned())
+}
+
 fn headers(call: &Call) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     let looks_like_json =

@@ -13,4 +13,5 @@ mod outbound;
 mod parts;
 mod server;
 mod steps;
+mod sweep;
 mod world;

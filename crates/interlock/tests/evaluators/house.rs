@@ -38,7 +38,7 @@ impl House {
 
     pub(crate) fn with(change: impl FnOnce(&mut Options)) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut options = Options::new(vec![dir.path().to_owned()]).unwrap();
+        let mut options = Options::new(dir.path().to_owned(), vec![dir.path().to_owned()]).unwrap();
         // What ships: the binary is its own guard.
         options.guard = vec![env!("CARGO_BIN_EXE_interlock").into(), "evaluator-guard".into()];
         options.timeout = PATIENCE;

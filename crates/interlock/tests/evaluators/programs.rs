@@ -55,6 +55,15 @@ async fn case_40_the_question_comes_on_standard_input() {
 }
 
 #[tokio::test]
+async fn programs_run_in_the_project() {
+    let house = House::new();
+    house.script("where", r#"printf '{"status":"PASS","value":"%s"}' "$(pwd)""#);
+    let here = house.path("").canonicalize().unwrap();
+    let answer = house.ask("where").await;
+    assert_eq!(answer.value, Some(here.display().to_string().into()), "{}", line(&answer));
+}
+
+#[tokio::test]
 async fn case_40_a_program_that_sleeps_is_ended_with_its_time() {
     let house = House::new();
     house.script("sleep", "echo $$ > $HERE/pid; sleep 60");
