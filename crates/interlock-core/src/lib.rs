@@ -4,14 +4,15 @@
 //! every function takes what it needs (`now` included) and returns a value. That is what lets the
 //! same code serve the daemon, `--dry-run`, the simulator and the tests.
 //!
-//! Read the modules in this order: what text means ([`text`], [`duration`], [`time_of_day`]), who is
+//! Read the modules in this order: what text means ([`text`], [`duration`], [`time_of_day`], [`outbound`]), who is
 //! who ([`id`]), when something is owed ([`zone`], [`calendar`], [`cron`], [`schedule`]), whether it
-//! should run ([`sensor`], [`readiness`]), what becomes of it ([`slot`], [`run`], [`retry`], [`sla`]), whom
-//! we may call for it ([`outbound`]), and the whole declaration ([`pipeline`]).
+//! should run ([`sensor`], [`readiness`]), what becomes of it ([`slot`], [`run`], [`retry`], [`sla`]), and the
+//! whole declaration ([`pipeline`]).
 
 pub mod text;
 
 pub mod duration;
+pub mod outbound;
 pub mod time_of_day;
 
 pub mod id;
@@ -40,7 +41,5 @@ pub mod control;
 pub mod retry;
 
 pub mod sla;
-
-pub mod outbound;
 
 pub mod pipeline;
