@@ -90,7 +90,7 @@ mod tests {
 
     fn shown(text: &str) -> String {
         let result = read(text.as_bytes());
-        let category = result.category.map(|category| category.as_str()).unwrap_or_default();
+        let category = result.category.map(FailureCategory::as_str).unwrap_or_default();
         let reason = result.reason.unwrap_or_default();
         let value = result.value.map(|value| value.to_string()).unwrap_or_default();
         format!("{}|{category}|{value}|{reason}", result.status.as_str())

@@ -43,6 +43,7 @@ pub(crate) struct Lane {
 }
 
 /// The right to ask once.
+#[derive(Debug)]
 pub(crate) struct Place<'a> {
     lane: &'a Lane,
     lanes: &'a Lanes,
@@ -149,9 +150,9 @@ mod tests {
         let lanes = Lanes::new(2, Arc::new(|| Timestamp::UNIX_EPOCH));
         let lane = lanes.of("https://user:s3cret@traits.example.com/fresh?key=s3cret");
         for _ in 0..5 {
-            drop(lane.enter(&lanes).await.ok().expect("it is not suspended yet"));
+            drop(lane.enter(&lanes).await.expect("it is not suspended yet"));
         }
-        let suspended = lane.enter(&lanes).await.err().expect("it is suspended");
+        let suspended = lane.enter(&lanes).await.expect_err("it is suspended");
         let reason = suspended.reason.unwrap();
         assert!(reason.contains("`traits.example.com` failed too often"), "{reason}");
         assert!(reason.contains("since 1970-01-01T00:00:00Z"), "{reason}");

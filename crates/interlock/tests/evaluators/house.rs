@@ -12,6 +12,7 @@ use std::{
 use interlock_core::{
     id::PipelineId,
     readiness::{TraitResult, TraitSpec},
+    retry::FailureCategory,
 };
 use interlock_engine::seam::{Evaluators as _, Task};
 use interlock_evaluator::{LocalEvaluators, Options};
@@ -99,7 +100,7 @@ pub(crate) fn spec(evaluator: &str, milliseconds: Option<i64>) -> TraitSpec {
 
 /// An answer in one line.
 pub(crate) fn line(result: &TraitResult) -> String {
-    let category = result.category.map(|category| category.as_str()).unwrap_or_default();
+    let category = result.category.map(FailureCategory::as_str).unwrap_or_default();
     let reason = result.reason.clone().unwrap_or_default();
     format!("{} {category} {reason}", result.status.as_str())
 }

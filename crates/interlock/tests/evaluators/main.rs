@@ -9,10 +9,8 @@
 //! | 40 subprocess | `programs::case_40_*`; what an evaluator cannot do is `ERROR`, not `FAIL`: "no" and "cannot tell" are different news (facts D1-21) |
 //! | 41 HTTP | `services::case_41_*`; there is no base URL, a trait names the whole address: no seed asks for one, and an evaluator that is a path is a program |
 //! | 42 breaker | `case_42_*` in `interlock-evaluator/src/breaker.rs`, and `limits::case_42_*` here; half-open lets one question through, not any number |
-//! | 43 `upstream-job-log` | `dependsOn`: an upstream's slot is read, `case_43_*` and the upstream tests in `interlock-core/src/readiness/tests.rs` |
-//! | 43 `sensor-threshold`, `sensor-freshness` | sensor rules `gt gte lt lte`, `age_lt age_gt` (DESIGN §8) |
-//! | 43 `window-completeness` | a rule on the reported count, `{key: windows, field: count, check: gte, value: 24}` |
-//! | 43 `data-quality` | two rules, `null_rate lte 0.05` and `schema_drift equals false` |
+//! | 43 `upstream-job-log` | `dependsOn`: an upstream's slot is read, `case_43_*` in `interlock-core/src/readiness/tests.rs` |
+//! | 43 the others | rules on sensors, `builtins::case_43_*`. Not expressible as a rule: which of a list of windows is missing; a program can tell |
 //!
 //! The builtins were for Lambda, where no program could be shipped; no seed asks for them by name. `builtin:x` is
 //! answered with what to write instead (`interlock-evaluator/src/command.rs`).
@@ -20,6 +18,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 #![expect(clippy::disallowed_methods, reason = "real processes in real time are what is tested")]
 
+mod builtins;
 mod house;
 mod limits;
 mod programs;
