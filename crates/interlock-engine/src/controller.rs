@@ -24,16 +24,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     aside::guarded,
-    engine::{Engine, EngineError, Message},
+    asking::{OwedAnswer, usable_for},
+    engine::{Engine, EngineError},
     evidence::{self, Gathered},
     scheduler::plus,
     state::{Answer, OpenSlot, PipelineState, SlotPlace},
     step::Stepper,
     write::Planned,
 };
-
-/// How long an evaluator's answer is used unless its trait says otherwise.
-const ANSWER_TTL: SignedDuration = SignedDuration::from_secs(30);
 
 impl Engine {
     /// Steps every pipeline that something happened to, or whose time came.
@@ -248,12 +246,11 @@ impl Engine {
                 continue;
             }
             state.traits.insert(trait_spec.kind.clone(), Answer::Asked);
-            let answer = self.evaluators.evaluate(pipeline, trait_spec);
-            let (sender, pipeline) = (self.sender.clone(), pipeline.clone());
-            let asked = Box::new(trait_spec.clone());
+            let owed = OwedAnswer::new(&self.sender, pipeline, trait_spec);
+            let evaluators = Arc::clone(&self.evaluators);
+            let (pipeline, trait_spec) = (pipeline.clone(), trait_spec.clone());
             let task = async move {
-                let result = answer.await;
-                let _loop_is_gone = sender.send(Message::Answered(pipeline, asked, result));
+                owed.give(evaluators.evaluate(&pipeline, &trait_spec).await);
             };
             self.world.spawn("ask an evaluator", Box::pin(task));
         }
@@ -266,7 +263,7 @@ impl Engine {
         asked: &TraitSpec,
         result: TraitResult,
     ) {
-        let until = plus(self.world.now(), asked.ttl.unwrap_or(ANSWER_TTL));
+        let until = plus(self.world.now(), usable_for(&result, asked.ttl));
         let state = self.pipelines.get_mut(pipeline);
         state.traits.insert(asked.kind.clone(), Answer::Given(result, until));
         self.dirty.insert(pipeline.clone());

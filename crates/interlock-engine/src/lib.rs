@@ -6,6 +6,7 @@
 //! Invariant: nothing acts on the world before the group that says so is accepted by the store.
 
 mod aside;
+mod asking;
 mod controller;
 mod declare;
 mod engine;

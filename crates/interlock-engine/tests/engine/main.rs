@@ -7,6 +7,7 @@ mod aside;
 mod cases_monitoring;
 mod cases_watcher;
 mod crashing;
+mod evaluating;
 mod reports;
 mod stage;
 mod traps;
@@ -27,7 +28,7 @@ use interlock_core::{
 };
 use interlock_engine::{
     Changes, Declaration, Engine, Limits, Pace, Parts,
-    seam::{Specs, Task, World},
+    seam::{Evaluators, Specs, Task, World},
 };
 use interlock_store::{
     Key, LedgerEntry, LedgerQuery, Record, Shard, Store, conformance::block_on,
@@ -104,6 +105,7 @@ struct Machine {
     store: Arc<MemoryStore>,
     jobs: Jobs,
     files: Files,
+    evaluators: Arc<dyn Evaluators>,
 }
 
 impl Machine {
@@ -111,7 +113,8 @@ impl Machine {
         let world = Virtual::new(START.parse().unwrap());
         let clock = world.clone();
         let store = MemoryStore::new(1, Arc::new(move || clock.time()));
-        Self { world, store: Arc::new(store), jobs: Jobs::default(), files: Files::new(files) }
+        let (jobs, files) = (Jobs::default(), Files::new(files));
+        Self { world, store: Arc::new(store), jobs, files, evaluators: Arc::new(Passing) }
     }
 
     /// Runs an engine until it dies at a wait for the store, or time is over.
@@ -122,7 +125,7 @@ impl Machine {
             store: Arc::clone(&store) as Arc<dyn Store>,
             specs: Arc::new(self.files.clone()),
             triggers: Arc::new(FakeTriggers { jobs: self.jobs.clone(), world: self.world.clone() }),
-            evaluators: Arc::new(Passing),
+            evaluators: Arc::clone(&self.evaluators),
             reports: self.jobs.connect(),
             declarations: tokio::sync::mpsc::unbounded_channel().1,
             holder: "test".to_owned(),

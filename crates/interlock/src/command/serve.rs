@@ -16,8 +16,7 @@ use crate::{
     output::Output,
     project,
     serve::{
-        evaluators::CommandEvaluators, files::Files, log, reload, specs::StoredSpecs,
-        world::TokioWorld,
+        evaluators, files::Files, log, reload, retention, specs::StoredSpecs, world::TokioWorld,
     },
 };
 
@@ -66,8 +65,9 @@ async fn serve(
     let files = Files::new(directory);
     let (reports_in, reports) = mpsc::unbounded_channel();
     let (declarations_in, declarations) = mpsc::unbounded_channel();
-    let options =
+    let mut options =
         Options::new(directory.to_path_buf()).map_err(|error| failed(error.to_string()))?;
+    options.outbound = loaded.config.engine.outbound.clone();
     let triggers = LocalTriggers::new(
         &folder.join("runner"),
         reports_in,
@@ -76,7 +76,9 @@ async fn serve(
         options,
     )
     .map_err(|error| failed(format!("cannot reach the runner: {error}")))?;
-    let evaluators = CommandEvaluators::new(directory, &loaded.config.dirs.evaluators);
+    let evaluators = evaluators::of(directory, &loaded.config)
+        .map_err(|error| failed(format!("cannot ask evaluators: {error}")))?;
+    tokio::spawn(retention::keep_logs(folder.join("runner"), loaded.config.retention.logs));
     let parts = Parts {
         world,
         specs: Arc::new(StoredSpecs::new(Arc::clone(&store), Arc::default())),

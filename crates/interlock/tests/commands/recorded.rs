@@ -167,6 +167,7 @@ pub(crate) fn story() -> tempfile::TempDir {
         first_seen: at("2026-02-25T06:30:00Z"),
         retired_at: None,
         pause: None,
+        agenda: None,
     };
     let slot = |text: &str| Key::Slot(hourly(), at(text));
     let watermark = WatermarkRecord { at: at("2026-02-25T12:00:00Z") };
@@ -205,6 +206,7 @@ pub(crate) fn pause(directory: &Path) {
         first_seen: at("2026-02-25T06:30:00Z"),
         retired_at: None,
         pause: Some(pause),
+        agenda: None,
     };
     let change = Change::Put(Key::Pipeline, Expect::Revision(1), Record::Pipeline(record));
     Written::open(directory).commit(vec![change]);
