@@ -99,6 +99,7 @@ fn open_slot() -> SlotRecord {
         marks: MarksRecord::default(),
         version: "00000000000000ab".into(),
         wish: None,
+        sla: None,
     }
 }
 
@@ -161,6 +162,7 @@ pub(crate) fn story() -> tempfile::TempDir {
     let directory = project(&[("pipelines/orders.yaml", ORDERS)]);
     let written = Written::open(directory.path());
     let pipeline = PipelineRecord {
+        agenda: None,
         version: "00000000000000ab".into(),
         first_seen: at("2026-02-25T06:30:00Z"),
         retired_at: None,
@@ -199,6 +201,7 @@ pub(crate) fn pause(directory: &Path) {
         until: None,
     };
     let record = PipelineRecord {
+        agenda: None,
         version: "00000000000000ab".into(),
         first_seen: at("2026-02-25T06:30:00Z"),
         retired_at: None,
