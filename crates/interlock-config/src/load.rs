@@ -5,6 +5,7 @@
 //! so that one bad file does not silence the rest.
 
 mod again;
+mod around;
 mod files;
 mod references;
 
@@ -17,14 +18,18 @@ use std::{
 
 use interlock_core::{calendar::Calendar, pipeline::Pipeline, zone::Zone};
 
-pub use self::again::decode_version;
-use self::files::{Found, Reader};
+use self::files::Reader;
+pub use self::{
+    again::decode_version,
+    around::{Around, ReadFile, load_around},
+    references::{Pipelines, References, Refused, Upstream, defined_twice},
+};
 use crate::{
     decode::{self, Decoder, Environment, Surroundings, archetype::Archetype},
-    problem::{Code, Problem, Problems, Severity},
+    problem::{Problem, Problems, Severity},
     server::ServerConfig,
     shape::{FileKind, check},
-    source::{Origin, SourceFile, overwrite},
+    source::{Origin, SourceFile},
     version,
     yaml::{self, Entry, Node, Value},
     zones::ZoneSource,
@@ -120,16 +125,51 @@ struct Defaults {
 
 /// Loads a directory. Nothing is written, and no clock is read.
 pub fn load_dir(dir: &Path, zones: &dyn ZoneSource, environment: Environment<'_>) -> Loaded {
-    let mut loader =
-        Loader { zones, environment, reader: Reader::new(dir), context: Context::default() };
-    let config = loader.config();
-    loader.context.zone = config.zone.clone();
-    loader.calendars(&config);
-    loader.archetypes(&config);
-    let pipelines = loader.pipelines(&config);
-    let problems = loader.reader.finish();
-    let Context { calendars, archetypes, zone: _, defaults, texts } = loader.context;
+    let Around { config, context, mut problems, paths } = load_around(dir, zones, environment);
+    let mut names = Names::default();
+    let mut references = References::default();
+    for path in paths {
+        let mut read = around::read_file(&path, &context, zones, environment);
+        problems.append(&mut read.problems);
+        let Some((name, span)) = read.name.take() else { continue };
+        if let Some((first, _)) = names.0.get(&name) {
+            let mut problem = defined_twice("pipeline", &name, first, read.shown());
+            problem.span = span;
+            problems.push(problem);
+            continue;
+        }
+        if !read.upstreams.is_empty() {
+            let file = read.shown();
+            references.add(&name, read.upstreams, file);
+        }
+        names.0.insert(name, (path, read.pipeline));
+    }
+    let refused = references.check(&names);
+    problems.extend(refused.problems);
+    let usable = names.0.into_iter().filter(|(name, _)| !refused.names.contains(name));
+    let pipelines = usable.filter_map(|(_, (_, pipeline))| pipeline).collect();
+    files::sort(&mut problems);
+    let Context { calendars, archetypes, zone: _, defaults, texts } = context;
     Loaded { config, pipelines, calendars, archetypes, problems, defaults, texts }
+}
+
+/// Every name, its file, and what it declares if it can be used.
+#[derive(Default)]
+struct Names(BTreeMap<String, (PathBuf, Option<LoadedPipeline>)>);
+
+impl Pipelines for Names {
+    fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    fn schedules(&self, name: &str) -> Option<Vec<String>> {
+        let starts = &self.0.get(name)?.1.as_ref()?.pipeline.starts;
+        Some(starts.iter().map(|start| start.schedule.id().as_str().to_owned()).collect())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.keys().cloned().collect()
+    }
 }
 
 /// Reads one pipeline from its text; `None` when it has an error.
@@ -338,30 +378,6 @@ impl Loader<'_> {
             self.reader.problems.extend(problems.finish(&file, None));
         }
     }
-
-    fn pipelines(&mut self, config: &ServerConfig) -> Vec<LoadedPipeline> {
-        let mut pipelines: BTreeMap<String, LoadedPipeline> = BTreeMap::new();
-        let mut all = references::References::default();
-        for path in self.reader.paths(&config.dirs.pipelines) {
-            let Some(Found { path, text }) = self.reader.read(&path) else { continue };
-            let around = surroundings(self.zones, self.environment, &self.context);
-            let read = read_pipeline(&path, &text, &around, &self.context);
-            self.reader.problems.extend(read.problems);
-            let Some((name, span)) = read.name else { continue };
-            let shown = || {
-                let text = overwrite(&text, &read.hidden);
-                Arc::new(SourceFile { path: path.clone(), text })
-            };
-            if let Some(mut problem) = all.add(&name, &path, read.upstreams, &shown) {
-                problem.span = span;
-                self.reader.problems.push(problem);
-            } else if let Some(pipeline) = read.pipeline {
-                pipelines.insert(name, pipeline);
-            }
-        }
-        self.reader.problems.extend(all.check(&mut pipelines));
-        pipelines.into_values().collect()
-    }
 }
 
 fn move_to(node: &mut Node, origin: Origin) {
@@ -376,10 +392,4 @@ fn move_to(node: &mut Node, origin: Origin) {
         }
         Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Text(_) => {}
     }
-}
-
-/// The problem of a name that two files define.
-fn defined_twice(what: &str, name: &str, first: &Path, file: Arc<SourceFile>) -> Problem {
-    let message = format!("the {what} `{name}` is already defined in {}", first.display());
-    Problem::whole_file(file, Code::DuplicateName, message, "Rename one of them, or remove it.")
 }

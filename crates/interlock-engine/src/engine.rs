@@ -86,7 +86,7 @@ pub struct Parts {
     /// What jobs report.
     pub reports: mpsc::UnboundedReceiver<Report>,
     /// What changed in the files, whenever something did.
-    pub declarations: mpsc::UnboundedReceiver<Changes>,
+    pub declarations: mpsc::Receiver<Changes>,
     /// Who this is, for the lease.
     pub holder: String,
     /// How often.
@@ -183,7 +183,7 @@ pub struct Engine {
     pub(crate) sender: mpsc::UnboundedSender<Message>,
     messages: mpsc::UnboundedReceiver<Message>,
     reports: mpsc::UnboundedReceiver<Report>,
-    declarations: mpsc::UnboundedReceiver<Changes>,
+    declarations: mpsc::Receiver<Changes>,
     /// Whether it began to act: from then on a change of the files is an edit.
     pub(crate) is_live: bool,
     renew_at: Timestamp,

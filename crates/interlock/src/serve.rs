@@ -2,8 +2,10 @@
 
 pub(crate) mod evaluators;
 pub(crate) mod files;
+pub(crate) mod index;
 pub(crate) mod log;
 pub(crate) mod reload;
 pub(crate) mod retention;
 pub(crate) mod specs;
+pub(crate) mod watch;
 pub(crate) mod world;

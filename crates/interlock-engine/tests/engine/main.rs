@@ -127,7 +127,7 @@ impl Machine {
             triggers: Arc::new(FakeTriggers { jobs: self.jobs.clone(), world: self.world.clone() }),
             evaluators: Arc::clone(&self.evaluators),
             reports: self.jobs.connect(),
-            declarations: tokio::sync::mpsc::unbounded_channel().1,
+            declarations: tokio::sync::mpsc::channel(1).1,
             holder: "test".to_owned(),
             limits: Limits::default(),
             // Virtual months with real intervals would be millions of empty passes.

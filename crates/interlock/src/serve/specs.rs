@@ -9,8 +9,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use interlock_config::{SystemZones, decode_version};
-use interlock_core::{id::PipelineId, pipeline::Pipeline};
+use interlock_config::{SystemZones, ZoneSource as _, decode_version};
+use interlock_core::{id::PipelineId, pipeline::Pipeline, zone::Zone};
 use interlock_engine::seam::{Specs, Task};
 use interlock_store::{Key, Record, Store, record::version_text};
 
@@ -48,6 +48,10 @@ impl StoredSpecs {
 }
 
 impl Specs for StoredSpecs {
+    fn zone(&self, name: &str) -> Option<Zone> {
+        self.zones.zone(name)
+    }
+
     fn pipeline(&self, name: &PipelineId, version: u64) -> Task<Result<Arc<Pipeline>, String>> {
         let key = (name.clone(), version);
         let lock = || self.cache.lock().unwrap_or_else(PoisonError::into_inner);

@@ -163,11 +163,11 @@ pub(crate) fn story() -> tempfile::TempDir {
     let directory = project(&[("pipelines/orders.yaml", ORDERS)]);
     let written = Written::open(directory.path());
     let pipeline = PipelineRecord {
+        agenda: None,
         version: "00000000000000ab".into(),
         first_seen: at("2026-02-25T06:30:00Z"),
         retired_at: None,
         pause: None,
-        agenda: None,
     };
     let slot = |text: &str| Key::Slot(hourly(), at(text));
     let watermark = WatermarkRecord { at: at("2026-02-25T12:00:00Z") };
@@ -202,11 +202,11 @@ pub(crate) fn pause(directory: &Path) {
         until: None,
     };
     let record = PipelineRecord {
+        agenda: None,
         version: "00000000000000ab".into(),
         first_seen: at("2026-02-25T06:30:00Z"),
         retired_at: None,
         pause: Some(pause),
-        agenda: None,
     };
     let change = Change::Put(Key::Pipeline, Expect::Revision(1), Record::Pipeline(record));
     Written::open(directory).commit(vec![change]);
