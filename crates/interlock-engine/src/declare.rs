@@ -14,6 +14,7 @@ use jiff::Timestamp;
 
 use crate::{
     engine::{Declaration, Engine, EngineError},
+    seam::Missing,
     state::ScheduleState,
     write::{Event, Planned},
 };
@@ -22,6 +23,7 @@ impl Engine {
     /// Takes over what the files declare, all of it: a pipeline that is not named is retired.
     pub async fn declare(&mut self, declarations: &[Declaration]) -> Result<(), EngineError> {
         let now = self.world.now();
+        let known = self.pipelines.0.values().filter(|state| state.is_declared()).count();
         // What is due under the old versions comes first.
         let edited: Vec<_> = declarations
             .iter()
@@ -43,12 +45,36 @@ impl Engine {
             self.install(declaration);
         }
         let named: BTreeSet<_> = declarations.iter().map(|new| &new.pipeline.name).collect();
+        let states = self.pipelines.0.iter().filter(|(_, state)| state.is_declared());
         let gone: Vec<_> =
-            self.pipelines.0.keys().filter(|name| !named.contains(name)).cloned().collect();
+            states.map(|(name, _)| name.clone()).filter(|name| !named.contains(name)).collect();
+        if !self.may_retire(gone.len(), known) {
+            return Ok(());
+        }
         let planned = gone.iter().filter_map(|name| self.plan_retirement(name, now)).collect();
         self.commit(planned).await?;
         self.dirty.extend(gone);
         Ok(())
+    }
+
+    /// Whether so many pipelines without a file may be retired. Those that may not stay as they are: a running
+    /// engine goes on with what they last declared, one that just started leaves them alone.
+    fn may_retire(&self, gone: usize, known: usize) -> bool {
+        let reason = match self.specs.missing() {
+            Missing::Retire => return true,
+            Missing::RetireFew if gone <= 1 || gone * 2 <= known => return true,
+            Missing::Hold if gone == 0 => return true,
+            Missing::RetireFew => {
+                "restore the files, or agree with `interlock serve --retire-missing`"
+            }
+            Missing::Hold => "not every file could be read; `interlock validate` says why",
+        };
+        tracing::error!(
+            gone,
+            known,
+            "{gone} of {known} pipelines have no file; none is retired: {reason}"
+        );
+        false
     }
 
     /// The rows that are missing or have another version.

@@ -29,6 +29,7 @@ use tokio::sync::mpsc;
 use crate::{
     seam::{Evaluators, Specs, Task, World},
     state::{KnownRun, Pipelines, ScheduleState},
+    vitals::{Counting, Vitals},
     write::{Act, Planned},
 };
 
@@ -144,6 +145,7 @@ pub struct Engine {
     pub(crate) dirty: BTreeSet<PipelineId>,
     /// What is new about runs, in the order it came.
     pub(crate) news: VecDeque<News>,
+    pub(crate) vitals: Arc<Vitals>,
     pub(crate) sender: mpsc::UnboundedSender<Message>,
     messages: mpsc::UnboundedReceiver<Message>,
     reports: mpsc::UnboundedReceiver<Report>,
@@ -176,6 +178,8 @@ impl Engine {
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
         let (sender, messages) = mpsc::unbounded_channel();
         let renew_at = world.now() + pace.lease / 3;
+        let vitals = Arc::new(Vitals::default());
+        let evaluators = Arc::new(Counting { evaluators, vitals: Arc::clone(&vitals) });
         let mut engine = Self {
             world,
             store,
@@ -188,6 +192,7 @@ impl Engine {
             wakes: BTreeSet::new(),
             dirty: BTreeSet::new(),
             news: VecDeque::new(),
+            vitals,
             sender,
             messages,
             reports,
@@ -196,6 +201,7 @@ impl Engine {
             pace,
         };
         engine.load().await?;
+        engine.vitals.recount(&engine.pipelines);
         Ok(Some(engine))
     }
 
@@ -290,6 +296,7 @@ impl Engine {
         for row in &open.items {
             state.load_open(row)?;
         }
+        self.vitals.recount(&self.pipelines);
         self.load_runs(pipeline).await?;
         self.arm(pipeline);
         self.dirty.insert(pipeline.clone());
@@ -319,6 +326,7 @@ impl Engine {
 
     /// One pass; answers with the instant at which the next is due at the latest.
     pub async fn pass(&mut self) -> Result<Timestamp, EngineError> {
+        let began = self.world.uptime();
         self.keep_the_lease().await?;
         while let Ok(report) = self.reports.try_recv() {
             self.take_report(report);
@@ -330,6 +338,9 @@ impl Engine {
         self.apply_inbox().await?;
         self.open_what_is_due().await?;
         self.step_what_is_dirty().await?;
+        self.vitals.pass_ended(self.world.uptime().saturating_sub(began));
+        self.vitals.agenda.set(self.agenda.len() as u64);
+        self.vitals.pipelines.set(self.pipelines.0.len() as u64);
         Ok(self.next_wake())
     }
 
@@ -365,11 +376,13 @@ impl Engine {
                 match result {
                     Ok(_) => {
                         log_events(&plan.group);
+                        self.vitals.count(&plan.group, &self.pipelines);
                         self.pipelines.absorb(&plan.group)?;
                         plan.acts.into_iter().for_each(|act| self.act(act));
                     }
                     Err(Refusal::Term { .. }) => return Err(EngineError::Deposed),
                     Err(refusal) => {
+                        self.vitals.groups_refused.add(1);
                         tracing::warn!(pipeline = %plan.group.pipeline, %refusal, "reloading");
                         conflicts.insert(plan.group.pipeline);
                     }
@@ -468,7 +481,13 @@ fn log_events(group: &Group) {
     for change in &group.changes {
         if let Change::Append(event) = change {
             let (slot, run) = (event.slot.as_deref(), event.run_id.as_deref());
-            tracing::info!(pipeline = %group.pipeline, slot, run, "{} {}", event.kind, event.message);
+            let (pipeline, kind) = (group.pipeline.as_str(), event.kind.as_str());
+            if kind == "PIPELINE_DECLARED" {
+                // The first start would list every pipeline there is.
+                tracing::debug!(event = kind, pipeline, "{}", event.message);
+            } else {
+                tracing::info!(event = kind, pipeline, slot, run, "{}", event.message);
+            }
         }
     }
 }

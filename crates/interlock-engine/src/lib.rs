@@ -10,10 +10,13 @@ mod declare;
 mod engine;
 mod inbox;
 mod news;
+mod overview;
 mod request;
 mod scheduler;
 pub mod seam;
 mod state;
+pub mod vitals;
 mod write;
 
 pub use engine::{Declaration, Engine, EngineError, Pace, Parts};
+pub use overview::Overview;

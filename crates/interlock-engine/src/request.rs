@@ -32,7 +32,7 @@ impl Engine {
     }
 }
 
-fn is_active(run: &KnownRun) -> bool {
+pub(crate) fn is_active(run: &KnownRun) -> bool {
     matches!(run.record.state(), Ok(RunState::Triggering | RunState::Running))
 }
 

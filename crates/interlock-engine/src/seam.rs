@@ -4,7 +4,7 @@
 //! triggers and the evaluators have contracts of their own. Nothing else reaches outside: the crate's
 //! `clippy.toml` denies the direct ways.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use interlock_core::{
     id::PipelineId,
@@ -21,6 +21,11 @@ pub trait World: Send + Sync + 'static {
     /// The present instant.
     fn now(&self) -> Timestamp;
 
+    /// How long this world has lasted, by a clock that nobody sets: for durations inside one process (S15).
+    fn uptime(&self) -> Duration {
+        Duration::try_from(self.now().duration_since(Timestamp::UNIX_EPOCH)).unwrap_or_default()
+    }
+
     /// Ready when the clock has reached an instant. Wake-ups are hints: who waits looks again.
     fn sleep_until(&self, at: Timestamp) -> Task<()>;
 
@@ -33,6 +38,22 @@ pub trait World: Send + Sync + 'static {
 pub trait Specs: Send + Sync + 'static {
     /// What a pipeline declared in a version; a sentence when it cannot be had.
     fn pipeline(&self, name: &PipelineId, version: u64) -> Result<Arc<Pipeline>, String>;
+
+    /// What may be done with pipelines that are in the ledger and in no file.
+    fn missing(&self) -> Missing {
+        Missing::RetireFew
+    }
+}
+
+/// What may be done with pipelines that no file declares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// Retire them, unless they are more than half of all: a wrong folder is then the likelier reason.
+    RetireFew,
+    /// Retire them: somebody agreed.
+    Retire,
+    /// Keep them: not every file could be read, so nobody knows which are gone.
+    Hold,
 }
 
 /// Answers for traits.

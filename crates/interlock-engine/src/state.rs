@@ -173,6 +173,11 @@ impl PipelineState {
         pause.is_some_and(|pause| pause.until.is_none_or(|until| now < until))
     }
 
+    /// Whether the ledger knows it as one that is in force.
+    pub(crate) fn is_declared(&self) -> bool {
+        self.row.is_some() && !self.is_retired()
+    }
+
     pub(crate) fn is_retired(&self) -> bool {
         self.row.as_ref().is_some_and(|(row, _)| row.retired_at.is_some())
     }

@@ -1,7 +1,12 @@
-//! What `serve` adds to the engine: real time, the project's files, evaluators and the log.
+//! What `serve` adds to the engine: real time, the project's files, evaluators, the log, signals and
+//! the HTTP interface.
 
 pub(crate) mod evaluators;
 pub(crate) mod files;
+pub(crate) mod greeting;
+pub(crate) mod http;
 pub(crate) mod log;
 pub(crate) mod reload;
+pub(crate) mod roles;
+pub(crate) mod signals;
 pub(crate) mod world;

@@ -1,68 +1,270 @@
 //! `interlock serve`: runs the pipelines of a project on the embedded store.
+//!
+//! Start-up is load, open, listen, declare; then the engine's loop and the loops beside it run until a signal. The
+//! end is bounded: whatever does not end in time is left, because everything that matters is in the store.
 
-use std::{io::Write as _, path::Path, process, sync::Arc};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process,
+    sync::Arc,
+    time::Duration,
+};
 
+use interlock_api::{Phase, Surface};
 use interlock_config::{Loaded, server::StoreConfig};
-use interlock_engine::{Engine, Pace, Parts};
+use interlock_engine::{Declaration, Engine, EngineError, Pace, Parts, vitals::Pulse};
 use interlock_store::{Shard, Store};
 use interlock_store_embedded::EmbeddedStore;
 use interlock_trigger::{LocalTriggers, Options};
-use tokio::sync::mpsc;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::{JoinError, JoinHandle, spawn_blocking},
+};
 
 use crate::{
-    arguments::LogForm,
+    arguments::{LogForm, RoleName, Serve},
     clock, environment,
     exit::{FAILED, Failure, SUCCESS},
     output::Output,
     project,
-    serve::{evaluators::CommandEvaluators, files::Files, log, reload, world::TokioWorld},
+    serve::{
+        evaluators::CommandEvaluators,
+        files::{Agreement, Files},
+        greeting::Greeting,
+        http::Interface,
+        log,
+        reload::{self, Reload, rendered},
+        roles::Roles,
+        signals::{Asked, Signals},
+        world::TokioWorld,
+    },
 };
 
-pub(super) fn run(directory: &Path, form: LogForm, output: &mut Output) -> Result<u8, Failure> {
-    log::start(form);
-    let loaded = project::load(directory)?;
-    project::mention_errors(&loaded, output)?;
-    let StoreConfig::Embedded { path } = &loaded.config.store else {
-        return Err(Failure::failed(
-            "this build serves the embedded store only",
-            "Write `provider: embedded` in interlock.yaml.",
-        ));
-    };
-    let folder = directory.join(path);
-    let store = EmbeddedStore::open_daemon(&folder, Arc::new(clock::now))
-        .map_err(|error| Failure::failed(error.to_string(), ""))?;
-    greet(&loaded, &folder, output)?;
+/// How long the end may take.
+const END_IN: Duration = Duration::from_secs(10);
+
+pub(super) fn run(directory: &Path, asked: &Serve, output: &mut Output) -> Result<u8, Failure> {
+    let roles = Roles::asked(&asked.roles)?;
+    log::start(asked.log);
+    let agreement = if asked.retire_missing { Agreement::Given } else { Agreement::Asked };
+    let project = Project { directory: directory.to_path_buf(), roles, agreement };
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}"), ""))?;
-    runtime.block_on(serve(directory, &folder, loaded, Arc::new(store)))?;
-    writeln!(output.out, "stopped; jobs that run go on, and the next `serve` takes them up")?;
+    let ended = runtime.block_on(serve(project, asked.log, output));
+    // A thread that is blocked must not keep the process.
+    runtime.shutdown_background();
+    say(asked.log, output, ended?);
     Ok(SUCCESS)
 }
 
-fn greet(loaded: &Loaded, folder: &Path, output: &mut Output) -> Result<(), Failure> {
-    let count = loaded.pipelines.len();
-    let s = if count == 1 { "" } else { "s" };
-    writeln!(output.out, "serving {count} pipeline{s}; the ledger is in {}", folder.display())?;
-    if interlock_trigger::runner::is_pid_one_namespace() {
-        writeln!(
-            output.out,
-            "this is a container of its own: jobs end with it, and are then uncertain"
-        )?;
+/// Says something about the process itself; that nobody reads it is no failure.
+fn say(form: LogForm, output: &mut Output, message: &str) {
+    match form {
+        LogForm::Text => {
+            let _nobody_reads = writeln!(output.out, "{message}");
+        }
+        LogForm::Json => tracing::info!("{message}"),
     }
-    Ok(())
+}
+
+/// What is to be served.
+struct Project {
+    directory: PathBuf,
+    roles: Roles,
+    agreement: Agreement,
+}
+
+/// Everything that runs, and how to reach it.
+struct Parties {
+    surface: Arc<Surface>,
+    interface: Option<Interface>,
+    engine: Option<Loop>,
+    /// Has the files read again.
+    reload: mpsc::UnboundedSender<()>,
+}
+
+/// The engine's loop.
+struct Loop {
+    task: JoinHandle<Result<(), EngineError>>,
+    stop: oneshot::Sender<()>,
 }
 
 async fn serve(
-    directory: &Path,
-    folder: &Path,
-    loaded: Loaded,
-    store: Arc<dyn Store>,
-) -> Result<(), Failure> {
-    let failed = |message: String| Failure::failed(message, "");
-    let world = Arc::new(TokioWorld::new());
-    let files = Files::new(directory);
+    project: Project,
+    form: LogForm,
+    output: &mut Output,
+) -> Result<&'static str, Failure> {
+    let mut signals = Signals::listen()
+        .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}"), ""))?;
+    let started = tokio::select! {
+        biased;
+        signal = signals.stop() => {
+            tracing::info!("{signal} while starting");
+            return Ok("stopped before it was at work");
+        }
+        started = start(project) => started?,
+    };
+    let (mut parties, greeting) = started;
+    let greeted = greeting.say(form, output);
+    if greeted.is_err_and(|failure| !failure.is_closed_pipe()) {
+        tracing::warn!("the summary could not be printed");
+    }
+    let ended = attend(&mut parties, &mut signals).await;
+    if let Some(interface) = parties.interface.take() {
+        interface.stop();
+    }
+    ended
+}
+
+async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
+    let Project { directory, roles, agreement } = project;
+    let surface = Arc::new(Surface::new(env!("CARGO_PKG_VERSION")));
+    let from = directory.clone();
+    let loaded = blocking(move || project::load(&from)).await??;
+    let folder = folder(&directory, &loaded)?;
+    let store = open(&folder, &roles).await?;
+    surface.enter(Phase::Starting("the ledger is being loaded"));
+    surface.store.get_or_init(|| Arc::clone(&store));
+    let interface = if roles.has(RoleName::Api) {
+        Interface::start(&loaded.config.server, &folder, &surface)?
+    } else {
+        None
+    };
+    let mut greeting = Greeting {
+        pipelines: loaded.pipelines.len(),
+        problems: loaded.problems.len(),
+        url: interface.as_ref().map(Interface::url),
+        roles: roles.words(),
+        overview: None,
+        folder: folder.clone(),
+        now: clock::now(),
+    };
+    let (reload, reload_asked) = mpsc::unbounded_channel();
+    let engine = if roles.has(RoleName::Engine) {
+        let files = Files::new(&directory);
+        files.agree_to_retire(agreement);
+        let (declarations_in, declarations) = mpsc::unbounded_channel();
+        let told = rendered(&loaded.problems);
+        for problem in &told {
+            tracing::warn!("{problem}");
+        }
+        let parts = parts((&directory, &folder), &files, &loaded, (store, declarations))?;
+        let engine = start_engine(parts, &files, loaded, &mut greeting).await?;
+        files.agree_to_retire(Agreement::Asked);
+        let pulse = Pulse::default();
+        surface.loops.register("reload", pulse.clone(), reload::BOUND);
+        let engine_in = declarations_in;
+        tokio::spawn(Reload { files, engine: engine_in, asked: reload_asked, pulse, told }.watch());
+        Some(run_engine(engine, &surface))
+    } else {
+        None
+    };
+    // Roles that need only the store begin here, each with a pulse of its own in `surface.loops`.
+    surface.enter(Phase::Serving);
+    Ok((Parties { surface, interface, engine, reload }, greeting))
+}
+
+/// Serves until a signal or the engine's own end; answers with what to say about it.
+async fn attend(parties: &mut Parties, signals: &mut Signals) -> Result<&'static str, Failure> {
+    let Parties { surface, engine, reload, .. } = parties;
+    let Some(Loop { mut task, stop }) = engine.take() else {
+        let signal = signals.stop().await;
+        tracing::info!("{signal}: stopping");
+        return Ok("stopped");
+    };
+    let signal = loop {
+        tokio::select! {
+            biased;
+            asked = signals.next() => match asked {
+                Asked::Stop(signal) => break signal,
+                Asked::Reload if reload.send(()).is_ok() => {
+                    tracing::info!("SIGHUP: reading the files");
+                }
+                Asked::Reload => tracing::warn!("SIGHUP: nobody reads files any more"),
+            },
+            ended = &mut task => return judged(ended).map(|()| "stopped"),
+        }
+    };
+    surface.enter(Phase::Stopping("the engine ends its pass"));
+    let seconds = END_IN.as_secs();
+    tracing::info!(
+        "{signal}: stopping; waiting up to {seconds} s for the engine to end its pass (a second signal ends at once)"
+    );
+    let _it_has_ended = stop.send(());
+    tokio::select! {
+        biased;
+        ended = &mut task => judged(ended).map(|()| STOPPED),
+        signal = signals.stop() => {
+            tracing::warn!("{signal} again: ending at once");
+            Ok(STOPPED)
+        }
+        () = tokio::time::sleep(END_IN) => {
+            tracing::error!("the engine did not end its pass in {seconds} s: ending without it; nothing is lost");
+            Ok(STOPPED)
+        }
+    }
+}
+
+const STOPPED: &str = "stopped; jobs that run go on, and the next `serve` takes them up";
+
+fn judged(ended: Result<Result<(), EngineError>, JoinError>) -> Result<(), Failure> {
+    match ended {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(failed(error.to_string())),
+        Err(panic) => Err(Failure::failed(
+            format!("the engine broke off: {panic}"),
+            "This is a fault in Interlock. Start it again: nothing that was recorded is lost.",
+        )),
+    }
+}
+
+fn failed(message: impl Into<String>) -> Failure {
+    Failure::failed(message, "")
+}
+
+/// Runs something that blocks where it blocks nobody.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    spawn_blocking(work).await.map_err(|error| failed(error.to_string()))
+}
+
+fn folder(directory: &Path, loaded: &Loaded) -> Result<PathBuf, Failure> {
+    match &loaded.config.store {
+        StoreConfig::Embedded { path } => Ok(directory.join(path)),
+        StoreConfig::Redis(_) | StoreConfig::Postgres(_) | StoreConfig::Dynamodb(_) => {
+            Err(Failure::failed(
+                "this build serves the embedded store only",
+                "Write `provider: embedded` in interlock.yaml.",
+            ))
+        }
+    }
+}
+
+/// The store: to write it, beside an engine; else only to read it and to leave requests.
+async fn open(folder: &Path, roles: &Roles) -> Result<Arc<dyn Store>, Failure> {
+    let (folder, is_writer) = (folder.to_path_buf(), roles.has(RoleName::Engine));
+    let opened = blocking(move || {
+        let clock = Arc::new(clock::now);
+        if is_writer {
+            EmbeddedStore::open_daemon(&folder, clock)
+        } else {
+            EmbeddedStore::open_reader(&folder, clock)
+        }
+    });
+    let store = opened.await?.map_err(|error| failed(error.to_string()))?;
+    Ok(Arc::new(store))
+}
+
+/// What the engine is made of.
+fn parts(
+    (directory, folder): (&Path, &Path),
+    files: &Files,
+    loaded: &Loaded,
+    (store, declarations): (Arc<dyn Store>, mpsc::UnboundedReceiver<Vec<Declaration>>),
+) -> Result<Parts, Failure> {
     let (reports_in, reports) = mpsc::unbounded_channel();
-    let (declarations_in, declarations) = mpsc::unbounded_channel();
     let options =
         Options::new(directory.to_path_buf()).map_err(|error| failed(error.to_string()))?;
     let triggers = LocalTriggers::new(
@@ -74,8 +276,8 @@ async fn serve(
     )
     .map_err(|error| failed(format!("cannot reach the runner: {error}")))?;
     let evaluators = CommandEvaluators::new(directory, &loaded.config.dirs.evaluators);
-    let parts = Parts {
-        world,
+    Ok(Parts {
+        world: Arc::new(TokioWorld::new()),
         store,
         specs: Arc::new(files.clone()),
         triggers: Arc::new(triggers),
@@ -86,33 +288,38 @@ async fn serve(
         // restart after a crash need not wait for the dead one's lease to run out.
         holder: "daemon".to_owned(),
         pace: Pace::default(),
-    };
+    })
+}
+
+/// Opens the engine and has it take over what the files declare.
+async fn start_engine(
+    parts: Parts,
+    files: &Files,
+    loaded: Loaded,
+    greeting: &mut Greeting,
+) -> Result<Engine, Failure> {
     let engine = Engine::open(parts, Shard(0)).await.map_err(|error| failed(error.to_string()))?;
     let Some(mut engine) = engine else {
-        return Err(failed("another instance owns the pipelines".to_owned()));
+        return Err(failed("another instance owns the pipelines"));
     };
     let declared = files.install(loaded);
     engine.declare(&declared).await.map_err(|error| failed(error.to_string()))?;
-    tokio::spawn(reload::watch(files, declarations_in));
-    engine.run(Box::pin(stop())).await.map_err(|error| failed(error.to_string()))
+    greeting.overview = Some(engine.overview());
+    Ok(engine)
 }
 
-/// Ready when the process is asked to end.
-async fn stop() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let terminate = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut signal) => {
-                signal.recv().await;
-            }
-            Err(_unavailable) => std::future::pending().await,
-        }
+/// Lets the engine's loop run, watched: one that does not come round while its lease lasts is late.
+fn run_engine(engine: Engine, surface: &Surface) -> Loop {
+    let vitals = engine.vitals();
+    let lease = Duration::try_from(Pace::default().lease).unwrap_or(END_IN);
+    surface.loops.register("engine", vitals.pulse.clone(), lease);
+    surface.vitals.get_or_init(|| vitals);
+    let (stop, stopped) = oneshot::channel();
+    let stopped = async move {
+        // A sender that is gone asks for the same.
+        let _asked = stopped.await;
     };
-    tokio::select! {
-        biased;
-        _ = tokio::signal::ctrl_c() => {}
-        () = terminate => {}
-    }
+    Loop { task: tokio::spawn(engine.run(Box::pin(stopped))), stop }
 }
 
 /// Becomes the runner.

@@ -8,7 +8,10 @@ use std::{
 
 use interlock_config::{Loaded, Problem, Severity};
 use interlock_core::{id::PipelineId, pipeline::Pipeline};
-use interlock_engine::{Declaration, seam::Specs};
+use interlock_engine::{
+    Declaration,
+    seam::{Missing, Specs},
+};
 use interlock_store::record::VersionRecord;
 
 use crate::clock;
@@ -25,6 +28,8 @@ struct Known {
     current: BTreeMap<PipelineId, Declaration>,
     versions: BTreeMap<(PipelineId, u64), Arc<Pipeline>>,
     folders: Vec<PathBuf>,
+    has_broken: bool,
+    is_agreed: bool,
 }
 
 impl Files {
@@ -43,6 +48,7 @@ impl Files {
         let folders = dirs.pipelines.iter().chain(&dirs.calendars).chain(&dirs.archetypes);
         known.folders = folders.map(|folder| self.directory.join(folder)).collect();
         let broken = broken_files(&loaded.problems);
+        known.has_broken = broken > 0;
         let mut current = BTreeMap::new();
         for new in loaded.pipelines {
             let declaration = Declaration {
@@ -73,9 +79,10 @@ impl Files {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).folders.clone()
     }
 
-    /// How many pipelines are in force.
-    pub(crate) fn count(&self) -> usize {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).current.len()
+    /// What may be retired without asking: everything that has no file, or only few at once.
+    pub(crate) fn agree_to_retire(&self, agreement: Agreement) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.is_agreed = agreement == Agreement::Given;
     }
 }
 
@@ -83,7 +90,23 @@ fn broken_files(problems: &[Problem]) -> usize {
     problems.iter().filter(|problem| problem.severity == Severity::Error).count()
 }
 
+/// Whether somebody agreed that everything without a file be retired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Agreement {
+    Given,
+    Asked,
+}
+
 impl Specs for Files {
+    fn missing(&self) -> Missing {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match (known.has_broken, known.is_agreed) {
+            (true, _) => Missing::Hold,
+            (false, true) => Missing::Retire,
+            (false, false) => Missing::RetireFew,
+        }
+    }
+
     fn pipeline(&self, name: &PipelineId, version: u64) -> Result<Arc<Pipeline>, String> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known.versions.get(&(name.clone(), version)) {
