@@ -322,6 +322,9 @@ fn run_engine(engine: Engine, surface: &Surface) -> Loop {
     Loop { task: tokio::spawn(engine.run(Box::pin(stopped))), stop }
 }
 
+#[cfg(test)]
+mod tests;
+
 /// Becomes the runner.
 pub(super) fn run_runner(directory: &Path) -> u8 {
     if interlock_trigger::runner::main(directory) == process::ExitCode::SUCCESS {

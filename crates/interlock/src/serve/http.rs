@@ -5,8 +5,9 @@
 //! written in `interlock.yaml` is wanted, by a probe or by other machines, and `serve` refuses to start.
 
 use std::{
-    fs, io,
-    net::TcpListener,
+    fs,
+    io::{self, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -25,6 +26,9 @@ use crate::{clock, exit::Failure};
 pub(crate) const FILE: &str = "http.json";
 /// How long a request may take.
 const ANSWER_IN: Duration = Duration::from_secs(10);
+
+/// How long `doctor` waits for an answer.
+const PROBE_IN: Duration = Duration::from_secs(5);
 
 /// The interface at work, and its file.
 #[derive(Debug)]
@@ -71,17 +75,49 @@ fn tokens(server: &Server) -> Tokens {
     Tokens::new(tokens.map(|token| token.expose().to_owned()))
 }
 
-fn listen(server: &Server, tokens: &Tokens) -> Result<Option<TcpListener>, Failure> {
+/// Whether the interface could be started; a sentence when not.
+pub(crate) fn probe(server: &Server) -> Result<(), String> {
+    match bind(server, &tokens(server)) {
+        Ok(_listener) => Ok(()),
+        Err((_, message)) => Err(message),
+    }
+}
+
+/// Where the interface of a folder is, or was when its process was killed.
+pub(crate) fn address(folder: &Path) -> Option<SocketAddr> {
+    let text = fs::read_to_string(folder.join(FILE)).ok()?;
+    let told: serde_json::Value = serde_json::from_str(&text).ok()?;
+    told.get("address")?.as_str()?.parse().ok()
+}
+
+/// The status that `/healthz` answers with.
+pub(crate) fn health(address: &SocketAddr) -> io::Result<u16> {
+    let mut stream = TcpStream::connect_timeout(address, PROBE_IN)?;
+    stream.set_read_timeout(Some(PROBE_IN))?;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: interlock\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.take(64 * 1024).read_to_string(&mut text)?;
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
+    status.ok_or_else(|| io::Error::other("it does not speak HTTP"))
+}
+
+fn bind(server: &Server, tokens: &Tokens) -> Result<TcpListener, (BindError, String)> {
     let exposure = if tokens.is_empty() { Exposure::LoopbackOnly } else { Exposure::Anywhere };
-    let refusal = match address::bind(&server.addr, exposure) {
+    address::bind(&server.addr, exposure).map_err(|refusal| {
+        let message = match &refusal {
+            BindError::Refused { source, .. } => format!("{refusal}: {source}"),
+            BindError::NoAddress { .. } | BindError::Exposed { .. } | BindError::Taken { .. } => {
+                refusal.to_string()
+            }
+        };
+        (refusal, message)
+    })
+}
+
+fn listen(server: &Server, tokens: &Tokens) -> Result<Option<TcpListener>, Failure> {
+    let (refusal, message) = match bind(server, tokens) {
         Ok(listener) => return Ok(Some(listener)),
-        Err(refusal) => refusal,
-    };
-    let message = match &refusal {
-        BindError::Refused { source, .. } => format!("{refusal}: {source}"),
-        BindError::NoAddress { .. } | BindError::Exposed { .. } | BindError::Taken { .. } => {
-            refusal.to_string()
-        }
+        Err(refused) => refused,
     };
     if !server.addr_is_written {
         tracing::warn!(
