@@ -54,8 +54,11 @@ pub(super) fn run(directory: &Path, asked: &Serve, output: &mut Output) -> Resul
     let ended = runtime.block_on(serve(project, asked.log, output));
     // A thread that is blocked must not keep the process.
     runtime.shutdown_background();
-    say(asked.log, output, ended?);
-    Ok(SUCCESS)
+    if let Ok(message) = &ended {
+        say(asked.log, output, message);
+    }
+    log::finish();
+    ended.map(|_| SUCCESS)
 }
 
 /// Says something about the process itself; that nobody reads it is no failure.

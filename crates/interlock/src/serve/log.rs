@@ -2,11 +2,13 @@
 //!
 //! For people: when, which pipeline, what happened, and what to ask `interlock` about to learn more (the run, else
 //! the slot). For machines: `time`, `level`, `message`, and `event`, `pipeline`, `slot`, `run` where they apply,
-//! beside whatever else a line carries. A reader of the log that goes away stops nothing.
+//! beside whatever else a line carries. A reader of the log that hangs or goes away stops nothing.
+
+mod queue;
 
 use std::{
     fmt::{self, Write as _},
-    io::{self, IsTerminal as _, Write},
+    io::{self, IsTerminal as _},
 };
 
 use anstyle::{AnsiColor, Style};
@@ -20,6 +22,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
+pub(crate) use self::queue::finish;
 use crate::{arguments::LogForm, clock};
 
 /// Sends the log to standard error. `INTERLOCK_LOG` sets what is shown, `info` when absent.
@@ -30,26 +33,9 @@ pub(crate) fn start(form: LogForm) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(io::stderr().is_terminal() && !no_color)
-        .with_writer(|| Forgiving(io::stderr()))
+        .with_writer(move || queue::queue(form))
         .event_format(Lines(form))
         .init();
-}
-
-/// Standard error, or nothing once nobody reads it: a closed pipe must not end the pipelines.
-struct Forgiving(io::Stderr);
-
-impl Write for Forgiving {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.0.write(bytes) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
-            Err(_nobody_reads) => Ok(bytes.len()),
-            written => written,
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// How an event becomes a line.

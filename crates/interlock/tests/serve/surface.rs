@@ -194,6 +194,7 @@ fn it_tells_its_port_shows_what_it_did_and_ends_on_a_signal() {
     assert!(metric(&page, "interlock_scheduling_lag_seconds_count") >= 2);
     assert!(metric(&page, "interlock_scheduling_lag_seconds_bucket{le=\"5\"}") >= 2, "{page}");
     assert!(metric(&page, "interlock_slots_open") <= 2, "{page}");
+    assert!(metric(&page, "interlock_engine_passes_total") >= 2, "{page}");
     assert!(metric(&page, "process_resident_memory_bytes") > 1_000_000);
     let (status, health) = served.get("/healthz");
     assert_eq!(status, 200, "{health}");
@@ -201,6 +202,42 @@ fn it_tells_its_port_shows_what_it_did_and_ends_on_a_signal() {
     served.stop();
     assert!(!project.path().join(".interlock/http.json").exists(), "the port is told no more");
     assert!(project.text("serve.log").contains("SIGTERM: stopping; waiting up to 10 s"));
+}
+
+#[test]
+fn what_is_counted_is_what_the_ledger_says() {
+    let project = Project::new(ANY_PORT, &["ticker"]);
+    let served = project.serve(&["--log", "json"]).ready();
+    wait_until("three runs", || (project.completed("ticker") >= 3).then_some(()));
+    let paused = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .args(["pause", "ticker", "--reason", "to count", "-C"])
+        .arg(project.path())
+        .stdout(Stdio::null())
+        .status();
+    assert!(paused.unwrap().success());
+    let mut page = String::new();
+    wait_until("nothing is open", || {
+        page = served.get("/metrics").1;
+        (metric(&page, "interlock_slots_open") == 0).then_some(())
+    });
+    let slots = crate::ledger(project.path());
+    let recorded = slots.len() as u64;
+    let opened = "interlock_slots_opened_total{trigger_type=\"scheduler\"}";
+    assert_eq!(metric(&page, opened), recorded, "{slots:#?}");
+    assert_eq!(metric(&page, "interlock_scheduling_lag_seconds_count"), recorded);
+    let completed = "interlock_slots_closed_total{disposition=\"completed\"}";
+    assert_eq!(metric(&page, completed), recorded, "{slots:#?}");
+    let runs = "interlock_runs_started_total{trigger_type=\"scheduler\"}";
+    assert_eq!(metric(&page, runs), recorded);
+    assert_eq!(metric(&page, "interlock_runs_ended_total{status=\"COMPLETED\"}"), recorded);
+    assert_eq!(metric(&page, "interlock_inbox_applied_total{answer=\"accepted\"}"), 1);
+    served.stop();
+
+    // A restart counts from nothing, but knows what is open.
+    let served = project.serve(&["--log", "json"]).ready();
+    let page = served.get("/metrics").1;
+    assert_eq!((metric(&page, completed), metric(&page, "interlock_slots_open")), (0, 0));
+    served.stop();
 }
 
 #[test]
@@ -311,6 +348,29 @@ fn a_reader_of_the_log_that_goes_away_stops_nothing() {
     let served = Served { child, path: project.path().to_owned() };
     wait_until("it works unheard", || (project.completed("ticker") >= 2).then_some(()));
     served.stop();
+}
+
+#[test]
+fn a_reader_of_the_log_that_hangs_stops_nothing() {
+    let project = Project::new(ANY_PORT, &["ticker"]);
+    let (unread, log) = std::io::pipe().unwrap();
+    rustix::pipe::fcntl_setpipe_size(&log, 4_096).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .arg("serve")
+        .arg(project.path())
+        .env("INTERLOCK_LOG", "trace")
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let served = Served { child, path: project.path().to_owned() }.ready();
+    // Every question is logged at this level: the pipe is full many times over.
+    wait_until("it works unread", || {
+        (served.get("/healthz").0 == 200 && project.completed("ticker") >= 4).then_some(())
+    });
+    served.signal("-TERM");
+    assert_eq!(served.ended().code(), Some(0));
+    drop(unread);
 }
 
 #[test]
