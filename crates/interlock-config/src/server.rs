@@ -150,6 +150,8 @@ pub struct Engine {
 pub struct Server {
     /// Where it listens.
     pub addr: String,
+    /// Whether somebody wrote that down: an address that is only the default may be missed.
+    pub addr_is_written: bool,
     /// A single key with every right.
     pub api_key: Option<Secret>,
     /// Scoped tokens.

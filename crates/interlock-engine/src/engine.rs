@@ -33,6 +33,7 @@ use crate::{
     scheduler::plus,
     seam::{Evaluators, Specs, Task, World},
     state::{KnownRun, Pipelines},
+    vitals::{Counting, Vitals},
     write::{Act, Planned},
 };
 
@@ -180,6 +181,7 @@ pub struct Engine {
     pub(crate) poisoned: Vec<(PipelineId, String)>,
     /// What is new about runs, in the order it came.
     pub(crate) news: VecDeque<News>,
+    pub(crate) vitals: Arc<Vitals>,
     pub(crate) sender: mpsc::UnboundedSender<Message>,
     messages: mpsc::UnboundedReceiver<Message>,
     reports: mpsc::UnboundedReceiver<Report>,
@@ -215,6 +217,8 @@ impl Engine {
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
         let (sender, messages) = mpsc::unbounded_channel();
         let renew_at = world.now() + pace.lease / 3;
+        let vitals = Arc::new(Vitals::default());
+        let evaluators = Arc::new(Counting { evaluators, vitals: Arc::clone(&vitals) });
         let mut engine = Self {
             world,
             store,
@@ -233,6 +237,7 @@ impl Engine {
             aside: Aside::new(),
             poisoned: vec![],
             news: VecDeque::new(),
+            vitals,
             sender,
             messages,
             reports,
@@ -242,6 +247,7 @@ impl Engine {
             pace,
         };
         engine.load().await?;
+        engine.vitals.recount(&engine.pipelines);
         Ok(Some(engine))
     }
 
@@ -341,6 +347,7 @@ impl Engine {
         for row in &open.items {
             state.load_open(row)?;
         }
+        self.vitals.recount(&self.pipelines);
         self.load_runs(pipeline).await?;
         self.active.count(pipeline, self.pipelines.get_mut(pipeline));
         self.take_up(pipeline);
@@ -372,6 +379,7 @@ impl Engine {
     /// One pass; answers with the instant at which the next is due at the latest.
     pub async fn pass(&mut self) -> Result<Timestamp, EngineError> {
         self.is_live = true;
+        let began = self.world.uptime();
         self.keep_the_lease().await?;
         self.set_poisoned_aside().await?;
         while let Ok(report) = self.reports.try_recv() {
@@ -384,6 +392,9 @@ impl Engine {
         self.apply_inbox().await?;
         self.open_what_is_due().await?;
         self.step_what_is_dirty().await?;
+        self.vitals.pass_ended(self.world.uptime().saturating_sub(began));
+        self.vitals.agenda.set(self.agenda.len() as u64);
+        self.vitals.pipelines.set(self.pipelines.0.len() as u64);
         Ok(self.next_wake())
     }
 
@@ -419,6 +430,7 @@ impl Engine {
                 match result {
                     Ok(_) => {
                         log_events(&plan.group);
+                        self.vitals.count(&plan.group, &self.pipelines);
                         let pipeline = &plan.group.pipeline;
                         if let Err(unreadable) = self.pipelines.absorb(&plan.group) {
                             self.poisoned.push((pipeline.clone(), unreadable.to_string()));
@@ -431,6 +443,7 @@ impl Engine {
                     }
                     Err(Refusal::Term { .. }) => return Err(EngineError::Deposed),
                     Err(refusal) => {
+                        self.vitals.groups_refused.add(1);
                         tracing::warn!(pipeline = %plan.group.pipeline, %refusal, "reloading");
                         conflicts.insert(plan.group.pipeline);
                     }
@@ -555,7 +568,13 @@ fn log_events(group: &Group) {
     for change in &group.changes {
         if let Change::Append(event) = change {
             let (slot, run) = (event.slot.as_deref(), event.run_id.as_deref());
-            tracing::info!(pipeline = %group.pipeline, slot, run, "{} {}", event.kind, event.message);
+            let (pipeline, kind) = (group.pipeline.as_str(), event.kind.as_str());
+            if kind == "PIPELINE_DECLARED" {
+                // The first start would list every pipeline there is.
+                tracing::debug!(event = kind, pipeline, "{}", event.message);
+            } else {
+                tracing::info!(event = kind, pipeline, slot, run, "{}", event.message);
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ mod engine;
 mod evidence;
 mod inbox;
 mod news;
+mod overview;
 mod registers;
 mod request;
 mod rerun;
@@ -21,8 +22,10 @@ pub mod seam;
 mod sensors;
 mod state;
 mod step;
+pub mod vitals;
 mod write;
 
 pub use declare::Changes;
 pub use engine::{Declaration, Engine, EngineError, Limits, Pace, Parts};
 pub use evidence::{AskedSlot, verdict_now};
+pub use overview::Overview;

@@ -94,6 +94,25 @@ pub fn main(dir: &Path) -> ExitCode {
     }
 }
 
+/// Whether a runner of a directory takes connections; an error when there is one and it cannot be reached.
+pub fn is_reachable(dir: &Path) -> io::Result<bool> {
+    let reached = connection::Address::new(dir)
+        .and_then(|address| std::os::unix::net::UnixStream::connect(address.path()));
+    match reached {
+        Ok(_) => Ok(true),
+        // Never started, or gone and its socket left behind.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 fn run(dir: &Path) -> io::Result<()> {
     // Fails for a process that leads a group already, e.g. one started by hand from a shell.
     let _already_leads = setsid();

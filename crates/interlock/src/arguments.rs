@@ -2,6 +2,7 @@
 
 mod asking;
 mod reading;
+mod serving;
 
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,7 @@ use jiff::SignedDuration;
 pub(crate) use self::{
     asking::{Asking, Complete, Run, Sending, SensorCommand, SensorPut},
     reading::{Events, Reading, Runs, Slots, StoreCommand, WatermarkCommand},
+    serving::{LogForm, RoleName, Serve},
 };
 use crate::moment::Moment;
 
@@ -37,9 +39,10 @@ impl Arguments {
     /// The project's directory. `-C DIR` and a command's own DIR mean the same; the latter wins.
     pub(crate) fn directory(&self) -> &Path {
         let own = match &self.command {
-            Command::Init { directory }
-            | Command::Validate { directory, .. }
-            | Command::Serve { directory, .. } => directory.as_deref(),
+            Command::Init { directory } | Command::Validate { directory, .. } => {
+                directory.as_deref()
+            }
+            Command::Serve(serve) => serve.directory.as_deref(),
             Command::Schema { .. }
             | Command::Next(_)
             | Command::Explain(_)
@@ -63,14 +66,7 @@ pub(crate) enum Command {
         directory: Option<PathBuf>,
     },
     /// Run the pipelines: open what is due, start it when it is safe, record what becomes of it.
-    Serve {
-        /// Which project; the current directory when absent.
-        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-        directory: Option<PathBuf>,
-        /// How the log is written.
-        #[arg(long, value_enum, default_value_t = LogForm::Text)]
-        log: LogForm,
-    },
+    Serve(Serve),
     /// The process that starts jobs and outlives `serve`; started by it.
     #[command(hide = true)]
     Runner {
@@ -116,14 +112,6 @@ pub(crate) enum Command {
         /// For which shell.
         shell: clap_complete::Shell,
     },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogForm {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
     match &arguments.command {
         Command::Init { .. } => init::run(directory, output),
         Command::Validate { json, .. } => validate::run(directory, Form::asked(*json), output),
-        Command::Serve { log, .. } => serve::run(directory, *log, output),
+        Command::Serve(serve) => serve::run(directory, serve, output),
         Command::Runner { directory } => Ok(serve::run_runner(directory)),
         Command::EvaluatorGuard { program } => Ok(guard::main(program.as_os_str())),
         Command::Schema { kind } => schema::run(*kind, output),

@@ -236,6 +236,7 @@ impl Decoder<'_> {
             tokens.extend(token);
         }
         Server {
+            addr_is_written: node.get("addr").is_some(),
             addr: text(node, "addr").unwrap_or_else(|| "127.0.0.1:8420".to_owned()),
             api_key: self.secret(node, "apiKey"),
             tokens,

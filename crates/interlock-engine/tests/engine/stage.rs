@@ -124,7 +124,7 @@ impl Stage {
             triggers: Arc::new(Actor(Arc::clone(&self.cast))),
             evaluators: Arc::new(Actor(Arc::clone(&self.cast))),
             reports,
-            declarations: mpsc::unbounded_channel().1,
+            declarations: mpsc::channel(1).1,
             holder: holder.to_owned(),
             limits: self.limits,
             pace: Pace {

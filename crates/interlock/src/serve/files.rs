@@ -42,9 +42,18 @@ struct Known {
 pub(crate) enum Since {
     /// A start: what the ledger has in force, by version. A file whose version is another is told again,
     /// whatever the index says.
-    Start(Vec<(PipelineId, u64)>),
+    Start(Vec<(PipelineId, u64)>, Agreement),
     /// The last scan, which the engine was told of.
     LastScan,
+}
+
+/// Whether somebody agreed that pipelines without a file are retired, however many they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Agreement {
+    /// Nobody was asked.
+    Open,
+    /// Somebody did.
+    Given,
 }
 
 /// What became of a scan.

@@ -20,6 +20,7 @@ mod container;
 mod kills;
 mod points;
 mod project;
+mod surface;
 mod traps;
 
 use std::{

@@ -16,7 +16,7 @@ use interlock_core::id::{PipelineId, fnv1a};
 use interlock_engine::{Changes, Declaration};
 use interlock_store::record::VersionRecord;
 
-use super::{Scan, Since};
+use super::{Agreement, Scan, Since};
 use crate::{
     clock, environment,
     serve::index::{Entry, Index, Stamp},
@@ -83,7 +83,7 @@ impl Scanner<'_> {
 
     fn known(&self, since: &Since) -> BTreeMap<PipelineId, u64> {
         match since {
-            Since::Start(known) => known.iter().cloned().collect(),
+            Since::Start(known, _) => known.iter().cloned().collect(),
             Since::LastScan => {
                 let entries = self.old.entries.iter().filter(|entry| entry.version != 0);
                 entries.map(|entry| (entry.name.clone(), entry.version)).collect()
@@ -207,9 +207,10 @@ fn finish(
     let gone = known.keys().filter(|name| !findings.names.contains_key(*name));
     let mut removed: Vec<PipelineId> = gone.cloned().collect();
     let mut spared = 0;
-    // A folder that is not there for a moment must not retire everything.
-    let is_much = matches!(since, Since::LastScan) && removed.len() * 2 > known.len();
-    if findings.has_unnamed || is_much {
+    // A folder that is not there for a moment, or the wrong one, must not retire everything.
+    let is_much = removed.len() > 1 && removed.len() * 2 > known.len();
+    let is_agreed = matches!(since, Since::Start(_, Agreement::Given));
+    if findings.has_unnamed || (is_much && !is_agreed) {
         spared = removed.len();
         removed.clear();
     }
