@@ -48,7 +48,8 @@ impl Programs {
         let mut child = match self.spawn(&program) {
             Ok(child) => child,
             Err(error) => {
-                let sentence = format!("{} cannot be started: {error}", program.display());
+                let guard = self.guard.first().map(OsString::as_os_str).unwrap_or_default();
+                let sentence = format!("its guard {} cannot be started: {error}", guard.display());
                 return failed(&sentence, FailureCategory::Transient);
             }
         };

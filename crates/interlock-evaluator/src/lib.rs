@@ -3,19 +3,8 @@
 //! A trait names its evaluator: a program below `evaluatorDirs`, or an http(s) URL. Both get the same question,
 //! `{pipelineId, traitType, config}`, and give the same answer, `{status, value?, reason?, failureCategory?}`
 //! (`answer`). Whatever happens instead (a crash, garbage, silence, ten megabytes) is an answer too: status `ERROR`
-//! with a category and a sentence, which readiness reads as "cannot tell" and never as "ready" (S8).
-//!
-//! | what went wrong | reason begins with | category |
-//! |---|---|---|
-//! | no answer in time | `EVALUATOR_TIMEOUT` | TIMEOUT |
-//! | exit code 2 | `EVALUATOR_ERROR` | PERMANENT |
-//! | exit code 128 or more, or a signal | `EVALUATOR_ERROR` | `EVALUATOR_CRASH` |
-//! | another exit code, or it cannot be started | `EVALUATOR_ERROR` | TRANSIENT |
-//! | no such program, or not executable | `EVALUATOR_ERROR` | PERMANENT |
-//! | not an answer, or longer than 1 MiB (HTTP: 64 KiB) | `EVALUATOR_OUTPUT_INVALID` | PERMANENT |
-//! | HTTP 408, 429, 5xx, or nobody there | `EVALUATOR_HTTP_ERROR` | TRANSIENT |
-//! | another HTTP status, or an address that may not be called | `EVALUATOR_HTTP_ERROR` | PERMANENT |
-//! | it failed too often of late | `EVALUATOR_SUSPENDED` | TRANSIENT |
+//! with a category and a sentence, which readiness reads as "cannot tell" and never as "ready" (S8). The table of what
+//! can go wrong, and what people who write an evaluator should know, is `docs/evaluators.md`.
 //!
 //! A question goes through three gates (`lane`): a breaker per evaluator (`breaker`), a number of places per
 //! evaluator, so that one that hangs cannot take all of them, and the places of the whole host

@@ -8,7 +8,7 @@ use interlock_trigger::{
 };
 use jiff::SignedDuration;
 
-use crate::world::{World, now, shell};
+use crate::world::{World, now, request, shell};
 
 fn sweep(world: &World) -> Swept {
     let dir = world.path("runner").canonicalize().unwrap();
@@ -47,4 +47,6 @@ async fn a_log_goes_when_its_run_is_over_and_stored_and_not_before() {
     let swept = world.until("the sweep", || Some(sweep(&world)).filter(|s| s.deleted == 1)).await;
     assert_eq!((swept.bytes, swept.unsettled), (5, 1));
     assert!(!quick.exists() && long.exists());
+    world.triggers.cancel(&request("long", shell(""))).await.unwrap();
+    world.end_of("long").await;
 }
