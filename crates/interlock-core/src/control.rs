@@ -78,8 +78,8 @@ pub fn plan_slots(
     };
     let mut plan = Plan { pipeline, slots, room, moves: vec![None; slots.len()] };
     plan.close_what_is_over(flow, runner, now);
-    plan.notice_drift();
     if flow == Flow::Open && runner == Runner::Interlock {
+        plan.notice_drift();
         plan.start_what_may(now);
     }
     plan.moves.into_iter().enumerate().filter_map(|(index, step)| Some((index, step?))).collect()
@@ -119,7 +119,8 @@ impl Plan<'_> {
         }
     }
 
-    /// Not ready is drift; cannot tell is not.
+    /// Not ready is drift; cannot tell is not. Where nothing may start, nothing is opened again either: the
+    /// slot would be closed as paused or retired, and its success be lost.
     fn notice_drift(&mut self) {
         for (candidate, step) in self.slots.iter().zip(&mut self.moves) {
             let is_watched = candidate.slot.state == SlotState::Open(OpenState::Monitoring);
@@ -308,5 +309,7 @@ fn forced_close(
     }
 }
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;

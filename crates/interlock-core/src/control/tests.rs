@@ -210,6 +210,12 @@ fn monitored_data_that_is_not_ready_any_more_has_drifted() {
     assert_eq!(moves(&orders, Flow::Open, "Mn"), "drift");
     // What cannot be told is no drift, and a window that is over is over.
     assert_eq!(moves(&orders, Flow::Open, "M? M Mnx"), "- - completed");
+    // Its success is not given up for a rerun that may not begin.
+    assert_eq!(moves(&orders, Flow::Paused, "Mn Mnx"), "- completed");
+    assert_eq!(moves(&orders, Flow::Retired, "Mn Mnx"), "- completed");
+    let mut watched = pipeline(OverlapPolicy::Skip);
+    watched.trigger.as_mut().unwrap().kind = TriggerKind::External;
+    assert_eq!(moves(&watched, Flow::Open, "Mn Mnx"), "- completed");
 }
 
 #[test]

@@ -268,6 +268,23 @@ fn case_66_without_a_wait_the_next_attempt_follows_at_once() {
     assert_eq!(stage.started().len(), 2);
 }
 
+#[cfg(false)] // A busy loop yet: `times_of` in controller.rs wakes for a retry that is past.
+#[test]
+fn case_66_a_retry_that_may_not_begin_is_slept_through() {
+    let retry = "retry: {backoffSeconds: 60}\n";
+    let mut stage = stage(&at_ten(retry), Job::Fails(FailureCategory::Transient));
+    stage.until(at("10:00") + SignedDuration::from_secs(10));
+    let pause = InboxRecord::Pause { reason: "the source is rebuilt".into(), until: None };
+    assert!(stage.ask("orders", &pause).accepted);
+    stage.until(at("10:02"));
+    let before = stage.world.timers_set();
+    stage.until(at("10:03"));
+    let looks = stage.world.timers_set() - before;
+    assert!(looks < 20, "{looks} looks in a minute of nothing to do");
+    assert_eq!(stage.slots(), ["cron/2026-02-24T10:00:00Z open(backoff)"]);
+    assert_eq!(stage.started().len(), 1);
+}
+
 #[test]
 fn case_25_the_last_attempt_is_the_last() {
     let retry = "retry: {maxAttempts: 2, backoffSeconds: 1}\n";
@@ -360,6 +377,22 @@ fn case_38_evaluators_are_asked_at_once_and_hold_nobody_up() {
         started,
         [("stock".to_owned(), at("10:00")), ("orders".to_owned(), after_the_slower)]
     );
+}
+
+#[test]
+fn case_38_reports_do_not_make_it_ask_more_often() {
+    let traits = "traits: {fresh: {evaluator: a.sh, ttl: 1}}\nwatch: {interval: 5m}\n";
+    let mut stage = stage(&at_ten(traits), SUCCEEDS);
+    stage.cast.answer("fresh", Answer::Is(TraitStatus::Fail));
+    stage.until(at("10:00"));
+    for number in 0..20 {
+        stage.sensor("orders", "other", json!(number));
+    }
+    stage.until(at("10:10"));
+    let before = stage.cast.asked().len();
+    stage.until(at("11:10"));
+    let asked = stage.cast.asked().len() - before;
+    assert!(asked <= 13, "every five minutes of an hour, and not {asked} times");
 }
 
 #[test]

@@ -94,6 +94,12 @@ impl Virtual {
         }
     }
 
+    /// How often somebody went to sleep.
+    #[cfg(false)] // For `case_66_a_retry_that_may_not_begin_…`.
+    pub(crate) fn timers_set(&self) -> u64 {
+        self.0.lock().unwrap().count
+    }
+
     /// The machine is off for a while.
     pub(crate) fn pass(&self, time: SignedDuration) {
         let mut inner = self.0.lock().unwrap();
