@@ -213,14 +213,18 @@ impl Engine {
         let mut verdicts = BTreeMap::new();
         for (place, slot) in asked {
             let spec = specs.of(&slot);
-            self.ask_evaluators(pipeline, spec, now);
+            // One whose time is over is judged by the last answers, however old: they say what blocked it.
+            let is_over = now >= slot.closes_at;
+            if !is_over {
+                self.ask_evaluators(pipeline, spec, now);
+            }
             let upstreams =
                 evidence::upstreams(self.store.as_ref(), spec, place.0, slot.date).await?;
             let Some(state) = self.pipelines.0.get(pipeline) else { break };
             let no_sensors = Sensors::new();
             let gathered = Gathered {
                 sensors: state.sensors.as_ref().unwrap_or(&no_sensors),
-                traits: &state.answers(now),
+                traits: &state.answers(if is_over { Timestamp::MIN } else { now }),
                 upstreams: &upstreams,
             };
             let verdict = match awaited(spec, &place, &slot) {
@@ -273,11 +277,19 @@ impl Engine {
     fn set_wake(&mut self, pipeline: &PipelineId, now: Timestamp) {
         let Some(state) = self.pipelines.0.get(pipeline) else { return };
         let interval = state.agenda.evaluation.interval.unwrap_or(self.limits.evaluation_interval);
-        let next = state.open.values().flat_map(|open| times_of(open, plus(now, interval))).min();
+        // In a pause nothing starts, so that only the end of a slot's time can come.
+        let count = if state.is_paused(now) { 1 } else { usize::MAX };
+        let evaluate_at = plus(now, interval);
+        let times = state
+            .open
+            .values()
+            .flat_map(|open| times_of(open, evaluate_at).into_iter().take(count));
+        // What should have happened and could not (no room, a pause) is looked at again soon, not at once.
+        let soon = plus(now, SignedDuration::from_secs(1));
+        let next = times.map(|at| if at > now { at } else { soon }).min();
         let pause = state.row.as_ref().and_then(|(row, _)| row.pause.as_ref()?.until);
-        let soonest = plus(now, SignedDuration::from_millis(1));
         if let Some(at) = next.into_iter().chain(pause.filter(|until| *until > now)).min() {
-            self.wake_at(pipeline, at.max(soonest));
+            self.wake_at(pipeline, at);
         }
     }
 }
@@ -325,7 +337,7 @@ fn is_covered(spec: &Pipeline, place: &SlotPlace, began: Timestamp) -> bool {
     before.is_some_and(|before| began > before)
 }
 
-/// When something may happen to a slot by itself.
+/// When something may happen to a slot by itself: first the end of its time.
 fn times_of(open: &OpenSlot, evaluate_at: Timestamp) -> Vec<Timestamp> {
     let SlotState::Open(state) = open.slot.state else { return vec![] };
     let closes_at = match state {

@@ -24,6 +24,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{
+    aside::guarded,
     controller::SpecsInUse,
     engine::{Engine, EngineError, News, NewsOf},
     request::{is_active, request, run_closes_at, with},
@@ -61,7 +62,11 @@ impl Engine {
                     later.push_back(news);
                     continue;
                 }
-                planned.extend(self.plan_news(&pipeline, &key, news).await?);
+                match guarded(self.plan_news(&pipeline, &key, news)).await? {
+                    Ok(plan) => planned.extend(plan),
+                    // Not acknowledged: it is told again, at the latest to the next process.
+                    Err(reason) => self.poisoned.push((pipeline.clone(), reason)),
+                }
                 self.dirty.insert(pipeline);
             }
             self.commit(planned).await?;
@@ -157,10 +162,7 @@ impl Engine {
                     tracing::warn!(%pipeline, reason, "its version of then cannot be had");
                     spec
                 }
-                Err(reason) => {
-                    tracing::error!(%pipeline, reason, "its declaration cannot be had");
-                    return Ok(None);
-                }
+                Err(reason) => return Err(EngineError::Declaration(reason)),
             },
         };
         if spec.post_run.is_some() {

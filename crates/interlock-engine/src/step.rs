@@ -185,7 +185,14 @@ fn close_kind(disposition: Disposition, from: SlotState) -> &'static str {
 
 /// Why the conditions do not hold, for people.
 fn blocking(verdict: &Verdict) -> Vec<Value> {
-    verdict.blocking().iter().map(|part| Value::from(part.reason.clone())).collect()
+    let named = |part: &&Verdict| {
+        if part.reason.contains(&part.name) {
+            part.reason.clone()
+        } else {
+            format!("{}: {}", part.name, part.reason)
+        }
+    };
+    verdict.blocking().iter().map(|part| Value::from(named(part))).collect()
 }
 
 /// Why a run exists, kept with it.

@@ -200,7 +200,6 @@ fn case_61_a_schedule_starts_nothing_before_its_time() {
     assert_eq!(stage.slots(), ["late/2026-02-24T23:59:00Z completed"]);
 }
 
-#[cfg(false)] // Today's slot is not owed at first sight yet.
 #[test]
 fn case_62_without_a_schedule_there_is_a_daily_one() {
     let mut stage = stage(&format!("name: orders\n{COMMAND}"), SUCCEEDS);
@@ -268,7 +267,6 @@ fn case_66_without_a_wait_the_next_attempt_follows_at_once() {
     assert_eq!(stage.started().len(), 2);
 }
 
-#[cfg(false)] // A busy loop yet: `times_of` in controller.rs wakes for a retry that is past.
 #[test]
 fn case_66_a_retry_that_may_not_begin_is_slept_through() {
     let retry = "retry: {backoffSeconds: 60}\n";
@@ -329,7 +327,6 @@ fn case_38_a_slot_runs_once_every_trait_passes_and_is_asked_again_until_then() {
     assert_eq!(asked, expected.concat(), "each once at each look");
 }
 
-#[cfg(false)] // Blames every trait, and by none of their names, yet.
 #[test]
 fn case_38_a_trait_that_blocks_is_named_when_the_slot_is_given_up() {
     let mut stage = stage(&at_ten(&format!("{TRAITS}evaluation: {{window: 30m}}\n")), SUCCEEDS);

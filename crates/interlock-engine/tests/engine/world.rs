@@ -95,7 +95,6 @@ impl Virtual {
     }
 
     /// How often somebody went to sleep.
-    #[cfg(false)] // For `case_66_a_retry_that_may_not_begin_…`.
     pub(crate) fn timers_set(&self) -> u64 {
         self.0.lock().unwrap().count
     }

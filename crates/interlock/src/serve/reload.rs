@@ -22,7 +22,7 @@ use crate::serve::{
 /// How often the pulse moves while nothing changes.
 const BEAT: Duration = Duration::from_secs(5);
 /// How long one look, with everything read again, may take before the loop counts as late.
-pub(crate) const BOUND: Duration = Duration::from_secs(30);
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
 /// The loop that looks at the files.
 #[derive(Debug)]

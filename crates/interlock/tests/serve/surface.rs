@@ -449,7 +449,7 @@ fn files_that_vanish_in_a_mass_retire_nothing_until_somebody_agrees() {
     fs::remove_file(project.file("two")).unwrap();
     fs::remove_file(project.file("three")).unwrap();
     wait_until("noticed", || {
-        project.text("serve.log").contains("2 of 3 pipelines have no file").then_some(())
+        project.text("serve.log").contains("the files of 2 pipelines are gone").then_some(())
     });
     let before = project.completed("two");
     wait_until("two goes on", || (project.completed("two") > before + 1).then_some(()));
