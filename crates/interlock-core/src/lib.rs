@@ -6,8 +6,8 @@
 //!
 //! Read the modules in this order: what text means ([`text`], [`duration`], [`time_of_day`]), who is
 //! who ([`id`]), when something is owed ([`zone`], [`calendar`], [`cron`], [`schedule`]), whether it
-//! should run ([`sensor`], [`readiness`]), what becomes of it ([`slot`], [`run`], [`retry`], [`sla`]), and the
-//! whole declaration ([`pipeline`]).
+//! should run ([`sensor`], [`readiness`]), what becomes of it ([`slot`], [`run`], [`retry`], [`sla`]), who is
+//! told ([`incident`]), and the whole declaration ([`pipeline`]).
 
 pub mod text;
 
@@ -40,5 +40,7 @@ pub mod control;
 pub mod retry;
 
 pub mod sla;
+
+pub mod incident;
 
 pub mod pipeline;
