@@ -234,7 +234,7 @@ impl Engine {
         for pipeline in self.dirty.clone() {
             self.load_runs(&pipeline).await?;
         }
-        Ok(())
+        self.load_incidents().await
     }
 
     /// Loads the runs of a pipeline's open slots.
@@ -291,6 +291,7 @@ impl Engine {
             state.load_open(row)?;
         }
         self.load_runs(pipeline).await?;
+        self.reload_incidents(pipeline).await?;
         self.arm(pipeline);
         self.dirty.insert(pipeline.clone());
         Ok(())
@@ -357,7 +358,8 @@ impl Engine {
         let mut planned =
             planned.into_iter().filter(|plan| !plan.group.changes.is_empty()).peekable();
         while planned.peek().is_some() {
-            let batch: Vec<_> = planned.by_ref().take(GROUPS_MAX).collect();
+            let mut batch: Vec<_> = planned.by_ref().take(GROUPS_MAX).collect();
+            self.tell(&mut batch).await?;
             let groups: Vec<Group> = batch.iter().map(|plan| plan.group.clone()).collect();
             let results = self.store.commit(groups).await?;
             let mut conflicts = BTreeSet::new();

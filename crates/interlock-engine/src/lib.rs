@@ -14,6 +14,7 @@ mod request;
 mod scheduler;
 pub mod seam;
 mod state;
+mod tell;
 mod write;
 
 pub use engine::{Declaration, Engine, EngineError, Pace, Parts};

@@ -14,7 +14,7 @@ use interlock_core::{
 };
 use interlock_store::{
     Change, Expect, Group, Key, LedgerEntry, LedgerRow, Record, RunKey,
-    record::{PipelineRecord, RunRecord, Unreadable},
+    record::{IncidentRecord, PipelineRecord, RunRecord, Unreadable},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -35,6 +35,8 @@ pub(crate) struct PipelineState {
     pub(crate) traits: BTreeMap<String, Answer>,
     /// Loaded when a slot first needs them.
     pub(crate) sensors: Option<Sensors>,
+    /// Incidents that are not resolved, by their dedup keys.
+    pub(crate) incidents: BTreeMap<String, (IncidentRecord, u64)>,
 }
 
 /// A schedule, as far as the agenda needs it.
@@ -126,7 +128,14 @@ impl PipelineState {
                     sensors.insert(key.clone(), sensor);
                 }
             }
-            // Versions, spans, incidents, due entries, notifications and answers are read when needed.
+            (Key::Incident(key), Record::Incident(record)) => {
+                if record.is_open() {
+                    self.incidents.insert(key.clone(), (record.clone(), revision));
+                } else {
+                    self.incidents.remove(key);
+                }
+            }
+            // Versions, spans, due entries, notifications and answers are read when needed.
             _ => {}
         }
         Ok(())
