@@ -46,7 +46,7 @@ mod kind;
 mod local;
 mod placeholder;
 pub mod runner;
-mod web;
+pub mod web;
 
 pub use contract::{
     CancelFailure, Clock, Environment, LookUp, LookUpFailure, Metadata, Outcome, Report,

@@ -10,12 +10,12 @@ use interlock_core::retry::FailureCategory;
 use jiff::SignedDuration;
 use reqwest::{
     Client, Method, Url,
-    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
     redirect,
 };
 
 /// How much of an answer is kept; the rest is not even read.
-const BODY_BYTES_MAX: usize = 64 * 1024;
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// How much of an answer is shown to people (facts D1-29).
 const EXCERPT_CHARS_MAX: usize = 512;
@@ -24,38 +24,55 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Web {
+pub struct Web {
     client: Client,
 }
 
 /// A request.
 #[derive(Clone)]
-pub(crate) struct Call {
-    pub(crate) method: String,
-    pub(crate) url: String,
+pub struct Call {
+    /// `GET`, `POST`, …
+    pub method: String,
+    /// Where to.
+    pub url: String,
     /// Names in any case; of two that are the same the last one wins.
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Option<String>,
-    pub(crate) timeout: SignedDuration,
+    pub headers: Vec<(String, String)>,
+    /// What is sent; called JSON if it begins like it.
+    pub body: Option<String>,
+    /// For all of it, from resolving the name to the end of the answer.
+    pub timeout: SignedDuration,
+}
+
+impl std::fmt::Debug for Call {
+    /// Addresses, headers and bodies may hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call").field("method", &self.method).finish_non_exhaustive()
+    }
 }
 
 /// What came back.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: String,
+pub struct Answer {
+    /// `200`, `503`, …
+    pub status: u16,
+    /// Its beginning, up to [`BODY_BYTES_MAX`].
+    pub body: String,
+    /// When to come again, by its `Retry-After`.
+    pub retry_after: Option<String>,
 }
 
 /// Nothing came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct WebFailure {
-    pub(crate) message: String,
-    pub(crate) kind: WebFailureKind,
+pub struct WebFailure {
+    /// One sentence for people.
+    pub message: String,
+    /// How far it came.
+    pub kind: WebFailureKind,
 }
 
 /// How far a request came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WebFailureKind {
+pub enum WebFailureKind {
     /// It cannot be sent, ever.
     Malformed,
     /// It was not sent: nobody answered the door.
@@ -68,7 +85,7 @@ pub(crate) enum WebFailureKind {
 
 impl WebFailure {
     /// Whether the other side may have acted on the request.
-    pub(crate) fn may_have_arrived(&self) -> bool {
+    pub fn may_have_arrived(&self) -> bool {
         match self.kind {
             WebFailureKind::Malformed | WebFailureKind::Unreachable => false,
             WebFailureKind::Timeout | WebFailureKind::Broken => true,
@@ -76,7 +93,7 @@ impl WebFailure {
     }
 
     /// Whether trying again makes sense.
-    pub(crate) fn category(&self) -> FailureCategory {
+    pub fn category(&self) -> FailureCategory {
         match self.kind {
             WebFailureKind::Malformed => FailureCategory::Permanent,
             WebFailureKind::Timeout => FailureCategory::Timeout,
@@ -87,12 +104,12 @@ impl WebFailure {
 
 impl Answer {
     /// Whether the other side is content.
-    pub(crate) fn is_success(&self) -> bool {
+    pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
     /// Whether trying again makes sense: too many requests and the server's own troubles pass.
-    pub(crate) fn category(&self) -> FailureCategory {
+    pub fn category(&self) -> FailureCategory {
         match self.status {
             408 | 429 | 500.. => FailureCategory::Transient,
             _ => FailureCategory::Permanent,
@@ -100,7 +117,7 @@ impl Answer {
     }
 
     /// What was answered, in one line that is safe to show.
-    pub(crate) fn sentence(&self) -> String {
+    pub fn sentence(&self) -> String {
         let reason = reqwest::StatusCode::from_u16(self.status).ok();
         let reason = reason.and_then(|status| status.canonical_reason()).unwrap_or_default();
         let status = format!("the server answered {} {reason}", self.status);
@@ -120,7 +137,7 @@ fn excerpt(body: &str) -> String {
 
 impl Web {
     /// A client with the one TLS provider of this program.
-    pub(crate) fn new() -> Result<Self, reqwest::Error> {
+    pub fn new() -> Result<Self, reqwest::Error> {
         static PROVIDER: Once = Once::new();
         PROVIDER.call_once(|| {
             // Somebody else may have installed the same one before.
@@ -136,7 +153,7 @@ impl Web {
     }
 
     /// Sends a request and reads the beginning of its answer.
-    pub(crate) async fn send(&self, call: &Call) -> Result<Answer, WebFailure> {
+    pub async fn send(&self, call: &Call) -> Result<Answer, WebFailure> {
         let malformed = |message: String| WebFailure { message, kind: WebFailureKind::Malformed };
         let url = Url::parse(&call.url).map_err(|error| {
             malformed(format!("the url of the request cannot be read: {error}"))
@@ -160,7 +177,9 @@ impl Web {
             }
         }
         let body = String::from_utf8_lossy(&body).into_owned();
-        Ok(Answer { status: response.status().as_u16(), body })
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = retry_after.map(str::to_owned);
+        Ok(Answer { status: response.status().as_u16(), body, retry_after })
     }
 }
 
@@ -209,7 +228,7 @@ mod tests {
     use super::*;
 
     fn answer(status: u16, body: &str) -> Answer {
-        Answer { status, body: body.to_owned() }
+        Answer { status, body: body.to_owned(), retry_after: None }
     }
 
     #[test]
