@@ -12,8 +12,8 @@ pub(crate) use self::webhook::Webhook;
 pub(crate) use self::{console::deliver as to_console, file::deliver as to_file};
 use crate::contract::Delivery;
 
-/// How long a try may take.
-pub(crate) const TIME_MAX: Duration = Duration::from_secs(10);
+/// How long the disk or the terminal may take.
+const TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The word for a kind of channel, as in the files.
 pub(crate) fn kind(channel: &Channel) -> &'static str {

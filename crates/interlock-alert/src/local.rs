@@ -12,6 +12,7 @@ use interlock_config::{
 };
 use interlock_core::{id::PipelineId, incident::Alert, pipeline::Pipeline};
 use interlock_trigger::web::Web;
+use jiff::SignedDuration;
 
 use crate::{
     channel::{Webhook, is_supported, kind, to_console, to_file},
@@ -21,6 +22,8 @@ use crate::{
 /// Prints a line for people.
 pub type Console = Arc<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
 
+/// How long a request may take unless somebody says otherwise.
+const TIME_LIMIT: SignedDuration = SignedDuration::from_secs(10);
 /// The channel that is always there.
 const CONSOLE: &str = "console";
 
@@ -41,12 +44,20 @@ pub struct LocalChannels {
     /// Where relative paths begin.
     directory: PathBuf,
     files: Arc<Mutex<()>>,
+    time_limit: SignedDuration,
 }
 
 impl LocalChannels {
     /// Channels that are declared in a book and write where they are told to.
     pub fn new(book: Arc<dyn Book>, web: Web, console: Console, directory: PathBuf) -> Self {
-        Self { book, web, console, directory, files: Arc::default() }
+        let (files, time_limit) = (Arc::default(), TIME_LIMIT);
+        Self { book, web, console, directory, files, time_limit }
+    }
+
+    /// The same, with another time limit for a request.
+    #[must_use]
+    pub fn within(self, time_limit: SignedDuration) -> Self {
+        Self { time_limit, ..self }
     }
 
     /// A sentence for each declared channel that this build cannot deliver to.
@@ -115,7 +126,7 @@ impl Channels for LocalChannels {
                 Box::pin(to_file(self.directory.join(path), Arc::clone(&self.files), notice))
             }
             Channel::Webhook { url, secret, headers } => {
-                let webhook = Webhook { url, secret, headers };
+                let webhook = Webhook { url, secret, headers, time_limit: self.time_limit };
                 Box::pin(webhook.deliver(self.web.clone(), notice))
             }
             Channel::Slack { .. }

@@ -60,7 +60,7 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             look: SignedDuration::from_millis(500),
-            claim: SignedDuration::from_secs(60),
+            claim: SignedDuration::from_secs(20),
             pause: SignedDuration::from_secs(5),
             pause_max: SignedDuration::from_mins(15),
             tries_max: 12,

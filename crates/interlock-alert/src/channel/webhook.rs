@@ -6,7 +6,6 @@ use interlock_core::{pipeline::Secret, retry::FailureCategory};
 use interlock_trigger::web::{Call, Web};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 
-use super::TIME_MAX;
 use crate::{
     contract::{Delivery, Notice},
     signature::sign,
@@ -20,6 +19,7 @@ pub(crate) struct Webhook {
     pub(crate) url: Secret,
     pub(crate) secret: Option<Secret>,
     pub(crate) headers: BTreeMap<String, Secret>,
+    pub(crate) time_limit: SignedDuration,
 }
 
 impl Webhook {
@@ -57,7 +57,7 @@ impl Webhook {
             url: self.url.expose().to_owned(),
             headers,
             body: Some(body),
-            timeout: SignedDuration::try_from(TIME_MAX).unwrap_or(SignedDuration::from_secs(10)),
+            timeout: self.time_limit,
         }
     }
 }
