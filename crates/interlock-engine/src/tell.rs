@@ -16,6 +16,7 @@ use interlock_core::{
 use interlock_store::{
     CHANGES_MAX, Change, Expect, Group, Key, Record, Row,
     record::{EventRecord, IncidentRecord, OutboxRecord, SlotRecord},
+    whole_milliseconds,
 };
 use jiff::{Timestamp, civil::Date};
 use serde_json::Value;
@@ -173,7 +174,7 @@ pub(crate) fn add_what_follows(
             let before = changed.get(&key).or(stored);
             let state = before.map(IncidentRecord::standing).transpose()?;
             let name = |word: &str| format!("{key}~{}~{word}", revision + 1);
-            let telling = Telling { group, event, at: event.at };
+            let telling = Telling { group, event, at: whole_milliseconds(event.at) };
             let after = match (step(state, &consequence), before, &consequence) {
                 (Step::Open, _, Consequence::Open(finding)) => {
                     let name = name("opened");

@@ -15,7 +15,10 @@ use crate::{
     exit::{FAILED, Failure, SUCCESS},
     output::Output,
     project,
-    serve::{evaluators::CommandEvaluators, files::Files, log, reload, world::TokioWorld},
+    serve::{
+        broken::BrokenFiles, evaluators::CommandEvaluators, files::Files, log, notifier, reload,
+        world::TokioWorld,
+    },
 };
 
 pub(super) fn run(directory: &Path, form: LogForm, output: &mut Output) -> Result<u8, Failure> {
@@ -60,6 +63,7 @@ async fn serve(
 ) -> Result<(), Failure> {
     let failed = |message: String| Failure::failed(message, "");
     let world = Arc::new(TokioWorld::new());
+    let notified = (Arc::clone(&world), Arc::clone(&store));
     let files = Files::new(directory);
     let (reports_in, reports) = mpsc::unbounded_channel();
     let (declarations_in, declarations) = mpsc::unbounded_channel();
@@ -91,9 +95,15 @@ async fn serve(
     let Some(mut engine) = engine else {
         return Err(failed("another instance owns the pipelines".to_owned()));
     };
+    let (world, store) = notified;
+    let mut broken = BrokenFiles::load(files.clone(), Arc::clone(&store)).await;
+    broken.report(&loaded.problems).await;
     let declared = files.install(loaded);
     engine.declare(&declared).await.map_err(|error| failed(error.to_string()))?;
-    tokio::spawn(reload::watch(files, declarations_in));
+    let notifier = notifier::open(world, store, &files)
+        .map_err(|error| failed(format!("cannot make an HTTP client: {error}")))?;
+    tokio::spawn(notifier::run(notifier));
+    tokio::spawn(reload::watch(files, declarations_in, broken));
     engine.run(Box::pin(stop())).await.map_err(|error| failed(error.to_string()))
 }
 

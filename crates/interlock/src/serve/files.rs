@@ -6,7 +6,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use interlock_config::{Loaded, Problem, Severity};
+use interlock_alert::Book;
+use interlock_config::{Loaded, Problem, Severity, server::Alert};
 use interlock_core::{id::PipelineId, pipeline::Pipeline};
 use interlock_engine::{Declaration, seam::Specs};
 use interlock_store::record::VersionRecord;
@@ -25,6 +26,10 @@ struct Known {
     current: BTreeMap<PipelineId, Declaration>,
     versions: BTreeMap<(PipelineId, u64), Arc<Pipeline>>,
     folders: Vec<PathBuf>,
+    /// The channels of the last `interlock.yaml` that could be used; the defaults if none could.
+    alerts: Option<Arc<[Alert]>>,
+    /// Which pipeline a file declared last.
+    names: BTreeMap<PathBuf, PipelineId>,
 }
 
 impl Files {
@@ -43,6 +48,9 @@ impl Files {
         let folders = dirs.pipelines.iter().chain(&dirs.calendars).chain(&dirs.archetypes);
         known.folders = folders.map(|folder| self.directory.join(folder)).collect();
         let broken = broken_files(&loaded.problems);
+        if known.alerts.is_none() || !is_config_broken(&loaded.problems) {
+            known.alerts = Some(loaded.config.alerts.clone().into());
+        }
         let mut current = BTreeMap::new();
         for new in loaded.pipelines {
             let declaration = Declaration {
@@ -55,6 +63,7 @@ impl Files {
                 pipeline: Arc::new(new.pipeline),
             };
             let name = declaration.pipeline.name.clone();
+            known.names.insert(new.file, name.clone());
             let version = (name.clone(), declaration.version);
             known.versions.insert(version, Arc::clone(&declaration.pipeline));
             current.insert(name, declaration);
@@ -73,6 +82,11 @@ impl Files {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).folders.clone()
     }
 
+    /// Which pipeline a file declared, when it last could be used.
+    pub(crate) fn declared_by(&self, file: &Path) -> Option<PipelineId> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).names.get(file).cloned()
+    }
+
     /// How many pipelines are in force.
     pub(crate) fn count(&self) -> usize {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).current.len()
@@ -81,6 +95,23 @@ impl Files {
 
 fn broken_files(problems: &[Problem]) -> usize {
     problems.iter().filter(|problem| problem.severity == Severity::Error).count()
+}
+
+fn is_config_broken(problems: &[Problem]) -> bool {
+    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
+    errors.into_iter().any(|problem| problem.file.path.ends_with("interlock.yaml"))
+}
+
+impl Book for Files {
+    fn channels(&self) -> Arc<[Alert]> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.alerts.clone().unwrap_or_default()
+    }
+
+    fn pipeline(&self, name: &PipelineId) -> Option<Arc<Pipeline>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.current.get(name).map(|declaration| Arc::clone(&declaration.pipeline))
+    }
 }
 
 impl Specs for Files {

@@ -1,14 +1,17 @@
 //! Hot reload: edited files take effect without a restart.
 //!
 //! The project is looked at once a second; only when a name, size or time changed are files read again. A
-//! broken edit keeps the last good version and says so.
+//! broken edit keeps the last good version and opens an incident.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use interlock_engine::Declaration;
 use tokio::sync::mpsc;
 
-use crate::{project, serve::files::Files};
+use crate::{
+    project,
+    serve::{broken::BrokenFiles, files::Files},
+};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -16,7 +19,11 @@ const INTERVAL: Duration = Duration::from_secs(1);
 type Looks = BTreeMap<PathBuf, (u64, Option<std::time::SystemTime>)>;
 
 /// Sends the declarations to the engine whenever the files change.
-pub(crate) async fn watch(files: Files, engine: mpsc::UnboundedSender<Vec<Declaration>>) {
+pub(crate) async fn watch(
+    files: Files,
+    engine: mpsc::UnboundedSender<Vec<Declaration>>,
+    mut broken: BrokenFiles,
+) {
     let mut before = looks(&files);
     loop {
         tokio::time::sleep(INTERVAL).await;
@@ -32,6 +39,7 @@ pub(crate) async fn watch(files: Files, engine: mpsc::UnboundedSender<Vec<Declar
         for problem in &loaded.problems {
             tracing::warn!("{}", problem.render().trim_end());
         }
+        broken.report(&loaded.problems).await;
         if loaded.pipelines.len() * 2 < files.count() {
             tracing::error!(
                 "more than half of the pipelines are gone; what was loaded stays in force \

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 #![expect(clippy::disallowed_methods, reason = "a real process in real time is what is tested")]
 
+mod alerts;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
