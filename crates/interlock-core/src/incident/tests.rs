@@ -1,3 +1,5 @@
+//! The table, and the steps of an incident.
+
 use jiff::civil::date;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! What is added to groups.
+
 use interlock_core::{
     run::TriggerType,
     slot::{Disposition, Opening, Slot},

@@ -393,3 +393,49 @@ fn a_broken_file_is_an_incident_until_it_is_mended() {
         "interlock.yaml is broken, and what was loaded before stays in force: line 3: `alert` is unknown"
     );
 }
+
+/// Tells that so many files are broken: as many alerts.
+fn break_files(stage: &Stage, count: usize) {
+    for number in 0..count {
+        let (file, problem) = (format!("{number}.yaml"), Some("gone".to_owned()));
+        let record = InboxRecord::File { file: file.clone(), problem };
+        block_on(stage.store.post(&PipelineId::system(), &file, &record)).unwrap();
+    }
+}
+
+#[test]
+fn a_channel_that_fails_is_left_alone_while_the_others_get_everything() {
+    let stage = Stage::new(&[("chat", takes), ("mail", fails)]);
+    break_files(&stage, 60);
+    stage.live(u64::MAX, START.parse::<Timestamp>().unwrap() + SignedDuration::from_mins(4));
+    assert_eq!(stage.receivers.heard("chat").len(), 60);
+    let tries = stage.receivers.tries.lock().unwrap()["mail"];
+    // One batch before anybody knew, then one at a time to find out.
+    assert!((3..=16 + 8).contains(&tries), "{tries} tries at a channel that is down");
+}
+
+/// Wants to be left alone for a while, and then takes everything.
+fn comes_back(_: &Virtual, number: usize) -> Task<Delivery> {
+    let reason = "429".to_owned();
+    let retry_after = Some(SignedDuration::from_mins(40));
+    Box::pin(std::future::ready(match number {
+        0 => Delivery::Failed { reason, retry_after },
+        _ => Delivery::Delivered,
+    }))
+}
+
+#[test]
+fn a_channel_that_asks_to_be_left_alone_is_left_alone_and_then_gets_everything() {
+    let stage = Stage::new(&[("mail", comes_back)]);
+    break_files(&stage, 1);
+    let start: Timestamp = START.parse().unwrap();
+    stage.live(u64::MAX, start + SignedDuration::from_mins(20));
+    break_files(&stage, 3);
+    stage.live(u64::MAX, start + SignedDuration::from_mins(30));
+    // The second life did not know, so it tried the new ones; the first alert still waits.
+    assert_eq!(stage.receivers.heard("mail").len(), 2);
+    stage.live(u64::MAX, start + SignedDuration::from_mins(39));
+    assert_eq!(stage.receivers.heard("mail").len(), 2, "too early");
+    stage.live(u64::MAX, start + SignedDuration::from_mins(45));
+    assert_eq!(stage.receivers.heard("mail").len(), 3);
+}
