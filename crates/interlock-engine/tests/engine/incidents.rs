@@ -111,7 +111,7 @@ type Receiver = fn(&Virtual, usize) -> Task<Delivery>;
 #[derive(Clone)]
 struct Receivers {
     world: Virtual,
-    receivers: &'static [(&'static str, Receiver)],
+    channels: &'static [(&'static str, Receiver)],
     /// Channel, key and alert of each try that was delivered.
     got: Arc<Mutex<Vec<(String, String, Alert)>>>,
     tries: Arc<Mutex<BTreeMap<String, usize>>>,
@@ -135,7 +135,7 @@ impl Receivers {
 
 impl Channels for Receivers {
     fn route(&self, _: &Alert) -> Vec<String> {
-        self.receivers.iter().map(|(name, _)| (*name).to_owned()).collect()
+        self.channels.iter().map(|(name, _)| (*name).to_owned()).collect()
     }
 
     fn instead_of(&self, channel: &str, alert: &Alert) -> Vec<String> {
@@ -149,7 +149,7 @@ impl Channels for Receivers {
             *count += 1;
             *count - 1
         };
-        let (_, receiver) = self.receivers.iter().find(|(name, _)| *name == channel).unwrap();
+        let (_, receiver) = self.channels.iter().find(|(name, _)| *name == channel).unwrap();
         let (answer, this, channel) =
             (receiver(&self.world, number), self.clone(), channel.to_owned());
         Box::pin(async move {
@@ -201,7 +201,7 @@ impl Stage {
         let store = Arc::new(MemoryStore::new(1, Arc::new(move || clock.time())));
         let receivers = Receivers {
             world: world.clone(),
-            receivers,
+            channels: receivers,
             got: Arc::default(),
             tries: Arc::default(),
         };

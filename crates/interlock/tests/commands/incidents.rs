@@ -34,17 +34,18 @@ fn incident(state: &str, opened_at: &str, message: &str) -> Record {
     })
 }
 
-fn letter(dead: bool) -> Record {
-    Record::Outbox(OutboxRecord {
+/// A notification that is still tried.
+fn letter() -> OutboxRecord {
+    OutboxRecord {
         channel: "hook".into(),
         alert: json!({"alertType": "job_failed", "message": "it\nfailed", "level": "error"}),
         tries: 12,
         not_before: at("2026-02-25T12:00:00Z"),
         claimed_until: None,
         last_error: Some("the server answered 503".into()),
-        dead,
+        dead: false,
         after: None,
-    })
+    }
 }
 
 /// The story, with three incidents and two notifications, one of them dead.
@@ -63,8 +64,11 @@ fn told() -> tempfile::TempDir {
             Key::Incident("seen".into()),
             incident("acknowledged", "2026-02-25T09:00:00Z", "exit 5"),
         ),
-        create(Key::Outbox("x~1~opened@hook".into()), letter(true)),
-        create(Key::Outbox("y~1~opened@hook".into()), letter(false)),
+        create(
+            Key::Outbox("x~1~opened@hook".into()),
+            Record::Outbox(OutboxRecord { dead: true, ..letter() }),
+        ),
+        create(Key::Outbox("y~1~opened@hook".into()), Record::Outbox(letter())),
     ]);
     directory
 }
