@@ -35,10 +35,27 @@ pub(crate) type Known = BTreeMap<(PipelineId, String), (IncidentRecord, u64)>;
 impl Engine {
     /// Loads the incidents that are open.
     pub(crate) async fn load_incidents(&mut self) -> Result<(), EngineError> {
-        let mut last: Option<(PipelineId, String)> = None;
+        self.load_incidents_after(None, None).await
+    }
+
+    /// Forgets what it thought of a pipeline's incidents and loads them again.
+    pub(crate) async fn reload_incidents(&mut self, name: &PipelineId) -> Result<(), EngineError> {
+        self.pipelines.get_mut(name).incidents.clear();
+        // Every key comes after the empty one.
+        self.load_incidents_after(Some((name.clone(), String::new())), Some(name)).await
+    }
+
+    async fn load_incidents_after(
+        &mut self,
+        mut last: Option<(PipelineId, String)>,
+        only: Option<&PipelineId>,
+    ) -> Result<(), EngineError> {
         loop {
             let page = self.store.open_incidents(self.writer.shard, last.as_ref(), PAGE).await?;
             for (pipeline, key, row) in page.items {
+                if only.is_some_and(|only| pipeline != *only) {
+                    return Ok(());
+                }
                 last = Some((pipeline.clone(), key.clone()));
                 let state = self.pipelines.get_mut(&pipeline);
                 state.incidents.insert(key, (row.record, row.revision));
@@ -47,15 +64,6 @@ impl Engine {
                 return Ok(());
             }
         }
-    }
-
-    /// Forgets what it thought of a pipeline's incidents and loads them again.
-    pub(crate) async fn reload_incidents(&mut self, name: &PipelineId) -> Result<(), EngineError> {
-        let page = self.store.incidents(Some(name), PAGE).await?;
-        let open = page.items.into_iter().filter(|(.., row)| row.record.is_open());
-        self.pipelines.get_mut(name).incidents =
-            open.map(|(_, key, row)| (key, (row.record, row.revision))).collect();
-        Ok(())
     }
 
     /// Adds to each group what follows from its events.
@@ -67,7 +75,7 @@ impl Engine {
                 continue;
             }
             self.know(&plan.group.pipeline, keys, &mut known).await?;
-            add_what_follows(&mut plan.group, &mut known)?;
+            add_what_follows(&mut plan.group, &mut known);
         }
         Ok(())
     }
@@ -160,10 +168,7 @@ fn slot_of<'a>(group: &'a Group, event: &EventRecord) -> Option<(&'a ScheduleId,
 
 /// Adds to a group the incidents and notifications that follow from its events, given the incidents as they
 /// are; those are then as they will be. Needs no role: whoever writes events may call it.
-pub(crate) fn add_what_follows(
-    group: &mut Group,
-    known: &mut Known,
-) -> Result<(), interlock_store::record::Unreadable> {
+pub(crate) fn add_what_follows(group: &mut Group, known: &mut Known) {
     let mut changed: BTreeMap<String, IncidentRecord> = BTreeMap::new();
     let mut notifications = Vec::new();
     for event in events(group) {
@@ -172,7 +177,8 @@ pub(crate) fn add_what_follows(
             let place = (group.pipeline.clone(), key.clone());
             let (stored, revision) = known.get(&place).map_or((None, 0), |(r, n)| (Some(r), *n));
             let before = changed.get(&key).or(stored);
-            let state = before.map(IncidentRecord::standing).transpose()?;
+            // A state that only a later version knows is not resolved.
+            let state = before.map(|r| r.standing().unwrap_or(IncidentState::Open));
             let name = |word: &str| format!("{key}~{}~{word}", revision + 1);
             let telling = Telling { group, event, at: whole_milliseconds(event.at) };
             let after = match (step(state, &consequence), before, &consequence) {
@@ -213,7 +219,6 @@ pub(crate) fn add_what_follows(
         "what has consequences is a small group: {:?}",
         group.changes
     );
-    Ok(())
 }
 
 /// An incident's change, and the event that makes it.

@@ -51,7 +51,7 @@ fn added(group: &Group) -> Vec<String> {
 
 fn follow(known: &mut Known, hour: i8, events: &[(&'static str, &str)]) -> Vec<String> {
     let mut group = group(hour, events);
-    add_what_follows(&mut group, known).unwrap();
+    add_what_follows(&mut group, known);
     added(&group)
 }
 
@@ -112,7 +112,7 @@ fn a_resolve_is_not_told_if_the_opening_was_not() {
 fn an_alert_says_what_happened_and_why() {
     let mut group =
         group(9, &[("JOB_FAILED", "exit 3"), ("RETRY_EXHAUSTED", "no attempt is left")]);
-    add_what_follows(&mut group, &mut Known::new()).unwrap();
+    add_what_follows(&mut group, &mut Known::new());
     let alert = group.changes.iter().find_map(|change| match change {
         Change::Put(Key::Outbox(_), _, Record::Outbox(record)) => Some(record.alert.clone()),
         Change::Put(..) | Change::Delete(..) | Change::Append(_) => None,
