@@ -6,8 +6,8 @@
 //!
 //! Read the modules in this order: what text means ([`text`], [`duration`], [`time_of_day`], [`outbound`]), who is
 //! who ([`id`]), when something is owed ([`zone`], [`calendar`], [`cron`], [`schedule`]), whether it
-//! should run ([`sensor`], [`readiness`], [`arrival`]), what becomes of it ([`slot`], [`run`], [`retry`], [`sla`]), and the
-//! whole declaration ([`pipeline`]).
+//! should run ([`sensor`], [`readiness`], [`arrival`]), what becomes of it ([`slot`], [`run`], [`retry`], [`sla`]), who is
+//! told ([`incident`]), and the whole declaration ([`pipeline`]).
 
 pub mod text;
 
@@ -43,6 +43,8 @@ pub mod control;
 pub mod retry;
 
 pub mod sla;
+
+pub mod incident;
 
 pub mod pipeline;
 

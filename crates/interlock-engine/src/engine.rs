@@ -291,7 +291,7 @@ impl Engine {
             self.load_runs(&pipeline).await?;
             self.active.count(&pipeline, self.pipelines.get_mut(&pipeline));
         }
-        Ok(())
+        self.load_incidents().await
     }
 
     /// Loads the runs of a pipeline's open slots.
@@ -349,6 +349,7 @@ impl Engine {
         }
         self.vitals.recount(&self.pipelines);
         self.load_runs(pipeline).await?;
+        self.reload_incidents(pipeline).await?;
         self.active.count(pipeline, self.pipelines.get_mut(pipeline));
         self.take_up(pipeline);
         self.dirty.insert(pipeline.clone());
@@ -422,7 +423,8 @@ impl Engine {
         let mut planned =
             planned.into_iter().filter(|plan| !plan.group.changes.is_empty()).peekable();
         while planned.peek().is_some() {
-            let batch: Vec<_> = planned.by_ref().take(GROUPS_MAX).collect();
+            let mut batch: Vec<_> = planned.by_ref().take(GROUPS_MAX).collect();
+            self.tell(&mut batch).await?;
             let groups: Vec<Group> = batch.iter().map(|plan| plan.group.clone()).collect();
             let results = self.store.commit(groups).await?;
             let mut conflicts = BTreeSet::new();

@@ -27,6 +27,7 @@ use crate::{
     scheduler::{Opener, plus},
     sensors::Arrival,
     state::SlotPlace,
+    tell::file_event,
     write::{Act, Event, Planned},
 };
 
@@ -68,6 +69,11 @@ impl Engine {
         plan: &mut Planned,
     ) -> Result<Answer, EngineError> {
         let pipeline = &entry.pipeline;
+        if let InboxRecord::File { file, problem } = &entry.record {
+            // About files, not about what they declare: the pipeline need not exist.
+            file_event(file, problem.as_deref(), now, plan);
+            return Ok(Ok(json!({ "file": file })));
+        }
         let version = match self.pipelines.0.get(pipeline) {
             Some(state) if state.row.is_some() => state.version,
             _ => return Ok(Err(format!("there is no pipeline `{pipeline}`"))),
@@ -101,6 +107,7 @@ impl Engine {
                 self.set_pause(pipeline, Some(pause), now, plan)
             }
             InboxRecord::Resume {} => self.set_pause(pipeline, None, now, plan),
+            InboxRecord::File { .. } => Err("it is about a file".to_owned()),
             InboxRecord::Complete { run_id, success, message, category, metadata } => {
                 let outcome = if *success {
                     Outcome::Success { metadata: metadata.clone() }

@@ -124,6 +124,6 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, Failure> {
         attempt: row.get(4)?,
     };
     let record = decoded!(Run, &Key::Run(key.clone()), &row.get::<_, String>(6)?);
-    let pipeline = PipelineId::parse(&row.get::<_, String>(1)?)?;
+    let pipeline = PipelineId::any(&row.get::<_, String>(1)?)?;
     Ok(RunRow { pipeline, key, record, revision: row.get::<_, i64>(5)? as u64 })
 }

@@ -11,7 +11,7 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, DueRow, EventRow, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow,
     OutboxRow, Page, Record, Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError,
-    StoreFuture, Writer as Right,
+    StoreFuture, Writer as Right, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
     whole_milliseconds,
 };
@@ -268,6 +268,19 @@ impl Store for EmbeddedStore {
         self.ask(move |db| read::incidents(db, pipeline.as_ref(), limit))
     }
 
+    fn open_incidents<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a (PipelineId, String)>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
+        let after = after.cloned();
+        if shard.0 >= SHARDS {
+            return nothing();
+        }
+        self.ask(move |db| read::open_incidents(db, after.as_ref(), limit))
+    }
+
     fn events<'a>(
         &'a self,
         pipeline: Option<&'a PipelineId>,
@@ -328,10 +341,17 @@ impl Store for EmbeddedStore {
     fn settle<'a>(
         &'a self,
         row: &'a OutboxRow,
-        outcome: Option<OutboxRecord>,
+        becomes: Vec<(String, OutboxRecord)>,
     ) -> StoreFuture<'a, ()> {
+        if let Err(error) = check_settlement(&becomes) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
         let row = row.clone();
-        self.write(1, move |ledger| queue::settle(ledger, &row, outcome.as_ref()))
+        self.write(1, move |ledger| queue::settle(ledger, &row, &becomes))
+    }
+
+    fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>> {
+        self.ask(move |db| read::dead_letters(db, limit))
     }
 }
 

@@ -12,6 +12,7 @@ mod schedule;
 use std::collections::BTreeMap;
 
 use interlock_core::{
+    incident::IncidentState,
     retry::FailureCategory,
     run::{RunState, TriggerType},
     sla::{Limit, ResolvedSla},
@@ -297,6 +298,10 @@ pub struct IncidentRecord {
     pub updated_at: Timestamp,
     /// How many findings joined it.
     pub count: u64,
+    /// The notification that tells of its opening, by name; a resolve is told if and only if there is one
+    /// (S12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<String>,
 }
 
 /// What a due entry is about; its instant and kind are in the key.
@@ -311,7 +316,7 @@ pub struct DueRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OutboxRecord {
-    /// Which channel.
+    /// Which channel; empty until the one who delivers has asked who gets it.
     pub channel: String,
     /// The alert as it is sent.
     pub alert: Value,
@@ -328,6 +333,10 @@ pub struct OutboxRecord {
     /// Given up; visible until somebody deals with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dead: bool,
+    /// The notification, as it was named before it had a channel, that must go out on a channel first; if
+    /// that one is dead there, this one is not sent either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
 }
 
 /// The answer to an inbox entry.
@@ -411,6 +420,14 @@ pub enum InboxRecord {
     },
     /// End a pause.
     Resume {},
+    /// What was found when a file was read again. Only the one who reads the files sends it.
+    File {
+        /// Which, from the project's directory.
+        file: String,
+        /// What is wrong with it now; nothing any more when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+    },
     /// A job's end, reported from outside.
     Complete {
         /// Which run, by its id.
@@ -585,6 +602,18 @@ impl SlaRecord {
 impl MarksRecord {
     fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+impl IncidentRecord {
+    /// Whether somebody should still look, or looks.
+    pub fn is_open(&self) -> bool {
+        self.standing() != Ok(IncidentState::Resolved)
+    }
+
+    /// How it stands.
+    pub fn standing(&self) -> Result<IncidentState, Unreadable> {
+        IncidentState::parse(&self.state).ok_or_else(|| Unreadable::Word(self.state.clone()))
     }
 }
 

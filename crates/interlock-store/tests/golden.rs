@@ -339,8 +339,11 @@ fn sensors_incidents_and_the_rest_are_written_as_ever() {
         opened_at: nine(),
         updated_at: nine(),
         count: 2,
+        told: None,
     };
-    check_row("incident", &Key::Incident("a".into()), &Record::Incident(incident));
+    check_row("incident", &Key::Incident("a".into()), &Record::Incident(incident.clone()));
+    let told = IncidentRecord { told: Some("a~1~opened".into()), ..incident };
+    check_row("incident-told", &Key::Incident("a".into()), &Record::Incident(told));
     let due = DueRecord { details: details(json!({"slot": "daily"})) };
     check_row("due", &Key::Due(nine(), DueKind::Stuck, "a".into()), &Record::Due(due));
     let applied = AppliedRecord { at: nine(), accepted: false, result: json!({"error": "open"}) };
@@ -353,8 +356,12 @@ fn sensors_incidents_and_the_rest_are_written_as_ever() {
         claimed_until: Some(at("2026-02-25T09:01:00Z")),
         last_error: Some("503".into()),
         dead: true,
+        after: None,
     };
-    check_row("outbox", &Key::Outbox("a".into()), &Record::Outbox(outbox));
+    check_row("outbox", &Key::Outbox("a".into()), &Record::Outbox(outbox.clone()));
+    let unrouted =
+        OutboxRecord { channel: String::new(), after: Some("a~1~opened".into()), ..outbox };
+    check_row("outbox-unrouted", &Key::Outbox("a".into()), &Record::Outbox(unrouted));
 }
 
 #[test]
@@ -371,6 +378,8 @@ fn reports_and_requests_are_written_as_ever() {
     let pause = InboxRecord::Pause { reason: "moving".into(), until: Some(nine()) };
     check_inbox("inbox-pause", &pause);
     check_inbox("inbox-resume", &InboxRecord::Resume {});
+    let file = InboxRecord::File { file: "orders.yaml".into(), problem: Some("line 3".into()) };
+    check_inbox("inbox-file", &file);
     let complete = InboxRecord::Complete {
         run_id: "orders~daily~20260225T090000Z~1~1".into(),
         success: false,

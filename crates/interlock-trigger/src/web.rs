@@ -13,7 +13,7 @@ use interlock_core::{outbound::Outbound, retry::FailureCategory};
 use jiff::SignedDuration;
 use reqwest::{
     Client, Method, Url,
-    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
     redirect,
 };
 
@@ -65,6 +65,8 @@ pub struct Answer {
     pub body: String,
     /// Whether there was more.
     pub is_cut: bool,
+    /// When to come again, by its `Retry-After`.
+    pub retry_after: Option<String>,
 }
 
 /// Nothing came back.
@@ -195,7 +197,9 @@ impl Web {
             }
         }
         let body = String::from_utf8_lossy(&body).into_owned();
-        Ok(Answer { status: response.status().as_u16(), body, is_cut })
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = retry_after.map(str::to_owned);
+        Ok(Answer { status: response.status().as_u16(), body, is_cut, retry_after })
     }
 }
 
@@ -253,7 +257,7 @@ mod tests {
     use super::*;
 
     fn answer(status: u16, body: &str) -> Answer {
-        Answer { status, body: body.to_owned(), is_cut: false }
+        Answer { status, body: body.to_owned(), is_cut: false, retry_after: None }
     }
 
     #[test]

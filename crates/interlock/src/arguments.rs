@@ -15,7 +15,10 @@ use jiff::SignedDuration;
 
 pub(crate) use self::{
     asking::{Asking, Complete, Run, Sending, SensorCommand, SensorPut},
-    reading::{Events, Reading, Runs, Slots, StoreCommand, WatermarkCommand},
+    reading::{
+        Events, IncidentsCommand, ListIncidents, Reading, Runs, Slots, StoreCommand,
+        WatermarkCommand,
+    },
     serving::{LogForm, RoleName, Serve},
 };
 use crate::moment::Moment;

@@ -7,6 +7,7 @@ mod completions;
 mod doctor;
 mod events;
 mod explain;
+mod incidents;
 mod init;
 mod list;
 mod logs;
@@ -71,6 +72,9 @@ fn read(directory: &Path, reading: &Reading, output: &mut Output) -> Result<u8, 
         Reading::Runs(runs) => runs::run(directory, runs, output),
         Reading::Why { pipeline, slot } => why::run(directory, pipeline, slot, output),
         Reading::Events(events) => events::run(directory, events, output),
+        Reading::Incidents { command, list } => {
+            incidents::run(directory, command.as_ref(), list, output)
+        }
         Reading::Watermark { command } => watermark::run(directory, command, output),
         Reading::Logs { run, follow } => {
             let until = if *follow { logs::Until::Ended } else { logs::Until::Now };

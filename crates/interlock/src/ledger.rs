@@ -1,6 +1,7 @@
 //! The project's ledger, opened to be read: what commands ask it, page by page, without a runtime.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     fs::{self, OpenOptions, TryLockError},
     os::unix::fs::MetadataExt as _,
@@ -11,10 +12,13 @@ use std::{
 use interlock_config::{SystemZones, parse_config, server::StoreConfig};
 use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
 use interlock_store::{
-    AgendaRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow, Page, Record, Row, RunKey,
-    RunQuery, RunRow, Shard, Store as _, StoreError,
+    AgendaRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow, OutboxRow, Page, Record, Row,
+    RunKey, RunQuery, RunRow, Shard, Store as _, StoreError,
     conformance::block_on,
-    record::{AppliedRecord, InboxRecord, PipelineRecord, RunRecord, SensorRecord, SlotRecord},
+    record::{
+        AppliedRecord, InboxRecord, IncidentRecord, PipelineRecord, RunRecord, SensorRecord,
+        SlotRecord,
+    },
 };
 use interlock_store_embedded::EmbeddedStore;
 use jiff::{SignedDuration, Timestamp};
@@ -70,6 +74,9 @@ fn is_listed(locks: &str, path: &Path) -> bool {
         fields.next() == Some(pid.trim()) && fields.next().is_some_and(|id| id.ends_with(&inode))
     })
 }
+
+/// An incident with its pipeline and its key.
+pub(crate) type IncidentRow = (PipelineId, String, Row<IncidentRecord>);
 
 /// A ledger to read, and to leave requests for the one who writes it.
 #[derive(Debug)]
@@ -180,6 +187,36 @@ impl Ledger {
                 return Ok(rows);
             }
         }
+    }
+
+    /// Incidents of one pipeline or of all: every open one, then the newest of the others, so many of them.
+    pub(crate) fn incidents(
+        &self,
+        pipeline: Option<&PipelineId>,
+        limit: usize,
+    ) -> Result<Page<IncidentRow>, Failure> {
+        let mut open: Vec<IncidentRow> = Vec::new();
+        loop {
+            let after = open.last().map(|(name, key, _)| (name.clone(), key.clone()));
+            let page = block_on(self.store.open_incidents(Shard(0), after.as_ref(), PAGE))?;
+            open.extend(page.items);
+            if !page.more {
+                break;
+            }
+        }
+        open.retain(|(name, ..)| pipeline.is_none_or(|only| name == only));
+        open.sort_by_key(|(.., row)| Reverse(row.record.opened_at));
+        let mut page = block_on(self.store.incidents(pipeline, open.len() + limit))?;
+        page.items.retain(|(.., row)| !row.record.is_open());
+        page.more |= page.items.len() > limit;
+        page.items.truncate(limit);
+        open.append(&mut page.items);
+        Ok(Page { items: open, more: page.more })
+    }
+
+    /// Alerts that were given up, those that came first first.
+    pub(crate) fn dead_letters(&self) -> Result<Page<OutboxRow>, Failure> {
+        Ok(block_on(self.store.dead_letters(PAGE))?)
     }
 
     /// Runs, newest first.

@@ -8,6 +8,7 @@ mod cases_monitoring;
 mod cases_watcher;
 mod crashing;
 mod evaluating;
+mod incidents;
 mod reports;
 mod stage;
 mod traps;

@@ -150,6 +150,7 @@ pub(super) fn incident(opened_at: Timestamp) -> Record {
         opened_at,
         updated_at: opened_at,
         count: 1,
+        told: None,
     })
 }
 
@@ -170,6 +171,7 @@ pub(super) fn outbox(not_before: Timestamp) -> OutboxRecord {
         claimed_until: None,
         last_error: None,
         dead: false,
+        after: None,
     }
 }
 

@@ -46,6 +46,14 @@ pub(crate) enum Reading {
     },
     /// Print what happened, oldest first.
     Events(Events),
+    /// List what people should know, open incidents first.
+    #[command(args_conflicts_with_subcommands = true)]
+    Incidents {
+        #[command(subcommand)]
+        command: Option<IncidentsCommand>,
+        #[command(flatten)]
+        list: ListIncidents,
+    },
     /// Look at how far schedules are recorded.
     Watermark {
         #[command(subcommand)]
@@ -134,6 +142,31 @@ pub(crate) struct Events {
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) after: u64,
     /// Print one JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum IncidentsCommand {
+    /// List incidents, open ones first.
+    List(ListIncidents),
+    /// List alerts that were given up: no channel got them.
+    Dead {
+        /// Print an array of objects.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListIncidents {
+    /// Only of this pipeline; `_system` for what belongs to none.
+    #[arg(long, value_name = "P")]
+    pub(crate) pipeline: Option<String>,
+    /// At most so many resolved ones; open ones are all listed.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) limit: u32,
+    /// Print an array of objects.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -31,11 +31,12 @@ use crate::{
     exit::{FAILED, Failure, SUCCESS},
     output::Output,
     serve::{
+        broken::BrokenFiles,
         evaluators,
         files::{Agreement, Files, Scan, Since},
         greeting::Greeting,
         http::Interface,
-        log,
+        log, notifier,
         reload::{self, Reload, rendered},
         retention,
         roles::Roles,
@@ -155,7 +156,8 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     let engine = if roles.has(RoleName::Engine) {
         let served = Served { directory: &directory, folder: &folder, config: &config, zones };
         let (changes, declarations) = mpsc::channel(PORTIONS);
-        let parts = served.parts(store, declarations)?;
+        let specs = StoredSpecs::new(Arc::clone(&store), Arc::clone(&served.zones));
+        let parts = served.parts((Arc::clone(&store), specs.clone()), declarations)?;
         let files = Files::new(&directory, &folder, Arc::clone(&served.zones));
         let (engine, scan) = start_engine(parts, &files, agreement).await?;
         greeting.take(&engine, &scan);
@@ -163,17 +165,33 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         for problem in &told {
             tracing::warn!("{problem}");
         }
-        let pulse = Pulse::default();
-        surface.loops.register("reload", pulse.clone(), reload::BOUND);
-        tokio::spawn(Reload { files, engine: changes, asked, pulse, told }.watch());
+        let mut broken = BrokenFiles::load(files.clone(), Arc::clone(&store)).await;
+        broken.report(&scan).await;
+        if roles.has(RoleName::Notifier) {
+            let pulse = watched(&surface, "notifier", notifier::BOUND);
+            let (files, vitals) = (files.clone(), engine.vitals());
+            let outbound = &config.engine.outbound;
+            let around = notifier::Around { files, specs, store, outbound, vitals, pulse };
+            let notifier = notifier::open(around)
+                .map_err(|error| failed(format!("cannot make an HTTP client: {error}")))?;
+            tokio::spawn(notifier::run(notifier));
+        }
+        let pulse = watched(&surface, "reload", reload::BOUND);
+        tokio::spawn(Reload { files, engine: changes, asked, pulse, told, broken }.watch());
         tokio::spawn(retention::keep_logs(folder.join("runner"), config.retention.logs));
         Some(run_engine(engine, &surface))
     } else {
         None
     };
-    // Roles that need only the store begin here, each with a pulse of its own in `surface.loops`.
     surface.enter(Phase::Serving);
     Ok((Parties { surface, interface, engine, reload }, greeting))
+}
+
+/// A pulse that `/healthz` watches.
+fn watched(surface: &Surface, name: &'static str, bound: Duration) -> Pulse {
+    let pulse = Pulse::default();
+    surface.loops.register(name, pulse.clone(), bound);
+    pulse
 }
 
 /// Serves until a signal or the engine's own end; answers with what to say about it.
@@ -280,7 +298,7 @@ impl Served<'_> {
     /// What the engine is made of.
     fn parts(
         &self,
-        store: Arc<dyn Store>,
+        (store, specs): (Arc<dyn Store>, StoredSpecs),
         declarations: mpsc::Receiver<Changes>,
     ) -> Result<Parts, Failure> {
         let (reports_in, reports) = mpsc::unbounded_channel();
@@ -299,7 +317,7 @@ impl Served<'_> {
             .map_err(|error| failed(format!("cannot ask evaluators: {error}")))?;
         Ok(Parts {
             world: Arc::new(TokioWorld::new()),
-            specs: Arc::new(StoredSpecs::new(Arc::clone(&store), Arc::clone(&self.zones))),
+            specs: Arc::new(specs),
             store,
             triggers: Arc::new(triggers),
             evaluators: Arc::new(evaluators),

@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use interlock_config::{Around, Problem, SystemZones, load_around};
+use interlock_config::{Around, Problem, SystemZones, load_around, server::Alert};
 use interlock_core::id::PipelineId;
 use interlock_engine::Changes;
 
@@ -35,6 +35,8 @@ pub(crate) struct Files {
 struct Known {
     index: Index,
     folders: Vec<PathBuf>,
+    /// The alert channels of the last `interlock.yaml` that could be used.
+    alerts: Arc<[Alert]>,
 }
 
 /// What a scan is compared with.
@@ -65,6 +67,8 @@ pub(crate) struct Scan {
     pub(crate) count: usize,
     /// How many changes the engine was told of.
     pub(crate) changes: usize,
+    /// Whether every file was looked at: not when what stands around them is broken.
+    pub(crate) is_whole: bool,
     /// How many would have been retired, if that is so many that somebody should say so.
     pub(crate) spared: usize,
 }
@@ -72,7 +76,8 @@ pub(crate) struct Scan {
 impl Files {
     pub(crate) fn new(directory: &Path, folder: &Path, zones: Arc<SystemZones>) -> Self {
         let state = folder.join("files.index");
-        let known = Known { index: Index::load(&state), folders: vec![] };
+        let index = Index::load(&state);
+        let known = Known { index, folders: vec![], alerts: Arc::default() };
         let directory = directory.to_path_buf();
         Self { directory, state, zones, known: Arc::new(Mutex::new(known)) }
     }
@@ -100,6 +105,9 @@ impl Files {
         let dirs = &around.config.dirs;
         let folders = dirs.pipelines.iter().chain(&dirs.calendars).chain(&dirs.archetypes);
         known.folders = folders.map(|folder| self.directory.join(folder)).collect();
+        if known.alerts.is_empty() || !around.has_errors() {
+            known.alerts = around.config.alerts.clone().into();
+        }
         let scanner = Scanner { around: &around, zones: &self.zones, old: &known.index };
         let (scan, index) = scanner.run(since, tell);
         if let Some(index) = index.filter(|index| *index != known.index) {
@@ -109,6 +117,22 @@ impl Files {
             known.index = index;
         }
         Ok(scan)
+    }
+
+    /// The project.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The declared alert channels.
+    pub(crate) fn alerts(&self) -> Arc<[Alert]> {
+        Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner).alerts)
+    }
+
+    /// Which pipeline a file declared, when it last could be used.
+    pub(crate) fn declared_by(&self, file: &Path) -> Option<PipelineId> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(known.index.find(file.to_str()?)?.name.clone())
     }
 
     /// Where the files come from: the project's own directory first.

@@ -1,7 +1,7 @@
 //! Hot reload: edited files take effect without a restart.
 //!
 //! Whenever [`Watch`] says that files may have changed, or somebody asks (SIGHUP), all are looked at from outside
-//! and those that look different are read. A broken edit keeps the last good version and says so, once. Reading
+//! and those that look different are read. A broken edit keeps the last good version and is an incident. Reading
 //! happens on a thread for blocking work, and the loop's pulse moves only when it returns: a file system
 //! that hangs is a late loop, not a silent one.
 
@@ -15,6 +15,7 @@ use tokio::{
 };
 
 use crate::serve::{
+    broken::BrokenFiles,
     files::{Files, Scan, Since},
     watch::Watch,
 };
@@ -35,6 +36,8 @@ pub(crate) struct Reload {
     pub(crate) pulse: Pulse,
     /// The problems that were told.
     pub(crate) told: BTreeSet<String>,
+    /// Which files are incidents.
+    pub(crate) broken: BrokenFiles,
 }
 
 /// The problems of a load, as they are told.
@@ -54,8 +57,14 @@ impl Reload {
                 looking.scan(Since::LastScan, &mut |changes| telling.blocking_send(changes).is_ok())
             });
             match scan.await {
-                Ok(Ok(scan)) if is_asked || scan.changes > 0 || scan.spared > 0 => self.tell(&scan),
-                Ok(Ok(scan)) => self.tell_problems(&scan),
+                Ok(Ok(scan)) => {
+                    self.broken.report(&scan).await;
+                    if is_asked || scan.changes > 0 || scan.spared > 0 {
+                        self.tell(&scan);
+                    } else {
+                        self.tell_problems(&scan);
+                    }
+                }
                 Ok(Err(failure)) => {
                     tracing::error!("{}; what was loaded stays in force", failure.message);
                 }

@@ -4,6 +4,7 @@
 
 mod calendar;
 mod explain;
+mod incidents;
 mod init;
 mod ledger;
 mod next;

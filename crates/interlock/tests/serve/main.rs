@@ -14,6 +14,7 @@
 #![expect(clippy::print_stdout, reason = "seeds and counts belong to a test's output")]
 #![expect(clippy::disallowed_methods, reason = "a real process in real time is what is tested")]
 
+mod alerts;
 mod bad_input;
 mod checker;
 mod container;

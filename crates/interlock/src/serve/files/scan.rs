@@ -60,7 +60,8 @@ impl Scanner<'_> {
         if self.around.has_errors() && !known.is_empty() {
             // Every file would mean something else; better the last good than half of the new.
             let problems = self.around.problems.clone();
-            return (Scan { problems, count: known.len(), changes: 0, spared: 0 }, None);
+            let count = known.len();
+            return (Scan { problems, count, changes: 0, is_whole: false, spared: 0 }, None);
         }
         let mut findings = Findings {
             problems: self.around.problems.clone(),
@@ -219,7 +220,7 @@ fn finish(
         tell(Changes { declared, removed });
     }
     let count = findings.index.entries.iter().filter(|entry| entry.version != 0).count();
-    let scan = Scan { problems: findings.problems, count, changes, spared };
+    let scan = Scan { problems: findings.problems, count, changes, is_whole: true, spared };
     (scan, Some(findings.index))
 }
 
