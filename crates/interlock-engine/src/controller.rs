@@ -77,32 +77,34 @@ impl Engine {
         };
         self.load_sensors(pipeline, &spec).await?;
         let verdicts = self.verdicts(pipeline, &spec, now).await?;
+        self.scope.saw(&verdicts);
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(vec![]) };
         let flow = match (state.is_retired(), state.is_paused(now) || !spec.enabled) {
             (true, _) => Flow::Retired,
             (false, true) => Flow::Paused,
             (false, false) => Flow::Open,
         };
-        let candidates: Vec<_> = state
-            .open
+        let seen = self.scope.view(&state.open);
+        let candidates: Vec<_> = seen
             .iter()
-            .map(|((nominal, schedule), open)| {
-                let place = (*nominal, schedule.clone());
-                let readiness = verdicts.get(&place).map_or(Outcome::CannotTell, |v| v.outcome);
-                let forced = open.slot.wish.as_ref().is_some_and(|wish| wish.force);
+            .map(|(place, slot)| {
+                let readiness = verdicts.get(*place).map_or(Outcome::CannotTell, |v| v.outcome);
+                let forced = slot.wish.as_ref().is_some_and(|wish| wish.force);
                 let readiness = if forced { Outcome::Ready } else { readiness };
-                Candidate { nominal: *nominal, schedule, slot: &open.slot, readiness }
+                Candidate { nominal: place.0, schedule: &place.1, slot, readiness }
             })
             .collect();
         let moves = plan_slots(&spec, &candidates, flow, now);
-        let places: Vec<_> = state.open.keys().cloned().collect();
         let stepper = Stepper { pipeline, spec: &spec, state, now };
         Ok(moves
             .into_iter()
             .filter_map(|(index, step)| {
-                let place = places.get(index)?;
+                let (place, _) = seen.get(index)?;
+                if !self.scope.drives(place) {
+                    return None;
+                }
                 let mut plan = Planned::new(pipeline, self.writer);
-                stepper.step(place, step, verdicts.get(place), &mut plan)?;
+                stepper.step(place, step, verdicts.get(*place), &mut plan)?;
                 Some(plan)
             })
             .collect())
@@ -132,8 +134,9 @@ impl Engine {
         let waiting: Vec<_> = state
             .open
             .iter()
-            .filter(|(_, open)| {
+            .filter(|(place, open)| {
                 matches!(open.slot.state, SlotState::Open(OpenState::Waiting | OpenState::Queued))
+                    && self.scope.drives(place)
             })
             .map(|(place, open)| (place.clone(), open.slot.date))
             .collect();
@@ -199,7 +202,8 @@ impl Engine {
     fn set_wake(&mut self, pipeline: &PipelineId, now: Timestamp) {
         let Some(state) = self.pipelines.0.get(pipeline) else { return };
         let interval = state.evaluation_interval.unwrap_or(EVALUATION_INTERVAL);
-        let next = state.open.values().flat_map(|open| times_of(open, plus(now, interval))).min();
+        let driven = state.open.iter().filter(|(place, _)| self.scope.drives(place));
+        let next = driven.flat_map(|(_, open)| times_of(open, plus(now, interval))).min();
         let pause = state.row.as_ref().and_then(|(row, _)| row.pause.as_ref()?.until);
         let soonest = plus(now, SignedDuration::from_millis(1));
         if let Some(at) = next.into_iter().chain(pause.filter(|until| *until > now)).min() {

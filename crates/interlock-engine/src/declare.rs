@@ -55,7 +55,7 @@ impl Engine {
     }
 
     /// The rows that are missing or have another version.
-    fn plan_declaration(&self, new: &Declaration, now: Timestamp) -> Option<Planned> {
+    pub(crate) fn plan_declaration(&self, new: &Declaration, now: Timestamp) -> Option<Planned> {
         let name = &new.pipeline.name;
         let state = self.pipelines.0.get(name);
         let row = state.and_then(|state| state.row.as_ref());
@@ -85,7 +85,7 @@ impl Engine {
         (!plan.group.changes.is_empty()).then_some(plan)
     }
 
-    fn install(&mut self, new: &Declaration) {
+    pub(crate) fn install(&mut self, new: &Declaration) {
         let state = self.pipelines.get_mut(&new.pipeline.name);
         if state.version == new.version {
             return;

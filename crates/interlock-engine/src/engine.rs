@@ -18,8 +18,8 @@ use interlock_core::{
     readiness::{TraitResult, TraitSpec},
 };
 use interlock_store::{
-    Change, Group, Key, Lease, LedgerQuery, Refusal, Role, RunQuery, Shard, Store, StoreError,
-    Writer,
+    Change, Group, Key, Lease, LedgerQuery, LedgerRow, Refusal, Role, RunQuery, Shard, Store,
+    StoreError, Writer,
     record::{Unreadable, VersionRecord},
 };
 use interlock_trigger::{LookUp, Report, StartFailure, StartRequest, Triggers, What};
@@ -28,6 +28,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     seam::{Evaluators, Specs, Task, World},
+    solo::Scope,
     state::{KnownRun, Pipelines, ScheduleState},
     write::{Act, Planned},
 };
@@ -135,6 +136,7 @@ pub struct Engine {
     pub(crate) triggers: Arc<dyn Triggers>,
     pub(crate) evaluators: Arc<dyn Evaluators>,
     pub(crate) writer: Writer,
+    pub(crate) scope: Scope,
     pub(crate) pipelines: Pipelines,
     /// When the next slot of a schedule is due.
     pub(crate) agenda: BinaryHeap<Reverse<(Timestamp, PipelineId, ScheduleId)>>,
@@ -145,8 +147,8 @@ pub struct Engine {
     /// What is new about runs, in the order it came.
     pub(crate) news: VecDeque<News>,
     pub(crate) sender: mpsc::UnboundedSender<Message>,
-    messages: mpsc::UnboundedReceiver<Message>,
-    reports: mpsc::UnboundedReceiver<Report>,
+    pub(crate) messages: mpsc::UnboundedReceiver<Message>,
+    pub(crate) reports: mpsc::UnboundedReceiver<Report>,
     declarations: mpsc::UnboundedReceiver<Vec<Declaration>>,
     renew_at: Timestamp,
     pace: Pace,
@@ -161,6 +163,19 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// Takes a shard's lease and loads what the store knows; `None` while somebody else holds it.
     pub async fn open(parts: Parts, shard: Shard) -> Result<Option<Self>, EngineError> {
+        let Some(mut engine) = Self::take(parts, shard, Scope::Shard).await? else {
+            return Ok(None);
+        };
+        engine.load().await?;
+        Ok(Some(engine))
+    }
+
+    /// Takes a shard's lease, and knows nothing yet.
+    pub(crate) async fn take(
+        parts: Parts,
+        shard: Shard,
+        scope: Scope,
+    ) -> Result<Option<Self>, EngineError> {
         let Parts {
             world,
             store,
@@ -176,13 +191,14 @@ impl Engine {
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
         let (sender, messages) = mpsc::unbounded_channel();
         let renew_at = world.now() + pace.lease / 3;
-        let mut engine = Self {
+        Ok(Some(Self {
             world,
             store,
             specs,
             triggers,
             evaluators,
             writer,
+            scope,
             pipelines: Pipelines::default(),
             agenda: BinaryHeap::new(),
             wakes: BTreeSet::new(),
@@ -194,9 +210,7 @@ impl Engine {
             declarations,
             renew_at,
             pace,
-        };
-        engine.load().await?;
-        Ok(Some(engine))
+        }))
     }
 
     async fn load(&mut self) -> Result<(), EngineError> {
@@ -269,16 +283,22 @@ impl Engine {
 
     /// Forgets what it thought of a pipeline and loads it again.
     pub(crate) async fn reload(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
-        let ids: Vec<_> = self.pipelines.get_mut(pipeline).watermarks.keys().cloned().collect();
+        let known = self.pipelines.get_mut(pipeline).watermarks.keys().cloned().collect();
+        self.load_one(pipeline, &known).await?;
+        self.arm(pipeline);
+        self.dirty.insert(pipeline.clone());
+        Ok(())
+    }
+
+    /// Loads a pipeline with the watermarks of these schedules.
+    pub(crate) async fn load_one(
+        &mut self,
+        pipeline: &PipelineId,
+        schedules: &BTreeSet<ScheduleId>,
+    ) -> Result<(), EngineError> {
         let mut keys = vec![Key::Pipeline];
-        keys.extend(ids.iter().cloned().map(Key::Watermark));
+        keys.extend(schedules.iter().cloned().map(Key::Watermark));
         let rows = self.store.read(pipeline, &keys).await?;
-        let query = LedgerQuery {
-            pipeline: Some(pipeline.clone()),
-            disposition: Some("open".to_owned()),
-            ..LedgerQuery::everything(PAGE)
-        };
-        let open = self.store.ledger(&query).await?;
         let state = self.pipelines.get_mut(pipeline);
         for (key, row) in keys.iter().zip(rows) {
             if let Some(row) = row {
@@ -287,13 +307,23 @@ impl Engine {
         }
         state.open.clear();
         state.sensors = None;
-        for row in &open.items {
-            state.load_open(row)?;
+        let mut query = LedgerQuery {
+            pipeline: Some(pipeline.clone()),
+            disposition: Some("open".to_owned()),
+            ..LedgerQuery::everything(PAGE)
+        };
+        loop {
+            let page = self.store.ledger(&query).await?;
+            let state = self.pipelines.get_mut(pipeline);
+            for row in &page.items {
+                state.load_open(row)?;
+            }
+            query.after = page.items.last().map(LedgerRow::place);
+            if !page.more {
+                break;
+            }
         }
-        self.load_runs(pipeline).await?;
-        self.arm(pipeline);
-        self.dirty.insert(pipeline.clone());
-        Ok(())
+        self.load_runs(pipeline).await
     }
 
     /// Runs until it is told to stop, the lease is lost, or the store fails for good. Told to stop, it gives
@@ -328,7 +358,9 @@ impl Engine {
         }
         self.record_the_news().await?;
         self.apply_inbox().await?;
-        self.open_what_is_due().await?;
+        if self.scope.is_shard() {
+            self.open_what_is_due().await?;
+        }
         self.step_what_is_dirty().await?;
         Ok(self.next_wake())
     }
@@ -411,7 +443,7 @@ impl Engine {
     }
 
     /// Finds out what became of the jobs that an earlier process started (S18).
-    async fn look_up_what_runs(&self) {
+    pub(crate) async fn look_up_what_runs(&self) {
         for request in self.active_requests().await {
             self.look_up(request);
         }
@@ -432,11 +464,15 @@ impl Engine {
         self.world.spawn("look a job up", Box::pin(task));
     }
 
-    fn take_report(&mut self, Report { run_id, at, what }: Report) {
+    pub(crate) fn take_report(&mut self, Report { run_id, at, what }: Report) {
+        if !self.scope.is_about_run(&run_id) {
+            // Not acknowledged either: the runner tells it again to the next owner.
+            return;
+        }
         self.news.push_back(News { run_id, at, what: NewsOf::Job(what) });
     }
 
-    fn take_message(&mut self, message: Message) {
+    pub(crate) fn take_message(&mut self, message: Message) {
         match message {
             Message::Answered(pipeline, spec, result) => self.answered(&pipeline, &spec, result),
             Message::About(news) => self.news.push_back(news),
@@ -446,7 +482,7 @@ impl Engine {
     /// Puts a schedule's next slot on the agenda.
     pub(crate) fn arm(&mut self, pipeline: &PipelineId) {
         let Some(state) = self.pipelines.0.get(pipeline) else { return };
-        if state.is_retired() {
+        if state.is_retired() || !self.scope.is_shard() {
             return;
         }
         for ScheduleState { schedule, .. } in &state.schedules {

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Entries applied in one go.
-const ENTRIES_MAX: usize = 500;
+pub(crate) const ENTRIES_MAX: usize = 500;
 /// How long a slot that somebody asked for waits to be ready.
 const MANUAL_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
 
@@ -36,8 +36,7 @@ type Answer = Result<Value, String>;
 impl Engine {
     /// Applies what is in the inbox, entry by entry per pipeline.
     pub(crate) async fn apply_inbox(&mut self) -> Result<(), EngineError> {
-        let page = self.store.inbox(self.writer.shard, ENTRIES_MAX).await?;
-        for entry in page.items {
+        for entry in self.entries().await? {
             let now = self.world.now();
             let mut plan = Planned::new(&entry.pipeline, self.writer);
             let answer = self.apply(&entry, now, &mut plan).await?;

@@ -14,6 +14,7 @@ mod news;
 mod request;
 mod scheduler;
 pub mod seam;
+mod solo;
 mod state;
 mod write;
 

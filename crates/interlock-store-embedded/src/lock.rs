@@ -1,7 +1,7 @@
 //! The lock that lets one process write the ledger.
 //!
 //! The operating system holds it and drops it when the process ends, however it ends; the process id in
-//! the file is only for people.
+//! the file, and on the second line what the process is, are only for people.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -18,8 +18,8 @@ pub(crate) struct DaemonLock {
 }
 
 impl DaemonLock {
-    /// Takes the lock of a folder, or says who has it.
-    pub(crate) fn take(folder: &Path) -> Result<Self, StoreError> {
+    /// Takes the lock of a folder, or says who has it. `what` is what the file calls this process.
+    pub(crate) fn take(folder: &Path, what: &str) -> Result<Self, StoreError> {
         let path = folder.join("daemon.lock");
         let failed = |error: std::io::Error| {
             StoreError::permanent(format!("{} cannot be used: {error}", path.display()))
@@ -35,7 +35,7 @@ impl DaemonLock {
         }
         file.set_len(0).map_err(failed)?;
         file.rewind().map_err(failed)?;
-        writeln!(file, "{}", std::process::id()).map_err(failed)?;
+        writeln!(file, "{}\n{what}", std::process::id()).map_err(failed)?;
         Ok(Self { _file: file })
     }
 }
@@ -43,8 +43,14 @@ impl DaemonLock {
 fn refusal(folder: &Path, file: &mut File) -> StoreError {
     let mut text = String::new();
     let read = file.read_to_string(&mut text).is_ok();
-    let pid = Some(text.trim()).filter(|text| read && text.parse::<u32>().is_ok());
-    let who = pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
+    let mut lines = text.lines();
+    let pid = lines.next().filter(|pid| read && pid.parse::<u32>().is_ok());
+    let what = lines.next().filter(|what| !what.is_empty());
+    let who = match (pid, what) {
+        (Some(pid), Some(what)) => format!("process {pid} ({what})"),
+        (Some(pid), None) => format!("process {pid}"),
+        (None, _) => "another process".to_owned(),
+    };
     let message = format!(
         "{who} is using the ledger in {}: only one may write it; stop that one first, or use another folder",
         folder.display()

@@ -43,7 +43,8 @@ impl Options {
     pub fn new(workdir: PathBuf) -> io::Result<Self> {
         Ok(Self {
             runner: vec![std::env::current_exe()?.into(), "runner".into()],
-            workdir,
+            // The runner lives elsewhere: what is relative to this process would not be to it.
+            workdir: std::path::absolute(workdir)?,
             grace: SignedDuration::from_secs(10),
             log_bytes_max: 10 * 1024 * 1024,
         })

@@ -5,7 +5,6 @@ use std::{io::Write as _, path::Path, process, sync::Arc};
 use interlock_config::{Loaded, server::StoreConfig};
 use interlock_engine::{Engine, Pace, Parts};
 use interlock_store::{Shard, Store};
-use interlock_store_embedded::EmbeddedStore;
 use interlock_trigger::{LocalTriggers, Options};
 use tokio::sync::mpsc;
 
@@ -16,6 +15,7 @@ use crate::{
     output::Output,
     project,
     serve::{evaluators::CommandEvaluators, files::Files, log, reload, world::TokioWorld},
+    writer,
 };
 
 pub(super) fn run(directory: &Path, form: LogForm, output: &mut Output) -> Result<u8, Failure> {
@@ -29,8 +29,7 @@ pub(super) fn run(directory: &Path, form: LogForm, output: &mut Output) -> Resul
         ));
     };
     let folder = directory.join(path);
-    let store = EmbeddedStore::open_daemon(&folder, Arc::new(clock::now))
-        .map_err(|error| Failure::failed(error.to_string(), ""))?;
+    let store = writer::open(&folder, writer::SERVE, writer::SERVE_WAITS)?;
     greet(&loaded, &folder, output)?;
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}"), ""))?;
@@ -82,9 +81,7 @@ async fn serve(
         evaluators: Arc::new(evaluators),
         reports,
         declarations,
-        // The store's own lock keeps a second process out, so whoever gets here is the one holder: a
-        // restart after a crash need not wait for the dead one's lease to run out.
-        holder: "daemon".to_owned(),
+        holder: writer::HOLDER.to_owned(),
         pace: Pace::default(),
     };
     let engine = Engine::open(parts, Shard(0)).await.map_err(|error| failed(error.to_string()))?;

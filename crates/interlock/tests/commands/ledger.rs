@@ -46,8 +46,6 @@ fn without_a_store_every_question_gets_the_same_clear_answer() {
         &["why", "orders", "2026-02-25T09:00Z"],
         &["watermark", "show"],
         &["sensor", "list", "orders"],
-        &["sensor", "put", "orders", "k", "1"],
-        &["run", "orders"],
         &["store", "check"],
     ] {
         let ran = ask(directory.path(), arguments);
