@@ -35,7 +35,9 @@ impl DaemonLock {
         }
         file.set_len(0).map_err(failed)?;
         file.rewind().map_err(failed)?;
-        writeln!(file, "{}\n{what}", std::process::id()).map_err(failed)?;
+        // In one piece: others read it at any moment.
+        let text = format!("{}\n{what}\n", std::process::id());
+        file.write_all(text.as_bytes()).map_err(failed)?;
         Ok(Self { _file: file })
     }
 }

@@ -5,6 +5,8 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
+    time::Duration,
 };
 
 use interlock_config::{SystemZones, parse_config, server::StoreConfig};
@@ -29,6 +31,9 @@ use crate::{
 const PAGE: usize = 1_000;
 /// Events looked at in one place: more in a row are hardly ever told late.
 const PROBE: usize = 100;
+/// How long a ledger may take to be made, and how often it is looked at.
+const MAKING_MAX: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// More attempts at one slot than anybody makes.
 const ATTEMPTS_MAX: usize = 10_000;
 
@@ -62,6 +67,21 @@ pub(crate) fn exists(folder: &Path) -> bool {
     folder.join("ledger.db").exists()
 }
 
+/// Opens a ledger to read it; one that somebody is just making is waited for.
+fn open_reader(folder: &Path) -> Result<EmbeddedStore, Failure> {
+    let open = || EmbeddedStore::open_reader(folder, Arc::new(clock::now));
+    let mut waited = Duration::ZERO;
+    while let Err(error) = open()
+        && error.is_retryable
+        && waited < MAKING_MAX
+        && writer::writing(folder) != Writing::Nobody
+    {
+        thread::sleep(LOOK_EVERY);
+        waited += LOOK_EVERY;
+    }
+    Ok(open()?)
+}
+
 /// A ledger to read, and to leave requests for the one who writes it.
 #[derive(Debug)]
 pub(crate) struct Ledger {
@@ -92,7 +112,7 @@ impl Ledger {
                 "Start `interlock serve`, or run a pipeline with `interlock run`; or name another project with `-C DIR`.",
             ));
         }
-        let store = EmbeddedStore::open_reader(&folder, Arc::new(clock::now))?;
+        let store = open_reader(&folder)?;
         Ok(Self { store, folder })
     }
 

@@ -373,3 +373,38 @@ fn a_pipeline_that_nobody_declares_makes_no_ledger() {
     assert!(ran.stderr.contains("There are orders, other."), "{}", ran.stderr);
     assert!(!world.path().join(".interlock").exists());
 }
+
+#[test]
+fn what_is_due_is_left_to_serve() {
+    let often = "name: often\nschedules: [{id: second, every: 1s}]\ntrigger: {type: command, command: sleep 3}\n";
+    let world = World(project(&[("pipelines/often.yaml", often)]));
+    let ran = world.ask(&["run", "often"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(world.only_slot()["schedule"], "manual");
+    let marks = world.ask(&["watermark", "show", "often", "--json"]).json();
+    let first_seen = world.ask(&["status", "often", "--json"]).json()[0]["firstSeen"].clone();
+    assert_eq!(marks[0]["at"], first_seen, "the watermark stands where it was created");
+}
+
+#[test]
+fn what_the_runner_tells_about_other_pipelines_is_not_lost() {
+    let world = World::new("", "while ! test -e enough; do sleep 0.05; done; echo it was me");
+    let mut run = world.start(&["run", "orders"]);
+    run.says("JOB_TRIGGERED");
+    world.has_run();
+    run.signal("-KILL");
+    assert_eq!(run.end().0, None);
+    let name = world.only_slot()["slot"].as_str().unwrap().to_owned();
+    fs::write(world.path().join("enough"), "").unwrap();
+    // This one is told that the job of `orders` has ended, too.
+    assert_eq!(world.ask(&["run", "other"]).code, 0);
+    assert_eq!(world.ask(&["status", "orders", "--json"]).json()[0]["open"][0]["state"], "running");
+    let taken_up = world.ask(&["run", "orders", "--slot", &name]);
+    assert_eq!(
+        (taken_up.code, taken_up.stdout.as_str()),
+        (0, "it was me\n"),
+        "{}",
+        taken_up.stderr
+    );
+    assert_eq!(world.ran().len(), 1);
+}
