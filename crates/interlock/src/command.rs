@@ -5,6 +5,7 @@ mod cancel;
 mod complete;
 mod completions;
 mod doctor;
+mod evaluate;
 pub(crate) mod events;
 mod explain;
 mod init;
@@ -67,6 +68,7 @@ fn read(directory: &Path, reading: &Reading, output: &mut Output) -> Result<u8, 
         Reading::Slots(slots) => slots::run(directory, slots, output),
         Reading::Runs(runs) => runs::run(directory, runs, output),
         Reading::Why { pipeline, slot } => why::run(directory, pipeline, slot, output),
+        Reading::Evaluate(evaluate) => evaluate::run(directory, evaluate, output),
         Reading::Events(events) => events::run(directory, events, output),
         Reading::Watermark { command } => watermark::run(directory, command, output),
         Reading::Logs { run, follow } => {

@@ -13,7 +13,7 @@ use interlock_config::{SystemZones, parse_config, server::StoreConfig};
 use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
 use interlock_store::{
     AgendaRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow, Page, Record, Row, RunKey,
-    RunQuery, RunRow, Shard, Store as _, StoreError,
+    RunQuery, RunRow, Shard, Store, StoreError,
     conformance::block_on,
     record::{AppliedRecord, InboxRecord, PipelineRecord, RunRecord, SensorRecord, SlotRecord},
 };
@@ -119,6 +119,11 @@ impl Ledger {
     /// Where the runner keeps its files.
     pub(crate) fn runner_folder(&self) -> PathBuf {
         self.folder.join("runner")
+    }
+
+    /// The store itself.
+    pub(crate) fn store(&self) -> &dyn Store {
+        &self.store
     }
 
     /// Its folder.

@@ -363,6 +363,12 @@ fn the_log_of_a_run_is_printed_and_followed_to_its_end() {
     assert_eq!(ask(directory.path(), &["logs", &run_id(3)]).code, 1);
 }
 
+/// Adds to a file; to write it anew would make it shorter for a moment.
+fn append(path: &Path, text: &str) {
+    use std::io::Write as _;
+    fs::OpenOptions::new().append(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
 #[test]
 fn a_log_that_grows_is_followed_until_the_run_has_ended() {
     let directory = story();
@@ -373,9 +379,9 @@ fn a_log_that_grows_is_followed_until_the_run_has_ended() {
     fs::write(&path, "one\n").unwrap();
     let (mut child, mut lines) = follow(directory.path(), &["logs", "-f", &run_id(3)]);
     assert_eq!(lines.next().unwrap(), "one");
-    fs::write(&path, "one\ntwo\n").unwrap();
+    append(&path, "two\n");
     assert_eq!(lines.next().unwrap(), "two");
-    fs::write(&path, "one\ntwo\nthree\n").unwrap();
+    append(&path, "three\n");
     ends(directory.path());
     assert_eq!(lines.collect::<Vec<_>>(), ["three"]);
     assert_eq!(child.wait().unwrap().code(), Some(0));
