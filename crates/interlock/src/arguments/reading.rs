@@ -118,6 +118,9 @@ pub(crate) struct Runs {
     /// Only what this asked for, such as `scheduler`, `manual` or `retry`.
     #[arg(long, value_name = "T")]
     pub(crate) trigger_type: Option<String>,
+    /// Only runs that come after this one in the list, by its id.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) after: Option<String>,
     /// At most so many.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) limit: u32,
