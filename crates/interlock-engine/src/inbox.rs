@@ -5,7 +5,7 @@
 
 use interlock_core::{
     id::{PipelineId, ScheduleId},
-    pipeline::Pipeline,
+    pipeline::{Pipeline, TriggerKind},
     retry::FailureCategory,
     run::TriggerType,
     slot::{Disposition, OpenState, Opening, Slot, SlotState, Wish},
@@ -80,9 +80,10 @@ impl Engine {
                 );
                 Ok(json!({ "sensor": key }))
             }
+            InboxRecord::Run { .. } if let Some(reason) = nothing_to_start(&spec) => Err(reason),
             InboxRecord::Run { slot: None, force, params } => {
                 let wish = Wish { params: params.clone(), force: *force };
-                self.open_manual(pipeline, &spec, (wish, now), plan)
+                Ok(self.open_manual(pipeline, &spec, (wish, now), plan))
             }
             InboxRecord::Run { slot: Some(name), force, params } => {
                 let wish = Wish { params: params.clone(), force: *force };
@@ -130,10 +131,7 @@ impl Engine {
         spec: &Pipeline,
         (wish, now): (Wish, Timestamp),
         plan: &mut Planned,
-    ) -> Answer {
-        if spec.trigger.is_none() {
-            return Err(format!("{pipeline} has no trigger, so there is nothing to run"));
-        }
+    ) -> Value {
         let version = self.pipelines.0.get(pipeline).map_or(0, |state| state.version);
         let nominal = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
         let place = (nominal, ScheduleId::from_static("manual"));
@@ -151,7 +149,7 @@ impl Engine {
         slot.wish = Some(Box::new(wish));
         plan.slot(&place, 0, &slot);
         plan.event(Event::of("SLOT_OPENED", now, "somebody asked for it").about(&place));
-        Ok(json!({ "slot": format!("{pipeline}/manual/{nominal}") }))
+        json!({ "slot": format!("{pipeline}/manual/{nominal}") })
     }
 
     /// Opens a slot that is closed or absent, for a person.
@@ -274,5 +272,16 @@ impl Engine {
         let what = NewsOf::Job(What::Finished(outcome));
         self.news.push_back(News { run_id: run_id.to_owned(), at: now, what });
         Ok(json!({ "run": run_id }))
+    }
+}
+
+/// Why a run of a pipeline cannot be asked for, if so.
+fn nothing_to_start(spec: &Pipeline) -> Option<String> {
+    match spec.trigger.as_ref().map(|trigger| &trigger.kind) {
+        None => Some(format!("{} has no trigger, so there is nothing to run", spec.name)),
+        Some(TriggerKind::External) => {
+            Some(format!("somebody else runs {}; Interlock only watches it", spec.name))
+        }
+        Some(_) => None,
     }
 }

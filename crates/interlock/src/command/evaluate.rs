@@ -20,7 +20,7 @@ use crate::{
     clock,
     exit::{CANNOT_TELL, Failure, PROBLEMS, SUCCESS},
     ledger::{self, Ledger},
-    output::Output,
+    output::{Output, instant},
     project,
     serve::evaluators::CommandEvaluators,
     slot_name::{self, Typed},
@@ -46,8 +46,7 @@ pub(super) fn run(
     if evaluate.json {
         output.json(&json(spec, &slot, now, &verdict))?;
     } else {
-        writeln!(output.out, "{slot} at {now}")?;
-        writeln!(output.out, "{verdict}")?;
+        writeln!(output.out, "{slot} at {}\n{verdict}", instant(now))?;
     }
     Ok(match verdict.outcome {
         Outcome::Ready => SUCCESS,

@@ -16,7 +16,7 @@ use interlock_core::{
     readiness::{Evidence, evaluate},
     sensor::{Sensor, Sensors},
 };
-use interlock_store::{EventRow, LedgerEntry, LedgerRow};
+use interlock_store::{EventRow, LedgerEntry, LedgerRow, record::version_text};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -63,8 +63,8 @@ struct Asked<'a> {
 
 /// Why a slot is as it is.
 enum Explanation {
-    /// It was decided, with these verdicts.
-    Decided { slot: SlotKey, state: String, decisions: Vec<Decision>, is_all: bool },
+    /// It was decided, with these verdicts and remarks.
+    Decided { slot: SlotKey, state: String, decisions: Vec<Decision>, remarks: Vec<String> },
     /// It waits, for this.
     Waiting { slot: SlotKey, state: String, verdict: Value, text: String },
     /// It is not recorded, for these reasons.
@@ -83,19 +83,15 @@ struct Decision {
 impl Asked<'_> {
     fn explain(&self, slot: Option<&str>) -> Result<Explanation, Failure> {
         let name = &self.spec.name;
-        let typed = match slot {
-            Some(text) => Typed::parse(name, text)?,
-            None => {
-                let last = last(Some(self.ledger), self.spec, clock::now())?;
-                Typed::parse(name, &last.to_string())?
-            }
-        };
+        let last = || last(Some(self.ledger), self.spec, clock::now());
+        let text = slot.map_or_else(|| last().map(|slot| slot.to_string()), |text| Ok(text.into()));
+        let typed = Typed::parse(name, &text?)?;
         if slot_name::meant(Some(self.spec), self.ledger, name, &typed)?.is_empty() {
             return self.absent(&typed);
         }
         let slot = slot_name::resolve(self.loaded, self.ledger, name, &typed)?;
         match self.row(&slot)? {
-            Some(row) => self.recorded(slot, row),
+            Some(row) => self.recorded(slot, &row),
             None => self.absent(&typed),
         }
     }
@@ -112,7 +108,7 @@ impl Asked<'_> {
         Ok(Explanation::Absent(why::absent(self.ledger, &self.spec.name, declared, typed)?))
     }
 
-    fn recorded(&self, slot: SlotKey, row: LedgerRow) -> Result<Explanation, Failure> {
+    fn recorded(&self, slot: SlotKey, row: &LedgerRow) -> Result<Explanation, Failure> {
         let state = match &row.entry {
             LedgerEntry::Slot(record) => slots::state(record),
             LedgerEntry::Span(span) => slots::span_state(span),
@@ -126,9 +122,34 @@ impl Asked<'_> {
         }
         let runs = self.ledger.runs_of(&slot.pipeline, &slot.schedule, slot.nominal)?;
         let events = why::events_of(self.ledger, &slot, &row.entry, &runs)?;
-        let decisions = events.found.iter().filter_map(Decision::of).collect();
-        let is_all = events.rest_after.is_none();
-        Ok(Explanation::Decided { slot, state, decisions, is_all })
+        let decisions: Vec<_> = events.found.iter().filter_map(Decision::of).collect();
+        let mut remarks = self.remarks(&row.entry, &decisions);
+        remarks.extend(
+            events
+                .rest_after
+                .map(|after| format!("Events after number {after} were not looked at.")),
+        );
+        Ok(Explanation::Decided { slot, state, decisions, remarks })
+    }
+
+    /// What is known besides the verdicts, or in their place.
+    fn remarks(&self, entry: &LedgerEntry, decisions: &[Decision]) -> Vec<String> {
+        let LedgerEntry::Slot(slot) = entry else {
+            return vec!["It was never evaluated.".to_owned()];
+        };
+        if slot.wish.as_ref().is_some_and(|wish| wish.force) {
+            return vec!["It was to run even if it is not ready (`--force`).".to_owned()];
+        }
+        if !decisions.is_empty() {
+            return vec![];
+        }
+        let readiness = &self.spec.readiness;
+        let current = self.loaded.pipelines.iter().find(|one| one.pipeline.name == self.spec.name);
+        let is_current = current.is_some_and(|one| version_text(one.version) == slot.version);
+        if is_current && readiness.conditions.is_empty() && readiness.upstreams.is_empty() {
+            return vec!["It has no conditions.".to_owned()];
+        }
+        vec!["No verdict is stored with it.".to_owned()]
     }
 }
 
@@ -156,7 +177,7 @@ impl Explanation {
             Self::Waiting { slot, state, text, .. } => {
                 writeln!(output.out, "{slot} is {state}; now:\n{text}")?;
             }
-            Self::Decided { slot, state, decisions, is_all } => {
+            Self::Decided { slot, state, decisions, remarks } => {
                 writeln!(output.out, "{slot} is {state}.")?;
                 for decision in decisions {
                     let run =
@@ -166,16 +187,11 @@ impl Explanation {
                         writeln!(output.out, "  {line}")?;
                     }
                 }
-                if decisions.is_empty() && *is_all {
-                    writeln!(output.out, "No verdict was stored: it was decided without one.")?;
-                }
-                if !is_all {
-                    writeln!(output.err, "not every event was looked at")?;
-                }
+                remarks.iter().try_for_each(|remark| writeln!(output.out, "{remark}"))?;
+                let SlotKey { pipeline, schedule, nominal } = slot;
                 writeln!(
                     output.out,
-                    "`interlock why {} {}` tells all of it.",
-                    slot.pipeline, slot
+                    "`interlock why {pipeline} {schedule}/{nominal}` tells all of it."
                 )?;
             }
         }
@@ -188,8 +204,8 @@ impl Explanation {
             Self::Waiting { slot, state, verdict, .. } => {
                 (Some(slot.to_string()), Some(state), verdict.clone(), vec![])
             }
-            Self::Decided { slot, state, .. } => {
-                (Some(slot.to_string()), Some(state), Value::Null, vec![])
+            Self::Decided { slot, state, remarks, .. } => {
+                (Some(slot.to_string()), Some(state), Value::Null, remarks.clone())
             }
         };
         let decisions = match self {
@@ -240,7 +256,7 @@ fn from_files(
     if explain.json {
         output.json(&evaluate::json(spec, &slot, now, &verdict))?;
     } else {
-        writeln!(output.out, "{slot} at {now}\n{verdict}")?;
+        writeln!(output.out, "{slot} at {}\n{verdict}", instant(now))?;
     }
     Ok(SUCCESS)
 }

@@ -35,6 +35,7 @@ pub(super) fn run(directory: &Path, run: &Run, output: &mut Output) -> Result<u8
         (Some(slot), Some(schedule)) => Some(format!("{schedule}/{slot}")),
     };
     let slot = typed.map(|text| find(directory, &inbox, &text)).transpose()?;
+    mention_dormant(directory, &inbox, output)?;
     if run.params.is_empty()
         && !run.force
         && let Some(slot) = &slot
@@ -58,6 +59,19 @@ pub(super) fn find(directory: &Path, inbox: &Inbox, text: &str) -> Result<SlotNa
     let typed = Typed::parse(&inbox.pipeline, text)?;
     let key = slot_name::resolve(&loaded, &inbox.ledger, &inbox.pipeline, &typed)?;
     Ok(SlotName { schedule: key.schedule.to_string(), nominal: key.nominal })
+}
+
+/// Says that nothing of a pipeline starts, if that is so by its file.
+fn mention_dormant(directory: &Path, inbox: &Inbox, output: &mut Output) -> Result<(), Failure> {
+    let loaded = project::load(directory)?;
+    if project::find(&loaded, &inbox.pipeline).is_some_and(|pipeline| !pipeline.enabled) {
+        writeln!(
+            output.err,
+            "{} is dormant: nothing of it starts while its file says `watch.enabled: false`",
+            inbox.pipeline
+        )?;
+    }
+    Ok(())
 }
 
 /// What the lock calls this command.

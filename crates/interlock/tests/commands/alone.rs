@@ -408,3 +408,43 @@ fn what_the_runner_tells_about_other_pipelines_is_not_lost() {
     );
     assert_eq!(world.ran().len(), 1);
 }
+
+#[test]
+fn what_cannot_be_started_is_refused() {
+    let watched =
+        "name: watched\nschedules: [{id: nightly, at: '03:00'}]\ntrigger: {type: external}\n";
+    let world = World(project(&[("pipelines/watched.yaml", watched)]));
+    let ran = world.ask(&["run", "watched"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    assert!(ran.stderr.contains("somebody else runs watched"), "{}", ran.stderr);
+    assert_eq!(world.slots(), [] as [Value; 0]);
+}
+
+#[test]
+fn a_run_of_a_paused_pipeline_says_what_it_waits_for() {
+    let world = World::new("", "true");
+    assert_eq!(world.ask(&["pause", "orders", "--reason", "maintenance"]).code, 0);
+    let mut run = world.start(&["run", "orders"]);
+    run.says("orders is paused since");
+    assert_eq!(world.ask(&["resume", "orders"]).code, 0);
+    assert_eq!(run.end().0, Some(0));
+    assert_eq!(world.ran().len(), 1);
+}
+
+#[test]
+fn a_run_waits_for_the_place_of_one_that_was_left_behind() {
+    let world = World::new("", "while ! test -e enough; do sleep 0.05; done");
+    let mut first = world.start(&["run", "orders"]);
+    first.says("JOB_TRIGGERED");
+    world.has_run();
+    first.signal("-KILL");
+    assert_eq!(first.end().0, None);
+    let mut second = world.start(&["run", "orders"]);
+    second.says("waiting for its turn");
+    assert_eq!(world.ran().len(), 1, "one place, one run (S6)");
+    fs::write(world.path().join("enough"), "").unwrap();
+    assert_eq!(second.end().0, Some(0));
+    let slots = world.slots();
+    assert!(slots.iter().all(|slot| slot["disposition"] == "completed"), "{slots:#?}");
+    assert_eq!(world.ran().len(), 2);
+}

@@ -470,3 +470,17 @@ fn the_doctor_looks_at_everything() {
 fn the_version_is_printed() {
     assert!(interlock(&["version"]).stdout.starts_with("interlock "));
 }
+
+#[test]
+fn runs_are_listed_page_by_page() {
+    let directory = story();
+    let all = ask(directory.path(), &["runs", "--json"]).json();
+    let first = ask(directory.path(), &["runs", "--limit", "1", "--json"]);
+    assert_eq!(first.json(), json!([all[0]]));
+    let hint = format!("`--after {}` goes on", run_id(2));
+    assert!(first.stderr.contains(&hint), "{}", first.stderr);
+    let rest = ask(directory.path(), &["runs", "--after", &run_id(2), "--json"]);
+    assert_eq!((rest.json(), rest.stderr.as_str()), (json!([all[1]]), ""));
+    assert_eq!(ask(directory.path(), &["runs", "--after", &run_id(9)]).code, 1);
+    assert_eq!(ask(directory.path(), &["runs", "--after", "nonsense"]).code, 2);
+}

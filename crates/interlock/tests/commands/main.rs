@@ -8,6 +8,7 @@ mod explain;
 mod init;
 mod ledger;
 mod next;
+mod readiness;
 mod recorded;
 mod requests;
 mod validate;
