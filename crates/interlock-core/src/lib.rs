@@ -6,7 +6,7 @@
 //!
 //! Read the modules in this order: what text means ([`text`], [`duration`], [`time_of_day`]), who is
 //! who ([`id`]), when something is owed ([`zone`], [`calendar`], [`cron`], [`schedule`]), whether it
-//! should run ([`sensor`], [`readiness`]), what becomes of it ([`slot`], [`run`], [`retry`], [`sla`]), and the
+//! should run ([`sensor`], [`readiness`], [`arrival`]), what becomes of it ([`slot`], [`run`], [`retry`], [`sla`]), and the
 //! whole declaration ([`pipeline`]).
 
 pub mod text;
@@ -33,6 +33,8 @@ pub mod run;
 
 pub mod slot;
 
+pub mod arrival;
+
 pub mod due;
 
 pub mod control;
@@ -42,3 +44,6 @@ pub mod retry;
 pub mod sla;
 
 pub mod pipeline;
+
+#[cfg(test)]
+mod sample;

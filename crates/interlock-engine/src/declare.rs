@@ -92,6 +92,8 @@ impl Engine {
         }
         state.version = new.version;
         state.evaluation_interval = new.pipeline.evaluation.interval;
+        self.dependents.set(&new.pipeline);
+        let state = self.pipelines.get_mut(&new.pipeline.name);
         let starts = new.pipeline.starts.iter();
         let enumerated = starts.filter(|start| {
             !matches!(

@@ -27,6 +27,8 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
 use crate::{
+    aside::{Aside, guarded},
+    registers::{Active, Dependents, Wakes},
     seam::{Evaluators, Specs, Task, World},
     solo::Scope,
     state::{KnownRun, Pipelines, ScheduleState},
@@ -53,6 +55,21 @@ impl Default for Pace {
     }
 }
 
+/// How much at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Runs at the same time, over all pipelines of the shard.
+    pub runs_max: u32,
+    /// How often a waiting slot is evaluated, where its pipeline does not say.
+    pub evaluation_interval: SignedDuration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { runs_max: 1_000, evaluation_interval: SignedDuration::from_mins(5) }
+    }
+}
+
 /// What an engine is made of.
 pub struct Parts {
     /// Time and tasks.
@@ -73,6 +90,8 @@ pub struct Parts {
     pub holder: String,
     /// How often.
     pub pace: Pace,
+    /// How much at once.
+    pub limits: Limits,
 }
 
 /// A declared pipeline.
@@ -95,6 +114,9 @@ pub enum EngineError {
     /// The store holds something that this version cannot read.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
+    /// A declaration cannot be had.
+    #[error("its declaration cannot be had: {0}")]
+    Declaration(String),
     /// Somebody else owns the shard now: stop at once (S9).
     #[error("another instance owns the pipelines now")]
     Deposed,
@@ -141,9 +163,20 @@ pub struct Engine {
     /// When the next slot of a schedule is due.
     pub(crate) agenda: BinaryHeap<Reverse<(Timestamp, PipelineId, ScheduleId)>>,
     /// When a pipeline is to be looked at again.
-    pub(crate) wakes: BTreeSet<(Timestamp, PipelineId)>,
+    pub(crate) wakes: Wakes,
     /// Pipelines that something happened to.
     pub(crate) dirty: BTreeSet<PipelineId>,
+    /// Pipelines that found no room for a run.
+    pub(crate) starved: BTreeSet<PipelineId>,
+    /// Runs under way.
+    pub(crate) active: Active,
+    /// Who waits for whom.
+    pub(crate) dependents: Dependents,
+    pub(crate) limits: Limits,
+    /// Pipelines that are left alone for a while.
+    pub(crate) aside: Aside,
+    /// Pipelines whose rows turned out to be unreadable, and why.
+    pub(crate) poisoned: Vec<(PipelineId, String)>,
     /// What is new about runs, in the order it came.
     pub(crate) news: VecDeque<News>,
     pub(crate) sender: mpsc::UnboundedSender<Message>,
@@ -186,6 +219,7 @@ impl Engine {
             declarations,
             holder,
             pace,
+            limits,
         } = parts;
         let lease = store.acquire(Role::Engine, shard, &holder, pace.lease).await?;
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
@@ -201,8 +235,14 @@ impl Engine {
             scope,
             pipelines: Pipelines::default(),
             agenda: BinaryHeap::new(),
-            wakes: BTreeSet::new(),
+            wakes: Wakes::default(),
             dirty: BTreeSet::new(),
+            starved: BTreeSet::new(),
+            active: Active::default(),
+            dependents: Dependents::default(),
+            limits,
+            aside: Aside::new(),
+            poisoned: vec![],
             news: VecDeque::new(),
             sender,
             messages,
@@ -234,7 +274,9 @@ impl Engine {
         loop {
             let page = self.store.open_slots(shard, last.as_ref(), PAGE).await?;
             for row in &page.items {
-                self.pipelines.get_mut(&row.pipeline).load_open(row)?;
+                if let Err(unreadable) = self.pipelines.get_mut(&row.pipeline).load_open(row) {
+                    self.poisoned.push((row.pipeline.clone(), unreadable.to_string()));
+                }
                 self.dirty.insert(row.pipeline.clone());
             }
             last = page
@@ -247,6 +289,7 @@ impl Engine {
         }
         for pipeline in self.dirty.clone() {
             self.load_runs(&pipeline).await?;
+            self.active.count(&pipeline, self.pipelines.get_mut(&pipeline));
         }
         Ok(())
     }
@@ -323,7 +366,9 @@ impl Engine {
                 break;
             }
         }
-        self.load_runs(pipeline).await
+        self.load_runs(pipeline).await?;
+        self.active.count(pipeline, self.pipelines.get_mut(pipeline));
+        Ok(())
     }
 
     /// Runs until it is told to stop, the lease is lost, or the store fails for good. Told to stop, it gives
@@ -350,6 +395,7 @@ impl Engine {
     /// One pass; answers with the instant at which the next is due at the latest.
     pub async fn pass(&mut self) -> Result<Timestamp, EngineError> {
         self.keep_the_lease().await?;
+        self.set_poisoned_aside().await?;
         while let Ok(report) = self.reports.try_recv() {
             self.take_report(report);
         }
@@ -379,7 +425,7 @@ impl Engine {
         let now = self.world.now();
         let inbox = now + self.pace.inbox;
         let due = self.agenda.peek().map(|Reverse((at, ..))| *at);
-        let wake = self.wakes.first().map(|(at, _)| *at);
+        let wake = self.wakes.first();
         [Some(inbox), Some(self.renew_at), due, wake].into_iter().flatten().min().unwrap_or(inbox)
     }
 
@@ -397,7 +443,14 @@ impl Engine {
                 match result {
                     Ok(_) => {
                         log_events(&plan.group);
-                        self.pipelines.absorb(&plan.group)?;
+                        let pipeline = &plan.group.pipeline;
+                        if let Err(unreadable) = self.pipelines.absorb(&plan.group) {
+                            self.poisoned.push((pipeline.clone(), unreadable.to_string()));
+                        }
+                        self.active.count(pipeline, self.pipelines.get_mut(pipeline));
+                        if plan.ends_work() {
+                            self.dirty.extend(self.dependents.of(pipeline));
+                        }
                         plan.acts.into_iter().for_each(|act| self.act(act));
                     }
                     Err(Refusal::Term { .. }) => return Err(EngineError::Deposed),
@@ -408,7 +461,9 @@ impl Engine {
                 }
             }
             for pipeline in conflicts {
-                self.reload(&pipeline).await?;
+                if let Err(reason) = guarded(self.reload(&pipeline)).await? {
+                    self.poisoned.push((pipeline, reason));
+                }
             }
         }
         Ok(())
@@ -451,9 +506,14 @@ impl Engine {
 
     /// Asks what became of a start; the answer arrives as a message.
     pub(crate) fn look_up(&self, request: StartRequest) {
+        self.look_up_at(request, self.world.now());
+    }
+
+    pub(crate) fn look_up_at(&self, request: StartRequest, at: Timestamp) {
         let (triggers, sender) = (Arc::clone(&self.triggers), self.sender.clone());
         let world = Arc::clone(&self.world);
         let task = async move {
+            world.sleep_until(at).await;
             let found = triggers.look_up(&request).await;
             let found =
                 found.unwrap_or_else(|failure| LookUp::CannotTell { reason: failure.message });
@@ -493,9 +553,9 @@ impl Engine {
         }
     }
 
-    /// Has a pipeline looked at again at an instant.
+    /// Has a pipeline looked at again at an instant, or before.
     pub(crate) fn wake_at(&mut self, pipeline: &PipelineId, at: Timestamp) {
-        self.wakes.insert((at, pipeline.clone()));
+        self.wakes.set(pipeline, at);
     }
 }
 

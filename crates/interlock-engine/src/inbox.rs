@@ -7,12 +7,13 @@ use interlock_core::{
     id::{PipelineId, ScheduleId},
     pipeline::{Pipeline, TriggerKind},
     retry::FailureCategory,
-    run::TriggerType,
-    slot::{Disposition, OpenState, Opening, Slot, SlotState, Wish},
+    run::{RunEvent, TriggerType},
+    sensor::Sensor,
+    slot::{Disposition, OpenState, Opening, RerunSource, Slot, SlotState, Wish},
 };
 use interlock_store::{
-    InboxEntry, Key, Record, Row, RunKey,
-    record::{AppliedRecord, InboxRecord, PauseRecord, PipelineRecord, SensorRecord, SlotName},
+    InboxEntry, Key, Record, RunKey,
+    record::{AppliedRecord, InboxRecord, PauseRecord, PipelineRecord, SlotName},
 };
 use interlock_trigger::{Outcome, What};
 use jiff::Timestamp;
@@ -21,15 +22,14 @@ use serde_json::{Value, json};
 use crate::{
     engine::{Engine, EngineError, News, NewsOf},
     request::request,
+    rerun::{OUT_OF_TURN_WINDOW, Rerun},
     scheduler::{Opener, plus},
+    sensors::Arrival,
     write::{Act, Event, Planned},
 };
 
 /// Entries applied in one go.
 pub(crate) const ENTRIES_MAX: usize = 500;
-/// How long a slot that somebody asked for waits to be ready.
-const MANUAL_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
-
 /// What came of an entry: an answer for its sender, or a sentence why not.
 type Answer = Result<Value, String>;
 
@@ -73,31 +73,21 @@ impl Engine {
         };
         Ok(match &entry.record {
             InboxRecord::Sensor { key, value, at } => {
-                let record = SensorRecord { value: value.clone(), at: *at, received_at: now };
-                plan.put_any(Key::Sensor(key.clone()), Record::Sensor(record));
-                plan.event(
-                    Event::of("SENSOR_REPORTED", now, key.clone()).detail("value", value.clone()),
-                );
-                Ok(json!({ "sensor": key }))
+                let sensor = Sensor { value: value.clone(), at: *at };
+                let arrival = Arrival { pipeline, spec: &spec, key, sensor, now };
+                Ok(self.take_sensor(&arrival, plan).await?)
             }
             InboxRecord::Run { .. } if let Some(reason) = nothing_to_start(&spec) => Err(reason),
             InboxRecord::Run { slot: None, force, params } => {
-                let wish = Wish { params: params.clone(), force: *force };
+                let wish = Wish { params: params.clone(), force: *force, ..Wish::default() };
                 Ok(self.open_manual(pipeline, &spec, (wish, now), plan))
             }
             InboxRecord::Run { slot: Some(name), force, params } => {
-                let wish = Wish { params: params.clone(), force: *force };
-                self.reopen(pipeline, &spec, (name, Some(wish), now), plan).await?
+                let wish = Wish { params: params.clone(), force: *force, ..Wish::default() };
+                self.reopen(pipeline, &spec, (name, wish, now), plan).await?
             }
             InboxRecord::Rerun { slot, reason } => {
-                let answer = self.reopen(pipeline, &spec, (slot, None, now), plan).await?;
-                if answer.is_ok()
-                    && let Ok(schedule) = ScheduleId::any(&slot.schedule)
-                {
-                    let place = (slot.nominal, schedule);
-                    plan.event(Event::of("RERUN_ACCEPTED", now, reason.clone()).about(&place));
-                }
-                answer
+                self.rerun(pipeline, &spec, (slot, reason, now), plan).await?
             }
             InboxRecord::Cancel { slot, reason } => {
                 self.cancel(pipeline, &spec, (slot, reason, now), plan)
@@ -142,7 +132,7 @@ impl Engine {
             opened_by: TriggerType::Manual,
             date,
             at: now,
-            closes_at: plus(now, MANUAL_WINDOW),
+            closes_at: plus(now, OUT_OF_TURN_WINDOW),
             version,
         };
         let mut slot = Slot::open(OpenState::Waiting, opening);
@@ -152,26 +142,61 @@ impl Engine {
         json!({ "slot": format!("{pipeline}/manual/{nominal}") })
     }
 
+    /// Runs a closed slot again, within the budget for the reason given.
+    async fn rerun(
+        &mut self,
+        pipeline: &PipelineId,
+        spec: &Pipeline,
+        (name, reason, now): (&SlotName, &str, Timestamp),
+        plan: &mut Planned,
+    ) -> Result<Answer, EngineError> {
+        let Ok(schedule) = ScheduleId::any(&name.schedule) else {
+            return Ok(Err(format!("there is no schedule `{}`", name.schedule)));
+        };
+        let place = (name.nominal, schedule);
+        let Some((slot, revision)) = self.read_slot(pipeline, &place).await? else {
+            let (schedule, nominal) = (&place.1, place.0);
+            return Ok(Err(format!(
+                "{schedule}/{nominal} was never recorded: `interlock run {pipeline} --slot \
+                 {schedule}/{nominal}` runs it for the first time"
+            )));
+        };
+        let state = self.pipelines.get_mut(pipeline);
+        let version = state.version;
+        let monitored = state.open.get(&place).and_then(|open| open.last_run()).cloned();
+        let rerun = Rerun {
+            place: &place,
+            slot: &slot,
+            revision,
+            version,
+            source: RerunSource::Manual(reason),
+            why: reason,
+            original_run: None,
+        };
+        Ok(match rerun.plan(spec, now, plan) {
+            Ok(()) => {
+                if let Some(run) = monitored {
+                    plan.run(&run, RunEvent::MonitoringEnded, |_| {});
+                }
+                Ok(json!({ "slot": format!("{pipeline}/{}/{}", place.1, place.0) }))
+            }
+            Err(refused) => Err(refused.to_string()),
+        })
+    }
+
     /// Opens a slot that is closed or absent, for a person.
     async fn reopen(
         &mut self,
         pipeline: &PipelineId,
         spec: &Pipeline,
-        (name, wish, now): (&SlotName, Option<Wish>, Timestamp),
+        (name, wish, now): (&SlotName, Wish, Timestamp),
         plan: &mut Planned,
     ) -> Result<Answer, EngineError> {
         let Ok(schedule) = ScheduleId::any(&name.schedule) else {
             return Ok(Err(format!("there is no schedule `{}`", name.schedule)));
         };
         let place = (name.nominal, schedule.clone());
-        let key = Key::Slot(schedule.clone(), name.nominal);
-        let rows = self.store.read(pipeline, &[key]).await?;
-        let known = match rows.into_iter().next().flatten() {
-            Some(Row { record: Record::Slot(record), revision }) => {
-                Some((record.to_core()?, revision))
-            }
-            Some(_) | None => None,
-        };
+        let known = self.read_slot(pipeline, &place).await?;
         let version = self.pipelines.get_mut(pipeline).version;
         let start = spec.starts.iter().find(|start| *start.schedule.id() == schedule);
         let opener = start.map(|start| Opener { spec, start, version, now });
@@ -184,7 +209,7 @@ impl Engine {
                     opened_by: TriggerType::Manual,
                     date: slot.date,
                     at: now,
-                    closes_at: plus(now, MANUAL_WINDOW),
+                    closes_at: plus(now, OUT_OF_TURN_WINDOW),
                     version,
                 };
                 match slot.reopen(OpenState::Waiting, opening) {
@@ -194,14 +219,14 @@ impl Engine {
             }
             (None, Some(opener)) if opener.start.schedule.is_slot(name.nominal) => {
                 let mut slot = opener.open(name.nominal, TriggerType::Manual);
-                slot.closes_at = plus(now, MANUAL_WINDOW);
+                slot.closes_at = plus(now, OUT_OF_TURN_WINDOW);
                 (slot, 0)
             }
             (None, _) => {
                 return Ok(Err(format!("{schedule} owes no slot at {}", name.nominal)));
             }
         };
-        slot.0.wish = wish.map(Box::new);
+        slot.0.wish = Some(Box::new(wish));
         plan.slot(&place, slot.1, &slot.0);
         let message = format!("generation {}, somebody asked for it", slot.0.generation);
         plan.event(Event::of("SLOT_OPENED", now, message).about(&place));

@@ -5,18 +5,23 @@
 //!
 //! Invariant: nothing acts on the world before the group that says so is accepted by the store.
 
+mod aside;
 mod controller;
 mod declare;
 mod engine;
 mod evidence;
 mod inbox;
 mod news;
+mod registers;
 mod request;
+mod rerun;
 mod scheduler;
 pub mod seam;
+mod sensors;
 mod solo;
 mod state;
+mod step;
 mod write;
 
-pub use engine::{Declaration, Engine, EngineError, Pace, Parts};
+pub use engine::{Declaration, Engine, EngineError, Limits, Pace, Parts};
 pub use evidence::{AskedSlot, verdict_now};

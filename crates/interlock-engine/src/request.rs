@@ -32,7 +32,8 @@ impl Engine {
     }
 }
 
-fn is_active(run: &KnownRun) -> bool {
+/// Whether the run is under way, as far as is recorded.
+pub(crate) fn is_active(run: &KnownRun) -> bool {
     matches!(run.record.state(), Ok(RunState::Triggering | RunState::Running))
 }
 

@@ -10,6 +10,7 @@ use interlock_core::{
     id::PipelineId,
     pipeline::{Pipeline, StartSchedule, TriggerKind},
     run::TriggerType,
+    schedule::Recurrence,
     sla::{self, SlaSpec, SlotTimes},
     slot::{Disposition, OpenState, Opening, SkipReason, Slot},
 };
@@ -81,7 +82,7 @@ impl Engine {
                 Ok(spec) => spec,
                 Err(reason) => {
                     tracing::error!(%pipeline, reason, "its declaration cannot be had; set aside");
-                    self.wakes.insert((now + SignedDuration::from_mins(1), pipeline.clone()));
+                    self.wakes.set(pipeline, now + SignedDuration::from_mins(1));
                     continue;
                 }
             };
@@ -186,16 +187,23 @@ impl Opener<'_> {
             opened_by,
             date: self.start.schedule.occurrence(nominal).date,
             at: self.now,
-            closes_at: self.closes_at(nominal),
+            closes_at: self.closes_at(nominal, opened_by),
             version: self.version,
         }
     }
 
     /// When a slot that waits is given up (S19).
-    fn closes_at(&self, nominal: Timestamp) -> Timestamp {
+    fn closes_at(&self, nominal: Timestamp, opened_by: TriggerType) -> Timestamp {
         let trigger = self.spec.trigger.as_ref().map(|trigger| &trigger.kind);
         if matches!(trigger, None | Some(TriggerKind::External)) {
             return self.deadline(nominal).unwrap_or_else(|| plus(nominal, self.start.grace));
+        }
+        let is_sensor = matches!(self.start.schedule.recurrence(), Recurrence::Sensor { .. });
+        if is_sensor
+            && opened_by == TriggerType::Scheduler
+            && let Some(deadline) = self.deadline(nominal)
+        {
+            return deadline;
         }
         let gap = interlock_core::due::after(&self.start.schedule, nominal)
             .map_or(EVALUATION_MAX, |next| next.duration_since(nominal));

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use interlock_core::{
     retry::FailureCategory,
     run::{RunState, TriggerType},
-    slot::{Disposition, Marks, OpenState, Slot, SlotState, Wish},
+    slot::{Disposition, Marks, OpenState, Reruns, Slot, SlotState, Wish},
 };
 use jiff::{Timestamp, civil::Date};
 use serde::{Deserialize, Serialize};
@@ -129,11 +129,26 @@ pub struct SlotRecord {
     pub version: String,
     /// What somebody asked for beside running it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wish: Option<WishRecord>,
+    pub wish: Option<Box<WishRecord>>,
+    /// How often it was run again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reruns: Option<Box<RerunsRecord>>,
+}
+
+/// See [`Reruns`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RerunsRecord {
+    /// See [`Reruns::drift`].
+    #[serde(default)]
+    pub drift: u32,
+    /// See [`Reruns::manual`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub manual: BTreeMap<String, u32>,
 }
 
 /// See [`Wish`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct WishRecord {
     /// See [`Wish::params`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -141,6 +156,12 @@ pub struct WishRecord {
     /// See [`Wish::force`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
+    /// See [`Wish::reason`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// See [`Wish::original_run`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original_run: Option<String>,
 }
 
 /// See [`Marks`].
@@ -436,10 +457,17 @@ impl SlotRecord {
                 recovered: slot.marks.recovered,
             },
             version: version_text(slot.version),
-            wish: slot
-                .wish
-                .as_ref()
-                .map(|wish| WishRecord { params: wish.params.clone(), force: wish.force }),
+            wish: slot.wish.as_deref().map(|wish| {
+                Box::new(WishRecord {
+                    params: wish.params.clone(),
+                    force: wish.force,
+                    reason: wish.reason.clone(),
+                    original_run: wish.original_run.clone(),
+                })
+            }),
+            reruns: slot.reruns.as_deref().map(|reruns| {
+                Box::new(RerunsRecord { drift: reruns.drift, manual: reruns.manual.clone() })
+            }),
         }
     }
 
@@ -472,10 +500,17 @@ impl SlotRecord {
                 recovered: self.marks.recovered,
             },
             version: version_number(&self.version)?,
-            wish: self
-                .wish
-                .as_ref()
-                .map(|wish| Box::new(Wish { params: wish.params.clone(), force: wish.force })),
+            wish: self.wish.as_ref().map(|wish| {
+                Box::new(Wish {
+                    params: wish.params.clone(),
+                    force: wish.force,
+                    reason: wish.reason.clone(),
+                    original_run: wish.original_run.clone(),
+                })
+            }),
+            reruns: self.reruns.as_ref().map(|reruns| {
+                Box::new(Reruns { drift: reruns.drift, manual: reruns.manual.clone() })
+            }),
         })
     }
 

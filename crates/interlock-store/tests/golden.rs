@@ -12,8 +12,8 @@ use interlock_store::{
     DueKind, Key, Record, RunKey,
     record::{
         AppliedRecord, DueRecord, EventRecord, InboxRecord, IncidentRecord, MarksRecord,
-        OutboxRecord, PauseRecord, PipelineRecord, RunRecord, SensorRecord, SlotName, SlotRecord,
-        SpanRecord, Unreadable, VersionRecord, WatermarkRecord,
+        OutboxRecord, PauseRecord, PipelineRecord, RerunsRecord, RunRecord, SensorRecord, SlotName,
+        SlotRecord, SpanRecord, Unreadable, VersionRecord, WatermarkRecord, WishRecord,
     },
 };
 use jiff::Timestamp;
@@ -81,6 +81,7 @@ fn slot() -> SlotRecord {
         marks: MarksRecord::default(),
         version: "00000000000000ab".into(),
         wish: None,
+        reruns: None,
     }
 }
 
@@ -124,6 +125,21 @@ fn the_ledger_is_written_as_ever() {
         ..slot()
     };
     check_row("slot-backoff", &key, &Record::Slot(backoff));
+    let again = SlotRecord {
+        generation: 2,
+        wish: Some(Box::new(WishRecord {
+            params: BTreeMap::from([("full".into(), "yes".into())]),
+            force: true,
+            reason: Some("late-data".into()),
+            original_run: Some("orders~daily~20260225T090000Z~1~1".into()),
+        })),
+        reruns: Some(Box::new(RerunsRecord {
+            drift: 1,
+            manual: BTreeMap::from([("typo".into(), 2)]),
+        })),
+        ..slot()
+    };
+    check_row("slot-rerun", &key, &Record::Slot(again));
     let closed = SlotRecord {
         state: "closed".into(),
         disposition: Some("skipped".into()),

@@ -15,7 +15,7 @@ use interlock_core::{
     retry::FailureCategory,
 };
 use interlock_engine::{
-    Engine, EngineError, Pace, Parts,
+    Engine, EngineError, Limits, Pace, Parts,
     seam::{Task, World},
 };
 use interlock_store::record::{InboxRecord, SlotName};
@@ -84,6 +84,10 @@ impl Alone {
         let tasks = world.tasks.clone();
         let loaded = project::load(directory)?;
         let evaluators = CommandEvaluators::new(directory, &loaded.config.dirs.evaluators);
+        let limits = Limits {
+            runs_max: loaded.config.engine.runs_max,
+            evaluation_interval: loaded.config.watcher.default_interval,
+        };
         let files = Files::new(directory);
         let declared = files.install(loaded);
         let declared = declared.iter().find(|declared| declared.pipeline.name == *pipeline);
@@ -99,6 +103,7 @@ impl Alone {
             declarations: mpsc::unbounded_channel().1,
             holder: HOLDER.to_owned(),
             pace: Pace::default(),
+            limits,
         };
         let engine = runtime.block_on(Engine::open_one(parts, pipeline, declared))?;
         Ok(engine.map(|engine| Self { engine, triggers, tasks, runtime }))

@@ -88,7 +88,11 @@ impl<'a> Narrator<'a> {
             let page = self.ledger.events(Some(&self.slot.pipeline), self.after)?;
             for event in page.items {
                 self.after = event.number;
-                if event.record.slot.as_deref() == Some(name.as_str()) {
+                let is_about = match &event.record.slot {
+                    Some(slot) => *slot == name,
+                    None => event.record.kind.starts_with("PIPELINE_"),
+                };
+                if is_about {
                     self.tell_event(&event, output)?;
                 }
             }

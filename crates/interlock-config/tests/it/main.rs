@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 
 mod broken;
+mod cases;
 mod directory;
 mod hostile;
 mod meaning;

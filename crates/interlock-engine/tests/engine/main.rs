@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
+mod cases_monitoring;
+mod cases_watcher;
 mod crashing;
+mod reports;
+mod stage;
 mod world;
 
 use std::{
@@ -18,7 +22,7 @@ use interlock_core::{
     pipeline::Pipeline,
 };
 use interlock_engine::{
-    Declaration, Engine, Pace, Parts,
+    Declaration, Engine, Limits, Pace, Parts,
     seam::{Specs, Task, World},
 };
 use interlock_store::{
@@ -105,6 +109,7 @@ impl Machine {
             reports: self.jobs.connect(),
             declarations: tokio::sync::mpsc::unbounded_channel().1,
             holder: "test".to_owned(),
+            limits: Limits::default(),
             // Virtual months with real intervals would be millions of empty passes.
             pace: Pace {
                 lease: SignedDuration::from_hours(24),

@@ -66,6 +66,7 @@ pub(super) fn open_slot() -> SlotRecord {
         marks: MarksRecord::default(),
         version: "00000000000000ab".into(),
         wish: None,
+        reruns: None,
     }
 }
 

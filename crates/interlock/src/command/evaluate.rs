@@ -9,6 +9,7 @@ use interlock_core::{
     id::{ScheduleId, SlotKey},
     pipeline::Pipeline,
     readiness::{Outcome, Verdict},
+    run::TriggerType,
 };
 use interlock_engine::{AskedSlot, verdict_now};
 use interlock_store::{Store, memory::MemoryStore};
@@ -109,11 +110,16 @@ pub(super) fn judge(
 ) -> Result<Verdict, Failure> {
     let SlotKey { pipeline, schedule, nominal } = slot;
     let recorded = ledger.map(|ledger| ledger.slot(pipeline, schedule, *nominal)).transpose()?;
+    let recorded = recorded.flatten();
     let zone = slot_name::zone_of(Some(spec), schedule);
-    let date = recorded
-        .flatten()
-        .map_or_else(|| nominal.to_zoned(zone.time_zone().clone()).date(), |slot| slot.date);
-    let asked = AskedSlot { schedule: schedule.clone(), nominal: *nominal, date };
+    let local = || nominal.to_zoned(zone.time_zone().clone()).date();
+    let opened_by = recorded.as_ref().filter(|slot| slot.is_open()).map(|slot| &slot.opened_by);
+    let asked = AskedSlot {
+        schedule: schedule.clone(),
+        nominal: *nominal,
+        date: recorded.as_ref().map_or_else(local, |slot| slot.date),
+        opened_by: opened_by.and_then(|word| TriggerType::parse(word).ok()),
+    };
     // Nothing was recorded yet: no sensor was reported, and no upstream has a slot.
     let nothing = MemoryStore::new(1, Arc::new(clock::now));
     let store: &dyn Store = ledger.map_or(&nothing, Ledger::store);

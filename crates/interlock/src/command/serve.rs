@@ -3,7 +3,7 @@
 use std::{io::Write as _, path::Path, process, sync::Arc};
 
 use interlock_config::{Loaded, server::StoreConfig};
-use interlock_engine::{Engine, Pace, Parts};
+use interlock_engine::{Engine, Limits, Pace, Parts};
 use interlock_store::{Shard, Store};
 use interlock_trigger::{LocalTriggers, Options};
 use tokio::sync::mpsc;
@@ -83,6 +83,10 @@ async fn serve(
         declarations,
         holder: writer::HOLDER.to_owned(),
         pace: Pace::default(),
+        limits: Limits {
+            runs_max: loaded.config.engine.runs_max,
+            evaluation_interval: loaded.config.watcher.default_interval,
+        },
     };
     let engine = Engine::open(parts, Shard(0)).await.map_err(|error| failed(error.to_string()))?;
     let Some(mut engine) = engine else {

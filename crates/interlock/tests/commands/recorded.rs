@@ -99,6 +99,7 @@ fn open_slot() -> SlotRecord {
         marks: MarksRecord::default(),
         version: "00000000000000ab".into(),
         wish: None,
+        reruns: None,
     }
 }
 
