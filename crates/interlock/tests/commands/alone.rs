@@ -125,6 +125,14 @@ impl Started {
     }
 }
 
+impl Drop for Started {
+    /// A test that stops half-way leaves nobody behind.
+    fn drop(&mut self) {
+        let _already_gone = self.0.kill();
+        let _already_gone = self.0.wait();
+    }
+}
+
 #[test]
 fn run_in_a_fresh_project_drives_its_slot_to_the_end() {
     let world = World::new("", "echo hello from the job");
@@ -188,7 +196,7 @@ fn a_sensor_from_another_process_starts_the_run_that_waits_for_it() {
 
 #[test]
 fn an_interrupt_ends_the_job_and_the_slot() {
-    let world = World::new("", "exec sleep 600");
+    let world = World::new("", "while test -e ran.log; do sleep 0.05; done");
     let mut run = world.start(&["run", "orders"]);
     run.says("JOB_TRIGGERED");
     run.signal("-INT");
@@ -200,7 +208,10 @@ fn an_interrupt_ends_the_job_and_the_slot() {
 #[test]
 fn a_second_interrupt_leaves_the_job_to_the_runner() {
     // A job that does not want to end.
-    let world = World::new("", "trap '' TERM; while ! test -e enough; do sleep 0.05; done");
+    let world = World::new(
+        "",
+        "trap '' TERM; while test -e ran.log && ! test -e enough; do sleep 0.05; done",
+    );
     let mut run = world.start(&["run", "orders"]);
     run.says("JOB_TRIGGERED");
     run.signal("-INT");
@@ -214,7 +225,10 @@ fn a_second_interrupt_leaves_the_job_to_the_runner() {
 
 #[test]
 fn a_run_that_was_killed_is_taken_up_by_the_next() {
-    let world = World::new("", "while ! test -e enough; do sleep 0.05; done; echo at last");
+    let world = World::new(
+        "",
+        "while test -e ran.log && ! test -e enough; do sleep 0.05; done; echo at last",
+    );
     let mut run = world.start(&["run", "orders"]);
     run.says("JOB_TRIGGERED");
     run.signal("-KILL");
@@ -231,7 +245,7 @@ fn a_run_that_was_killed_is_taken_up_by_the_next() {
 
 #[test]
 fn a_run_that_was_killed_is_taken_up_by_serve() {
-    let world = World::new("", "while ! test -e enough; do sleep 0.05; done");
+    let world = World::new("", "while test -e ran.log && ! test -e enough; do sleep 0.05; done");
     let mut run = world.start(&["run", "orders"]);
     run.says("JOB_TRIGGERED");
     run.signal("-KILL");
@@ -248,7 +262,7 @@ fn a_run_that_was_killed_is_taken_up_by_serve() {
 
 #[test]
 fn serve_waits_for_a_command_and_refuses_beside_a_long_one() {
-    let world = World::new("", "while ! test -e enough; do sleep 0.05; done");
+    let world = World::new("", "while test -e ran.log && ! test -e enough; do sleep 0.05; done");
     let mut run = world.start(&["run", "orders"]);
     run.says("JOB_TRIGGERED");
     let serve = world.ask(&["serve"]);
@@ -309,7 +323,7 @@ fn every_request_is_applied_by_the_command_itself() {
 
 #[test]
 fn cancel_ends_a_job_that_was_left_behind() {
-    let world = World::new("", "exec sleep 600");
+    let world = World::new("", "while test -e ran.log; do sleep 0.05; done");
     let mut run = world.start(&["run", "orders"]);
     run.says("JOB_TRIGGERED");
     world.has_run();
@@ -323,7 +337,7 @@ fn cancel_ends_a_job_that_was_left_behind() {
 
 #[test]
 fn complete_ends_a_run_that_was_left_behind() {
-    let world = World::new("", "exec sleep 600");
+    let world = World::new("", "while test -e ran.log; do sleep 0.05; done");
     let mut run = world.start(&["run", "orders"]);
     run.says("JOB_TRIGGERED");
     run.signal("-KILL");
@@ -358,7 +372,7 @@ fn commands_at_once_take_turns() {
 
 #[test]
 fn a_request_for_another_pipeline_waits_for_its_own_owner() {
-    let world = World::new("", "while ! test -e enough; do sleep 0.05; done");
+    let world = World::new("", "while test -e ran.log && ! test -e enough; do sleep 0.05; done");
     let mut run = world.start(&["run", "orders"]);
     run.says("JOB_TRIGGERED");
     let put = world.ask(&["sensor", "put", "other", "rows", "1", "--wait", "200ms"]);
@@ -395,7 +409,10 @@ fn what_is_due_is_left_to_serve() {
 
 #[test]
 fn what_the_runner_tells_about_other_pipelines_is_not_lost() {
-    let world = World::new("", "while ! test -e enough; do sleep 0.05; done; echo it was me");
+    let world = World::new(
+        "",
+        "while test -e ran.log && ! test -e enough; do sleep 0.05; done; echo it was me",
+    );
     let mut run = world.start(&["run", "orders"]);
     run.says("JOB_TRIGGERED");
     world.has_run();
@@ -440,7 +457,7 @@ fn a_run_of_a_paused_pipeline_says_what_it_waits_for() {
 
 #[test]
 fn a_run_waits_for_the_place_of_one_that_was_left_behind() {
-    let world = World::new("", "while ! test -e enough; do sleep 0.05; done");
+    let world = World::new("", "while test -e ran.log && ! test -e enough; do sleep 0.05; done");
     let mut first = world.start(&["run", "orders"]);
     first.says("JOB_TRIGGERED");
     world.has_run();
