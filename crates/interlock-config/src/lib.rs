@@ -26,7 +26,8 @@ pub mod zones;
 pub use code::Code;
 pub use decode::{Environment, archetype::Archetype};
 pub use load::{
-    Context, Loaded, LoadedPipeline, load_dir, parse_config, parse_data, parse_pipeline,
+    Around, Context, Loaded, LoadedPipeline, Pipelines, ReadFile, References, Upstream,
+    decode_version, defined_twice, load_around, load_dir, parse_config, parse_data, parse_pipeline,
 };
 pub use problem::{Problem, Severity};
 pub use shape::{FileKind, reference::reference, schema::json_schema};

@@ -4,6 +4,8 @@
 //! [`Loaded`], what cannot is in its problems. A pipeline with an error is left out; the others stay,
 //! so that one bad file does not silence the rest.
 
+mod again;
+mod around;
 mod files;
 mod references;
 
@@ -16,13 +18,18 @@ use std::{
 
 use interlock_core::{calendar::Calendar, pipeline::Pipeline, zone::Zone};
 
-use self::files::{Found, Reader};
+use self::files::Reader;
+pub use self::{
+    again::decode_version,
+    around::{Around, ReadFile, load_around},
+    references::{Pipelines, References, Refused, Upstream, defined_twice},
+};
 use crate::{
     decode::{self, Decoder, Environment, Surroundings, archetype::Archetype},
-    problem::{Code, Problem, Problems, Severity},
+    problem::{Problem, Problems, Severity},
     server::ServerConfig,
     shape::{FileKind, check},
-    source::{Origin, SourceFile, overwrite},
+    source::{Origin, SourceFile},
     version,
     yaml::{self, Entry, Node, Value},
     zones::ZoneSource,
@@ -45,6 +52,7 @@ pub struct Loaded {
     /// Everything that is wrong, by file and place.
     pub problems: Vec<Problem>,
     defaults: Option<Defaults>,
+    texts: Texts,
 }
 
 impl Loaded {
@@ -55,6 +63,7 @@ impl Loaded {
             archetypes: self.archetypes.clone(),
             zone: self.config.zone.clone(),
             defaults: self.defaults.clone(),
+            texts: self.texts.clone(),
         }
     }
 
@@ -73,6 +82,10 @@ pub struct LoadedPipeline {
     pub file: PathBuf,
     /// Hash of its spec, its calendars, its archetype and the data of its zones.
     pub version: u64,
+    /// The text of its file.
+    pub source: String,
+    /// What its file refers to, by kind and name; with the text enough for [`decode_version`].
+    pub context: BTreeMap<String, String>,
 }
 
 /// What the files around a single pipeline say, for reading one on its own.
@@ -85,7 +98,11 @@ pub struct Context {
     /// The zone of pipelines that name none.
     pub zone: Zone,
     defaults: Option<Defaults>,
+    texts: Texts,
 }
+
+/// The texts of calendars and archetypes, as `calendar/NAME` and `archetype/NAME`.
+type Texts = BTreeMap<String, Arc<str>>;
 
 impl Default for Context {
     fn default() -> Self {
@@ -94,6 +111,7 @@ impl Default for Context {
             archetypes: BTreeMap::new(),
             zone: Zone::utc(),
             defaults: None,
+            texts: Texts::new(),
         }
     }
 }
@@ -107,16 +125,51 @@ struct Defaults {
 
 /// Loads a directory. Nothing is written, and no clock is read.
 pub fn load_dir(dir: &Path, zones: &dyn ZoneSource, environment: Environment<'_>) -> Loaded {
-    let mut loader =
-        Loader { zones, environment, reader: Reader::new(dir), context: Context::default() };
-    let config = loader.config();
-    loader.context.zone = config.zone.clone();
-    loader.calendars(&config);
-    loader.archetypes(&config);
-    let pipelines = loader.pipelines(&config);
-    let problems = loader.reader.finish();
-    let Context { calendars, archetypes, zone: _, defaults } = loader.context;
-    Loaded { config, pipelines, calendars, archetypes, problems, defaults }
+    let Around { config, context, mut problems, paths } = load_around(dir, zones, environment);
+    let mut names = Names::default();
+    let mut references = References::default();
+    for path in paths {
+        let mut read = around::read_file(&path, &context, zones, environment);
+        problems.append(&mut read.problems);
+        let Some((name, span)) = read.name.take() else { continue };
+        if let Some((first, _)) = names.0.get(&name) {
+            let mut problem = defined_twice("pipeline", &name, first, read.shown());
+            problem.span = span;
+            problems.push(problem);
+            continue;
+        }
+        if !read.upstreams.is_empty() {
+            let file = read.shown();
+            references.add(&name, read.upstreams, file);
+        }
+        names.0.insert(name, (path, read.pipeline));
+    }
+    let refused = references.check(&names);
+    problems.extend(refused.problems);
+    let usable = names.0.into_iter().filter(|(name, _)| !refused.names.contains(name));
+    let pipelines = usable.filter_map(|(_, (_, pipeline))| pipeline).collect();
+    files::sort(&mut problems);
+    let Context { calendars, archetypes, zone: _, defaults, texts } = context;
+    Loaded { config, pipelines, calendars, archetypes, problems, defaults, texts }
+}
+
+/// Every name, its file, and what it declares if it can be used.
+#[derive(Default)]
+struct Names(BTreeMap<String, (PathBuf, Option<LoadedPipeline>)>);
+
+impl Pipelines for Names {
+    fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    fn schedules(&self, name: &str) -> Option<Vec<String>> {
+        let starts = &self.0.get(name)?.1.as_ref()?.pipeline.starts;
+        Some(starts.iter().map(|start| start.schedule.id().as_str().to_owned()).collect())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.keys().cloned().collect()
+    }
 }
 
 /// Reads one pipeline from its text; `None` when it has an error.
@@ -127,14 +180,8 @@ pub fn parse_pipeline(
     zones: &dyn ZoneSource,
     environment: Environment<'_>,
 ) -> (Option<LoadedPipeline>, Vec<Problem>) {
-    let around = Surroundings {
-        zones,
-        environment,
-        calendars: &context.calendars,
-        archetypes: &context.archetypes,
-        zone: context.zone.clone(),
-    };
-    let read = read_pipeline(path, text, &around, context.defaults.as_ref());
+    let around = surroundings(zones, environment, context);
+    let read = read_pipeline(path, text, &around, context);
     (read.pipeline, read.problems)
 }
 
@@ -179,8 +226,9 @@ fn read_pipeline(
     path: &Path,
     text: &str,
     around: &Surroundings<'_>,
-    defaults: Option<&Defaults>,
+    context: &Context,
 ) -> ReadPipeline {
+    let defaults = context.defaults.as_ref();
     let mut problems = Problems::default();
     let root = checked(text, FileKind::Pipeline, &mut problems);
     let Some(mut root) = root else {
@@ -195,8 +243,10 @@ fn read_pipeline(
     let pipeline = decoder(around, &mut problems).pipeline(&root);
     let pipeline = pipeline.filter(|_| !problems.has_errors()).map(|pipeline| LoadedPipeline {
         version: version_of(&root, &pipeline, around),
+        context: again::context_of(&root, context),
         pipeline,
         file: path.to_owned(),
+        source: text.to_owned(),
     });
     let name = root.get("name").or_else(|| root.get("pipeline")?.get("id"));
     let name = name.and_then(|node| Some((node.text()?.to_owned(), node.span.range())));
@@ -303,6 +353,8 @@ impl Loader<'_> {
             if let (Some(calendar), Some(root)) = (calendar, root) {
                 self.reader.unique("calendar", &mut first, &calendar.name, (&found, &root));
                 let name = calendar.name.clone();
+                let text = self.context.texts.entry(again::calendar_key(&name));
+                text.or_insert_with(|| found.text.as_str().into());
                 self.context.calendars.entry(name).or_insert_with(|| Arc::new(calendar));
             }
             self.reader.problems.extend(problems.finish(&file, None));
@@ -319,34 +371,12 @@ impl Loader<'_> {
             let file = problems.source(&found.path, &found.text);
             if let (Some(archetype), Some(root)) = (read, root) {
                 self.reader.unique("archetype", &mut first, &archetype.name, (&found, &root));
+                let text = self.context.texts.entry(again::archetype_key(&archetype.name));
+                text.or_insert_with(|| found.text.as_str().into());
                 self.context.archetypes.entry(archetype.name.clone()).or_insert(archetype);
             }
             self.reader.problems.extend(problems.finish(&file, None));
         }
-    }
-
-    fn pipelines(&mut self, config: &ServerConfig) -> Vec<LoadedPipeline> {
-        let mut pipelines: BTreeMap<String, LoadedPipeline> = BTreeMap::new();
-        let mut all = references::References::default();
-        for path in self.reader.paths(&config.dirs.pipelines) {
-            let Some(Found { path, text }) = self.reader.read(&path) else { continue };
-            let around = surroundings(self.zones, self.environment, &self.context);
-            let read = read_pipeline(&path, &text, &around, self.context.defaults.as_ref());
-            self.reader.problems.extend(read.problems);
-            let Some((name, span)) = read.name else { continue };
-            let shown = || {
-                let text = overwrite(&text, &read.hidden);
-                Arc::new(SourceFile { path: path.clone(), text })
-            };
-            if let Some(mut problem) = all.add(&name, &path, read.upstreams, &shown) {
-                problem.span = span;
-                self.reader.problems.push(problem);
-            } else if let Some(pipeline) = read.pipeline {
-                pipelines.insert(name, pipeline);
-            }
-        }
-        self.reader.problems.extend(all.check(&mut pipelines));
-        pipelines.into_values().collect()
     }
 }
 
@@ -362,10 +392,4 @@ fn move_to(node: &mut Node, origin: Origin) {
         }
         Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Text(_) => {}
     }
-}
-
-/// The problem of a name that two files define.
-fn defined_twice(what: &str, name: &str, first: &Path, file: Arc<SourceFile>) -> Problem {
-    let message = format!("the {what} `{name}` is already defined in {}", first.display());
-    Problem::whole_file(file, Code::DuplicateName, message, "Rename one of them, or remove it.")
 }

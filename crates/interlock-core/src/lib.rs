@@ -4,7 +4,7 @@
 //! every function takes what it needs (`now` included) and returns a value. That is what lets the
 //! same code serve the daemon, `--dry-run`, the simulator and the tests.
 //!
-//! Read the modules in this order: what text means ([`text`], [`duration`], [`time_of_day`]), who is
+//! Read the modules in this order: what text means ([`text`], [`duration`], [`time_of_day`], [`outbound`]), who is
 //! who ([`id`]), when something is owed ([`zone`], [`calendar`], [`cron`], [`schedule`]), whether it
 //! should run ([`sensor`], [`readiness`], [`arrival`]), what becomes of it ([`slot`], [`run`], [`retry`], [`sla`]), and the
 //! whole declaration ([`pipeline`]).
@@ -12,6 +12,7 @@
 pub mod text;
 
 pub mod duration;
+pub mod outbound;
 pub mod time_of_day;
 
 pub mod id;
@@ -44,6 +45,8 @@ pub mod retry;
 pub mod sla;
 
 pub mod pipeline;
+
+pub mod agenda;
 
 #[cfg(test)]
 mod sample;

@@ -169,7 +169,7 @@ pub enum OverlapPolicy {
 }
 
 /// How long and how often readiness is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Evaluation {
     /// From opening until the slot is given up; the gap to the next slot, at most 24 h, when absent.
     pub window: Option<SignedDuration>,

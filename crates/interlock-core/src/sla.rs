@@ -12,6 +12,8 @@
 //! Slots that are opened out of turn (catch-up, backfill, rerun, by hand) promise nothing about the
 //! time of day, only about how long the work may take.
 
+use std::fmt;
+
 use jiff::{SignedDuration, Timestamp, civil::Date};
 
 use crate::{
@@ -101,6 +103,18 @@ impl Deadline {
     }
 }
 
+impl fmt::Display for Deadline {
+    /// As [`Deadline::parse`] reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimeOfDay(time) => write!(f, "{time}"),
+            Self::MinuteOfNextHour(minute) => write!(f, ":{minute:02}"),
+            Self::After(duration) => f.write_str(&duration::format(*duration)),
+            Self::AfterSlot(duration) => write!(f, "+{}", duration::format(*duration)),
+        }
+    }
+}
+
 fn minute_of_next_hour(text: &str) -> Result<Deadline, TextError> {
     let mut parts = Parts { text, at: 1 };
     let minute = parts.next(MINUTE)?;
@@ -162,13 +176,20 @@ impl Limit {
     }
 }
 
+impl SlaSpec {
+    /// What a slot promises that is opened out of turn: nothing about the time of day.
+    pub fn out_of_turn(&self) -> ResolvedSla {
+        ResolvedSla {
+            duration_max: self.duration_max,
+            expected_duration: self.expected_duration,
+            ..ResolvedSla::default()
+        }
+    }
+}
+
 /// Resolves what a slot promises when it opens.
 pub fn resolve(spec: &SlaSpec, slot: &SlotTimes<'_>, opening: Opening) -> ResolvedSla {
-    let relative = ResolvedSla {
-        duration_max: spec.duration_max,
-        expected_duration: spec.expected_duration,
-        ..ResolvedSla::default()
-    };
+    let relative = spec.out_of_turn();
     match opening {
         Opening::OutOfTurn => relative,
         Opening::Live => {
@@ -186,6 +207,11 @@ pub fn resolve(spec: &SlaSpec, slot: &SlotTimes<'_>, opening: Opening) -> Resolv
 }
 
 impl ResolvedSla {
+    /// Whether it promises nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// The limit that the first sensor's arrival sets.
     ///
     /// Without an expected duration the last quarter of the budget is the time to warn.

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, fmt};
 use jiff::{Timestamp, civil::Date};
 
 pub use self::rerun::{RerunError, RerunRefused, RerunSource, Reruns};
-use crate::{run::TriggerType, text::TextError};
+use crate::{run::TriggerType, sla::ResolvedSla, text::TextError};
 
 /// Where an open slot stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,6 +122,8 @@ pub struct Slot {
     pub wish: Option<Box<Wish>>,
     /// How often it was run again, if ever.
     pub reruns: Option<Box<Reruns>>,
+    /// What it promises about time, resolved when it was opened; nothing when absent.
+    pub sla: Option<Box<ResolvedSla>>,
 }
 
 /// What whoever asks for a run may ask for beside it.
@@ -321,7 +323,14 @@ impl Slot {
             version,
             wish: None,
             reruns: None,
+            sla: None,
         }
+    }
+
+    /// The same slot with what it promises about time.
+    #[must_use]
+    pub fn promising(self, sla: ResolvedSla) -> Self {
+        Self { sla: (!sla.is_empty()).then(|| Box::new(sla)), ..self }
     }
 
     /// Opens a closed slot again, as its next generation.

@@ -23,16 +23,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     aside::guarded,
-    engine::{Engine, EngineError, Message},
+    asking::{OwedAnswer, usable_for},
+    engine::{Engine, EngineError},
     evidence::{self, Gathered},
     scheduler::plus,
     state::{Answer, OpenSlot, PipelineState, SlotPlace},
     step::Stepper,
     write::Planned,
 };
-
-/// How long an evaluator's answer is used unless its trait says otherwise.
-const ANSWER_TTL: SignedDuration = SignedDuration::from_secs(30);
 
 impl Engine {
     /// Steps every pipeline that something happened to, or whose time came.
@@ -62,8 +60,11 @@ impl Engine {
             }
         }
         self.commit(planned).await?;
+        // One that was set aside has its time already.
         for pipeline in &dirty {
-            self.set_wake(pipeline, now);
+            if !self.aside.contains_key(pipeline) {
+                self.set_wake(pipeline, now);
+            }
         }
         Ok(())
     }
@@ -245,12 +246,11 @@ impl Engine {
                 continue;
             }
             state.traits.insert(trait_spec.kind.clone(), Answer::Asked);
-            let answer = self.evaluators.evaluate(pipeline, trait_spec);
-            let (sender, pipeline) = (self.sender.clone(), pipeline.clone());
-            let asked = Box::new(trait_spec.clone());
+            let owed = OwedAnswer::new(&self.sender, pipeline, trait_spec);
+            let evaluators = Arc::clone(&self.evaluators);
+            let (pipeline, trait_spec) = (pipeline.clone(), trait_spec.clone());
             let task = async move {
-                let result = answer.await;
-                let _loop_is_gone = sender.send(Message::Answered(pipeline, asked, result));
+                owed.give(evaluators.evaluate(&pipeline, &trait_spec).await);
             };
             self.world.spawn("ask an evaluator", Box::pin(task));
         }
@@ -263,7 +263,7 @@ impl Engine {
         asked: &TraitSpec,
         result: TraitResult,
     ) {
-        let until = plus(self.world.now(), asked.ttl.unwrap_or(ANSWER_TTL));
+        let until = plus(self.world.now(), usable_for(&result, asked.ttl));
         let state = self.pipelines.get_mut(pipeline);
         state.traits.insert(asked.kind.clone(), Answer::Given(result, until));
         self.dirty.insert(pipeline.clone());
@@ -272,7 +272,7 @@ impl Engine {
     /// When the pipeline is to be looked at again by itself.
     fn set_wake(&mut self, pipeline: &PipelineId, now: Timestamp) {
         let Some(state) = self.pipelines.0.get(pipeline) else { return };
-        let interval = state.evaluation_interval.unwrap_or(self.limits.evaluation_interval);
+        let interval = state.agenda.evaluation.interval.unwrap_or(self.limits.evaluation_interval);
         let driven = state.open.iter().filter(|(place, _)| self.scope.drives(place));
         let next = driven.flat_map(|(_, open)| times_of(open, plus(now, interval))).min();
         let pause = state.row.as_ref().and_then(|(row, _)| row.pause.as_ref()?.until);

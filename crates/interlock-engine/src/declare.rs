@@ -1,128 +1,124 @@
 //! Declarations: what the files say becomes what the engine owes.
 //!
 //! A pipeline that is seen for the first time owes nothing from before that moment. An edit first records
-//! what was due under the old version (S16); a file that went away retires its pipeline.
+//! what was due under the old version (S16); a file that went away retires its pipeline. Only what changed
+//! is told, so that one edited file among a hundred thousand costs one row.
 
-use std::collections::BTreeSet;
-
-use interlock_core::{id::PipelineId, schedule::Recurrence};
+use interlock_core::{agenda::Agenda, id::PipelineId};
 use interlock_store::{
-    Key, Record,
-    record::{PipelineRecord, version_number, version_text},
+    CHANGES_MAX, Key, Record,
+    record::{AgendaRecord, PipelineRecord, version_text},
 };
 use jiff::Timestamp;
 
 use crate::{
     engine::{Declaration, Engine, EngineError},
-    state::ScheduleState,
     write::{Event, Planned},
 };
 
+/// Rows of a declaration besides its watermarks: pipeline, version and event.
+const OTHER_ROWS: usize = 3;
+
+/// What is different in the files.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// New, edited, and come back.
+    pub declared: Vec<Declaration>,
+    /// Their files are gone.
+    pub removed: Vec<PipelineId>,
+}
+
 impl Engine {
-    /// Takes over what the files declare, all of it: a pipeline that is not named is retired.
-    pub async fn declare(&mut self, declarations: &[Declaration]) -> Result<(), EngineError> {
+    /// The pipelines that are declared as far as the store knows, by version: what [`Changes`] are told
+    /// against after a start.
+    pub fn in_force(&self) -> impl Iterator<Item = (&PipelineId, u64)> {
+        let all = self.pipelines.0.iter().filter(|(_, state)| !state.is_retired());
+        all.map(|(name, state)| (name, state.version))
+    }
+
+    /// Takes over what changed in the files.
+    pub async fn declare(&mut self, changes: &Changes) -> Result<(), EngineError> {
+        let Changes { declared, removed } = changes;
         let now = self.world.now();
-        // What is due under the old versions comes first.
-        let edited: Vec<_> = declarations
-            .iter()
-            .filter(|new| {
-                self.pipelines
-                    .0
-                    .get(&new.pipeline.name)
-                    .is_some_and(|old| old.version != 0 && old.version != new.version)
-            })
-            .map(|new| new.pipeline.name.clone())
-            .collect();
         let mut due = Vec::new();
-        for pipeline in &edited {
-            due.extend(self.plan_opening(pipeline, now).await);
+        // What is due under the old versions comes first. A gap found after a start is the new one's.
+        if self.is_live {
+            for new in declared {
+                let state = self.pipelines.0.get(&new.pipeline.name);
+                if state.is_some_and(|old| old.version != 0 && old.version != new.version) {
+                    due.extend(self.plan_opening(&new.pipeline.name, now));
+                }
+            }
         }
         self.commit(due).await?;
-
-        let planned =
-            declarations.iter().filter_map(|new| self.plan_declaration(new, now)).collect();
+        let planned = declared.iter().flat_map(|new| self.plan_declaration(new, now)).collect();
         self.commit(planned).await?;
-        for declaration in declarations {
-            self.install(declaration);
+        let planned = removed.iter().filter_map(|name| self.plan_retirement(name, now)).collect();
+        self.commit(planned).await?;
+        for name in declared.iter().map(|new| &new.pipeline.name).chain(removed) {
+            self.take_up(name);
+            if self.pipelines.0.get(name).is_some_and(|state| !state.open.is_empty()) {
+                self.dirty.insert(name.clone());
+            }
         }
-        let named: BTreeSet<_> = declarations.iter().map(|new| &new.pipeline.name).collect();
-        let gone: Vec<_> =
-            self.pipelines.0.keys().filter(|name| !named.contains(name)).cloned().collect();
-        let planned = gone.iter().filter_map(|name| self.plan_retirement(name, now)).collect();
-        self.commit(planned).await?;
-        self.dirty.extend(gone);
         Ok(())
     }
 
     /// The rows that are missing or have another version.
-    pub(crate) fn plan_declaration(&self, new: &Declaration, now: Timestamp) -> Option<Planned> {
+    pub(crate) fn plan_declaration(&self, new: &Declaration, now: Timestamp) -> Vec<Planned> {
         let name = &new.pipeline.name;
         let state = self.pipelines.0.get(name);
         let row = state.and_then(|state| state.row.as_ref());
-        let known = row.and_then(|(row, _)| version_number(&row.version).ok());
-        let returned = row.is_some_and(|(row, _)| row.retired_at.is_some());
-        let mut plan = Planned::new(name, self.writer);
+        let mut planned = vec![Planned::new(name, self.writer)];
         for start in &new.pipeline.starts {
             let id = start.schedule.id();
-            if state.is_none_or(|state| state.watermark(id).is_none()) {
-                plan.watermark(id, 0, now);
+            if state.is_some_and(|state| state.watermark(id).is_some()) {
+                continue;
+            }
+            // The pipeline's row is in the last group: until it is there, nothing is owed.
+            if planned
+                .last()
+                .is_none_or(|plan| plan.group.changes.len() + OTHER_ROWS >= CHANGES_MAX)
+            {
+                planned.push(Planned::new(name, self.writer));
+            }
+            if let Some(plan) = planned.last_mut() {
+                plan.watermark(id, 0, start.first_watermark(now));
             }
         }
-        if known != Some(new.version) || returned {
+        let is_known = row.is_some_and(|(row, _)| row.version == new.version);
+        let has_agenda = state.is_some_and(|state| state.version == new.version);
+        let returned = row.is_some_and(|(row, _)| row.retired_at.is_some());
+        if let Some(plan) = planned.last_mut()
+            && (!has_agenda || returned)
+        {
             let record = PipelineRecord {
                 version: version_text(new.version),
                 first_seen: row.map_or(now, |(row, _)| row.first_seen),
                 retired_at: None,
-                pause: row.and_then(|(row, _)| row.pause.clone()),
+                pause: row.and_then(|(row, _)| row.pause.as_deref().cloned()),
+                agenda: Some(Box::new(AgendaRecord::from_core(&Agenda::of(&new.pipeline)))),
             };
             let revision = row.map_or(0, |(_, revision)| *revision);
             plan.put(Key::Pipeline, revision, Record::Pipeline(record));
-            let version = Record::Version(new.source.clone());
-            plan.put_any(Key::Version(new.version), version);
-            let kind = if row.is_some() { "PIPELINE_CHANGED" } else { "PIPELINE_DECLARED" };
-            plan.event(Event::of(kind, now, format!("version {}", version_text(new.version))));
+            plan.put_any(Key::Version(new.version), Record::Version(new.source.clone()));
+            if !is_known || returned {
+                let kind = if row.is_some() { "PIPELINE_CHANGED" } else { "PIPELINE_DECLARED" };
+                let message = format!("version {}", version_text(new.version));
+                plan.event(Event::of(kind, now, message));
+            }
         }
-        (!plan.group.changes.is_empty()).then_some(plan)
-    }
-
-    pub(crate) fn install(&mut self, new: &Declaration) {
-        let state = self.pipelines.get_mut(&new.pipeline.name);
-        if state.version == new.version {
-            return;
-        }
-        state.version = new.version;
-        state.evaluation_interval = new.pipeline.evaluation.interval;
-        self.dependents.set(&new.pipeline);
-        let state = self.pipelines.get_mut(&new.pipeline.name);
-        let starts = new.pipeline.starts.iter();
-        let enumerated = starts.filter(|start| {
-            !matches!(
-                start.schedule.recurrence(),
-                Recurrence::Sensor { .. } | Recurrence::SinceLast { .. }
-            ) || start.deadline.is_some()
-        });
-        state.schedules = enumerated
-            .map(|start| ScheduleState {
-                schedule: start.schedule.clone(),
-                start_grace: start.start_grace,
-            })
-            .collect();
-        // Dormant: neither scheduled nor started.
-        if !new.pipeline.enabled || new.pipeline.trigger.is_none() {
-            state.schedules.clear();
-        }
-        self.arm(&new.pipeline.name);
-        self.dirty.insert(new.pipeline.name.clone());
+        planned
     }
 
     fn plan_retirement(&self, name: &PipelineId, now: Timestamp) -> Option<Planned> {
-        let (row, revision) = self.pipelines.0.get(name)?.row.as_ref()?;
-        if row.retired_at.is_some() {
+        let (record, revision) = self.pipelines.0.get(name)?.record()?;
+        if record.retired_at.is_some() {
             return None;
         }
         let mut plan = Planned::new(name, self.writer);
-        let record = PipelineRecord { retired_at: Some(now), ..row.clone() };
-        plan.put(Key::Pipeline, *revision, Record::Pipeline(record));
+        let record = PipelineRecord { retired_at: Some(now), ..record };
+        plan.put(Key::Pipeline, revision, Record::Pipeline(record));
         plan.event(Event::of("PIPELINE_RETIRED", now, "its file is gone"));
         Some(plan)
     }

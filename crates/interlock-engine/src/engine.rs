@@ -18,8 +18,8 @@ use interlock_core::{
     readiness::{TraitResult, TraitSpec},
 };
 use interlock_store::{
-    Change, Group, Key, Lease, LedgerQuery, LedgerRow, Refusal, Role, RunQuery, Shard, Store,
-    StoreError, Writer,
+    Change, Group, Key, Lease, LedgerQuery, LedgerRow, Record, Refusal, Role, RunQuery, Shard,
+    Store, StoreError, Writer,
     record::{Unreadable, VersionRecord},
 };
 use interlock_trigger::{LookUp, Report, StartFailure, StartRequest, Triggers, What};
@@ -28,10 +28,12 @@ use tokio::sync::mpsc;
 
 use crate::{
     aside::{Aside, guarded},
+    declare::Changes,
     registers::{Active, Dependents, Wakes},
+    scheduler::plus,
     seam::{Evaluators, Specs, Task, World},
     solo::Scope,
-    state::{KnownRun, Pipelines, ScheduleState},
+    state::{KnownRun, Pipelines},
     write::{Act, Planned},
 };
 
@@ -84,8 +86,8 @@ pub struct Parts {
     pub evaluators: Arc<dyn Evaluators>,
     /// What jobs report.
     pub reports: mpsc::UnboundedReceiver<Report>,
-    /// What the files say, whenever they change: all of them each time.
-    pub declarations: mpsc::UnboundedReceiver<Vec<Declaration>>,
+    /// What changed in the files, whenever something did.
+    pub declarations: mpsc::Receiver<Changes>,
     /// Who this is, for the lease.
     pub holder: String,
     /// How often.
@@ -160,8 +162,9 @@ pub struct Engine {
     pub(crate) writer: Writer,
     pub(crate) scope: Scope,
     pub(crate) pipelines: Pipelines,
-    /// When the next slot of a schedule is due.
-    pub(crate) agenda: BinaryHeap<Reverse<(Timestamp, PipelineId, ScheduleId)>>,
+    /// When the next slot of a pipeline is due. An entry counts only if it is what the pipeline is armed
+    /// for; others were overtaken.
+    pub(crate) agenda: BinaryHeap<Reverse<(Timestamp, PipelineId)>>,
     /// When a pipeline is to be looked at again.
     pub(crate) wakes: Wakes,
     /// Pipelines that something happened to.
@@ -182,7 +185,9 @@ pub struct Engine {
     pub(crate) sender: mpsc::UnboundedSender<Message>,
     pub(crate) messages: mpsc::UnboundedReceiver<Message>,
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
-    declarations: mpsc::UnboundedReceiver<Vec<Declaration>>,
+    declarations: mpsc::Receiver<Changes>,
+    /// Whether it began to act: from then on a change of the files is an edit.
+    pub(crate) is_live: bool,
     renew_at: Timestamp,
     pace: Pace,
 }
@@ -228,12 +233,12 @@ impl Engine {
         Ok(Some(Self {
             world,
             store,
+            pipelines: Pipelines::new(Arc::clone(&specs)),
             specs,
             triggers,
             evaluators,
             writer,
             scope,
-            pipelines: Pipelines::default(),
             agenda: BinaryHeap::new(),
             wakes: Wakes::default(),
             dirty: BTreeSet::new(),
@@ -248,6 +253,7 @@ impl Engine {
             messages,
             reports,
             declarations,
+            is_live: false,
             renew_at,
             pace,
         }))
@@ -260,11 +266,13 @@ impl Engine {
             let page = self.store.agenda(shard, last.as_ref(), PAGE).await?;
             for row in page.items {
                 last = Some(row.pipeline.clone());
+                let (record, revision) = (Record::Pipeline(row.record.record), row.record.revision);
+                self.pipelines.load(&row.pipeline, &[(&Key::Pipeline, &record, revision)])?;
                 let state = self.pipelines.get_mut(&row.pipeline);
-                state.row = Some((row.record.record, row.record.revision));
-                let watermarks = row.watermarks.into_iter();
-                state.watermarks =
-                    watermarks.map(|(id, row)| (id, (row.record.at, row.revision))).collect();
+                for (id, row) in row.watermarks {
+                    state.put_watermark(&id, (row.record.at, row.revision));
+                }
+                self.take_up(&row.pipeline);
             }
             if !page.more {
                 break;
@@ -326,9 +334,9 @@ impl Engine {
 
     /// Forgets what it thought of a pipeline and loads it again.
     pub(crate) async fn reload(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
-        let known = self.pipelines.get_mut(pipeline).watermarks.keys().cloned().collect();
+        let known = self.pipelines.get_mut(pipeline).watermarked().cloned().collect();
         self.load_one(pipeline, &known).await?;
-        self.arm(pipeline);
+        self.take_up(pipeline);
         self.dirty.insert(pipeline.clone());
         Ok(())
     }
@@ -342,12 +350,12 @@ impl Engine {
         let mut keys = vec![Key::Pipeline];
         keys.extend(schedules.iter().cloned().map(Key::Watermark));
         let rows = self.store.read(pipeline, &keys).await?;
+        let found = keys
+            .iter()
+            .zip(&rows)
+            .filter_map(|(key, row)| row.as_ref().map(|row| (key, &row.record, row.revision)));
+        self.pipelines.load(pipeline, &found.collect::<Vec<_>>())?;
         let state = self.pipelines.get_mut(pipeline);
-        for (key, row) in keys.iter().zip(rows) {
-            if let Some(row) = row {
-                state.put(key, &row.record, row.revision)?;
-            }
-        }
         state.open.clear();
         state.sensors = None;
         let mut query = LedgerQuery {
@@ -394,6 +402,7 @@ impl Engine {
 
     /// One pass; answers with the instant at which the next is due at the latest.
     pub async fn pass(&mut self) -> Result<Timestamp, EngineError> {
+        self.is_live = true;
         self.keep_the_lease().await?;
         self.set_poisoned_aside().await?;
         while let Ok(report) = self.reports.try_recv() {
@@ -539,17 +548,39 @@ impl Engine {
         }
     }
 
-    /// Puts a schedule's next slot on the agenda.
+    /// Takes up what a pipeline's agenda says: when its next slot is, and whom it waits for.
+    pub(crate) fn take_up(&mut self, pipeline: &PipelineId) {
+        let upstreams = self.pipelines.get_mut(pipeline).agenda.upstreams.clone();
+        self.dependents.set(pipeline, &upstreams);
+        self.arm(pipeline);
+    }
+
+    /// Puts a pipeline's next slot on the agenda.
     pub(crate) fn arm(&mut self, pipeline: &PipelineId) {
-        let Some(state) = self.pipelines.0.get(pipeline) else { return };
-        if state.is_retired() || !self.scope.is_shard() {
+        self.arm_from(pipeline, Timestamp::MIN);
+    }
+
+    /// The same, but not to be looked at before an instant. A paused pipeline has no next slot before the
+    /// pause ends; one that ends by hand arms it again.
+    pub(crate) fn arm_from(&mut self, pipeline: &PipelineId, soonest: Timestamp) {
+        if !self.scope.is_shard() {
             return;
         }
-        for ScheduleState { schedule, .. } in &state.schedules {
-            let watermark = state.watermark(schedule.id()).map(|(at, _)| at);
-            if let Some(next) = watermark.and_then(|watermark| after(schedule, watermark)) {
-                self.agenda.push(Reverse((next, pipeline.clone(), schedule.id().clone())));
-            }
+        let now = self.world.now();
+        let Some(state) = self.pipelines.0.get_mut(pipeline) else { return };
+        let next = state.agenda.owed().filter_map(|start| {
+            let (watermark, _) = state.watermark(start.schedule.id())?;
+            Some(plus(after(&start.schedule, watermark)?, start.delay(pipeline)))
+        });
+        let next = next.min().filter(|_| !state.is_retired());
+        let next = match state.pause(now) {
+            Some(pause) => next.zip(pause.until).map(|(next, until)| next.max(until)),
+            None => next,
+        };
+        let next = next.map(|next| next.max(soonest));
+        if state.armed_at != next {
+            state.armed_at = next;
+            self.agenda.extend(next.map(|at| Reverse((at, pipeline.clone()))));
         }
     }
 

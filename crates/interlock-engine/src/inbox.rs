@@ -4,6 +4,7 @@
 //! once however often it is sent, and whoever sent it can read what came of it.
 
 use interlock_core::{
+    agenda::Agenda,
     id::{PipelineId, ScheduleId},
     pipeline::{Pipeline, TriggerKind},
     retry::FailureCategory,
@@ -25,6 +26,7 @@ use crate::{
     rerun::{OUT_OF_TURN_WINDOW, Rerun},
     scheduler::{Opener, plus},
     sensors::Arrival,
+    state::SlotPlace,
     write::{Act, Event, Planned},
 };
 
@@ -52,6 +54,8 @@ impl Engine {
             plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record));
             self.dirty.insert(entry.pipeline.clone());
             self.commit(vec![plan]).await?;
+            // A pause may have begun or ended.
+            self.arm(&entry.pipeline);
         }
         Ok(())
     }
@@ -135,7 +139,7 @@ impl Engine {
             closes_at: plus(now, OUT_OF_TURN_WINDOW),
             version,
         };
-        let mut slot = Slot::open(OpenState::Waiting, opening);
+        let mut slot = Slot::open(OpenState::Waiting, opening).promising(spec.sla.out_of_turn());
         slot.wish = Some(Box::new(wish));
         plan.slot(&place, 0, &slot);
         plan.event(Event::of("SLOT_OPENED", now, "somebody asked for it").about(&place));
@@ -199,7 +203,8 @@ impl Engine {
         let known = self.read_slot(pipeline, &place).await?;
         let version = self.pipelines.get_mut(pipeline).version;
         let start = spec.starts.iter().find(|start| *start.schedule.id() == schedule);
-        let opener = start.map(|start| Opener { spec, start, version, now });
+        let agenda = Agenda::of(spec);
+        let opener = start.map(|start| Opener { agenda: &agenda, start, version, now });
         let mut slot = match (known, opener) {
             (Some((slot, _)), _) if slot.state.is_open() => {
                 return Ok(Err(format!("{schedule}/{} is still {}", name.nominal, slot.state)));
@@ -213,9 +218,20 @@ impl Engine {
                     version,
                 };
                 match slot.reopen(OpenState::Waiting, opening) {
-                    Ok(slot) => (slot, revision),
+                    Ok(slot) => (slot.promising(spec.sla.out_of_turn()), revision),
                     Err(illegal) => return Ok(Err(illegal.to_string())),
                 }
+            }
+            // Opened here, it would be in the way of the schedule, which opens it at its time.
+            (None, Some(opener))
+                if opener.start.schedule.is_slot(name.nominal)
+                    && self.is_unrecorded(pipeline, &place) =>
+            {
+                return Ok(Err(format!(
+                    "{schedule}/{} is not recorded yet: its schedule opens it at its time, once the \
+                     pipeline is not paused",
+                    name.nominal
+                )));
             }
             (None, Some(opener)) if opener.start.schedule.is_slot(name.nominal) => {
                 let mut slot = opener.open(name.nominal, TriggerType::Manual);
@@ -260,6 +276,12 @@ impl Engine {
         Ok(json!({ "state": "cancelled" }))
     }
 
+    /// Whether a slot is still to be recorded by its schedule.
+    fn is_unrecorded(&self, pipeline: &PipelineId, (nominal, schedule): &SlotPlace) -> bool {
+        let watermark = self.pipelines.0.get(pipeline).and_then(|state| state.watermark(schedule));
+        watermark.is_some_and(|(watermark, _)| *nominal > watermark)
+    }
+
     fn set_pause(
         &self,
         pipeline: &PipelineId,
@@ -268,14 +290,14 @@ impl Engine {
         plan: &mut Planned,
     ) -> Answer {
         let state = self.pipelines.0.get(pipeline).ok_or("there is no such pipeline")?;
-        let (row, revision) = state.row.as_ref().ok_or("there is no such pipeline")?;
+        let (row, revision) = state.record().ok_or("there is no such pipeline")?;
         let (kind, message) = match (&pause, &row.pause) {
             (Some(pause), _) => ("PIPELINE_PAUSED", pause.reason.clone()),
             (None, Some(before)) => ("PIPELINE_RESUMED", format!("paused since {}", before.since)),
             (None, None) => return Err(format!("{pipeline} is not paused")),
         };
-        let record = PipelineRecord { pause, ..row.clone() };
-        plan.put(Key::Pipeline, *revision, Record::Pipeline(record));
+        let record = PipelineRecord { pause, ..row };
+        plan.put(Key::Pipeline, revision, Record::Pipeline(record));
         plan.event(Event::of(kind, now, message.clone()));
         Ok(json!({ "pipeline": pipeline.as_str(), "event": kind }))
     }

@@ -6,6 +6,7 @@
 //! Invariant: nothing acts on the world before the group that says so is accepted by the store.
 
 mod aside;
+mod asking;
 mod controller;
 mod declare;
 mod engine;
@@ -23,5 +24,6 @@ mod state;
 mod step;
 mod write;
 
+pub use declare::Changes;
 pub use engine::{Declaration, Engine, EngineError, Limits, Pace, Parts};
 pub use evidence::{AskedSlot, verdict_now};

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_core::{
     id::PipelineId,
-    pipeline::Pipeline,
     slot::{OpenState, SlotState},
 };
 use jiff::Timestamp;
@@ -79,26 +78,23 @@ impl Active {
 #[derive(Debug, Default)]
 pub(crate) struct Dependents {
     by_upstream: BTreeMap<PipelineId, BTreeSet<PipelineId>>,
-    upstreams: BTreeMap<PipelineId, BTreeSet<PipelineId>>,
+    upstreams: BTreeMap<PipelineId, Box<[PipelineId]>>,
 }
 
 impl Dependents {
     /// Takes over what a pipeline says it waits for.
-    pub(crate) fn set(&mut self, pipeline: &Pipeline) {
-        let names = pipeline.readiness.upstreams.iter();
-        let new: BTreeSet<_> =
-            names.filter_map(|upstream| PipelineId::parse(&upstream.pipeline).ok()).collect();
-        for gone in self.upstreams.remove(&pipeline.name).unwrap_or_default() {
+    pub(crate) fn set(&mut self, pipeline: &PipelineId, upstreams: &[PipelineId]) {
+        for gone in self.upstreams.remove(pipeline).unwrap_or_default() {
             if let Some(waiting) = self.by_upstream.get_mut(&gone) {
-                waiting.remove(&pipeline.name);
+                waiting.remove(pipeline);
             }
         }
-        for upstream in &new {
+        for upstream in upstreams {
             let waiting = self.by_upstream.entry(upstream.clone()).or_default();
-            waiting.insert(pipeline.name.clone());
+            waiting.insert(pipeline.clone());
         }
-        if !new.is_empty() {
-            self.upstreams.insert(pipeline.name.clone(), new);
+        if !upstreams.is_empty() {
+            self.upstreams.insert(pipeline.clone(), upstreams.into());
         }
     }
 

@@ -3,15 +3,15 @@
 //! Driven by the agenda, a heap of next instants: a pass costs what is due, not what is registered. An
 //! agenda entry is a hint; what is owed is derived from schedule and watermark every time.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use interlock_core::{
+    agenda::Agenda,
     due::{Due, Missed, plan_due},
     id::PipelineId,
-    pipeline::{Pipeline, StartSchedule, TriggerKind},
+    pipeline::StartSchedule,
     run::TriggerType,
-    schedule::Recurrence,
-    sla::{self, SlaSpec, SlotTimes},
+    sla,
     slot::{Disposition, OpenState, Opening, SkipReason, Slot},
 };
 use interlock_store::{
@@ -21,14 +21,17 @@ use interlock_store::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
+    aside::guarded,
     engine::{Engine, EngineError},
     write::{Event, Planned},
 };
 
 /// Slots in one group, beside the watermark and an event: a group holds 25 changes.
 const SLOTS_PER_GROUP: usize = 20;
-/// The longest that a slot waits to be ready unless its pipeline says otherwise.
-const EVALUATION_MAX: SignedDuration = SignedDuration::from_hours(24);
+/// Pipelines whose due slots are planned together.
+const DUE_MAX: usize = 10_000;
+/// When a pipeline whose due slots could not be recorded is looked at again.
+const STUCK_LOOK: SignedDuration = SignedDuration::from_secs(1);
 
 impl Engine {
     /// Opens every slot that is due now.
@@ -36,59 +39,63 @@ impl Engine {
         loop {
             let now = self.world.now();
             let mut due = Vec::new();
-            while let Some(Reverse((at, ..))) = self.agenda.peek()
+            while due.len() < DUE_MAX
+                && let Some(Reverse((at, _))) = self.agenda.peek()
                 && *at <= now
-                && due.len() < 10_000
+                && let Some(Reverse((at, pipeline))) = self.agenda.pop()
             {
-                due.extend(self.agenda.pop().map(|Reverse((_, pipeline, _))| pipeline));
+                let Some(state) = self.pipelines.0.get_mut(&pipeline) else { continue };
+                if state.armed_at == Some(at) {
+                    state.armed_at = None;
+                    due.push((pipeline, at));
+                }
             }
             if due.is_empty() {
                 return Ok(());
             }
-            due.sort();
-            due.dedup();
+            // One that is set aside is armed again when it is taken back.
+            due.retain(|(pipeline, _)| !self.is_aside(pipeline, now));
             let mut planned = Vec::new();
-            for pipeline in &due {
-                planned.extend(self.plan_opening(pipeline, now).await);
+            let mut failed = BTreeSet::new();
+            for (pipeline, _) in &due {
+                match guarded(async { Ok(self.plan_opening(pipeline, now)) }).await? {
+                    Ok(opening) => planned.extend(opening),
+                    Err(reason) => {
+                        failed.insert(pipeline.clone());
+                        self.poisoned.push((pipeline.clone(), reason));
+                    }
+                }
             }
+            due.retain(|(pipeline, _)| !failed.contains(pipeline));
             self.commit(planned).await?;
-            for pipeline in &due {
+            for (pipeline, at) in &due {
                 self.arm(pipeline);
+                // A conflict recorded nothing: it is looked at again later, or this loop would never end.
+                if self.pipelines.get_mut(pipeline).armed_at == Some(*at) {
+                    self.arm_from(pipeline, plus(now, STUCK_LOOK));
+                }
             }
-            self.dirty.extend(due);
+            self.dirty.extend(due.into_iter().map(|(pipeline, _)| pipeline));
         }
     }
 
     /// The groups that record what a pipeline owes.
-    pub(crate) async fn plan_opening(
-        &mut self,
-        pipeline: &PipelineId,
-        now: Timestamp,
-    ) -> Vec<Planned> {
+    pub(crate) fn plan_opening(&self, pipeline: &PipelineId, now: Timestamp) -> Vec<Planned> {
         let writer = self.writer;
         let Some(state) = self.pipelines.0.get(pipeline) else { return vec![] };
         if state.is_paused(now) || state.is_retired() {
             return vec![];
         }
         let mut planned = Vec::new();
-        for schedule in &state.schedules {
-            let id = schedule.schedule.id();
-            let Some((watermark, revision)) = state.watermark(id) else { continue };
-            let Some(due) = plan_due(&schedule.schedule, watermark, now, schedule.start_grace)
-            else {
+        for start in state.agenda.owed() {
+            let Some((watermark, revision)) = state.watermark(start.schedule.id()) else {
                 continue;
             };
-            let spec = match self.specs.pipeline(pipeline, state.version).await {
-                Ok(spec) => spec,
-                Err(reason) => {
-                    tracing::error!(%pipeline, reason, "its declaration cannot be had; set aside");
-                    self.wakes.set(pipeline, now + SignedDuration::from_mins(1));
-                    continue;
-                }
-            };
-            let start = spec.starts.iter().find(|start| start.schedule.id() == id);
-            let Some(start) = start else { continue };
-            let opener = Opener { spec: &spec, start, version: state.version, now };
+            // What opens later than its instant is due later.
+            let then = plus(now, -start.delay(pipeline));
+            let due = plan_due(&start.schedule, watermark, then, start.live_for());
+            let Some(due) = due else { continue };
+            let opener = Opener { agenda: &state.agenda, start, version: state.version, now };
             let group = || Planned::new(pipeline, writer);
             planned.extend(opener.groups(&due, watermark, revision, group));
         }
@@ -98,7 +105,7 @@ impl Engine {
 
 /// What is needed to open slots of one schedule.
 pub(crate) struct Opener<'a> {
-    pub(crate) spec: &'a Pipeline,
+    pub(crate) agenda: &'a Agenda,
     pub(crate) start: &'a StartSchedule,
     pub(crate) version: u64,
     pub(crate) now: Timestamp,
@@ -179,7 +186,20 @@ impl Opener<'_> {
 
     /// A slot as it is first opened.
     pub(crate) fn open(&self, nominal: Timestamp, opened_by: TriggerType) -> Slot {
-        Slot::open(OpenState::Waiting, self.opening(nominal, opened_by))
+        let opening = match opened_by {
+            TriggerType::Scheduler
+            | TriggerType::Sensor
+            | TriggerType::External
+            | TriggerType::Reconcile => sla::Opening::Live,
+            TriggerType::Manual
+            | TriggerType::Webhook
+            | TriggerType::Retry
+            | TriggerType::Catchup
+            | TriggerType::Subdag
+            | TriggerType::Backfill => sla::Opening::OutOfTurn,
+        };
+        let promise = self.agenda.promise(self.start, nominal, opening);
+        Slot::open(OpenState::Waiting, self.opening(nominal, opened_by)).promising(promise)
     }
 
     pub(crate) fn opening(&self, nominal: Timestamp, opened_by: TriggerType) -> Opening {
@@ -187,40 +207,9 @@ impl Opener<'_> {
             opened_by,
             date: self.start.schedule.occurrence(nominal).date,
             at: self.now,
-            closes_at: self.closes_at(nominal, opened_by),
+            closes_at: self.agenda.closes_at(self.start, nominal, opened_by, self.now),
             version: self.version,
         }
-    }
-
-    /// When a slot that waits is given up (S19).
-    fn closes_at(&self, nominal: Timestamp, opened_by: TriggerType) -> Timestamp {
-        let trigger = self.spec.trigger.as_ref().map(|trigger| &trigger.kind);
-        if matches!(trigger, None | Some(TriggerKind::External)) {
-            return self.deadline(nominal).unwrap_or_else(|| plus(nominal, self.start.grace));
-        }
-        let is_sensor = matches!(self.start.schedule.recurrence(), Recurrence::Sensor { .. });
-        if is_sensor
-            && opened_by == TriggerType::Scheduler
-            && let Some(deadline) = self.deadline(nominal)
-        {
-            return deadline;
-        }
-        let gap = interlock_core::due::after(&self.start.schedule, nominal)
-            .map_or(EVALUATION_MAX, |next| next.duration_since(nominal));
-        let window = self.spec.evaluation.window.unwrap_or(gap.min(EVALUATION_MAX));
-        plus(self.now, window)
-    }
-
-    fn deadline(&self, nominal: Timestamp) -> Option<Timestamp> {
-        let schedule = &self.start.schedule;
-        let slot = SlotTimes {
-            nominal,
-            date: schedule.occurrence(nominal).date,
-            zone: &schedule.timing().zone,
-            deadline: self.start.deadline,
-        };
-        let spec = SlaSpec { completion: None, ..self.spec.sla.clone() };
-        sla::resolve(&spec, &slot, sla::Opening::Live).evaluation_at
     }
 }
 

@@ -10,6 +10,7 @@ use interlock_core::{
     id::PipelineId,
     pipeline::Pipeline,
     readiness::{TraitResult, TraitSpec},
+    zone::Zone,
 };
 use jiff::Timestamp;
 
@@ -34,6 +35,9 @@ pub trait Specs: Send + Sync + 'static {
     /// What a pipeline declared in a version; a sentence when it cannot be had. Old versions are decoded
     /// from what the store kept, so this may have to read.
     fn pipeline(&self, name: &PipelineId, version: u64) -> Task<Result<Arc<Pipeline>, String>>;
+
+    /// The zone with a name, if there is one: agendas name theirs.
+    fn zone(&self, name: &str) -> Option<Zone>;
 }
 
 /// Answers for traits.

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::{
+    agenda::Agenda,
     arrival::{self, Concern, Consequence, Drift, Freshness, Known, Means},
     id::PipelineId,
     pipeline::Pipeline,
@@ -210,7 +211,8 @@ impl Arrival<'_> {
         match follows {
             Consequence::Nothing => {}
             Consequence::Opens => {
-                let opener = Opener { spec: self.spec, start, version, now: self.now };
+                let agenda = Agenda::of(self.spec);
+                let opener = Opener { agenda: &agenda, start, version, now: self.now };
                 let slot = opener.open(touched.place.0, TriggerType::Sensor);
                 plan.slot(&touched.place, 0, &slot);
                 let message = format!("sensor {} came", self.key);
@@ -243,7 +245,8 @@ impl Arrival<'_> {
         plan: &mut Planned,
     ) {
         let Some((slot, revision)) = &touched.slot else { return };
-        let opener = Opener { spec: self.spec, start, version: slot.version, now: self.now };
+        let agenda = Agenda::of(self.spec);
+        let opener = Opener { agenda: &agenda, start, version: slot.version, now: self.now };
         let opening = opener.opening(touched.place.0, TriggerType::Sensor);
         let Ok(mut waiting) = slot.advance(OpenState::Waiting, opening.closes_at) else { return };
         waiting.opened_by = TriggerType::Sensor;

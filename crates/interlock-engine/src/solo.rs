@@ -117,8 +117,7 @@ impl Engine {
         engine.load_one(pipeline, &schedules).await?;
         if let Some(declared) = declared {
             let planned = engine.plan_declaration(declared, engine.world.now());
-            engine.commit(planned.into_iter().collect()).await?;
-            engine.install(declared);
+            engine.commit(planned).await?;
         }
         Ok(Some(engine))
     }

@@ -3,35 +3,50 @@
 //! Memory changes in one way: a group that the store accepted is absorbed ([`Pipelines::absorb`]). So a
 //! restart, which loads the same rows, arrives at the same state.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use interlock_core::{
+    agenda::Agenda,
     id::{PipelineId, ScheduleId},
     readiness::TraitResult,
-    schedule::Schedule,
     sensor::{Sensor, Sensors},
     slot::Slot,
 };
 use interlock_store::{
     Change, Expect, Group, Key, LedgerEntry, LedgerRow, Record, RunKey,
-    record::{PipelineRecord, RunRecord, Unreadable},
+    record::{
+        AgendaRecord, PauseRecord, PipelineRecord, RunRecord, Shared, Unreadable, version_number,
+        version_text,
+    },
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-/// The pipelines of a shard by name.
-#[derive(Debug, Default)]
-pub(crate) struct Pipelines(pub(crate) BTreeMap<PipelineId, PipelineState>);
+use crate::seam::Specs;
 
-/// One pipeline.
+/// The pipelines of a shard by name, and what their agendas have in common. Boxed, because the map's nodes
+/// are half empty.
+pub(crate) struct Pipelines(
+    pub(crate) BTreeMap<PipelineId, Box<PipelineState>>,
+    pub(crate) Agendas,
+);
+
+/// Makes agendas from rows.
+pub(crate) struct Agendas {
+    shared: Shared,
+    specs: Arc<dyn Specs>,
+}
+
+/// One pipeline. What is not used by a pipeline that waits for its time should be small: there may be a
+/// hundred thousand.
 #[derive(Debug, Default)]
 pub(crate) struct PipelineState {
-    pub(crate) row: Option<(PipelineRecord, u64)>,
-    /// The version that the schedules below come from; 0 before the files were seen.
+    pub(crate) row: Option<(KnownPipeline, u64)>,
+    /// The version that the agenda comes from; 0 when the row has none that can be read.
     pub(crate) version: u64,
-    pub(crate) schedules: Vec<ScheduleState>,
-    /// How often a waiting slot is evaluated, where the pipeline says it.
-    pub(crate) evaluation_interval: Option<SignedDuration>,
-    pub(crate) watermarks: BTreeMap<ScheduleId, (Timestamp, u64)>,
+    pub(crate) agenda: Agenda,
+    watermarks: Box<[(ScheduleId, (Timestamp, u64))]>,
+    /// For which instant it stands on the engine's agenda.
+    pub(crate) armed_at: Option<Timestamp>,
     pub(crate) open: BTreeMap<SlotPlace, OpenSlot>,
     /// Answers of evaluators, as long as they may be reused; not stored.
     pub(crate) traits: BTreeMap<String, Answer>,
@@ -39,11 +54,14 @@ pub(crate) struct PipelineState {
     pub(crate) sensors: Option<Sensors>,
 }
 
-/// A schedule, as far as the agenda needs it.
-#[derive(Debug)]
-pub(crate) struct ScheduleState {
-    pub(crate) schedule: Schedule,
-    pub(crate) start_grace: SignedDuration,
+/// A pipeline's row without its agenda, which is kept as core's type; [`PipelineState::record`] puts both
+/// together again.
+#[derive(Debug, Clone)]
+pub(crate) struct KnownPipeline {
+    pub(crate) version: u64,
+    pub(crate) first_seen: Timestamp,
+    pub(crate) retired_at: Option<Timestamp>,
+    pub(crate) pause: Option<Box<PauseRecord>>,
 }
 
 /// The order among slots of a pipeline.
@@ -75,40 +93,78 @@ pub(crate) enum Answer {
     Given(TraitResult, Timestamp),
 }
 
+impl Agendas {
+    /// The agenda of a row; a sentence in the log when it cannot be read, which sets only this pipeline
+    /// aside until its file is declared again.
+    fn read(&mut self, record: &PipelineRecord) -> Option<(u64, Agenda)> {
+        let version = version_number(&record.version).ok()?;
+        let specs = Arc::clone(&self.specs);
+        let zones = |name: &str| specs.zone(name);
+        match record.agenda.as_ref()?.to_core(&mut self.shared, &zones) {
+            Ok(agenda) => Some((version, agenda)),
+            Err(reason) => {
+                tracing::error!(version, %reason, "the agenda in a pipeline's row cannot be used");
+                None
+            }
+        }
+    }
+}
+
 impl Pipelines {
+    pub(crate) fn new(specs: Arc<dyn Specs>) -> Self {
+        Self(BTreeMap::new(), Agendas { shared: Shared::default(), specs })
+    }
+
     pub(crate) fn get_mut(&mut self, pipeline: &PipelineId) -> &mut PipelineState {
-        self.0.entry(pipeline.clone()).or_default()
+        if !self.0.contains_key(pipeline) {
+            self.0.insert(pipeline.clone(), Box::default());
+        }
+        self.0.get_mut(pipeline).expect("it was just put there")
+    }
+
+    /// Takes over rows as the store has them.
+    pub(crate) fn load(
+        &mut self,
+        pipeline: &PipelineId,
+        rows: &[(&Key, &Record, u64)],
+    ) -> Result<(), Unreadable> {
+        self.get_mut(pipeline);
+        let Self(states, agendas) = self;
+        let Some(state) = states.get_mut(pipeline) else { return Ok(()) };
+        rows.iter()
+            .try_for_each(|(key, record, revision)| state.put(key, record, *revision, agendas))
     }
 
     /// Takes over what an accepted group changed.
     pub(crate) fn absorb(&mut self, group: &Group) -> Result<(), Unreadable> {
-        let state = self.get_mut(&group.pipeline);
+        let mut rows = Vec::with_capacity(group.changes.len());
         for change in &group.changes {
             if let Change::Put(key, expect, record) = change {
                 let revision = match expect {
                     Expect::Absent | Expect::Any => 1,
                     Expect::Revision(before) => before + 1,
                 };
-                state.put(key, record, revision)?;
+                rows.push((key, record, revision));
             }
         }
-        Ok(())
+        self.load(&group.pipeline, &rows)
     }
 }
 
 impl PipelineState {
-    pub(crate) fn put(
+    fn put(
         &mut self,
         key: &Key,
         record: &Record,
         revision: u64,
+        agendas: &mut Agendas,
     ) -> Result<(), Unreadable> {
         match (key, record) {
             (Key::Pipeline, Record::Pipeline(record)) => {
-                self.row = Some((record.clone(), revision));
+                self.put_pipeline(record, revision, agendas);
             }
             (Key::Watermark(schedule), Record::Watermark(record)) => {
-                self.watermarks.insert(schedule.clone(), (record.at, revision));
+                self.put_watermark(schedule, (record.at, revision));
             }
             (Key::Slot(schedule, nominal), Record::Slot(record)) => {
                 let place = (*nominal, schedule.clone());
@@ -132,6 +188,33 @@ impl PipelineState {
             _ => {}
         }
         Ok(())
+    }
+
+    /// An agenda is read only if its version is new: a pause does not change it.
+    fn put_pipeline(&mut self, record: &PipelineRecord, revision: u64, agendas: &mut Agendas) {
+        let version = version_number(&record.version).unwrap_or(0);
+        if self.version != version || version == 0 {
+            (self.version, self.agenda) = agendas.read(record).unwrap_or_default();
+        }
+        let known = KnownPipeline {
+            version,
+            first_seen: record.first_seen,
+            retired_at: record.retired_at,
+            pause: record.pause.clone().map(Box::new),
+        };
+        self.row = Some((known, revision));
+    }
+
+    pub(crate) fn put_watermark(&mut self, schedule: &ScheduleId, mark: (Timestamp, u64)) {
+        match self.watermarks.iter_mut().find(|(id, _)| id == schedule) {
+            Some((_, known)) => *known = mark,
+            None => {
+                let mut all = std::mem::take(&mut self.watermarks).into_vec();
+                all.reserve_exact(1);
+                all.push((schedule.clone(), mark));
+                self.watermarks = all.into();
+            }
+        }
     }
 
     fn put_slot(&mut self, place: SlotPlace, slot: Slot, revision: u64) {
@@ -164,19 +247,49 @@ impl PipelineState {
         Ok(())
     }
 
+    /// Its row as it is stored, and its revision.
+    pub(crate) fn record(&self) -> Option<(PipelineRecord, u64)> {
+        let (row, revision) = self.row.as_ref()?;
+        let agenda = || Box::new(AgendaRecord::from_core(&self.agenda));
+        let record = PipelineRecord {
+            version: version_text(row.version),
+            first_seen: row.first_seen,
+            retired_at: row.retired_at,
+            pause: row.pause.as_deref().cloned(),
+            agenda: (self.version != 0).then(agenda),
+        };
+        Some((record, *revision))
+    }
+
     /// How far a schedule is recorded.
     pub(crate) fn watermark(&self, schedule: &ScheduleId) -> Option<(Timestamp, u64)> {
-        self.watermarks.get(schedule).copied()
+        self.watermarks.iter().find(|(id, _)| id == schedule).map(|(_, mark)| *mark)
+    }
+
+    /// The schedules that have a watermark.
+    pub(crate) fn watermarked(&self) -> impl Iterator<Item = &ScheduleId> {
+        self.watermarks.iter().map(|(id, _)| id)
     }
 
     /// Whether nothing of it may start now.
     pub(crate) fn is_paused(&self, now: Timestamp) -> bool {
-        let pause = self.row.as_ref().and_then(|(row, _)| row.pause.as_ref());
-        pause.is_some_and(|pause| pause.until.is_none_or(|until| now < until))
+        self.pause(now).is_some()
+    }
+
+    /// The pause that is in force.
+    pub(crate) fn pause(&self, now: Timestamp) -> Option<&PauseRecord> {
+        let pause = self.row.as_ref().and_then(|(row, _)| row.pause.as_deref())?;
+        pause.until.is_none_or(|until| now < until).then_some(pause)
     }
 
     pub(crate) fn is_retired(&self) -> bool {
         self.row.as_ref().is_some_and(|(row, _)| row.retired_at.is_some())
+    }
+}
+
+impl fmt::Debug for Pipelines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pipelines").field(&self.0).finish_non_exhaustive()
     }
 }
 

@@ -6,16 +6,25 @@
 //! that an old reader survives a new writer. How it is written is in [`encode`](crate::encode); golden files in
 //! `tests/golden` pin the text.
 
+mod agenda;
+mod schedule;
+
 use std::collections::BTreeMap;
 
 use interlock_core::{
     retry::FailureCategory,
     run::{RunState, TriggerType},
+    sla::{Limit, ResolvedSla},
     slot::{Disposition, Marks, OpenState, Reruns, Slot, SlotState, Wish},
 };
-use jiff::{Timestamp, civil::Date};
+use jiff::{SignedDuration, Timestamp, civil::Date};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use self::{
+    agenda::{AgendaRecord, ControlRecord, Shared, SlaSpecRecord, StartRecord, Zones},
+    schedule::{CalendarRecord, RecurrenceRecord, ScheduleRecord, SensorRuleRecord},
+};
 
 /// The format that this version writes.
 pub const FORMAT: u16 = 1;
@@ -61,6 +70,9 @@ pub struct PipelineRecord {
     /// Why and until when it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<PauseRecord>,
+    /// What opening its slots needs; absent in rows from before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agenda: Option<Box<AgendaRecord>>,
 }
 
 /// A pause.
@@ -133,6 +145,9 @@ pub struct SlotRecord {
     /// How often it was run again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reruns: Option<Box<RerunsRecord>>,
+    /// What it promises about time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sla: Option<Box<SlaRecord>>,
 }
 
 /// See [`Reruns`].
@@ -144,6 +159,27 @@ pub struct RerunsRecord {
     /// See [`Reruns::manual`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub manual: BTreeMap<String, u32>,
+}
+
+/// See [`ResolvedSla`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SlaRecord {
+    /// See [`ResolvedSla::evaluation_at`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluation_at: Option<Timestamp>,
+    /// See [`Limit::warning_at`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning_at: Option<Timestamp>,
+    /// See [`Limit::breach_at`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breach_at: Option<Timestamp>,
+    /// See [`ResolvedSla::duration_max`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_max: Option<SignedDuration>,
+    /// See [`ResolvedSla::expected_duration`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_duration: Option<SignedDuration>,
 }
 
 /// See [`Wish`].
@@ -468,6 +504,7 @@ impl SlotRecord {
             reruns: slot.reruns.as_deref().map(|reruns| {
                 Box::new(RerunsRecord { drift: reruns.drift, manual: reruns.manual.clone() })
             }),
+            sla: slot.sla.as_deref().map(|sla| Box::new(SlaRecord::from_core(sla))),
         }
     }
 
@@ -511,12 +548,37 @@ impl SlotRecord {
             reruns: self.reruns.as_ref().map(|reruns| {
                 Box::new(Reruns { drift: reruns.drift, manual: reruns.manual.clone() })
             }),
+            sla: self.sla.as_ref().map(|sla| Box::new(sla.to_core())),
         })
     }
 
     /// Whether it is still to be decided.
     pub fn is_open(&self) -> bool {
         self.state != "closed"
+    }
+}
+
+impl SlaRecord {
+    /// The stored twin of what a slot promises.
+    pub fn from_core(sla: &ResolvedSla) -> Self {
+        Self {
+            evaluation_at: sla.evaluation_at,
+            warning_at: sla.completion.and_then(|limit| limit.warning_at),
+            breach_at: sla.completion.map(|limit| limit.breach_at),
+            duration_max: sla.duration_max,
+            expected_duration: sla.expected_duration,
+        }
+    }
+
+    /// What it stands for.
+    pub fn to_core(self) -> ResolvedSla {
+        let limit = |breach_at| Limit { warning_at: self.warning_at, breach_at };
+        ResolvedSla {
+            evaluation_at: self.evaluation_at,
+            completion: self.breach_at.map(limit),
+            duration_max: self.duration_max,
+            expected_duration: self.expected_duration,
+        }
     }
 }
 

@@ -5,18 +5,20 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
-use std::{collections::BTreeMap, fmt::Debug, fs, path::PathBuf};
+use std::{collections::BTreeMap, fmt::Debug, fs, path::PathBuf, sync::Arc};
 
-use interlock_core::id::ScheduleId;
+use interlock_core::{id::ScheduleId, zone::Zone};
 use interlock_store::{
     DueKind, Key, Record, RunKey,
     record::{
-        AppliedRecord, DueRecord, EventRecord, InboxRecord, IncidentRecord, MarksRecord,
-        OutboxRecord, PauseRecord, PipelineRecord, RerunsRecord, RunRecord, SensorRecord, SlotName,
-        SlotRecord, SpanRecord, Unreadable, VersionRecord, WatermarkRecord, WishRecord,
+        AgendaRecord, AppliedRecord, CalendarRecord, ControlRecord, DueRecord, EventRecord,
+        InboxRecord, IncidentRecord, MarksRecord, OutboxRecord, PauseRecord, PipelineRecord,
+        RecurrenceRecord, RerunsRecord, RunRecord, ScheduleRecord, SensorRecord, SensorRuleRecord,
+        Shared, SlaRecord, SlaSpecRecord, SlotName, SlotRecord, SpanRecord, StartRecord,
+        Unreadable, VersionRecord, WatermarkRecord, WishRecord,
     },
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 fn golden(name: &str) -> String {
@@ -82,7 +84,123 @@ fn slot() -> SlotRecord {
         version: "00000000000000ab".into(),
         wish: None,
         reruns: None,
+        sla: None,
     }
+}
+
+fn schedule(id: &str, recurrence: RecurrenceRecord) -> ScheduleRecord {
+    ScheduleRecord {
+        id: id.into(),
+        recurrence,
+        zone: "Europe/Riga".into(),
+        gap: None,
+        overlap: None,
+        exclude: vec![],
+        include: vec![],
+        from: None,
+        until: None,
+    }
+}
+
+fn start(schedule: ScheduleRecord) -> StartRecord {
+    StartRecord {
+        schedule,
+        deadline: None,
+        grace: SignedDuration::from_mins(5),
+        start_grace: SignedDuration::from_mins(1),
+        early: None,
+        duration_max: SignedDuration::from_hours(24),
+        jitter: SignedDuration::ZERO,
+    }
+}
+
+/// One schedule of each kind, and one with everything.
+fn agenda() -> AgendaRecord {
+    let date = |text: &str| text.parse::<jiff::civil::Date>().unwrap();
+    let sensor = SensorRuleRecord {
+        key: "landed".into(),
+        check: "gte".into(),
+        field: Some("rows".into()),
+        value: Some(json!(1000)),
+        age: None,
+    };
+    let fresh = SensorRuleRecord {
+        check: "age_lt".into(),
+        field: None,
+        value: None,
+        age: Some(SignedDuration::from_hours(2)),
+        ..sensor.clone()
+    };
+    let holidays = CalendarRecord {
+        name: "holidays".into(),
+        weekdays: vec!["sunday".into()],
+        dates: [date("2026-12-24")].into(),
+        yearly: [(12, 25)].into(),
+        ranges: vec![(date("2026-07-01"), date("2026-07-31"))],
+    };
+    let everything = ScheduleRecord {
+        gap: Some("skip".into()),
+        overlap: Some("both".into()),
+        exclude: vec![holidays.clone()],
+        include: vec![CalendarRecord {
+            name: "banking".into(),
+            weekdays: vec!["monday".into()],
+            ..holidays
+        }],
+        from: Some(nine()),
+        until: Some(at("2027-01-01T00:00:00Z")),
+        ..schedule("full", RecurrenceRecord::Cron("0 30 9 * * 1-5".into()))
+    };
+    let all = [
+        RecurrenceRecord::Cron("*/15 * * * *".into()),
+        RecurrenceRecord::Every(900, nine()),
+        RecurrenceRecord::SinceLast(3600),
+        RecurrenceRecord::At("09:30".into(), vec!["monday".into(), "friday".into()]),
+        RecurrenceRecord::Once(nine()),
+        RecurrenceRecord::Dates("06:00:30".into(), [date("2026-03-31")].into()),
+        RecurrenceRecord::Sensor(sensor, "day".into()),
+        RecurrenceRecord::Sensor(fresh, "hour".into()),
+        RecurrenceRecord::Daily,
+    ];
+    let mut starts = vec![StartRecord {
+        deadline: Some("+20m".into()),
+        early: Some(SignedDuration::from_mins(2)),
+        jitter: SignedDuration::from_secs(30),
+        ..start(everything)
+    }];
+    let plain = all.into_iter().enumerate();
+    starts.extend(plain.map(|(number, it)| start(schedule(&format!("s{number}"), it))));
+    let stop = schedule("stop", RecurrenceRecord::Cron("0 18 * * *".into()));
+    AgendaRecord {
+        work: "started".into(),
+        starts,
+        controls: vec![ControlRecord { schedule: stop, action: "stop".into() }],
+        window: Some(SignedDuration::from_hours(1)),
+        interval: Some(SignedDuration::from_mins(5)),
+        sla: Some(SlaSpecRecord {
+            evaluation: Some(":30".into()),
+            completion: Some("10:00".into()),
+            expected_duration: Some(SignedDuration::from_mins(30)),
+            duration_max: Some(SignedDuration::from_hours(2)),
+            zone: Some("UTC".into()),
+            critical: true,
+        }),
+    }
+}
+
+#[test]
+fn an_agenda_that_was_stored_can_be_used() {
+    let zones = |name: &str| (name == "UTC" || name == "Europe/Riga").then(Zone::utc);
+    let mut shared = Shared::default();
+    let read = agenda().to_core(&mut shared, &zones).unwrap();
+    let again = agenda().to_core(&mut shared, &zones).unwrap();
+    assert_eq!(AgendaRecord::from_core(&again).starts.len(), 10);
+    for (one, other) in read.starts.iter().zip(&again.starts) {
+        assert!(Arc::ptr_eq(one, other), "{:?} is kept twice", one.schedule.id());
+    }
+    let unknown = agenda().to_core(&mut shared, &|_| None).unwrap_err();
+    let sentence = "a stored record says `Europe/Riga`, which this version does not know";
+    assert_eq!(unknown.to_string(), sentence);
 }
 
 #[test]
@@ -92,6 +210,7 @@ fn pipelines_are_written_as_ever() {
         first_seen: nine(),
         retired_at: None,
         pause: None,
+        agenda: None,
     };
     check_row("pipeline", &Key::Pipeline, &Record::Pipeline(plain.clone()));
     let paused = PipelineRecord {
@@ -101,9 +220,11 @@ fn pipelines_are_written_as_ever() {
             since: nine(),
             until: Some(at("2026-02-26T09:00:00.25Z")),
         }),
-        ..plain
+        ..plain.clone()
     };
     check_row("pipeline-paused", &Key::Pipeline, &Record::Pipeline(paused));
+    let owing = PipelineRecord { agenda: Some(Box::new(agenda())), ..plain };
+    check_row("pipeline-agenda", &Key::Pipeline, &Record::Pipeline(owing));
     let version = VersionRecord {
         since: nine(),
         source: "name: orders\n".into(),
@@ -140,6 +261,17 @@ fn the_ledger_is_written_as_ever() {
         ..slot()
     };
     check_row("slot-rerun", &key, &Record::Slot(again));
+    let promising = SlotRecord {
+        sla: Some(Box::new(SlaRecord {
+            evaluation_at: Some(at("2026-02-25T09:20:00Z")),
+            warning_at: Some(at("2026-02-25T09:30:00Z")),
+            breach_at: Some(at("2026-02-25T10:00:00Z")),
+            duration_max: Some(SignedDuration::from_hours(2)),
+            expected_duration: Some(SignedDuration::from_mins(30)),
+        })),
+        ..slot()
+    };
+    check_row("slot-sla", &key, &Record::Slot(promising));
     let closed = SlotRecord {
         state: "closed".into(),
         disposition: Some("skipped".into()),

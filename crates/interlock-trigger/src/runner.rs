@@ -28,6 +28,7 @@ mod log;
 mod process;
 mod progress;
 pub(crate) mod protocol;
+mod sweep;
 mod time;
 
 use std::{
@@ -54,7 +55,11 @@ use self::{
     protocol::{Ask, Category, Line, News, PROTOCOL, Reply, Request, Told},
     time::Moment,
 };
-pub use self::{host::is_pid_one_namespace, log::log_path};
+pub use self::{
+    host::is_pid_one_namespace,
+    log::log_path,
+    sweep::{LogSweep, Step, Swept},
+};
 
 /// How often the logs are measured.
 const LOG_LOOK: Duration = Duration::from_secs(1);

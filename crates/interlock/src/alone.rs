@@ -12,13 +12,17 @@ use std::{
 
 use interlock_core::{
     id::{PipelineId, ScheduleId, SlotKey},
+    outbound::Outbound,
     retry::FailureCategory,
 };
 use interlock_engine::{
     Engine, EngineError, Limits, Pace, Parts,
     seam::{Task, World},
 };
-use interlock_store::record::{InboxRecord, SlotName};
+use interlock_store::{
+    Store,
+    record::{InboxRecord, SlotName},
+};
 use interlock_trigger::{
     CancelFailure, LocalTriggers, LookUp, LookUpFailure, Options, Report, StartFailure,
     StartRequest, TriggerFuture, Triggers,
@@ -38,7 +42,7 @@ use crate::{
     narrator::{Narrator, Told},
     output::Output,
     project,
-    serve::{evaluators::CommandEvaluators, files::Files, world::TokioWorld},
+    serve::{evaluators, files::declaration, specs::StoredSpecs, world::TokioWorld},
     writer::{self, HOLDER},
 };
 
@@ -77,35 +81,41 @@ impl Alone {
         what: &str,
     ) -> Result<Option<Self>, Failure> {
         let Some(store) = writer::try_open(folder, what)? else { return Ok(None) };
-        let failed = |error: std::io::Error| Failure::failed(format!("no runtime: {error}"), "");
+        let failed = |error: std::io::Error| Failure::failed(format!("cannot begin: {error}"), "");
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let tasks = Tasks::default();
         let world = Tracking { world: runtime.block_on(async { TokioWorld::new() }), tasks };
         let tasks = world.tasks.clone();
         let loaded = project::load(directory)?;
-        let evaluators = CommandEvaluators::new(directory, &loaded.config.dirs.evaluators);
-        let limits = Limits {
-            runs_max: loaded.config.engine.runs_max,
-            evaluation_interval: loaded.config.watcher.default_interval,
-        };
-        let files = Files::new(directory);
-        let declared = files.install(loaded);
-        let declared = declared.iter().find(|declared| declared.pipeline.name == *pipeline);
+        let config = &loaded.config;
+        let evaluators = evaluators::of(directory, config).map_err(failed)?;
         let (reports_in, reports) = mpsc::unbounded_channel();
-        let triggers = Arc::new(OnDemand::new(directory, folder, reports_in));
+        let triggers = Arc::new(OnDemand {
+            directory: directory.to_path_buf(),
+            runner: folder.join("runner"),
+            outbound: config.engine.outbound.clone(),
+            reports: reports_in,
+            triggers: OnceLock::new(),
+        });
+        let store: Arc<dyn Store> = Arc::new(store);
         let parts = Parts {
             world: Arc::new(world),
-            store: Arc::new(store),
-            specs: Arc::new(files),
+            specs: Arc::new(StoredSpecs::new(Arc::clone(&store), Arc::default())),
+            store,
             triggers: Arc::clone(&triggers) as Arc<dyn Triggers>,
             evaluators: Arc::new(evaluators),
             reports,
-            declarations: mpsc::unbounded_channel().1,
+            declarations: mpsc::channel(1).1,
             holder: HOLDER.to_owned(),
             pace: Pace::default(),
-            limits,
+            limits: Limits {
+                runs_max: config.engine.runs_max,
+                evaluation_interval: config.watcher.default_interval,
+            },
         };
-        let engine = runtime.block_on(Engine::open_one(parts, pipeline, declared))?;
+        let mut found = loaded.pipelines.into_iter();
+        let declared = found.find(|found| found.pipeline.name == *pipeline).map(declaration);
+        let engine = runtime.block_on(Engine::open_one(parts, pipeline, declared.as_ref()))?;
         Ok(engine.map(|engine| Self { engine, triggers, tasks, runtime }))
     }
 
@@ -233,19 +243,16 @@ impl World for Tracking {
 struct OnDemand {
     directory: PathBuf,
     runner: PathBuf,
+    outbound: Outbound,
     reports: mpsc::UnboundedSender<Report>,
     triggers: OnceLock<Result<LocalTriggers, String>>,
 }
 
 impl OnDemand {
-    fn new(directory: &Path, folder: &Path, reports: mpsc::UnboundedSender<Report>) -> Self {
-        let (directory, runner) = (directory.to_path_buf(), folder.join("runner"));
-        Self { directory, runner, reports, triggers: OnceLock::new() }
-    }
-
     fn get(&self) -> Result<&LocalTriggers, String> {
         let made = self.triggers.get_or_init(|| {
-            let options = Options::new(self.directory.clone()).map_err(|e| e.to_string())?;
+            let mut options = Options::new(self.directory.clone()).map_err(|e| e.to_string())?;
+            options.outbound.clone_from(&self.outbound);
             let (clock, variable) = (Arc::new(clock::now), Arc::new(environment::variable));
             LocalTriggers::new(&self.runner, self.reports.clone(), clock, variable, options)
                 .map_err(|error| format!("cannot reach the runner: {error}"))

@@ -45,6 +45,7 @@ impl Arguments {
             | Command::Explain(_)
             | Command::Calendar { .. }
             | Command::Runner { .. }
+            | Command::EvaluatorGuard { .. }
             | Command::Reading(_)
             | Command::Asking(_)
             | Command::Completions { .. } => None,
@@ -75,6 +76,12 @@ pub(crate) enum Command {
     Runner {
         /// Its directory.
         directory: PathBuf,
+    },
+    /// The process that ends an evaluator when `serve` is gone; started by it.
+    #[command(hide = true)]
+    EvaluatorGuard {
+        /// The evaluator.
+        program: PathBuf,
     },
     /// Say what is wrong in the files, all of it at once.
     Validate {

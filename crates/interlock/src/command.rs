@@ -32,6 +32,8 @@ mod why;
 
 use std::path::Path;
 
+use interlock_evaluator::guard;
+
 use crate::{
     arguments::{Arguments, Asking, Command, Reading},
     exit::Failure,
@@ -46,6 +48,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
         Command::Validate { json, .. } => validate::run(directory, Form::asked(*json), output),
         Command::Serve { log, .. } => serve::run(directory, *log, output),
         Command::Runner { directory } => Ok(serve::run_runner(directory)),
+        Command::EvaluatorGuard { program } => Ok(guard::main(program.as_os_str())),
         Command::Schema { kind } => schema::run(*kind, output),
         Command::Next(next) => next::run(directory, next, output),
         Command::Explain(explain) => explain::run(directory, explain, output),

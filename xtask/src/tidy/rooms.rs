@@ -27,6 +27,11 @@ const ROOMS: &[Room] = &[
     Room { name: "interlock-trigger", sees: &[CORE] },
     Room { name: "interlock-alert", sees: &[CORE] },
     Room { name: "interlock-engine", sees: BELOW_ENGINE },
+    Room {
+        name: "interlock-evaluator",
+        // The engine's seam, which it implements, and the guarded client.
+        sees: &[CORE, "interlock-engine", "interlock-trigger"],
+    },
     Room { name: "interlock-sim", sees: BELOW_API },
     Room { name: "interlock-api", sees: BELOW_API },
     Room { name: "interlock-liveness", sees: &[] },

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{CONFIG_FILE, defined_twice};
+use super::{CONFIG_FILE, references::defined_twice};
 use crate::{
     problem::{Code, Problem},
     source::SourceFile,
@@ -144,14 +144,7 @@ impl Reader {
     /// Everything found, by file and place, each once.
     pub(super) fn finish(&mut self) -> Vec<Problem> {
         let mut problems = std::mem::take(&mut self.problems);
-        problems.sort_by(|a, b| {
-            let place =
-                (&a.file.path, a.span.start, a.code).cmp(&(&b.file.path, b.span.start, b.code));
-            // Equal ones must be neighbours to be found.
-            place.then_with(|| a.message.cmp(&b.message))
-        });
-        // Every pipeline repeats what is wrong with the defaults.
-        problems.dedup();
+        sort(&mut problems);
         problems
     }
 
@@ -171,6 +164,17 @@ impl Reader {
         let file = Arc::new(SourceFile::unread(path));
         self.problems.push(Problem::whole_file(file, code, message, help));
     }
+}
+
+/// Puts problems in the order of files and places, each once.
+pub(crate) fn sort(problems: &mut Vec<Problem>) {
+    problems.sort_by(|a, b| {
+        let place = (&a.file.path, a.span.start, a.code).cmp(&(&b.file.path, b.span.start, b.code));
+        // Equal ones must be neighbours to be found.
+        place.then_with(|| a.message.cmp(&b.message))
+    });
+    // Every pipeline repeats what is wrong with the defaults.
+    problems.dedup();
 }
 
 fn is_yaml(path: &Path) -> bool {

@@ -2,12 +2,16 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
+mod agenda;
+mod aside;
 mod cases_monitoring;
 mod cases_watcher;
 mod crashing;
+mod evaluating;
 mod reports;
 mod solo;
 mod stage;
+mod traps;
 mod world;
 
 use std::{
@@ -17,14 +21,15 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use interlock_config::{Context, SystemZones, parse_pipeline};
+use interlock_config::{Context, SystemZones, ZoneSource as _, parse_pipeline};
 use interlock_core::{
     id::{PipelineId, ScheduleId, fnv1a},
     pipeline::Pipeline,
+    zone::Zone,
 };
 use interlock_engine::{
-    Declaration, Engine, Limits, Pace, Parts,
-    seam::{Specs, Task, World},
+    Changes, Declaration, Engine, Limits, Pace, Parts,
+    seam::{Evaluators, Specs, Task, World},
 };
 use interlock_store::{
     Key, LedgerEntry, LedgerQuery, Record, Shard, Store, conformance::block_on,
@@ -70,8 +75,17 @@ impl Files {
         Self(Arc::new(files))
     }
 
-    fn all(&self) -> Vec<Declaration> {
-        self.0.values().cloned().collect()
+    /// What is different from what an engine has.
+    fn changes(&self, engine: &Engine) -> Changes {
+        let known: BTreeMap<_, _> = engine.in_force().collect();
+        let new = self.0.values().filter(|new| {
+            known.get(&new.pipeline.name).is_none_or(|version| *version != new.version)
+        });
+        let removed = known.keys().filter(|name| !self.0.contains_key(**name));
+        Changes {
+            declared: new.cloned().collect(),
+            removed: removed.map(|name| (*name).clone()).collect(),
+        }
     }
 }
 
@@ -79,6 +93,10 @@ impl Specs for Files {
     fn pipeline(&self, name: &PipelineId, _: u64) -> Task<Result<Arc<Pipeline>, String>> {
         let found = self.0.get(name).map(|declared| Arc::clone(&declared.pipeline));
         Box::pin(std::future::ready(found.ok_or_else(|| "no such pipeline".to_owned())))
+    }
+
+    fn zone(&self, name: &str) -> Option<Zone> {
+        SystemZones::new().zone(name)
     }
 }
 
@@ -88,6 +106,7 @@ struct Machine {
     store: Arc<MemoryStore>,
     jobs: Jobs,
     files: Files,
+    evaluators: Arc<dyn Evaluators>,
 }
 
 impl Machine {
@@ -95,15 +114,17 @@ impl Machine {
         let world = Virtual::new(START.parse().unwrap());
         let clock = world.clone();
         let store = MemoryStore::new(1, Arc::new(move || clock.time()));
-        Self { world, store: Arc::new(store), jobs: Jobs::default(), files: Files::new(files) }
+        let (jobs, files) = (Jobs::default(), Files::new(files));
+        Self { world, store: Arc::new(store), jobs, files, evaluators: Arc::new(Passing) }
     }
 
     /// Runs an engine until it dies at a wait for the store, or time is over.
     fn live(&self, dies_at: u64, until: Timestamp) {
-        let files = self.files.all();
+        let files = self.files.clone();
         self.spend(dies_at, until, async move |parts| {
             let mut engine = Engine::open(parts, Shard(0)).await.unwrap().unwrap();
-            engine.declare(&files).await.unwrap();
+            let changes = files.changes(&engine);
+            engine.declare(&changes).await.unwrap();
             engine.run(Box::pin(std::future::pending())).await.unwrap();
         });
     }
@@ -119,9 +140,9 @@ impl Machine {
             store: Arc::clone(&store) as Arc<dyn Store>,
             specs: Arc::new(self.files.clone()),
             triggers: Arc::new(FakeTriggers { jobs: self.jobs.clone(), world: self.world.clone() }),
-            evaluators: Arc::new(Passing),
+            evaluators: Arc::clone(&self.evaluators),
             reports: self.jobs.connect(),
-            declarations: tokio::sync::mpsc::unbounded_channel().1,
+            declarations: tokio::sync::mpsc::channel(1).1,
             holder: "test".to_owned(),
             limits: Limits::default(),
             // Virtual months with real intervals would be millions of empty passes.

@@ -57,7 +57,7 @@ pub(crate) struct Stage {
     pub(crate) world: Virtual,
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) cast: Arc<Cast>,
-    files: Files,
+    pub(crate) files: Files,
     life: Option<Life>,
     posted: u32,
     pub(crate) limits: Limits,
@@ -124,7 +124,7 @@ impl Stage {
             triggers: Arc::new(Actor(Arc::clone(&self.cast))),
             evaluators: Arc::new(Actor(Arc::clone(&self.cast))),
             reports,
-            declarations: mpsc::unbounded_channel().1,
+            declarations: mpsc::channel(1).1,
             holder: holder.to_owned(),
             limits: self.limits,
             pace: Pace {
@@ -137,10 +137,11 @@ impl Stage {
     /// Runs an engine until this instant; it lives on, and the next call continues. `None` while it lives.
     pub(crate) fn until(&mut self, at: Timestamp) -> Option<Result<(), EngineError>> {
         if self.life.is_none() {
-            let (parts, files) = (self.parts("test"), self.files.all());
+            let (parts, files) = (self.parts("test"), self.files.clone());
             self.life = Some(Box::pin(async move {
                 let mut engine = Engine::open(parts, Shard(0)).await?.unwrap();
-                engine.declare(&files).await?;
+                let changes = files.changes(&engine);
+                engine.declare(&changes).await?;
                 engine.run(Box::pin(std::future::pending())).await
             }));
         }
@@ -187,6 +188,15 @@ impl Stage {
                 LedgerEntry::Span(span) => format!("{} times {}", span.count, span.disposition),
             })
             .collect()
+    }
+
+    /// One of the ledger's slots.
+    pub(crate) fn any_slot(&self) -> SlotRecord {
+        let rows = block_on(self.store.ledger(&LedgerQuery::everything(1))).unwrap().items;
+        match &rows[0].entry {
+            LedgerEntry::Slot(slot) => slot.clone(),
+            LedgerEntry::Span(_) => panic!("a span: {rows:?}"),
+        }
     }
 
     /// The only slot of the ledger.

@@ -71,6 +71,7 @@ pub(crate) fn slot(number: u64) -> SlotRecord {
         version: format!("{number:016x}"),
         wish: None,
         reruns: None,
+        sla: None,
     }
 }
 

@@ -113,6 +113,7 @@ async fn the_agenda_tells_watermarks_with_their_revisions(t: Subject) {
     assert_eq!(marks, [(&daily(), minute(9), 2), (&hourly, minute(5), 1)]);
 }
 
+/// Case 67: a pipeline is put, listed and deleted; what was deleted is not there.
 async fn a_pipeline_without_its_row_is_not_on_the_agenda(t: Subject) {
     let name = orders();
     t.create(&name, vec![(Key::Watermark(daily()), watermark(START))]).await;

@@ -25,6 +25,7 @@ async fn ids(t: &Subject, query: RunQuery) -> Vec<String> {
     page.items.iter().map(|row| row.key.id(&row.pipeline)).collect()
 }
 
+/// Case 69: the list.
 async fn runs_come_newest_first(t: Subject) {
     for (name, at, created) in [("orders", 0, 5), ("orders", 1, 9), ("stock", 2, 7)] {
         let row = (Key::Run(run_key(at, 1)), run("RUNNING", "scheduler", minute(created)));
@@ -82,6 +83,7 @@ async fn runs_can_be_asked_for_by_what_they_are(t: Subject) {
     assert_eq!(ids(&t, nobody).await, [""; 0]);
 }
 
+/// Case 69: the direct lookup.
 async fn a_run_is_read_by_its_key(t: Subject) {
     let (key, record) = (Key::Run(run_key(0, 1)), run("RUNNING", "scheduler", START));
     t.create(&orders(), vec![(key.clone(), record.clone())]).await;

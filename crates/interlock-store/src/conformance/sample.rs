@@ -67,6 +67,7 @@ pub(super) fn open_slot() -> SlotRecord {
         version: "00000000000000ab".into(),
         wish: None,
         reruns: None,
+        sla: None,
     }
 }
 
@@ -131,6 +132,7 @@ pub(super) fn pipeline_row() -> Record {
         first_seen: START,
         retired_at: None,
         pause: None,
+        agenda: None,
     })
 }
 

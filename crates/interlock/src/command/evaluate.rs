@@ -23,7 +23,7 @@ use crate::{
     ledger::{self, Ledger},
     output::{Output, instant},
     project,
-    serve::evaluators::CommandEvaluators,
+    serve::evaluators,
     slot_name::{self, Typed},
 };
 
@@ -123,7 +123,9 @@ pub(super) fn judge(
     // Nothing was recorded yet: no sensor was reported, and no upstream has a slot.
     let nothing = MemoryStore::new(1, Arc::new(clock::now));
     let store: &dyn Store = ledger.map_or(&nothing, Ledger::store);
-    let evaluators = CommandEvaluators::new(directory, &loaded.config.dirs.evaluators);
+    let evaluators = evaluators::of(directory, &loaded.config);
+    let evaluators = evaluators
+        .map_err(|error| Failure::failed(format!("cannot ask evaluators: {error}"), ""))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("no runtime: {error}"), ""))?;
     Ok(runtime.block_on(verdict_now(store, &evaluators, spec, &asked, now))?)

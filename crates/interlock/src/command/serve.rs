@@ -2,7 +2,10 @@
 
 use std::{io::Write as _, path::Path, process, sync::Arc};
 
-use interlock_config::{Loaded, server::StoreConfig};
+use interlock_config::{
+    SystemZones,
+    server::{ServerConfig, StoreConfig},
+};
 use interlock_engine::{Engine, Limits, Pace, Parts};
 use interlock_store::{Shard, Store};
 use interlock_trigger::{LocalTriggers, Options};
@@ -14,15 +17,24 @@ use crate::{
     exit::{FAILED, Failure, SUCCESS},
     output::Output,
     project,
-    serve::{evaluators::CommandEvaluators, files::Files, log, reload, world::TokioWorld},
+    serve::{
+        evaluators,
+        files::{Files, Scan, Since},
+        log, reload, retention,
+        specs::StoredSpecs,
+        world::TokioWorld,
+    },
     writer,
 };
 
+/// How many portions of changed files may wait for the engine.
+const PORTIONS: usize = 2;
+
 pub(super) fn run(directory: &Path, form: LogForm, output: &mut Output) -> Result<u8, Failure> {
     log::start(form);
-    let loaded = project::load(directory)?;
-    project::mention_errors(&loaded, output)?;
-    let StoreConfig::Embedded { path } = &loaded.config.store else {
+    let zones = Arc::new(SystemZones::new());
+    let around = Files::around(directory, &zones)?;
+    let StoreConfig::Embedded { path } = &around.config.store else {
         return Err(Failure::failed(
             "this build serves the embedded store only",
             "Write `provider: embedded` in interlock.yaml.",
@@ -30,16 +42,17 @@ pub(super) fn run(directory: &Path, form: LogForm, output: &mut Output) -> Resul
     };
     let folder = directory.join(path);
     let store = writer::open(&folder, writer::SERVE, writer::SERVE_WAITS)?;
-    greet(&loaded, &folder, output)?;
+    let project = Project { directory, folder: &folder, config: &around.config, zones };
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}"), ""))?;
-    runtime.block_on(serve(directory, &folder, loaded, Arc::new(store)))?;
+    runtime.block_on(serve(project, Arc::new(store), output))?;
     writeln!(output.out, "stopped; jobs that run go on, and the next `serve` takes them up")?;
     Ok(SUCCESS)
 }
 
-fn greet(loaded: &Loaded, folder: &Path, output: &mut Output) -> Result<(), Failure> {
-    let count = loaded.pipelines.len();
+fn greet(scan: &Scan, folder: &Path, output: &mut Output) -> Result<(), Failure> {
+    project::mention_problems(&scan.problems, output)?;
+    let count = scan.count;
     let s = if count == 1 { "" } else { "s" };
     writeln!(output.out, "serving {count} pipeline{s}; the ledger is in {}", folder.display())?;
     if interlock_trigger::runner::is_pid_one_namespace() {
@@ -48,22 +61,30 @@ fn greet(loaded: &Loaded, folder: &Path, output: &mut Output) -> Result<(), Fail
             "this is a container of its own: jobs end with it, and are then uncertain"
         )?;
     }
+    output.out.flush()?;
     Ok(())
 }
 
+/// What is served.
+struct Project<'a> {
+    directory: &'a Path,
+    folder: &'a Path,
+    config: &'a ServerConfig,
+    zones: Arc<SystemZones>,
+}
+
 async fn serve(
-    directory: &Path,
-    folder: &Path,
-    loaded: Loaded,
+    project: Project<'_>,
     store: Arc<dyn Store>,
+    output: &mut Output,
 ) -> Result<(), Failure> {
     let failed = |message: String| Failure::failed(message, "");
-    let world = Arc::new(TokioWorld::new());
-    let files = Files::new(directory);
+    let Project { directory, folder, config, zones } = project;
     let (reports_in, reports) = mpsc::unbounded_channel();
-    let (declarations_in, declarations) = mpsc::unbounded_channel();
-    let options =
+    let (declarations_in, declarations) = mpsc::channel(PORTIONS);
+    let mut options =
         Options::new(directory.to_path_buf()).map_err(|error| failed(error.to_string()))?;
+    options.outbound = config.engine.outbound.clone();
     let triggers = LocalTriggers::new(
         &folder.join("runner"),
         reports_in,
@@ -72,11 +93,13 @@ async fn serve(
         options,
     )
     .map_err(|error| failed(format!("cannot reach the runner: {error}")))?;
-    let evaluators = CommandEvaluators::new(directory, &loaded.config.dirs.evaluators);
+    let evaluators = evaluators::of(directory, config)
+        .map_err(|error| failed(format!("cannot ask evaluators: {error}")))?;
+    tokio::spawn(retention::keep_logs(folder.join("runner"), config.retention.logs));
     let parts = Parts {
-        world,
+        world: Arc::new(TokioWorld::new()),
+        specs: Arc::new(StoredSpecs::new(Arc::clone(&store), Arc::clone(&zones))),
         store,
-        specs: Arc::new(files.clone()),
         triggers: Arc::new(triggers),
         evaluators: Arc::new(evaluators),
         reports,
@@ -84,18 +107,34 @@ async fn serve(
         holder: writer::HOLDER.to_owned(),
         pace: Pace::default(),
         limits: Limits {
-            runs_max: loaded.config.engine.runs_max,
-            evaluation_interval: loaded.config.watcher.default_interval,
+            runs_max: config.engine.runs_max,
+            evaluation_interval: config.watcher.default_interval,
         },
     };
     let engine = Engine::open(parts, Shard(0)).await.map_err(|error| failed(error.to_string()))?;
     let Some(mut engine) = engine else {
         return Err(failed("another instance owns the pipelines".to_owned()));
     };
-    let declared = files.install(loaded);
-    engine.declare(&declared).await.map_err(|error| failed(error.to_string()))?;
+    let files = Files::new(directory, folder, zones);
+    let scan = declare(&files, &mut engine).await?;
+    greet(&scan, folder, output)?;
     tokio::spawn(reload::watch(files, declarations_in));
     engine.run(Box::pin(stop())).await.map_err(|error| failed(error.to_string()))
+}
+
+/// Has the engine take over what the files say, portion by portion while they are read.
+async fn declare(files: &Files, engine: &mut Engine) -> Result<Scan, Failure> {
+    let in_force = engine.in_force().map(|(name, version)| (name.clone(), version)).collect();
+    let (tell, mut told) = mpsc::channel(PORTIONS);
+    let scanning = files.clone();
+    let scan = tokio::task::spawn_blocking(move || {
+        scanning.scan(Since::Start(in_force), &mut |changes| tell.blocking_send(changes).is_ok())
+    });
+    while let Some(changes) = told.recv().await {
+        let declared = engine.declare(&changes).await;
+        declared.map_err(|error| Failure::failed(error.to_string(), ""))?;
+    }
+    scan.await.map_err(|error| Failure::failed(error.to_string(), ""))?
 }
 
 /// Ready when the process is asked to end.

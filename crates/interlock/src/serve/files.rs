@@ -1,105 +1,111 @@
-//! The project's files as the engine sees them: declarations by version, the last good ones.
+//! The project's files as the engine sees them: what changed since it was last told.
+//!
+//! A scan looks at every file from outside and reads those that look different from what the index
+//! remembers, several at a time; it keeps none of them. What it finds goes to the engine in portions, so
+//! that a first load of a hundred thousand files needs the memory of a few thousand.
+//!
+//! A file that is broken keeps its last good version. While a broken file does not even say its name, nothing
+//! is retired: it could be any of those that are missing.
+
+mod scan;
 
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
-use interlock_config::{Loaded, Problem, Severity};
-use interlock_core::{id::PipelineId, pipeline::Pipeline};
-use interlock_engine::{
-    Declaration,
-    seam::{Specs, Task},
-};
-use interlock_store::record::VersionRecord;
+use interlock_config::{Around, Problem, SystemZones, load_around};
+use interlock_core::id::PipelineId;
+use interlock_engine::Changes;
 
-use crate::clock;
+use self::scan::Scanner;
+pub(crate) use self::scan::declaration;
+use crate::{environment, exit::Failure, serve::index::Index};
 
-/// Declarations in force, and those of versions that were in force since the start.
+/// The files of a project.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     directory: PathBuf,
+    /// Where the index is.
+    state: PathBuf,
+    zones: Arc<SystemZones>,
     known: Arc<Mutex<Known>>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    current: BTreeMap<PipelineId, Declaration>,
-    versions: BTreeMap<(PipelineId, u64), Arc<Pipeline>>,
+    index: Index,
     folders: Vec<PathBuf>,
 }
 
+/// What a scan is compared with.
+#[derive(Debug)]
+pub(crate) enum Since {
+    /// A start: what the ledger has in force, by version. A file whose version is another is told again,
+    /// whatever the index says.
+    Start(Vec<(PipelineId, u64)>),
+    /// The last scan, which the engine was told of.
+    LastScan,
+}
+
+/// What became of a scan.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    /// What is wrong with the files that were read.
+    pub(crate) problems: Vec<Problem>,
+    /// How many pipelines are in force.
+    pub(crate) count: usize,
+    /// How many changes the engine was told of.
+    pub(crate) changes: usize,
+    /// How many would have been retired, if that is so many that somebody should say so.
+    pub(crate) spared: usize,
+}
+
 impl Files {
-    pub(crate) fn new(directory: &Path) -> Self {
-        Self { directory: directory.to_path_buf(), known: Arc::default() }
+    pub(crate) fn new(directory: &Path, folder: &Path, zones: Arc<SystemZones>) -> Self {
+        let state = folder.join("files.index");
+        let known = Known { index: Index::load(&state), folders: vec![] };
+        let directory = directory.to_path_buf();
+        Self { directory, state, zones, known: Arc::new(Mutex::new(known)) }
     }
 
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
+    /// Reads what stands around the pipelines.
+    pub(crate) fn around(directory: &Path, zones: &SystemZones) -> Result<Around, Failure> {
+        if !directory.is_dir() {
+            return Err(Failure::failed(
+                format!("there is no directory {}", directory.display()),
+                "Name the project with `-C DIR`, or write a new one with `interlock init DIR`.",
+            ));
+        }
+        Ok(load_around(directory, zones, &environment::variable))
     }
 
-    /// Takes over what was loaded. A file that is broken keeps its last good declaration.
-    pub(crate) fn install(&self, loaded: Loaded) -> Vec<Declaration> {
+    /// Looks at all files, tells what changed, and remembers it. It blocks; `tell` answers false when
+    /// nobody listens any more.
+    pub(crate) fn scan(
+        &self,
+        since: Since,
+        tell: &mut dyn FnMut(Changes) -> bool,
+    ) -> Result<Scan, Failure> {
+        let around = Self::around(&self.directory, &self.zones)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let dirs = &loaded.config.dirs;
+        let dirs = &around.config.dirs;
         let folders = dirs.pipelines.iter().chain(&dirs.calendars).chain(&dirs.archetypes);
         known.folders = folders.map(|folder| self.directory.join(folder)).collect();
-        let broken = broken_files(&loaded.problems);
-        let mut current = BTreeMap::new();
-        for new in loaded.pipelines {
-            let declaration = Declaration {
-                version: new.version,
-                source: VersionRecord {
-                    since: clock::now(),
-                    source: std::fs::read_to_string(&new.file).unwrap_or_default(),
-                    context: BTreeMap::new(),
-                },
-                pipeline: Arc::new(new.pipeline),
-            };
-            let name = declaration.pipeline.name.clone();
-            let version = (name.clone(), declaration.version);
-            known.versions.insert(version, Arc::clone(&declaration.pipeline));
-            current.insert(name, declaration);
-        }
-        if broken > 0 {
-            for (name, last_good) in &known.current {
-                current.entry(name.clone()).or_insert_with(|| last_good.clone());
+        let scanner = Scanner { around: &around, zones: &self.zones, old: &known.index };
+        let (scan, index) = scanner.run(since, tell);
+        if let Some(index) = index.filter(|index| *index != known.index) {
+            if let Err(error) = index.save(&self.state) {
+                tracing::warn!(%error, "the index of the files cannot be written; a start reads all");
             }
+            known.index = index;
         }
-        known.current = current;
-        known.current.values().cloned().collect()
+        Ok(scan)
     }
 
-    /// Where the files in force come from.
-    pub(crate) fn folders(&self) -> Vec<PathBuf> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).folders.clone()
-    }
-
-    /// How many pipelines are in force.
-    pub(crate) fn count(&self) -> usize {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).current.len()
-    }
-}
-
-fn broken_files(problems: &[Problem]) -> usize {
-    problems.iter().filter(|problem| problem.severity == Severity::Error).count()
-}
-
-impl Specs for Files {
-    fn pipeline(&self, name: &PipelineId, version: u64) -> Task<Result<Arc<Pipeline>, String>> {
-        Box::pin(std::future::ready(self.find(name, version)))
-    }
-}
-
-impl Files {
-    fn find(&self, name: &PipelineId, version: u64) -> Result<Arc<Pipeline>, String> {
+    /// Where the files come from: the project's own directory first.
+    pub(crate) fn folders(&self) -> (PathBuf, Vec<PathBuf>) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known.versions.get(&(name.clone(), version)) {
-            return Ok(Arc::clone(found));
-        }
-        // A version from before the start: the files that made it are gone, today's speak for it.
-        let current = known.current.get(name).map(|declaration| Arc::clone(&declaration.pipeline));
-        current.ok_or_else(|| format!("no file declares `{name}`"))
+        (self.directory.clone(), known.folders.clone())
     }
 }

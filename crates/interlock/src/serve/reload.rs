@@ -1,60 +1,53 @@
 //! Hot reload: edited files take effect without a restart.
 //!
-//! The project is looked at once a second; only when a name, size or time changed are files read again. A
-//! broken edit keeps the last good version and says so.
+//! Whenever [`Watch`] says that files may have changed, all are looked at from outside and those that look
+//! different are read. A broken edit keeps the last good version and says so.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
-
-use interlock_engine::Declaration;
+use interlock_engine::Changes;
 use tokio::sync::mpsc;
 
-use crate::{project, serve::files::Files};
+use crate::serve::{
+    files::{Files, Scan, Since},
+    watch::Watch,
+};
 
-const INTERVAL: Duration = Duration::from_secs(1);
-
-/// What a file looks like from outside.
-type Looks = BTreeMap<PathBuf, (u64, Option<std::time::SystemTime>)>;
-
-/// Sends the declarations to the engine whenever the files change.
-pub(crate) async fn watch(files: Files, engine: mpsc::UnboundedSender<Vec<Declaration>>) {
-    let mut before = looks(&files);
+/// Tells the engine whenever the files change.
+pub(crate) async fn watch(files: Files, engine: mpsc::Sender<Changes>) {
+    let mut watch = Watch::start();
+    watch.folders(files.folders());
     loop {
-        tokio::time::sleep(INTERVAL).await;
-        let now = looks(&files);
-        if now == before {
-            continue;
+        watch.changed().await;
+        let (looking, telling) = (files.clone(), engine.clone());
+        let scan = tokio::task::spawn_blocking(move || {
+            looking.scan(Since::LastScan, &mut |changes| telling.blocking_send(changes).is_ok())
+        });
+        match scan.await {
+            Ok(Ok(scan)) => report(&scan),
+            Ok(Err(failure)) => {
+                tracing::error!("{}; what was loaded stays in force", failure.message);
+            }
+            Err(panic) => tracing::error!(%panic, "reading the files failed"),
         }
-        before = now;
-        let Ok(loaded) = project::load(files.directory()) else {
-            tracing::error!("the project's directory is gone; what was loaded stays in force");
-            continue;
-        };
-        for problem in &loaded.problems {
-            tracing::warn!("{}", problem.render().trim_end());
-        }
-        if loaded.pipelines.len() * 2 < files.count() {
-            tracing::error!(
-                "more than half of the pipelines are gone; what was loaded stays in force \
-                 until `serve` is started again"
-            );
-            continue;
-        }
-        tracing::info!("the files changed; {} pipelines are usable", loaded.pipelines.len());
-        if engine.send(files.install(loaded)).is_err() {
+        if engine.is_closed() {
             return;
         }
+        watch.folders(files.folders());
     }
 }
 
-fn looks(files: &Files) -> Looks {
-    let mut looks = Looks::new();
-    let folders = files.folders();
-    let listed = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
-    let paths = listed.filter_map(|entry| Some(entry.ok()?.path()));
-    for path in paths.chain([files.directory().join("interlock.yaml")]) {
-        if let Ok(metadata) = path.metadata() {
-            looks.insert(path, (metadata.len(), metadata.modified().ok()));
-        }
+fn report(scan: &Scan) {
+    if scan.changes == 0 && scan.spared == 0 {
+        return;
     }
-    looks
+    for problem in &scan.problems {
+        tracing::warn!("{}", problem.render().trim_end());
+    }
+    if scan.spared > 0 {
+        tracing::error!(
+            "the files of {} pipelines are gone, which is too many at once or may be an error in another \
+             file; they stay in force until `serve` is started again",
+            scan.spared
+        );
+    }
+    tracing::info!("the files changed; {} pipelines are usable", scan.count);
 }

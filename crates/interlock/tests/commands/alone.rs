@@ -300,13 +300,13 @@ fn every_request_is_applied_by_the_command_itself() {
         assert_eq!(seen, (0, answer), "{arguments:?}: {}", ran.stderr);
     }
     assert!(!world.path().join(".interlock/runner").exists(), "no job, no runner");
-    assert_eq!(world.ask(&["run", "orders", "--slot", "2027-01-01T00:00Z", "--force"]).code, 0);
+    assert_eq!(world.ask(&["run", "orders", "--slot", "2026-01-01T00:00Z", "--force"]).code, 0);
     for (arguments, answer) in [
         (
-            &["rerun", "orders", "2027-01-01T00:00Z", "--reason", "a test"][..],
-            "done: slot orders/yearly/2027-01-01T00:00:00Z\n",
+            &["rerun", "orders", "2026-01-01T00:00Z", "--reason", "a test"][..],
+            "done: slot orders/yearly/2026-01-01T00:00:00Z\n",
         ),
-        (&["cancel", "orders", "2027-01-01T00:00Z"], "done: state cancelled\n"),
+        (&["cancel", "orders", "2026-01-01T00:00Z"], "done: state cancelled\n"),
     ] {
         let ran = world.ask(arguments);
         let seen = (ran.code, ran.stdout.as_str());

@@ -100,6 +100,7 @@ fn open_slot() -> SlotRecord {
         version: "00000000000000ab".into(),
         wish: None,
         reruns: None,
+        sla: None,
     }
 }
 
@@ -162,6 +163,7 @@ pub(crate) fn story() -> tempfile::TempDir {
     let directory = project(&[("pipelines/orders.yaml", ORDERS)]);
     let written = Written::open(directory.path());
     let pipeline = PipelineRecord {
+        agenda: None,
         version: "00000000000000ab".into(),
         first_seen: at("2026-02-25T06:30:00Z"),
         retired_at: None,
@@ -200,6 +202,7 @@ pub(crate) fn pause(directory: &Path) {
         until: None,
     };
     let record = PipelineRecord {
+        agenda: None,
         version: "00000000000000ab".into(),
         first_seen: at("2026-02-25T06:30:00Z"),
         retired_at: None,

@@ -1,0 +1,323 @@
+//! One scan: which files are new, edited, broken or gone.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+};
+
+use interlock_config::{
+    Around, LoadedPipeline, Pipelines, Problem, ReadFile, References, SystemZones, Upstream,
+    ZoneSource as _, defined_twice, source::SourceFile,
+};
+use interlock_core::id::{PipelineId, fnv1a};
+use interlock_engine::{Changes, Declaration};
+use interlock_store::record::VersionRecord;
+
+use super::{Scan, Since};
+use crate::{
+    clock, environment,
+    serve::index::{Entry, Index, Stamp},
+};
+
+/// Files that are read, told and forgotten together.
+const PORTION: usize = 2_000;
+/// More threads than this only wait for each other.
+const THREADS_MAX: usize = 8;
+
+/// What a scan works with.
+pub(super) struct Scanner<'a> {
+    pub(super) around: &'a Around,
+    pub(super) zones: &'a SystemZones,
+    pub(super) old: &'a Index,
+}
+
+/// What a scan finds out.
+#[derive(Default)]
+struct Findings {
+    index: Index,
+    /// Which file has a name.
+    names: BTreeMap<PipelineId, PathBuf>,
+    problems: Vec<Problem>,
+    /// Those that wait for others, held back until all names are known.
+    waiting: BTreeMap<PipelineId, Declaration>,
+    references: References,
+    /// Whether a broken file hides its name.
+    has_unnamed: bool,
+    told: usize,
+}
+
+impl Scanner<'_> {
+    /// Looks at everything. No index when what is remembered should stay as it is.
+    pub(super) fn run(
+        &self,
+        since: Since,
+        tell: &mut dyn FnMut(Changes) -> bool,
+    ) -> (Scan, Option<Index>) {
+        let known = self.known(&since);
+        if self.around.has_errors() && !known.is_empty() {
+            // Every file would mean something else; better the last good than half of the new.
+            let problems = self.around.problems.clone();
+            return (Scan { problems, count: known.len(), changes: 0, spared: 0 }, None);
+        }
+        let mut findings = Findings {
+            problems: self.around.problems.clone(),
+            index: Index { fingerprint: fingerprint(self.around), ..Index::default() },
+            ..Findings::default()
+        };
+        let changed = self.sort_out(&known, &mut findings);
+        for portion in changed.chunks(PORTION) {
+            let mut changes = Changes::default();
+            for ((path, stamp), read) in portion.iter().zip(self.read(portion)) {
+                self.take((path, *stamp), read, &known, (&mut findings, &mut changes));
+            }
+            findings.told += changes.declared.len();
+            if !changes.declared.is_empty() && !tell(changes) {
+                break;
+            }
+        }
+        finish((&known, &since), findings, tell)
+    }
+
+    fn known(&self, since: &Since) -> BTreeMap<PipelineId, u64> {
+        match since {
+            Since::Start(known) => known.iter().cloned().collect(),
+            Since::LastScan => {
+                let entries = self.old.entries.iter().filter(|entry| entry.version != 0);
+                entries.map(|entry| (entry.name.clone(), entry.version)).collect()
+            }
+        }
+    }
+
+    /// Keeps what looks the same; answers with the rest.
+    fn sort_out(
+        &self,
+        known: &BTreeMap<PipelineId, u64>,
+        findings: &mut Findings,
+    ) -> Vec<(PathBuf, Stamp)> {
+        let is_trusted = findings.index.fingerprint == self.old.fingerprint
+            && self.old.zones.iter().all(|(name, fingerprint)| {
+                self.zones.zone(name).is_some_and(|zone| zone.fingerprint() == *fingerprint)
+            });
+        if is_trusted {
+            findings.index.zones.clone_from(&self.old.zones);
+        }
+        let now = clock::now().as_nanosecond() as i64;
+        let mut changed = Vec::new();
+        for path in &self.around.paths {
+            let metadata = fs::metadata(path);
+            let stamp = metadata.map_or(Stamp::NONE, |metadata| Stamp::of(&metadata, now));
+            let old = text(path).and_then(|path| self.old.find(path));
+            let same = old.filter(|old| {
+                is_trusted
+                    && stamp != Stamp::NONE
+                    && old.stamp == stamp
+                    && known.get(&old.name) == Some(&old.version)
+                    && !findings.names.contains_key(&old.name)
+            });
+            match same {
+                Some(old) => findings.keep(path, old.clone()),
+                None => changed.push((path.clone(), stamp)),
+            }
+        }
+        changed
+    }
+
+    /// Reads files, several at a time, in their order.
+    fn read(&self, files: &[(PathBuf, Stamp)]) -> Vec<ReadFile> {
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        let share = files.len().div_ceil(threads).max(1);
+        let read = |(path, _): &(PathBuf, Stamp)| {
+            self.around.read(path, self.zones, &environment::variable)
+        };
+        thread::scope(|scope| {
+            let readers: Vec<_> = files
+                .chunks(share)
+                .map(|share| scope.spawn(move || share.iter().map(read).collect::<Vec<_>>()))
+                .collect();
+            readers.into_iter().flat_map(|reader| reader.join().unwrap_or_default()).collect()
+        })
+    }
+
+    /// Takes over one file that was read.
+    fn take(
+        &self,
+        (path, stamp): (&Path, Stamp),
+        mut read: ReadFile,
+        known: &BTreeMap<PipelineId, u64>,
+        (findings, changes): (&mut Findings, &mut Changes),
+    ) {
+        findings.problems.append(&mut read.problems);
+        let remembered =
+            text(path).and_then(|path| self.old.find(path)).map(|old| old.name.clone());
+        let named = read.name.as_ref().and_then(|(name, _)| PipelineId::parse(name).ok());
+        let Some(name) = named.or(remembered) else {
+            findings.has_unnamed = true;
+            return;
+        };
+        if let Some(first) = findings.names.get(&name) {
+            let mut problem = defined_twice("pipeline", name.as_str(), first, read.shown());
+            problem.span = read.name.take().map_or(0..0, |(_, span)| span);
+            findings.problems.push(problem);
+            return;
+        }
+        let version = known.get(&name).copied().unwrap_or(0);
+        let mut entry = Entry {
+            path: text(path).unwrap_or_default().into(),
+            stamp: Stamp::NONE,
+            version,
+            schedules: Box::default(),
+            upstreams: Box::default(),
+            name,
+        };
+        if !read.upstreams.is_empty() {
+            let file = read.shown();
+            findings.references.add(entry.name.as_str(), read.upstreams.clone(), file);
+        }
+        if let Some(new) = read.pipeline {
+            entry.stamp = stamp;
+            entry.version = new.version;
+            entry.schedules = schedules(&new).into();
+            entry.upstreams = upstreams(&read.upstreams).into();
+            findings.note_zones(&new);
+            let declaration = declaration(new);
+            if version == declaration.version {
+                // It says what it said before.
+            } else if read.upstreams.is_empty() {
+                changes.declared.push(declaration);
+            } else {
+                findings.waiting.insert(entry.name.clone(), declaration);
+            }
+        }
+        findings.note(path, entry);
+    }
+}
+
+/// Judges what could not be judged before everything was seen: dependencies, and what is gone.
+fn finish(
+    (known, since): (&BTreeMap<PipelineId, u64>, &Since),
+    mut findings: Findings,
+    tell: &mut dyn FnMut(Changes) -> bool,
+) -> (Scan, Option<Index>) {
+    findings.index.entries.sort_by(|a, b| a.path.cmp(&b.path));
+    findings.refuse(known);
+    let declared: Vec<_> = std::mem::take(&mut findings.waiting).into_values().collect();
+    let gone = known.keys().filter(|name| !findings.names.contains_key(*name));
+    let mut removed: Vec<PipelineId> = gone.cloned().collect();
+    let mut spared = 0;
+    // A folder that is not there for a moment must not retire everything.
+    let is_much = matches!(since, Since::LastScan) && removed.len() * 2 > known.len();
+    if findings.has_unnamed || is_much {
+        spared = removed.len();
+        removed.clear();
+    }
+    let changes = findings.told + declared.len() + removed.len();
+    if !(declared.is_empty() && removed.is_empty()) {
+        tell(Changes { declared, removed });
+    }
+    let count = findings.index.entries.iter().filter(|entry| entry.version != 0).count();
+    let scan = Scan { problems: findings.problems, count, changes, spared };
+    (scan, Some(findings.index))
+}
+
+impl Findings {
+    /// A file that looks as it did.
+    fn keep(&mut self, path: &Path, entry: Entry) {
+        if !entry.upstreams.is_empty() {
+            let file = Arc::new(SourceFile::unread(path));
+            self.references.add(entry.name.as_str(), entry.upstreams(), file);
+        }
+        self.note(path, entry);
+    }
+
+    /// A path that is no plain text is not remembered: its file is read each time.
+    fn note(&mut self, path: &Path, entry: Entry) {
+        self.names.insert(entry.name.clone(), path.to_path_buf());
+        if text(path).is_some() {
+            self.index.entries.push(entry);
+        }
+    }
+
+    fn note_zones(&mut self, new: &LoadedPipeline) {
+        let pipeline = &new.pipeline;
+        let starts = pipeline.starts.iter().map(|start| &start.schedule);
+        let controls = pipeline.controls.iter().map(|control| &control.schedule);
+        let zones = starts.chain(controls).map(|schedule| &schedule.timing().zone);
+        for zone in zones.chain(&pipeline.sla.zone) {
+            if !self.index.zones.contains_key(zone.name()) {
+                self.index.zones.insert(zone.name().to_owned(), zone.fingerprint());
+            }
+        }
+    }
+
+    /// Takes out who waits in vain; what was in force of it stays.
+    fn refuse(&mut self, known: &BTreeMap<PipelineId, u64>) {
+        let refused = self.references.check(&*self);
+        self.problems.extend(refused.problems);
+        for name in refused.names.iter().filter_map(|name| PipelineId::parse(name).ok()) {
+            self.waiting.remove(&name);
+            let path = self.names.get(&name).and_then(|path| text(path));
+            let at = path.and_then(|path| {
+                self.index.entries.binary_search_by(|entry| (*entry.path).cmp(path)).ok()
+            });
+            if let Some(entry) = at.and_then(|at| self.index.entries.get_mut(at)) {
+                entry.stamp = Stamp::NONE;
+                entry.version = known.get(&name).copied().unwrap_or(0);
+            }
+        }
+    }
+
+    fn entry(&self, name: &str) -> Option<&Entry> {
+        let path = self.names.get(&PipelineId::parse(name).ok()?)?;
+        self.index.find(text(path)?)
+    }
+}
+
+impl Pipelines for Findings {
+    fn has(&self, name: &str) -> bool {
+        PipelineId::parse(name).is_ok_and(|name| self.names.contains_key(&name))
+    }
+
+    fn schedules(&self, name: &str) -> Option<Vec<String>> {
+        let entry = self.entry(name).filter(|entry| entry.stamp != Stamp::NONE)?;
+        Some(entry.schedules.split(' ').map(str::to_owned).collect())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.names.keys().map(ToString::to_string).collect()
+    }
+}
+
+/// What a version's hash does not say: another binary may read the same text otherwise.
+fn fingerprint(around: &Around) -> u64 {
+    let binary = std::env::current_exe().and_then(fs::metadata);
+    let binary = binary.map_or(Stamp::NONE, |metadata| Stamp::of(&metadata, i64::MAX));
+    fnv1a(format!("{:016x} {binary:?}", around.context.fingerprint()).as_bytes())
+}
+
+/// A pipeline that was read, as the engine is told of it.
+pub(crate) fn declaration(new: LoadedPipeline) -> Declaration {
+    let LoadedPipeline { pipeline, version, source, context, .. } = new;
+    let source = VersionRecord { since: clock::now(), source, context };
+    Declaration { pipeline: Arc::new(pipeline), version, source }
+}
+
+fn schedules(new: &LoadedPipeline) -> String {
+    let ids = new.pipeline.starts.iter().map(|start| start.schedule.id().as_str());
+    ids.collect::<Vec<_>>().join(" ")
+}
+
+fn upstreams(all: &[Upstream]) -> String {
+    let words = all.iter().map(|upstream| match &upstream.schedule {
+        Some(schedule) => format!("{}/{schedule}", upstream.pipeline),
+        None => upstream.pipeline.clone(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// A path as the index can hold it.
+fn text(path: &Path) -> Option<&str> {
+    path.to_str().filter(|path| !path.contains('\n'))
+}

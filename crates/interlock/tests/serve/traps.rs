@@ -1,0 +1,1 @@
+//! Mistakes that other schedulers made, and the tests that would fail on them.
