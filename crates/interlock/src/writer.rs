@@ -62,14 +62,18 @@ fn is_locked(path: &Path) -> bool {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
-/// Whether a file is locked by the process that it names, such as `1: FLOCK ADVISORY WRITE 4711 fe:01:815 0 EOF`.
+/// Whether a file is locked, such as `1: FLOCK ADVISORY WRITE 4711 fe:01:815 0 EOF`. A lock of another process
+/// than the file names may be one of another file system, or be held in a container: that is tried out.
 fn is_listed(locks: &str, path: &Path, pid: &str) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return false };
     let inode = format!(":{}", metadata.ino());
-    locks.lines().any(|line| {
+    let holders = locks.lines().filter_map(|line| {
         let mut fields = line.split_whitespace().skip(4);
-        fields.next() == Some(pid) && fields.next().is_some_and(|id| id.ends_with(&inode))
-    })
+        let holder = fields.next()?;
+        fields.next()?.ends_with(&inode).then_some(holder)
+    });
+    let holders: Vec<_> = holders.collect();
+    holders.contains(&pid) || (!holders.is_empty() && is_locked(path))
 }
 
 /// Opens the ledger of a folder to write it; makes it if there is none. Waits so long for a command that is

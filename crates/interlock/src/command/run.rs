@@ -117,8 +117,8 @@ impl Following<'_> {
                     }
                     said = true;
                 }
-                (Writing::Serve, None) if looked >= looks => {
-                    return self.inbox.print(request, None, output);
+                (Writing::Serve | Writing::Nobody, answer) if looked >= looks => {
+                    return self.inbox.print(request, answer.as_ref(), output);
                 }
                 (Writing::Serve, Some(answer)) => return self.served(&answer, since, output),
                 (Writing::Serve | Writing::Nobody, _) => looked += 1,
