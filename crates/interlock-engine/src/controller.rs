@@ -13,9 +13,8 @@ use interlock_core::{
     control::{Candidate, Flow, plan_slots},
     id::PipelineId,
     pipeline::Pipeline,
-    readiness::{Condition, Outcome, SensorRule, TraitResult, TraitSpec, Verdict},
-    run::{RunState, TriggerType},
-    schedule::Recurrence,
+    readiness::{Condition, Outcome, TraitResult, TraitSpec, Verdict},
+    run::RunState,
     sensor::Sensors,
     slot::{OpenState, Slot, SlotState},
 };
@@ -112,6 +111,7 @@ impl Engine {
         let spec = &specs.in_force;
         self.load_sensors(pipeline, &specs).await?;
         let verdicts = self.verdicts(pipeline, &specs, now).await?;
+        self.scope.saw(&verdicts);
         let done_at = self.last_success(pipeline, spec).await?;
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(vec![]) };
         let flow = match (state.is_retired(), state.is_paused(now) || !spec.enabled) {
@@ -119,30 +119,32 @@ impl Engine {
             (false, true) => Flow::Paused,
             (false, false) => Flow::Open,
         };
-        let candidates: Vec<_> = state
-            .open
+        let seen = self.scope.view(&state.open);
+        let candidates: Vec<_> = seen
             .iter()
-            .map(|(place, open)| {
-                let readiness = verdicts.get(place).map_or(Outcome::CannotTell, |v| v.outcome);
-                let forced = open.slot.wish.as_ref().is_some_and(|wish| wish.force);
+            .map(|(place, slot)| {
+                let readiness = verdicts.get(*place).map_or(Outcome::CannotTell, |v| v.outcome);
+                let forced = slot.wish.as_ref().is_some_and(|wish| wish.force);
                 Candidate {
                     nominal: place.0,
                     schedule: &place.1,
-                    slot: &open.slot,
+                    slot,
                     readiness: if forced { Outcome::Ready } else { readiness },
                     is_done_already: done_at.is_some_and(|at| is_covered(spec, place, at)),
                 }
             })
             .collect();
         let moves = plan_slots(spec, &candidates, flow, room, now);
-        let places: Vec<_> = state.open.keys().cloned().collect();
         let stepper = Stepper { pipeline, specs: &specs, state, now };
         Ok(moves
             .into_iter()
             .filter_map(|(index, step)| {
-                let place = places.get(index)?;
+                let (place, _) = seen.get(index)?;
+                if !self.scope.drives(place) {
+                    return None;
+                }
                 let mut plan = Planned::new(pipeline, self.writer);
-                stepper.step(place, step, verdicts.get(place), &mut plan)?;
+                stepper.step(place, step, verdicts.get(*place), &mut plan)?;
                 Some(plan)
             })
             .collect())
@@ -204,9 +206,10 @@ impl Engine {
         let asked: Vec<_> = state
             .open
             .iter()
-            .filter(|(_, open)| {
+            .filter(|(place, open)| {
                 use OpenState::{Monitoring, Queued, Waiting};
                 matches!(open.slot.state, SlotState::Open(Waiting | Queued | Monitoring))
+                    && self.scope.drives(place)
             })
             .map(|(place, open)| (place.clone(), open.slot.clone()))
             .collect();
@@ -227,10 +230,7 @@ impl Engine {
                 traits: &state.answers(if is_over { Timestamp::MIN } else { now }),
                 upstreams: &upstreams,
             };
-            let verdict = match awaited(spec, &place, &slot) {
-                Some(rule) => rule.judge(&no_sensors, None, now),
-                None => gathered.verdict(spec, &place, now),
-            };
+            let verdict = gathered.verdict(spec, (&place, Some(slot.opened_by)), now);
             verdicts.insert(place, verdict);
         }
         Ok(verdicts)
@@ -280,10 +280,9 @@ impl Engine {
         // In a pause nothing starts, so that only the end of a slot's time can come.
         let count = if state.is_paused(now) { 1 } else { usize::MAX };
         let evaluate_at = plus(now, interval);
-        let times = state
-            .open
-            .values()
-            .flat_map(|open| times_of(open, evaluate_at).into_iter().take(count));
+        let driven = state.open.iter().filter(|(place, _)| self.scope.drives(place));
+        let times =
+            driven.flat_map(|(_, open)| times_of(open, evaluate_at).into_iter().take(count));
         // What should have happened and could not (no room, a pause) is looked at again soon, not at once.
         let soon = plus(now, SignedDuration::from_secs(1));
         let next = times.map(|at| if at > now { at } else { soon }).min();
@@ -315,18 +314,6 @@ impl SpecsInUse {
 
     fn all(&self) -> impl Iterator<Item = &Arc<Pipeline>> {
         std::iter::once(&self.in_force).chain(self.older.values())
-    }
-}
-
-/// The sensor that a slot of a sensor schedule still waits for. Once it came, the slot is the sensor's.
-fn awaited<'a>(spec: &'a Pipeline, place: &SlotPlace, slot: &Slot) -> Option<&'a SensorRule> {
-    let start = spec.starts.iter().find(|start| *start.schedule.id() == place.1)?;
-    if let Recurrence::Sensor { rule, .. } = start.schedule.recurrence()
-        && slot.opened_by == TriggerType::Scheduler
-    {
-        Some(rule)
-    } else {
-        None
     }
 }
 

@@ -65,7 +65,7 @@ impl Engine {
     }
 
     /// The rows that are missing or have another version.
-    fn plan_declaration(&self, new: &Declaration, now: Timestamp) -> Vec<Planned> {
+    pub(crate) fn plan_declaration(&self, new: &Declaration, now: Timestamp) -> Vec<Planned> {
         let name = &new.pipeline.name;
         let state = self.pipelines.0.get(name);
         let row = state.and_then(|state| state.row.as_ref());

@@ -13,13 +13,13 @@ use std::{
 
 use interlock_core::{
     due::after,
-    id::PipelineId,
+    id::{PipelineId, ScheduleId},
     pipeline::Pipeline,
     readiness::{TraitResult, TraitSpec},
 };
 use interlock_store::{
-    Change, Group, Key, Lease, LedgerQuery, Record, Refusal, Role, RunQuery, Shard, Store,
-    StoreError, Writer,
+    Change, Group, Key, Lease, LedgerQuery, LedgerRow, Record, Refusal, Role, RunQuery, Shard,
+    Store, StoreError, Writer,
     record::{Unreadable, VersionRecord},
 };
 use interlock_trigger::{LookUp, Report, StartFailure, StartRequest, Triggers, What};
@@ -32,6 +32,7 @@ use crate::{
     registers::{Active, Dependents, Wakes},
     scheduler::plus,
     seam::{Evaluators, Specs, Task, World},
+    solo::Scope,
     state::{KnownRun, Pipelines},
     vitals::{Counting, Vitals},
     write::{Act, Planned},
@@ -160,6 +161,7 @@ pub struct Engine {
     pub(crate) triggers: Arc<dyn Triggers>,
     pub(crate) evaluators: Arc<dyn Evaluators>,
     pub(crate) writer: Writer,
+    pub(crate) scope: Scope,
     pub(crate) pipelines: Pipelines,
     /// When the next slot of a pipeline is due. An entry counts only if it is what the pipeline is armed
     /// for; others were overtaken.
@@ -183,8 +185,8 @@ pub struct Engine {
     pub(crate) news: VecDeque<News>,
     pub(crate) vitals: Arc<Vitals>,
     pub(crate) sender: mpsc::UnboundedSender<Message>,
-    messages: mpsc::UnboundedReceiver<Message>,
-    reports: mpsc::UnboundedReceiver<Report>,
+    pub(crate) messages: mpsc::UnboundedReceiver<Message>,
+    pub(crate) reports: mpsc::UnboundedReceiver<Report>,
     declarations: mpsc::Receiver<Changes>,
     /// Whether it began to act: from then on a change of the files is an edit.
     pub(crate) is_live: bool,
@@ -201,6 +203,20 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// Takes a shard's lease and loads what the store knows; `None` while somebody else holds it.
     pub async fn open(parts: Parts, shard: Shard) -> Result<Option<Self>, EngineError> {
+        let Some(mut engine) = Self::take(parts, shard, Scope::Shard).await? else {
+            return Ok(None);
+        };
+        engine.load().await?;
+        engine.vitals.recount(&engine.pipelines);
+        Ok(Some(engine))
+    }
+
+    /// Takes a shard's lease, and knows nothing yet.
+    pub(crate) async fn take(
+        parts: Parts,
+        shard: Shard,
+        scope: Scope,
+    ) -> Result<Option<Self>, EngineError> {
         let Parts {
             world,
             store,
@@ -219,7 +235,7 @@ impl Engine {
         let renew_at = world.now() + pace.lease / 3;
         let vitals = Arc::new(Vitals::default());
         let evaluators = Arc::new(Counting { evaluators, vitals: Arc::clone(&vitals) });
-        let mut engine = Self {
+        Ok(Some(Self {
             world,
             store,
             pipelines: Pipelines::new(Arc::clone(&specs)),
@@ -227,6 +243,7 @@ impl Engine {
             triggers,
             evaluators,
             writer,
+            scope,
             agenda: BinaryHeap::new(),
             wakes: Wakes::default(),
             dirty: BTreeSet::new(),
@@ -245,10 +262,7 @@ impl Engine {
             is_live: false,
             renew_at,
             pace,
-        };
-        engine.load().await?;
-        engine.vitals.recount(&engine.pipelines);
-        Ok(Some(engine))
+        }))
     }
 
     async fn load(&mut self) -> Result<(), EngineError> {
@@ -326,16 +340,22 @@ impl Engine {
 
     /// Forgets what it thought of a pipeline and loads it again.
     pub(crate) async fn reload(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
-        let ids: Vec<_> = self.pipelines.get_mut(pipeline).watermarked().cloned().collect();
+        let known = self.pipelines.get_mut(pipeline).watermarked().cloned().collect();
+        self.load_one(pipeline, &known).await?;
+        self.take_up(pipeline);
+        self.dirty.insert(pipeline.clone());
+        Ok(())
+    }
+
+    /// Loads a pipeline with the watermarks of these schedules.
+    pub(crate) async fn load_one(
+        &mut self,
+        pipeline: &PipelineId,
+        schedules: &BTreeSet<ScheduleId>,
+    ) -> Result<(), EngineError> {
         let mut keys = vec![Key::Pipeline];
-        keys.extend(ids.iter().cloned().map(Key::Watermark));
+        keys.extend(schedules.iter().cloned().map(Key::Watermark));
         let rows = self.store.read(pipeline, &keys).await?;
-        let query = LedgerQuery {
-            pipeline: Some(pipeline.clone()),
-            disposition: Some("open".to_owned()),
-            ..LedgerQuery::everything(PAGE)
-        };
-        let open = self.store.ledger(&query).await?;
         let found = keys
             .iter()
             .zip(&rows)
@@ -344,15 +364,26 @@ impl Engine {
         let state = self.pipelines.get_mut(pipeline);
         state.open.clear();
         state.sensors = None;
-        for row in &open.items {
-            state.load_open(row)?;
+        let mut query = LedgerQuery {
+            pipeline: Some(pipeline.clone()),
+            disposition: Some("open".to_owned()),
+            ..LedgerQuery::everything(PAGE)
+        };
+        loop {
+            let page = self.store.ledger(&query).await?;
+            let state = self.pipelines.get_mut(pipeline);
+            for row in &page.items {
+                state.load_open(row)?;
+            }
+            query.after = page.items.last().map(LedgerRow::place);
+            if !page.more {
+                break;
+            }
         }
         self.vitals.recount(&self.pipelines);
         self.load_runs(pipeline).await?;
         self.reload_incidents(pipeline).await?;
         self.active.count(pipeline, self.pipelines.get_mut(pipeline));
-        self.take_up(pipeline);
-        self.dirty.insert(pipeline.clone());
         Ok(())
     }
 
@@ -391,7 +422,9 @@ impl Engine {
         }
         self.record_the_news().await?;
         self.apply_inbox().await?;
-        self.open_what_is_due().await?;
+        if self.scope.is_shard() {
+            self.open_what_is_due().await?;
+        }
         self.step_what_is_dirty().await?;
         self.vitals.pass_ended(self.world.uptime().saturating_sub(began));
         self.vitals.agenda.set(self.agenda.len() as u64);
@@ -489,7 +522,7 @@ impl Engine {
     }
 
     /// Finds out what became of the jobs that an earlier process started (S18).
-    async fn look_up_what_runs(&self) {
+    pub(crate) async fn look_up_what_runs(&self) {
         for request in self.active_requests().await {
             self.look_up(request);
         }
@@ -515,11 +548,15 @@ impl Engine {
         self.world.spawn("look a job up", Box::pin(task));
     }
 
-    fn take_report(&mut self, Report { run_id, at, what }: Report) {
+    pub(crate) fn take_report(&mut self, Report { run_id, at, what }: Report) {
+        if !self.scope.is_about_run(&run_id) {
+            // Not acknowledged either: the runner tells it again to the next owner.
+            return;
+        }
         self.news.push_back(News { run_id, at, what: NewsOf::Job(what) });
     }
 
-    fn take_message(&mut self, message: Message) {
+    pub(crate) fn take_message(&mut self, message: Message) {
         match message {
             Message::Answered(pipeline, spec, result) => self.answered(&pipeline, &spec, result),
             Message::About(news) => self.news.push_back(news),
@@ -541,6 +578,9 @@ impl Engine {
     /// The same, but not to be looked at before an instant. A paused pipeline has no next slot before the
     /// pause ends; one that ends by hand arms it again.
     pub(crate) fn arm_from(&mut self, pipeline: &PipelineId, soonest: Timestamp) {
+        if !self.scope.is_shard() {
+            return;
+        }
         let now = self.world.now();
         let Some(state) = self.pipelines.0.get_mut(pipeline) else { return };
         let next = state.agenda.owed().filter_map(|start| {

@@ -9,7 +9,10 @@ use std::{collections::BTreeMap, future::poll_fn, task::Poll};
 use interlock_core::{
     id::{PipelineId, ScheduleId},
     pipeline::{Pipeline, StartSchedule},
-    readiness::{Condition, Evidence, TraitResult, Upstream, UpstreamState, Verdict, evaluate},
+    readiness::{
+        Condition, Evidence, SensorRule, TraitResult, Upstream, UpstreamState, Verdict, evaluate,
+    },
+    run::TriggerType,
     schedule::Recurrence,
     sensor::{Sensor, Sensors},
     slot::{Disposition, OpenState, SlotState},
@@ -33,9 +36,17 @@ pub(crate) struct Gathered<'a> {
 }
 
 impl Gathered<'_> {
-    /// What it says about a slot.
-    pub(crate) fn verdict(&self, spec: &Pipeline, place: &SlotPlace, now: Timestamp) -> Verdict {
+    /// What it says about a slot and who opened it, where it is open.
+    pub(crate) fn verdict(
+        &self,
+        spec: &Pipeline,
+        (place, opened_by): (&SlotPlace, Option<TriggerType>),
+        now: Timestamp,
+    ) -> Verdict {
         let start = spec.starts.iter().find(|start| *start.schedule.id() == place.1);
+        if let Some(rule) = start.and_then(|start| awaited(start, opened_by)) {
+            return rule.judge(&Sensors::new(), None, now);
+        }
         let evidence = Evidence {
             sensors: self.sensors,
             traits: self.traits,
@@ -44,6 +55,17 @@ impl Gathered<'_> {
             now,
         };
         evaluate(&spec.readiness, &evidence)
+    }
+}
+
+/// The sensor that a slot of a sensor schedule still waits for. Once it came, the slot is the sensor's.
+fn awaited(start: &StartSchedule, opened_by: Option<TriggerType>) -> Option<&SensorRule> {
+    if let Recurrence::Sensor { rule, .. } = start.schedule.recurrence()
+        && opened_by == Some(TriggerType::Scheduler)
+    {
+        Some(rule)
+    } else {
+        None
     }
 }
 
@@ -121,6 +143,8 @@ pub struct AskedSlot {
     pub nominal: Timestamp,
     /// Its local date.
     pub date: Date,
+    /// What opened it, if it is open.
+    pub opened_by: Option<TriggerType>,
 }
 
 /// Gathers everything anew, evaluators included, and answers for one slot; writes nothing.
@@ -136,7 +160,8 @@ pub async fn verdict_now(
     let upstreams = upstreams(store, spec, slot.nominal, slot.date).await?;
     let traits = ask_all(evaluators, spec).await;
     let gathered = Gathered { sensors: &sensors, traits: &traits, upstreams: &upstreams };
-    Ok(gathered.verdict(spec, &(slot.nominal, slot.schedule.clone()), now))
+    let place = (slot.nominal, slot.schedule.clone());
+    Ok(gathered.verdict(spec, (&place, slot.opened_by), now))
 }
 
 /// Asks every evaluator of a pipeline, beside each other.

@@ -6,7 +6,7 @@
 use interlock_core::{
     agenda::Agenda,
     id::{PipelineId, ScheduleId},
-    pipeline::Pipeline,
+    pipeline::{Pipeline, TriggerKind},
     retry::FailureCategory,
     run::{RunEvent, TriggerType},
     sensor::Sensor,
@@ -32,15 +32,14 @@ use crate::{
 };
 
 /// Entries applied in one go.
-const ENTRIES_MAX: usize = 500;
+pub(crate) const ENTRIES_MAX: usize = 500;
 /// What came of an entry: an answer for its sender, or a sentence why not.
 type Answer = Result<Value, String>;
 
 impl Engine {
     /// Applies what is in the inbox, entry by entry per pipeline.
     pub(crate) async fn apply_inbox(&mut self) -> Result<(), EngineError> {
-        let page = self.store.inbox(self.writer.shard, ENTRIES_MAX).await?;
-        for entry in page.items {
+        for entry in self.entries().await? {
             let now = self.world.now();
             let mut plan = Planned::new(&entry.pipeline, self.writer);
             let answer = self.apply(&entry, now, &mut plan).await?;
@@ -88,9 +87,10 @@ impl Engine {
                 let arrival = Arrival { pipeline, spec: &spec, key, sensor, now };
                 Ok(self.take_sensor(&arrival, plan).await?)
             }
+            InboxRecord::Run { .. } if let Some(reason) = nothing_to_start(&spec) => Err(reason),
             InboxRecord::Run { slot: None, force, params } => {
                 let wish = Wish { params: params.clone(), force: *force, ..Wish::default() };
-                self.open_manual(pipeline, &spec, (wish, now), plan)
+                Ok(self.open_manual(pipeline, &spec, (wish, now), plan))
             }
             InboxRecord::Run { slot: Some(name), force, params } => {
                 let wish = Wish { params: params.clone(), force: *force, ..Wish::default() };
@@ -132,10 +132,7 @@ impl Engine {
         spec: &Pipeline,
         (wish, now): (Wish, Timestamp),
         plan: &mut Planned,
-    ) -> Answer {
-        if spec.trigger.is_none() {
-            return Err(format!("{pipeline} has no trigger, so there is nothing to run"));
-        }
+    ) -> Value {
         let version = self.pipelines.0.get(pipeline).map_or(0, |state| state.version);
         let nominal = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
         let place = (nominal, ScheduleId::from_static("manual"));
@@ -153,7 +150,7 @@ impl Engine {
         slot.wish = Some(Box::new(wish));
         plan.slot(&place, 0, &slot);
         plan.event(Event::of("SLOT_OPENED", now, "somebody asked for it").about(&place));
-        Ok(json!({ "slot": format!("{pipeline}/manual/{nominal}") }))
+        json!({ "slot": format!("{pipeline}/manual/{nominal}") })
     }
 
     /// Runs a closed slot again, within the budget for the reason given.
@@ -329,5 +326,16 @@ impl Engine {
         let what = NewsOf::Job(What::Finished(outcome));
         self.news.push_back(News { run_id: run_id.to_owned(), at: now, what });
         Ok(json!({ "run": run_id }))
+    }
+}
+
+/// Why a run of a pipeline cannot be asked for, if so.
+fn nothing_to_start(spec: &Pipeline) -> Option<String> {
+    match spec.trigger.as_ref().map(|trigger| &trigger.kind) {
+        None => Some(format!("{} has no trigger, so there is nothing to run", spec.name)),
+        Some(TriggerKind::External) => {
+            Some(format!("somebody else runs {}; Interlock only watches it", spec.name))
+        }
+        Some(_) => None,
     }
 }

@@ -22,6 +22,7 @@ mod rerun;
 mod scheduler;
 pub mod seam;
 mod sensors;
+mod solo;
 mod state;
 mod step;
 mod tell;

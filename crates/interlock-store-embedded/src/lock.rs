@@ -1,7 +1,7 @@
 //! The lock that lets one process write the ledger.
 //!
 //! The operating system holds it and drops it when the process ends, however it ends; the process id in
-//! the file is only for people.
+//! the file, and on the second line what the process is, are only for people.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -24,8 +24,8 @@ pub(crate) struct DaemonLock {
 }
 
 impl DaemonLock {
-    /// Takes the lock of a folder, or says who has it.
-    pub(crate) fn take(folder: &Path) -> Result<Self, StoreError> {
+    /// Takes the lock of a folder, or says who has it. `what` is what the file calls this process.
+    pub(crate) fn take(folder: &Path, what: &str) -> Result<Self, StoreError> {
         let path = folder.join("daemon.lock");
         let failed = |error: std::io::Error| {
             StoreError::permanent(format!("{} cannot be used: {error}", path.display()))
@@ -48,27 +48,34 @@ impl DaemonLock {
         }
         file.set_len(0).map_err(failed)?;
         file.rewind().map_err(failed)?;
-        writeln!(file, "{}", std::process::id()).map_err(failed)?;
+        // In one piece: others read it at any moment.
+        let text = format!("{}\n{what}\n", std::process::id());
+        file.write_all(text.as_bytes()).map_err(failed)?;
         Ok(Self { _file: file })
     }
 }
 
-/// Who has the lock, by what the file says.
-fn holder(file: &mut File) -> Option<u32> {
+/// Who has the lock and what that is, by what the file says.
+fn holder(file: &mut File) -> Option<(u32, String)> {
     let mut text = String::new();
     file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
-    text.trim().parse().ok()
+    let mut lines = text.lines();
+    let pid = lines.next()?.parse().ok()?;
+    Some((pid, lines.next().unwrap_or_default().to_owned()))
 }
 
 /// Whether the one who took the lock is gone. A child that it was just starting has the lock too, until it
 /// becomes another program: a matter of milliseconds, in which a restart after `kill -9` may fall.
 fn is_orphaned(file: &mut File) -> bool {
-    holder(file).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+    holder(file).is_some_and(|(pid, _)| !Path::new(&format!("/proc/{pid}")).exists())
 }
 
 fn refusal(folder: &Path, file: &mut File) -> StoreError {
-    let pid = holder(file);
-    let who = pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
+    let who = match holder(file) {
+        Some((pid, what)) if what.is_empty() => format!("process {pid}"),
+        Some((pid, what)) => format!("process {pid} ({what})"),
+        None => "another process".to_owned(),
+    };
     let message = format!(
         "{who} is using the ledger in {}: only one may write it; stop that one first, or use another folder",
         folder.display()
@@ -93,7 +100,7 @@ mod tests {
             thread::sleep(LOOK * 5);
             drop(held);
         });
-        DaemonLock::take(folder.path()).unwrap();
+        DaemonLock::take(folder.path(), "").unwrap();
         child.join().unwrap();
     }
 }

@@ -61,11 +61,16 @@ enum Access {
 impl EmbeddedStore {
     /// Opens the ledger of a folder to write it; makes both if they do not exist.
     pub fn open_daemon(folder: &Path, clock: Clock) -> Result<Self, StoreError> {
+        Self::open_daemon_as(folder, clock, "")
+    }
+
+    /// Opens the ledger to write it, and has whoever comes second told what the first one is.
+    pub fn open_daemon_as(folder: &Path, clock: Clock, what: &str) -> Result<Self, StoreError> {
         std::fs::create_dir_all(folder).map_err(|error| {
             StoreError::permanent(format!("{} cannot be made: {error}", folder.display()))
         })?;
         file::check_folder(folder)?;
-        let lock = DaemonLock::take(folder)?;
+        let lock = DaemonLock::take(folder, what)?;
         let path = file::ledger_path(folder);
         let mut db = file::open_writing(&path)?;
         schema::migrate(&mut db, &path)?;

@@ -296,8 +296,32 @@ pub struct RunQuery {
     pub status: Option<String>,
     /// Only with this trigger type.
     pub trigger_type: Option<String>,
+    /// After this place: older ones.
+    pub after: Option<RunPlace>,
     /// At most so many.
     pub limit: usize,
+}
+
+/// Where a run stands in the order of [`RunQuery`], which is descending.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunPlace {
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Whose it is.
+    pub pipeline: PipelineId,
+    /// Which attempt.
+    pub key: RunKey,
+}
+
+impl RunRow {
+    /// Its place: what to continue after.
+    pub fn place(&self) -> RunPlace {
+        RunPlace {
+            created_at: self.record.created_at,
+            pipeline: self.pipeline.clone(),
+            key: self.key.clone(),
+        }
+    }
 }
 
 /// A run with its address.

@@ -66,7 +66,7 @@ pub use check::{check_settlement, may_write, whole_milliseconds};
 pub use contract::{
     Accepted, AgendaRow, CHANGES_MAX, Change, DueRow, EventRow, Expect, Group, InboxEntry, Lease,
     LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role, Row,
-    RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Term, Writer,
+    RunPlace, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Term, Writer,
 };
 pub use key::{DueKind, Key, RunKey};
 pub use record::Record;

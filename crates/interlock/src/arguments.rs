@@ -16,7 +16,7 @@ use jiff::SignedDuration;
 pub(crate) use self::{
     asking::{Asking, Complete, Run, Sending, SensorCommand, SensorPut},
     reading::{
-        Events, IncidentsCommand, ListIncidents, Reading, Runs, Slots, StoreCommand,
+        Evaluate, Events, IncidentsCommand, ListIncidents, Reading, Runs, Slots, StoreCommand,
         WatermarkCommand,
     },
     serving::{LogForm, RoleName, Serve},
@@ -28,7 +28,7 @@ use crate::moment::Moment;
 #[command(name = "interlock", version, propagate_version = true, max_term_width = 100)]
 #[command(
     after_help = "Exit codes: 0 done, 1 problems found or refused, 2 bad command line, 3 could not be done, \
-                  4 accepted, not yet applied."
+                  4 accepted, not yet applied, 5 cannot be told."
 )]
 pub(crate) struct Arguments {
     /// The project: the directory with `interlock.yaml`, or with `pipelines/` when there is none.
@@ -99,7 +99,7 @@ pub(crate) enum Command {
     },
     /// List the next slots, with what daylight saving and calendars do to them.
     Next(Next),
-    /// Print whether a pipeline's slot may run, rule by rule, with the values seen.
+    /// Print why a slot ran or not, rule by rule, with the values seen; or why there is none.
     Explain(Explain),
     #[command(flatten)]
     Reading(Reading),
@@ -190,16 +190,17 @@ fn parse_dst(text: &str) -> Result<Dst, String> {
 pub(crate) struct Explain {
     /// Which pipeline.
     pub(crate) pipeline: String,
-    /// Which of its slots, as an instant [default: the last one at `--at`]
-    #[arg(value_parser = Moment::parse, allow_hyphen_values = true)]
-    pub(crate) slot: Option<Moment>,
-    /// A JSON file with the sensors: `{"key": value}` or `{"key": {"value": …, "at": "…"}}`.
+    /// Which slot: `2026-02-25T09:00Z`, or `daily/2026-02-25T09:00Z` of one schedule [default: the oldest that
+    /// waits, else the last that was owed]
+    #[arg(value_name = "SLOT", allow_hyphen_values = true)]
+    pub(crate) slot: Option<String>,
+    /// Ask the files alone, with the sensors of a JSON file: `{"key": value}` or `{"key": {"value": …, "at": "…"}}`.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) sensors: Option<PathBuf>,
-    /// Evaluate as of this instant [default: now]
+    /// Ask the files alone, as of this instant.
     #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
     pub(crate) at: Option<Moment>,
-    /// Print the verdict as JSON.
+    /// Print an object.
     #[arg(long)]
     pub(crate) json: bool,
 }

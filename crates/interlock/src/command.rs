@@ -5,12 +5,13 @@ mod cancel;
 mod complete;
 mod completions;
 mod doctor;
-mod events;
+mod evaluate;
+pub(crate) mod events;
 mod explain;
 mod incidents;
 mod init;
 mod list;
-mod logs;
+pub(crate) mod logs;
 mod next;
 mod pause;
 mod rerun;
@@ -21,7 +22,7 @@ mod schema;
 mod sensor;
 mod serve;
 mod show;
-mod slots;
+pub(crate) mod slots;
 mod status;
 mod store;
 mod validate;
@@ -71,6 +72,7 @@ fn read(directory: &Path, reading: &Reading, output: &mut Output) -> Result<u8, 
         Reading::Slots(slots) => slots::run(directory, slots, output),
         Reading::Runs(runs) => runs::run(directory, runs, output),
         Reading::Why { pipeline, slot } => why::run(directory, pipeline, slot, output),
+        Reading::Evaluate(evaluate) => evaluate::run(directory, evaluate, output),
         Reading::Events(events) => events::run(directory, events, output),
         Reading::Incidents { command, list } => {
             incidents::run(directory, command.as_ref(), list, output)

@@ -10,13 +10,14 @@ mod crashing;
 mod evaluating;
 mod incidents;
 mod reports;
+mod solo;
 mod stage;
 mod traps;
 mod world;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    future::Future as _,
+    future::Future,
     path::Path,
     sync::{Arc, atomic::Ordering},
 };
@@ -120,6 +121,20 @@ impl Machine {
 
     /// Runs an engine until it dies at a wait for the store, or time is over.
     fn live(&self, dies_at: u64, until: Timestamp) {
+        let files = self.files.clone();
+        self.spend(dies_at, until, async move |parts| {
+            let mut engine = Engine::open(parts, Shard(0)).await.unwrap().unwrap();
+            let changes = files.changes(&engine);
+            engine.declare(&changes).await.unwrap();
+            engine.run(Box::pin(std::future::pending())).await.unwrap();
+        });
+    }
+
+    /// Lets a process live until it dies at a wait for the store, ends, or time is over.
+    fn spend<L>(&self, dies_at: u64, until: Timestamp, life: impl FnOnce(Parts) -> L)
+    where
+        L: Future<Output = ()> + Send,
+    {
         let store = Arc::new(Crashing::new(Arc::clone(&self.store) as Arc<dyn Store>, dies_at));
         let parts = Parts {
             world: Arc::new(self.world.clone()),
@@ -137,27 +152,16 @@ impl Machine {
                 inbox: SignedDuration::from_hours(6),
             },
         };
-        let files = self.files.clone();
-        let life = async move {
-            let mut engine = Engine::open(parts, Shard(0)).await.unwrap().unwrap();
-            let changes = files.changes(&engine);
-            engine.declare(&changes).await.unwrap();
-            engine.run(Box::pin(std::future::pending())).await.unwrap();
-        };
-        let dead = Arc::clone(&store);
-        let mut life = Box::pin(async move {
-            let mut life = Box::pin(life);
-            std::future::poll_fn(|context| {
-                let _running = life.as_mut().poll(context);
-                if dead.is_dead.load(Ordering::Relaxed) {
-                    std::task::Poll::Ready(())
-                } else {
-                    std::task::Poll::Pending
-                }
-            })
-            .await;
+        let mut life = Box::pin(life(parts));
+        let dies = std::future::poll_fn(|context| {
+            let ended = life.as_mut().poll(context).is_ready();
+            if ended || store.is_dead.load(Ordering::Relaxed) {
+                std::task::Poll::Ready(())
+            } else {
+                std::task::Poll::Pending
+            }
         });
-        self.world.run(life.as_mut(), until);
+        self.world.run(Box::pin(dies).as_mut(), until);
         self.world.kill();
     }
 

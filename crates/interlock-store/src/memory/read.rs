@@ -95,9 +95,7 @@ impl State {
     pub(super) fn runs(&self, query: &RunQuery) -> Page<RunRow> {
         let rows = self.rows_of(query.pipeline.as_ref()).filter_map(run_row);
         let mut found: Vec<RunRow> = rows.filter(|row| is_run_asked_for(query, row)).collect();
-        found.sort_by_cached_key(|row| {
-            Reverse((row.record.created_at, row.pipeline.clone(), row.key.clone()))
-        });
+        found.sort_by_cached_key(|row| Reverse(row.place()));
         page(found.into_iter(), query.limit)
     }
 
@@ -221,6 +219,7 @@ fn is_run_asked_for(query: &RunQuery, row: &RunRow) -> bool {
     query.slot.as_ref().is_none_or(is_of)
         && query.status.as_ref().is_none_or(|status| row.record.status == *status)
         && query.trigger_type.as_ref().is_none_or(|kind| row.record.trigger_type == *kind)
+        && query.after.as_ref().is_none_or(|after| row.place() < *after)
 }
 
 fn due_row((pipeline, key, row): (&PipelineId, &Key, &Row<Record>)) -> Option<DueRow> {

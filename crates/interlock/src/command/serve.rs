@@ -44,6 +44,7 @@ use crate::{
         specs::StoredSpecs,
         world::TokioWorld,
     },
+    writer,
 };
 
 /// How many portions of changed files may wait for the engine.
@@ -274,16 +275,14 @@ fn folder(directory: &Path, config: &ServerConfig) -> Result<PathBuf, Failure> {
 /// The store: to write it, beside an engine; else only to read it and to leave requests.
 async fn open(folder: &Path, roles: &Roles) -> Result<Arc<dyn Store>, Failure> {
     let (folder, is_writer) = (folder.to_path_buf(), roles.has(RoleName::Engine));
-    let opened = blocking(move || {
-        let clock = Arc::new(clock::now);
+    let opened = blocking(move || -> Result<EmbeddedStore, Failure> {
         if is_writer {
-            EmbeddedStore::open_daemon(&folder, clock)
+            writer::open(&folder, writer::SERVE, writer::SERVE_WAITS)
         } else {
-            EmbeddedStore::open_reader(&folder, clock)
+            Ok(EmbeddedStore::open_reader(&folder, Arc::new(clock::now))?)
         }
     });
-    let store = opened.await?.map_err(|error| failed(error.to_string()))?;
-    Ok(Arc::new(store))
+    Ok(Arc::new(opened.await??))
 }
 
 /// A project that is served by an engine.
@@ -323,9 +322,7 @@ impl Served<'_> {
             evaluators: Arc::new(evaluators),
             reports,
             declarations,
-            // The store's own lock keeps a second process out, so whoever gets here is the one holder: a
-            // restart after a crash need not wait for the dead one's lease to run out.
-            holder: "daemon".to_owned(),
+            holder: writer::HOLDER.to_owned(),
             pace: Pace::default(),
             limits: Limits {
                 runs_max: self.config.engine.runs_max,

@@ -19,6 +19,7 @@ use interlock_core::id::PipelineId;
 use interlock_engine::Changes;
 
 use self::scan::Scanner;
+pub(crate) use self::scan::declaration;
 use crate::{environment, exit::Failure, serve::index::Index};
 
 /// The files of a project.

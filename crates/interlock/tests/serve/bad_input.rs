@@ -96,7 +96,7 @@ fn unknown_pipelines_and_malformed_slots_are_refused_and_nothing_stops() {
 fn a_second_daemon_is_refused_with_the_pid_of_the_first() {
     let (project, first) = serving();
     let second = project.run(&["serve"]);
-    let pid = format!("process {} is using the ledger", first.0.id());
+    let pid = format!("process {} (interlock serve) is using the ledger", first.0.id());
     refuses(&second, 3, &[&pid, "only one may write it"]);
     goes_on(&project, "the first goes on");
     nothing_is_lost(&project);

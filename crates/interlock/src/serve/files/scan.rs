@@ -299,7 +299,8 @@ fn fingerprint(around: &Around) -> u64 {
     fnv1a(format!("{:016x} {binary:?}", around.context.fingerprint()).as_bytes())
 }
 
-fn declaration(new: LoadedPipeline) -> Declaration {
+/// A pipeline that was read, as the engine is told of it.
+pub(crate) fn declaration(new: LoadedPipeline) -> Declaration {
     let LoadedPipeline { pipeline, version, source, context, .. } = new;
     let source = VersionRecord { since: clock::now(), source, context };
     Declaration { pipeline: Arc::new(pipeline), version, source }
