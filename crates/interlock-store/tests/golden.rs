@@ -185,6 +185,7 @@ fn agenda() -> AgendaRecord {
             zone: Some("UTC".into()),
             critical: true,
         }),
+        upstreams: vec!["raw".into()],
     }
 }
 
