@@ -292,6 +292,9 @@ impl Engine {
         }
         self.load_runs(pipeline).await?;
         self.reload_incidents(pipeline).await?;
+        // What was refused may have been a job's last word, which is not said twice: ask for it.
+        let active = self.active_requests().into_iter();
+        active.filter(|run| run.pipeline == pipeline.as_str()).for_each(|run| self.look_up(run));
         self.arm(pipeline);
         self.dirty.insert(pipeline.clone());
         Ok(())
