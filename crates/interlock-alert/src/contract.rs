@@ -8,6 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 /// What came of a try, to wait for.
 pub type DeliveryFuture = Pin<Box<dyn Future<Output = Delivery> + Send>>;
 
+/// Names of channels, to wait for: who owns a pipeline may have to be read.
+pub type RouteFuture<'a> = Pin<Box<dyn Future<Output = Vec<String>> + Send + 'a>>;
+
 /// An alert, to be delivered once more or for the first time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Notice {
@@ -41,11 +44,11 @@ pub enum Delivery {
 /// All channels.
 pub trait Channels: Send + Sync + 'static {
     /// The names of the channels that get an alert, by the routes as they are now.
-    fn route(&self, alert: &Alert) -> Vec<String>;
+    fn route<'a>(&'a self, alert: &'a Alert) -> RouteFuture<'a>;
 
     /// The names of the channels that hear of it when a channel gave an alert up: never that one, and somebody
     /// if there is anybody.
-    fn instead_of(&self, channel: &str, alert: &Alert) -> Vec<String>;
+    fn instead_of<'a>(&'a self, channel: &'a str, alert: &'a Alert) -> RouteFuture<'a>;
 
     /// Tries once to deliver. Takes a bounded time and always answers.
     fn deliver(&self, channel: &str, notice: Notice) -> DeliveryFuture;

@@ -20,5 +20,5 @@ mod contract;
 mod local;
 pub mod signature;
 
-pub use contract::{Channels, Delivery, DeliveryFuture, Notice};
-pub use local::{Book, Console, LocalChannels};
+pub use contract::{Channels, Delivery, DeliveryFuture, Notice, RouteFuture};
+pub use local::{Book, Console, Known, LocalChannels};

@@ -1,8 +1,11 @@
 //! The real channels, as the project's files declare them.
 
 use std::{
-    fmt, io,
+    fmt,
+    future::Future,
+    io,
     path::PathBuf,
+    pin::Pin,
     sync::{Arc, Mutex},
 };
 
@@ -16,8 +19,11 @@ use jiff::SignedDuration;
 
 use crate::{
     channel::{Webhook, is_supported, kind, to_console, to_file},
-    contract::{Channels, Delivery, DeliveryFuture, Notice},
+    contract::{Channels, Delivery, DeliveryFuture, Notice, RouteFuture},
 };
+
+/// What a pipeline declares, if it is known, to wait for.
+pub type Known<'a> = Pin<Box<dyn Future<Output = Option<Arc<Pipeline>>> + Send + 'a>>;
 
 /// Prints a line for people.
 pub type Console = Arc<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
@@ -33,7 +39,7 @@ pub trait Book: Send + Sync + 'static {
     fn channels(&self) -> Arc<[Declared]>;
 
     /// What a pipeline declares, for its owner and labels.
-    fn pipeline(&self, name: &PipelineId) -> Option<Arc<Pipeline>>;
+    fn pipeline<'a>(&'a self, name: &'a PipelineId) -> Known<'a>;
 }
 
 /// The channels that `interlock.yaml` declares.
@@ -81,32 +87,12 @@ fn unsupported_reason(channel: &Channel) -> String {
 }
 
 impl Channels for LocalChannels {
-    fn route(&self, alert: &Alert) -> Vec<String> {
-        let pipeline = PipelineId::parse(&alert.pipeline_id).ok();
-        let pipeline = pipeline.and_then(|name| self.book.pipeline(&name));
-        let subject = Subject {
-            level: &alert.level,
-            alert_type: &alert.alert_type,
-            pipeline: &alert.pipeline_id,
-            owner: pipeline.as_ref().and_then(|pipeline| pipeline.owner.as_deref()),
-            labels: pipeline.as_ref().map(|pipeline| &pipeline.labels),
-        };
-        let channels = self.book.channels();
-        let wanted = channels.iter().filter(|declared| declared.when.matches(&subject));
-        wanted.map(|declared| declared.name.clone()).collect()
+    fn route<'a>(&'a self, alert: &'a Alert) -> RouteFuture<'a> {
+        Box::pin(self.wanted_by(alert))
     }
 
-    fn instead_of(&self, channel: &str, alert: &Alert) -> Vec<String> {
-        let channels = self.book.channels();
-        let works = |name: &String| {
-            name != channel
-                && channels.iter().any(|other| other.name == *name && is_supported(&other.channel))
-        };
-        let mut others: Vec<String> = self.route(alert).into_iter().filter(works).collect();
-        if others.is_empty() && channel != CONSOLE {
-            others.push(CONSOLE.to_owned());
-        }
-        others
+    fn instead_of<'a>(&'a self, channel: &'a str, alert: &'a Alert) -> RouteFuture<'a> {
+        Box::pin(self.others(channel, alert))
     }
 
     fn deliver(&self, channel: &str, notice: Notice) -> DeliveryFuture {
@@ -141,6 +127,39 @@ impl Channels for LocalChannels {
                 Box::pin(std::future::ready(Delivery::Refused { reason }))
             }
         }
+    }
+}
+
+impl LocalChannels {
+    async fn wanted_by(&self, alert: &Alert) -> Vec<String> {
+        let pipeline = match PipelineId::parse(&alert.pipeline_id) {
+            Ok(name) => self.book.pipeline(&name).await,
+            Err(_belongs_to_none) => None,
+        };
+        let subject = Subject {
+            level: &alert.level,
+            alert_type: &alert.alert_type,
+            pipeline: &alert.pipeline_id,
+            owner: pipeline.as_ref().and_then(|pipeline| pipeline.owner.as_deref()),
+            labels: pipeline.as_ref().map(|pipeline| &pipeline.labels),
+        };
+        let channels = self.book.channels();
+        let wanted = channels.iter().filter(|declared| declared.when.matches(&subject));
+        wanted.map(|declared| declared.name.clone()).collect()
+    }
+
+    async fn others(&self, channel: &str, alert: &Alert) -> Vec<String> {
+        let channels = self.book.channels();
+        let works = |name: &String| {
+            name != channel
+                && channels.iter().any(|other| other.name == *name && is_supported(&other.channel))
+        };
+        let mut others: Vec<String> =
+            self.wanted_by(alert).await.into_iter().filter(works).collect();
+        if others.is_empty() && channel != CONSOLE {
+            others.push(CONSOLE.to_owned());
+        }
+        others
     }
 }
 

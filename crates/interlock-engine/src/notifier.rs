@@ -221,7 +221,7 @@ impl Notifier {
     /// Replaces a notification without a channel by one for each channel that gets it.
     async fn route(&self, row: OutboxRow) -> Result<(), StoreError> {
         let alert = Alert::from_json(&row.record.alert);
-        let mut channels = self.channels.route(&alert);
+        let mut channels = self.channels.route(&alert).await;
         if channels.is_empty() {
             tracing::info!("no channel asks for this alert; it is recorded only: {alert}");
         }
@@ -323,7 +323,7 @@ impl Notifier {
         let mut becomes = vec![(row.name.clone(), OutboxRecord { dead: true, ..record.clone() })];
         // That a dead letter was not told either is in the log and in the list; telling it would never end.
         if alert.alert_type != UNDELIVERED {
-            let others = self.channels.instead_of(&channel, &alert);
+            let others = self.channels.instead_of(&channel, &alert).await;
             let told = undelivered(&alert, &record, now).to_json();
             becomes.extend(others.into_iter().take(CHANGES_MAX - 1).map(|other| {
                 let name = named(&format!("{}~dead", row.name), &other);

@@ -12,13 +12,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use interlock_alert::{Book, Channels, Delivery, LocalChannels, Notice, signature::sign};
+use interlock_alert::{Book, Channels, Delivery, Known, LocalChannels, Notice, signature::sign};
 use interlock_config::server::{Alert as Declared, AlertFilter, Channel};
-use interlock_core::{
-    id::PipelineId,
-    incident::Alert,
-    pipeline::{Pipeline, Secret},
-};
+use interlock_core::{id::PipelineId, incident::Alert, pipeline::Secret};
 use interlock_trigger::web::Web;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -33,8 +29,8 @@ impl Book for Fixed {
         Arc::clone(&self.0)
     }
 
-    fn pipeline(&self, _: &PipelineId) -> Option<Arc<Pipeline>> {
-        None
+    fn pipeline<'a>(&'a self, _: &'a PipelineId) -> Known<'a> {
+        Box::pin(std::future::ready(None))
     }
 }
 
@@ -244,13 +240,13 @@ async fn a_kind_that_is_not_there_yet_is_said_and_refused_and_told_on_the_consol
     );
     let delivery = bench.deliver("ops").await;
     assert!(matches!(delivery, Delivery::Refused { .. }), "{delivery:?}");
-    assert_eq!(bench.channels.instead_of("ops", &alert()), ["console"]);
+    assert_eq!(bench.channels.instead_of("ops", &alert()).await, ["console"]);
     let gone = bench.deliver("gone").await;
     assert_eq!(reason(&gone), "interlock.yaml has no alert channel `gone` any more");
 }
 
-#[test]
-fn routes_follow_the_filters_and_dead_letters_go_to_others_that_work() {
+#[tokio::test]
+async fn routes_follow_the_filters_and_dead_letters_go_to_others_that_work() {
     let only = |level: &str| AlertFilter { levels: vec![level.into()], ..AlertFilter::default() };
     let slack = Channel::Slack { url: None, token: None, channel: None };
     let bench = Bench::new(vec![
@@ -259,9 +255,9 @@ fn routes_follow_the_filters_and_dead_letters_go_to_others_that_work() {
         ("ops", slack, AlertFilter::default()),
         ("log", Channel::File { path: "a".into() }, AlertFilter::default()),
     ]);
-    assert_eq!(bench.channels.route(&alert()), ["hook", "ops", "log"]);
-    assert_eq!(bench.channels.instead_of("hook", &alert()), ["log"]);
-    assert_eq!(bench.channels.instead_of("log", &alert()), ["hook"]);
+    assert_eq!(bench.channels.route(&alert()).await, ["hook", "ops", "log"]);
+    assert_eq!(bench.channels.instead_of("hook", &alert()).await, ["log"]);
+    assert_eq!(bench.channels.instead_of("log", &alert()).await, ["hook"]);
     let console = Bench::new(vec![("console", Channel::Console, AlertFilter::default())]);
-    assert_eq!(console.channels.instead_of("console", &alert()), Vec::<String>::new());
+    assert_eq!(console.channels.instead_of("console", &alert()).await, Vec::<String>::new());
 }

@@ -7,7 +7,7 @@ use std::{
     task::Poll,
 };
 
-use interlock_alert::{Channels, Delivery, DeliveryFuture, Notice};
+use interlock_alert::{Channels, Delivery, DeliveryFuture, Notice, RouteFuture};
 use interlock_core::{id::PipelineId, incident::Alert, retry::FailureCategory};
 use interlock_engine::{
     Engine, Notifier, NotifierParts, Pace, Parts, Patience,
@@ -134,12 +134,14 @@ impl Receivers {
 }
 
 impl Channels for Receivers {
-    fn route(&self, _: &Alert) -> Vec<String> {
-        self.channels.iter().map(|(name, _)| (*name).to_owned()).collect()
+    fn route<'a>(&'a self, _: &'a Alert) -> RouteFuture<'a> {
+        let names = self.channels.iter().map(|(name, _)| (*name).to_owned()).collect();
+        Box::pin(std::future::ready(names))
     }
 
-    fn instead_of(&self, channel: &str, alert: &Alert) -> Vec<String> {
-        self.route(alert).into_iter().filter(|other| other != channel).collect()
+    fn instead_of<'a>(&'a self, channel: &'a str, _: &'a Alert) -> RouteFuture<'a> {
+        let others = self.channels.iter().filter(|(name, _)| *name != channel);
+        Box::pin(std::future::ready(others.map(|(name, _)| (*name).to_owned()).collect()))
     }
 
     fn deliver(&self, channel: &str, notice: Notice) -> DeliveryFuture {

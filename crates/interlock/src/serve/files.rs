@@ -108,9 +108,11 @@ impl Book for Files {
         known.alerts.clone().unwrap_or_default()
     }
 
-    fn pipeline(&self, name: &PipelineId) -> Option<Arc<Pipeline>> {
+    fn pipeline<'a>(&'a self, name: &'a PipelineId) -> interlock_alert::Known<'a> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.current.get(name).map(|declaration| Arc::clone(&declaration.pipeline))
+        let current = known.current.get(name);
+        let pipeline = current.map(|declaration| Arc::clone(&declaration.pipeline));
+        Box::pin(std::future::ready(pipeline))
     }
 }
 
