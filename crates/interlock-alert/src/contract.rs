@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 /// What came of a try, to wait for.
 pub type DeliveryFuture = Pin<Box<dyn Future<Output = Delivery> + Send>>;
 
-/// Names of channels, to wait for.
+/// Names of channels, to wait for: who owns a pipeline may have to be read.
 pub type RouteFuture<'a> = Pin<Box<dyn Future<Output = Vec<String>> + Send + 'a>>;
 
 /// An alert, to be delivered once more or for the first time.

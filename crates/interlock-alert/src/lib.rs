@@ -21,4 +21,4 @@ mod local;
 pub mod signature;
 
 pub use contract::{Channels, Delivery, DeliveryFuture, Notice, RouteFuture};
-pub use local::{Book, Console, LocalChannels, PipelineFuture};
+pub use local::{Book, Console, Known, LocalChannels};

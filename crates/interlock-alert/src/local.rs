@@ -22,6 +22,9 @@ use crate::{
     contract::{Channels, Delivery, DeliveryFuture, Notice, RouteFuture},
 };
 
+/// What a pipeline declares, if it is known, to wait for.
+pub type Known<'a> = Pin<Box<dyn Future<Output = Option<Arc<Pipeline>>> + Send + 'a>>;
+
 /// Prints a line for people.
 pub type Console = Arc<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
 
@@ -30,16 +33,13 @@ const TIME_LIMIT: SignedDuration = SignedDuration::from_secs(10);
 /// The channel that is always there.
 const CONSOLE: &str = "console";
 
-/// A declaration, to wait for.
-pub type PipelineFuture<'a> = Pin<Box<dyn Future<Output = Option<Arc<Pipeline>>> + Send + 'a>>;
-
 /// What the files say now: read at each delivery, so that an edit holds at once.
 pub trait Book: Send + Sync + 'static {
     /// The declared channels.
     fn channels(&self) -> Arc<[Declared]>;
 
     /// What a pipeline declares, for its owner and labels.
-    fn pipeline<'a>(&'a self, name: &'a PipelineId) -> PipelineFuture<'a>;
+    fn pipeline<'a>(&'a self, name: &'a PipelineId) -> Known<'a>;
 }
 
 /// The channels that `interlock.yaml` declares.
@@ -88,40 +88,11 @@ fn unsupported_reason(channel: &Channel) -> String {
 
 impl Channels for LocalChannels {
     fn route<'a>(&'a self, alert: &'a Alert) -> RouteFuture<'a> {
-        Box::pin(async move {
-            let pipeline = match PipelineId::parse(&alert.pipeline_id) {
-                Ok(name) => self.book.pipeline(&name).await,
-                Err(_it_is_the_system) => None,
-            };
-            let subject = Subject {
-                level: &alert.level,
-                alert_type: &alert.alert_type,
-                pipeline: &alert.pipeline_id,
-                owner: pipeline.as_ref().and_then(|pipeline| pipeline.owner.as_deref()),
-                labels: pipeline.as_ref().map(|pipeline| &pipeline.labels),
-            };
-            let channels = self.book.channels();
-            let wanted = channels.iter().filter(|declared| declared.when.matches(&subject));
-            wanted.map(|declared| declared.name.clone()).collect()
-        })
+        Box::pin(self.wanted_by(alert))
     }
 
     fn instead_of<'a>(&'a self, channel: &'a str, alert: &'a Alert) -> RouteFuture<'a> {
-        Box::pin(async move {
-            let routed = self.route(alert).await;
-            let channels = self.book.channels();
-            let works = |name: &String| {
-                name != channel
-                    && channels
-                        .iter()
-                        .any(|other| other.name == *name && is_supported(&other.channel))
-            };
-            let mut others: Vec<String> = routed.into_iter().filter(works).collect();
-            if others.is_empty() && channel != CONSOLE {
-                others.push(CONSOLE.to_owned());
-            }
-            others
-        })
+        Box::pin(self.others(channel, alert))
     }
 
     fn deliver(&self, channel: &str, notice: Notice) -> DeliveryFuture {
@@ -156,6 +127,39 @@ impl Channels for LocalChannels {
                 Box::pin(std::future::ready(Delivery::Refused { reason }))
             }
         }
+    }
+}
+
+impl LocalChannels {
+    async fn wanted_by(&self, alert: &Alert) -> Vec<String> {
+        let pipeline = match PipelineId::parse(&alert.pipeline_id) {
+            Ok(name) => self.book.pipeline(&name).await,
+            Err(_belongs_to_none) => None,
+        };
+        let subject = Subject {
+            level: &alert.level,
+            alert_type: &alert.alert_type,
+            pipeline: &alert.pipeline_id,
+            owner: pipeline.as_ref().and_then(|pipeline| pipeline.owner.as_deref()),
+            labels: pipeline.as_ref().map(|pipeline| &pipeline.labels),
+        };
+        let channels = self.book.channels();
+        let wanted = channels.iter().filter(|declared| declared.when.matches(&subject));
+        wanted.map(|declared| declared.name.clone()).collect()
+    }
+
+    async fn others(&self, channel: &str, alert: &Alert) -> Vec<String> {
+        let channels = self.book.channels();
+        let works = |name: &String| {
+            name != channel
+                && channels.iter().any(|other| other.name == *name && is_supported(&other.channel))
+        };
+        let mut others: Vec<String> =
+            self.wanted_by(alert).await.into_iter().filter(works).collect();
+        if others.is_empty() && channel != CONSOLE {
+            others.push(CONSOLE.to_owned());
+        }
+        others
     }
 }
 

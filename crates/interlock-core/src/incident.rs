@@ -125,8 +125,10 @@ enum Scope {
     Pipeline,
 }
 
-/// A job came to a bad end, or to one that nobody knows.
+/// A job came to a bad end.
 const FAILED: Family = Family { prefix: "failed", scope: Scope::Day };
+/// How a job ended, or whether, cannot be found out yet.
+const UNCERTAIN: Family = Family { prefix: "uncertain", scope: Scope::Day };
 const NOT_READY: Family = Family { prefix: "not-ready", scope: Scope::Day };
 /// The seed's own key.
 const MISSED: Family = Family { prefix: "watchdog", scope: Scope::Day };
@@ -157,7 +159,12 @@ const fn opens(
 const OPENS: &[Opens] = &[
     opens("RETRY_EXHAUSTED", FAILED, Level::Error, ("job_failed", "failed")),
     opens("SFN_TIMEOUT", FAILED, Level::Error, ("job_timeout", "did not end in time")),
-    opens("RUN_UNCERTAIN", FAILED, Level::Error, ("run_uncertain", "ended nobody knows how")),
+    opens(
+        "RUN_UNCERTAIN",
+        UNCERTAIN,
+        Level::Error,
+        ("run_uncertain", "has a run that cannot be found"),
+    ),
     opens(
         "VALIDATION_EXHAUSTED",
         NOT_READY,
@@ -182,10 +189,16 @@ const OPENS: &[Opens] = &[
 
 /// Which events resolve which incidents.
 const RESOLVES: &[(&str, &[Family])] = &[
-    ("JOB_COMPLETED", &[FAILED, NOT_READY, MISSED, UNKNOWN]),
+    ("JOB_COMPLETED", &[FAILED, UNCERTAIN, NOT_READY, MISSED, UNKNOWN]),
+    ("RUN_FOUND", &[UNCERTAIN]),
     ("CONFIG_RESTORED", &[CONFIG]),
-    ("PIPELINE_CHANGED", &[ASIDE]),
+    ("PIPELINE_TAKEN_BACK", &[ASIDE]),
 ];
+
+/// Whether anything can follow from events of a kind.
+pub fn has_consequences(kind: &str) -> bool {
+    OPENS.iter().any(|rule| rule.event == kind) || RESOLVES.iter().any(|(event, _)| *event == kind)
+}
 
 /// What follows from an event; nothing from most.
 pub fn consequences(fact: &Fact<'_>) -> Vec<Consequence> {

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use crate::{
     engine::{Declaration, Engine, EngineError},
+    state::PipelineState,
     write::{Event, Planned},
 };
 
@@ -32,7 +33,9 @@ impl Engine {
     /// The pipelines that are declared as far as the store knows, by version: what [`Changes`] are told
     /// against after a start.
     pub fn in_force(&self) -> impl Iterator<Item = (&PipelineId, u64)> {
-        let all = self.pipelines.0.iter().filter(|(_, state)| !state.is_retired());
+        // The system's own rows are of no declaration.
+        let declared = |state: &PipelineState| state.row.is_some() && !state.is_retired();
+        let all = self.pipelines.0.iter().filter(move |(_, state)| declared(state));
         all.map(|(name, state)| (name, state.version))
     }
 

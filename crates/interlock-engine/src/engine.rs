@@ -342,6 +342,10 @@ impl Engine {
     pub(crate) async fn reload(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
         let known = self.pipelines.get_mut(pipeline).watermarked().cloned().collect();
         self.load_one(pipeline, &known).await?;
+        // What was refused may have been a job's last word, which is not said twice: ask for it.
+        for run in self.requests_of(pipeline).await {
+            self.look_up(run);
+        }
         self.take_up(pipeline);
         self.dirty.insert(pipeline.clone());
         Ok(())

@@ -11,11 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_core::{
     id::{PipelineId, ScheduleId},
-    incident::{Alert, Consequence, Fact, Finding, IncidentState, Step, consequences, step},
+    incident::{
+        Alert, Consequence, Fact, Finding, IncidentState, Step, consequences, has_consequences,
+        step,
+    },
 };
 use interlock_store::{
     CHANGES_MAX, Change, Expect, Group, Key, Record, Row,
-    record::{EventRecord, IncidentRecord, OutboxRecord, SlotRecord},
+    record::{EventRecord, IncidentRecord, OutboxRecord},
     whole_milliseconds,
 };
 use jiff::{Timestamp, civil::Date};
@@ -23,11 +26,15 @@ use serde_json::Value;
 
 use crate::{
     engine::{Engine, EngineError},
+    state::{OpenSlot, SlotPlace},
     write::{Event, Planned},
 };
 
 /// Rows per page when loading.
 const PAGE: usize = 1_000;
+
+/// The open slots of a pipeline.
+type OpenSlots = BTreeMap<SlotPlace, OpenSlot>;
 
 /// Incidents of pipelines by their dedup keys, each with its revision.
 pub(crate) type Known = BTreeMap<(PipelineId, String), (IncidentRecord, u64)>;
@@ -67,15 +74,17 @@ impl Engine {
     }
 
     /// Adds to each group what follows from its events.
-    pub(crate) async fn tell(&mut self, planned: &mut [Planned]) -> Result<(), EngineError> {
-        let mut known = Known::new();
+    pub(crate) async fn tell(&self, planned: &mut [Planned]) -> Result<(), EngineError> {
+        let (mut known, nothing) = (Known::new(), OpenSlots::new());
         for plan in planned {
-            let keys = keys_of(&plan.group);
+            let state = self.pipelines.0.get(&plan.group.pipeline);
+            let open = state.map_or(&nothing, |state| &state.open);
+            let keys = keys_of(&plan.group, open);
             if keys.is_empty() {
                 continue;
             }
             self.know(&plan.group.pipeline, keys, &mut known).await?;
-            add_what_follows(&mut plan.group, &mut known);
+            add_what_follows(&mut plan.group, &mut known, open);
         }
         Ok(())
     }
@@ -125,8 +134,8 @@ enum Need {
 }
 
 /// The incidents that the events of a group are about.
-fn keys_of(group: &Group) -> BTreeSet<(String, Need)> {
-    let follow = events(group).flat_map(|event| of_event(group, event));
+fn keys_of(group: &Group, open: &OpenSlots) -> BTreeSet<(String, Need)> {
+    let follow = events(group).flat_map(|event| of_event(group, event, open));
     let keys = follow.map(|consequence| match consequence {
         Consequence::Open(finding) => (finding.key, Need::Any),
         Consequence::Resolve { key } => (key, Need::Open),
@@ -142,37 +151,42 @@ fn events(group: &Group) -> impl Iterator<Item = &EventRecord> {
 }
 
 /// What follows from one event of a group.
-fn of_event(group: &Group, event: &EventRecord) -> Vec<Consequence> {
-    let slot = slot_of(group, event);
-    let thing = event.details.get("file").and_then(Value::as_str);
+fn of_event(group: &Group, event: &EventRecord, open: &OpenSlots) -> Vec<Consequence> {
+    if !has_consequences(&event.kind) {
+        return vec![];
+    }
+    let day = day_of(group, event, open);
     consequences(&Fact {
         kind: &event.kind,
         pipeline: &group.pipeline,
-        day: slot.map(|(schedule, record)| (schedule, record.date)),
-        thing,
+        day: day.as_ref().map(|(schedule, date)| (schedule, *date)),
+        thing: event.details.get("file").and_then(Value::as_str),
     })
 }
 
-/// The slot that an event is about: whatever has consequences also changes it.
-fn slot_of<'a>(group: &'a Group, event: &EventRecord) -> Option<(&'a ScheduleId, &'a SlotRecord)> {
-    let name = event.slot.as_ref()?;
-    group.changes.iter().find_map(|change| match change {
+/// The schedule and the local day of the slot that an event is about: one that its group changes, or an open one.
+fn day_of(group: &Group, event: &EventRecord, open: &OpenSlots) -> Option<(ScheduleId, Date)> {
+    let (schedule, nominal) = event.slot.as_ref()?.split_once('/')?;
+    let place: SlotPlace = (nominal.parse().ok()?, ScheduleId::any(schedule).ok()?);
+    let changed = group.changes.iter().find_map(|change| match change {
         Change::Put(Key::Slot(schedule, nominal), _, Record::Slot(record))
-            if *name == format!("{schedule}/{nominal}") =>
+            if (*nominal, schedule) == (place.0, &place.1) =>
         {
-            Some((schedule, record))
+            Some(record.date)
         }
         Change::Put(..) | Change::Delete(..) | Change::Append(_) => None,
-    })
+    });
+    let date = changed.or_else(|| open.get(&place).map(|open| open.slot.date))?;
+    Some((place.1, date))
 }
 
 /// Adds to a group the incidents and notifications that follow from its events, given the incidents as they
 /// are; those are then as they will be. Needs no role: whoever writes events may call it.
-pub(crate) fn add_what_follows(group: &mut Group, known: &mut Known) {
+pub(crate) fn add_what_follows(group: &mut Group, known: &mut Known, open: &OpenSlots) {
     let mut changed: BTreeMap<String, IncidentRecord> = BTreeMap::new();
     let mut notifications = Vec::new();
     for event in events(group) {
-        for consequence in of_event(group, event) {
+        for consequence in of_event(group, event, open) {
             let key = consequence.key().to_owned();
             let place = (group.pipeline.clone(), key.clone());
             let (stored, revision) = known.get(&place).map_or((None, 0), |(r, n)| (Some(r), *n));
@@ -180,7 +194,7 @@ pub(crate) fn add_what_follows(group: &mut Group, known: &mut Known) {
             // A state that only a later version knows is not resolved.
             let state = before.map(|r| r.standing().unwrap_or(IncidentState::Open));
             let name = |word: &str| format!("{key}~{}~{word}", revision + 1);
-            let telling = Telling { group, event, at: whole_milliseconds(event.at) };
+            let telling = Telling { group, event, open, at: whole_milliseconds(event.at) };
             let after = match (step(state, &consequence), before, &consequence) {
                 (Step::Open, _, Consequence::Open(finding)) => {
                     let name = name("opened");
@@ -225,6 +239,7 @@ pub(crate) fn add_what_follows(group: &mut Group, known: &mut Known) {
 struct Telling<'a> {
     group: &'a Group,
     event: &'a EventRecord,
+    open: &'a OpenSlots,
     at: Timestamp,
 }
 
@@ -282,8 +297,7 @@ impl Telling<'_> {
     fn details(&self, alert_type: &str) -> BTreeMap<String, Value> {
         let mut details = self.event.details.clone();
         details.insert("type".to_owned(), alert_type.into());
-        if let Some((schedule, slot)) = slot_of(self.group, self.event) {
-            let date: Date = slot.date;
+        if let Some((schedule, date)) = day_of(self.group, self.event, self.open) {
             details.insert("scheduleId".to_owned(), schedule.as_str().into());
             details.insert("date".to_owned(), date.to_string().into());
         }

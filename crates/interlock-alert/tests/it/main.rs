@@ -12,9 +12,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use interlock_alert::{
-    Book, Channels, Delivery, LocalChannels, Notice, PipelineFuture, signature::sign,
-};
+use interlock_alert::{Book, Channels, Delivery, Known, LocalChannels, Notice, signature::sign};
 use interlock_config::server::{Alert as Declared, AlertFilter, Channel};
 use interlock_core::{id::PipelineId, incident::Alert, outbound::Outbound, pipeline::Secret};
 use interlock_trigger::web::Web;
@@ -31,7 +29,7 @@ impl Book for Fixed {
         Arc::clone(&self.0)
     }
 
-    fn pipeline<'a>(&'a self, _: &'a PipelineId) -> PipelineFuture<'a> {
+    fn pipeline<'a>(&'a self, _: &'a PipelineId) -> Known<'a> {
         Box::pin(std::future::ready(None))
     }
 }

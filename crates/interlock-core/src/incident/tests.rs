@@ -28,7 +28,7 @@ fn check(kind: &str, expected: &[&str]) {
 fn events_open_and_resolve_by_the_table() {
     check("RETRY_EXHAUSTED", &["+failed:orders:daily:2026-02-25 error job_failed"]);
     check("SFN_TIMEOUT", &["+failed:orders:daily:2026-02-25 error job_timeout"]);
-    check("RUN_UNCERTAIN", &["+failed:orders:daily:2026-02-25 error run_uncertain"]);
+    check("RUN_UNCERTAIN", &["+uncertain:orders:daily:2026-02-25 error run_uncertain"]);
     check(
         "VALIDATION_EXHAUSTED",
         &["+not-ready:orders:daily:2026-02-25 error validation_exhausted"],
@@ -38,11 +38,13 @@ fn events_open_and_resolve_by_the_table() {
     check("CONFIG_BROKEN", &["+config:orders.yaml warning config_broken"]);
     check("CONFIG_RESTORED", &["-config:orders.yaml"]);
     check("PIPELINE_SET_ASIDE", &["+aside:orders error pipeline_set_aside"]);
-    check("PIPELINE_CHANGED", &["-aside:orders"]);
+    check("PIPELINE_TAKEN_BACK", &["-aside:orders"]);
+    check("RUN_FOUND", &["-uncertain:orders:daily:2026-02-25"]);
     check(
         "JOB_COMPLETED",
         &[
             "-failed:orders:daily:2026-02-25",
+            "-uncertain:orders:daily:2026-02-25",
             "-not-ready:orders:daily:2026-02-25",
             "-watchdog:orders:daily:2026-02-25",
             "-unknown:orders:daily:2026-02-25",

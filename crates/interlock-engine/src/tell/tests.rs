@@ -51,7 +51,7 @@ fn added(group: &Group) -> Vec<String> {
 
 fn follow(known: &mut Known, hour: i8, events: &[(&'static str, &str)]) -> Vec<String> {
     let mut group = group(hour, events);
-    add_what_follows(&mut group, known);
+    add_what_follows(&mut group, known, &OpenSlots::new());
     added(&group)
 }
 
@@ -83,13 +83,39 @@ fn a_days_failures_are_one_incident_told_once() {
 }
 
 #[test]
-fn an_uncertain_end_is_one_incident_although_two_events_say_so() {
+fn an_uncertain_run_is_told_and_so_is_that_it_was_found() {
     let mut known = Known::new();
-    let events =
-        [("RUN_UNCERTAIN", "gone"), ("JOB_FAILED", "gone"), ("RETRY_EXHAUSTED", "none left")];
+    let key = "uncertain:orders:hourly:2026-02-25";
+    assert_eq!(
+        follow(&mut known, 9, &[("RUN_UNCERTAIN", "gone")]),
+        [format!("{key} open 1 @Absent"), format!("{key}~1~opened after None")]
+    );
+    // The group that says so leaves the slot as it is: its day is that of the open slot.
+    let mut found = group(9, &[("RUN_FOUND", "its job runs")]);
+    let Change::Put(Key::Slot(schedule, nominal), _, Record::Slot(record)) =
+        found.changes.remove(0)
+    else {
+        panic!("the slot comes first")
+    };
+    let slot = record.to_core().unwrap();
+    let open =
+        OpenSlots::from([((nominal, schedule), OpenSlot { slot, revision: 1, runs: vec![] })]);
+    add_what_follows(&mut found, &mut known, &open);
+    assert_eq!(
+        added(&found),
+        [
+            format!("{key} resolved 1 @Revision(1)"),
+            format!("{key}~2~resolved after Some(\"{key}~1~opened\")")
+        ]
+    );
+}
+
+#[test]
+fn several_findings_of_one_group_are_one_incident() {
+    let mut known = Known::new();
     let key = "failed:orders:hourly:2026-02-25";
     assert_eq!(
-        follow(&mut known, 9, &events),
+        follow(&mut known, 9, &[("SFN_TIMEOUT", ""), ("RETRY_EXHAUSTED", "none left")]),
         [format!("{key} open 2 @Absent"), format!("{key}~1~opened after None")]
     );
 }
@@ -112,7 +138,7 @@ fn a_resolve_is_not_told_if_the_opening_was_not() {
 fn an_alert_says_what_happened_and_why() {
     let mut group =
         group(9, &[("JOB_FAILED", "exit 3"), ("RETRY_EXHAUSTED", "no attempt is left")]);
-    add_what_follows(&mut group, &mut Known::new());
+    add_what_follows(&mut group, &mut Known::new(), &OpenSlots::new());
     let alert = group.changes.iter().find_map(|change| match change {
         Change::Put(Key::Outbox(_), _, Record::Outbox(record)) => Some(record.alert.clone()),
         Change::Put(..) | Change::Delete(..) | Change::Append(_) => None,

@@ -15,7 +15,7 @@ use interlock_engine::{
     vitals::Pulse,
 };
 use interlock_store::{
-    Row, Shard, Store,
+    Change, Expect, Group, Key, Record, Role, Row, Shard, Store,
     conformance::block_on,
     memory::MemoryStore,
     record::{InboxRecord, IncidentRecord},
@@ -140,10 +140,9 @@ impl Channels for Receivers {
         Box::pin(std::future::ready(names))
     }
 
-    fn instead_of<'a>(&'a self, channel: &'a str, alert: &'a Alert) -> RouteFuture<'a> {
-        Box::pin(async move {
-            self.route(alert).await.into_iter().filter(|other| other != channel).collect()
-        })
+    fn instead_of<'a>(&'a self, channel: &'a str, _: &'a Alert) -> RouteFuture<'a> {
+        let others = self.channels.iter().filter(|(name, _)| *name != channel);
+        Box::pin(std::future::ready(others.map(|(name, _)| (*name).to_owned()).collect()))
     }
 
     fn deliver(&self, channel: &str, notice: Notice) -> DeliveryFuture {
@@ -446,4 +445,25 @@ fn a_channel_that_asks_to_be_left_alone_is_left_alone_and_then_gets_everything()
     assert_eq!(stage.receivers.heard("mail").len(), 2, "too early");
     stage.live(u64::MAX, Stage::end(9));
     assert_eq!(stage.receivers.heard("mail").len(), 3);
+}
+
+#[test]
+fn an_incident_that_somebody_else_changed_is_read_again_and_nothing_is_lost() {
+    let stage = Stage::new(&[("chat", takes)]);
+    let (world, store) = (stage.world.clone(), Arc::clone(&stage.store));
+    let acknowledge = async move {
+        world.sleep_until(Stage::end(15)).await;
+        let (pipeline, key, row) = store.incidents(None, 1).await.unwrap().items.remove(0);
+        let day = SignedDuration::from_hours(24);
+        let lease = store.acquire(Role::Watchdog, Shard(0), "other", day).await.unwrap().unwrap();
+        let record = IncidentRecord { state: "acknowledged".into(), ..row.record };
+        let expect = Expect::Revision(row.revision);
+        let change = Change::Put(Key::Incident(key), expect, Record::Incident(record));
+        let group = Group { pipeline, writer: lease.writer, changes: vec![change] };
+        assert!(store.commit(vec![group]).await.unwrap().remove(0).is_ok());
+    };
+    stage.world.spawn("acknowledge", Box::pin(acknowledge));
+    stage.live(u64::MAX, Stage::end(55));
+    assert_eq!(stage.receivers.heard("chat"), TOLD);
+    stage.check_told("a conflict");
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use interlock_alert::{Book, Console, LocalChannels, PipelineFuture};
+use interlock_alert::{Book, Console, Known, LocalChannels};
 use interlock_config::server::Alert;
 use interlock_core::{id::PipelineId, outbound::Outbound, pipeline::Pipeline};
 use interlock_engine::{
@@ -83,7 +83,7 @@ impl Book for AlertBook {
         self.files.alerts()
     }
 
-    fn pipeline<'a>(&'a self, name: &'a PipelineId) -> PipelineFuture<'a> {
+    fn pipeline<'a>(&'a self, name: &'a PipelineId) -> Known<'a> {
         Box::pin(self.declared(name))
     }
 }
