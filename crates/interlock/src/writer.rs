@@ -52,6 +52,8 @@ pub(crate) fn writing(folder: &Path) -> Writing {
     };
     match what {
         _ if !is_held => Writing::Nobody,
+        // It has just taken the lock and not yet said who it is.
+        _ if pid.is_empty() => Writing::Command("another process".to_owned()),
         "" | SERVE => Writing::Serve,
         command => Writing::Command(format!("`{command}` (process {pid})")),
     }

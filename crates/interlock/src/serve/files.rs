@@ -133,7 +133,8 @@ impl Files {
     /// Which pipeline a file declared, when it last could be used.
     pub(crate) fn declared_by(&self, file: &Path) -> Option<PipelineId> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(known.index.find(file.to_str()?)?.name.clone())
+        let entry = known.index.find(file.to_str()?)?;
+        (entry.version != 0).then(|| entry.name.clone())
     }
 
     /// Where the files come from: the project's own directory first.

@@ -12,6 +12,8 @@ use crate::{
     serve::files::Scan,
 };
 
+const CONTAINER: &str = "this is a container of its own: jobs end with it, and are then uncertain";
+
 /// What there is to say.
 #[derive(Debug)]
 pub(crate) struct Greeting {
@@ -77,8 +79,7 @@ impl Greeting {
             count => writeln!(out, "  problems  {count}; `interlock validate` shows them")?,
         }
         if interlock_trigger::runner::is_pid_one_namespace() {
-            let text = "this is a container of its own: jobs end with it, and are then uncertain";
-            writeln!(out, "  note      {text}")?;
+            writeln!(out, "  note      {CONTAINER}")?;
         }
         Ok(out.flush()?)
     }
@@ -93,6 +94,9 @@ impl Greeting {
     }
 
     fn log(&self) {
+        if interlock_trigger::runner::is_pid_one_namespace() {
+            tracing::warn!("{CONTAINER}");
+        }
         let overview = self.overview.as_ref();
         let next = overview.and_then(|overview| overview.next.as_ref());
         tracing::info!(

@@ -212,7 +212,7 @@ fn a_broken_edit_is_an_incident_of_its_pipeline_until_it_is_mended_even_while_no
     fs::create_dir(project.join("pipelines")).unwrap();
     fs::write(&file, ORDERS).unwrap();
     let daemon = Daemon::start(project);
-    wait_for(project, "it serves", || ask(project, &["status"]).contains("orders"));
+    wait_for(project, "it serves", || log(project).contains("SERVING"));
     let open = || ask(project, &["incidents", "--pipeline", "orders"]);
     wait_for(project, "the incident is open", || {
         // Written anew each time: an edit in the first moments may be taken for what was there at the start.

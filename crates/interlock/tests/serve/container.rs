@@ -25,7 +25,7 @@ impl Container {
     fn start(project: &Project) -> Self {
         let mut unshare = Command::new("unshare");
         unshare.args(["--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
-        unshare.arg(env!("CARGO_BIN_EXE_interlock")).args(["serve", "--log", "json"]);
+        unshare.arg(env!("CARGO_BIN_EXE_interlock")).arg("serve");
         unshare.arg(project.path()).stdin(Stdio::null());
         // What is said at start-up is said to people, on standard output.
         let out = fs::File::create(project.path().join("serve.out")).unwrap();
@@ -58,8 +58,10 @@ fn jobs_end_with_the_container_and_the_next_start_says_uncertain() {
     project.until("the pipeline is declared", || {
         Ledger::read(&project.folder())?.agenda.into_iter().next()
     });
-    let said = fs::read_to_string(project.path().join("serve.out")).unwrap();
-    assert!(said.contains("jobs end with it, and are then uncertain"), "{said}");
+    project.until("it says what that means", || {
+        let said = fs::read_to_string(project.path().join("serve.out")).unwrap();
+        said.contains("jobs end with it, and are then uncertain").then_some(())
+    });
     assert_eq!(project.run(&["run", "longish"]).code, 0);
     project.until("the job runs", || JobLog::read(project.path()).runs.into_iter().next());
     drop(container);
@@ -75,7 +77,7 @@ fn jobs_end_with_the_container_and_the_next_start_says_uncertain() {
     let found =
         check(&Ledger::read(&project.folder()).unwrap(), &JobLog::read(project.path()), &[]);
     assert!(found.is_empty(), "{found:?}\n{}", tail(&log(project.path())));
-    assert!(log(project.path()).contains("RUN_UNCERTAIN"));
+    assert!(log(project.path()).contains("run uncertain"), "{}", log(project.path()));
     drop(container);
 }
 
@@ -83,12 +85,14 @@ fn jobs_end_with_the_container_and_the_next_start_says_uncertain() {
 fn outside_of_a_container_nothing_is_said_about_one() {
     let project = Project::new(&[("longish", LONG)]);
     let mut serve = Command::new(env!("CARGO_BIN_EXE_interlock"));
-    let serve = serve.arg("serve").arg(project.path()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let serve = serve.spawn().unwrap();
-    project.until("the pipeline is declared", || {
-        Ledger::read(&project.folder())?.agenda.into_iter().next()
-    });
+    let out = fs::File::create(project.path().join("serve.out")).unwrap();
+    let mut serve =
+        serve.arg("serve").arg(project.path()).stdout(out).stderr(Stdio::null()).spawn().unwrap();
+    let said = || fs::read_to_string(project.path().join("serve.out")).unwrap();
+    // The last line of the summary.
+    project.until("it is at work", || said().contains("problems").then_some(()));
     assert!(kill(serve.id()));
-    let said = String::from_utf8(serve.wait_with_output().unwrap().stdout).unwrap();
+    serve.wait().unwrap();
+    let said = said();
     assert!(said.contains("serving 1 pipeline") && !said.contains("container"), "{said}");
 }
