@@ -166,6 +166,9 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         for problem in &told {
             tracing::warn!("{problem}");
         }
+        if !told.is_empty() {
+            tracing::warn!("what was loaded of a broken file stays in force");
+        }
         let mut broken = BrokenFiles::load(files.clone(), Arc::clone(&store)).await;
         broken.report(&scan).await;
         if roles.has(RoleName::Notifier) {

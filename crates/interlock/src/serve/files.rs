@@ -109,7 +109,9 @@ impl Files {
         if known.alerts.is_empty() || !around.has_errors() {
             known.alerts = around.config.alerts.clone().into();
         }
-        let scanner = Scanner { around: &around, zones: &self.zones, old: &known.index };
+        let is_folder_gone = dirs.pipelines.iter().any(|dir| !self.directory.join(dir).is_dir());
+        let (zones, old) = (&*self.zones, &known.index);
+        let scanner = Scanner { around: &around, zones, old, is_folder_gone };
         let (scan, index) = scanner.run(since, tell);
         if let Some(index) = index.filter(|index| *index != known.index) {
             if let Err(error) = index.save(&self.state) {

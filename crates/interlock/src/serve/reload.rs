@@ -110,8 +110,13 @@ impl Reload {
     /// Problems that were there before are not told again.
     fn tell_problems(&mut self, scan: &Scan) {
         let problems = rendered(&scan.problems);
-        for problem in problems.difference(&self.told) {
+        let mut new = problems.difference(&self.told).peekable();
+        let is_news = new.peek().is_some();
+        for problem in new {
             tracing::warn!("{problem}");
+        }
+        if is_news {
+            tracing::warn!("what was loaded of a broken file stays in force");
         }
         self.told = problems;
     }

@@ -170,7 +170,7 @@ fn a_project_that_is_moved_away_while_serving_is_taken_up_where_it_is() {
         fs::rename(project.path().join(name), there.join(name)).unwrap();
     }
     project.until("it says that the files are gone", || {
-        log(&there).contains("what was loaded stays in force").then_some(())
+        log(&there).contains("they stay in force").then_some(())
     });
     drop(daemon);
     let before = completed(&ledger(&there));

@@ -32,6 +32,8 @@ pub(super) struct Scanner<'a> {
     pub(super) around: &'a Around,
     pub(super) zones: &'a SystemZones,
     pub(super) old: &'a Index,
+    /// Whether a folder of pipelines is not there: what was in it is not gone for good.
+    pub(super) is_folder_gone: bool,
 }
 
 /// What a scan finds out.
@@ -44,7 +46,7 @@ struct Findings {
     /// Those that wait for others, held back until all names are known.
     waiting: BTreeMap<PipelineId, Declaration>,
     references: References,
-    /// Whether a broken file hides its name.
+    /// Whether a broken file hides its name, or a folder its files.
     has_unnamed: bool,
     told: usize,
 }
@@ -66,6 +68,7 @@ impl Scanner<'_> {
         let mut findings = Findings {
             problems: self.around.problems.clone(),
             index: Index { fingerprint: fingerprint(self.around), ..Index::default() },
+            has_unnamed: self.is_folder_gone,
             ..Findings::default()
         };
         let changed = self.sort_out(&known, &mut findings);
