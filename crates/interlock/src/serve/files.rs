@@ -8,6 +8,8 @@
 //! is retired: it could be any of those that are missing.
 
 mod scan;
+#[cfg(test)]
+mod tests;
 
 use std::{
     path::{Path, PathBuf},

@@ -16,7 +16,7 @@ use interlock_store::{
     conformance::block_on,
     record::{
         AppliedRecord, EventRecord, InboxRecord, MarksRecord, PauseRecord, PipelineRecord,
-        RunRecord, SensorRecord, SlotRecord, SpanRecord, WatermarkRecord,
+        RunRecord, SensorRecord, SlaRecord, SlotRecord, SpanRecord, WatermarkRecord,
     },
 };
 use interlock_store_embedded::EmbeddedStore;
@@ -99,7 +99,13 @@ fn open_slot() -> SlotRecord {
         marks: MarksRecord::default(),
         version: "00000000000000ab".into(),
         wish: None,
-        sla: None,
+        sla: Some(SlaRecord {
+            warning_at: Some(at("2026-02-25T12:40:00Z")),
+            breach_at: Some(at("2026-02-25T13:10:00Z")),
+            duration_max: Some(SignedDuration::from_hours(2)),
+            expected_duration: Some(SignedDuration::from_mins(30)),
+            ..SlaRecord::default()
+        }),
     }
 }
 
