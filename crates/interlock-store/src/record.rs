@@ -144,7 +144,7 @@ pub struct SlotRecord {
     pub wish: Option<WishRecord>,
     /// What it promises about time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sla: Option<SlaRecord>,
+    pub sla: Option<Box<SlaRecord>>,
 }
 
 /// See [`ResolvedSla`].
@@ -476,7 +476,7 @@ impl SlotRecord {
                 .wish
                 .as_ref()
                 .map(|wish| WishRecord { params: wish.params.clone(), force: wish.force }),
-            sla: slot.sla.as_deref().map(SlaRecord::from_core),
+            sla: slot.sla.as_deref().map(|sla| Box::new(SlaRecord::from_core(sla))),
         }
     }
 

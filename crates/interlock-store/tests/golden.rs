@@ -246,13 +246,13 @@ fn the_ledger_is_written_as_ever() {
     };
     check_row("slot-backoff", &key, &Record::Slot(backoff));
     let promising = SlotRecord {
-        sla: Some(SlaRecord {
+        sla: Some(Box::new(SlaRecord {
             evaluation_at: Some(at("2026-02-25T09:20:00Z")),
             warning_at: Some(at("2026-02-25T09:30:00Z")),
             breach_at: Some(at("2026-02-25T10:00:00Z")),
             duration_max: Some(SignedDuration::from_hours(2)),
             expected_duration: Some(SignedDuration::from_mins(30)),
-        }),
+        })),
         ..slot()
     };
     check_row("slot-sla", &key, &Record::Slot(promising));

@@ -35,7 +35,7 @@ pub(crate) fn slot(key: &SlotKey, slot: &SlotRecord, runs: &[RunRow]) -> Value {
         "closesAt": closes_at.map(|at| at.to_string()),
         "retryAt": slot.retry_at.map(|at| at.to_string()),
         "version": slot.version,
-        "sla": slot.sla.as_ref().map(sla),
+        "sla": slot.sla.as_deref().map(sla),
         "runs": runs.iter().map(run_of_slot).collect::<Vec<_>>(),
     })
 }

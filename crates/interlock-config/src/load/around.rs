@@ -102,7 +102,7 @@ impl Context {
             text.push_str(&decode::json(&defaults.node).to_string());
         }
         for (key, part) in &self.texts {
-            text.push_str(&format!("\n{key} {}\n{part}", part.len()));
+            text.extend(["\n", key, "\n", &part.len().to_string(), "\n", part]);
         }
         fnv1a(text.as_bytes())
     }

@@ -124,7 +124,7 @@ async fn declare(files: &Files, engine: &mut Engine) -> Result<Scan, Failure> {
     let (tell, mut told) = mpsc::channel(PORTIONS);
     let scanning = files.clone();
     let scan = tokio::task::spawn_blocking(move || {
-        scanning.scan(Since::Start(in_force), &mut |changes| tell.blocking_send(changes).is_ok())
+        scanning.scan(&Since::Start(in_force), &mut |changes| tell.blocking_send(changes).is_ok())
     });
     while let Some(changes) = told.recv().await {
         let declared = engine.declare(&changes).await;

@@ -146,7 +146,7 @@ fn about_slot(slot: &SlotRecord) -> Vec<String> {
         lines.push(format!("Unless something happens it is closed at {}.", slot.closes_at));
     }
     lines.extend(slot.retry_at.map(|at| format!("It is tried again at {at}.")));
-    lines.extend(slot.sla.as_ref().into_iter().flat_map(promises));
+    lines.extend(slot.sla.as_deref().into_iter().flat_map(promises));
     let marks = slots::marks(&slot.marks);
     if !marks.is_empty() {
         lines.push(format!("It is marked {}.", marks.join(", ")));

@@ -85,7 +85,7 @@ impl Files {
     /// nobody listens any more.
     pub(crate) fn scan(
         &self,
-        since: Since,
+        since: &Since,
         tell: &mut dyn FnMut(Changes) -> bool,
     ) -> Result<Scan, Failure> {
         let around = Self::around(&self.directory, &self.zones)?;

@@ -19,7 +19,7 @@ pub(crate) async fn watch(files: Files, engine: mpsc::Sender<Changes>) {
         watch.changed().await;
         let (looking, telling) = (files.clone(), engine.clone());
         let scan = tokio::task::spawn_blocking(move || {
-            looking.scan(Since::LastScan, &mut |changes| telling.blocking_send(changes).is_ok())
+            looking.scan(&Since::LastScan, &mut |changes| telling.blocking_send(changes).is_ok())
         });
         match scan.await {
             Ok(Ok(scan)) => report(&scan),

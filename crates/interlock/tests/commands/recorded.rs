@@ -99,13 +99,13 @@ fn open_slot() -> SlotRecord {
         marks: MarksRecord::default(),
         version: "00000000000000ab".into(),
         wish: None,
-        sla: Some(SlaRecord {
+        sla: Some(Box::new(SlaRecord {
             warning_at: Some(at("2026-02-25T12:40:00Z")),
             breach_at: Some(at("2026-02-25T13:10:00Z")),
             duration_max: Some(SignedDuration::from_hours(2)),
             expected_duration: Some(SignedDuration::from_mins(30)),
             ..SlaRecord::default()
-        }),
+        })),
     }
 }
 

@@ -53,10 +53,10 @@ impl Scanner<'_> {
     /// Looks at everything. No index when what is remembered should stay as it is.
     pub(super) fn run(
         &self,
-        since: Since,
+        since: &Since,
         tell: &mut dyn FnMut(Changes) -> bool,
     ) -> (Scan, Option<Index>) {
-        let known = self.known(&since);
+        let known = self.known(since);
         if self.around.has_errors() && !known.is_empty() {
             // Every file would mean something else; better the last good than half of the new.
             let problems = self.around.problems.clone();
@@ -78,7 +78,7 @@ impl Scanner<'_> {
                 break;
             }
         }
-        finish((&known, &since), findings, tell)
+        finish((&known, since), findings, tell)
     }
 
     fn known(&self, since: &Since) -> BTreeMap<PipelineId, u64> {

@@ -1,3 +1,5 @@
+//! Scans of real folders: what is told, and what is not even read.
+
 use std::{
     fs,
     time::{Duration, SystemTime},
@@ -31,7 +33,9 @@ impl World {
         fs::create_dir(folder.path().join("pipelines")).unwrap();
         let files = Files::new(folder.path(), folder.path(), Arc::default());
         let world = Self { folder, files, in_force: vec![] };
-        names.iter().for_each(|name| world.write(name, &text(name, "")));
+        for name in names {
+            world.write(name, &text(name, ""));
+        }
         world
     }
 
@@ -50,7 +54,7 @@ impl World {
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
     }
 
-    fn scan(&mut self, since: Since) -> Told {
+    fn scan(&mut self, since: &Since) -> Told {
         let mut told = Told::default();
         let in_force = &mut self.in_force;
         let mut tell = |changes: Changes| {
@@ -73,13 +77,14 @@ impl World {
     }
 
     fn look(&mut self) -> Told {
-        self.scan(Since::LastScan)
+        self.scan(&Since::LastScan)
     }
 
     /// A new process: it knows what the ledger and the index say.
     fn restart(&mut self) -> Told {
         self.files = Files::new(self.folder.path(), self.folder.path(), Arc::default());
-        self.scan(Since::Start(self.in_force.clone()))
+        let since = Since::Start(self.in_force.clone());
+        self.scan(&since)
     }
 }
 
