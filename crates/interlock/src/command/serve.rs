@@ -52,7 +52,7 @@ pub(super) fn run(directory: &Path, form: LogForm, output: &mut Output) -> Resul
 }
 
 fn greet(scan: &Scan, folder: &Path, output: &mut Output) -> Result<(), Failure> {
-    project::mention_problems(&scan.problems, output)?;
+    project::mention_count(scan.errors, output)?;
     let count = scan.count;
     let s = if count == 1 { "" } else { "s" };
     writeln!(output.out, "serving {count} pipeline{s}; the ledger is in {}", folder.display())?;

@@ -49,11 +49,16 @@ pub(crate) enum Since {
     LastScan,
 }
 
+/// More problems than anybody reads; `validate` shows all.
+const PROBLEMS_MAX: usize = 1_000;
+
 /// What became of a scan.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    /// What is wrong with the files that were read.
+    /// What is wrong with the files that were read; at most [`PROBLEMS_MAX`], the first.
     pub(crate) problems: Vec<Problem>,
+    /// How many errors there are altogether.
+    pub(crate) errors: usize,
     /// How many pipelines are in force.
     pub(crate) count: usize,
     /// How many changes the engine was told of.
@@ -88,12 +93,14 @@ impl Files {
         since: &Since,
         tell: &mut dyn FnMut(Changes) -> bool,
     ) -> Result<Scan, Failure> {
-        let around = Self::around(&self.directory, &self.zones)?;
+        let mut around = Self::around(&self.directory, &self.zones)?;
+        let paths = around.paths();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let dirs = &around.config.dirs;
         let folders = dirs.pipelines.iter().chain(&dirs.calendars).chain(&dirs.archetypes);
         known.folders = folders.map(|folder| self.directory.join(folder)).collect();
-        let scanner = Scanner { around: &around, zones: &self.zones, old: &known.index };
+        let old = &known.index;
+        let scanner = Scanner { around: &around, paths: &paths, zones: &self.zones, old };
         let (scan, index) = scanner.run(since, tell);
         if let Some(index) = index.filter(|index| *index != known.index) {
             if let Err(error) = index.save(&self.state) {

@@ -9,14 +9,14 @@ use std::{
 };
 
 use interlock_config::{
-    Around, LoadedPipeline, Pipelines, Problem, ReadFile, References, SystemZones, Upstream,
-    ZoneSource as _, defined_twice, source::SourceFile,
+    Around, LoadedPipeline, Pipelines, Problem, ReadFile, References, Severity, SystemZones,
+    Upstream, ZoneSource as _, defined_twice, source::SourceFile,
 };
 use interlock_core::id::{PipelineId, fnv1a};
 use interlock_engine::{Changes, Declaration};
 use interlock_store::record::VersionRecord;
 
-use super::{Scan, Since};
+use super::{PROBLEMS_MAX, Scan, Since};
 use crate::{
     clock, environment,
     serve::index::{Entry, Index, Stamp},
@@ -30,6 +30,7 @@ const THREADS_MAX: usize = 8;
 /// What a scan works with.
 pub(super) struct Scanner<'a> {
     pub(super) around: &'a Around,
+    pub(super) paths: &'a [PathBuf],
     pub(super) zones: &'a SystemZones,
     pub(super) old: &'a Index,
 }
@@ -41,6 +42,7 @@ struct Findings {
     /// Which file has a name.
     names: BTreeMap<PipelineId, PathBuf>,
     problems: Vec<Problem>,
+    errors: usize,
     /// Those that wait for others, held back until all names are known.
     waiting: BTreeMap<PipelineId, Declaration>,
     references: References,
@@ -60,13 +62,14 @@ impl Scanner<'_> {
         if self.around.has_errors() && !known.is_empty() {
             // Every file would mean something else; better the last good than half of the new.
             let problems = self.around.problems.clone();
-            return (Scan { problems, count: known.len(), changes: 0, spared: 0 }, None);
+            let (count, errors) = (known.len(), problems.len());
+            return (Scan { problems, errors, count, changes: 0, spared: 0 }, None);
         }
         let mut findings = Findings {
-            problems: self.around.problems.clone(),
             index: Index { fingerprint: fingerprint(self.around), ..Index::default() },
             ..Findings::default()
         };
+        findings.complain(self.around.problems.clone());
         let changed = self.sort_out(&known, &mut findings);
         for portion in changed.chunks(PORTION) {
             let mut changes = Changes::default();
@@ -106,7 +109,7 @@ impl Scanner<'_> {
         }
         let now = clock::now().as_nanosecond() as i64;
         let mut changed = Vec::new();
-        for path in &self.around.paths {
+        for path in self.paths {
             let metadata = fs::metadata(path);
             let stamp = metadata.map_or(Stamp::NONE, |metadata| Stamp::of(&metadata, now));
             let old = text(path).and_then(|path| self.old.find(path));
@@ -149,7 +152,7 @@ impl Scanner<'_> {
         known: &BTreeMap<PipelineId, u64>,
         (findings, changes): (&mut Findings, &mut Changes),
     ) {
-        findings.problems.append(&mut read.problems);
+        findings.complain(std::mem::take(&mut read.problems));
         let remembered =
             text(path).and_then(|path| self.old.find(path)).map(|old| old.name.clone());
         let named = read.name.as_ref().and_then(|(name, _)| PipelineId::parse(name).ok());
@@ -160,7 +163,7 @@ impl Scanner<'_> {
         if let Some(first) = findings.names.get(&name) {
             let mut problem = defined_twice("pipeline", name.as_str(), first, read.shown());
             problem.span = read.name.take().map_or(0..0, |(_, span)| span);
-            findings.problems.push(problem);
+            findings.complain(vec![problem]);
             return;
         }
         let version = known.get(&name).copied().unwrap_or(0);
@@ -218,11 +221,19 @@ fn finish(
         tell(Changes { declared, removed });
     }
     let count = findings.index.entries.iter().filter(|entry| entry.version != 0).count();
-    let scan = Scan { problems: findings.problems, count, changes, spared };
-    (scan, Some(findings.index))
+    let Findings { problems, errors, index, .. } = findings;
+    let scan = Scan { problems, errors, count, changes, spared };
+    (scan, Some(index))
 }
 
 impl Findings {
+    fn complain(&mut self, problems: Vec<Problem>) {
+        let is_error = |problem: &&Problem| problem.severity == Severity::Error;
+        self.errors += problems.iter().filter(is_error).count();
+        let room = PROBLEMS_MAX.saturating_sub(self.problems.len());
+        self.problems.extend(problems.into_iter().take(room));
+    }
+
     /// A file that looks as it did.
     fn keep(&mut self, path: &Path, entry: Entry) {
         if !entry.upstreams.is_empty() {
@@ -255,7 +266,7 @@ impl Findings {
     /// Takes out who waits in vain; what was in force of it stays.
     fn refuse(&mut self, known: &BTreeMap<PipelineId, u64>) {
         let refused = self.references.check(&*self);
-        self.problems.extend(refused.problems);
+        self.complain(refused.problems);
         for name in refused.names.iter().filter_map(|name| PipelineId::parse(name).ok()) {
             self.waiting.remove(&name);
             let path = self.names.get(&name).and_then(|path| text(path));
