@@ -3,6 +3,7 @@
 //! A rule is a pure function from the repository's files to the problems in them, so that each is
 //! tested on a tree of a few lines. Every problem names its place and what to do about it.
 
+mod cases;
 mod docs;
 mod modules;
 mod rooms;
@@ -72,6 +73,7 @@ const RULES: &[Rule] = &[
     modules::check_orphans,
     docs::check_architecture,
     docs::check_decisions,
+    cases::check_cases,
 ];
 
 /// Checks all rules and prints every problem.

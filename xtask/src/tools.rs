@@ -30,6 +30,12 @@ const TOOLS: &[Tool] = &[
         why: "tidy asks it which files belong to the repository",
     },
     Tool {
+        program: "strace",
+        package: "strace",
+        needs: &[Need::Test],
+        why: "the crash tests kill processes at chosen system calls with it",
+    },
+    Tool {
         program: "g++",
         package: "g++",
         needs: &[Need::Fuzz],

@@ -34,6 +34,7 @@ pub enum Code {
     Url,
     Rule,
     Weekday,
+    Network,
     NeverFires,
     DuplicateSchedule,
     RecurrenceCount,
@@ -55,7 +56,7 @@ pub enum Code {
     NoEvaluator,
 }
 
-const TABLE: [(Code, &str, &str); 47] = [
+const TABLE: [(Code, &str, &str); 48] = [
     (Code::Unreadable, "IL0101", "A file or directory cannot be read."),
     (Code::NotUtf8, "IL0102", "A file is not UTF-8 text."),
     (Code::TooLarge, "IL0103", "A file is larger than 1 MiB."),
@@ -84,6 +85,7 @@ const TABLE: [(Code, &str, &str); 47] = [
     (Code::Url, "IL0307", "An address that is not an http or https URL."),
     (Code::Rule, "IL0308", "A check whose value or field does not fit it."),
     (Code::Weekday, "IL0309", "A weekday that does not exist."),
+    (Code::Network, "IL0310", "A block of IP addresses that cannot be read."),
     (Code::NeverFires, "IL0401", "A schedule that has no slot, ever."),
     (Code::DuplicateSchedule, "IL0402", "Two schedules of one pipeline with the same id."),
     (Code::RecurrenceCount, "IL0403", "A schedule that says more than one way to recur."),

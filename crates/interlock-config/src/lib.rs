@@ -16,6 +16,7 @@ mod decode;
 pub mod ics;
 pub mod load;
 mod placeholder;
+pub mod route;
 pub mod server;
 mod shape;
 mod suggest;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use interlock_core::{pipeline::Secret, zone::Zone};
+use interlock_core::{outbound::Outbound, pipeline::Secret, zone::Zone};
 use jiff::SignedDuration;
 
 /// The whole of `interlock.yaml`.
@@ -141,6 +141,8 @@ pub struct Engine {
     pub catchup_per_minute: u32,
     /// Units of ownership.
     pub shards: u32,
+    /// Which addresses may be called.
+    pub outbound: Outbound,
 }
 
 /// The HTTP interface.
@@ -148,6 +150,8 @@ pub struct Engine {
 pub struct Server {
     /// Where it listens.
     pub addr: String,
+    /// Whether somebody wrote that down: an address that is only the default may be missed.
+    pub addr_is_written: bool,
     /// A single key with every right.
     pub api_key: Option<Secret>,
     /// Scoped tokens.

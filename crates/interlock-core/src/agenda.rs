@@ -12,6 +12,7 @@ use crate::{
     due::after,
     id::PipelineId,
     pipeline::{ControlSchedule, Evaluation, Pipeline, StartSchedule, TriggerKind},
+    run::TriggerType,
     schedule::{Recurrence, jitter_offset},
     sla::{self, ResolvedSla, SlaSpec, SlotTimes},
     time_of_day::TimeOfDay,
@@ -47,6 +48,8 @@ pub struct Agenda {
     pub evaluation: Evaluation,
     /// What it promises about time, if anything.
     pub sla: Option<Arc<SlaSpec>>,
+    /// Pipelines whose slots it waits for.
+    pub upstreams: Box<[PipelineId]>,
 }
 
 impl Agenda {
@@ -64,6 +67,7 @@ impl Agenda {
                 | TriggerKind::Other { .. },
             ) => Work::Started,
         };
+        let upstreams = pipeline.readiness.upstreams.iter().map(|upstream| &upstream.pipeline);
         let promises = pipeline.sla != SlaSpec::default();
         Self {
             work,
@@ -71,6 +75,7 @@ impl Agenda {
             controls: pipeline.controls.iter().cloned().map(Arc::new).collect(),
             evaluation: pipeline.evaluation.clone(),
             sla: promises.then(|| Arc::new(pipeline.sla.clone())),
+            upstreams: upstreams.filter_map(|name| PipelineId::parse(name).ok()).collect(),
         }
     }
 
@@ -89,16 +94,23 @@ impl Agenda {
         })
     }
 
-    /// When a slot that waits is given up (S19).
+    /// When a slot that waits is given up (S19). One that waits for its sensor is at its deadline.
     pub fn closes_at(
         &self,
         start: &StartSchedule,
         nominal: Timestamp,
+        opened_by: TriggerType,
         now: Timestamp,
     ) -> Timestamp {
+        let deadline = || self.promise(start, nominal, sla::Opening::Live).evaluation_at;
         if self.work != Work::Started {
-            let deadline = self.promise(start, nominal, sla::Opening::Live).evaluation_at;
-            return deadline.unwrap_or_else(|| plus(nominal, start.grace));
+            return deadline().unwrap_or_else(|| plus(nominal, start.grace));
+        }
+        if matches!(start.schedule.recurrence(), Recurrence::Sensor { .. })
+            && opened_by == TriggerType::Scheduler
+            && let Some(deadline) = deadline()
+        {
+            return deadline;
         }
         let gap = after(&start.schedule, nominal)
             .map_or(EVALUATION_MAX, |next| next.duration_since(nominal));

@@ -209,8 +209,28 @@ mod tests {
     }
 
     #[test]
+    fn case_31_a_day_in_any_calendar_is_left_out() {
+        let inline = Calendar {
+            name: "exclusions".into(),
+            dates: [Date::constant(2025, 11, 28)].into(),
+            ..Calendar::default()
+        };
+        let both = DayFilter { exclude: vec![holidays().into(), inline.into()], include: vec![] };
+        for (date, allowed) in [
+            (Date::constant(2025, 11, 28), false),
+            (Date::constant(2025, 11, 29), false),
+            (Date::constant(2025, 12, 25), false),
+            (Date::constant(2025, 12, 1), true),
+        ] {
+            assert_eq!(both.allows(date), allowed, "{date}");
+            assert!(DayFilter::default().allows(date), "nothing is left out unless it is said");
+        }
+    }
+
+    #[test]
     fn case_31_days_are_case_insensitive() {
         assert_eq!(Weekdays::parse_day("Saturday"), Weekdays::parse_day("SAT"));
+        assert_eq!(Weekdays::parse_day("SUNDAY"), Weekdays::parse_day("sunday"));
         assert!(Weekdays::parse_day("sa").is_err());
         assert!(Weekdays::parse_day("someday").is_err());
     }

@@ -14,6 +14,7 @@ use crate::{
     pipeline::{OverlapPolicy, Pipeline, TriggerKind},
     readiness::Outcome,
     run::TriggerType,
+    schedule::Recurrence,
     slot::{Disposition, OpenState, SkipReason, Slot, SlotState},
 };
 
@@ -42,6 +43,8 @@ pub struct Candidate<'a> {
     pub slot: &'a Slot,
     /// Whether it may run, by readiness; `CannotTell` while the evidence is being gathered.
     pub readiness: Outcome,
+    /// Whether its work was done since the slot before it (`skipIfSuccessful`).
+    pub is_done_already: bool,
 }
 
 /// What is to happen to one slot.
@@ -53,25 +56,30 @@ pub enum Move {
     Queue,
     /// Its turn came and it is not ready (S8).
     WaitAgain,
+    /// Its data changed under monitoring: it is completed, and runs again.
+    Drift,
     /// It is decided.
     Close(Disposition),
 }
 
 /// Plans the open slots of one pipeline; `slots` are in the order (instant, schedule id). Answers with one
-/// move per slot at most, by its place in `slots`.
+/// move per slot at most, by its place in `slots`. No more than `room` runs begin: what the limit over all
+/// pipelines leaves. A slot that finds no room stays as it is.
 pub fn plan_slots(
     pipeline: &Pipeline,
     slots: &[Candidate<'_>],
     flow: Flow,
+    room: u32,
     now: Timestamp,
 ) -> Vec<(usize, Move)> {
     let runner = match pipeline.trigger.as_ref().map(|trigger| &trigger.kind) {
         None | Some(TriggerKind::External) => Runner::SomebodyElse,
         Some(_) => Runner::Interlock,
     };
-    let mut plan = Plan { pipeline, slots, moves: vec![None; slots.len()] };
+    let mut plan = Plan { pipeline, slots, room, moves: vec![None; slots.len()] };
     plan.close_what_is_over(flow, runner, now);
     if flow == Flow::Open && runner == Runner::Interlock {
+        plan.notice_drift();
         plan.start_what_may(now);
     }
     plan.moves.into_iter().enumerate().filter_map(|(index, step)| Some((index, step?))).collect()
@@ -89,6 +97,8 @@ enum Runner {
 struct Plan<'a> {
     pipeline: &'a Pipeline,
     slots: &'a [Candidate<'a>],
+    /// How many runs may still begin, over all pipelines.
+    room: u32,
     moves: Vec<Option<Move>>,
 }
 
@@ -96,7 +106,27 @@ impl Plan<'_> {
     fn close_what_is_over(&mut self, flow: Flow, runner: Runner, now: Timestamp) {
         for (candidate, step) in self.slots.iter().zip(&mut self.moves) {
             let SlotState::Open(state) = candidate.slot.state else { continue };
-            *step = forced_close(candidate.slot, state, (flow, runner), now).map(Move::Close);
+            let close = forced_close(candidate.slot, state, (flow, runner), now);
+            let close = match close {
+                Some(Disposition::Skipped(SkipReason::NotReady))
+                    if waits_for_sensor(self.pipeline, candidate) =>
+                {
+                    Some(Disposition::Skipped(SkipReason::NoSensor))
+                }
+                other => other,
+            };
+            *step = close.map(Move::Close);
+        }
+    }
+
+    /// Not ready is drift; cannot tell is not. Where nothing may start, nothing is opened again either: the
+    /// slot would be closed as paused or retired, and its success be lost.
+    fn notice_drift(&mut self) {
+        for (candidate, step) in self.slots.iter().zip(&mut self.moves) {
+            let is_watched = candidate.slot.state == SlotState::Open(OpenState::Monitoring);
+            if step.is_none() && is_watched && candidate.readiness == Outcome::NotReady {
+                *step = Some(Move::Drift);
+            }
         }
     }
 
@@ -107,8 +137,9 @@ impl Plan<'_> {
         let mut order: Vec<_> =
             (0..self.slots.len()).filter(|index| self.is_startable(*index)).collect();
         order.sort_by_key(|index| self.slots.get(*index).map(|c| !is_live(c.slot)));
+        let slots = self.slots;
         for index in order {
-            let Some(candidate) = self.slots.get(index) else { continue };
+            let Some(candidate) = slots.get(index) else { continue };
             let step = self.step_for(candidate, &mut places);
             if let Some(place) = self.moves.get_mut(index) {
                 *place = step;
@@ -126,7 +157,9 @@ impl Plan<'_> {
             if step.is_none()
                 && candidate.slot.state == SlotState::Open(OpenState::Backoff)
                 && is_time
+                && self.room > 0
             {
+                self.room -= 1;
                 *step = Some(Move::Start(candidate.slot.attempt + 1));
             }
         }
@@ -139,15 +172,20 @@ impl Plan<'_> {
         untouched && (state == Some(waits) || state == Some(SlotState::Open(OpenState::Queued)))
     }
 
-    fn step_for(&self, candidate: &Candidate<'_>, places: &mut Places) -> Option<Move> {
+    fn step_for(&mut self, candidate: &Candidate<'_>, places: &mut Places) -> Option<Move> {
         let is_queued = candidate.slot.state == SlotState::Open(OpenState::Queued);
         let is_ready = candidate.readiness == Outcome::Ready
             || (candidate.readiness == Outcome::CannotTell && self.pipeline.readiness.fail_open);
+        if is_ready && candidate.is_done_already && is_live(candidate.slot) {
+            return Some(Move::Close(Disposition::Skipped(SkipReason::Superseded)));
+        }
         match (places.is_free(), is_ready, is_queued) {
             (true, true, _) if self.pipeline.dry_run => {
                 Some(Move::Close(Disposition::Skipped(SkipReason::DryRun)))
             }
+            (true, true, _) if self.room == 0 => None,
             (true, true, _) => {
+                self.room -= 1;
                 places.take(candidate.slot);
                 Some(Move::Start(candidate.slot.attempt + 1))
             }
@@ -187,6 +225,14 @@ impl Plan<'_> {
     }
 }
 
+/// Whether a slot was opened by a sensor schedule's deadline, and its sensor has not come.
+fn waits_for_sensor(pipeline: &Pipeline, candidate: &Candidate<'_>) -> bool {
+    let start = pipeline.starts.iter().find(|start| start.schedule.id() == candidate.schedule);
+    candidate.slot.opened_by == TriggerType::Scheduler
+        && start
+            .is_some_and(|start| matches!(start.schedule.recurrence(), Recurrence::Sensor { .. }))
+}
+
 /// The places that runs of the pipeline take.
 struct Places {
     free: u32,
@@ -217,13 +263,12 @@ impl Places {
     }
 }
 
-/// Whether the overlap policy applies: what people and backfills ask for queues instead.
+/// Whether the overlap policy applies: reruns, and what people and backfills ask for, queue instead.
 fn is_live(slot: &Slot) -> bool {
     match slot.opened_by {
+        TriggerType::Sensor | TriggerType::Reconcile => slot.generation <= 1,
         TriggerType::Scheduler
         | TriggerType::Catchup
-        | TriggerType::Sensor
-        | TriggerType::Reconcile
         | TriggerType::External
         | TriggerType::Webhook
         | TriggerType::Subdag => true,
@@ -264,5 +309,7 @@ fn forced_close(
     }
 }
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;

@@ -86,10 +86,11 @@ pub fn after(schedule: &Schedule, instant: Timestamp) -> Option<Timestamp> {
 mod tests {
     use super::*;
     use crate::{
-        calendar::DayFilter,
+        calendar::{DayFilter, Weekdays},
         cron::{Cron, Seconds},
         id::ScheduleId,
         schedule::{Dst, Recurrence, Timing},
+        time_of_day::TimeOfDay,
         zone::Zone,
     };
 
@@ -130,6 +131,34 @@ mod tests {
         assert_eq!(due.live, [at("09:02:00")]);
         let missed = Missed { first: at("09:01:00"), last: at("09:01:00"), count: 1 };
         assert_eq!(due.missed, Some(missed));
+    }
+
+    /// Case 28: `after` opens a window in Go; here it is the instant of a slot. Its garbage that counted as
+    /// active is an error when the file is read (`case_28_…` in `interlock-config`).
+    #[test]
+    fn case_28_a_time_of_day_is_due_from_its_instant_on_in_its_own_zone() {
+        let new_york = "America/New_York";
+        for (zone, now, expected) in [
+            ("UTC", "2026-03-10T07:30:00Z", None),
+            ("UTC", "2026-03-10T07:59:59.999Z", None),
+            ("UTC", "2026-03-10T08:00:00Z", Some("2026-03-10T08:00:00Z")),
+            ("UTC", "2026-03-10T08:30:00Z", Some("2026-03-10T08:00:00Z")),
+            (new_york, "2026-03-10T11:00:00Z", None),
+            (new_york, "2026-03-10T13:00:00Z", Some("2026-03-10T12:00:00Z")),
+        ] {
+            let zone = Zone::new(zone, jiff::tz::TimeZone::get(zone).unwrap());
+            let time = TimeOfDay::parse("08:00").unwrap();
+            let recurrence = Recurrence::At { time, weekdays: Weekdays::ALL };
+            let timing = Timing { zone, ..minutely().timing().clone() };
+            let schedule =
+                Schedule::new(ScheduleId::from_static("at"), recurrence, timing).unwrap();
+            let (watermark, now): (Timestamp, Timestamp) =
+                ("2026-03-10T00:00:00Z".parse().unwrap(), now.parse().unwrap());
+            let due = plan_due(&schedule, watermark, now, SignedDuration::from_hours(2));
+            let live = due.map(|due| due.live).unwrap_or_default();
+            let expected: Vec<Timestamp> = expected.iter().map(|at| at.parse().unwrap()).collect();
+            assert_eq!(live, expected, "{now}");
+        }
     }
 
     #[test]

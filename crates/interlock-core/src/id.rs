@@ -22,6 +22,9 @@ pub const RESERVED_SCHEDULE_IDS: [&str; 3] = ["manual", "stop", "restart"];
 
 const NAME_LENGTH_MAX: usize = 255;
 
+/// Interlock's own pipeline name: begins with what [`check_name`] forbids, so that it cannot be declared.
+const SYSTEM: &str = "_system";
+
 impl PipelineId {
     /// Reads a pipeline name: 2 to 255 of `a-z 0-9 . _ -`, letter or digit at both ends.
     pub fn parse(text: &str) -> Result<Self, TextError> {
@@ -34,6 +37,16 @@ impl PipelineId {
         }
         check_name("pipeline", text)?;
         Ok(Self(text.into()))
+    }
+
+    /// Under which Interlock keeps what belongs to no pipeline: `_system`, which no file can declare.
+    pub fn system() -> Self {
+        Self(SYSTEM.into())
+    }
+
+    /// Reads any pipeline name, Interlock's own included: for names that come from the ledger.
+    pub fn any(text: &str) -> Result<Self, TextError> {
+        if text == SYSTEM { Ok(Self::system()) } else { Self::parse(text) }
     }
 
     /// The name as text.
@@ -166,6 +179,14 @@ mod tests {
         {
             assert!(PipelineId::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn interlocks_own_pipeline_cannot_be_declared() {
+        assert!(PipelineId::parse("_system").is_err());
+        assert_eq!(PipelineId::any("_system"), Ok(PipelineId::system()));
+        assert_eq!(PipelineId::any("orders"), PipelineId::parse("orders"));
+        assert!(PipelineId::any("_other").is_err());
     }
 
     #[test]

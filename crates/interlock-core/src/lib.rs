@@ -4,14 +4,15 @@
 //! every function takes what it needs (`now` included) and returns a value. That is what lets the
 //! same code serve the daemon, `--dry-run`, the simulator and the tests.
 //!
-//! Read the modules in this order: what text means ([`text`], [`duration`], [`time_of_day`]), who is
+//! Read the modules in this order: what text means ([`text`], [`duration`], [`time_of_day`], [`outbound`]), who is
 //! who ([`id`]), when something is owed ([`zone`], [`calendar`], [`cron`], [`schedule`]), whether it
-//! should run ([`sensor`], [`readiness`]), what becomes of it ([`slot`], [`run`], [`retry`], [`sla`]), and the
-//! whole declaration ([`pipeline`]).
+//! should run ([`sensor`], [`readiness`], [`arrival`]), what becomes of it ([`slot`], [`run`], [`retry`], [`sla`]), who is
+//! told ([`incident`]), and the whole declaration ([`pipeline`]).
 
 pub mod text;
 
 pub mod duration;
+pub mod outbound;
 pub mod time_of_day;
 
 pub mod id;
@@ -33,6 +34,8 @@ pub mod run;
 
 pub mod slot;
 
+pub mod arrival;
+
 pub mod due;
 
 pub mod control;
@@ -41,6 +44,11 @@ pub mod retry;
 
 pub mod sla;
 
+pub mod incident;
+
 pub mod pipeline;
 
 pub mod agenda;
+
+#[cfg(test)]
+mod sample;

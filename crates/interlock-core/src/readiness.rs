@@ -18,7 +18,10 @@ use std::{collections::BTreeMap, fmt};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-pub use self::verdict::{Outcome, Verdict, Weight};
+pub use self::{
+    compare::number_in,
+    verdict::{Outcome, Verdict, Weight},
+};
 use crate::{
     retry::FailureCategory,
     sensor::{Sensors, SlotPeriod},

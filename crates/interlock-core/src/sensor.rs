@@ -120,6 +120,11 @@ impl SlotPeriod {
         self.date
     }
 
+    /// Whether it is an hour rather than a date.
+    pub fn is_hour(self) -> bool {
+        self.hour.is_some()
+    }
+
     /// Its first instant, which is its slot's nominal one.
     pub fn start(self, zone: &Zone) -> Timestamp {
         let time = self.hour.and_then(TimeOfDay::from_hour).unwrap_or(TimeOfDay::MIDNIGHT);

@@ -1,16 +1,19 @@
 //! What becomes of a slot: its states, its end, and the marks that stay on it.
 //!
 //! A slot is open or closed. Every change goes through [`Slot::open`], [`Slot::reopen`],
-//! [`Slot::advance`] and [`Slot::close`], which refuse what the design does not allow; there is no
+//! [`Slot::rerun`], [`Slot::advance`] and [`Slot::close`], which refuse what the design does not allow; there is no
 //! other way to make a slot say something new. What is never decided here is *when*: the caller hands
 //! in every instant.
 //!
 //! Invariant (S19): an open slot has an instant at which it is closed by force.
 
+mod rerun;
+
 use std::{collections::BTreeMap, fmt};
 
 use jiff::{Timestamp, civil::Date};
 
+pub use self::rerun::{RerunError, RerunRefused, RerunSource, Reruns};
 use crate::{run::TriggerType, sla::ResolvedSla, text::TextError};
 
 /// Where an open slot stands.
@@ -117,17 +120,23 @@ pub struct Slot {
     pub version: u64,
     /// What somebody asked for beside running it.
     pub wish: Option<Box<Wish>>,
+    /// How often it was run again, if ever.
+    pub reruns: Option<Box<Reruns>>,
     /// What it promises about time, resolved when it was opened; nothing when absent.
     pub sla: Option<Box<ResolvedSla>>,
 }
 
-/// What somebody who asks for a run may ask for beside it.
+/// What whoever asks for a run may ask for beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wish {
     /// Parameters of the job.
     pub params: BTreeMap<String, String>,
     /// Whether readiness is passed over.
     pub force: bool,
+    /// Why it runs again.
+    pub reason: Option<String>,
+    /// The run that gave rise to it.
+    pub original_run: Option<String>,
 }
 
 /// A change that the slot machine does not know.
@@ -313,6 +322,7 @@ impl Slot {
             marks: Marks::default(),
             version,
             wish: None,
+            reruns: None,
             sla: None,
         }
     }
@@ -331,6 +341,7 @@ impl Slot {
         let mut slot = Self::open(state, opening);
         slot.generation = self.generation + 1;
         slot.marks = self.marks;
+        slot.reruns.clone_from(&self.reruns);
         Ok(slot)
     }
 

@@ -4,165 +4,234 @@
 //! evaluator answered, or its time came. Readiness is evaluated for every slot that could start; evaluators
 //! run beside the loop, so that no slot waits behind another's.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use interlock_core::{
-    control::{Candidate, Flow, Move, plan_slots},
+    control::{Candidate, Flow, plan_slots},
     id::PipelineId,
     pipeline::Pipeline,
-    readiness::{
-        Condition, Evidence, Outcome, TraitResult, TraitSpec, Upstream, UpstreamState, Verdict,
-        evaluate,
-    },
-    run::{RunEvent, TriggerType},
-    sensor::{Sensor, Sensors},
-    slot::{Disposition, OpenState, SlotState},
+    readiness::{Condition, Outcome, TraitResult, TraitSpec, Verdict},
+    run::RunState,
+    sensor::Sensors,
+    slot::{OpenState, Slot, SlotState},
 };
-use interlock_store::{LedgerEntry, LedgerQuery, RunKey, record::SlotRecord};
-use jiff::{SignedDuration, Timestamp, civil::Date};
-use serde_json::Value;
+use interlock_store::RunQuery;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    engine::{Engine, EngineError, Message},
-    request::{request, run_closes_at},
+    aside::guarded,
+    asking::{OwedAnswer, usable_for},
+    engine::{Engine, EngineError},
+    evidence::{self, Gathered},
     scheduler::plus,
-    state::{Answer, KnownRun, OpenSlot, PipelineState, SlotPlace},
-    write::{Act, Event, NewRun, Planned},
+    state::{Answer, OpenSlot, PipelineState, SlotPlace},
+    step::Stepper,
+    write::Planned,
 };
-
-/// How often a waiting slot is evaluated unless its pipeline says otherwise.
-const EVALUATION_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
-/// How long an evaluator's answer is used unless its trait says otherwise.
-const ANSWER_TTL: SignedDuration = SignedDuration::from_secs(30);
-/// A queued slot that never got its turn is given up after this.
-const QUEUE_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// How many days around a slot an upstream's slot of the same date may lie.
-const UPSTREAM_REACH: SignedDuration = SignedDuration::from_hours(48);
 
 impl Engine {
     /// Steps every pipeline that something happened to, or whose time came.
     pub(crate) async fn step_what_is_dirty(&mut self) -> Result<(), EngineError> {
         let now = self.world.now();
-        while let Some((at, pipeline)) = self.wakes.first().cloned() {
-            if at > now {
-                break;
-            }
-            self.wakes.pop_first();
-            self.dirty.insert(pipeline);
-        }
-        let dirty = std::mem::take(&mut self.dirty);
+        self.dirty.extend(self.wakes.due(now));
+        let dirty = self.take_dirty();
+        let mut room = self.limits.runs_max.saturating_sub(self.active.total());
         let mut planned = Vec::new();
         for pipeline in &dirty {
-            planned.extend(self.plan_steps(pipeline, now).await?);
+            if self.is_aside(pipeline, now) {
+                continue;
+            }
+            let steps = match guarded(self.plan_anew(pipeline, room, now)).await? {
+                Ok(steps) => steps,
+                Err(reason) => {
+                    self.set_aside(pipeline, &reason).await?;
+                    continue;
+                }
+            };
+            self.take_back(pipeline).await?;
+            let starts = steps.iter().flat_map(|plan| &plan.acts).filter(|act| act.is_start());
+            room = room.saturating_sub(starts.count() as u32);
+            planned.extend(steps);
+            if room == 0 {
+                self.starved.insert(pipeline.clone());
+            }
         }
         self.commit(planned).await?;
+        // One that was set aside has its time already.
         for pipeline in &dirty {
-            self.set_wake(pipeline, now);
+            if !self.aside.contains_key(pipeline) {
+                self.set_wake(pipeline, now);
+            }
         }
         Ok(())
+    }
+
+    /// What is to be stepped, the pipeline with the oldest open slot first: where there is not room for all,
+    /// nobody is passed over because of its name.
+    fn take_dirty(&mut self) -> Vec<PipelineId> {
+        if self.active.total() < self.limits.runs_max {
+            self.dirty.append(&mut self.starved);
+        }
+        let mut dirty: Vec<_> = std::mem::take(&mut self.dirty).into_iter().collect();
+        let oldest = |pipeline: &PipelineId| {
+            let open = self.pipelines.0.get(pipeline).map(|state| &state.open);
+            open.and_then(|open| open.keys().next()).map(|(nominal, _)| *nominal)
+        };
+        dirty.sort_by_cached_key(oldest);
+        dirty
+    }
+
+    /// Plans a pipeline, on what the store says if it was set aside before.
+    async fn plan_anew(
+        &mut self,
+        pipeline: &PipelineId,
+        room: u32,
+        now: Timestamp,
+    ) -> Result<Vec<Planned>, EngineError> {
+        if self.aside.contains_key(pipeline) {
+            self.reload(pipeline).await?;
+        }
+        self.plan_steps(pipeline, room, now).await
     }
 
     async fn plan_steps(
         &mut self,
         pipeline: &PipelineId,
+        room: u32,
         now: Timestamp,
     ) -> Result<Vec<Planned>, EngineError> {
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(vec![]) };
         if state.open.is_empty() || state.version == 0 {
             return Ok(vec![]);
         }
-        let spec = match self.specs.pipeline(pipeline, state.version).await {
-            Ok(spec) => spec,
-            Err(reason) => {
-                tracing::error!(%pipeline, reason, "its declaration cannot be had; set aside");
-                self.wake_at(pipeline, plus(now, SignedDuration::from_mins(1)));
-                return Ok(vec![]);
-            }
-        };
-        self.load_sensors(pipeline, &spec).await?;
-        let verdicts = self.verdicts(pipeline, &spec, now).await?;
+        let specs = self.specs_of(pipeline).await.map_err(EngineError::Declaration)?;
+        let spec = &specs.in_force;
+        self.load_sensors(pipeline, &specs).await?;
+        let verdicts = self.verdicts(pipeline, &specs, now).await?;
+        self.scope.saw(&verdicts);
+        let done_at = self.last_success(pipeline, spec).await?;
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(vec![]) };
         let flow = match (state.is_retired(), state.is_paused(now) || !spec.enabled) {
             (true, _) => Flow::Retired,
             (false, true) => Flow::Paused,
             (false, false) => Flow::Open,
         };
-        let candidates: Vec<_> = state
-            .open
+        let seen = self.scope.view(&state.open);
+        let candidates: Vec<_> = seen
             .iter()
-            .map(|((nominal, schedule), open)| {
-                let place = (*nominal, schedule.clone());
-                let readiness = verdicts.get(&place).map_or(Outcome::CannotTell, |v| v.outcome);
-                let forced = open.slot.wish.as_ref().is_some_and(|wish| wish.force);
-                let readiness = if forced { Outcome::Ready } else { readiness };
-                Candidate { nominal: *nominal, schedule, slot: &open.slot, readiness }
+            .map(|(place, slot)| {
+                let readiness = verdicts.get(*place).map_or(Outcome::CannotTell, |v| v.outcome);
+                let forced = slot.wish.as_ref().is_some_and(|wish| wish.force);
+                Candidate {
+                    nominal: place.0,
+                    schedule: &place.1,
+                    slot,
+                    readiness: if forced { Outcome::Ready } else { readiness },
+                    is_done_already: done_at.is_some_and(|at| is_covered(spec, place, at)),
+                }
             })
             .collect();
-        let moves = plan_slots(&spec, &candidates, flow, now);
-        let places: Vec<_> = state.open.keys().cloned().collect();
-        let stepper = Stepper { pipeline, spec: &spec, state, now };
+        let moves = plan_slots(spec, &candidates, flow, room, now);
+        let stepper = Stepper { pipeline, specs: &specs, state, now };
         Ok(moves
             .into_iter()
             .filter_map(|(index, step)| {
-                let place = places.get(index)?;
+                let (place, _) = seen.get(index)?;
+                if !self.scope.drives(place) {
+                    return None;
+                }
                 let mut plan = Planned::new(pipeline, self.writer);
-                stepper.step(place, step, verdicts.get(place), &mut plan)?;
+                stepper.step(place, step, verdicts.get(*place), &mut plan)?;
                 Some(plan)
             })
             .collect())
     }
 
-    async fn load_sensors(
-        &mut self,
+    /// The declaration in force and those of the versions under which open slots were recorded (S16).
+    async fn specs_of(&self, pipeline: &PipelineId) -> Result<SpecsInUse, String> {
+        let state = self.pipelines.0.get(pipeline).ok_or("it is not known")?;
+        let in_force = self.specs.pipeline(pipeline, state.version).await?;
+        let mut older = BTreeMap::new();
+        let versions: BTreeSet<_> = state.open.values().map(|open| open.slot.version).collect();
+        for version in versions.into_iter().filter(|version| *version != state.version) {
+            older.insert(version, self.specs.pipeline(pipeline, version).await?);
+        }
+        Ok(SpecsInUse { in_force, older })
+    }
+
+    /// When the newest successful run of a pipeline began, where that matters.
+    async fn last_success(
+        &self,
         pipeline: &PipelineId,
         spec: &Pipeline,
+    ) -> Result<Option<Timestamp>, EngineError> {
+        if !spec.skip_if_successful {
+            return Ok(None);
+        }
+        let query = RunQuery {
+            pipeline: Some(pipeline.clone()),
+            status: Some(RunState::Completed.as_str().to_owned()),
+            limit: 1,
+            ..RunQuery::default()
+        };
+        let found = self.store.runs(&query).await?;
+        Ok(found.items.first().map(|run| run.record.created_at))
+    }
+
+    pub(crate) async fn load_sensors(
+        &mut self,
+        pipeline: &PipelineId,
+        specs: &SpecsInUse,
     ) -> Result<(), EngineError> {
-        let asks = spec.readiness.conditions.iter().any(|c| matches!(c, Condition::Sensor(_)));
         let known = self.pipelines.0.get(pipeline).is_some_and(|state| state.sensors.is_some());
-        if asks && !known {
-            let rows = self.store.sensors(pipeline).await?;
-            let sensors = rows
-                .into_iter()
-                .map(|(key, row)| (key, Sensor { value: row.record.value, at: row.record.at }));
-            self.pipelines.get_mut(pipeline).sensors = Some(sensors.collect());
+        if specs.all().any(|spec| evidence::asks_sensors(spec)) && !known {
+            let sensors = evidence::sensors(self.store.as_ref(), pipeline).await?;
+            self.pipelines.get_mut(pipeline).sensors = Some(sensors);
         }
         Ok(())
     }
 
-    /// Verdicts for the slots that could start.
+    /// Verdicts for the slots that could start, and for those whose data is still watched; each by the
+    /// version under which it was recorded.
     async fn verdicts(
         &mut self,
         pipeline: &PipelineId,
-        spec: &Arc<Pipeline>,
+        specs: &SpecsInUse,
         now: Timestamp,
     ) -> Result<BTreeMap<SlotPlace, Verdict>, EngineError> {
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(BTreeMap::new()) };
-        let waiting: Vec<_> = state
+        let asked: Vec<_> = state
             .open
             .iter()
-            .filter(|(_, open)| {
-                matches!(open.slot.state, SlotState::Open(OpenState::Waiting | OpenState::Queued))
+            .filter(|(place, open)| {
+                use OpenState::{Monitoring, Queued, Waiting};
+                matches!(open.slot.state, SlotState::Open(Waiting | Queued | Monitoring))
+                    && self.scope.drives(place)
             })
-            .map(|(place, open)| (place.clone(), open.slot.date))
+            .map(|(place, open)| (place.clone(), open.slot.clone()))
             .collect();
-        if waiting.is_empty() {
-            return Ok(BTreeMap::new());
-        }
-        self.ask_evaluators(pipeline, spec, now);
         let mut verdicts = BTreeMap::new();
-        for (place, date) in waiting {
-            let upstreams = self.upstreams(spec, place.0, date).await?;
+        for (place, slot) in asked {
+            let spec = specs.of(&slot);
+            // One whose time is over is judged by the last answers, however old: they say what blocked it.
+            let is_over = now >= slot.closes_at;
+            if !is_over {
+                self.ask_evaluators(pipeline, spec, now);
+            }
+            let upstreams =
+                evidence::upstreams(self.store.as_ref(), spec, place.0, slot.date).await?;
             let Some(state) = self.pipelines.0.get(pipeline) else { break };
             let no_sensors = Sensors::new();
-            let start = spec.starts.iter().find(|start| *start.schedule.id() == place.1);
-            let evidence = Evidence {
+            let gathered = Gathered {
                 sensors: state.sensors.as_ref().unwrap_or(&no_sensors),
-                traits: &state.answers(now),
+                traits: &state.answers(if is_over { Timestamp::MIN } else { now }),
                 upstreams: &upstreams,
-                period: start.map(|start| start.period_of(place.0)),
-                now,
             };
-            verdicts.insert(place, evaluate(&spec.readiness, &evidence));
+            let verdict = gathered.verdict(spec, (&place, Some(slot.opened_by)), now);
+            verdicts.insert(place, verdict);
         }
         Ok(verdicts)
     }
@@ -181,12 +250,11 @@ impl Engine {
                 continue;
             }
             state.traits.insert(trait_spec.kind.clone(), Answer::Asked);
-            let answer = self.evaluators.evaluate(pipeline, trait_spec);
-            let (sender, pipeline) = (self.sender.clone(), pipeline.clone());
-            let asked = Box::new(trait_spec.clone());
+            let owed = OwedAnswer::new(&self.sender, pipeline, trait_spec);
+            let evaluators = Arc::clone(&self.evaluators);
+            let (pipeline, trait_spec) = (pipeline.clone(), trait_spec.clone());
             let task = async move {
-                let result = answer.await;
-                let _loop_is_gone = sender.send(Message::Answered(pipeline, asked, result));
+                owed.give(evaluators.evaluate(&pipeline, &trait_spec).await);
             };
             self.world.spawn("ask an evaluator", Box::pin(task));
         }
@@ -199,73 +267,64 @@ impl Engine {
         asked: &TraitSpec,
         result: TraitResult,
     ) {
-        let until = plus(self.world.now(), asked.ttl.unwrap_or(ANSWER_TTL));
+        let until = plus(self.world.now(), usable_for(&result, asked.ttl));
         let state = self.pipelines.get_mut(pipeline);
         state.traits.insert(asked.kind.clone(), Answer::Given(result, until));
         self.dirty.insert(pipeline.clone());
     }
 
-    /// What the upstreams' slots of the same date say.
-    async fn upstreams(
-        &self,
-        spec: &Pipeline,
-        nominal: Timestamp,
-        date: Date,
-    ) -> Result<BTreeMap<Upstream, UpstreamState>, EngineError> {
-        let mut found = BTreeMap::new();
-        for upstream in &spec.readiness.upstreams {
-            let Ok(name) = PipelineId::parse(&upstream.pipeline) else { continue };
-            let query = LedgerQuery {
-                pipeline: Some(name),
-                from: nominal.saturating_sub(UPSTREAM_REACH).unwrap_or(Timestamp::MIN),
-                until: plus(nominal, UPSTREAM_REACH),
-                ..LedgerQuery::everything(1_000)
-            };
-            let rows = self.store.ledger(&query).await?;
-            let slot = rows.items.iter().rev().find_map(|row| match &row.entry {
-                LedgerEntry::Slot(slot)
-                    if slot.date == date
-                        && upstream
-                            .schedule
-                            .as_ref()
-                            .is_none_or(|s| s == row.schedule.as_str()) =>
-                {
-                    Some(slot)
-                }
-                LedgerEntry::Slot(_) | LedgerEntry::Span(_) => None,
-            });
-            let state = match slot.map(SlotRecord::to_core).transpose()? {
-                None => UpstreamState::NoSlot,
-                Some(slot) => upstream_state(slot.state),
-            };
-            found.insert(upstream.clone(), state);
-        }
-        Ok(found)
-    }
-
     /// When the pipeline is to be looked at again by itself.
     fn set_wake(&mut self, pipeline: &PipelineId, now: Timestamp) {
         let Some(state) = self.pipelines.0.get(pipeline) else { return };
-        let interval = state.agenda.evaluation.interval.unwrap_or(EVALUATION_INTERVAL);
-        let next = state.open.values().flat_map(|open| times_of(open, plus(now, interval))).min();
+        let interval = state.agenda.evaluation.interval.unwrap_or(self.limits.evaluation_interval);
+        // In a pause nothing starts, so that only the end of a slot's time can come.
+        let count = if state.is_paused(now) { 1 } else { usize::MAX };
+        let evaluate_at = plus(now, interval);
+        let driven = state.open.iter().filter(|(place, _)| self.scope.drives(place));
+        let times =
+            driven.flat_map(|(_, open)| times_of(open, evaluate_at).into_iter().take(count));
+        // What should have happened and could not (no room, a pause) is looked at again soon, not at once.
+        let soon = plus(now, SignedDuration::from_secs(1));
+        let next = times.map(|at| if at > now { at } else { soon }).min();
         let pause = state.row.as_ref().and_then(|(row, _)| row.pause.as_ref()?.until);
-        let soonest = plus(now, SignedDuration::from_millis(1));
         if let Some(at) = next.into_iter().chain(pause.filter(|until| *until > now)).min() {
-            self.wake_at(pipeline, at.max(soonest));
+            self.wake_at(pipeline, at);
         }
     }
 }
 
-fn upstream_state(state: SlotState) -> UpstreamState {
-    match state {
-        SlotState::Open(OpenState::Monitoring) => UpstreamState::Monitoring,
-        SlotState::Open(_) => UpstreamState::Open,
-        SlotState::Closed(Disposition::Completed) => UpstreamState::Completed,
-        SlotState::Closed(_) => UpstreamState::Closed { disposition: state.to_string() },
+/// The declarations that a pipeline's open slots are stepped by.
+pub(crate) struct SpecsInUse {
+    /// What says how slots share the pipeline.
+    pub(crate) in_force: Arc<Pipeline>,
+    /// Of versions before, for slots that were recorded under them.
+    older: BTreeMap<u64, Arc<Pipeline>>,
+}
+
+impl SpecsInUse {
+    /// One declaration alone.
+    pub(crate) fn only(in_force: Arc<Pipeline>) -> Self {
+        Self { in_force, older: BTreeMap::new() }
+    }
+
+    /// What a slot keeps to.
+    pub(crate) fn of(&self, slot: &Slot) -> &Arc<Pipeline> {
+        self.older.get(&slot.version).unwrap_or(&self.in_force)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Pipeline>> {
+        std::iter::once(&self.in_force).chain(self.older.values())
     }
 }
 
-/// When something may happen to a slot by itself.
+/// Whether a run that began at an instant did the work of a slot: it began after the slot before.
+fn is_covered(spec: &Pipeline, place: &SlotPlace, began: Timestamp) -> bool {
+    let start = spec.starts.iter().find(|start| *start.schedule.id() == place.1);
+    let before = start.and_then(|start| start.schedule.previous(place.0));
+    before.is_some_and(|before| began > before)
+}
+
+/// When something may happen to a slot by itself: first the end of its time.
 fn times_of(open: &OpenSlot, evaluate_at: Timestamp) -> Vec<Timestamp> {
     let SlotState::Open(state) = open.slot.state else { return vec![] };
     let closes_at = match state {
@@ -276,7 +335,7 @@ fn times_of(open: &OpenSlot, evaluate_at: Timestamp) -> Vec<Timestamp> {
     };
     let mut times = vec![closes_at];
     times.extend(open.slot.retry_at);
-    if matches!(state, OpenState::Waiting | OpenState::Queued) {
+    if matches!(state, OpenState::Waiting | OpenState::Queued | OpenState::Monitoring) {
         times.push(evaluate_at);
     }
     times
@@ -289,127 +348,5 @@ impl PipelineState {
             Answer::Given(..) | Answer::Asked => None,
         });
         given.collect()
-    }
-}
-
-/// Turns moves into groups.
-struct Stepper<'a> {
-    pipeline: &'a PipelineId,
-    spec: &'a Pipeline,
-    state: &'a PipelineState,
-    now: Timestamp,
-}
-
-impl Stepper<'_> {
-    /// `None` when the move makes no sense any more.
-    fn step(
-        &self,
-        place: &SlotPlace,
-        step: Move,
-        verdict: Option<&Verdict>,
-        plan: &mut Planned,
-    ) -> Option<()> {
-        let open = self.state.open.get(place)?;
-        match step {
-            Move::Start(attempt) => self.start(place, open, attempt, (verdict, plan)),
-            Move::Queue => {
-                let slot = open.slot.advance(OpenState::Queued, plus(self.now, QUEUE_MAX)).ok()?;
-                plan.slot(place, open.revision, &slot);
-                Some(())
-            }
-            Move::WaitAgain => {
-                let slot = open.slot.advance(OpenState::Waiting, open.slot.closes_at).ok()?;
-                plan.slot(place, open.revision, &slot);
-                Some(())
-            }
-            Move::Close(disposition) => self.close(place, open, disposition, (verdict, plan)),
-        }
-    }
-
-    fn start(
-        &self,
-        place: &SlotPlace,
-        open: &OpenSlot,
-        attempt: u32,
-        (verdict, plan): (Option<&Verdict>, &mut Planned),
-    ) -> Option<()> {
-        let now = self.now;
-        let mut slot = open.slot.advance(OpenState::Running, run_closes_at(now)).ok()?;
-        slot.attempt = attempt;
-        let trigger_type = if attempt > 1 { TriggerType::Retry } else { slot.opened_by };
-        let key = RunKey {
-            schedule: place.1.clone(),
-            nominal: place.0,
-            generation: slot.generation,
-            attempt,
-        };
-        let run_id = key.id(self.pipeline);
-        plan.slot(place, open.revision, &slot);
-        plan.new_run(key.clone(), trigger_type, NewRun { at: now, metadata: BTreeMap::new() });
-        let message = format!("attempt {attempt}, {}", trigger_type.as_str());
-        let mut event = Event::of("JOB_TRIGGERED", now, message).about(place).run(run_id);
-        if let Some(verdict) = verdict.filter(|verdict| !verdict.parts.is_empty()) {
-            // S8: the evidence is stored with the decision.
-            event = event.detail("evidence", verdict.to_string());
-        }
-        plan.event(event);
-        let record = plan.created_run()?;
-        let run = KnownRun { key, record, revision: 1 };
-        let started = OpenSlot { slot, revision: open.revision + 1, runs: open.runs.clone() };
-        let asked = request(self.pipeline, self.spec, (place, &started), &run);
-        plan.acts.push(Act::Start(Box::new(asked)));
-        Some(())
-    }
-
-    fn close(
-        &self,
-        place: &SlotPlace,
-        open: &OpenSlot,
-        disposition: Disposition,
-        (verdict, plan): (Option<&Verdict>, &mut Planned),
-    ) -> Option<()> {
-        let now = self.now;
-        let slot = open.slot.close(disposition, now).ok()?;
-        plan.slot(place, open.revision, &slot);
-        let last = open.last_run();
-        if let Some(run) = last {
-            let event = if disposition == Disposition::Completed {
-                RunEvent::MonitoringEnded
-            } else {
-                RunEvent::Failed
-            };
-            plan.run(run, event, |record| record.ended_at = Some(now));
-            if disposition == Disposition::Failed
-                && open.slot.state == SlotState::Open(OpenState::Running)
-            {
-                let asked = request(self.pipeline, self.spec, (place, open), run);
-                plan.acts.push(Act::Cancel(Box::new(asked)));
-            }
-        }
-        let kind = close_kind(disposition, open.slot.state);
-        let mut event = Event::of(kind, now, slot.state.to_string()).about(place);
-        if let Some(verdict) = verdict {
-            let blocking: Vec<Value> =
-                verdict.blocking().iter().map(|part| Value::from(part.reason.clone())).collect();
-            event = event.detail("blocking", blocking);
-        }
-        plan.event(event);
-        Some(())
-    }
-}
-
-/// The name of the event with which a slot is closed by plan.
-fn close_kind(disposition: Disposition, from: SlotState) -> &'static str {
-    use interlock_core::slot::SkipReason;
-    match disposition {
-        Disposition::Skipped(SkipReason::NotReady) => "VALIDATION_EXHAUSTED",
-        Disposition::Skipped(SkipReason::DryRun) => "DRY_RUN_WOULD_TRIGGER",
-        Disposition::Skipped(_) => "SLOT_SKIPPED",
-        Disposition::Completed => "MONITORING_COMPLETED",
-        Disposition::Failed if from == SlotState::Open(OpenState::Running) => "SFN_TIMEOUT",
-        Disposition::Failed => "RETRY_EXHAUSTED",
-        Disposition::Missed => "SCHEDULE_MISSED",
-        Disposition::Cancelled => "SLOT_CANCELLED",
-        Disposition::Unknown => "SCHEDULE_UNKNOWN",
     }
 }

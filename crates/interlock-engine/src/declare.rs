@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use crate::{
     engine::{Declaration, Engine, EngineError},
+    state::PipelineState,
     write::{Event, Planned},
 };
 
@@ -32,7 +33,9 @@ impl Engine {
     /// The pipelines that are declared as far as the store knows, by version: what [`Changes`] are told
     /// against after a start.
     pub fn in_force(&self) -> impl Iterator<Item = (&PipelineId, u64)> {
-        let all = self.pipelines.0.iter().filter(|(_, state)| !state.is_retired());
+        // The system's own rows are of no declaration.
+        let declared = |state: &PipelineState| state.row.is_some() && !state.is_retired();
+        let all = self.pipelines.0.iter().filter(move |(_, state)| declared(state));
         all.map(|(name, state)| (name, state.version))
     }
 
@@ -56,7 +59,7 @@ impl Engine {
         let planned = removed.iter().filter_map(|name| self.plan_retirement(name, now)).collect();
         self.commit(planned).await?;
         for name in declared.iter().map(|new| &new.pipeline.name).chain(removed) {
-            self.arm(name);
+            self.take_up(name);
             if self.pipelines.0.get(name).is_some_and(|state| !state.open.is_empty()) {
                 self.dirty.insert(name.clone());
             }
@@ -65,7 +68,7 @@ impl Engine {
     }
 
     /// The rows that are missing or have another version.
-    fn plan_declaration(&self, new: &Declaration, now: Timestamp) -> Vec<Planned> {
+    pub(crate) fn plan_declaration(&self, new: &Declaration, now: Timestamp) -> Vec<Planned> {
         let name = &new.pipeline.name;
         let state = self.pipelines.0.get(name);
         let row = state.and_then(|state| state.row.as_ref());

@@ -13,13 +13,13 @@ use std::{
 
 use interlock_core::{
     due::after,
-    id::PipelineId,
+    id::{PipelineId, ScheduleId},
     pipeline::Pipeline,
     readiness::{TraitResult, TraitSpec},
 };
 use interlock_store::{
-    Change, Group, Key, Lease, LedgerQuery, Record, Refusal, Role, RunQuery, Shard, Store,
-    StoreError, Writer,
+    Change, Group, Key, Lease, LedgerQuery, LedgerRow, Record, Refusal, Role, RunQuery, Shard,
+    Store, StoreError, Writer,
     record::{Unreadable, VersionRecord},
 };
 use interlock_trigger::{LookUp, Report, StartFailure, StartRequest, Triggers, What};
@@ -27,10 +27,14 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
 use crate::{
+    aside::{Aside, guarded},
     declare::Changes,
+    registers::{Active, Dependents, Wakes},
     scheduler::plus,
     seam::{Evaluators, Specs, Task, World},
+    solo::Scope,
     state::{KnownRun, Pipelines},
+    vitals::{Counting, Vitals},
     write::{Act, Planned},
 };
 
@@ -54,6 +58,21 @@ impl Default for Pace {
     }
 }
 
+/// How much at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Runs at the same time, over all pipelines of the shard.
+    pub runs_max: u32,
+    /// How often a waiting slot is evaluated, where its pipeline does not say.
+    pub evaluation_interval: SignedDuration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { runs_max: 1_000, evaluation_interval: SignedDuration::from_mins(5) }
+    }
+}
+
 /// What an engine is made of.
 pub struct Parts {
     /// Time and tasks.
@@ -74,6 +93,8 @@ pub struct Parts {
     pub holder: String,
     /// How often.
     pub pace: Pace,
+    /// How much at once.
+    pub limits: Limits,
 }
 
 /// A declared pipeline.
@@ -96,6 +117,9 @@ pub enum EngineError {
     /// The store holds something that this version cannot read.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
+    /// A declaration cannot be had.
+    #[error("its declaration cannot be had: {0}")]
+    Declaration(String),
     /// Somebody else owns the shard now: stop at once (S9).
     #[error("another instance owns the pipelines now")]
     Deposed,
@@ -137,19 +161,32 @@ pub struct Engine {
     pub(crate) triggers: Arc<dyn Triggers>,
     pub(crate) evaluators: Arc<dyn Evaluators>,
     pub(crate) writer: Writer,
+    pub(crate) scope: Scope,
     pub(crate) pipelines: Pipelines,
     /// When the next slot of a pipeline is due. An entry counts only if it is what the pipeline is armed
     /// for; others were overtaken.
     pub(crate) agenda: BinaryHeap<Reverse<(Timestamp, PipelineId)>>,
     /// When a pipeline is to be looked at again.
-    pub(crate) wakes: BTreeSet<(Timestamp, PipelineId)>,
+    pub(crate) wakes: Wakes,
     /// Pipelines that something happened to.
     pub(crate) dirty: BTreeSet<PipelineId>,
+    /// Pipelines that found no room for a run.
+    pub(crate) starved: BTreeSet<PipelineId>,
+    /// Runs under way.
+    pub(crate) active: Active,
+    /// Who waits for whom.
+    pub(crate) dependents: Dependents,
+    pub(crate) limits: Limits,
+    /// Pipelines that are left alone for a while.
+    pub(crate) aside: Aside,
+    /// Pipelines whose rows turned out to be unreadable, and why.
+    pub(crate) poisoned: Vec<(PipelineId, String)>,
     /// What is new about runs, in the order it came.
     pub(crate) news: VecDeque<News>,
+    pub(crate) vitals: Arc<Vitals>,
     pub(crate) sender: mpsc::UnboundedSender<Message>,
-    messages: mpsc::UnboundedReceiver<Message>,
-    reports: mpsc::UnboundedReceiver<Report>,
+    pub(crate) messages: mpsc::UnboundedReceiver<Message>,
+    pub(crate) reports: mpsc::UnboundedReceiver<Report>,
     declarations: mpsc::Receiver<Changes>,
     /// Whether it began to act: from then on a change of the files is an edit.
     pub(crate) is_live: bool,
@@ -166,6 +203,20 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// Takes a shard's lease and loads what the store knows; `None` while somebody else holds it.
     pub async fn open(parts: Parts, shard: Shard) -> Result<Option<Self>, EngineError> {
+        let Some(mut engine) = Self::take(parts, shard, Scope::Shard).await? else {
+            return Ok(None);
+        };
+        engine.load().await?;
+        engine.vitals.recount(&engine.pipelines);
+        Ok(Some(engine))
+    }
+
+    /// Takes a shard's lease, and knows nothing yet.
+    pub(crate) async fn take(
+        parts: Parts,
+        shard: Shard,
+        scope: Scope,
+    ) -> Result<Option<Self>, EngineError> {
         let Parts {
             world,
             store,
@@ -176,12 +227,15 @@ impl Engine {
             declarations,
             holder,
             pace,
+            limits,
         } = parts;
         let lease = store.acquire(Role::Engine, shard, &holder, pace.lease).await?;
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
         let (sender, messages) = mpsc::unbounded_channel();
         let renew_at = world.now() + pace.lease / 3;
-        let mut engine = Self {
+        let vitals = Arc::new(Vitals::default());
+        let evaluators = Arc::new(Counting { evaluators, vitals: Arc::clone(&vitals) });
+        Ok(Some(Self {
             world,
             store,
             pipelines: Pipelines::new(Arc::clone(&specs)),
@@ -189,10 +243,18 @@ impl Engine {
             triggers,
             evaluators,
             writer,
+            scope,
             agenda: BinaryHeap::new(),
-            wakes: BTreeSet::new(),
+            wakes: Wakes::default(),
             dirty: BTreeSet::new(),
+            starved: BTreeSet::new(),
+            active: Active::default(),
+            dependents: Dependents::default(),
+            limits,
+            aside: Aside::new(),
+            poisoned: vec![],
             news: VecDeque::new(),
+            vitals,
             sender,
             messages,
             reports,
@@ -200,9 +262,7 @@ impl Engine {
             is_live: false,
             renew_at,
             pace,
-        };
-        engine.load().await?;
-        Ok(Some(engine))
+        }))
     }
 
     async fn load(&mut self) -> Result<(), EngineError> {
@@ -218,7 +278,7 @@ impl Engine {
                 for (id, row) in row.watermarks {
                     state.put_watermark(&id, (row.record.at, row.revision));
                 }
-                self.arm(&row.pipeline);
+                self.take_up(&row.pipeline);
             }
             if !page.more {
                 break;
@@ -228,7 +288,9 @@ impl Engine {
         loop {
             let page = self.store.open_slots(shard, last.as_ref(), PAGE).await?;
             for row in &page.items {
-                self.pipelines.get_mut(&row.pipeline).load_open(row)?;
+                if let Err(unreadable) = self.pipelines.get_mut(&row.pipeline).load_open(row) {
+                    self.poisoned.push((row.pipeline.clone(), unreadable.to_string()));
+                }
                 self.dirty.insert(row.pipeline.clone());
             }
             last = page
@@ -241,8 +303,9 @@ impl Engine {
         }
         for pipeline in self.dirty.clone() {
             self.load_runs(&pipeline).await?;
+            self.active.count(&pipeline, self.pipelines.get_mut(&pipeline));
         }
-        Ok(())
+        self.load_incidents().await
     }
 
     /// Loads the runs of a pipeline's open slots.
@@ -277,16 +340,26 @@ impl Engine {
 
     /// Forgets what it thought of a pipeline and loads it again.
     pub(crate) async fn reload(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
-        let ids: Vec<_> = self.pipelines.get_mut(pipeline).watermarked().cloned().collect();
+        let known = self.pipelines.get_mut(pipeline).watermarked().cloned().collect();
+        self.load_one(pipeline, &known).await?;
+        // What was refused may have been a job's last word, which is not said twice: ask for it.
+        for run in self.requests_of(pipeline).await {
+            self.look_up(run);
+        }
+        self.take_up(pipeline);
+        self.dirty.insert(pipeline.clone());
+        Ok(())
+    }
+
+    /// Loads a pipeline with the watermarks of these schedules.
+    pub(crate) async fn load_one(
+        &mut self,
+        pipeline: &PipelineId,
+        schedules: &BTreeSet<ScheduleId>,
+    ) -> Result<(), EngineError> {
         let mut keys = vec![Key::Pipeline];
-        keys.extend(ids.iter().cloned().map(Key::Watermark));
+        keys.extend(schedules.iter().cloned().map(Key::Watermark));
         let rows = self.store.read(pipeline, &keys).await?;
-        let query = LedgerQuery {
-            pipeline: Some(pipeline.clone()),
-            disposition: Some("open".to_owned()),
-            ..LedgerQuery::everything(PAGE)
-        };
-        let open = self.store.ledger(&query).await?;
         let found = keys
             .iter()
             .zip(&rows)
@@ -295,12 +368,26 @@ impl Engine {
         let state = self.pipelines.get_mut(pipeline);
         state.open.clear();
         state.sensors = None;
-        for row in &open.items {
-            state.load_open(row)?;
+        let mut query = LedgerQuery {
+            pipeline: Some(pipeline.clone()),
+            disposition: Some("open".to_owned()),
+            ..LedgerQuery::everything(PAGE)
+        };
+        loop {
+            let page = self.store.ledger(&query).await?;
+            let state = self.pipelines.get_mut(pipeline);
+            for row in &page.items {
+                state.load_open(row)?;
+            }
+            query.after = page.items.last().map(LedgerRow::place);
+            if !page.more {
+                break;
+            }
         }
+        self.vitals.recount(&self.pipelines);
         self.load_runs(pipeline).await?;
-        self.arm(pipeline);
-        self.dirty.insert(pipeline.clone());
+        self.reload_incidents(pipeline).await?;
+        self.active.count(pipeline, self.pipelines.get_mut(pipeline));
         Ok(())
     }
 
@@ -328,7 +415,9 @@ impl Engine {
     /// One pass; answers with the instant at which the next is due at the latest.
     pub async fn pass(&mut self) -> Result<Timestamp, EngineError> {
         self.is_live = true;
+        let began = self.world.uptime();
         self.keep_the_lease().await?;
+        self.set_poisoned_aside().await?;
         while let Ok(report) = self.reports.try_recv() {
             self.take_report(report);
         }
@@ -337,8 +426,13 @@ impl Engine {
         }
         self.record_the_news().await?;
         self.apply_inbox().await?;
-        self.open_what_is_due().await?;
+        if self.scope.is_shard() {
+            self.open_what_is_due().await?;
+        }
         self.step_what_is_dirty().await?;
+        self.vitals.pass_ended(self.world.uptime().saturating_sub(began));
+        self.vitals.agenda.set(self.agenda.len() as u64);
+        self.vitals.pipelines.set(self.pipelines.0.len() as u64);
         Ok(self.next_wake())
     }
 
@@ -356,7 +450,7 @@ impl Engine {
         let now = self.world.now();
         let inbox = now + self.pace.inbox;
         let due = self.agenda.peek().map(|Reverse((at, ..))| *at);
-        let wake = self.wakes.first().map(|(at, _)| *at);
+        let wake = self.wakes.first();
         [Some(inbox), Some(self.renew_at), due, wake].into_iter().flatten().min().unwrap_or(inbox)
     }
 
@@ -366,7 +460,8 @@ impl Engine {
         let mut planned =
             planned.into_iter().filter(|plan| !plan.group.changes.is_empty()).peekable();
         while planned.peek().is_some() {
-            let batch: Vec<_> = planned.by_ref().take(GROUPS_MAX).collect();
+            let mut batch: Vec<_> = planned.by_ref().take(GROUPS_MAX).collect();
+            self.tell(&mut batch).await?;
             let groups: Vec<Group> = batch.iter().map(|plan| plan.group.clone()).collect();
             let results = self.store.commit(groups).await?;
             let mut conflicts = BTreeSet::new();
@@ -374,18 +469,29 @@ impl Engine {
                 match result {
                     Ok(_) => {
                         log_events(&plan.group);
-                        self.pipelines.absorb(&plan.group)?;
+                        self.vitals.count(&plan.group, &self.pipelines);
+                        let pipeline = &plan.group.pipeline;
+                        if let Err(unreadable) = self.pipelines.absorb(&plan.group) {
+                            self.poisoned.push((pipeline.clone(), unreadable.to_string()));
+                        }
+                        self.active.count(pipeline, self.pipelines.get_mut(pipeline));
+                        if plan.ends_work() {
+                            self.dirty.extend(self.dependents.of(pipeline));
+                        }
                         plan.acts.into_iter().for_each(|act| self.act(act));
                     }
                     Err(Refusal::Term { .. }) => return Err(EngineError::Deposed),
                     Err(refusal) => {
+                        self.vitals.groups_refused.add(1);
                         tracing::warn!(pipeline = %plan.group.pipeline, %refusal, "reloading");
                         conflicts.insert(plan.group.pipeline);
                     }
                 }
             }
             for pipeline in conflicts {
-                self.reload(&pipeline).await?;
+                if let Err(reason) = guarded(self.reload(&pipeline)).await? {
+                    self.poisoned.push((pipeline, reason));
+                }
             }
         }
         Ok(())
@@ -420,7 +526,7 @@ impl Engine {
     }
 
     /// Finds out what became of the jobs that an earlier process started (S18).
-    async fn look_up_what_runs(&self) {
+    pub(crate) async fn look_up_what_runs(&self) {
         for request in self.active_requests().await {
             self.look_up(request);
         }
@@ -428,9 +534,14 @@ impl Engine {
 
     /// Asks what became of a start; the answer arrives as a message.
     pub(crate) fn look_up(&self, request: StartRequest) {
+        self.look_up_at(request, self.world.now());
+    }
+
+    pub(crate) fn look_up_at(&self, request: StartRequest, at: Timestamp) {
         let (triggers, sender) = (Arc::clone(&self.triggers), self.sender.clone());
         let world = Arc::clone(&self.world);
         let task = async move {
+            world.sleep_until(at).await;
             let found = triggers.look_up(&request).await;
             let found =
                 found.unwrap_or_else(|failure| LookUp::CannotTell { reason: failure.message });
@@ -441,34 +552,60 @@ impl Engine {
         self.world.spawn("look a job up", Box::pin(task));
     }
 
-    fn take_report(&mut self, Report { run_id, at, what }: Report) {
+    pub(crate) fn take_report(&mut self, Report { run_id, at, what }: Report) {
+        if !self.scope.is_about_run(&run_id) {
+            // Not acknowledged either: the runner tells it again to the next owner.
+            return;
+        }
         self.news.push_back(News { run_id, at, what: NewsOf::Job(what) });
     }
 
-    fn take_message(&mut self, message: Message) {
+    pub(crate) fn take_message(&mut self, message: Message) {
         match message {
             Message::Answered(pipeline, spec, result) => self.answered(&pipeline, &spec, result),
             Message::About(news) => self.news.push_back(news),
         }
     }
 
+    /// Takes up what a pipeline's agenda says: when its next slot is, and whom it waits for.
+    pub(crate) fn take_up(&mut self, pipeline: &PipelineId) {
+        let upstreams = self.pipelines.get_mut(pipeline).agenda.upstreams.clone();
+        self.dependents.set(pipeline, &upstreams);
+        self.arm(pipeline);
+    }
+
     /// Puts a pipeline's next slot on the agenda.
     pub(crate) fn arm(&mut self, pipeline: &PipelineId) {
+        self.arm_from(pipeline, Timestamp::MIN);
+    }
+
+    /// The same, but not to be looked at before an instant. A paused pipeline has no next slot before the
+    /// pause ends; one that ends by hand arms it again.
+    pub(crate) fn arm_from(&mut self, pipeline: &PipelineId, soonest: Timestamp) {
+        if !self.scope.is_shard() {
+            return;
+        }
+        let now = self.world.now();
         let Some(state) = self.pipelines.0.get_mut(pipeline) else { return };
         let next = state.agenda.owed().filter_map(|start| {
             let (watermark, _) = state.watermark(start.schedule.id())?;
             Some(plus(after(&start.schedule, watermark)?, start.delay(pipeline)))
         });
         let next = next.min().filter(|_| !state.is_retired());
+        let next = match state.pause(now) {
+            Some(pause) => next.zip(pause.until).map(|(next, until)| next.max(until)),
+            None => next,
+        };
+        let next = next.map(|next| next.max(soonest));
         if state.armed_at != next {
             state.armed_at = next;
             self.agenda.extend(next.map(|at| Reverse((at, pipeline.clone()))));
         }
     }
 
-    /// Has a pipeline looked at again at an instant.
+    /// Has a pipeline looked at again at an instant, or before.
     pub(crate) fn wake_at(&mut self, pipeline: &PipelineId, at: Timestamp) {
-        self.wakes.insert((at, pipeline.clone()));
+        self.wakes.set(pipeline, at);
     }
 }
 
@@ -477,7 +614,13 @@ fn log_events(group: &Group) {
     for change in &group.changes {
         if let Change::Append(event) = change {
             let (slot, run) = (event.slot.as_deref(), event.run_id.as_deref());
-            tracing::info!(pipeline = %group.pipeline, slot, run, "{} {}", event.kind, event.message);
+            let (pipeline, kind) = (group.pipeline.as_str(), event.kind.as_str());
+            if kind == "PIPELINE_DECLARED" {
+                // The first start would list every pipeline there is.
+                tracing::debug!(event = kind, pipeline, "{}", event.message);
+            } else {
+                tracing::info!(event = kind, pipeline, slot, run, "{}", event.message);
+            }
         }
     }
 }

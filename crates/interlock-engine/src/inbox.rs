@@ -6,14 +6,15 @@
 use interlock_core::{
     agenda::Agenda,
     id::{PipelineId, ScheduleId},
-    pipeline::Pipeline,
+    pipeline::{Pipeline, TriggerKind},
     retry::FailureCategory,
-    run::TriggerType,
-    slot::{Disposition, OpenState, Opening, Slot, SlotState, Wish},
+    run::{RunEvent, TriggerType},
+    sensor::Sensor,
+    slot::{Disposition, OpenState, Opening, RerunSource, Slot, SlotState, Wish},
 };
 use interlock_store::{
-    InboxEntry, Key, Record, Row, RunKey,
-    record::{AppliedRecord, InboxRecord, PauseRecord, PipelineRecord, SensorRecord, SlotName},
+    InboxEntry, Key, Record, RunKey,
+    record::{AppliedRecord, InboxRecord, PauseRecord, PipelineRecord, SlotName},
 };
 use interlock_trigger::{Outcome, What};
 use jiff::Timestamp;
@@ -22,23 +23,23 @@ use serde_json::{Value, json};
 use crate::{
     engine::{Engine, EngineError, News, NewsOf},
     request::request,
+    rerun::{OUT_OF_TURN_WINDOW, Rerun},
     scheduler::{Opener, plus},
+    sensors::Arrival,
+    state::SlotPlace,
+    tell::file_event,
     write::{Act, Event, Planned},
 };
 
 /// Entries applied in one go.
-const ENTRIES_MAX: usize = 500;
-/// How long a slot that somebody asked for waits to be ready.
-const MANUAL_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
-
+pub(crate) const ENTRIES_MAX: usize = 500;
 /// What came of an entry: an answer for its sender, or a sentence why not.
 type Answer = Result<Value, String>;
 
 impl Engine {
     /// Applies what is in the inbox, entry by entry per pipeline.
     pub(crate) async fn apply_inbox(&mut self) -> Result<(), EngineError> {
-        let page = self.store.inbox(self.writer.shard, ENTRIES_MAX).await?;
-        for entry in page.items {
+        for entry in self.entries().await? {
             let now = self.world.now();
             let mut plan = Planned::new(&entry.pipeline, self.writer);
             let answer = self.apply(&entry, now, &mut plan).await?;
@@ -54,6 +55,8 @@ impl Engine {
             plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record));
             self.dirty.insert(entry.pipeline.clone());
             self.commit(vec![plan]).await?;
+            // A pause may have begun or ended.
+            self.arm(&entry.pipeline);
         }
         Ok(())
     }
@@ -65,6 +68,11 @@ impl Engine {
         plan: &mut Planned,
     ) -> Result<Answer, EngineError> {
         let pipeline = &entry.pipeline;
+        if let InboxRecord::File { file, problem } = &entry.record {
+            // About files, not about what they declare: the pipeline need not exist.
+            file_event(file, problem.as_deref(), now, plan);
+            return Ok(Ok(json!({ "file": file })));
+        }
         let version = match self.pipelines.0.get(pipeline) {
             Some(state) if state.row.is_some() => state.version,
             _ => return Ok(Err(format!("there is no pipeline `{pipeline}`"))),
@@ -75,30 +83,21 @@ impl Engine {
         };
         Ok(match &entry.record {
             InboxRecord::Sensor { key, value, at } => {
-                let record = SensorRecord { value: value.clone(), at: *at, received_at: now };
-                plan.put_any(Key::Sensor(key.clone()), Record::Sensor(record));
-                plan.event(
-                    Event::of("SENSOR_REPORTED", now, key.clone()).detail("value", value.clone()),
-                );
-                Ok(json!({ "sensor": key }))
+                let sensor = Sensor { value: value.clone(), at: *at };
+                let arrival = Arrival { pipeline, spec: &spec, key, sensor, now };
+                Ok(self.take_sensor(&arrival, plan).await?)
             }
+            InboxRecord::Run { .. } if let Some(reason) = nothing_to_start(&spec) => Err(reason),
             InboxRecord::Run { slot: None, force, params } => {
-                let wish = Wish { params: params.clone(), force: *force };
-                self.open_manual(pipeline, &spec, (wish, now), plan)
+                let wish = Wish { params: params.clone(), force: *force, ..Wish::default() };
+                Ok(self.open_manual(pipeline, &spec, (wish, now), plan))
             }
             InboxRecord::Run { slot: Some(name), force, params } => {
-                let wish = Wish { params: params.clone(), force: *force };
-                self.reopen(pipeline, &spec, (name, Some(wish), now), plan).await?
+                let wish = Wish { params: params.clone(), force: *force, ..Wish::default() };
+                self.reopen(pipeline, &spec, (name, wish, now), plan).await?
             }
             InboxRecord::Rerun { slot, reason } => {
-                let answer = self.reopen(pipeline, &spec, (slot, None, now), plan).await?;
-                if answer.is_ok()
-                    && let Ok(schedule) = ScheduleId::any(&slot.schedule)
-                {
-                    let place = (slot.nominal, schedule);
-                    plan.event(Event::of("RERUN_ACCEPTED", now, reason.clone()).about(&place));
-                }
-                answer
+                self.rerun(pipeline, &spec, (slot, reason, now), plan).await?
             }
             InboxRecord::Cancel { slot, reason } => {
                 self.cancel(pipeline, &spec, (slot, reason, now), plan)
@@ -108,6 +107,7 @@ impl Engine {
                 self.set_pause(pipeline, Some(pause), now, plan)
             }
             InboxRecord::Resume {} => self.set_pause(pipeline, None, now, plan),
+            InboxRecord::File { .. } => Err("it is about a file".to_owned()),
             InboxRecord::Complete { run_id, success, message, category, metadata } => {
                 let outcome = if *success {
                     Outcome::Success { metadata: metadata.clone() }
@@ -132,10 +132,7 @@ impl Engine {
         spec: &Pipeline,
         (wish, now): (Wish, Timestamp),
         plan: &mut Planned,
-    ) -> Answer {
-        if spec.trigger.is_none() {
-            return Err(format!("{pipeline} has no trigger, so there is nothing to run"));
-        }
+    ) -> Value {
         let version = self.pipelines.0.get(pipeline).map_or(0, |state| state.version);
         let nominal = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
         let place = (nominal, ScheduleId::from_static("manual"));
@@ -146,14 +143,56 @@ impl Engine {
             opened_by: TriggerType::Manual,
             date,
             at: now,
-            closes_at: plus(now, MANUAL_WINDOW),
+            closes_at: plus(now, OUT_OF_TURN_WINDOW),
             version,
         };
         let mut slot = Slot::open(OpenState::Waiting, opening).promising(spec.sla.out_of_turn());
         slot.wish = Some(Box::new(wish));
         plan.slot(&place, 0, &slot);
         plan.event(Event::of("SLOT_OPENED", now, "somebody asked for it").about(&place));
-        Ok(json!({ "slot": format!("{pipeline}/manual/{nominal}") }))
+        json!({ "slot": format!("{pipeline}/manual/{nominal}") })
+    }
+
+    /// Runs a closed slot again, within the budget for the reason given.
+    async fn rerun(
+        &mut self,
+        pipeline: &PipelineId,
+        spec: &Pipeline,
+        (name, reason, now): (&SlotName, &str, Timestamp),
+        plan: &mut Planned,
+    ) -> Result<Answer, EngineError> {
+        let Ok(schedule) = ScheduleId::any(&name.schedule) else {
+            return Ok(Err(format!("there is no schedule `{}`", name.schedule)));
+        };
+        let place = (name.nominal, schedule);
+        let Some((slot, revision)) = self.read_slot(pipeline, &place).await? else {
+            let (schedule, nominal) = (&place.1, place.0);
+            return Ok(Err(format!(
+                "{schedule}/{nominal} was never recorded: `interlock run {pipeline} --slot \
+                 {schedule}/{nominal}` runs it for the first time"
+            )));
+        };
+        let state = self.pipelines.get_mut(pipeline);
+        let version = state.version;
+        let monitored = state.open.get(&place).and_then(|open| open.last_run()).cloned();
+        let rerun = Rerun {
+            place: &place,
+            slot: &slot,
+            revision,
+            version,
+            source: RerunSource::Manual(reason),
+            why: reason,
+            original_run: None,
+        };
+        Ok(match rerun.plan(spec, now, plan) {
+            Ok(()) => {
+                if let Some(run) = monitored {
+                    plan.run(&run, RunEvent::MonitoringEnded, |_| {});
+                }
+                Ok(json!({ "slot": format!("{pipeline}/{}/{}", place.1, place.0) }))
+            }
+            Err(refused) => Err(refused.to_string()),
+        })
     }
 
     /// Opens a slot that is closed or absent, for a person.
@@ -161,21 +200,14 @@ impl Engine {
         &mut self,
         pipeline: &PipelineId,
         spec: &Pipeline,
-        (name, wish, now): (&SlotName, Option<Wish>, Timestamp),
+        (name, wish, now): (&SlotName, Wish, Timestamp),
         plan: &mut Planned,
     ) -> Result<Answer, EngineError> {
         let Ok(schedule) = ScheduleId::any(&name.schedule) else {
             return Ok(Err(format!("there is no schedule `{}`", name.schedule)));
         };
         let place = (name.nominal, schedule.clone());
-        let key = Key::Slot(schedule.clone(), name.nominal);
-        let rows = self.store.read(pipeline, &[key]).await?;
-        let known = match rows.into_iter().next().flatten() {
-            Some(Row { record: Record::Slot(record), revision }) => {
-                Some((record.to_core()?, revision))
-            }
-            Some(_) | None => None,
-        };
+        let known = self.read_slot(pipeline, &place).await?;
         let version = self.pipelines.get_mut(pipeline).version;
         let start = spec.starts.iter().find(|start| *start.schedule.id() == schedule);
         let agenda = Agenda::of(spec);
@@ -189,7 +221,7 @@ impl Engine {
                     opened_by: TriggerType::Manual,
                     date: slot.date,
                     at: now,
-                    closes_at: plus(now, MANUAL_WINDOW),
+                    closes_at: plus(now, OUT_OF_TURN_WINDOW),
                     version,
                 };
                 match slot.reopen(OpenState::Waiting, opening) {
@@ -197,16 +229,27 @@ impl Engine {
                     Err(illegal) => return Ok(Err(illegal.to_string())),
                 }
             }
+            // Opened here, it would be in the way of the schedule, which opens it at its time.
+            (None, Some(opener))
+                if opener.start.schedule.is_slot(name.nominal)
+                    && self.is_unrecorded(pipeline, &place) =>
+            {
+                return Ok(Err(format!(
+                    "{schedule}/{} is not recorded yet: its schedule opens it at its time, once the \
+                     pipeline is not paused",
+                    name.nominal
+                )));
+            }
             (None, Some(opener)) if opener.start.schedule.is_slot(name.nominal) => {
                 let mut slot = opener.open(name.nominal, TriggerType::Manual);
-                slot.closes_at = plus(now, MANUAL_WINDOW);
+                slot.closes_at = plus(now, OUT_OF_TURN_WINDOW);
                 (slot, 0)
             }
             (None, _) => {
                 return Ok(Err(format!("{schedule} owes no slot at {}", name.nominal)));
             }
         };
-        slot.0.wish = wish.map(Box::new);
+        slot.0.wish = Some(Box::new(wish));
         plan.slot(&place, slot.1, &slot.0);
         let message = format!("generation {}, somebody asked for it", slot.0.generation);
         plan.event(Event::of("SLOT_OPENED", now, message).about(&place));
@@ -238,6 +281,12 @@ impl Engine {
         plan.slot(&place, open.revision, &slot);
         plan.event(Event::of("SLOT_CANCELLED", now, reason).about(&place));
         Ok(json!({ "state": "cancelled" }))
+    }
+
+    /// Whether a slot is still to be recorded by its schedule.
+    fn is_unrecorded(&self, pipeline: &PipelineId, (nominal, schedule): &SlotPlace) -> bool {
+        let watermark = self.pipelines.0.get(pipeline).and_then(|state| state.watermark(schedule));
+        watermark.is_some_and(|(watermark, _)| *nominal > watermark)
     }
 
     fn set_pause(
@@ -277,5 +326,16 @@ impl Engine {
         let what = NewsOf::Job(What::Finished(outcome));
         self.news.push_back(News { run_id: run_id.to_owned(), at: now, what });
         Ok(json!({ "run": run_id }))
+    }
+}
+
+/// Why a run of a pipeline cannot be asked for, if so.
+fn nothing_to_start(spec: &Pipeline) -> Option<String> {
+    match spec.trigger.as_ref().map(|trigger| &trigger.kind) {
+        None => Some(format!("{} has no trigger, so there is nothing to run", spec.name)),
+        Some(TriggerKind::External) => {
+            Some(format!("somebody else runs {}; Interlock only watches it", spec.name))
+        }
+        Some(_) => None,
     }
 }

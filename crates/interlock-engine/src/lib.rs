@@ -1,20 +1,36 @@
 //! The loops: load a snapshot, ask core, commit, act.
 //!
-//! [`Engine`] owns a shard: it opens due slots (scheduler) and brings them to their end (controller). It
-//! reaches the world only through [`seam`], so that the simulator can run the same code on virtual time.
+//! [`Engine`] owns a shard: it opens due slots (scheduler) and brings them to their end (controller).
+//! [`Notifier`] delivers what the outbox holds; it needs no shard. Both reach the world only through [`seam`], so
+//! that the simulator can run the same code on virtual time.
 //!
 //! Invariant: nothing acts on the world before the group that says so is accepted by the store.
 
+mod aside;
+mod asking;
 mod controller;
 mod declare;
 mod engine;
+mod evidence;
 mod inbox;
 mod news;
+mod notifier;
+mod overview;
+mod registers;
 mod request;
+mod rerun;
 mod scheduler;
 pub mod seam;
+mod sensors;
+mod solo;
 mod state;
+mod step;
+mod tell;
+pub mod vitals;
 mod write;
 
 pub use declare::Changes;
-pub use engine::{Declaration, Engine, EngineError, Pace, Parts};
+pub use engine::{Declaration, Engine, EngineError, Limits, Pace, Parts};
+pub use evidence::{AskedSlot, verdict_now};
+pub use notifier::{Notifier, NotifierParts, Patience};
+pub use overview::Overview;

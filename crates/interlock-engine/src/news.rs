@@ -4,27 +4,40 @@
 //! (S11). A start whose outcome is not known is looked up; where nothing can be found out, the run is
 //! uncertain and the pipeline's `onUncertain` decides (S18).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use interlock_core::{
+    arrival,
     id::PipelineId,
     pipeline::{OnUncertain, Pipeline},
     retry::{Decision, Failure, FailureCategory, next_attempt},
     run::RunEvent,
+    sensor::Sensors,
     slot::{Disposition, OpenState},
 };
 use interlock_store::RunKey;
 use interlock_trigger::{LookUp, Outcome, What};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{
+    aside::guarded,
+    controller::SpecsInUse,
     engine::{Engine, EngineError, News, NewsOf},
-    request::{request, run_closes_at, with},
+    request::{is_active, request, run_closes_at, with},
     scheduler::plus,
     state::{KnownRun, OpenSlot, SlotPlace},
     write::{Act, Event, Planned},
 };
+
+/// How often a job is looked for whose outcome nobody can tell, and for how long.
+const LOOK_EVERY: SignedDuration = SignedDuration::from_secs(10);
+const LOOK_FOR: SignedDuration = SignedDuration::from_secs(60);
+/// Since when, kept with the run.
+const UNCERTAIN_SINCE: &str = "uncertainSince";
 
 /// How a run ended, as far as the slot is concerned.
 struct End {
@@ -49,7 +62,11 @@ impl Engine {
                     later.push_back(news);
                     continue;
                 }
-                planned.extend(self.plan_news(&pipeline, &key, news).await);
+                match guarded(self.plan_news(&pipeline, &key, news)).await? {
+                    Ok(plan) => planned.extend(plan),
+                    // Not acknowledged: it is told again, at the latest to the next process.
+                    Err(reason) => self.poisoned.push((pipeline.clone(), reason)),
+                }
                 self.dirty.insert(pipeline);
             }
             self.commit(planned).await?;
@@ -58,20 +75,25 @@ impl Engine {
         Ok(())
     }
 
-    async fn plan_news(&self, pipeline: &PipelineId, key: &RunKey, news: News) -> Option<Planned> {
+    async fn plan_news(
+        &mut self,
+        pipeline: &PipelineId,
+        key: &RunKey,
+        news: News,
+    ) -> Result<Option<Planned>, EngineError> {
         let News { run_id, at, what } = news;
         let place = (key.nominal, key.schedule.clone());
-        let mut plan = Planned::new(pipeline, self.writer);
-        let open = self.pipelines.0.get(pipeline).and_then(|state| state.open.get(&place));
-        let found =
-            open.and_then(|open| Some((open, open.runs.iter().find(|run| run.key == *key)?)));
-        let Some((open, run)) = found else {
-            // The slot is decided: whoever still tells us about the run may forget it.
+        let Some(spec) = self.spec_of_run(pipeline, &place, key).await? else {
+            // The run is decided: whoever still tells us about it may forget it.
             self.triggers.acknowledge(&run_id);
-            return None;
+            return Ok(None);
         };
-        let spec = self.specs.pipeline(pipeline, open.slot.version).await.ok()?;
-        let teller = Teller { pipeline, spec: &spec, place: &place, open, run };
+        let mut plan = Planned::new(pipeline, self.writer);
+        let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(None) };
+        let Some(open) = state.open.get(&place) else { return Ok(None) };
+        let Some(run) = open.runs.iter().find(|run| run.key == *key) else { return Ok(None) };
+        let sensors = state.sensors.as_ref();
+        let teller = Teller { pipeline, spec: &spec, place: &place, open, run, sensors };
         match what {
             NewsOf::Job(What::Started { metadata })
             | NewsOf::LookedUp(LookUp::Running { metadata }) => {
@@ -87,7 +109,9 @@ impl Engine {
             }
             NewsOf::Job(What::Lost { reason })
             | NewsOf::LookedUp(LookUp::CannotTell { reason }) => {
-                teller.uncertain(at, &reason, &mut plan);
+                if let Some(later) = teller.uncertain(at, &reason, &mut plan) {
+                    self.look_up_at(request(pipeline, &spec, (&place, open), run), later);
+                }
             }
             NewsOf::LookedUp(LookUp::NeverStarted) => {
                 // Committed as about to start, and not started: do it now, under the same id.
@@ -101,7 +125,7 @@ impl Engine {
             }
             NewsOf::NotStarted(failure) if failure.may_have_started => {
                 self.look_up(request(pipeline, &spec, (&place, open), run));
-                return None;
+                return Ok(None);
             }
             NewsOf::NotStarted(failure) => {
                 let end = End {
@@ -114,7 +138,37 @@ impl Engine {
                 teller.failed(end, &mut plan);
             }
         }
-        Some(plan)
+        Ok(Some(plan))
+    }
+
+    /// The declaration that a run keeps to, with what is needed to record its end; `None` when the run is
+    /// over. An end that is told twice must not end the attempt that came after it.
+    async fn spec_of_run(
+        &mut self,
+        pipeline: &PipelineId,
+        place: &SlotPlace,
+        key: &RunKey,
+    ) -> Result<Option<Arc<Pipeline>>, EngineError> {
+        let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(None) };
+        let Some(open) = state.open.get(place) else { return Ok(None) };
+        if !open.runs.iter().any(|run| run.key == *key && is_active(run)) {
+            return Ok(None);
+        }
+        let spec = match self.specs.pipeline(pipeline, open.slot.version).await {
+            Ok(spec) => spec,
+            // Better today's word on retries than a job whose end nobody takes down.
+            Err(reason) => match self.specs.pipeline(pipeline, state.version).await {
+                Ok(spec) => {
+                    tracing::warn!(%pipeline, reason, "its version of then cannot be had");
+                    spec
+                }
+                Err(reason) => return Err(EngineError::Declaration(reason)),
+            },
+        };
+        if spec.post_run.is_some() {
+            self.load_sensors(pipeline, &SpecsInUse::only(Arc::clone(&spec))).await?;
+        }
+        Ok(Some(spec))
     }
 }
 
@@ -125,10 +179,17 @@ struct Teller<'a> {
     place: &'a SlotPlace,
     open: &'a OpenSlot,
     run: &'a KnownRun,
+    sensors: Option<&'a Sensors>,
 }
 
 impl Teller<'_> {
     fn started(&self, at: Timestamp, metadata: BTreeMap<String, Value>, plan: &mut Planned) {
+        if self.uncertain_since().is_some() {
+            // It was found after all; the mark stays on the slot.
+            plan.about_run(self.run, BTreeMap::from([(UNCERTAIN_SINCE.into(), Value::Null)]));
+            plan.event(self.event("RUN_FOUND", at, "its job runs"));
+            return;
+        }
         plan.run(self.run, RunEvent::Started, |record| {
             record.started_at = Some(at);
             record.metadata = with(&record.metadata, metadata);
@@ -158,12 +219,24 @@ impl Teller<'_> {
             None => RunEvent::Succeeded,
         };
         plan.slot(self.place, self.open.revision, &slot);
+        let baseline = self.baseline();
         plan.run(self.run, event, |record| {
             record.started_at = record.started_at.or(Some(at));
             record.ended_at = Some(at);
             record.metadata = with(&record.metadata, metadata);
+            record.metadata.extend(baseline.clone().map(|found| ("baseline".to_owned(), found)));
         });
         plan.event(self.event("JOB_COMPLETED", at, "it ended well"));
+        if let Some(found) = baseline {
+            let message = "what its data looks like now";
+            plan.event(
+                self.event("POST_RUN_BASELINE_CAPTURED", at, message).detail("baseline", found),
+            );
+        }
+        if let Some(duration) = monitoring {
+            let until = plus(at, duration);
+            plan.event(self.event("MONITORING_STARTED", at, format!("until {until}")));
+        }
         plan.acts.push(Act::Acknowledge(self.run_id()));
     }
 
@@ -224,9 +297,36 @@ impl Teller<'_> {
         plan.acts.push(Act::Acknowledge(self.run_id()));
     }
 
-    /// Nobody can say how the run ended.
-    fn uncertain(&self, at: Timestamp, reason: &str, plan: &mut Planned) {
-        plan.event(self.event("RUN_UNCERTAIN", at, reason));
+    /// What the sensors that are checked after the job say at its end.
+    fn baseline(&self) -> Option<Value> {
+        let post_run = self.spec.post_run.as_ref()?;
+        let start = self.spec.starts.iter().find(|s| *s.schedule.id() == self.place.1);
+        let period = start.map(|start| start.period_of(self.place.0));
+        let found = arrival::baseline(post_run, self.sensors?, period);
+        (!found.is_empty()).then(|| found.into_iter().collect())
+    }
+
+    fn uncertain_since(&self) -> Option<Timestamp> {
+        self.run.record.metadata.get(UNCERTAIN_SINCE)?.as_str()?.parse().ok()
+    }
+
+    /// Nobody can say how the run ended (S18): it is looked for again for a while, and answers when; then
+    /// the pipeline's policy decides.
+    fn uncertain(&self, at: Timestamp, reason: &str, plan: &mut Planned) -> Option<Timestamp> {
+        let again = Some(plus(at, LOOK_EVERY));
+        let Some(since) = self.uncertain_since() else {
+            let mut slot =
+                self.open.slot.advance(OpenState::Running, self.open.slot.closes_at).ok()?;
+            slot.marks.uncertain = true;
+            plan.slot(self.place, self.open.revision, &slot);
+            let since = BTreeMap::from([(UNCERTAIN_SINCE.to_owned(), at.to_string().into())]);
+            plan.about_run(self.run, since);
+            plan.event(self.event("RUN_UNCERTAIN", at, reason));
+            return again;
+        };
+        if at < plus(since, LOOK_FOR) {
+            return again;
+        }
         let on_uncertain = self.spec.trigger.as_ref().map(|trigger| trigger.on_uncertain);
         let category = match on_uncertain {
             Some(OnUncertain::Retry) => Some(FailureCategory::Transient),
@@ -235,6 +335,7 @@ impl Teller<'_> {
         let message = format!("its outcome cannot be found out: {reason}");
         let metadata = BTreeMap::new();
         self.failed(End { at, message, category, metadata, is_uncertain: true }, plan);
+        None
     }
 
     fn event(&self, kind: &'static str, at: Timestamp, message: impl Into<String>) -> Event<'_> {

@@ -20,19 +20,28 @@ impl Engine {
     /// The requests of all runs that are under way, as far as their declarations can be had.
     pub(crate) async fn active_requests(&self) -> Vec<StartRequest> {
         let mut requests = Vec::new();
-        for (pipeline, state) in &self.pipelines.0 {
-            for (place, open) in &state.open {
-                let Some(run) = open.last_run().filter(|run| is_active(run)) else { continue };
-                if let Ok(spec) = self.specs.pipeline(pipeline, open.slot.version).await {
-                    requests.push(request(pipeline, &spec, (place, open), run));
-                }
+        for pipeline in self.pipelines.0.keys() {
+            requests.extend(self.requests_of(pipeline).await);
+        }
+        requests
+    }
+
+    /// Those of one pipeline.
+    pub(crate) async fn requests_of(&self, pipeline: &PipelineId) -> Vec<StartRequest> {
+        let mut requests = Vec::new();
+        let open = self.pipelines.0.get(pipeline).into_iter().flat_map(|state| &state.open);
+        for (place, open) in open {
+            let Some(run) = open.last_run().filter(|run| is_active(run)) else { continue };
+            if let Ok(spec) = self.specs.pipeline(pipeline, open.slot.version).await {
+                requests.push(request(pipeline, &spec, (place, open), run));
             }
         }
         requests
     }
 }
 
-fn is_active(run: &KnownRun) -> bool {
+/// Whether the run is under way, as far as is recorded.
+pub(crate) fn is_active(run: &KnownRun) -> bool {
     matches!(run.record.state(), Ok(RunState::Triggering | RunState::Running))
 }
 

@@ -3,7 +3,7 @@
 //! Driven by the agenda, a heap of next instants: a pass costs what is due, not what is registered. An
 //! agenda entry is a hint; what is owed is derived from schedule and watermark every time.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use interlock_core::{
     agenda::Agenda,
@@ -21,6 +21,7 @@ use interlock_store::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
+    aside::guarded,
     engine::{Engine, EngineError},
     write::{Event, Planned},
 };
@@ -29,6 +30,8 @@ use crate::{
 const SLOTS_PER_GROUP: usize = 20;
 /// Pipelines whose due slots are planned together.
 const DUE_MAX: usize = 10_000;
+/// When a pipeline whose due slots could not be recorded is looked at again.
+const STUCK_LOOK: SignedDuration = SignedDuration::from_secs(1);
 
 impl Engine {
     /// Opens every slot that is due now.
@@ -44,19 +47,35 @@ impl Engine {
                 let Some(state) = self.pipelines.0.get_mut(&pipeline) else { continue };
                 if state.armed_at == Some(at) {
                     state.armed_at = None;
-                    due.push(pipeline);
+                    due.push((pipeline, at));
                 }
             }
             if due.is_empty() {
                 return Ok(());
             }
-            let planned = due.iter().flat_map(|pipeline| self.plan_opening(pipeline, now));
-            let planned = planned.collect();
-            self.commit(planned).await?;
-            for pipeline in &due {
-                self.arm(pipeline);
+            // One that is set aside is armed again when it is taken back.
+            due.retain(|(pipeline, _)| !self.is_aside(pipeline, now));
+            let mut planned = Vec::new();
+            let mut failed = BTreeSet::new();
+            for (pipeline, _) in &due {
+                match guarded(async { Ok(self.plan_opening(pipeline, now)) }).await? {
+                    Ok(opening) => planned.extend(opening),
+                    Err(reason) => {
+                        failed.insert(pipeline.clone());
+                        self.poisoned.push((pipeline.clone(), reason));
+                    }
+                }
             }
-            self.dirty.extend(due);
+            due.retain(|(pipeline, _)| !failed.contains(pipeline));
+            self.commit(planned).await?;
+            for (pipeline, at) in &due {
+                self.arm(pipeline);
+                // A conflict recorded nothing: it is looked at again later, or this loop would never end.
+                if self.pipelines.get_mut(pipeline).armed_at == Some(*at) {
+                    self.arm_from(pipeline, plus(now, STUCK_LOOK));
+                }
+            }
+            self.dirty.extend(due.into_iter().map(|(pipeline, _)| pipeline));
         }
     }
 
@@ -188,7 +207,7 @@ impl Opener<'_> {
             opened_by,
             date: self.start.schedule.occurrence(nominal).date,
             at: self.now,
-            closes_at: self.agenda.closes_at(self.start, nominal, self.now),
+            closes_at: self.agenda.closes_at(self.start, nominal, opened_by, self.now),
             version: self.version,
         }
     }

@@ -4,7 +4,7 @@
 //! triggers and the evaluators have contracts of their own. Nothing else reaches outside: the crate's
 //! `clippy.toml` denies the direct ways.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use interlock_core::{
     id::PipelineId,
@@ -21,6 +21,11 @@ pub type Task<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait World: Send + Sync + 'static {
     /// The present instant.
     fn now(&self) -> Timestamp;
+
+    /// How long this world has lasted, by a clock that nobody sets: for durations inside one process (S15).
+    fn uptime(&self) -> Duration {
+        Duration::try_from(self.now().duration_since(Timestamp::UNIX_EPOCH)).unwrap_or_default()
+    }
 
     /// Ready when the clock has reached an instant. Wake-ups are hints: who waits looks again.
     fn sleep_until(&self, at: Timestamp) -> Task<()>;

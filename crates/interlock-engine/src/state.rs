@@ -15,8 +15,8 @@ use interlock_core::{
 use interlock_store::{
     Change, Expect, Group, Key, LedgerEntry, LedgerRow, Record, RunKey,
     record::{
-        AgendaRecord, PauseRecord, PipelineRecord, RunRecord, Shared, Unreadable, version_number,
-        version_text,
+        AgendaRecord, IncidentRecord, PauseRecord, PipelineRecord, RunRecord, Shared, Unreadable,
+        version_number, version_text,
     },
 };
 use jiff::Timestamp;
@@ -52,6 +52,8 @@ pub(crate) struct PipelineState {
     pub(crate) traits: BTreeMap<String, Answer>,
     /// Loaded when a slot first needs them.
     pub(crate) sensors: Option<Sensors>,
+    /// Incidents that are not resolved, by their dedup keys.
+    pub(crate) incidents: BTreeMap<String, (IncidentRecord, u64)>,
 }
 
 /// A pipeline's row without its agenda, which is kept as core's type; [`PipelineState::record`] puts both
@@ -184,7 +186,14 @@ impl PipelineState {
                     sensors.insert(key.clone(), sensor);
                 }
             }
-            // Versions, spans, incidents, due entries, notifications and answers are read when needed.
+            (Key::Incident(key), Record::Incident(record)) => {
+                if record.is_open() {
+                    self.incidents.insert(key.clone(), (record.clone(), revision));
+                } else {
+                    self.incidents.remove(key);
+                }
+            }
+            // Versions, spans, due entries, notifications and answers are read when needed.
             _ => {}
         }
         Ok(())
@@ -272,8 +281,13 @@ impl PipelineState {
 
     /// Whether nothing of it may start now.
     pub(crate) fn is_paused(&self, now: Timestamp) -> bool {
-        let pause = self.row.as_ref().and_then(|(row, _)| row.pause.as_ref());
-        pause.is_some_and(|pause| pause.until.is_none_or(|until| now < until))
+        self.pause(now).is_some()
+    }
+
+    /// The pause that is in force.
+    pub(crate) fn pause(&self, now: Timestamp) -> Option<&PauseRecord> {
+        let pause = self.row.as_ref().and_then(|(row, _)| row.pause.as_deref())?;
+        pause.until.is_none_or(|until| now < until).then_some(pause)
     }
 
     pub(crate) fn is_retired(&self) -> bool {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use interlock_core::{
     id::{PipelineId, ScheduleId},
     run::{RunEvent, RunState, TriggerType},
-    slot::Slot,
+    slot::{OpenState, Slot},
 };
 use interlock_store::{
     Change, Expect, Group, Key, Record, RunKey, Writer,
@@ -33,6 +33,16 @@ pub(crate) enum Act {
     Cancel(Box<StartRequest>),
     /// Its end is stored.
     Acknowledge(String),
+}
+
+impl Act {
+    /// Whether a job begins.
+    pub(crate) fn is_start(&self) -> bool {
+        match self {
+            Self::Start(_) => true,
+            Self::Cancel(_) | Self::Acknowledge(_) => false,
+        }
+    }
 }
 
 impl Planned {
@@ -79,6 +89,14 @@ impl Planned {
         })
     }
 
+    /// Keeps more about a run, whose state stays.
+    pub(crate) fn about_run(&mut self, run: &KnownRun, more: BTreeMap<String, Value>) {
+        let mut record = run.record.clone();
+        record.metadata.extend(more);
+        let key = Key::Run(run.key.clone());
+        self.group.changes.push(Change::Put(key, expect(run.revision), Record::Run(record)));
+    }
+
     /// Moves a run on; a report that the state machine does not know is no change.
     pub(crate) fn run(
         &mut self,
@@ -106,6 +124,20 @@ impl Planned {
             message,
             details,
         }));
+    }
+
+    /// Whether a slot's work is done by it: others may wait for that.
+    pub(crate) fn ends_work(&self) -> bool {
+        self.group.changes.iter().any(|change| {
+            matches!(change, Change::Put(Key::Slot(..), _, Record::Slot(slot))
+                if !slot.is_open() || slot.state == OpenState::Monitoring.as_str())
+        })
+    }
+
+    /// Whether it already says what becomes of a slot: a row occurs once in a group.
+    pub(crate) fn writes_slot(&self, place: &(Timestamp, ScheduleId)) -> bool {
+        let key = Key::Slot(place.1.clone(), place.0);
+        self.group.changes.iter().any(|change| change.key() == Some(&key))
     }
 
     /// Writes a row that holds no decision, whatever is there.

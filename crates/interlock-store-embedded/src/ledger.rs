@@ -95,7 +95,7 @@ fn slots(db: &Connection, query: &LedgerQuery) -> Result<Vec<LedgerRow>, Failure
     })?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(slot_row(PipelineId::parse(&row.get::<_, String>(1)?)?, row)?);
+        found.push(slot_row(PipelineId::any(&row.get::<_, String>(1)?)?, row)?);
     }
     Ok(found)
 }
@@ -250,7 +250,7 @@ pub(crate) fn open_slots(
     let mut rows = statement.query(params![name, nominal, schedule, one_more(limit)])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(slot_row(PipelineId::parse(&row.get::<_, String>(1)?)?, row)?);
+        found.push(slot_row(PipelineId::any(&row.get::<_, String>(1)?)?, row)?);
     }
     Ok(page(found, limit))
 }
@@ -265,7 +265,7 @@ fn slot_row(pipeline: PipelineId, row: &Row<'_>) -> Result<LedgerRow, Failure> {
 }
 
 fn span_row(row: &Row<'_>) -> Result<LedgerRow, Failure> {
-    let pipeline = PipelineId::parse(&row.get::<_, String>(1)?)?;
+    let pipeline = PipelineId::any(&row.get::<_, String>(1)?)?;
     let (nominal, schedule) =
         (timestamp(row.get(0)?)?, ScheduleId::any(&row.get::<_, String>(2)?)?);
     let key = Key::Span(schedule.clone(), nominal);

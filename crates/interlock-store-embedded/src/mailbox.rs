@@ -160,7 +160,7 @@ fn collect(db: &Connection, ledger: &Connection) -> Result<Option<Letters>, Fail
     let mut new = Vec::new();
     while let Some(row) = rows.next()? {
         let letter = Letter {
-            pipeline: PipelineId::parse(&row.get::<_, String>(1)?)?,
+            pipeline: PipelineId::any(&row.get::<_, String>(1)?)?,
             key: row.get(2)?,
             received_at: timestamp(row.get(3)?)?,
             body: row.get(4)?,

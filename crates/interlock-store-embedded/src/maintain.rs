@@ -165,7 +165,7 @@ fn copy(from: &Connection, to: &Path) -> Result<(), rusqlite::Error> {
 
 /// Sets the ledger of a folder aside, so that a new one can begin; says where it is now.
 pub fn set_aside(folder: &Path, now: Timestamp) -> Result<PathBuf, StoreError> {
-    let _lock = DaemonLock::take(folder)?;
+    let _lock = DaemonLock::take(folder, "setting the ledger aside")?;
     let name = format!("ledger.db.damaged-{}", now.strftime("%Y%m%dT%H%M%SZ"));
     for ending in ["", "-wal", "-shm"] {
         let from = folder.join(format!("ledger.db{ending}"));

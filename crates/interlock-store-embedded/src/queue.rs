@@ -3,11 +3,12 @@
 use interlock_core::id::PipelineId;
 use interlock_store::{Key, OutboxRow, Record, record::OutboxRecord};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use crate::{
     failure::Failure,
     read::{decoded, instant},
+    table::{Address, searched},
     writer::Ledger,
 };
 
@@ -87,7 +88,7 @@ pub(crate) fn claim(
         let key = Key::Outbox(name.clone());
         let record = decoded!(Outbox, &key, &row.get::<_, String>(4)?);
         let row = OutboxRow {
-            pipeline: PipelineId::parse(&row.get::<_, String>(1)?)?,
+            pipeline: PipelineId::any(&row.get::<_, String>(1)?)?,
             name,
             record: OutboxRecord { claimed_until: Some(claimed_until), ..record },
             revision: row.get::<_, i64>(3)? as u64 + 1,
@@ -100,11 +101,11 @@ pub(crate) fn claim(
     Ok(claimed)
 }
 
-/// Records what came of a claimed notification, if its row is still as it was handed out.
+/// Replaces a claimed notification by what came of it, if its row is still as it was handed out.
 pub(crate) fn settle(
     ledger: &mut Ledger<'_>,
     row: &OutboxRow,
-    outcome: Option<&OutboxRecord>,
+    becomes: &[(String, OutboxRecord)],
 ) -> Result<(), Failure> {
     let Some(pipeline) = ledger.memory.find_name(ledger.db, &row.pipeline)? else { return Ok(()) };
     let find = "SELECT revision FROM outbox WHERE pipeline = ?1 AND name = ?2";
@@ -116,12 +117,36 @@ pub(crate) fn settle(
     if found != Some(row.revision as i64) {
         return Ok(());
     }
-    if let Some(record) = outcome {
-        let record = OutboxRecord { claimed_until: None, ..record.clone() };
-        return keep(ledger, row, &record, row.revision + 1);
+    if !becomes.iter().any(|(name, _)| *name == row.name) {
+        let delete = "DELETE FROM outbox WHERE pipeline = ?1 AND name = ?2";
+        ledger.db.prepare_cached(delete)?.execute(params![pipeline, row.name])?;
     }
-    let delete = "DELETE FROM outbox WHERE pipeline = ?1 AND name = ?2";
-    ledger.db.prepare_cached(delete)?.execute(params![pipeline, row.name])?;
+    for (name, record) in becomes {
+        let record = OutboxRecord { claimed_until: None, ..record.clone() };
+        if *name == row.name {
+            keep(ledger, row, &record, row.revision + 1)?;
+        } else {
+            add(ledger, pipeline, name, record)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds a notification, unless its name is taken.
+fn add(
+    ledger: &Ledger<'_>,
+    pipeline: i64,
+    name: &str,
+    record: OutboxRecord,
+) -> Result<(), Failure> {
+    let key = Key::Outbox(name.to_owned());
+    let record = Record::Outbox(record);
+    let mut values = vec![rusqlite::types::Value::Integer(pipeline)];
+    let address = Address::of(&key);
+    values.extend(address.key);
+    values.extend(searched(&record));
+    values.push(record.encode().into());
+    ledger.db.prepare_cached(&address.table.create)?.execute(params_from_iter(values))?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    AgendaRow, DueKind, DueRow, EventRow, InboxEntry, Key, Page, Record, Row,
+    AgendaRow, DueKind, DueRow, EventRow, InboxEntry, Key, OutboxRow, Page, Record, Row,
     record::{EventRecord, InboxRecord, IncidentRecord, SensorRecord},
 };
 use jiff::Timestamp;
@@ -95,7 +95,7 @@ pub(crate) fn agenda(
             }
             let record = decoded!(Pipeline, &Key::Pipeline, &row.get::<_, String>(2)?);
             found.push(AgendaRow {
-                pipeline: PipelineId::parse(name)?,
+                pipeline: PipelineId::any(name)?,
                 record: Row { record, revision: row.get::<_, i64>(1)? as u64 },
                 watermarks: BTreeMap::new(),
             });
@@ -131,12 +131,15 @@ pub(crate) fn sensors(
     Ok(found)
 }
 
+/// An incident with its address.
+type IncidentRow = (PipelineId, String, Row<IncidentRecord>);
+
 /// Incidents of one pipeline or of all, newest first.
 pub(crate) fn incidents(
     db: &Connection,
     pipeline: Option<&PipelineId>,
     limit: usize,
-) -> Result<Page<(PipelineId, String, Row<IncidentRecord>)>, Failure> {
+) -> Result<Page<IncidentRow>, Failure> {
     let only = match pipeline {
         Some(_) => "i.pipeline = (SELECT id FROM names WHERE name = ?1)",
         None => "?1 IS NULL",
@@ -146,13 +149,53 @@ pub(crate) fn incidents(
          FROM incidents i JOIN names n ON n.id = i.pipeline
          WHERE {only} ORDER BY i.opened_at DESC, n.name, i.key LIMIT ?2"
     ))?;
-    let mut rows = statement.query(params![pipeline.map(PipelineId::as_str), one_more(limit)])?;
+    let rows = statement.query(params![pipeline.map(PipelineId::as_str), one_more(limit)])?;
+    Ok(page(incident_rows(rows)?, limit))
+}
+
+/// Incidents that are not resolved, in the order (pipeline, key), after a given one. Asked once in the life of a
+/// daemon, and there are few: no index is kept for it.
+pub(crate) fn open_incidents(
+    db: &Connection,
+    after: Option<&(PipelineId, String)>,
+    limit: usize,
+) -> Result<Page<IncidentRow>, Failure> {
+    let mut statement = db.prepare_cached(
+        "SELECT n.name, i.key, i.revision, i.body
+         FROM incidents i JOIN names n ON n.id = i.pipeline
+         WHERE (?1 IS NULL OR (n.name, i.key) > (?1, ?2))
+           AND json_extract(i.body, '$.state') <> 'resolved'
+         ORDER BY n.name, i.key LIMIT ?3",
+    )?;
+    let (name, key) = after.map(|(name, key)| (name.as_str(), key.as_str())).unzip();
+    let rows = statement.query(params![name, key, one_more(limit)])?;
+    Ok(page(incident_rows(rows)?, limit))
+}
+
+fn incident_rows(mut rows: rusqlite::Rows<'_>) -> Result<Vec<IncidentRow>, Failure> {
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let key = Key::Incident(row.get(1)?);
         let record = decoded!(Incident, &key, &row.get::<_, String>(3)?);
-        let pipeline = PipelineId::parse(&row.get::<_, String>(0)?)?;
+        let pipeline = PipelineId::any(&row.get::<_, String>(0)?)?;
         found.push((pipeline, row.get(1)?, Row { record, revision: row.get::<_, i64>(2)? as u64 }));
+    }
+    Ok(found)
+}
+
+/// Dead letters, those that came first first.
+pub(crate) fn dead_letters(db: &Connection, limit: usize) -> Result<Page<OutboxRow>, Failure> {
+    let mut statement = db.prepare_cached(
+        "SELECT n.name, o.name, o.revision, o.body FROM outbox o JOIN names n ON n.id = o.pipeline
+         WHERE o.dead <> 0 ORDER BY o.not_before, n.name, o.name LIMIT ?1",
+    )?;
+    let mut rows = statement.query([one_more(limit)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(1)?;
+        let record = decoded!(Outbox, &Key::Outbox(name.clone()), &row.get::<_, String>(3)?);
+        let pipeline = PipelineId::any(&row.get::<_, String>(0)?)?;
+        found.push(OutboxRow { pipeline, name, record, revision: row.get::<_, i64>(2)? as u64 });
     }
     Ok(page(found, limit))
 }
@@ -173,7 +216,7 @@ pub(crate) fn events(
         let mut rows = all.query(params![after, one_more(limit)])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let pipeline = PipelineId::parse(&row.get::<_, String>(1)?)?;
+            let pipeline = PipelineId::any(&row.get::<_, String>(1)?)?;
             found.push(event(row.get(0)?, pipeline, &row.get::<_, String>(2)?)?);
         }
         return Ok(page(found, limit));
@@ -236,7 +279,7 @@ pub(crate) fn due(
         let (at, name): (_, String) = (timestamp(row.get(0)?)?, row.get(3)?);
         let key = Key::Due(at, kind, name.clone());
         let record = decoded!(Due, &key, &row.get::<_, String>(4)?);
-        let pipeline = PipelineId::parse(&row.get::<_, String>(1)?)?;
+        let pipeline = PipelineId::any(&row.get::<_, String>(1)?)?;
         found.push(DueRow { pipeline, at, kind, name, record });
     }
     Ok(page(found, limit))
@@ -253,7 +296,7 @@ pub(crate) fn inbox(db: &Connection, limit: usize) -> Result<Vec<InboxEntry>, Fa
     while let Some(row) = rows.next()? {
         found.push(InboxEntry {
             number: row.get::<_, i64>(0)? as u64,
-            pipeline: PipelineId::parse(&row.get::<_, String>(1)?)?,
+            pipeline: PipelineId::any(&row.get::<_, String>(1)?)?,
             key: row.get(2)?,
             received_at: timestamp(row.get(3)?)?,
             record: InboxRecord::decode(&row.get::<_, String>(4)?)?,

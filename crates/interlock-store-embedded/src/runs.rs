@@ -4,7 +4,7 @@
 //! backwards.
 
 use interlock_core::id::{PipelineId, ScheduleId};
-use interlock_store::{Key, Page, RunKey, RunQuery, RunRow};
+use interlock_store::{Key, Page, RunKey, RunPlace, RunQuery, RunRow};
 use rusqlite::{CachedStatement, Connection, Row, named_params};
 
 use crate::{
@@ -26,15 +26,24 @@ pub(crate) fn runs(db: &Connection, query: &RunQuery) -> Result<Page<RunRow>, Fa
 /// The statement for a source and a condition that says where in it to look.
 fn statement<'a>(
     db: &'a Connection,
+    query: &RunQuery,
     source: &str,
     place: &str,
 ) -> Result<CachedStatement<'a>, rusqlite::Error> {
+    // The first comparison follows from the second; it is the one that an index is entered by.
+    let after = if query.after.is_some() {
+        "AND r.created_at <= :after_at AND (r.created_at, n.name, r.schedule, r.nominal, r.generation, r.attempt)
+           < (:after_at, :after_pipeline, :after_schedule, :after_nominal, :after_generation, :after_attempt)"
+    } else {
+        ""
+    };
     db.prepare_cached(&format!(
         "SELECT r.nominal, n.name, r.schedule, r.generation, r.attempt, r.revision, r.body
          FROM runs r {source} CROSS JOIN names n ON n.id = r.pipeline
          WHERE {place}
            AND (:status IS NULL OR r.status = :status)
            AND (:trigger_type IS NULL OR r.trigger_type = :trigger_type)
+           {after}
          ORDER BY r.created_at DESC, n.name DESC, r.schedule DESC, r.nominal DESC,
            r.generation DESC, r.attempt DESC
          LIMIT :limit"
@@ -51,9 +60,10 @@ fn runs_of(
     let newest = "SELECT max(created_at) FROM runs WHERE created_at < ?1";
     let mut newest = db.prepare_cached(newest)?;
     let place = "r.created_at / 3600000000 = :hour AND r.pipeline = :pipeline";
-    let mut statement = statement(db, "INDEXED BY runs_by_hour", place)?;
+    let mut statement = statement(db, query, "INDEXED BY runs_by_hour", place)?;
     let mut found = Vec::new();
-    let mut before = i64::MAX;
+    let after = query.after.as_ref();
+    let mut before = after.map_or(i64::MAX, |after| instant(after.created_at).saturating_add(1));
     while found.len() <= query.limit
         && let Some(at) = newest.query_one([before], |row| row.get::<_, Option<i64>>(0))?
     {
@@ -65,7 +75,7 @@ fn runs_of(
             ":trigger_type": query.trigger_type,
             ":limit": one_more(query.limit) - found.len() as i64,
         };
-        collect(&mut statement, parameters, &mut found)?;
+        collect(&mut statement, query, parameters, &mut found)?;
         // Division rounds towards zero, so the hours before 1970 have other edges.
         before = if hour > 0 { hour * HOUR } else { (hour - 1) * HOUR + 1 };
     }
@@ -88,7 +98,7 @@ fn runs_of_all(db: &Connection, query: &RunQuery) -> Result<Vec<RunRow>, Failure
             ":trigger_type": trigger_type,
             ":limit": limit,
         };
-        collect(&mut statement(db, "", place)?, parameters, &mut found)?;
+        collect(&mut statement(db, query, "", place)?, query, parameters, &mut found)?;
         return Ok(found);
     }
     let (source, place) = match (status.as_deref(), trigger_type) {
@@ -100,16 +110,30 @@ fn runs_of_all(db: &Connection, query: &RunQuery) -> Result<Vec<RunRow>, Failure
     };
     let parameters =
         named_params! { ":status": status, ":trigger_type": trigger_type, ":limit": limit };
-    collect(&mut statement(db, source, place)?, parameters, &mut found)?;
+    collect(&mut statement(db, query, source, place)?, query, parameters, &mut found)?;
     Ok(found)
 }
 
 fn collect(
     statement: &mut CachedStatement<'_>,
+    query: &RunQuery,
     parameters: &[(&str, &dyn rusqlite::ToSql)],
     found: &mut Vec<RunRow>,
 ) -> Result<(), Failure> {
-    let mut rows = statement.query(parameters)?;
+    let mut rows = match &query.after {
+        None => statement.query(parameters)?,
+        Some(RunPlace { created_at, pipeline, key }) => {
+            let after = named_params! {
+                ":after_at": instant(*created_at),
+                ":after_pipeline": pipeline.as_str(),
+                ":after_schedule": key.schedule.as_str(),
+                ":after_nominal": instant(key.nominal),
+                ":after_generation": key.generation,
+                ":after_attempt": key.attempt,
+            };
+            statement.query([parameters, after].concat().as_slice())?
+        }
+    };
     while let Some(row) = rows.next()? {
         found.push(run_row(row)?);
     }
@@ -124,6 +148,6 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, Failure> {
         attempt: row.get(4)?,
     };
     let record = decoded!(Run, &Key::Run(key.clone()), &row.get::<_, String>(6)?);
-    let pipeline = PipelineId::parse(&row.get::<_, String>(1)?)?;
+    let pipeline = PipelineId::any(&row.get::<_, String>(1)?)?;
     Ok(RunRow { pipeline, key, record, revision: row.get::<_, i64>(5)? as u64 })
 }

@@ -11,7 +11,7 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, DueRow, EventRow, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow,
     OutboxRow, Page, Record, Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError,
-    StoreFuture, Writer as Right,
+    StoreFuture, Writer as Right, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
     whole_milliseconds,
 };
@@ -61,11 +61,16 @@ enum Access {
 impl EmbeddedStore {
     /// Opens the ledger of a folder to write it; makes both if they do not exist.
     pub fn open_daemon(folder: &Path, clock: Clock) -> Result<Self, StoreError> {
+        Self::open_daemon_as(folder, clock, "")
+    }
+
+    /// Opens the ledger to write it, and has whoever comes second told what the first one is.
+    pub fn open_daemon_as(folder: &Path, clock: Clock, what: &str) -> Result<Self, StoreError> {
         std::fs::create_dir_all(folder).map_err(|error| {
             StoreError::permanent(format!("{} cannot be made: {error}", folder.display()))
         })?;
         file::check_folder(folder)?;
-        let lock = DaemonLock::take(folder)?;
+        let lock = DaemonLock::take(folder, what)?;
         let path = file::ledger_path(folder);
         let mut db = file::open_writing(&path)?;
         schema::migrate(&mut db, &path)?;
@@ -268,6 +273,19 @@ impl Store for EmbeddedStore {
         self.ask(move |db| read::incidents(db, pipeline.as_ref(), limit))
     }
 
+    fn open_incidents<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a (PipelineId, String)>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
+        let after = after.cloned();
+        if shard.0 >= SHARDS {
+            return nothing();
+        }
+        self.ask(move |db| read::open_incidents(db, after.as_ref(), limit))
+    }
+
     fn events<'a>(
         &'a self,
         pipeline: Option<&'a PipelineId>,
@@ -328,10 +346,17 @@ impl Store for EmbeddedStore {
     fn settle<'a>(
         &'a self,
         row: &'a OutboxRow,
-        outcome: Option<OutboxRecord>,
+        becomes: Vec<(String, OutboxRecord)>,
     ) -> StoreFuture<'a, ()> {
+        if let Err(error) = check_settlement(&becomes) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
         let row = row.clone();
-        self.write(1, move |ledger| queue::settle(ledger, &row, outcome.as_ref()))
+        self.write(1, move |ledger| queue::settle(ledger, &row, &becomes))
+    }
+
+    fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>> {
+        self.ask(move |db| read::dead_letters(db, limit))
     }
 }
 

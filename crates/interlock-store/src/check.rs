@@ -11,7 +11,7 @@ use jiff::{Timestamp, Unit};
 use crate::{
     contract::{CHANGES_MAX, Change, Expect, Group, Refusal, Role, Shard, StoreError},
     key::Key,
-    record::Record,
+    record::{OutboxRecord, Record},
 };
 
 impl Expect {
@@ -89,6 +89,15 @@ fn check_change(change: &Change) -> Result<(), StoreError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Finds a mistake in what a notification is to become: more rows than a group may hold.
+pub fn check_settlement(becomes: &[(String, OutboxRecord)]) -> Result<(), StoreError> {
+    if becomes.len() <= CHANGES_MAX {
+        return Ok(());
+    }
+    let message = format!("a notification cannot become {} rows at once", becomes.len());
+    Err(StoreError::permanent(message))
 }
 
 /// Whether a role may make a change at all.

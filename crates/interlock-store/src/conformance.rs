@@ -18,14 +18,23 @@
 //! engine that needs a runtime uses [`check_on`], or takes [`cases`] one by one. The suite never needs more
 //! than one store at a time, and assumes nothing about the number of shards.
 //!
-//! The cases 67 to 83 of the Go Interlock's provider suite live on here as far as this contract has the
-//! same things: 69 (runs, newest first, and by their key) in `runs`, 70 (compare and swap, and the race) in
-//! `commit`, 74 (locks; a foreign release is a silent no-op) in `lease`, 75 (events, exclusive cursor) in
-//! `events`, 79 (alerts) and 80 (sensors) in `pipelines`. Superseded are 67 (pipelines are declared in
-//! files, a row is only their shadow), 68, 71 and 80's trait history (readiness is evidence in events and
-//! not a row of its own), 72 and 77 (the ledger is the run log; lateness is a mark), 73 and 78 (a rerun or a
-//! replay is the next generation of its slot), 76 (every row is idempotent by its key), 81 (nothing that
-//! decides expires by itself), 82 and 83 (the archive is not a store).
+//! The cases of the Go Interlock's provider suite (C5 of `facts/interlock-cases.md`) live on here as far as
+//! this contract has the same things, each named where it is tried:
+//! - 67 (pipelines) and 80 (sensors) in `pipelines`, 69 (runs) in `runs`, 70 (compare and swap) in `commit`,
+//!   72 (a run log for each schedule) in `ledger`, 74 (locks) in `lease`, 75 (events) in `events`.
+//!
+//! Superseded, each with its reason:
+//! - Case 36 (the name of an evaluation lock): there is no lock for each pipeline and schedule; the lease of
+//!   the shard is what it was for.
+//! - Case 68 (traits that expire): what evaluators answer is not stored; a decision stores its evidence in its
+//!   event, and the answer that it used is good for its TTL in the memory of the owner alone.
+//! - Case 71 (no readiness before it is set): a slot says where it stands, and one that is not there is not
+//!   recorded; see `ledger::an_unknown_pipeline_has_no_ledger`.
+//! - Case 72 "the default schedule is `daily`": the store has no default; the file that names no schedule
+//!   gets that one (`case_62_…` in the engine).
+//! - 73 and 78 (a rerun or a replay is the next generation of its slot), 76 (every row is idempotent by its
+//!   key), 77 (lateness is a mark), 79 (alerts are incidents, in `pipelines`), 80's trait history (see 68), 81
+//!   (nothing that decides expires by itself), 82 and 83 (the archive is not a store).
 
 #![expect(
     clippy::panic,

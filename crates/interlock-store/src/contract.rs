@@ -296,8 +296,32 @@ pub struct RunQuery {
     pub status: Option<String>,
     /// Only with this trigger type.
     pub trigger_type: Option<String>,
+    /// After this place: older ones.
+    pub after: Option<RunPlace>,
     /// At most so many.
     pub limit: usize,
+}
+
+/// Where a run stands in the order of [`RunQuery`], which is descending.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunPlace {
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Whose it is.
+    pub pipeline: PipelineId,
+    /// Which attempt.
+    pub key: RunKey,
+}
+
+impl RunRow {
+    /// Its place: what to continue after.
+    pub fn place(&self) -> RunPlace {
+        RunPlace {
+            created_at: self.record.created_at,
+            pipeline: self.pipeline.clone(),
+            key: self.key.clone(),
+        }
+    }
 }
 
 /// A run with its address.
@@ -436,6 +460,14 @@ pub trait Store: Send + Sync + fmt::Debug {
         limit: usize,
     ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
 
+    /// Every incident of a shard that is not resolved, in the order (pipeline, key), after a given one.
+    fn open_incidents<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a (PipelineId, String)>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
+
     /// Events after a number, of one pipeline or of all, oldest first. Who has read up to a number has
     /// missed nothing below it: no event appears later with a smaller one.
     fn events<'a>(
@@ -466,11 +498,17 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// row says until when, and its revision grows.
     fn claim(&self, limit: usize, ttl: SignedDuration) -> StoreFuture<'_, Vec<OutboxRow>>;
 
-    /// Records what came of a claimed notification: delivered (removed), or to be tried again or dead; the
-    /// claim is then over. Refused silently when the row has changed since (another claim, a deletion).
+    /// Replaces a claimed notification by what came of it, all or nothing: by nothing (delivered), by itself
+    /// under its own name (to be tried again, or dead), by others of the same pipeline (one for each channel,
+    /// or a dead letter and those who hear of it). At most [`CHANGES_MAX`] rows; claims are then over. A name
+    /// that is taken by another row keeps that row. Refused silently when the row has changed since (another
+    /// claim, a deletion).
     fn settle<'a>(
         &'a self,
         row: &'a OutboxRow,
-        outcome: Option<OutboxRecord>,
+        becomes: Vec<(String, OutboxRecord)>,
     ) -> StoreFuture<'a, ()>;
+
+    /// Dead letters, those that came first first: by `not_before`.
+    fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>>;
 }

@@ -8,7 +8,9 @@
 //!
 //! Everything belongs to a **pipeline**. A pipeline's rows are addressed by [`Key`] and hold a [`Record`];
 //! each row has a **revision**, 1 when it is created and one more at each change. Nothing is ever written
-//! across pipelines, so an engine may keep pipelines apart as it likes (shards, partitions, hash tags).
+//! across pipelines, so an engine may keep pipelines apart as it likes (shards, partitions, hash tags). What
+//! belongs to no pipeline is kept under [`PipelineId::system`](interlock_core::id::PipelineId::system), like any
+//! other.
 //!
 //! | rows | what they are |
 //! |---|---|
@@ -43,7 +45,8 @@
 //! - [`Store::post`] appends to the inbox, from anyone, without a lease. An entry has an idempotency key: the
 //!   same key again for the same pipeline is the same entry. The owner applies entries and writes the answer as `Applied` in the
 //!   same group as their consequences.
-//! - [`Store::claim`] hands out outbox rows to one deliverer each, until the claim expires.
+//! - [`Store::claim`] hands out outbox rows to one deliverer each, until the claim expires; [`Store::settle`]
+//!   replaces a claimed row by what came of it, which may be nothing, itself, or one row for each channel.
 //!
 //! # What may go wrong
 //!
@@ -59,11 +62,11 @@ mod key;
 pub mod memory;
 pub mod record;
 
-pub use check::{may_write, whole_milliseconds};
+pub use check::{check_settlement, may_write, whole_milliseconds};
 pub use contract::{
     Accepted, AgendaRow, CHANGES_MAX, Change, DueRow, EventRow, Expect, Group, InboxEntry, Lease,
     LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role, Row,
-    RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Term, Writer,
+    RunPlace, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Term, Writer,
 };
 pub use key::{DueKind, Key, RunKey};
 pub use record::Record;

@@ -22,7 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 
 pub use self::state::State;
 use crate::{
-    check::whole_milliseconds,
+    check::{check_settlement, whole_milliseconds},
     contract::{
         Accepted, AgendaRow, DueRow, EventRow, Group, InboxEntry, Lease, LedgerQuery, LedgerRow,
         OutboxRow, Page, Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError,
@@ -171,6 +171,15 @@ impl Store for MemoryStore {
         self.with(move |state, _| state.incidents(pipeline, limit))
     }
 
+    fn open_incidents<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a (PipelineId, String)>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
+        self.with(move |state, _| state.open_incidents(shard, after, limit))
+    }
+
     fn events<'a>(
         &'a self,
         pipeline: Option<&'a PipelineId>,
@@ -204,9 +213,17 @@ impl Store for MemoryStore {
     fn settle<'a>(
         &'a self,
         row: &'a OutboxRow,
-        outcome: Option<OutboxRecord>,
+        becomes: Vec<(String, OutboxRecord)>,
     ) -> StoreFuture<'a, ()> {
-        self.with(move |state, _| state.settle(row, outcome))
+        Box::pin(async move {
+            check_settlement(&becomes)?;
+            self.lock().settle(row, becomes);
+            Ok(())
+        })
+    }
+
+    fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>> {
+        self.with(move |state, _| state.dead_letters(limit))
     }
 }
 

@@ -12,10 +12,11 @@ mod schedule;
 use std::collections::BTreeMap;
 
 use interlock_core::{
+    incident::IncidentState,
     retry::FailureCategory,
     run::{RunState, TriggerType},
     sla::{Limit, ResolvedSla},
-    slot::{Disposition, Marks, OpenState, Slot, SlotState, Wish},
+    slot::{Disposition, Marks, OpenState, Reruns, Slot, SlotState, Wish},
 };
 use jiff::{SignedDuration, Timestamp, civil::Date};
 use serde::{Deserialize, Serialize};
@@ -141,10 +142,24 @@ pub struct SlotRecord {
     pub version: String,
     /// What somebody asked for beside running it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wish: Option<WishRecord>,
+    pub wish: Option<Box<WishRecord>>,
+    /// How often it was run again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reruns: Option<Box<RerunsRecord>>,
     /// What it promises about time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sla: Option<Box<SlaRecord>>,
+}
+
+/// See [`Reruns`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RerunsRecord {
+    /// See [`Reruns::drift`].
+    #[serde(default)]
+    pub drift: u32,
+    /// See [`Reruns::manual`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub manual: BTreeMap<String, u32>,
 }
 
 /// See [`ResolvedSla`].
@@ -170,6 +185,7 @@ pub struct SlaRecord {
 
 /// See [`Wish`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct WishRecord {
     /// See [`Wish::params`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -177,6 +193,12 @@ pub struct WishRecord {
     /// See [`Wish::force`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
+    /// See [`Wish::reason`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// See [`Wish::original_run`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original_run: Option<String>,
 }
 
 /// See [`Marks`].
@@ -276,6 +298,10 @@ pub struct IncidentRecord {
     pub updated_at: Timestamp,
     /// How many findings joined it.
     pub count: u64,
+    /// The notification that tells of its opening, by name; a resolve is told if and only if there is one
+    /// (S12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<String>,
 }
 
 /// What a due entry is about; its instant and kind are in the key.
@@ -290,7 +316,7 @@ pub struct DueRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OutboxRecord {
-    /// Which channel.
+    /// Which channel; empty until the one who delivers has asked who gets it.
     pub channel: String,
     /// The alert as it is sent.
     pub alert: Value,
@@ -307,6 +333,10 @@ pub struct OutboxRecord {
     /// Given up; visible until somebody deals with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dead: bool,
+    /// The notification, as it was named before it had a channel, that must go out on a channel first; if
+    /// that one is dead there, this one is not sent either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
 }
 
 /// The answer to an inbox entry.
@@ -390,6 +420,14 @@ pub enum InboxRecord {
     },
     /// End a pause.
     Resume {},
+    /// What was found when a file was read again. Only the one who reads the files sends it.
+    File {
+        /// Which, from the project's directory.
+        file: String,
+        /// What is wrong with it now; nothing any more when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+    },
     /// A job's end, reported from outside.
     Complete {
         /// Which run, by its id.
@@ -472,10 +510,17 @@ impl SlotRecord {
                 recovered: slot.marks.recovered,
             },
             version: version_text(slot.version),
-            wish: slot
-                .wish
-                .as_ref()
-                .map(|wish| WishRecord { params: wish.params.clone(), force: wish.force }),
+            wish: slot.wish.as_deref().map(|wish| {
+                Box::new(WishRecord {
+                    params: wish.params.clone(),
+                    force: wish.force,
+                    reason: wish.reason.clone(),
+                    original_run: wish.original_run.clone(),
+                })
+            }),
+            reruns: slot.reruns.as_deref().map(|reruns| {
+                Box::new(RerunsRecord { drift: reruns.drift, manual: reruns.manual.clone() })
+            }),
             sla: slot.sla.as_deref().map(|sla| Box::new(SlaRecord::from_core(sla))),
         }
     }
@@ -509,10 +554,17 @@ impl SlotRecord {
                 recovered: self.marks.recovered,
             },
             version: version_number(&self.version)?,
-            wish: self
-                .wish
-                .as_ref()
-                .map(|wish| Box::new(Wish { params: wish.params.clone(), force: wish.force })),
+            wish: self.wish.as_ref().map(|wish| {
+                Box::new(Wish {
+                    params: wish.params.clone(),
+                    force: wish.force,
+                    reason: wish.reason.clone(),
+                    original_run: wish.original_run.clone(),
+                })
+            }),
+            reruns: self.reruns.as_ref().map(|reruns| {
+                Box::new(Reruns { drift: reruns.drift, manual: reruns.manual.clone() })
+            }),
             sla: self.sla.as_ref().map(|sla| Box::new(sla.to_core())),
         })
     }
@@ -550,6 +602,18 @@ impl SlaRecord {
 impl MarksRecord {
     fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+impl IncidentRecord {
+    /// Whether somebody should still look, or looks.
+    pub fn is_open(&self) -> bool {
+        self.standing() != Ok(IncidentState::Resolved)
+    }
+
+    /// How it stands.
+    pub fn standing(&self) -> Result<IncidentState, Unreadable> {
+        IncidentState::parse(&self.state).ok_or_else(|| Unreadable::Word(self.state.clone()))
     }
 }
 

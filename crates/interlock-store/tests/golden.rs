@@ -13,9 +13,9 @@ use interlock_store::{
     record::{
         AgendaRecord, AppliedRecord, CalendarRecord, ControlRecord, DueRecord, EventRecord,
         InboxRecord, IncidentRecord, MarksRecord, OutboxRecord, PauseRecord, PipelineRecord,
-        RecurrenceRecord, RunRecord, ScheduleRecord, SensorRecord, SensorRuleRecord, Shared,
-        SlaRecord, SlaSpecRecord, SlotName, SlotRecord, SpanRecord, StartRecord, Unreadable,
-        VersionRecord, WatermarkRecord,
+        RecurrenceRecord, RerunsRecord, RunRecord, ScheduleRecord, SensorRecord, SensorRuleRecord,
+        Shared, SlaRecord, SlaSpecRecord, SlotName, SlotRecord, SpanRecord, StartRecord,
+        Unreadable, VersionRecord, WatermarkRecord, WishRecord,
     },
 };
 use jiff::{SignedDuration, Timestamp};
@@ -83,6 +83,7 @@ fn slot() -> SlotRecord {
         marks: MarksRecord::default(),
         version: "00000000000000ab".into(),
         wish: None,
+        reruns: None,
         sla: None,
     }
 }
@@ -184,6 +185,7 @@ fn agenda() -> AgendaRecord {
             zone: Some("UTC".into()),
             critical: true,
         }),
+        upstreams: vec!["raw".into()],
     }
 }
 
@@ -245,6 +247,21 @@ fn the_ledger_is_written_as_ever() {
         ..slot()
     };
     check_row("slot-backoff", &key, &Record::Slot(backoff));
+    let again = SlotRecord {
+        generation: 2,
+        wish: Some(Box::new(WishRecord {
+            params: BTreeMap::from([("full".into(), "yes".into())]),
+            force: true,
+            reason: Some("late-data".into()),
+            original_run: Some("orders~daily~20260225T090000Z~1~1".into()),
+        })),
+        reruns: Some(Box::new(RerunsRecord {
+            drift: 1,
+            manual: BTreeMap::from([("typo".into(), 2)]),
+        })),
+        ..slot()
+    };
+    check_row("slot-rerun", &key, &Record::Slot(again));
     let promising = SlotRecord {
         sla: Some(Box::new(SlaRecord {
             evaluation_at: Some(at("2026-02-25T09:20:00Z")),
@@ -323,8 +340,11 @@ fn sensors_incidents_and_the_rest_are_written_as_ever() {
         opened_at: nine(),
         updated_at: nine(),
         count: 2,
+        told: None,
     };
-    check_row("incident", &Key::Incident("a".into()), &Record::Incident(incident));
+    check_row("incident", &Key::Incident("a".into()), &Record::Incident(incident.clone()));
+    let told = IncidentRecord { told: Some("a~1~opened".into()), ..incident };
+    check_row("incident-told", &Key::Incident("a".into()), &Record::Incident(told));
     let due = DueRecord { details: details(json!({"slot": "daily"})) };
     check_row("due", &Key::Due(nine(), DueKind::Stuck, "a".into()), &Record::Due(due));
     let applied = AppliedRecord { at: nine(), accepted: false, result: json!({"error": "open"}) };
@@ -337,8 +357,12 @@ fn sensors_incidents_and_the_rest_are_written_as_ever() {
         claimed_until: Some(at("2026-02-25T09:01:00Z")),
         last_error: Some("503".into()),
         dead: true,
+        after: None,
     };
-    check_row("outbox", &Key::Outbox("a".into()), &Record::Outbox(outbox));
+    check_row("outbox", &Key::Outbox("a".into()), &Record::Outbox(outbox.clone()));
+    let unrouted =
+        OutboxRecord { channel: String::new(), after: Some("a~1~opened".into()), ..outbox };
+    check_row("outbox-unrouted", &Key::Outbox("a".into()), &Record::Outbox(unrouted));
 }
 
 #[test]
@@ -355,6 +379,8 @@ fn reports_and_requests_are_written_as_ever() {
     let pause = InboxRecord::Pause { reason: "moving".into(), until: Some(nine()) };
     check_inbox("inbox-pause", &pause);
     check_inbox("inbox-resume", &InboxRecord::Resume {});
+    let file = InboxRecord::File { file: "orders.yaml".into(), problem: Some("line 3".into()) };
+    check_inbox("inbox-file", &file);
     let complete = InboxRecord::Complete {
         run_id: "orders~daily~20260225T090000Z~1~1".into(),
         success: false,

@@ -26,7 +26,9 @@
 //!    other 4xx and what nobody but the author can mend PERMANENT, out of time TIMEOUT. There is no failure
 //!    without one (facts D1-20).
 //! 5. **Bounded.** Every request has a timeout, every body and every message a length, every poll a pause.
-//! 6. **Secrets** are resolved at the moment of use, through the lookup given to [`LocalTriggers::new`], and
+//! 6. **Guarded.** Every request goes through [`web::Web`], which refuses addresses that
+//!    [`Outbound`](interlock_core::outbound::Outbound) objects to, after resolving, and follows no redirect.
+//! 7. **Secrets** are resolved at the moment of use, through the lookup given to [`LocalTriggers::new`], and
 //!    appear in no message, metadata or log.
 //!
 //! # What a job is told
@@ -46,7 +48,7 @@ mod kind;
 mod local;
 mod placeholder;
 pub mod runner;
-mod web;
+pub mod web;
 
 pub use contract::{
     CancelFailure, Clock, Environment, LookUp, LookUpFailure, Metadata, Outcome, Report,

@@ -12,6 +12,7 @@ use std::{
     sync::Arc,
 };
 
+use interlock_core::outbound::Outbound;
 use jiff::SignedDuration;
 use tokio::{runtime::Handle, sync::mpsc::UnboundedSender};
 
@@ -36,6 +37,8 @@ pub struct Options {
     pub grace: SignedDuration,
     /// How much of a job's output is kept.
     pub log_bytes_max: u64,
+    /// Which addresses may be called.
+    pub outbound: Outbound,
 }
 
 impl Options {
@@ -43,9 +46,11 @@ impl Options {
     pub fn new(workdir: PathBuf) -> io::Result<Self> {
         Ok(Self {
             runner: vec![std::env::current_exe()?.into(), "runner".into()],
-            workdir,
+            // The runner has a directory of its own; "here" means where the daemon was started.
+            workdir: std::path::absolute(workdir)?,
             grace: SignedDuration::from_secs(10),
             log_bytes_max: 10 * 1024 * 1024,
+            outbound: Outbound::default(),
         })
     }
 }
@@ -103,7 +108,7 @@ impl LocalTriggers {
         if found {
             link.join();
         }
-        let web = Web::new().map_err(io::Error::other)?;
+        let web = Web::new(&options.outbound).map_err(io::Error::other)?;
         let watches = Watches::new(Handle::current());
         let options = Arc::new(options);
         Ok(Self { tools: Tools { options, clock, environment, link, web, watches, reports } })

@@ -28,6 +28,7 @@ mod log;
 mod process;
 mod progress;
 pub(crate) mod protocol;
+mod sweep;
 mod time;
 
 use std::{
@@ -54,7 +55,11 @@ use self::{
     protocol::{Ask, Category, Line, News, PROTOCOL, Reply, Request, Told},
     time::Moment,
 };
-pub use self::{host::is_pid_one_namespace, log::log_path};
+pub use self::{
+    host::is_pid_one_namespace,
+    log::log_path,
+    sweep::{LogSweep, Step, Swept},
+};
 
 /// How often the logs are measured.
 const LOG_LOOK: Duration = Duration::from_secs(1);
@@ -86,6 +91,25 @@ pub fn main(dir: &Path) -> ExitCode {
             complain(format_args!("the runner of {} cannot go on: {error}", dir.display()));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Whether a runner of a directory takes connections; an error when there is one and it cannot be reached.
+pub fn is_reachable(dir: &Path) -> io::Result<bool> {
+    let reached = connection::Address::new(dir)
+        .and_then(|address| std::os::unix::net::UnixStream::connect(address.path()));
+    match reached {
+        Ok(_) => Ok(true),
+        // Never started, or gone and its socket left behind.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(error),
     }
 }
 

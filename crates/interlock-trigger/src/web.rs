@@ -1,21 +1,26 @@
-//! The HTTP client of the adapters: bounded, direct, and discreet.
+//! The HTTP client of every outbound call: bounded, direct, guarded, and discreet.
 //!
 //! No redirects (an `Authorization` header must not travel on), no proxy from the environment, a
 //! timeout on everything, and at most 64 KiB of any answer. Addresses may hold secrets, so messages
-//! name the host alone.
+//! name the host alone. Which addresses may be dialled at all is asked about each resolved address
+//! (`guard`), so nothing in between can be talked into another one.
+
+mod guard;
 
 use std::{sync::Once, time::Duration};
 
-use interlock_core::retry::FailureCategory;
+use interlock_core::{outbound::Outbound, retry::FailureCategory};
 use jiff::SignedDuration;
 use reqwest::{
     Client, Method, Url,
-    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
     redirect,
 };
 
+use self::guard::{Guard, Refused};
+
 /// How much of an answer is kept; the rest is not even read.
-const BODY_BYTES_MAX: usize = 64 * 1024;
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// How much of an answer is shown to people (facts D1-29).
 const EXCERPT_CHARS_MAX: usize = 512;
@@ -24,40 +29,62 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Web {
+pub struct Web {
     client: Client,
+    guard: Guard,
 }
 
 /// A request.
 #[derive(Clone)]
-pub(crate) struct Call {
-    pub(crate) method: String,
-    pub(crate) url: String,
+pub struct Call {
+    /// `GET`, `POST`, …
+    pub method: String,
+    /// Where to.
+    pub url: String,
     /// Names in any case; of two that are the same the last one wins.
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Option<String>,
-    pub(crate) timeout: SignedDuration,
+    pub headers: Vec<(String, String)>,
+    /// What is sent; called JSON if it begins like it.
+    pub body: Option<String>,
+    /// For all of it, from resolving the name to the end of the answer.
+    pub timeout: SignedDuration,
+}
+
+impl std::fmt::Debug for Call {
+    /// Addresses, headers and bodies may hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call").field("method", &self.method).finish_non_exhaustive()
+    }
 }
 
 /// What came back.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: String,
+pub struct Answer {
+    /// `200`, `503`, …
+    pub status: u16,
+    /// Its beginning, up to [`BODY_BYTES_MAX`].
+    pub body: String,
+    /// Whether there was more.
+    pub is_cut: bool,
+    /// When to come again, by its `Retry-After`.
+    pub retry_after: Option<String>,
 }
 
 /// Nothing came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct WebFailure {
-    pub(crate) message: String,
-    pub(crate) kind: WebFailureKind,
+pub struct WebFailure {
+    /// One sentence for people.
+    pub message: String,
+    /// How far it came.
+    pub kind: WebFailureKind,
 }
 
 /// How far a request came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WebFailureKind {
+pub enum WebFailureKind {
     /// It cannot be sent, ever.
     Malformed,
+    /// It was not sent: nobody may be called there.
+    Refused,
     /// It was not sent: nobody answered the door.
     Unreachable,
     /// It may have been sent, and time ran out.
@@ -68,17 +95,19 @@ pub(crate) enum WebFailureKind {
 
 impl WebFailure {
     /// Whether the other side may have acted on the request.
-    pub(crate) fn may_have_arrived(&self) -> bool {
+    pub fn may_have_arrived(&self) -> bool {
         match self.kind {
-            WebFailureKind::Malformed | WebFailureKind::Unreachable => false,
+            WebFailureKind::Malformed | WebFailureKind::Refused | WebFailureKind::Unreachable => {
+                false
+            }
             WebFailureKind::Timeout | WebFailureKind::Broken => true,
         }
     }
 
     /// Whether trying again makes sense.
-    pub(crate) fn category(&self) -> FailureCategory {
+    pub fn category(&self) -> FailureCategory {
         match self.kind {
-            WebFailureKind::Malformed => FailureCategory::Permanent,
+            WebFailureKind::Malformed | WebFailureKind::Refused => FailureCategory::Permanent,
             WebFailureKind::Timeout => FailureCategory::Timeout,
             WebFailureKind::Unreachable | WebFailureKind::Broken => FailureCategory::Transient,
         }
@@ -87,12 +116,12 @@ impl WebFailure {
 
 impl Answer {
     /// Whether the other side is content.
-    pub(crate) fn is_success(&self) -> bool {
+    pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
     /// Whether trying again makes sense: too many requests and the server's own troubles pass.
-    pub(crate) fn category(&self) -> FailureCategory {
+    pub fn category(&self) -> FailureCategory {
         match self.status {
             408 | 429 | 500.. => FailureCategory::Transient,
             _ => FailureCategory::Permanent,
@@ -100,7 +129,7 @@ impl Answer {
     }
 
     /// What was answered, in one line that is safe to show.
-    pub(crate) fn sentence(&self) -> String {
+    pub fn sentence(&self) -> String {
         let reason = reqwest::StatusCode::from_u16(self.status).ok();
         let reason = reason.and_then(|status| status.canonical_reason()).unwrap_or_default();
         let status = format!("the server answered {} {reason}", self.status);
@@ -120,28 +149,35 @@ fn excerpt(body: &str) -> String {
 
 impl Web {
     /// A client with the one TLS provider of this program.
-    pub(crate) fn new() -> Result<Self, reqwest::Error> {
+    pub fn new(outbound: &Outbound) -> Result<Self, reqwest::Error> {
         static PROVIDER: Once = Once::new();
         PROVIDER.call_once(|| {
             // Somebody else may have installed the same one before.
             let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
         });
+        let guard = Guard::new(outbound);
         let client = Client::builder()
+            .dns_resolver(guard.clone())
             .redirect(redirect::Policy::none())
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
             .user_agent(concat!("interlock/", env!("CARGO_PKG_VERSION")))
             .build()?;
-        Ok(Self { client })
+        Ok(Self { client, guard })
     }
 
     /// Sends a request and reads the beginning of its answer.
-    pub(crate) async fn send(&self, call: &Call) -> Result<Answer, WebFailure> {
+    pub async fn send(&self, call: &Call) -> Result<Answer, WebFailure> {
         let malformed = |message: String| WebFailure { message, kind: WebFailureKind::Malformed };
         let url = Url::parse(&call.url).map_err(|error| {
             malformed(format!("the url of the request cannot be read: {error}"))
         })?;
         let host = url.host_str().unwrap_or_default().to_owned();
+        // A name is resolved and checked while dialling; an address in the url never gets there.
+        self.guard.check(&url).map_err(|refused| WebFailure {
+            message: refused.to_string(),
+            kind: WebFailureKind::Refused,
+        })?;
         let method = Method::from_bytes(call.method.as_bytes())
             .map_err(|error| malformed(format!("`{}`: {error}", call.method)))?;
         let timeout = Duration::try_from(call.timeout).unwrap_or(CONNECT_TIMEOUT);
@@ -151,17 +187,26 @@ impl Web {
             request = request.body(body.clone());
         }
         let mut response = request.send().await.map_err(|error| failure(&host, &error))?;
-        let mut body = Vec::new();
+        let (mut body, mut is_cut) = (Vec::new(), false);
         while let Some(chunk) = response.chunk().await.map_err(|error| failure(&host, &error))? {
             body.extend_from_slice(&chunk);
-            if body.len() >= BODY_BYTES_MAX {
+            if body.len() > BODY_BYTES_MAX {
+                is_cut = true;
                 body.truncate(BODY_BYTES_MAX);
                 break;
             }
         }
         let body = String::from_utf8_lossy(&body).into_owned();
-        Ok(Answer { status: response.status().as_u16(), body })
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = retry_after.map(str::to_owned);
+        Ok(Answer { status: response.status().as_u16(), body, is_cut, retry_after })
     }
+}
+
+/// The host of an address, which is all of it that may be shown.
+pub fn host_of(url: &str) -> String {
+    let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    host.unwrap_or_else(|| "an address that cannot be read".to_owned())
 }
 
 fn headers(call: &Call) -> Result<HeaderMap, String> {
@@ -183,6 +228,9 @@ fn headers(call: &Call) -> Result<HeaderMap, String> {
 }
 
 fn failure(host: &str, error: &reqwest::Error) -> WebFailure {
+    if let Some(refused) = Refused::within(error) {
+        return WebFailure { message: refused.to_string(), kind: WebFailureKind::Refused };
+    }
     let (kind, what) = if error.is_connect() {
         (WebFailureKind::Unreachable, "cannot be reached")
     } else if error.is_timeout() {
@@ -209,7 +257,7 @@ mod tests {
     use super::*;
 
     fn answer(status: u16, body: &str) -> Answer {
-        Answer { status, body: body.to_owned() }
+        Answer { status, body: body.to_owned(), is_cut: false, retry_after: None }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod asking;
 mod reading;
+mod serving;
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,11 @@ use jiff::SignedDuration;
 
 pub(crate) use self::{
     asking::{Asking, Complete, Run, Sending, SensorCommand, SensorPut},
-    reading::{Events, Reading, Runs, Slots, StoreCommand, WatermarkCommand},
+    reading::{
+        Evaluate, Events, IncidentsCommand, ListIncidents, Reading, Runs, Slots, StoreCommand,
+        WatermarkCommand,
+    },
+    serving::{LogForm, RoleName, Serve},
 };
 use crate::moment::Moment;
 
@@ -23,7 +28,7 @@ use crate::moment::Moment;
 #[command(name = "interlock", version, propagate_version = true, max_term_width = 100)]
 #[command(
     after_help = "Exit codes: 0 done, 1 problems found or refused, 2 bad command line, 3 could not be done, \
-                  4 accepted, not yet applied."
+                  4 accepted, not yet applied, 5 cannot be told."
 )]
 pub(crate) struct Arguments {
     /// The project: the directory with `interlock.yaml`, or with `pipelines/` when there is none.
@@ -37,14 +42,16 @@ impl Arguments {
     /// The project's directory. `-C DIR` and a command's own DIR mean the same; the latter wins.
     pub(crate) fn directory(&self) -> &Path {
         let own = match &self.command {
-            Command::Init { directory }
-            | Command::Validate { directory, .. }
-            | Command::Serve { directory, .. } => directory.as_deref(),
+            Command::Init { directory } | Command::Validate { directory, .. } => {
+                directory.as_deref()
+            }
+            Command::Serve(serve) => serve.directory.as_deref(),
             Command::Schema { .. }
             | Command::Next(_)
             | Command::Explain(_)
             | Command::Calendar { .. }
             | Command::Runner { .. }
+            | Command::EvaluatorGuard { .. }
             | Command::Reading(_)
             | Command::Asking(_)
             | Command::Completions { .. } => None,
@@ -62,19 +69,18 @@ pub(crate) enum Command {
         directory: Option<PathBuf>,
     },
     /// Run the pipelines: open what is due, start it when it is safe, record what becomes of it.
-    Serve {
-        /// Which project; the current directory when absent.
-        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-        directory: Option<PathBuf>,
-        /// How the log is written.
-        #[arg(long, value_enum, default_value_t = LogForm::Text)]
-        log: LogForm,
-    },
+    Serve(Serve),
     /// The process that starts jobs and outlives `serve`; started by it.
     #[command(hide = true)]
     Runner {
         /// Its directory.
         directory: PathBuf,
+    },
+    /// The process that ends an evaluator when `serve` is gone; started by it.
+    #[command(hide = true)]
+    EvaluatorGuard {
+        /// The evaluator.
+        program: PathBuf,
     },
     /// Say what is wrong in the files, all of it at once.
     Validate {
@@ -93,7 +99,7 @@ pub(crate) enum Command {
     },
     /// List the next slots, with what daylight saving and calendars do to them.
     Next(Next),
-    /// Print whether a pipeline's slot may run, rule by rule, with the values seen.
+    /// Print why a slot ran or not, rule by rule, with the values seen; or why there is none.
     Explain(Explain),
     #[command(flatten)]
     Reading(Reading),
@@ -109,14 +115,6 @@ pub(crate) enum Command {
         /// For which shell.
         shell: clap_complete::Shell,
     },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogForm {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -192,16 +190,17 @@ fn parse_dst(text: &str) -> Result<Dst, String> {
 pub(crate) struct Explain {
     /// Which pipeline.
     pub(crate) pipeline: String,
-    /// Which of its slots, as an instant [default: the last one at `--at`]
-    #[arg(value_parser = Moment::parse, allow_hyphen_values = true)]
-    pub(crate) slot: Option<Moment>,
-    /// A JSON file with the sensors: `{"key": value}` or `{"key": {"value": …, "at": "…"}}`.
+    /// Which slot: `2026-02-25T09:00Z`, or `daily/2026-02-25T09:00Z` of one schedule [default: the oldest that
+    /// waits, else the last that was owed]
+    #[arg(value_name = "SLOT", allow_hyphen_values = true)]
+    pub(crate) slot: Option<String>,
+    /// Ask the files alone, with the sensors of a JSON file: `{"key": value}` or `{"key": {"value": …, "at": "…"}}`.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) sensors: Option<PathBuf>,
-    /// Evaluate as of this instant [default: now]
+    /// Ask the files alone, as of this instant.
     #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
     pub(crate) at: Option<Moment>,
-    /// Print the verdict as JSON.
+    /// Print an object.
     #[arg(long)]
     pub(crate) json: bool,
 }

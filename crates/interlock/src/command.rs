@@ -5,11 +5,13 @@ mod cancel;
 mod complete;
 mod completions;
 mod doctor;
-mod events;
+mod evaluate;
+pub(crate) mod events;
 mod explain;
+mod incidents;
 mod init;
 mod list;
-mod logs;
+pub(crate) mod logs;
 mod next;
 mod pause;
 mod rerun;
@@ -20,7 +22,7 @@ mod schema;
 mod sensor;
 mod serve;
 mod show;
-mod slots;
+pub(crate) mod slots;
 mod status;
 mod store;
 mod validate;
@@ -30,6 +32,8 @@ mod watermark;
 mod why;
 
 use std::path::Path;
+
+use interlock_evaluator::guard;
 
 use crate::{
     arguments::{Arguments, Asking, Command, Reading},
@@ -43,8 +47,9 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
     match &arguments.command {
         Command::Init { .. } => init::run(directory, output),
         Command::Validate { json, .. } => validate::run(directory, Form::asked(*json), output),
-        Command::Serve { log, .. } => serve::run(directory, *log, output),
+        Command::Serve(serve) => serve::run(directory, serve, output),
         Command::Runner { directory } => Ok(serve::run_runner(directory)),
+        Command::EvaluatorGuard { program } => Ok(guard::main(program.as_os_str())),
         Command::Schema { kind } => schema::run(*kind, output),
         Command::Next(next) => next::run(directory, next, output),
         Command::Explain(explain) => explain::run(directory, explain, output),
@@ -67,7 +72,11 @@ fn read(directory: &Path, reading: &Reading, output: &mut Output) -> Result<u8, 
         Reading::Slots(slots) => slots::run(directory, slots, output),
         Reading::Runs(runs) => runs::run(directory, runs, output),
         Reading::Why { pipeline, slot } => why::run(directory, pipeline, slot, output),
+        Reading::Evaluate(evaluate) => evaluate::run(directory, evaluate, output),
         Reading::Events(events) => events::run(directory, events, output),
+        Reading::Incidents { command, list } => {
+            incidents::run(directory, command.as_ref(), list, output)
+        }
         Reading::Watermark { command } => watermark::run(directory, command, output),
         Reading::Logs { run, follow } => {
             let until = if *follow { logs::Until::Ended } else { logs::Until::Now };

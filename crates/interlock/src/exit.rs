@@ -14,6 +14,9 @@ pub(crate) const FAILED: u8 = 3;
 /// It was accepted, and what came of it is not known yet.
 pub(crate) const ACCEPTED: u8 = 4;
 
+/// For `evaluate`: whether it may run cannot be told.
+pub(crate) const CANNOT_TELL: u8 = 5;
+
 /// Why a command could not do its work, as a sentence, and what to do next.
 #[derive(Debug)]
 pub(crate) struct Failure {

@@ -1,9 +1,11 @@
 //! Requests: left in the inbox under a fresh key, applied by whoever writes the ledger, and answered there.
+//!
+//! While nobody writes, the command becomes the writer itself, for one pipeline and a moment (`alone`).
 
 use std::{
     hash::{BuildHasher as _, RandomState},
     io::Write as _,
-    path::Path,
+    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
@@ -13,11 +15,14 @@ use interlock_store::record::{AppliedRecord, InboxRecord};
 use serde_json::{Value, json};
 
 use crate::{
+    alone::Alone,
     arguments::Sending,
     clock,
     exit::{ACCEPTED, Failure, PROBLEMS, SUCCESS},
-    ledger::Ledger,
+    ledger::{self, Ledger},
     output::Output,
+    project,
+    writer::{self, Writing},
 };
 
 /// How often the answer is looked for.
@@ -25,35 +30,69 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A project's ledger and one of its pipelines, to ask something of.
 pub(crate) struct Inbox {
+    directory: PathBuf,
     pub(crate) ledger: Ledger,
     pub(crate) pipeline: PipelineId,
 }
 
+/// A request that was left.
+pub(crate) struct Request<'a> {
+    pub(crate) key: String,
+    pub(crate) record: &'a InboxRecord,
+    pub(crate) sending: Sending,
+}
+
 impl Inbox {
-    /// The inbox of a pipeline that the ledger or the files know.
+    /// The inbox of a pipeline that the ledger or the files know; a first request makes the ledger.
     pub(crate) fn open(directory: &Path, pipeline: &str) -> Result<Self, Failure> {
+        if directory.is_dir() && !ledger::exists(&ledger::folder(directory)?) {
+            // Nothing is made for a name that nobody declares.
+            project::pipeline(&project::load(directory)?, pipeline)?;
+            writer::open(&ledger::folder(directory)?, "interlock", writer::SERVE_WAITS)?;
+        }
         let ledger = Ledger::open(directory)?;
         let pipeline = ledger.known(directory, pipeline)?;
-        Ok(Self { ledger, pipeline })
+        Ok(Self { directory: directory.to_path_buf(), ledger, pipeline })
     }
 
-    /// Leaves a request, waits for its answer and prints it.
+    /// Leaves a request.
+    pub(crate) fn post<'a>(
+        &self,
+        record: &'a InboxRecord,
+        sending: Sending,
+    ) -> Result<Request<'a>, Failure> {
+        let key = fresh_key();
+        self.ledger.post(&self.pipeline, &key, record)?;
+        Ok(Request { key, record, sending })
+    }
+
+    /// Leaves a request, sees to its answer and prints it.
     pub(crate) fn send(
         &self,
         record: &InboxRecord,
         sending: Sending,
         output: &mut Output,
     ) -> Result<u8, Failure> {
-        let key = fresh_key();
-        self.ledger.post(&self.pipeline, &key, record)?;
-        let answer = self.answer(&key, sending)?;
-        if sending.json {
-            output.json(&to_json(&key, answer.as_ref()))?;
-            return Ok(exit_code(answer.as_ref()));
+        let request = self.post(record, sending)?;
+        let answer = self.answer(&request)?;
+        self.print(&request, answer.as_ref(), output)
+    }
+
+    /// Prints what came of a request.
+    pub(crate) fn print(
+        &self,
+        request: &Request<'_>,
+        answer: Option<&AppliedRecord>,
+        output: &mut Output,
+    ) -> Result<u8, Failure> {
+        if request.sending.json {
+            output.json(&to_json(&request.key, answer))?;
+            return Ok(exit_code(answer));
         }
         match answer {
             Some(answer) if answer.accepted => {
                 writeln!(output.out, "done{}", sentence(&answer.result))?;
+                self.say_who_starts_it(request, output)?;
                 Ok(SUCCESS)
             }
             Some(answer) => Err(Failure::refused(reason(&answer.result), "")),
@@ -61,33 +100,72 @@ impl Inbox {
         }
     }
 
-    fn answer(&self, key: &str, sending: Sending) -> Result<Option<AppliedRecord>, Failure> {
-        let looks = sending.wait.as_millis() / LOOK_EVERY.as_millis() as i128;
-        for _ in 0..looks {
-            if let Some(answer) = self.ledger.applied(&self.pipeline, key)? {
+    /// The answer to a request, by this process if nobody else gives it.
+    fn answer(&self, request: &Request<'_>) -> Result<Option<AppliedRecord>, Failure> {
+        let looks = request.sending.wait.as_millis() / LOOK_EVERY.as_millis() as i128;
+        for _ in 0..looks.max(1) {
+            if let Some(answer) = self.applied(request)? {
                 return Ok(Some(answer));
+            }
+            if let Some(alone) = self.alone("interlock")? {
+                let asked = (&self.pipeline, request.record);
+                alone.apply(&self.ledger, asked, request.sending.wait)?;
+                break;
             }
             thread::sleep(LOOK_EVERY);
         }
-        self.ledger.applied(&self.pipeline, key)
+        self.applied(request)
+    }
+
+    /// The answer to a request, if there is one by now.
+    pub(crate) fn applied(&self, request: &Request<'_>) -> Result<Option<AppliedRecord>, Failure> {
+        self.ledger.applied(&self.pipeline, &request.key)
+    }
+
+    /// Becomes the pipeline's owner if nobody writes the ledger.
+    pub(crate) fn alone(&self, what: &str) -> Result<Option<Alone>, Failure> {
+        if self.ledger.writing() != Writing::Nobody {
+            return Ok(None);
+        }
+        Alone::take(&self.directory, self.ledger.folder(), &self.pipeline, what)
+    }
+
+    /// A slot that was opened while nobody serves waits for somebody.
+    fn say_who_starts_it(&self, request: &Request<'_>, output: &mut Output) -> Result<(), Failure> {
+        let InboxRecord::Rerun { slot, .. } = request.record else { return Ok(()) };
+        if !self.ledger.is_served() {
+            writeln!(
+                output.err,
+                "no `interlock serve` is running: it starts when one does, or now with `interlock run {} \
+                 --slot {}/{}`",
+                self.pipeline, slot.schedule, slot.nominal
+            )?;
+        }
+        Ok(())
     }
 
     fn say_not_applied(&self, output: &mut Output) -> Result<u8, Failure> {
         write!(output.out, "accepted, not yet applied")?;
-        if self.ledger.is_served() {
-            writeln!(output.out, ": `interlock serve` has not got to it")?;
-        } else {
-            writeln!(
+        match self.ledger.writing() {
+            Writing::Serve => writeln!(output.out, ": `interlock serve` has not got to it")?,
+            Writing::Command(command) => writeln!(
                 output.out,
-                ": no `interlock serve` seems to be running; it will be applied then"
-            )?;
+                ": {command} has the ledger, and looks after its own pipeline only; the next \
+                 `interlock serve`, or the next request for {}, applies it",
+                self.pipeline
+            )?,
+            Writing::Nobody => writeln!(
+                output.out,
+                ": the next `interlock serve`, or the next request for {}, applies it",
+                self.pipeline
+            )?,
         }
         Ok(ACCEPTED)
     }
 }
 
 /// A key that nobody has used: time, process and chance.
-fn fresh_key() -> String {
+pub(crate) fn fresh_key() -> String {
     let chance = RandomState::new().hash_one(std::process::id());
     format!("cli-{}-{}-{chance:016x}", clock::now().as_millisecond(), std::process::id())
 }
@@ -100,7 +178,7 @@ fn exit_code(answer: Option<&AppliedRecord>) -> u8 {
     }
 }
 
-fn to_json(key: &str, answer: Option<&AppliedRecord>) -> Value {
+pub(crate) fn to_json(key: &str, answer: Option<&AppliedRecord>) -> Value {
     json!({
         "key": key,
         "applied": answer.is_some(),
@@ -119,7 +197,7 @@ fn sentence(result: &Value) -> String {
     format!(": {}", parts.collect::<Vec<_>>().join(", "))
 }
 
-fn reason(result: &Value) -> String {
+pub(crate) fn reason(result: &Value) -> String {
     result.get("reason").map_or_else(|| result.to_string(), plain)
 }
 

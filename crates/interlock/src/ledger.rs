@@ -1,28 +1,43 @@
 //! The project's ledger, opened to be read: what commands ask it, page by page, without a runtime.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
-    fs::{self, OpenOptions, TryLockError},
-    os::unix::fs::MetadataExt as _,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
+    time::Duration,
 };
 
 use interlock_config::{SystemZones, parse_config, server::StoreConfig};
 use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
 use interlock_store::{
-    AgendaRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow, Page, Record, Row, RunKey,
-    RunQuery, RunRow, Shard, Store as _, StoreError,
+    AgendaRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow, OutboxRow, Page, Record, Row,
+    RunKey, RunQuery, RunRow, Shard, Store, StoreError,
     conformance::block_on,
-    record::{AppliedRecord, InboxRecord, PipelineRecord, RunRecord, SensorRecord, SlotRecord},
+    record::{
+        AppliedRecord, InboxRecord, IncidentRecord, PipelineRecord, RunRecord, SensorRecord,
+        SlotRecord,
+    },
 };
 use interlock_store_embedded::EmbeddedStore;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{clock, environment, exit::Failure, project};
+use crate::{
+    clock, environment,
+    exit::Failure,
+    project,
+    writer::{self, Writing},
+};
 
 /// Rows asked for at once.
 const PAGE: usize = 1_000;
+/// Events looked at in one place: more in a row are hardly ever told late.
+const PROBE: usize = 100;
+/// How long a ledger may take to be made, and how often it is looked at.
+const MAKING_MAX: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// More attempts at one slot than anybody makes.
 const ATTEMPTS_MAX: usize = 10_000;
 
@@ -46,30 +61,33 @@ pub(crate) fn folder(directory: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Whether somebody writes the ledger of a folder now.
-///
-/// Where the system lists its locks they are only looked at: to try the lock, even for an instant, could
-/// make a daemon that starts just then give up.
+/// Whether `interlock serve` runs on a folder now.
 pub(crate) fn is_served(folder: &Path) -> bool {
-    let path = folder.join("daemon.lock");
-    if let Ok(locks) = fs::read_to_string("/proc/locks") {
-        return is_listed(&locks, &path);
-    }
-    let Ok(file) = OpenOptions::new().read(true).open(&path) else { return false };
-    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    writer::writing(folder) == Writing::Serve
 }
 
-/// Whether a file is locked by the process that it names, such as `1: FLOCK ADVISORY WRITE 4711 fe:01:815 0 EOF`.
-fn is_listed(locks: &str, path: &Path) -> bool {
-    let (Ok(metadata), Ok(pid)) = (fs::metadata(path), fs::read_to_string(path)) else {
-        return false;
-    };
-    let inode = format!(":{}", metadata.ino());
-    locks.lines().any(|line| {
-        let mut fields = line.split_whitespace().skip(4);
-        fields.next() == Some(pid.trim()) && fields.next().is_some_and(|id| id.ends_with(&inode))
-    })
+/// Whether anything was ever recorded in a folder.
+pub(crate) fn exists(folder: &Path) -> bool {
+    folder.join("ledger.db").exists()
 }
+
+/// Opens a ledger to read it; one that somebody is just making is waited for.
+fn open_reader(folder: &Path) -> Result<EmbeddedStore, Failure> {
+    let open = || EmbeddedStore::open_reader(folder, Arc::new(clock::now));
+    let mut waited = Duration::ZERO;
+    while let Err(error) = open()
+        && error.is_retryable
+        && waited < MAKING_MAX
+        && writer::writing(folder) != Writing::Nobody
+    {
+        thread::sleep(LOOK_EVERY);
+        waited += LOOK_EVERY;
+    }
+    Ok(open()?)
+}
+
+/// An incident with its pipeline and its key.
+pub(crate) type IncidentRow = (PipelineId, String, Row<IncidentRecord>);
 
 /// A ledger to read, and to leave requests for the one who writes it.
 #[derive(Debug)]
@@ -95,13 +113,13 @@ impl Ledger {
             ));
         }
         let folder = folder(directory)?;
-        if !folder.join("ledger.db").exists() {
+        if !exists(&folder) {
             return Err(Failure::failed(
                 "nothing was recorded yet",
-                "Start `interlock serve`; or name another project with `-C DIR`.",
+                "Start `interlock serve`, or run a pipeline with `interlock run`; or name another project with `-C DIR`.",
             ));
         }
-        let store = EmbeddedStore::open_reader(&folder, Arc::new(clock::now))?;
+        let store = open_reader(&folder)?;
         Ok(Self { store, folder })
     }
 
@@ -110,9 +128,24 @@ impl Ledger {
         self.folder.join("runner")
     }
 
-    /// Whether somebody writes it now.
+    /// The store itself.
+    pub(crate) fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    /// Its folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether `interlock serve` runs on it now.
     pub(crate) fn is_served(&self) -> bool {
         is_served(&self.folder)
+    }
+
+    /// Who writes it now.
+    pub(crate) fn writing(&self) -> Writing {
+        writer::writing(&self.folder)
     }
 
     /// The id of a pipeline that the ledger or the files know.
@@ -169,6 +202,26 @@ impl Ledger {
         }
     }
 
+    /// The open slots of one pipeline, in order of time.
+    pub(crate) fn open_slots_of(
+        &self,
+        pipeline: &PipelineId,
+    ) -> Result<Vec<(SlotKey, SlotRecord)>, Failure> {
+        let query = LedgerQuery {
+            pipeline: Some(pipeline.clone()),
+            disposition: Some("open".to_owned()),
+            ..LedgerQuery::everything(PAGE)
+        };
+        let slot = |row: LedgerRow| match row.entry {
+            LedgerEntry::Slot(slot) => {
+                let LedgerRow { pipeline, schedule, nominal, .. } = row;
+                Some((SlotKey { pipeline, schedule, nominal }, slot))
+            }
+            LedgerEntry::Span(_) => None,
+        };
+        Ok(self.rows(&query)?.into_iter().filter_map(slot).collect())
+    }
+
     /// The pipelines that were ever seen, by name.
     pub(crate) fn pipelines(&self) -> Result<Vec<AgendaRow>, Failure> {
         let mut rows: Vec<AgendaRow> = Vec::new();
@@ -180,6 +233,36 @@ impl Ledger {
                 return Ok(rows);
             }
         }
+    }
+
+    /// Incidents of one pipeline or of all: every open one, then the newest of the others, so many of them.
+    pub(crate) fn incidents(
+        &self,
+        pipeline: Option<&PipelineId>,
+        limit: usize,
+    ) -> Result<Page<IncidentRow>, Failure> {
+        let mut open: Vec<IncidentRow> = Vec::new();
+        loop {
+            let after = open.last().map(|(name, key, _)| (name.clone(), key.clone()));
+            let page = block_on(self.store.open_incidents(Shard(0), after.as_ref(), PAGE))?;
+            open.extend(page.items);
+            if !page.more {
+                break;
+            }
+        }
+        open.retain(|(name, ..)| pipeline.is_none_or(|only| name == only));
+        open.sort_by_key(|(.., row)| Reverse(row.record.opened_at));
+        let mut page = block_on(self.store.incidents(pipeline, open.len() + limit))?;
+        page.items.retain(|(.., row)| !row.record.is_open());
+        page.more |= page.items.len() > limit;
+        page.items.truncate(limit);
+        open.append(&mut page.items);
+        Ok(Page { items: open, more: page.more })
+    }
+
+    /// Alerts that were given up, those that came first first.
+    pub(crate) fn dead_letters(&self) -> Result<Page<OutboxRow>, Failure> {
+        Ok(block_on(self.store.dead_letters(PAGE))?)
     }
 
     /// Runs, newest first.
@@ -256,6 +339,31 @@ impl Ledger {
         after: u64,
     ) -> Result<Page<EventRow>, Failure> {
         Ok(block_on(self.store.events(pipeline, after, PAGE))?)
+    }
+
+    /// A number after which every event of a pipeline from an instant on is found: events are in the order
+    /// in which they were recorded, which is nearly the order in which they happened.
+    pub(crate) fn events_since(
+        &self,
+        pipeline: &PipelineId,
+        since: Timestamp,
+    ) -> Result<u64, Failure> {
+        // Events up to `low` are older; `high` is far enough.
+        let (mut low, mut high) = (0, u64::MAX);
+        let mut probe = 1_024;
+        while low < high {
+            let page = block_on(self.store.events(Some(pipeline), probe, PROBE))?.items;
+            if page.is_empty() || page.iter().any(|event| event.record.at >= since) {
+                high = probe;
+            } else {
+                low = page.last().map_or(probe, |event| event.number);
+            }
+            if high.saturating_sub(low) <= PROBE as u64 {
+                break;
+            }
+            probe = if high == u64::MAX { low * 2 } else { low + (high - low) / 2 };
+        }
+        Ok(low)
     }
 
     /// The sensors of a pipeline, by key.

@@ -3,11 +3,13 @@
 
 use interlock_core::id::SlotKey;
 use interlock_store::{
-    EventRow, LedgerRow, RunRow,
+    EventRow, LedgerRow, OutboxRow, RunRow,
     record::{MarksRecord, SensorRecord, SlaRecord, SlotRecord, SpanRecord},
 };
 use jiff::{SignedDuration, civil::Date};
 use serde_json::{Value, json};
+
+use crate::ledger::IncidentRow;
 
 /// The name of a ledger row's slot, or of its span's first.
 pub(crate) fn slot_key(row: &LedgerRow) -> SlotKey {
@@ -152,6 +154,35 @@ pub(crate) fn event(event: &EventRow) -> Value {
         "runId": record.run_id,
         "message": record.message,
         "details": record.details,
+    })
+}
+
+/// An incident.
+pub(crate) fn incident((pipeline, key, row): &IncidentRow) -> Value {
+    let record = &row.record;
+    json!({
+        "key": key,
+        "pipeline": pipeline.as_str(),
+        "state": record.state,
+        "level": record.level,
+        "kind": record.kind,
+        "message": record.message,
+        "details": record.details,
+        "count": record.count,
+        "openedAt": record.opened_at.to_string(),
+        "updatedAt": record.updated_at.to_string(),
+    })
+}
+
+/// An alert that was given up.
+pub(crate) fn dead_letter(row: &OutboxRow) -> Value {
+    json!({
+        "name": row.name,
+        "pipeline": row.pipeline.as_str(),
+        "channel": row.record.channel,
+        "tries": row.record.tries,
+        "error": row.record.last_error,
+        "alert": row.record.alert,
     })
 }
 

@@ -1,5 +1,6 @@
 //! The `interlock` command: arguments in, exit code out.
 
+mod alone;
 mod arguments;
 mod clock;
 mod command;
@@ -10,10 +11,12 @@ mod inbox;
 mod ledger;
 mod ledger_json;
 mod moment;
+mod narrator;
 mod output;
 mod project;
 mod serve;
 mod slot_name;
+mod writer;
 
 use std::process::ExitCode;
 

@@ -50,9 +50,12 @@ impl Moment {
             return Ok(Self::Instant(instant));
         }
         let civil = text.parse::<DateTime>().or_else(|_| text.parse::<Date>().map(DateTime::from));
-        civil
-            .map(Self::Civil)
-            .map_err(|error| format!("`{text}` is not an instant: {error}. {HELP}"))
+        civil.map(Self::Civil).map_err(|error| {
+            // What is wrong with a date is worth telling, not that a word is none.
+            let is_date = text.starts_with(|first: char| first.is_ascii_digit());
+            let why = if is_date { format!(": {error}") } else { String::new() };
+            format!("`{text}` is not an instant{why}. {HELP}")
+        })
     }
 
     /// The instant in a zone. A time that the clock jumps over is the first one after; of two, the

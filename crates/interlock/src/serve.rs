@@ -1,10 +1,18 @@
-//! What `serve` adds to the engine: real time, the project's files, evaluators and the log.
+//! What `serve` adds to the engine: real time, the project's files, evaluators, the log, signals and
+//! the HTTP interface.
 
+pub(crate) mod broken;
 pub(crate) mod evaluators;
 pub(crate) mod files;
-pub(crate) mod index;
+pub(crate) mod greeting;
+pub(crate) mod http;
+mod index;
 pub(crate) mod log;
+pub(crate) mod notifier;
 pub(crate) mod reload;
+pub(crate) mod retention;
+pub(crate) mod roles;
+pub(crate) mod signals;
 pub(crate) mod specs;
-pub(crate) mod watch;
+mod watch;
 pub(crate) mod world;

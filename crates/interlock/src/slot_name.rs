@@ -49,8 +49,22 @@ pub(crate) fn resolve(
     let declared = project::find(loaded, pipeline);
     let key =
         |schedule: ScheduleId, nominal| SlotKey { pipeline: pipeline.clone(), schedule, nominal };
+    match meant(declared, ledger, pipeline, typed)?.as_slice() {
+        [(schedule, nominal)] => Ok(key(schedule.clone(), *nominal)),
+        [] => Err(none(declared, pipeline, typed)),
+        several => Err(ambiguous(pipeline, several)),
+    }
+}
+
+/// Every slot of a pipeline that may be meant, declared or recorded.
+pub(crate) fn meant(
+    declared: Option<&Pipeline>,
+    ledger: &Ledger,
+    pipeline: &PipelineId,
+    typed: &Typed,
+) -> Result<Vec<(ScheduleId, Timestamp)>, Failure> {
     if let Some(schedule) = &typed.schedule {
-        return Ok(key(schedule.clone(), typed.at(&zone_of(declared, schedule))));
+        return Ok(vec![(schedule.clone(), typed.at(&zone_of(declared, schedule)))]);
     }
     let mut found: Vec<(ScheduleId, Timestamp)> = Vec::new();
     for start in declared.iter().flat_map(|pipeline| &pipeline.starts) {
@@ -65,11 +79,7 @@ pub(crate) fn resolve(
             found.push(place);
         }
     }
-    match found.as_slice() {
-        [(schedule, nominal)] => Ok(key(schedule.clone(), *nominal)),
-        [] => Err(none(declared, pipeline, typed)),
-        several => Err(ambiguous(pipeline, several)),
-    }
+    Ok(found)
 }
 
 /// The zone of a schedule; UTC for one that is not declared.
@@ -85,7 +95,7 @@ pub(crate) fn first_zone(declared: Option<&Pipeline>) -> Zone {
     first.map_or_else(Zone::utc, |start| start.schedule.timing().zone.clone())
 }
 
-fn none(declared: Option<&Pipeline>, pipeline: &PipelineId, typed: &Typed) -> Failure {
+pub(crate) fn none(declared: Option<&Pipeline>, pipeline: &PipelineId, typed: &Typed) -> Failure {
     let first = declared.and_then(|pipeline| pipeline.starts.first());
     let next = first.and_then(|start| start.schedule.next(typed.at(&start.schedule.timing().zone)));
     let help = next.map_or(String::new(), |next| format!("The next slot from there on is {next}."));

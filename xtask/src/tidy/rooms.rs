@@ -25,8 +25,14 @@ const ROOMS: &[Room] = &[
     Room { name: "interlock-store", sees: &[CORE] },
     Room { name: "interlock-store-*", sees: &[CORE, "interlock-store"] },
     Room { name: "interlock-trigger", sees: &[CORE] },
-    Room { name: "interlock-alert", sees: &[CORE] },
+    // The declared channels, and the HTTP client.
+    Room { name: "interlock-alert", sees: &[CORE, "interlock-config", "interlock-trigger"] },
     Room { name: "interlock-engine", sees: BELOW_ENGINE },
+    Room {
+        name: "interlock-evaluator",
+        // The engine's seam, which it implements, and the guarded client.
+        sees: &[CORE, "interlock-engine", "interlock-trigger"],
+    },
     Room { name: "interlock-sim", sees: BELOW_API },
     Room { name: "interlock-api", sees: BELOW_API },
     Room { name: "interlock-liveness", sees: &[] },

@@ -4,7 +4,10 @@ mod alerts;
 
 use std::path::PathBuf;
 
-use interlock_core::pipeline::Secret;
+use interlock_core::{
+    outbound::{Network, Outbound},
+    pipeline::Secret,
+};
 use jiff::SignedDuration;
 
 use super::{Decoder, count, flag, text, texts};
@@ -203,7 +206,19 @@ impl Decoder<'_> {
             catchup_runs_max: count(node, "catchupConcurrency").unwrap_or(10),
             catchup_per_minute: count(node, "catchupRate").unwrap_or(60),
             shards: count(node, "shards").unwrap_or(16),
+            outbound: node.get("outbound").map(|map| self.outbound(map)).unwrap_or_default(),
         }
+    }
+
+    fn outbound(&mut self, node: &Node) -> Outbound {
+        let allow = self.networks(node, "allow");
+        Outbound { allow, deny: self.networks(node, "deny") }
+    }
+
+    fn networks(&mut self, node: &Node, key: &str) -> Vec<Network> {
+        let items = node.get(key).map(Node::items).unwrap_or_default();
+        let read = |item: &Node| self.read(item, Code::Network, Network::parse);
+        items.iter().filter_map(read).collect()
     }
 
     fn server(&mut self, node: &Node) -> Server {
@@ -221,6 +236,7 @@ impl Decoder<'_> {
             tokens.extend(token);
         }
         Server {
+            addr_is_written: node.get("addr").is_some(),
             addr: text(node, "addr").unwrap_or_else(|| "127.0.0.1:8420".to_owned()),
             api_key: self.secret(node, "apiKey"),
             tokens,

@@ -34,6 +34,8 @@ pub(crate) enum Format {
     Command,
     /// A path on this host.
     Path,
+    /// A block of addresses.
+    Network,
     /// An address that may name variables and run-time values.
     Url,
     /// Text that may name variables and run-time values.
@@ -79,7 +81,8 @@ impl Format {
             | Self::Weekday
             | Self::Cron
             | Self::Zone
-            | Self::Path => Placeholders::None,
+            | Self::Path
+            | Self::Network => Placeholders::None,
         }
     }
 
@@ -121,6 +124,7 @@ impl Format {
             }
             Self::Cron | Self::Command | Self::Path => r"\S",
             Self::Zone => r"^[A-Za-z<][A-Za-z0-9_+,./:<>-]*$",
+            Self::Network => r"^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$",
             Self::Url => r"^(https?://|\$\{)",
         }
     }
@@ -146,6 +150,7 @@ impl Format {
             Self::Zone => "time zone (`Europe/Riga`)",
             Self::Command => "command",
             Self::Path => "path",
+            Self::Network => "address or block of addresses (`10.0.0.0/8`)",
             Self::Url => "URL; `${ENV}` and `${slot}` allowed",
             Self::Template => "text; `${ENV}` and `${slot}` allowed",
             Self::Hidden => "text, never shown; `${ENV}` and `${slot}` allowed",

@@ -7,6 +7,7 @@ use super::{
 
 const SECRET: Shape = Shape::Text(Format::Secret);
 const COUNT: Shape = Shape::Int { min: 1, max: 1_000_000_000 };
+const NETWORKS: Shape = Shape::List(&Shape::Text(Format::Network));
 const DIRS: Shape = Shape::List(&Shape::Text(Format::Path));
 
 const TTLS: &[Field] = &[
@@ -90,6 +91,14 @@ const WATCHER: &MapShape = &map(
     ]],
 );
 
+const OUTBOUND: &MapShape = &map(
+    "outbound",
+    &[&[
+        field("allow", &NETWORKS, "May be called, whatever else is said."),
+        field("deny", &NETWORKS, "May not be called."),
+    ]],
+);
+
 const ENGINE: &MapShape = &map(
     "engine",
     &[&[
@@ -100,6 +109,12 @@ const ENGINE: &MapShape = &map(
         field("catchupConcurrency", &COUNT, "Catch-up runs at the same time.").default("10"),
         field("catchupRate", &COUNT, "Catch-up runs started per minute.").default("60"),
         field("shards", &Shape::Int { min: 1, max: 4_096 }, "Units of ownership.").default("16"),
+        field(
+            "outbound",
+            &Shape::Map(OUTBOUND),
+            "Which addresses triggers, HTTP evaluators and webhooks may call.",
+        )
+        .default("all but link-local, cloud metadata, multicast and reserved ones"),
     ]],
 );
 

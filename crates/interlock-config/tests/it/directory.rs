@@ -7,7 +7,7 @@ use interlock_config::Loaded;
 use crate::support::{load, render};
 
 /// A directory with some files.
-fn dir(files: &[(&str, &str)]) -> tempfile::TempDir {
+pub(crate) fn dir(files: &[(&str, &str)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (path, text) in files {
         let path = dir.path().join(path);
@@ -17,17 +17,17 @@ fn dir(files: &[(&str, &str)]) -> tempfile::TempDir {
     dir
 }
 
-fn told(dir: &Path, loaded: &Loaded) -> String {
+pub(crate) fn told(dir: &Path, loaded: &Loaded) -> String {
     render(&loaded.problems).replace(&dir.display().to_string(), "DIR")
 }
 
-fn names(loaded: &Loaded) -> Vec<&str> {
+pub(crate) fn names(loaded: &Loaded) -> Vec<&str> {
     loaded.pipelines.iter().map(|found| found.pipeline.name.as_str()).collect()
 }
 
 const STEPS: &str = "steps: [{name: a, command: x}]\n";
 
-fn simple(name: &str, more: &str) -> String {
+pub(crate) fn simple(name: &str, more: &str) -> String {
     format!("name: {name}\n{STEPS}{more}")
 }
 
@@ -37,21 +37,6 @@ fn an_empty_directory_is_a_valid_project() {
     let loaded = load(dir.path());
     assert_eq!(told(dir.path(), &loaded), "");
     assert!(loaded.pipelines.is_empty());
-}
-
-#[test]
-fn other_files_and_subdirectories_are_skipped() {
-    let dir = dir(&[
-        ("pipelines/a.yaml", &simple("aa", "")),
-        ("pipelines/b.yml", &simple("bb", "")),
-        ("pipelines/README.md", "not yaml: ["),
-        ("pipelines/.hidden", "x"),
-        ("pipelines/old/c.yaml", "broken: ["),
-        ("pipelines/dir.yaml/x", "x"),
-    ]);
-    let loaded = load(dir.path());
-    assert_eq!(told(dir.path(), &loaded), "");
-    assert_eq!(names(&loaded), ["aa", "bb"]);
 }
 
 #[test]

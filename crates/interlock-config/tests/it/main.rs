@@ -4,6 +4,7 @@
 
 mod again;
 mod broken;
+mod cases;
 mod directory;
 mod hostile;
 mod meaning;

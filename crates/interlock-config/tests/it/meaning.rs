@@ -165,6 +165,7 @@ fn all_of_interlock_yaml() {
     assert_eq!((engine.runs_max, engine.evaluations_max, engine.catchup_runs_max), (5, 6, 7));
     assert_eq!((engine.catchup_per_minute, engine.shards), (8, 9));
     assert_eq!(found.server.addr, "0.0.0.0:8420");
+    assert!(found.server.addr_is_written);
     assert_eq!(found.server.tokens[0].scope, Scope::Operator);
     assert_eq!(found.server.tokens[0].token.expose(), "ci-token-from-env");
     let names: Vec<_> = found.alerts.iter().map(|alert| alert.name.as_str()).collect();
@@ -182,6 +183,7 @@ fn all_of_interlock_yaml() {
 fn an_empty_configuration_has_the_documented_defaults() {
     let found = config("{}\n");
     assert_eq!(found.server.addr, "127.0.0.1:8420");
+    assert!(!found.server.addr_is_written);
     assert_eq!(found.server.request_body_max, 1 << 20);
     assert_eq!(found.watcher.default_interval, SignedDuration::from_mins(5));
     assert_eq!(found.engine.default_timeout, SignedDuration::from_secs(30));

@@ -5,60 +5,12 @@ use std::collections::BTreeMap;
 use jiff::civil::Date;
 
 use super::*;
-use crate::{
-    id::PipelineId,
-    pipeline::{
-        Catchup, CommandLine, Evaluation, JobContext, OnUncertain, Stuck, StuckAction, Trigger,
-    },
-    readiness::{Readiness, Rule},
-    retry::{RerunBudgets, RetryPolicy},
-    sla::SlaSpec,
-    slot::Opening,
-};
+use crate::{sample::pipeline, slot::Opening};
 
 const NOW: i64 = 1_000;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
-}
-
-fn pipeline(overlap: OverlapPolicy) -> Pipeline {
-    let kind = TriggerKind::Command(CommandLine::Shell("true".into()));
-    Pipeline {
-        name: PipelineId::parse("orders").unwrap(),
-        tier: None,
-        owner: None,
-        description: None,
-        labels: BTreeMap::new(),
-        starts: vec![],
-        controls: vec![],
-        catchup: Catchup { window: None, overlap, runs_max: 10 },
-        active_runs_max: 1,
-        readiness: Readiness {
-            rule: Rule::All,
-            conditions: vec![],
-            upstreams: vec![],
-            fail_open: false,
-        },
-        evaluation: Evaluation { window: None, interval: None },
-        trigger: Some(Trigger {
-            kind,
-            on_uncertain: OnUncertain::Fail,
-            timeout: None,
-            poll_interval: None,
-        }),
-        job: JobContext::default(),
-        retry: RetryPolicy::default(),
-        reruns: RerunBudgets { drift_max: 1, manual_max: 1 },
-        sla: SlaSpec::default(),
-        post_run: None,
-        enabled: true,
-        monitoring: None,
-        stuck: Stuck { threshold: None, action: StuckAction::Alert },
-        dry_run: false,
-        skip_if_successful: false,
-        retention: None,
-    }
 }
 
 /// One slot: state letter, then `r` ready, `n` not ready, `?` cannot tell; `m` opened by hand; `x` over.
@@ -85,6 +37,11 @@ fn slot(text: &str) -> (Slot, Outcome) {
 
 /// Plans slots given in order of time and writes the moves as words.
 fn moves(pipeline: &Pipeline, flow: Flow, slots: &str) -> String {
+    moves_with(pipeline, flow, slots, (u32::MAX, &[]))
+}
+
+/// The same with room for so many runs, and with slots whose work was done already, counted from 1.
+fn moves_with(pipeline: &Pipeline, flow: Flow, slots: &str, (room, done): (u32, &[i64])) -> String {
     let slots: Vec<_> = slots.split(' ').map(slot).collect();
     let id = ScheduleId::from_static("cron");
     let candidates: Vec<_> = slots
@@ -95,15 +52,17 @@ fn moves(pipeline: &Pipeline, flow: Flow, slots: &str) -> String {
             schedule: &id,
             slot,
             readiness: *readiness,
+            is_done_already: done.contains(&nominal),
         })
         .collect();
     let planned: BTreeMap<_, _> =
-        plan_slots(pipeline, &candidates, flow, at(NOW)).into_iter().collect();
+        plan_slots(pipeline, &candidates, flow, room, at(NOW)).into_iter().collect();
     let word = |index: usize| match planned.get(&index) {
         None => "-".to_owned(),
         Some(Move::Start(attempt)) => format!("start{attempt}"),
         Some(Move::Queue) => "queue".to_owned(),
         Some(Move::WaitAgain) => "wait".to_owned(),
+        Some(Move::Drift) => "drift".to_owned(),
         Some(Move::Close(disposition)) => SlotState::Closed(*disposition).to_string(),
     };
     (0..slots.len()).map(word).collect::<Vec<_>>().join(" ")
@@ -230,12 +189,77 @@ fn s19_the_owner_gives_the_watchdog_a_minute_for_a_run() {
     let orders = pipeline(OverlapPolicy::Skip);
     for (late, expected) in [(59, 0), (60, 1)] {
         running.closes_at = at(NOW - late);
-        let candidate =
-            Candidate { nominal: at(1), schedule: &id, slot: &running, readiness: Outcome::Ready };
+        let candidate = Candidate {
+            nominal: at(1),
+            schedule: &id,
+            slot: &running,
+            readiness: Outcome::Ready,
+            is_done_already: false,
+        };
         assert_eq!(
-            plan_slots(&orders, &[candidate], Flow::Open, at(NOW)).len(),
+            plan_slots(&orders, &[candidate], Flow::Open, 1, at(NOW)).len(),
             expected,
             "{late}"
         );
+    }
+}
+
+#[test]
+fn monitored_data_that_is_not_ready_any_more_has_drifted() {
+    let orders = pipeline(OverlapPolicy::Skip);
+    assert_eq!(moves(&orders, Flow::Open, "Mn"), "drift");
+    // What cannot be told is no drift, and a window that is over is over.
+    assert_eq!(moves(&orders, Flow::Open, "M? M Mnx"), "- - completed");
+    // Its success is not given up for a rerun that may not begin.
+    assert_eq!(moves(&orders, Flow::Paused, "Mn Mnx"), "- completed");
+    assert_eq!(moves(&orders, Flow::Retired, "Mn Mnx"), "- completed");
+    let mut watched = pipeline(OverlapPolicy::Skip);
+    watched.trigger.as_mut().unwrap().kind = TriggerKind::External;
+    assert_eq!(moves(&watched, Flow::Open, "Mn Mnx"), "- completed");
+}
+
+#[test]
+fn no_more_runs_begin_than_there_is_room_over_all_pipelines() {
+    let mut orders = pipeline(OverlapPolicy::All);
+    orders.active_runs_max = 9;
+    assert_eq!(moves_with(&orders, Flow::Open, "w w b", (2, &[])), "start1 - start2");
+    assert_eq!(moves_with(&orders, Flow::Open, "w q b", (0, &[])), "- - -");
+}
+
+#[test]
+fn work_that_was_done_since_the_last_slot_is_not_done_again() {
+    let orders = pipeline(OverlapPolicy::Skip);
+    let none = (u32::MAX, &[1_i64, 2][..]);
+    assert_eq!(moves_with(&orders, Flow::Open, "w wm", none), "skipped(superseded) start1");
+    // Not before it is ready: until then nobody knows whether it is the same data.
+    assert_eq!(moves_with(&orders, Flow::Open, "wn", none), "-");
+}
+
+#[test]
+fn a_rerun_for_late_data_queues_where_a_live_slot_would_be_skipped() {
+    let mut candidates = [slot("R"), slot("w")];
+    for (generation, expected) in [(1, "skipped(overlap)"), (2, "queue")] {
+        candidates[1].0.opened_by = TriggerType::Sensor;
+        candidates[1].0.generation = generation;
+        let id = ScheduleId::from_static("stream");
+        let slots: Vec<_> = candidates
+            .iter()
+            .zip(1..)
+            .map(|((slot, readiness), nominal)| Candidate {
+                nominal: at(nominal),
+                schedule: &id,
+                slot,
+                readiness: *readiness,
+                is_done_already: false,
+            })
+            .collect();
+        let orders = pipeline(OverlapPolicy::Skip);
+        let planned = plan_slots(&orders, &slots, Flow::Open, 9, at(NOW));
+        let step = match planned.as_slice() {
+            [(1, Move::Queue)] => "queue".to_owned(),
+            [(1, Move::Close(disposition))] => SlotState::Closed(*disposition).to_string(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(step, expected, "generation {generation}");
     }
 }

@@ -30,6 +30,11 @@ pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
     }
 }
 
+/// The number that a value stands for, as a float.
+pub fn number_in(value: &Value) -> Option<f64> {
+    number(value).map(Number::as_float)
+}
+
 /// Whether a value can be compared as a number.
 pub(super) fn is_number(value: &Value) -> bool {
     number(value).is_some()

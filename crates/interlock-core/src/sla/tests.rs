@@ -1,7 +1,14 @@
-//! Superseded cases, each with its reason:
-//! - 30, 55: a schedule's deadline is about evaluation only. In Go it also replaced the completion
-//!   deadline, so that "evaluated by 10:00" silently meant "completed by 10:00".
-//! - 34 "12:00 vs 10:00" is kept, but a deadline is the slot's, not today's.
+//! Cases 30 to 34 of `facts/interlock-cases.md` that are about deadlines, and the deadlines of 53 to 55.
+//!
+//! Superseded, each with its reason:
+//! - Case 30, case 55: a schedule's deadline is about evaluation only. In Go it also replaced the
+//!   completion deadline, so that "evaluated by 10:00" silently meant "completed by 10:00". What is left
+//!   of them is `cases_30_and_55_…`.
+//! - Case 32 "bad zone": a zone is looked up when the file is read, so no deadline here can lack it.
+//! - Case 34 "12:00 vs 10:00" is kept, but a deadline is the slot's, not today's; its "invalid format" is
+//!   `case_32_mistakes_are_pointed_at`, and its validation timeout is the evaluation window of
+//!   `case_47_…` in the engine.
+//! - Cases 53, 54: that a breach is told, once, belongs to the watchdog (issue 5).
 //! - B10: an `HH:MM` that has passed is not moved to tomorrow, and `:MM` is never about now.
 //! - D1.7 is kept as `Moot`: a slot that closed as failed before its deadline breaches nothing.
 
@@ -131,7 +138,7 @@ fn an_sla_may_have_a_zone_of_its_own() {
 }
 
 #[test]
-fn the_schedules_own_deadline_wins_for_evaluation_and_is_in_its_zone() {
+fn cases_30_and_55_the_schedules_own_deadline_wins_for_evaluation_and_is_in_its_zone() {
     let new_york = zone("America/New_York");
     let spec = SlaSpec {
         evaluation: Some(Deadline::parse("10:00").unwrap()),
@@ -232,6 +239,36 @@ fn case_34_a_limit_is_judged_by_what_became_of_the_slot() {
     }
     let silent = Limit::new(limit.breach_at, None);
     assert_eq!(judge(silent, Progress::Unfinished, limit.breach_at), SlaVerdict::NotDue);
+}
+
+#[test]
+fn case_34_what_promises_nothing_has_no_deadline() {
+    let utc = Zone::utc();
+    let midnight = slot(at("2026-02-24T00:00:00Z"), &utc);
+    let resolved = resolve(&SlaSpec::default(), &midnight, Opening::Live);
+    assert_eq!(resolved, ResolvedSla::default());
+    assert_eq!(resolved.relative(midnight.nominal), None);
+}
+
+#[test]
+fn cases_53_to_55_deadlines_a_minute_after_midnight_are_broken_a_moment_later() {
+    let utc = Zone::utc();
+    let (minute, moment_later) = (at("2026-02-24T00:01:00Z"), at("2026-02-24T00:01:00.001Z"));
+    let early = Some(Deadline::parse("00:01").unwrap());
+    let noon = Some(Deadline::parse("12:00").unwrap());
+    let midnight = slot(at("2026-02-24T00:00:00Z"), &utc);
+    let spec = SlaSpec { evaluation: early, completion: early, ..SlaSpec::default() };
+    let resolved = resolve(&spec, &midnight, Opening::Live);
+    assert_eq!(resolved.evaluation_at, Some(minute));
+    let running = |now| judge(resolved.completion.unwrap(), Progress::Unfinished, now);
+    assert_eq!(running(minute), SlaVerdict::NotDue);
+    assert_eq!(running(moment_later), SlaVerdict::Breached);
+    // The schedule's own deadline is used instead of the pipeline's.
+    let spec = SlaSpec { evaluation: noon, completion: noon, ..SlaSpec::default() };
+    let own = SlotTimes { deadline: early, ..midnight };
+    let resolved = resolve(&spec, &own, Opening::Live);
+    assert_eq!(resolved.evaluation_at, Some(minute));
+    assert!(is_breached(minute, moment_later));
 }
 
 #[test]

@@ -86,6 +86,8 @@ impl Store for Crashing {
         fn post<'a>(&'a self, pipeline: &'a PipelineId, key: &'a str, record: &'a InboxRecord) -> StoreFuture<'a, ()>;
         fn inbox(&self, shard: Shard, limit: usize) -> StoreFuture<'_, Page<InboxEntry>>;
         fn claim(&self, limit: usize, ttl: SignedDuration) -> StoreFuture<'_, Vec<OutboxRow>>;
-        fn settle<'a>(&'a self, row: &'a OutboxRow, outcome: Option<OutboxRecord>) -> StoreFuture<'a, ()>;
+        fn settle<'a>(&'a self, row: &'a OutboxRow, becomes: Vec<(String, OutboxRecord)>) -> StoreFuture<'a, ()>;
+        fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>>;
+        fn open_incidents<'a>(&'a self, shard: Shard, after: Option<&'a (PipelineId, String)>, limit: usize) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
     }
 }

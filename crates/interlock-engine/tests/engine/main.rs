@@ -3,12 +3,21 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 mod agenda;
+mod aside;
+mod cases_monitoring;
+mod cases_watcher;
 mod crashing;
+mod evaluating;
+mod incidents;
+mod reports;
+mod solo;
+mod stage;
+mod traps;
 mod world;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    future::Future as _,
+    future::Future,
     path::Path,
     sync::{Arc, atomic::Ordering},
 };
@@ -20,8 +29,8 @@ use interlock_core::{
     zone::Zone,
 };
 use interlock_engine::{
-    Changes, Declaration, Engine, Pace, Parts,
-    seam::{Specs, Task, World},
+    Changes, Declaration, Engine, Limits, Pace, Parts,
+    seam::{Evaluators, Specs, Task, World},
 };
 use interlock_store::{
     Key, LedgerEntry, LedgerQuery, Record, Shard, Store, conformance::block_on,
@@ -98,6 +107,7 @@ struct Machine {
     store: Arc<MemoryStore>,
     jobs: Jobs,
     files: Files,
+    evaluators: Arc<dyn Evaluators>,
 }
 
 impl Machine {
@@ -105,48 +115,53 @@ impl Machine {
         let world = Virtual::new(START.parse().unwrap());
         let clock = world.clone();
         let store = MemoryStore::new(1, Arc::new(move || clock.time()));
-        Self { world, store: Arc::new(store), jobs: Jobs::default(), files: Files::new(files) }
+        let (jobs, files) = (Jobs::default(), Files::new(files));
+        Self { world, store: Arc::new(store), jobs, files, evaluators: Arc::new(Passing) }
     }
 
     /// Runs an engine until it dies at a wait for the store, or time is over.
     fn live(&self, dies_at: u64, until: Timestamp) {
+        let files = self.files.clone();
+        self.spend(dies_at, until, async move |parts| {
+            let mut engine = Engine::open(parts, Shard(0)).await.unwrap().unwrap();
+            let changes = files.changes(&engine);
+            engine.declare(&changes).await.unwrap();
+            engine.run(Box::pin(std::future::pending())).await.unwrap();
+        });
+    }
+
+    /// Lets a process live until it dies at a wait for the store, ends, or time is over.
+    fn spend<L>(&self, dies_at: u64, until: Timestamp, life: impl FnOnce(Parts) -> L)
+    where
+        L: Future<Output = ()> + Send,
+    {
         let store = Arc::new(Crashing::new(Arc::clone(&self.store) as Arc<dyn Store>, dies_at));
         let parts = Parts {
             world: Arc::new(self.world.clone()),
             store: Arc::clone(&store) as Arc<dyn Store>,
             specs: Arc::new(self.files.clone()),
             triggers: Arc::new(FakeTriggers { jobs: self.jobs.clone(), world: self.world.clone() }),
-            evaluators: Arc::new(Passing),
+            evaluators: Arc::clone(&self.evaluators),
             reports: self.jobs.connect(),
             declarations: tokio::sync::mpsc::channel(1).1,
             holder: "test".to_owned(),
+            limits: Limits::default(),
             // Virtual months with real intervals would be millions of empty passes.
             pace: Pace {
                 lease: SignedDuration::from_hours(24),
                 inbox: SignedDuration::from_hours(6),
             },
         };
-        let files = self.files.clone();
-        let life = async move {
-            let mut engine = Engine::open(parts, Shard(0)).await.unwrap().unwrap();
-            let changes = files.changes(&engine);
-            engine.declare(&changes).await.unwrap();
-            engine.run(Box::pin(std::future::pending())).await.unwrap();
-        };
-        let dead = Arc::clone(&store);
-        let mut life = Box::pin(async move {
-            let mut life = Box::pin(life);
-            std::future::poll_fn(|context| {
-                let _running = life.as_mut().poll(context);
-                if dead.is_dead.load(Ordering::Relaxed) {
-                    std::task::Poll::Ready(())
-                } else {
-                    std::task::Poll::Pending
-                }
-            })
-            .await;
+        let mut life = Box::pin(life(parts));
+        let dies = std::future::poll_fn(|context| {
+            let ended = life.as_mut().poll(context).is_ready();
+            if ended || store.is_dead.load(Ordering::Relaxed) {
+                std::task::Poll::Ready(())
+            } else {
+                std::task::Poll::Pending
+            }
         });
-        self.world.run(life.as_mut(), until);
+        self.world.run(Box::pin(dies).as_mut(), until);
         self.world.kill();
     }
 

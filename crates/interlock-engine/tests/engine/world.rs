@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -71,7 +72,9 @@ impl Virtual {
             }
             let tasks = std::mem::take(&mut self.0.lock().unwrap().tasks);
             for mut task in tasks {
-                if task.as_mut().poll(&mut context).is_pending() {
+                // A task that panics is gone, as in a real runtime.
+                let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut context)));
+                if polled.is_ok_and(|polled| polled.is_pending()) {
                     self.0.lock().unwrap().tasks.push_back(task);
                 }
             }
@@ -89,6 +92,11 @@ impl Virtual {
             inner.now = now;
             inner.timers.retain(|(at, _), _| *at > now);
         }
+    }
+
+    /// How often somebody went to sleep.
+    pub(crate) fn timers_set(&self) -> u64 {
+        self.0.lock().unwrap().count
     }
 
     /// The machine is off for a while.

@@ -164,6 +164,8 @@ fn group(writer: Writer, pipeline: &PipelineId, round: i64) -> Group {
         marks: MarksRecord::default(),
         version: "0123456789abcdef".to_owned(),
         wish: None,
+        reruns: None,
+        sla: None,
     };
     let event = EventRecord {
         kind: "SLOT_OPENED".to_owned(),

@@ -70,6 +70,8 @@ pub(crate) fn slot(number: u64) -> SlotRecord {
         marks: interlock_store::record::MarksRecord::default(),
         version: format!("{number:016x}"),
         wish: None,
+        reruns: None,
+        sla: None,
     }
 }
 

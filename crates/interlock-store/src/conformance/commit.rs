@@ -93,6 +93,7 @@ async fn a_row_is_read_as_it_was_written(t: Subject) {
     }
 }
 
+/// Case 70: at the revision that was read it succeeds.
 async fn revisions_count_the_changes_of_a_row(t: Subject) {
     let orders = orders();
     t.create(&orders, vec![(slot_key(0), open()), (slot_key(1), open())]).await;
@@ -112,6 +113,7 @@ async fn absent_holds_only_for_a_missing_row(t: Subject) {
     assert_eq!(refused, Err(Refusal::Conflict { key: slot_key(0), found: 1 }));
 }
 
+/// Case 70: another revision is refused, and so is a row that is not there.
 async fn a_revision_holds_only_for_itself(t: Subject) {
     let orders = orders();
     let close =

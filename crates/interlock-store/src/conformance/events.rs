@@ -36,6 +36,7 @@ async fn append(t: &Subject, name: &PipelineId, said: &[&str]) -> u64 {
     t.write(name, changes).await.last_event
 }
 
+/// Case 75: appended, and listed oldest first.
 async fn events_are_numbered_in_commit_order(t: Subject) {
     let stock = pipeline("stock");
     append(&t, &orders(), &["a", "b"]).await;
@@ -63,6 +64,7 @@ async fn a_group_tells_the_number_of_its_last_event(t: Subject) {
     assert_eq!(t.write(&orders(), silent).await.last_event, 0);
 }
 
+/// Case 75: a cursor tells what comes after it; 0 is the start.
 async fn the_cursor_is_exclusive(t: Subject) {
     append(&t, &orders(), &["a", "b", "c"]).await;
     let found = events(&t, None, 0).await;

@@ -64,6 +64,7 @@ async fn release(t: &Subject, writer: Writer) {
     t.store.release(writer).await.expect("release answers");
 }
 
+/// Case 74: acquired, and not given a second time.
 async fn a_held_shard_is_not_given_to_another(t: Subject) {
     let before = t.now().await;
     let lease = given(&t, "alice", LONG).await;
@@ -72,6 +73,7 @@ async fn a_held_shard_is_not_given_to_another(t: Subject) {
     assert_eq!(acquire(&t, "bob", LONG).await, None);
 }
 
+/// Case 74: another key is free.
 async fn roles_and_shards_are_leased_apart(t: Subject) {
     for role in [Role::Engine, Role::Watchdog] {
         for shard in (0..t.store.shard_count()).map(Shard) {
@@ -90,6 +92,7 @@ async fn racing_acquisitions_have_one_winner(t: Subject) {
     assert_eq!(leases.iter().flatten().count(), 1, "{leases:?}");
 }
 
+/// Case 74: it expires after its TTL.
 async fn an_expired_lease_may_be_taken_over(t: Subject) {
     let old = given(&t, "alice", SHORT).await;
     t.pass(PAST_SHORT);
@@ -98,6 +101,7 @@ async fn an_expired_lease_may_be_taken_over(t: Subject) {
     assert_eq!(acquire(&t, "alice", LONG).await, None);
 }
 
+/// Case 74: released, and acquired again.
 async fn a_released_lease_may_be_taken_over_at_once(t: Subject) {
     release(&t, given(&t, "alice", LONG).await.writer).await;
     given(&t, "bob", LONG).await;
@@ -149,6 +153,7 @@ async fn a_released_lease_is_not_renewed(t: Subject) {
     assert_eq!(renew(&t, never).await, None);
 }
 
+/// Case 74: a release with the wrong token is a silent no-op, and the lock stays held.
 async fn a_foreign_release_changes_nothing(t: Subject) {
     let old = given(&t, "alice", SHORT).await;
     t.pass(PAST_SHORT);

@@ -21,6 +21,7 @@ promises!("ledger":
     a_span_is_found_wherever_it_touches_the_interval,
     dispositions_and_open_slots_can_be_asked_for,
     one_pipeline_can_be_asked_for,
+    slots_of_two_schedules_at_one_instant_are_apart,
     a_changed_slot_is_found_as_it_is_now,
     manual_slots_keep_their_milliseconds,
     an_unknown_pipeline_has_no_ledger,
@@ -171,6 +172,21 @@ async fn one_pipeline_can_be_asked_for(t: Subject) {
     let found = ledger(&t, &query).await;
     let names: Vec<&PipelineId> = found.iter().map(|row| &row.pipeline).collect();
     assert_eq!(names, [&orders()]);
+}
+
+/// Case 72: each schedule has its own entry for a day, and a change of one leaves the other.
+async fn slots_of_two_schedules_at_one_instant_are_apart(t: Subject) {
+    let (h10, h14) = (Key::Slot(schedule("h10"), minute(0)), Key::Slot(schedule("h14"), minute(0)));
+    t.create(&orders(), vec![(h10.clone(), open()), (h14.clone(), open())]).await;
+    let close = Change::Put(h10.clone(), Expect::Revision(1), closed("completed"));
+    t.write(&orders(), vec![close]).await;
+    let row = t.row(&orders(), &h10).await.expect("it is there");
+    assert_eq!((row.record, row.revision), (closed("completed"), 2));
+    let row = t.row(&orders(), &h14).await.expect("it is there");
+    assert_eq!((row.record, row.revision), (open(), 1));
+    t.write(&orders(), vec![Change::Delete(h14, Expect::Revision(1))]).await;
+    assert_eq!(t.revision(&orders(), &h10).await, 2);
+    assert_eq!(places(&ledger(&t, &everything()).await).len(), 1);
 }
 
 async fn a_changed_slot_is_found_as_it_is_now(t: Subject) {

@@ -9,7 +9,7 @@ use super::{
     sample::{LONG, PAST_SHORT, SHORT, orders, outbox, outbox_key, pipeline},
 };
 use crate::{
-    contract::{Change, Expect, OutboxRow},
+    contract::{CHANGES_MAX, Change, Expect, OutboxRow},
     record::{OutboxRecord, Record},
 };
 
@@ -27,6 +27,12 @@ promises!("outbox":
     a_late_settlement_changes_nothing,
     a_slow_settlement_counts_until_somebody_else_claims,
     settling_a_deleted_row_does_not_bring_it_back,
+    a_row_becomes_one_for_each_channel,
+    a_row_becomes_itself_and_others,
+    a_late_settlement_adds_nothing,
+    a_name_that_is_taken_keeps_its_row,
+    more_rows_than_a_group_holds_are_a_mistake,
+    dead_letters_are_listed_in_the_order_they_came,
 );
 
 async fn claim(t: &Subject, limit: usize, ttl: SignedDuration) -> Vec<OutboxRow> {
@@ -39,8 +45,14 @@ async fn claim_one(t: &Subject, ttl: SignedDuration) -> OutboxRow {
     rows.remove(0)
 }
 
+/// Settles a row as delivered, or as itself changed.
 async fn settle(t: &Subject, row: &OutboxRow, outcome: Option<OutboxRecord>) {
-    t.store.settle(row, outcome).await.expect("settle answers");
+    let itself = outcome.map(|record| (row.name.clone(), record));
+    replace(t, row, itself.into_iter().collect()).await;
+}
+
+async fn replace(t: &Subject, row: &OutboxRow, becomes: Vec<(String, OutboxRecord)>) {
+    t.store.settle(row, becomes).await.expect("settle answers");
 }
 
 /// Puts rows that may be tried at once.
@@ -195,4 +207,77 @@ async fn settling_a_deleted_row_does_not_bring_it_back(t: Subject) {
     t.write(&orders(), vec![Change::Delete(outbox_key("a"), Expect::Any)]).await;
     settle(&t, &row, Some(row.record.clone())).await;
     assert_eq!(stored(&t, "a").await, None);
+}
+
+fn on(channel: &str, row: &OutboxRow) -> (String, OutboxRecord) {
+    let record = OutboxRecord { channel: channel.into(), ..row.record.clone() };
+    (format!("{}@{channel}", row.name), record)
+}
+
+async fn a_row_becomes_one_for_each_channel(t: Subject) {
+    put(&t, &["a"]).await;
+    let row = claim_one(&t, LONG).await;
+    replace(&t, &row, vec![on("mail", &row), on("chat", &row)]).await;
+    assert_eq!(stored(&t, "a").await, None);
+    let rows = claim(&t, 10, LONG).await;
+    assert_eq!(sorted(&rows), ["a@chat", "a@mail"], "their claim is over");
+    assert!(rows.iter().all(|row| row.revision == 2), "created, then claimed: {rows:?}");
+    assert_eq!(stored(&t, "a@mail").await.map(|record| record.channel), Some("mail".into()));
+}
+
+async fn a_row_becomes_itself_and_others(t: Subject) {
+    put(&t, &["a"]).await;
+    let row = claim_one(&t, LONG).await;
+    let dead = OutboxRecord { dead: true, ..row.record.clone() };
+    replace(&t, &row, vec![(row.name.clone(), dead), on("chat", &row)]).await;
+    assert_eq!(stored(&t, "a").await.map(|record| record.dead), Some(true));
+    assert_eq!(t.revision(&orders(), &outbox_key("a")).await, 3);
+    assert_eq!(claim_one(&t, LONG).await.name, "a@chat");
+}
+
+async fn a_late_settlement_adds_nothing(t: Subject) {
+    put(&t, &["a"]).await;
+    let slow = claim_one(&t, SHORT).await;
+    t.pass(PAST_SHORT);
+    let _quick = claim_one(&t, LONG).await;
+    replace(&t, &slow, vec![on("chat", &slow)]).await;
+    assert_eq!(stored(&t, "a@chat").await, None);
+    assert!(stored(&t, "a").await.is_some());
+}
+
+async fn a_name_that_is_taken_keeps_its_row(t: Subject) {
+    put(&t, &["a", "a@chat"]).await;
+    let rows = claim(&t, 10, LONG).await;
+    let row = rows.iter().find(|row| row.name == "a").expect("it may be tried");
+    let before = stored(&t, "a@chat").await;
+    replace(&t, row, vec![on("chat", row)]).await;
+    assert_eq!(stored(&t, "a").await, None);
+    assert_eq!(stored(&t, "a@chat").await, before);
+}
+
+async fn more_rows_than_a_group_holds_are_a_mistake(t: Subject) {
+    put(&t, &["a"]).await;
+    let row = claim_one(&t, LONG).await;
+    let many: Vec<_> = (0..=CHANGES_MAX).map(|number| on(&number.to_string(), &row)).collect();
+    let error = t.store.settle(&row, many.clone()).await.expect_err("too many");
+    assert!(!error.is_retryable);
+    assert!(stored(&t, "a").await.is_some(), "nothing was lost");
+    replace(&t, &row, many.into_iter().skip(1).collect()).await;
+    assert_eq!(claim(&t, 100, LONG).await.len(), CHANGES_MAX);
+}
+
+async fn dead_letters_are_listed_in_the_order_they_came(t: Subject) {
+    put(&t, &["a", "b", "c"]).await;
+    let now = t.now().await;
+    for (row, minutes) in claim(&t, 10, LONG).await.iter().zip([3, 2, 1]) {
+        let not_before = now - SignedDuration::from_mins(minutes);
+        let dead = row.name != "b";
+        settle(&t, row, Some(OutboxRecord { not_before, dead, ..row.record.clone() })).await;
+    }
+    let page = t.store.dead_letters(10).await.expect("dead_letters answers");
+    let names: Vec<&str> = page.items.iter().map(|row| row.name.as_str()).collect();
+    assert_eq!((names, page.more), (vec!["a", "c"], false));
+    let page = t.store.dead_letters(1).await.expect("dead_letters answers");
+    assert_eq!((page.items.len(), page.more), (1, true));
+    assert_eq!(page.items.first().map(|row| (row.revision, row.record.dead)), Some((3, true)));
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     Subject, promises,
     sample::{
-        START, daily, due, due_key, incident, minute, open, orders, pipeline, pipeline_row,
+        START, daily, due, due_key, event, incident, minute, open, orders, pipeline, pipeline_row,
         schedule, sensor, sensor_key, slot_key, watermark,
     },
     subject::take,
@@ -18,7 +18,7 @@ use crate::{
     check::whole_milliseconds,
     contract::{AgendaRow, Change, DueRow, Expect, Shard},
     key::{DueKind, Key},
-    record::Record,
+    record::{IncidentRecord, Record},
 };
 
 promises!("pipelines":
@@ -30,6 +30,8 @@ promises!("pipelines":
     sensors_are_listed_by_their_keys,
     sensor_values_come_back_as_they_went_in,
     incidents_come_newest_first,
+    open_incidents_are_listed_by_pipeline_and_key,
+    what_belongs_to_no_pipeline_is_kept_like_any_other,
     due_entries_come_earliest_first,
     due_entries_are_told_up_to_and_with_an_instant,
     a_deleted_due_entry_is_gone,
@@ -113,6 +115,7 @@ async fn the_agenda_tells_watermarks_with_their_revisions(t: Subject) {
     assert_eq!(marks, [(&daily(), minute(9), 2), (&hourly, minute(5), 1)]);
 }
 
+/// Case 67: a pipeline is put, listed and deleted; what was deleted is not there.
 async fn a_pipeline_without_its_row_is_not_on_the_agenda(t: Subject) {
     let name = orders();
     t.create(&name, vec![(Key::Watermark(daily()), watermark(START))]).await;
@@ -174,6 +177,55 @@ async fn incidents_come_newest_first(t: Subject) {
     let found: Vec<_> =
         page.items.iter().map(|(_, key, row)| (key.as_str(), row.revision)).collect();
     assert_eq!((found, page.more), (vec![("middle", 1)], true));
+}
+
+async fn open_incidents_are_listed_by_pipeline_and_key(t: Subject) {
+    let named = |state: &str| {
+        let Record::Incident(record) = incident(START) else { panic!("an incident is one") };
+        Record::Incident(IncidentRecord { state: state.into(), ..record })
+    };
+    for (name, key, state) in [
+        ("stock", "b", "open"),
+        ("orders", "b", "acknowledged"),
+        ("orders", "a", "open"),
+        ("orders", "c", "resolved"),
+        ("stock", "a", "resolved"),
+    ] {
+        t.create(&pipeline(name), vec![(Key::Incident(key.into()), named(state))]).await;
+    }
+    let all = [("orders", "a"), ("orders", "b"), ("stock", "b")];
+    for limit in [1, 2, 10] {
+        let mut found = Vec::new();
+        for shard in (0..t.store.shard_count()).map(Shard) {
+            let mut after: Option<(PipelineId, String)> = None;
+            loop {
+                let page = t.store.open_incidents(shard, after.as_ref(), limit).await;
+                let page = page.expect("open_incidents answers");
+                assert!(page.items.len() <= limit);
+                assert!(page.items.iter().all(|(name, ..)| t.shard(name) == shard));
+                found.extend(page.items.into_iter().map(|(name, key, _)| (name, key)));
+                after = found.last().cloned();
+                if !page.more {
+                    break;
+                }
+            }
+        }
+        found.sort();
+        let found: Vec<_> = found.iter().map(|(name, key)| (name.as_str(), key.as_str())).collect();
+        assert_eq!(found, all, "pages of {limit}");
+    }
+}
+
+async fn what_belongs_to_no_pipeline_is_kept_like_any_other(t: Subject) {
+    let system = PipelineId::system();
+    t.create(&system, vec![(Key::Incident("config".into()), incident(START))]).await;
+    t.write(&system, vec![Change::Append(event("broken"))]).await;
+    let key = Key::Incident("config".into());
+    assert_eq!(t.row(&system, &key).await.map(|row| row.record), Some(incident(START)));
+    let incidents = t.store.incidents(None, 10).await.expect("incidents answers");
+    assert_eq!(incidents.items.first().map(|(name, ..)| name), Some(&system));
+    let events = t.store.events(None, 0, 10).await.expect("events answers");
+    assert_eq!(events.items.first().map(|event| &event.pipeline), Some(&system));
 }
 
 async fn due_entries(t: &Subject, until: Timestamp) -> Vec<DueRow> {

@@ -5,7 +5,7 @@ use super::{
     sample::{START, daily, minute, orders, pipeline, run, run_key, schedule},
 };
 use crate::{
-    contract::{Change, Expect, RunQuery},
+    contract::{Change, Expect, RunQuery, RunRow},
     key::{Key, RunKey},
 };
 
@@ -16,6 +16,7 @@ promises!("runs":
     a_run_is_read_by_its_key,
     a_run_is_created_once,
     a_page_of_runs_says_whether_there_is_more,
+    pages_of_runs_go_on_where_the_last_ended,
 );
 
 async fn ids(t: &Subject, query: RunQuery) -> Vec<String> {
@@ -24,6 +25,7 @@ async fn ids(t: &Subject, query: RunQuery) -> Vec<String> {
     page.items.iter().map(|row| row.key.id(&row.pipeline)).collect()
 }
 
+/// Case 69: the list.
 async fn runs_come_newest_first(t: Subject) {
     for (name, at, created) in [("orders", 0, 5), ("orders", 1, 9), ("stock", 2, 7)] {
         let row = (Key::Run(run_key(at, 1)), run("RUNNING", "scheduler", minute(created)));
@@ -81,6 +83,7 @@ async fn runs_can_be_asked_for_by_what_they_are(t: Subject) {
     assert_eq!(ids(&t, nobody).await, [""; 0]);
 }
 
+/// Case 69: the direct lookup.
 async fn a_run_is_read_by_its_key(t: Subject) {
     let (key, record) = (Key::Run(run_key(0, 1)), run("RUNNING", "scheduler", START));
     t.create(&orders(), vec![(key.clone(), record.clone())]).await;
@@ -103,5 +106,49 @@ async fn a_page_of_runs_says_whether_there_is_more(t: Subject) {
         let query = RunQuery { limit, ..RunQuery::default() };
         let page = t.store.runs(&query).await.expect("runs answers");
         assert_eq!((page.items.len(), page.more), (limit.min(3), more), "{limit} of 3");
+    }
+}
+
+/// Runs of two pipelines over three hours, many of them made at one instant.
+async fn many_runs(t: &Subject) {
+    for name in ["orders", "stock"] {
+        for at in 0..12 {
+            let rows = (1..=2).map(|attempt| {
+                let status = if attempt == 1 { "FAILED" } else { "COMPLETED" };
+                let kind = if attempt == 1 { "scheduler" } else { "retry" };
+                (Key::Run(run_key(at, attempt)), run(status, kind, minute(at / 4 * 60)))
+            });
+            t.create(&pipeline(name), rows.collect()).await;
+        }
+    }
+}
+
+async fn pages_of_runs_go_on_where_the_last_ended(t: Subject) {
+    many_runs(&t).await;
+    let of_orders = RunQuery { pipeline: Some(orders()), ..RunQuery::default() };
+    let of_slot = RunQuery { slot: Some((daily(), minute(3))), ..RunQuery::default() };
+    for (asked, count) in [
+        (RunQuery::default(), 48),
+        (RunQuery { status: Some("FAILED".into()), ..RunQuery::default() }, 24),
+        (RunQuery { status: Some("COMPLETED".into()), ..RunQuery::default() }, 24),
+        (RunQuery { trigger_type: Some("retry".into()), ..RunQuery::default() }, 24),
+        (RunQuery { status: Some("FAILED".into()), ..of_orders.clone() }, 12),
+        (of_orders, 24),
+        (of_slot, 4),
+    ] {
+        let all = ids(&t, asked.clone()).await;
+        assert_eq!(all.len(), count, "{asked:?}");
+        let mut query = RunQuery { limit: 5, ..asked };
+        let mut found = Vec::new();
+        loop {
+            let page = t.store.runs(&query).await.expect("runs answers");
+            query.after = page.items.last().map(RunRow::place);
+            found.extend(page.items.iter().map(|row| row.key.id(&row.pipeline)));
+            assert!(found.len() <= all.len(), "no run comes twice: {query:?}");
+            if !page.more {
+                break;
+            }
+        }
+        assert_eq!(found, all, "{query:?}");
     }
 }

@@ -66,6 +66,7 @@ pub(super) fn open_slot() -> SlotRecord {
         marks: MarksRecord::default(),
         version: "00000000000000ab".into(),
         wish: None,
+        reruns: None,
         sla: None,
     }
 }
@@ -149,6 +150,7 @@ pub(super) fn incident(opened_at: Timestamp) -> Record {
         opened_at,
         updated_at: opened_at,
         count: 1,
+        told: None,
     })
 }
 
@@ -169,6 +171,7 @@ pub(super) fn outbox(not_before: Timestamp) -> OutboxRecord {
         claimed_until: None,
         last_error: None,
         dead: false,
+        after: None,
     }
 }
 

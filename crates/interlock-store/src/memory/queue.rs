@@ -57,21 +57,26 @@ impl State {
         rows
     }
 
-    pub(super) fn settle(&mut self, row: &OutboxRow, outcome: Option<OutboxRecord>) {
+    pub(super) fn settle(&mut self, row: &OutboxRow, becomes: Vec<(String, OutboxRecord)>) {
         let key = Key::Outbox(row.name.clone());
         if self.row(&row.pipeline, &key).is_none_or(|found| found.revision != row.revision) {
             return;
         }
-        match outcome {
-            None => {
-                self.rows.entry(row.pipeline.clone()).or_default().remove(&key);
+        self.rows.entry(row.pipeline.clone()).or_default().remove(&key);
+        for (name, record) in becomes {
+            if self.row(&row.pipeline, &Key::Outbox(name.clone())).is_some() {
+                continue;
             }
-            Some(record) => self.keep(&OutboxRow {
-                record: OutboxRecord { claimed_until: None, ..record },
-                revision: row.revision + 1,
-                ..row.clone()
-            }),
+            let revision = if name == row.name { row.revision + 1 } else { 1 };
+            let record = OutboxRecord { claimed_until: None, ..record };
+            self.keep(&OutboxRow { pipeline: row.pipeline.clone(), name, record, revision });
         }
+    }
+
+    pub(super) fn dead_letters(&self, limit: usize) -> Page<OutboxRow> {
+        let mut rows: Vec<OutboxRow> = self.outbox().filter(|row| row.record.dead).collect();
+        rows.sort_by_key(|row| row.record.not_before);
+        page(rows.into_iter(), limit)
     }
 
     fn outbox(&self) -> impl Iterator<Item = OutboxRow> {

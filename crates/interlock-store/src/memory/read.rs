@@ -22,6 +22,19 @@ pub(super) fn page<T>(items: impl Iterator<Item = T>, limit: usize) -> Page<T> {
     Page { items: first, more: items.next().is_some() }
 }
 
+/// An incident with its address.
+type IncidentRow = (PipelineId, String, Row<IncidentRecord>);
+
+fn incident_row((name, key, row): (&PipelineId, &Key, &Row<Record>)) -> Option<IncidentRow> {
+    match (key, &row.record) {
+        (Key::Incident(dedup), Record::Incident(record)) => {
+            let row = Row { record: record.clone(), revision: row.revision };
+            Some((name.clone(), dedup.clone(), row))
+        }
+        _ => None,
+    }
+}
+
 impl State {
     pub(super) fn row(&self, pipeline: &PipelineId, key: &Key) -> Option<Row<Record>> {
         self.rows.get(pipeline)?.get(key).cloned()
@@ -82,9 +95,7 @@ impl State {
     pub(super) fn runs(&self, query: &RunQuery) -> Page<RunRow> {
         let rows = self.rows_of(query.pipeline.as_ref()).filter_map(run_row);
         let mut found: Vec<RunRow> = rows.filter(|row| is_run_asked_for(query, row)).collect();
-        found.sort_by_cached_key(|row| {
-            Reverse((row.record.created_at, row.pipeline.clone(), row.key.clone()))
-        });
+        found.sort_by_cached_key(|row| Reverse(row.place()));
         page(found.into_iter(), query.limit)
     }
 
@@ -103,17 +114,25 @@ impl State {
         &self,
         pipeline: Option<&PipelineId>,
         limit: usize,
-    ) -> Page<(PipelineId, String, Row<IncidentRecord>)> {
-        let rows = self.rows_of(pipeline).filter_map(|(name, key, row)| match (key, &row.record) {
-            (Key::Incident(dedup), Record::Incident(record)) => {
-                let row = Row { record: record.clone(), revision: row.revision };
-                Some((name.clone(), dedup.clone(), row))
-            }
-            _ => None,
-        });
-        let mut found: Vec<_> = rows.collect();
+    ) -> Page<IncidentRow> {
+        let mut found: Vec<_> = self.rows_of(pipeline).filter_map(incident_row).collect();
         found.sort_by_key(|(.., row)| Reverse(row.record.opened_at));
         page(found.into_iter(), limit)
+    }
+
+    pub(super) fn open_incidents(
+        &self,
+        shard: Shard,
+        after: Option<&(PipelineId, String)>,
+        limit: usize,
+    ) -> Page<IncidentRow> {
+        let is_later = |name: &PipelineId, key: &str| {
+            after.is_none_or(|(last, last_key)| (name, key) > (last, last_key.as_str()))
+        };
+        let rows = self.rows_in(shard).filter_map(incident_row);
+        let open =
+            rows.filter(|(name, key, row)| row.record.is_open() && is_later(name, key.as_str()));
+        page(open, limit)
     }
 
     pub(super) fn events(
@@ -200,6 +219,7 @@ fn is_run_asked_for(query: &RunQuery, row: &RunRow) -> bool {
     query.slot.as_ref().is_none_or(is_of)
         && query.status.as_ref().is_none_or(|status| row.record.status == *status)
         && query.trigger_type.as_ref().is_none_or(|kind| row.record.trigger_type == *kind)
+        && query.after.as_ref().is_none_or(|after| row.place() < *after)
 }
 
 fn due_row((pipeline, key, row): (&PipelineId, &Key, &Row<Record>)) -> Option<DueRow> {

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use interlock_core::{
     agenda::{Agenda, Work},
     calendar::Calendar,
-    id::fnv1a,
+    id::{PipelineId, fnv1a},
     pipeline::{ControlAction, ControlSchedule, Evaluation, StartSchedule},
     sla::{Deadline, SlaSpec},
     text::TextError,
@@ -44,6 +44,9 @@ pub struct AgendaRecord {
     /// See [`Agenda::sla`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sla: Option<SlaSpecRecord>,
+    /// See [`Agenda::upstreams`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub upstreams: Vec<String>,
 }
 
 /// See [`StartSchedule`].
@@ -180,6 +183,7 @@ impl AgendaRecord {
             window: agenda.evaluation.window,
             interval: agenda.evaluation.interval,
             sla: agenda.sla.as_deref().map(SlaSpecRecord::from_core),
+            upstreams: agenda.upstreams.iter().map(ToString::to_string).collect(),
         }
     }
 
@@ -197,7 +201,12 @@ impl AgendaRecord {
         let controls = controls.collect::<Result<_, _>>()?;
         let evaluation = Evaluation { window: self.window, interval: self.interval };
         let sla = self.sla.as_ref().map(|sla| shared.sla(sla, zones)).transpose()?;
-        Ok(Agenda { work, starts, controls, evaluation, sla })
+        let upstreams = self
+            .upstreams
+            .iter()
+            .map(|name| PipelineId::parse(name).map_err(|error| Unreadable::Word(error.message)));
+        let upstreams = upstreams.collect::<Result<_, _>>()?;
+        Ok(Agenda { work, starts, controls, evaluation, sla, upstreams })
     }
 }
 

@@ -149,6 +149,11 @@ impl Book {
         })
     }
 
+    /// Runs that are under way, or whose end no daemon has stored.
+    pub(crate) fn unsettled(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values().filter(|entry| !entry.acknowledged)
+    }
+
     /// Whether an acknowledgement would say something new.
     pub(crate) fn awaits_acknowledgement(&self, run_id: &str) -> bool {
         self.get(run_id).is_some_and(|entry| entry.ended.is_some() && !entry.acknowledged)

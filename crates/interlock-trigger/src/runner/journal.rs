@@ -61,6 +61,16 @@ pub(crate) fn path(dir: &Path) -> PathBuf {
     dir.join("journal")
 }
 
+/// Reads the journal of a runner that may be writing to it: what is in it was so a moment ago. A damaged one is an
+/// error, for whoever asks wants to know about every run.
+pub(crate) fn glance(dir: &Path) -> io::Result<Book> {
+    let read = read(&fs::read(path(dir))?);
+    if read.is_damaged {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the runner's journal is damaged"));
+    }
+    Ok(read.book)
+}
+
 /// Begins a journal where there is none; says whether there was one.
 pub(crate) fn establish(dir: &Path, now: Timestamp) -> io::Result<bool> {
     let opened = Record::Opened { version: VERSION, since: now, boot: host::boot_id() };

@@ -11,6 +11,7 @@ use std::{
 };
 
 use interlock_core::{
+    outbound::Outbound,
     pipeline::{CommandLine, JobContext, TriggerKind},
     run::TriggerType,
 };
@@ -57,6 +58,7 @@ fn options(dir: &Path) -> Options {
         workdir: dir.to_owned(),
         grace: SignedDuration::from_millis(300),
         log_bytes_max: 64 * 1024,
+        outbound: Outbound::default(),
     }
 }
 

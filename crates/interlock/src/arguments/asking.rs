@@ -24,7 +24,8 @@ pub(crate) enum Asking {
         #[command(subcommand)]
         command: SensorCommand,
     },
-    /// Run a pipeline now, or one of its slots.
+    /// Run a pipeline now, or one of its slots. While `serve` runs it is asked to; otherwise the run is
+    /// followed here to its end, and the exit code is 0 if it completed, 1 if it ended otherwise.
     Run(Run),
     /// Run a closed slot again.
     Rerun {
@@ -129,6 +130,9 @@ pub(crate) struct Run {
     /// A parameter of the job, `key=value`; can be repeated.
     #[arg(short = 'p', long = "param", value_name = "K=V", value_parser = parameter)]
     pub(crate) params: Vec<(String, String)>,
+    /// Follow it to its end while `serve` runs it, too.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
     #[command(flatten)]
     pub(crate) sending: Sending,
 }

@@ -44,8 +44,19 @@ pub(crate) enum Reading {
         #[arg(value_name = "SLOT", allow_hyphen_values = true)]
         slot: String,
     },
+    /// Say whether a slot may run now, asking sensors, upstreams and evaluators, rule by rule; exits with 0
+    /// if it is ready, 1 if not, 5 if that cannot be told.
+    Evaluate(Evaluate),
     /// Print what happened, oldest first.
     Events(Events),
+    /// List what people should know, open incidents first.
+    #[command(args_conflicts_with_subcommands = true)]
+    Incidents {
+        #[command(subcommand)]
+        command: Option<IncidentsCommand>,
+        #[command(flatten)]
+        list: ListIncidents,
+    },
     /// Look at how far schedules are recorded.
     Watermark {
         #[command(subcommand)]
@@ -115,10 +126,29 @@ pub(crate) struct Runs {
     /// Only what this asked for, such as `scheduler`, `manual` or `retry`.
     #[arg(long, value_name = "T")]
     pub(crate) trigger_type: Option<String>,
+    /// Only runs that come after this one in the list, by its id.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) after: Option<String>,
     /// At most so many.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) limit: u32,
     /// Print an array of objects.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Evaluate {
+    /// Which pipeline.
+    pub(crate) pipeline: String,
+    /// Which slot: `2026-02-25T09:00Z`, or `daily/2026-02-25T09:00Z` of one schedule [default: the oldest that
+    /// waits, else the last that was owed]
+    #[arg(value_name = "SLOT", allow_hyphen_values = true)]
+    pub(crate) slot: Option<String>,
+    /// As of this instant: ages are counted from then [default: now]
+    #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
+    pub(crate) at: Option<Moment>,
+    /// Print an object.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -134,6 +164,31 @@ pub(crate) struct Events {
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) after: u64,
     /// Print one JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum IncidentsCommand {
+    /// List incidents, open ones first.
+    List(ListIncidents),
+    /// List alerts that were given up: no channel got them.
+    Dead {
+        /// Print an array of objects.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListIncidents {
+    /// Only of this pipeline; `_system` for what belongs to none.
+    #[arg(long, value_name = "P")]
+    pub(crate) pipeline: Option<String>,
+    /// At most so many resolved ones; open ones are all listed.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) limit: u32,
+    /// Print an array of objects.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write as _, path::Path};
 
-use interlock_config::problem::Severity;
+use interlock_config::{Loaded, problem::Severity, server::Server};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
     ledger::{self, Ledger},
     output::Output,
     project,
+    serve::http,
 };
 
 /// Less free space than this is a problem: the ledger must be able to grow.
@@ -28,13 +29,16 @@ use Finding::{Bad, Good};
 
 pub(super) fn run(directory: &Path, output: &mut Output) -> Result<u8, Failure> {
     let folder = ledger::folder(directory)?;
+    let loaded = project::load(directory)?;
     let findings = [
-        ("files", files(directory)?),
+        ("files", files(&loaded)),
         ("store", store(&folder)),
         ("daemon", daemon(&folder)),
+        ("runner", runner(&folder.join("runner"))),
+        ("server", server(&folder, &loaded.config.server)),
         ("clock", clock(directory)),
         ("zones", zones()),
-        ("disk", disk(directory)),
+        ("disk", disk(if folder.is_dir() { &folder } else { directory })),
     ];
     for (name, finding) in &findings {
         let (word, text) = match finding {
@@ -47,14 +51,13 @@ pub(super) fn run(directory: &Path, output: &mut Output) -> Result<u8, Failure> 
     Ok(if is_good { SUCCESS } else { PROBLEMS })
 }
 
-fn files(directory: &Path) -> Result<Finding, Failure> {
-    let loaded = project::load(directory)?;
+fn files(loaded: &Loaded) -> Finding {
     let errors = loaded.problems.iter().filter(|p| p.severity == Severity::Error).count();
     let usable = loaded.pipelines.len();
-    Ok(match errors {
+    match errors {
         0 => Good(format!("{usable} usable pipelines")),
         _ => Bad(format!("{errors} errors, {usable} usable pipelines; see `interlock validate`")),
-    })
+    }
 }
 
 fn store(folder: &Path) -> Finding {
@@ -72,6 +75,33 @@ fn store(folder: &Path) -> Finding {
 fn daemon(folder: &Path) -> Finding {
     let is_served = ledger::is_served(folder);
     Good(if is_served { "running" } else { "not running" }.to_owned())
+}
+
+fn runner(folder: &Path) -> Finding {
+    match interlock_trigger::runner::is_reachable(folder) {
+        Ok(true) => Good("running".to_owned()),
+        Ok(false) => Good("none yet; `serve` starts one when a job needs it".to_owned()),
+        Err(error) => Bad(format!("the runner in {} cannot be reached: {error}", folder.display())),
+    }
+}
+
+/// The HTTP interface: its answer while it is served, else whether it could be.
+fn server(folder: &Path, server: &Server) -> Finding {
+    match http::address(folder).filter(|_| ledger::is_served(folder)) {
+        Some(address) => match http::health(&address) {
+            Ok(200) => Good(format!("http://{address} is healthy")),
+            Ok(status) => Bad(format!("http://{address}/healthz answers {status}")),
+            Err(error) => Bad(format!("http://{address} does not answer: {error}")),
+        },
+        None => match http::probe(server) {
+            Ok(()) => Good(format!("{} is free", server.addr)),
+            // As `serve` does: only an address that somebody asked for is missed.
+            Err(refusal) if !server.addr_is_written => {
+                Good(format!("{refusal}; `serve` would go on without HTTP"))
+            }
+            Err(refusal) => Bad(refusal),
+        },
+    }
 }
 
 /// A clock that went back would hold up every decision until it has caught up.

@@ -47,7 +47,7 @@ fn print(event: &EventRow, form: Form, output: &mut Output) -> Result<(), Failur
 }
 
 /// An event as a line of text.
-pub(super) fn sentence(event: &EventRow) -> String {
+pub(crate) fn sentence(event: &EventRow) -> String {
     let record = &event.record;
     let about = record
         .run_id

@@ -1,98 +1,264 @@
-//! `interlock explain`: whether a slot may run, rule by rule, with the values seen.
+//! `interlock explain`: why a slot ran or not, rule by rule, with the values seen; or why there is none.
 //!
-//! The sensors come from a file, so that a rule can be tried before any data is there; traits and
-//! upstreams, which need a running project, cannot be told here.
+//! A slot that was decided is explained by the verdict that was stored with the decision (S8), one that
+//! waits by the present one, one that is not there by the schedule. Nothing is guessed: what was not stored
+//! is said not to be.
+//!
+//! With `--sensors` or `--at`, and before anything was recorded, the files alone are asked, so that a rule
+//! can be tried before any data is there; traits and upstreams cannot be told then.
 
 use std::{collections::BTreeMap, fs, io::Write as _, path::Path};
 
+use interlock_config::Loaded;
 use interlock_core::{
     id::SlotKey,
-    pipeline::{Pipeline, StartSchedule},
-    readiness::{Evidence, Outcome, Verdict, evaluate},
+    pipeline::Pipeline,
+    readiness::{Evidence, evaluate},
     sensor::{Sensor, Sensors},
-    zone::Zone,
 };
-use jiff::{SignedDuration, Timestamp};
+use interlock_store::{EventRow, LedgerEntry, LedgerRow, record::version_text};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::{
+    evaluate::{self, find, judge, last},
+    slots, why,
+};
 use crate::{
     arguments::Explain,
     clock,
     exit::{Failure, SUCCESS},
-    output::Output,
+    ledger::{self, Ledger},
+    output::{Output, instant},
     project,
+    slot_name::{self, Typed},
 };
 
 pub(super) fn run(directory: &Path, explain: &Explain, output: &mut Output) -> Result<u8, Failure> {
     let loaded = project::load(directory)?;
     project::mention_errors(&loaded, output)?;
-    let pipeline = project::pipeline(&loaded, &explain.pipeline)?;
-    let first_zone = pipeline
-        .starts
-        .first()
-        .map_or_else(Zone::utc, |start| start.schedule.timing().zone.clone());
-    let real_now = clock::now();
-    let now = explain.at.map_or(real_now, |at| at.at(real_now, &first_zone));
-    let sensors = match &explain.sensors {
-        Some(file) => read_sensors(file, now)?,
-        None => Sensors::new(),
-    };
-    let slot = find_slot(pipeline, explain, now)?;
-    let evidence = Evidence {
-        sensors: &sensors,
-        traits: &BTreeMap::new(),
-        upstreams: &BTreeMap::new(),
-        period: slot.as_ref().map(|(start, key)| start.period_of(key.nominal)),
-        now,
-    };
-    let verdict = evaluate(&pipeline.readiness, &evidence);
-    let key = slot.map(|(_, key)| key);
+    let spec = project::pipeline(&loaded, &explain.pipeline)?;
+    let is_recorded = ledger::exists(&ledger::folder(directory)?);
+    if explain.sensors.is_some() || explain.at.is_some() || !is_recorded {
+        return from_files((&loaded, spec), explain, output);
+    }
+    let ledger = Ledger::open(directory)?;
+    let asked = Asked { directory, loaded: &loaded, spec, ledger: &ledger };
+    let explanation = asked.explain(explain.slot.as_deref())?;
     if explain.json {
-        let slot = key.map(|key| key.to_string());
-        let may_run = verdict.may_run(&pipeline.readiness);
-        output.json(&json!({
-            "pipeline": pipeline.name.as_str(), "slot": slot, "at": now.to_string(),
-            "mayRun": may_run, "verdict": to_json(&verdict),
-        }))?;
+        output.json(&explanation.to_json(spec))?;
     } else {
-        match key {
-            Some(key) => writeln!(output.out, "{key} at {now}")?,
-            None => writeln!(output.out, "{} at {now} (no slot yet)", pipeline.name)?,
-        }
-        writeln!(output.out, "{verdict}")?;
+        explanation.print(output)?;
     }
     Ok(SUCCESS)
 }
 
-/// The slot that is asked about: the given one, else the last at that time.
-fn find_slot<'a>(
-    pipeline: &'a Pipeline,
-    explain: &Explain,
-    now: Timestamp,
-) -> Result<Option<(&'a StartSchedule, SlotKey)>, Failure> {
-    let key = |start: &'a StartSchedule, nominal| {
-        let schedule = start.schedule.id().clone();
-        (start, SlotKey { pipeline: pipeline.name.clone(), schedule, nominal })
-    };
-    let Some(moment) = explain.slot else {
-        let just_after = now.saturating_add(SignedDuration::from_nanos(1)).unwrap_or(now);
-        let last = pipeline
-            .starts
-            .iter()
-            .filter_map(|start| Some((start, start.schedule.previous(just_after)?)))
-            .max_by_key(|(_, nominal)| *nominal);
-        return Ok(last.map(|(start, nominal)| key(start, nominal)));
-    };
-    for start in &pipeline.starts {
-        let at = moment.at(now, &start.schedule.timing().zone);
-        if start.schedule.is_slot(at) {
-            return Ok(Some(key(start, at)));
+/// What there is to ask.
+struct Asked<'a> {
+    directory: &'a Path,
+    loaded: &'a Loaded,
+    spec: &'a Pipeline,
+    ledger: &'a Ledger,
+}
+
+/// Why a slot is as it is.
+enum Explanation {
+    /// It was decided, with these verdicts and remarks.
+    Decided { slot: SlotKey, state: String, decisions: Vec<Decision>, remarks: Vec<String> },
+    /// It waits, for this.
+    Waiting { slot: SlotKey, state: String, verdict: Value, text: String },
+    /// It is not recorded, for these reasons.
+    Absent(Vec<String>),
+}
+
+/// A verdict that was stored with what was decided on it.
+struct Decision {
+    kind: String,
+    at: Timestamp,
+    run: Option<String>,
+    /// A tree as text, or the rules that stood in the way.
+    verdict: Vec<String>,
+}
+
+impl Asked<'_> {
+    fn explain(&self, slot: Option<&str>) -> Result<Explanation, Failure> {
+        let name = &self.spec.name;
+        let last = || last(Some(self.ledger), self.spec, clock::now());
+        let text = slot.map_or_else(|| last().map(|slot| slot.to_string()), |text| Ok(text.into()));
+        let typed = Typed::parse(name, &text?)?;
+        if slot_name::meant(Some(self.spec), self.ledger, name, &typed)?.is_empty() {
+            return self.absent(&typed);
+        }
+        let slot = slot_name::resolve(self.loaded, self.ledger, name, &typed)?;
+        match self.row(&slot)? {
+            Some(row) => self.recorded(slot, &row),
+            None => self.absent(&typed),
         }
     }
-    let first = pipeline.starts.first().map(|start| &start.schedule);
-    let near = first.and_then(|schedule| schedule.next(moment.at(now, &schedule.timing().zone)));
-    let help = near.map_or(String::new(), |near| format!("The next slot from there on is {near}."));
-    Err(Failure::usage(format!("{} owes no slot at that instant", pipeline.name), help))
+
+    /// The slot's row, else the span that covers it.
+    fn row(&self, slot: &SlotKey) -> Result<Option<LedgerRow>, Failure> {
+        let rows = self.ledger.rows_at(&slot.pipeline, slot.nominal)?;
+        Ok(rows.into_iter().find(|row| row.schedule == slot.schedule))
+    }
+
+    fn absent(&self, typed: &Typed) -> Result<Explanation, Failure> {
+        let known = self.ledger.pipeline(&self.spec.name)?;
+        let declared = (Some(self.spec), known.as_ref());
+        Ok(Explanation::Absent(why::absent(self.ledger, &self.spec.name, declared, typed)?))
+    }
+
+    fn recorded(&self, slot: SlotKey, row: &LedgerRow) -> Result<Explanation, Failure> {
+        let state = match &row.entry {
+            LedgerEntry::Slot(record) => slots::state(record),
+            LedgerEntry::Span(span) => slots::span_state(span),
+        };
+        if matches!(state.as_str(), "waiting" | "queued") {
+            let at = clock::now();
+            let asked = (self.loaded, self.spec);
+            let verdict = judge(self.directory, asked, Some(self.ledger), &slot, at)?;
+            let (text, verdict) = (verdict.to_string(), evaluate::verdict_json(&verdict));
+            return Ok(Explanation::Waiting { slot, state, verdict, text });
+        }
+        let runs = self.ledger.runs_of(&slot.pipeline, &slot.schedule, slot.nominal)?;
+        let events = why::events_of(self.ledger, &slot, &row.entry, &runs)?;
+        let decisions: Vec<_> = events.found.iter().filter_map(Decision::of).collect();
+        let mut remarks = self.remarks(&row.entry, &decisions);
+        remarks.extend(
+            events
+                .rest_after
+                .map(|after| format!("Events after number {after} were not looked at.")),
+        );
+        Ok(Explanation::Decided { slot, state, decisions, remarks })
+    }
+
+    /// What is known besides the verdicts, or in their place.
+    fn remarks(&self, entry: &LedgerEntry, decisions: &[Decision]) -> Vec<String> {
+        let LedgerEntry::Slot(slot) = entry else {
+            return vec!["It was never evaluated.".to_owned()];
+        };
+        if slot.wish.as_ref().is_some_and(|wish| wish.force) {
+            return vec!["It was to run even if it is not ready (`--force`).".to_owned()];
+        }
+        if !decisions.is_empty() {
+            return vec![];
+        }
+        let readiness = &self.spec.readiness;
+        let current = self.loaded.pipelines.iter().find(|one| one.pipeline.name == self.spec.name);
+        let is_current = current.is_some_and(|one| version_text(one.version) == slot.version);
+        if is_current && readiness.conditions.is_empty() && readiness.upstreams.is_empty() {
+            return vec!["It has no conditions.".to_owned()];
+        }
+        vec!["No verdict is stored with it.".to_owned()]
+    }
+}
+
+impl Decision {
+    /// The verdict that an event carries.
+    fn of(event: &EventRow) -> Option<Self> {
+        let details = &event.record.details;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let verdict = match (details.get("evidence"), details.get("blocking")) {
+            (Some(tree), _) => text(tree)?.lines().map(str::to_owned).collect(),
+            (None, Some(rules)) => rules.as_array()?.iter().filter_map(text).collect(),
+            (None, None) => return None,
+        };
+        let record = &event.record;
+        Some(Self { kind: record.kind.clone(), at: record.at, run: record.run_id.clone(), verdict })
+    }
+}
+
+impl Explanation {
+    fn print(&self, output: &mut Output) -> Result<(), Failure> {
+        match self {
+            Self::Absent(reasons) => {
+                reasons.iter().try_for_each(|reason| writeln!(output.out, "{reason}"))?;
+            }
+            Self::Waiting { slot, state, text, .. } => {
+                writeln!(output.out, "{slot} is {state}; now:\n{text}")?;
+            }
+            Self::Decided { slot, state, decisions, remarks } => {
+                writeln!(output.out, "{slot} is {state}.")?;
+                for decision in decisions {
+                    let run =
+                        decision.run.as_ref().map_or_else(String::new, |run| format!(" {run}"));
+                    writeln!(output.out, "{} {}{run}:", instant(decision.at), decision.kind)?;
+                    for line in &decision.verdict {
+                        writeln!(output.out, "  {line}")?;
+                    }
+                }
+                remarks.iter().try_for_each(|remark| writeln!(output.out, "{remark}"))?;
+                let SlotKey { pipeline, schedule, nominal } = slot;
+                writeln!(
+                    output.out,
+                    "`interlock why {pipeline} {schedule}/{nominal}` tells all of it."
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn to_json(&self, spec: &Pipeline) -> Value {
+        let (slot, state, verdict, reasons) = match self {
+            Self::Absent(reasons) => (None, None, Value::Null, reasons.clone()),
+            Self::Waiting { slot, state, verdict, .. } => {
+                (Some(slot.to_string()), Some(state), verdict.clone(), vec![])
+            }
+            Self::Decided { slot, state, remarks, .. } => {
+                (Some(slot.to_string()), Some(state), Value::Null, remarks.clone())
+            }
+        };
+        let decisions = match self {
+            Self::Decided { decisions, .. } => decisions.iter().map(Decision::to_json).collect(),
+            Self::Waiting { .. } | Self::Absent(_) => vec![],
+        };
+        json!({
+            "pipeline": spec.name.as_str(), "slot": slot, "state": state, "verdict": verdict,
+            "decisions": decisions, "reasons": reasons,
+        })
+    }
+}
+
+impl Decision {
+    fn to_json(&self) -> Value {
+        json!({
+            "kind": self.kind, "at": self.at.to_string(), "runId": self.run,
+            "verdict": self.verdict,
+        })
+    }
+}
+
+/// What the files say about sensors that somebody made up.
+fn from_files(
+    (loaded, spec): (&Loaded, &Pipeline),
+    explain: &Explain,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    let now = clock::now();
+    let now = explain.at.map_or(now, |at| at.at(now, &slot_name::first_zone(Some(spec))));
+    let sensors = match &explain.sensors {
+        Some(file) => read_sensors(file, now)?,
+        None => Sensors::new(),
+    };
+    let slot = match &explain.slot {
+        Some(text) => find(loaded, None, spec, &Typed::parse(&spec.name, text)?)?,
+        None => last(None, spec, now)?,
+    };
+    let start = spec.starts.iter().find(|start| *start.schedule.id() == slot.schedule);
+    let evidence = Evidence {
+        sensors: &sensors,
+        traits: &BTreeMap::new(),
+        upstreams: &BTreeMap::new(),
+        period: start.map(|start| start.period_of(slot.nominal)),
+        now,
+    };
+    let verdict = evaluate(&spec.readiness, &evidence);
+    if explain.json {
+        output.json(&evaluate::json(spec, &slot, now, &verdict))?;
+    } else {
+        writeln!(output.out, "{slot} at {}\n{verdict}", instant(now))?;
+    }
+    Ok(SUCCESS)
 }
 
 /// Reads `{"key": value}`; a value of the form `{"value": …, "at": "…"}` carries its own time.
@@ -125,16 +291,4 @@ fn sensor(value: Value, now: Timestamp) -> Result<Sensor, String> {
         return Ok(Sensor { value: inner.clone(), at });
     }
     Ok(Sensor { value, at: now })
-}
-
-fn to_json(verdict: &Verdict) -> Value {
-    let outcome = match verdict.outcome {
-        Outcome::Ready => "ready",
-        Outcome::NotReady => "not ready",
-        Outcome::CannotTell => "cannot tell",
-    };
-    json!({
-        "outcome": outcome, "name": verdict.name, "asked": verdict.asked, "seen": verdict.seen,
-        "reason": verdict.reason, "parts": verdict.parts.iter().map(to_json).collect::<Vec<_>>(),
-    })
 }

@@ -86,7 +86,11 @@ fn has_ended(ledger: &Ledger, pipeline: &PipelineId, key: &RunKey) -> Result<boo
 }
 
 /// Prints a log from an offset on and answers where it ends; `None` if there is none.
-fn print_from(path: &Path, offset: u64, output: &mut Output) -> Result<Option<u64>, Failure> {
+pub(crate) fn print_from(
+    path: &Path,
+    offset: u64,
+    output: &mut Output,
+) -> Result<Option<u64>, Failure> {
     let failed = |error: io::Error| Failure::file("read", path, &error);
     let mut file = match File::open(path) {
         Ok(file) => file,

@@ -6,10 +6,11 @@ use interlock_core::{
     run::{RunState, TriggerType},
     text::TextError,
 };
-use interlock_store::{RunQuery, RunRow};
+use interlock_store::{Page, RunPlace, RunQuery, RunRow};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::logs;
 use crate::{
     arguments::Runs,
     exit::{Failure, SUCCESS},
@@ -17,6 +18,9 @@ use crate::{
     ledger_json,
     output::{Output, instant},
 };
+
+/// Runs asked for at once.
+const PAGE: usize = 1_000;
 
 pub(super) fn run(directory: &Path, runs: &Runs, output: &mut Output) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
@@ -28,9 +32,19 @@ pub(super) fn run(directory: &Path, runs: &Runs, output: &mut Output) -> Result<
         slot: None,
         status: status.transpose().map_err(wrong)?.map(|state| state.as_str().to_owned()),
         trigger_type: trigger_type.transpose().map_err(wrong)?.map(|kind| kind.as_str().to_owned()),
-        limit: runs.limit as usize,
+        after: runs.after.as_ref().map(|run| place(&ledger, run)).transpose()?,
+        limit: 0,
     };
-    let page = ledger.runs(&query)?;
+    let page = list(&ledger, query, runs.limit as usize)?;
+    if page.more
+        && let Some(last) = page.items.last()
+    {
+        let last = last.key.id(&last.pipeline);
+        writeln!(
+            output.err,
+            "there are more: `--after {last}` goes on, `--limit` lists more at once"
+        )?;
+    }
     if runs.json {
         output.json(&Value::Array(page.items.iter().map(ledger_json::run).collect()))?;
         return Ok(SUCCESS);
@@ -41,10 +55,27 @@ pub(super) fn run(directory: &Path, runs: &Runs, output: &mut Output) -> Result<
     }
     let rows: Vec<_> = page.items.iter().map(to_row).collect();
     output.table(["RUN", "STATUS", "TYPE", "STARTED", "ENDED", "MESSAGE"], &rows)?;
-    if page.more {
-        writeln!(output.err, "there are more; `--limit` says how many are listed")?;
-    }
     Ok(SUCCESS)
+}
+
+/// Where a run stands among the others.
+fn place(ledger: &Ledger, run: &str) -> Result<RunPlace, Failure> {
+    let (pipeline, key, record) = logs::find(ledger, run)?;
+    Ok(RunPlace { created_at: record.created_at, pipeline, key })
+}
+
+/// So many runs, page by page.
+fn list(ledger: &Ledger, mut query: RunQuery, limit: usize) -> Result<Page<RunRow>, Failure> {
+    let mut items: Vec<RunRow> = Vec::new();
+    loop {
+        query.limit = (limit - items.len()).min(PAGE);
+        let page = ledger.runs(&query)?;
+        query.after = page.items.last().map(RunRow::place);
+        items.extend(page.items);
+        if !page.more || items.len() == limit {
+            return Ok(Page { items, more: page.more });
+        }
+    }
 }
 
 fn to_row(run: &RunRow) -> [String; 6] {

@@ -10,6 +10,7 @@ use crate::{
     clock,
     exit::{Failure, SUCCESS},
     inbox::Inbox,
+    ledger::Ledger,
     ledger_json,
     output::{Form, Output},
     project, slot_name,
@@ -50,7 +51,8 @@ fn put(directory: &Path, sensor: &SensorPut, output: &mut Output) -> Result<u8, 
 }
 
 fn sensors(directory: &Path, pipeline: &str) -> Result<Vec<(String, SensorRecord)>, Failure> {
-    let Inbox { ledger, pipeline } = Inbox::open(directory, pipeline)?;
+    let ledger = Ledger::open(directory)?;
+    let pipeline = ledger.known(directory, pipeline)?;
     ledger.sensors(&pipeline)
 }
 

@@ -1,155 +1,377 @@
 //! `interlock serve`: runs the pipelines of a project on the embedded store.
+//!
+//! Start-up is load, open, listen, declare; then the engine's loop and the loops beside it run until a signal. The
+//! end is bounded: whatever does not end in time is left, because everything that matters is in the store.
 
-use std::{io::Write as _, path::Path, process, sync::Arc};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process,
+    sync::Arc,
+    time::Duration,
+};
 
+use interlock_api::{Phase, Surface};
 use interlock_config::{
     SystemZones,
     server::{ServerConfig, StoreConfig},
 };
-use interlock_engine::{Engine, Pace, Parts};
+use interlock_engine::{Changes, Engine, EngineError, Limits, Pace, Parts, vitals::Pulse};
 use interlock_store::{Shard, Store};
 use interlock_store_embedded::EmbeddedStore;
 use interlock_trigger::{LocalTriggers, Options};
-use tokio::sync::mpsc;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::{JoinError, JoinHandle, spawn_blocking},
+};
 
 use crate::{
-    arguments::LogForm,
+    arguments::{LogForm, RoleName, Serve},
     clock, environment,
     exit::{FAILED, Failure, SUCCESS},
     output::Output,
-    project,
     serve::{
-        evaluators::CommandEvaluators,
-        files::{Files, Scan, Since},
-        log, reload,
+        broken::BrokenFiles,
+        evaluators,
+        files::{Agreement, Files, Scan, Since},
+        greeting::Greeting,
+        http::Interface,
+        log, notifier,
+        reload::{self, Reload, rendered},
+        retention,
+        roles::Roles,
+        signals::{Asked, Signals},
         specs::StoredSpecs,
         world::TokioWorld,
     },
+    writer,
 };
 
 /// How many portions of changed files may wait for the engine.
 const PORTIONS: usize = 2;
+/// How long the end may take.
+const END_IN: Duration = Duration::from_secs(10);
 
-pub(super) fn run(directory: &Path, form: LogForm, output: &mut Output) -> Result<u8, Failure> {
-    log::start(form);
-    let zones = Arc::new(SystemZones::new());
-    let around = Files::around(directory, &zones)?;
-    let StoreConfig::Embedded { path } = &around.config.store else {
-        return Err(Failure::failed(
-            "this build serves the embedded store only",
-            "Write `provider: embedded` in interlock.yaml.",
-        ));
-    };
-    let folder = directory.join(path);
-    let store = EmbeddedStore::open_daemon(&folder, Arc::new(clock::now))
-        .map_err(|error| Failure::failed(error.to_string(), ""))?;
-    let project = Project { directory, folder: &folder, config: &around.config, zones };
+pub(super) fn run(directory: &Path, asked: &Serve, output: &mut Output) -> Result<u8, Failure> {
+    let roles = Roles::asked(&asked.roles)?;
+    log::start(asked.log);
+    let agreement = if asked.retire_missing { Agreement::Given } else { Agreement::Open };
+    let project = Project { directory: directory.to_path_buf(), roles, agreement };
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}"), ""))?;
-    runtime.block_on(serve(project, Arc::new(store), output))?;
-    writeln!(output.out, "stopped; jobs that run go on, and the next `serve` takes them up")?;
-    Ok(SUCCESS)
-}
-
-fn greet(scan: &Scan, folder: &Path, output: &mut Output) -> Result<(), Failure> {
-    project::mention_count(scan.errors, output)?;
-    let count = scan.count;
-    let s = if count == 1 { "" } else { "s" };
-    writeln!(output.out, "serving {count} pipeline{s}; the ledger is in {}", folder.display())?;
-    if interlock_trigger::runner::is_pid_one_namespace() {
-        writeln!(
-            output.out,
-            "this is a container of its own: jobs end with it, and are then uncertain"
-        )?;
+    let ended = runtime.block_on(serve(project, asked.log, output));
+    // A thread that is blocked must not keep the process.
+    runtime.shutdown_background();
+    if let Ok(message) = &ended {
+        say(asked.log, output, message);
     }
-    output.out.flush()?;
-    Ok(())
+    log::finish();
+    ended.map(|_| SUCCESS)
 }
 
-/// What is served.
-struct Project<'a> {
+/// Says something about the process itself; that nobody reads it is no failure.
+fn say(form: LogForm, output: &mut Output, message: &str) {
+    match form {
+        LogForm::Text => {
+            let _nobody_reads = writeln!(output.out, "{message}");
+        }
+        LogForm::Json => tracing::info!("{message}"),
+    }
+}
+
+/// What is to be served.
+struct Project {
+    directory: PathBuf,
+    roles: Roles,
+    agreement: Agreement,
+}
+
+/// Everything that runs, and how to reach it.
+struct Parties {
+    surface: Arc<Surface>,
+    interface: Option<Interface>,
+    engine: Option<Loop>,
+    /// Has the files read again.
+    reload: mpsc::UnboundedSender<()>,
+}
+
+/// The engine's loop.
+struct Loop {
+    task: JoinHandle<Result<(), EngineError>>,
+    stop: oneshot::Sender<()>,
+}
+
+async fn serve(
+    project: Project,
+    form: LogForm,
+    output: &mut Output,
+) -> Result<&'static str, Failure> {
+    let mut signals = Signals::listen()
+        .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}"), ""))?;
+    let started = tokio::select! {
+        biased;
+        signal = signals.stop() => {
+            tracing::info!("{signal} while starting");
+            return Ok("stopped before it was at work");
+        }
+        started = start(project) => started?,
+    };
+    let (mut parties, greeting) = started;
+    let greeted = greeting.say(form, output);
+    if greeted.is_err_and(|failure| !failure.is_closed_pipe()) {
+        tracing::warn!("the summary could not be printed");
+    }
+    let ended = attend(&mut parties, &mut signals).await;
+    if let Some(interface) = parties.interface.take() {
+        interface.stop();
+    }
+    ended
+}
+
+async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
+    let Project { directory, roles, agreement } = project;
+    let surface = Arc::new(Surface::new(env!("CARGO_PKG_VERSION")));
+    let zones = Arc::new(SystemZones::new());
+    let (from, zones_read) = (directory.clone(), Arc::clone(&zones));
+    let config = blocking(move || Files::around(&from, &zones_read)).await??.config;
+    let folder = folder(&directory, &config)?;
+    let store = open(&folder, &roles).await?;
+    surface.enter(Phase::Starting("the ledger is being loaded"));
+    surface.store.get_or_init(|| Arc::clone(&store));
+    let interface = if roles.has(RoleName::Api) {
+        Interface::start(&config.server, &folder, &surface)?
+    } else {
+        None
+    };
+    let mut greeting = Greeting {
+        pipelines: 0,
+        problems: 0,
+        held: 0,
+        url: interface.as_ref().map(Interface::url),
+        roles: roles.words(),
+        overview: None,
+        folder: folder.clone(),
+        now: clock::now(),
+    };
+    let (reload, asked) = mpsc::unbounded_channel();
+    let engine = if roles.has(RoleName::Engine) {
+        let served = Served { directory: &directory, folder: &folder, config: &config, zones };
+        let (changes, declarations) = mpsc::channel(PORTIONS);
+        let specs = StoredSpecs::new(Arc::clone(&store), Arc::clone(&served.zones));
+        let parts = served.parts((Arc::clone(&store), specs.clone()), declarations)?;
+        let files = Files::new(&directory, &folder, Arc::clone(&served.zones));
+        let (engine, scan) = start_engine(parts, &files, agreement).await?;
+        greeting.take(&engine, &scan);
+        let told = rendered(&scan.problems);
+        for problem in &told {
+            tracing::warn!("{problem}");
+        }
+        let mut broken = BrokenFiles::load(files.clone(), Arc::clone(&store)).await;
+        broken.report(&scan).await;
+        if roles.has(RoleName::Notifier) {
+            let pulse = watched(&surface, "notifier", notifier::BOUND);
+            let (files, vitals) = (files.clone(), engine.vitals());
+            let outbound = &config.engine.outbound;
+            let around = notifier::Around { files, specs, store, outbound, vitals, pulse };
+            let notifier = notifier::open(around)
+                .map_err(|error| failed(format!("cannot make an HTTP client: {error}")))?;
+            tokio::spawn(notifier::run(notifier));
+        }
+        let pulse = watched(&surface, "reload", reload::BOUND);
+        tokio::spawn(Reload { files, engine: changes, asked, pulse, told, broken }.watch());
+        tokio::spawn(retention::keep_logs(folder.join("runner"), config.retention.logs));
+        Some(run_engine(engine, &surface))
+    } else {
+        None
+    };
+    surface.enter(Phase::Serving);
+    Ok((Parties { surface, interface, engine, reload }, greeting))
+}
+
+/// A pulse that `/healthz` watches.
+fn watched(surface: &Surface, name: &'static str, bound: Duration) -> Pulse {
+    let pulse = Pulse::default();
+    surface.loops.register(name, pulse.clone(), bound);
+    pulse
+}
+
+/// Serves until a signal or the engine's own end; answers with what to say about it.
+async fn attend(parties: &mut Parties, signals: &mut Signals) -> Result<&'static str, Failure> {
+    let Parties { surface, engine, reload, .. } = parties;
+    let Some(Loop { mut task, stop }) = engine.take() else {
+        let signal = signals.stop().await;
+        tracing::info!("{signal}: stopping");
+        return Ok("stopped");
+    };
+    let signal = loop {
+        tokio::select! {
+            biased;
+            asked = signals.next() => match asked {
+                Asked::Stop(signal) => break signal,
+                Asked::Reload if reload.send(()).is_ok() => {
+                    tracing::info!("SIGHUP: reading the files");
+                }
+                Asked::Reload => tracing::warn!("SIGHUP: nobody reads files any more"),
+            },
+            ended = &mut task => return judged(ended).map(|()| "stopped"),
+        }
+    };
+    surface.enter(Phase::Stopping("the engine ends its pass"));
+    let seconds = END_IN.as_secs();
+    tracing::info!(
+        "{signal}: stopping; waiting up to {seconds} s for the engine to end its pass (a second signal ends at once)"
+    );
+    let _it_has_ended = stop.send(());
+    tokio::select! {
+        biased;
+        ended = &mut task => judged(ended).map(|()| STOPPED),
+        signal = signals.stop() => {
+            tracing::warn!("{signal} again: ending at once");
+            Ok(STOPPED)
+        }
+        () = tokio::time::sleep(END_IN) => {
+            tracing::error!("the engine did not end its pass in {seconds} s: ending without it; nothing is lost");
+            Ok(STOPPED)
+        }
+    }
+}
+
+const STOPPED: &str = "stopped; jobs that run go on, and the next `serve` takes them up";
+
+fn judged(ended: Result<Result<(), EngineError>, JoinError>) -> Result<(), Failure> {
+    match ended {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(failed(error.to_string())),
+        Err(panic) => Err(Failure::failed(
+            format!("the engine broke off: {panic}"),
+            "This is a fault in Interlock. Start it again: nothing that was recorded is lost.",
+        )),
+    }
+}
+
+fn failed(message: impl Into<String>) -> Failure {
+    Failure::failed(message, "")
+}
+
+/// Runs something that blocks where it blocks nobody.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    spawn_blocking(work).await.map_err(|error| failed(error.to_string()))
+}
+
+fn folder(directory: &Path, config: &ServerConfig) -> Result<PathBuf, Failure> {
+    match &config.store {
+        StoreConfig::Embedded { path } => Ok(directory.join(path)),
+        StoreConfig::Redis(_) | StoreConfig::Postgres(_) | StoreConfig::Dynamodb(_) => {
+            Err(Failure::failed(
+                "this build serves the embedded store only",
+                "Write `provider: embedded` in interlock.yaml.",
+            ))
+        }
+    }
+}
+
+/// The store: to write it, beside an engine; else only to read it and to leave requests.
+async fn open(folder: &Path, roles: &Roles) -> Result<Arc<dyn Store>, Failure> {
+    let (folder, is_writer) = (folder.to_path_buf(), roles.has(RoleName::Engine));
+    let opened = blocking(move || -> Result<EmbeddedStore, Failure> {
+        if is_writer {
+            writer::open(&folder, writer::SERVE, writer::SERVE_WAITS)
+        } else {
+            Ok(EmbeddedStore::open_reader(&folder, Arc::new(clock::now))?)
+        }
+    });
+    Ok(Arc::new(opened.await??))
+}
+
+/// A project that is served by an engine.
+struct Served<'a> {
     directory: &'a Path,
     folder: &'a Path,
     config: &'a ServerConfig,
     zones: Arc<SystemZones>,
 }
 
-async fn serve(
-    project: Project<'_>,
-    store: Arc<dyn Store>,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    let failed = |message: String| Failure::failed(message, "");
-    let Project { directory, folder, config, zones } = project;
-    let (reports_in, reports) = mpsc::unbounded_channel();
-    let (declarations_in, declarations) = mpsc::channel(PORTIONS);
-    let options =
-        Options::new(directory.to_path_buf()).map_err(|error| failed(error.to_string()))?;
-    let triggers = LocalTriggers::new(
-        &folder.join("runner"),
-        reports_in,
-        Arc::new(clock::now),
-        Arc::new(environment::variable),
-        options,
-    )
-    .map_err(|error| failed(format!("cannot reach the runner: {error}")))?;
-    let evaluators = CommandEvaluators::new(directory, &config.dirs.evaluators);
-    let parts = Parts {
-        world: Arc::new(TokioWorld::new()),
-        specs: Arc::new(StoredSpecs::new(Arc::clone(&store), Arc::clone(&zones))),
-        store,
-        triggers: Arc::new(triggers),
-        evaluators: Arc::new(evaluators),
-        reports,
-        declarations,
-        // The store's own lock keeps a second process out, so whoever gets here is the one holder: a
-        // restart after a crash need not wait for the dead one's lease to run out.
-        holder: "daemon".to_owned(),
-        pace: Pace::default(),
-    };
-    let engine = Engine::open(parts, Shard(0)).await.map_err(|error| failed(error.to_string()))?;
-    let Some(mut engine) = engine else {
-        return Err(failed("another instance owns the pipelines".to_owned()));
-    };
-    let files = Files::new(directory, folder, zones);
-    let scan = declare(&files, &mut engine).await?;
-    greet(&scan, folder, output)?;
-    tokio::spawn(reload::watch(files, declarations_in));
-    engine.run(Box::pin(stop())).await.map_err(|error| failed(error.to_string()))
+impl Served<'_> {
+    /// What the engine is made of.
+    fn parts(
+        &self,
+        (store, specs): (Arc<dyn Store>, StoredSpecs),
+        declarations: mpsc::Receiver<Changes>,
+    ) -> Result<Parts, Failure> {
+        let (reports_in, reports) = mpsc::unbounded_channel();
+        let options = Options::new(self.directory.to_path_buf());
+        let mut options = options.map_err(|error| failed(error.to_string()))?;
+        options.outbound = self.config.engine.outbound.clone();
+        let triggers = LocalTriggers::new(
+            &self.folder.join("runner"),
+            reports_in,
+            Arc::new(clock::now),
+            Arc::new(environment::variable),
+            options,
+        )
+        .map_err(|error| failed(format!("cannot reach the runner: {error}")))?;
+        let evaluators = evaluators::of(self.directory, self.config)
+            .map_err(|error| failed(format!("cannot ask evaluators: {error}")))?;
+        Ok(Parts {
+            world: Arc::new(TokioWorld::new()),
+            specs: Arc::new(specs),
+            store,
+            triggers: Arc::new(triggers),
+            evaluators: Arc::new(evaluators),
+            reports,
+            declarations,
+            holder: writer::HOLDER.to_owned(),
+            pace: Pace::default(),
+            limits: Limits {
+                runs_max: self.config.engine.runs_max,
+                evaluation_interval: self.config.watcher.default_interval,
+            },
+        })
+    }
 }
 
-/// Has the engine take over what the files say, portion by portion while they are read.
-async fn declare(files: &Files, engine: &mut Engine) -> Result<Scan, Failure> {
+/// Opens the engine and has it take over what the files say, portion by portion while they are read.
+async fn start_engine(
+    parts: Parts,
+    files: &Files,
+    agreement: Agreement,
+) -> Result<(Engine, Scan), Failure> {
+    let engine = Engine::open(parts, Shard(0)).await.map_err(|error| failed(error.to_string()))?;
+    let Some(mut engine) = engine else {
+        return Err(failed("another instance owns the pipelines"));
+    };
     let in_force = engine.in_force().map(|(name, version)| (name.clone(), version)).collect();
     let (tell, mut told) = mpsc::channel(PORTIONS);
     let scanning = files.clone();
-    let scan = tokio::task::spawn_blocking(move || {
-        scanning.scan(&Since::Start(in_force), &mut |changes| tell.blocking_send(changes).is_ok())
+    let scan = spawn_blocking(move || {
+        let since = Since::Start(in_force, agreement);
+        scanning.scan(&since, &mut |changes| tell.blocking_send(changes).is_ok())
     });
     while let Some(changes) = told.recv().await {
-        let declared = engine.declare(&changes).await;
-        declared.map_err(|error| Failure::failed(error.to_string(), ""))?;
+        engine.declare(&changes).await.map_err(|error| failed(error.to_string()))?;
     }
-    scan.await.map_err(|error| Failure::failed(error.to_string(), ""))?
+    let scan = scan.await.map_err(|error| failed(error.to_string()))??;
+    Ok((engine, scan))
 }
 
-/// Ready when the process is asked to end.
-async fn stop() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let terminate = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut signal) => {
-                signal.recv().await;
-            }
-            Err(_unavailable) => std::future::pending().await,
-        }
+/// Lets the engine's loop run, watched: one that does not come round while its lease lasts is late.
+fn run_engine(engine: Engine, surface: &Surface) -> Loop {
+    let vitals = engine.vitals();
+    let lease = Duration::try_from(Pace::default().lease).unwrap_or(END_IN);
+    surface.loops.register("engine", vitals.pulse.clone(), lease);
+    surface.vitals.get_or_init(|| vitals);
+    let (stop, stopped) = oneshot::channel();
+    let stopped = async move {
+        // A sender that is gone asks for the same.
+        let _asked = stopped.await;
     };
-    tokio::select! {
-        biased;
-        _ = tokio::signal::ctrl_c() => {}
-        () = terminate => {}
-    }
+    Loop { task: tokio::spawn(engine.run(Box::pin(stopped))), stop }
 }
+
+#[cfg(test)]
+mod tests;
 
 /// Becomes the runner.
 pub(super) fn run_runner(directory: &Path) -> u8 {

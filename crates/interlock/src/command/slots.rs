@@ -195,7 +195,7 @@ impl Item {
 }
 
 /// Where a slot stands, in a word or two.
-pub(super) fn state(slot: &SlotRecord) -> String {
+pub(crate) fn state(slot: &SlotRecord) -> String {
     match (&slot.disposition, &slot.reason) {
         (None, _) => slot.state.clone(),
         (Some(disposition), None) => disposition.clone(),

@@ -24,6 +24,9 @@ use crate::{
     slot_name::{self, Typed},
 };
 
+/// How many pages of events are looked through for those of one slot.
+const PAGES_MAX: usize = 50;
+
 pub(super) fn run(
     directory: &Path,
     pipeline: &str,
@@ -53,7 +56,7 @@ struct Story {
     key: SlotKey,
     entry: LedgerEntry,
     runs: Vec<RunRow>,
-    events: Vec<EventRow>,
+    events: Events,
 }
 
 /// The stories of the slots that are meant: one per schedule.
@@ -78,7 +81,7 @@ fn recorded(
             continue;
         }
         let runs = ledger.runs_of(pipeline, &key.schedule, at)?;
-        let events = events_of(ledger, &key)?;
+        let events = events_of(ledger, &key, &row.entry, &runs)?;
         stories.push(Story { key, entry: row.entry, runs, events });
     }
     Ok(stories)
@@ -94,19 +97,39 @@ fn start_of<'a>(declared: Option<&'a Pipeline>, id: &ScheduleId) -> Option<&'a S
     declared?.starts.iter().find(|start| start.schedule.id() == id)
 }
 
-fn events_of(ledger: &Ledger, key: &SlotKey) -> Result<Vec<EventRow>, Failure> {
+/// The events about a slot, from before its first opening on, and whether that is all of them.
+pub(super) fn events_of(
+    ledger: &Ledger,
+    key: &SlotKey,
+    entry: &LedgerEntry,
+    runs: &[RunRow],
+) -> Result<Events, Failure> {
+    let recorded = match entry {
+        LedgerEntry::Slot(slot) => slot.opened_at,
+        LedgerEntry::Span(span) => span.recorded_at,
+    };
+    let created = runs.iter().map(|run| run.record.created_at);
+    let since = created.chain([recorded, key.nominal]).min().unwrap_or(recorded);
     let name = format!("{}/{}", key.schedule, key.nominal);
     let mut found = Vec::new();
-    let mut after = 0;
-    loop {
+    let mut after = ledger.events_since(&key.pipeline, since)?;
+    for _ in 0..PAGES_MAX {
         let page = ledger.events(Some(&key.pipeline), after)?;
         after = page.items.last().map_or(after, |event| event.number);
         let about = |event: &EventRow| event.record.slot.as_deref() == Some(name.as_str());
         found.extend(page.items.into_iter().filter(about));
         if !page.more {
-            return Ok(found);
+            return Ok(Events { found, rest_after: None });
         }
     }
+    Ok(Events { found, rest_after: Some(after) })
+}
+
+/// What happened to a slot.
+pub(super) struct Events {
+    pub(super) found: Vec<EventRow>,
+    /// The event after which nobody looked.
+    pub(super) rest_after: Option<u64>,
 }
 
 impl Story {
@@ -127,11 +150,18 @@ impl Story {
         for run in &self.runs {
             writeln!(output.out, "  {}", about_run(run))?;
         }
-        if !self.events.is_empty() {
+        if !self.events.found.is_empty() {
             writeln!(output.out, "Events:")?;
         }
-        for event in &self.events {
+        for event in &self.events.found {
             writeln!(output.out, "  {}", events::sentence(event))?;
+        }
+        if let Some(after) = self.events.rest_after {
+            writeln!(
+                output.err,
+                "later events were not looked at; `interlock events {} --after {after}` lists them",
+                key.pipeline
+            )?;
         }
         Ok(())
     }
@@ -188,7 +218,7 @@ fn about_run(run: &RunRow) -> String {
 }
 
 /// Why nothing is recorded at an instant, a line per schedule.
-fn absent(
+pub(super) fn absent(
     ledger: &Ledger,
     pipeline: &PipelineId,
     (declared, known): (Option<&Pipeline>, Option<&PipelineRecord>),

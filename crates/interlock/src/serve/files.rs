@@ -16,11 +16,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use interlock_config::{Around, Problem, SystemZones, load_around};
+use interlock_config::{Around, Problem, SystemZones, load_around, server::Alert};
 use interlock_core::id::PipelineId;
 use interlock_engine::Changes;
 
 use self::scan::Scanner;
+pub(crate) use self::scan::declaration;
 use crate::{environment, exit::Failure, serve::index::Index};
 
 /// The files of a project.
@@ -37,6 +38,8 @@ pub(crate) struct Files {
 struct Known {
     index: Index,
     folders: Vec<PathBuf>,
+    /// The alert channels of the last `interlock.yaml` that could be used.
+    alerts: Arc<[Alert]>,
 }
 
 /// What a scan is compared with.
@@ -44,25 +47,34 @@ struct Known {
 pub(crate) enum Since {
     /// A start: what the ledger has in force, by version. A file whose version is another is told again,
     /// whatever the index says.
-    Start(Vec<(PipelineId, u64)>),
+    Start(Vec<(PipelineId, u64)>, Agreement),
     /// The last scan, which the engine was told of.
     LastScan,
 }
 
-/// More problems than anybody reads; `validate` shows all.
+/// More warnings than anybody reads; `validate` shows all.
 const PROBLEMS_MAX: usize = 1_000;
+
+/// Whether somebody agreed that pipelines without a file are retired, however many they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Agreement {
+    /// Nobody was asked.
+    Open,
+    /// Somebody did.
+    Given,
+}
 
 /// What became of a scan.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    /// What is wrong with the files that were read; at most [`PROBLEMS_MAX`], the first.
+    /// What is wrong with the files that were read: every error, and the first [`PROBLEMS_MAX`] warnings.
     pub(crate) problems: Vec<Problem>,
-    /// How many errors there are altogether.
-    pub(crate) errors: usize,
     /// How many pipelines are in force.
     pub(crate) count: usize,
     /// How many changes the engine was told of.
     pub(crate) changes: usize,
+    /// Whether every file was looked at: not when what stands around them is broken.
+    pub(crate) is_whole: bool,
     /// How many would have been retired, if that is so many that somebody should say so.
     pub(crate) spared: usize,
 }
@@ -70,7 +82,8 @@ pub(crate) struct Scan {
 impl Files {
     pub(crate) fn new(directory: &Path, folder: &Path, zones: Arc<SystemZones>) -> Self {
         let state = folder.join("files.index");
-        let known = Known { index: Index::load(&state), folders: vec![] };
+        let index = Index::load(&state);
+        let known = Known { index, folders: vec![], alerts: Arc::default() };
         let directory = directory.to_path_buf();
         Self { directory, state, zones, known: Arc::new(Mutex::new(known)) }
     }
@@ -99,6 +112,9 @@ impl Files {
         let dirs = &around.config.dirs;
         let folders = dirs.pipelines.iter().chain(&dirs.calendars).chain(&dirs.archetypes);
         known.folders = folders.map(|folder| self.directory.join(folder)).collect();
+        if known.alerts.is_empty() || !around.has_errors() {
+            known.alerts = around.config.alerts.clone().into();
+        }
         let old = &known.index;
         let scanner = Scanner { around: &around, paths: &paths, zones: &self.zones, old };
         let (scan, index) = scanner.run(since, tell);
@@ -109,6 +125,22 @@ impl Files {
             known.index = index;
         }
         Ok(scan)
+    }
+
+    /// The project.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The declared alert channels.
+    pub(crate) fn alerts(&self) -> Arc<[Alert]> {
+        Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner).alerts)
+    }
+
+    /// Which pipeline a file declared, when it last could be used.
+    pub(crate) fn declared_by(&self, file: &Path) -> Option<PipelineId> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(known.index.find(file.to_str()?)?.name.clone())
     }
 
     /// Where the files come from: the project's own directory first.

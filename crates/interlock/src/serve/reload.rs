@@ -1,53 +1,119 @@
 //! Hot reload: edited files take effect without a restart.
 //!
-//! Whenever [`Watch`] says that files may have changed, all are looked at from outside and those that look
-//! different are read. A broken edit keeps the last good version and says so.
+//! Whenever [`Watch`] says that files may have changed, or somebody asks (SIGHUP), all are looked at from outside
+//! and those that look different are read. A broken edit keeps the last good version and is an incident. Reading
+//! happens on a thread for blocking work, and the loop's pulse moves only when it returns: a file system
+//! that hangs is a late loop, not a silent one.
 
-use interlock_engine::Changes;
-use tokio::sync::mpsc;
+use std::{collections::BTreeSet, time::Duration};
+
+use interlock_config::Problem;
+use interlock_engine::{Changes, vitals::Pulse};
+use tokio::{
+    sync::mpsc::{Sender, UnboundedReceiver},
+    task::spawn_blocking,
+};
 
 use crate::serve::{
+    broken::BrokenFiles,
     files::{Files, Scan, Since},
     watch::Watch,
 };
 
-/// Tells the engine whenever the files change.
-pub(crate) async fn watch(files: Files, engine: mpsc::Sender<Changes>) {
-    let mut watch = Watch::start();
-    watch.folders(files.folders());
-    loop {
-        watch.changed().await;
-        let (looking, telling) = (files.clone(), engine.clone());
-        let scan = tokio::task::spawn_blocking(move || {
-            looking.scan(&Since::LastScan, &mut |changes| telling.blocking_send(changes).is_ok())
-        });
-        match scan.await {
-            Ok(Ok(scan)) => report(&scan),
-            Ok(Err(failure)) => {
-                tracing::error!("{}; what was loaded stays in force", failure.message);
-            }
-            Err(panic) => tracing::error!(%panic, "reading the files failed"),
-        }
-        if engine.is_closed() {
-            return;
-        }
-        watch.folders(files.folders());
-    }
+/// How often the pulse moves while nothing changes.
+const BEAT: Duration = Duration::from_secs(5);
+/// How long one look, with everything read again, may take before the loop counts as late.
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
+
+/// The loop that looks at the files.
+#[derive(Debug)]
+pub(crate) struct Reload {
+    pub(crate) files: Files,
+    /// Where what changed goes.
+    pub(crate) engine: Sender<Changes>,
+    /// Somebody wants them read now.
+    pub(crate) asked: UnboundedReceiver<()>,
+    pub(crate) pulse: Pulse,
+    /// The problems that were told.
+    pub(crate) told: BTreeSet<String>,
+    /// Which files are incidents.
+    pub(crate) broken: BrokenFiles,
 }
 
-fn report(scan: &Scan) {
-    if scan.changes == 0 && scan.spared == 0 {
-        return;
+/// The problems of a load, as they are told.
+pub(crate) fn rendered(problems: &[Problem]) -> BTreeSet<String> {
+    problems.iter().map(|problem| problem.render().trim_end().to_owned()).collect()
+}
+
+impl Reload {
+    /// Tells the engine whenever the files change, until the engine is gone.
+    pub(crate) async fn watch(mut self) {
+        let mut watch = Watch::start();
+        watch.folders(self.files.folders());
+        while !self.engine.is_closed() {
+            let is_asked = self.wait(&mut watch).await;
+            let (looking, telling) = (self.files.clone(), self.engine.clone());
+            let scan = spawn_blocking(move || {
+                looking
+                    .scan(&Since::LastScan, &mut |changes| telling.blocking_send(changes).is_ok())
+            });
+            match scan.await {
+                Ok(Ok(scan)) => {
+                    self.broken.report(&scan).await;
+                    if is_asked || scan.changes > 0 || scan.spared > 0 {
+                        self.tell(&scan);
+                    } else {
+                        self.tell_problems(&scan);
+                    }
+                }
+                Ok(Err(failure)) => {
+                    tracing::error!("{}; what was loaded stays in force", failure.message);
+                }
+                Err(panic) => tracing::error!(%panic, "reading the files failed"),
+            }
+            watch.folders(self.files.folders());
+        }
     }
-    for problem in &scan.problems {
-        tracing::warn!("{}", problem.render().trim_end());
+
+    /// Ready when it is time to look; whether somebody asked for it.
+    async fn wait(&mut self, watch: &mut Watch) -> bool {
+        let mut changed = std::pin::pin!(watch.changed());
+        loop {
+            self.pulse.beat();
+            tokio::select! {
+                biased;
+                Some(()) = self.asked.recv() => return true,
+                () = &mut changed => return false,
+                () = tokio::time::sleep(BEAT) => {}
+            }
+        }
     }
-    if scan.spared > 0 {
-        tracing::error!(
-            "the files of {} pipelines are gone, which is too many at once or may be an error in another \
-             file; they stay in force until `serve` is started again",
-            scan.spared
+
+    /// Says what changed.
+    fn tell(&mut self, scan: &Scan) {
+        self.tell_problems(scan);
+        if scan.spared > 0 {
+            tracing::error!(
+                "the files of {} pipelines are gone, which is too many at once or may be an error in another \
+                 file; they stay in force: restore the files, or agree with `interlock serve --retire-missing`",
+                scan.spared
+            );
+        }
+        let (pipelines, problems) = (scan.count, scan.problems.len());
+        tracing::info!(
+            event = "FILES_READ",
+            pipelines,
+            problems,
+            "the files were read again: {pipelines} pipelines are usable, {problems} problems"
         );
     }
-    tracing::info!("the files changed; {} pipelines are usable", scan.count);
+
+    /// Problems that were there before are not told again.
+    fn tell_problems(&mut self, scan: &Scan) {
+        let problems = rendered(&scan.problems);
+        for problem in problems.difference(&self.told) {
+            tracing::warn!("{problem}");
+        }
+        self.told = problems;
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use interlock_engine::seam::{Task, World};
 use jiff::Timestamp;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::Instant};
 
 use crate::clock;
 
@@ -14,12 +14,15 @@ const NAP_MAX: Duration = Duration::from_secs(30);
 
 /// The world that `serve` runs in.
 #[derive(Debug, Clone)]
-pub(crate) struct TokioWorld(Handle);
+pub(crate) struct TokioWorld {
+    runtime: Handle,
+    began: Instant,
+}
 
 impl TokioWorld {
     /// Inside a tokio runtime.
     pub(crate) fn new() -> Self {
-        Self(Handle::current())
+        Self { runtime: Handle::current(), began: Instant::now() }
     }
 }
 
@@ -30,12 +33,16 @@ impl World for TokioWorld {
         Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
     }
 
+    fn uptime(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     fn sleep_until(&self, at: Timestamp) -> Task<()> {
         let nap = Duration::try_from(at.duration_since(clock::now())).unwrap_or(Duration::ZERO);
         Box::pin(tokio::time::sleep(nap.min(NAP_MAX)))
     }
 
     fn spawn(&self, _name: &'static str, task: Task<()>) {
-        self.0.spawn(task);
+        self.runtime.spawn(task);
     }
 }

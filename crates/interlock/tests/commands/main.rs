@@ -2,11 +2,14 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
+mod alone;
 mod calendar;
 mod explain;
+mod incidents;
 mod init;
 mod ledger;
 mod next;
+mod readiness;
 mod recorded;
 mod requests;
 mod validate;

@@ -99,6 +99,7 @@ fn open_slot() -> SlotRecord {
         marks: MarksRecord::default(),
         version: "00000000000000ab".into(),
         wish: None,
+        reruns: None,
         sla: Some(Box::new(SlaRecord {
             warning_at: Some(at("2026-02-25T12:40:00Z")),
             breach_at: Some(at("2026-02-25T13:10:00Z")),
@@ -116,6 +117,7 @@ fn failed_then_completed() -> SlotRecord {
         attempt: 2,
         opened_at: at("2026-02-25T11:00:00Z"),
         marks: MarksRecord { late: true, ..MarksRecord::default() },
+        sla: None,
         ..open_slot()
     }
 }

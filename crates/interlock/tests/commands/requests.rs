@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     Ran, interlock,
-    recorded::{Daemon, at, story},
+    recorded::{Daemon, Written, at, story},
 };
 
 #[track_caller]
@@ -111,14 +111,17 @@ fn a_refusal_is_told_with_its_reason() {
 #[test]
 fn a_request_that_nobody_applies_is_kept_and_says_so() {
     let directory = story();
+    // Somebody has the ledger, and does nothing.
+    let idle = Written::open(directory.path());
     let ran = ask(directory.path(), &["resume", "orders", "--wait", "1ms"]);
     assert_eq!(ran.code, 4, "{}", ran.stderr);
     assert!(ran.stdout.starts_with("accepted, not yet applied"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("no `interlock serve` seems to be running"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("`interlock serve` has not got to it"), "{}", ran.stdout);
     let json = ask(directory.path(), &["resume", "orders", "--wait", "1ms", "--json"]);
     assert_eq!(json.code, 4);
     let answer = json.json();
     assert_eq!((&answer["applied"], &answer["result"]), (&json!(false), &Value::Null));
+    drop(idle);
     // Whoever comes next finds both.
     let daemon = Daemon::start(directory.path(), None);
     assert_eq!(ask(directory.path(), &["resume", "orders"]).code, 0);

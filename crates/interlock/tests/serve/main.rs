@@ -1,10 +1,31 @@
-//! `interlock serve` as a process that is killed again and again: nothing is lost, nothing is doubled.
+//! `interlock serve` as a process: killed again and again, at random and at chosen system calls, fed with bad
+//! input, alone in a container. Afterwards nothing is lost and nothing is doubled.
+//!
+//! | module | what it does to the real binary |
+//! |---|---|
+//! | `kills` | 200 random `kill -9` of daemon, runner or both under load |
+//! | `points` | `kill -9` at every system call around one trigger, one by one |
+//! | `bad_input` | wrong names, a second daemon, full and unreadable disks, files that vanish or are damaged |
+//! | `container` | the daemon as process 1, whose end is the end of its jobs |
+//! | `traps` | mistakes of other schedulers, with the list of which test guards against which |
+//! | `checker` | judges what is left: the ledger against the jobs' own log |
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+#![expect(clippy::print_stdout, reason = "seeds and counts belong to a test's output")]
 #![expect(clippy::disallowed_methods, reason = "a real process in real time is what is tested")]
 
+mod alerts;
+mod bad_input;
+mod checker;
+mod container;
+mod kills;
+mod points;
+mod project;
+mod surface;
+mod traps;
+
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs,
     path::Path,
     process::{Child, Command, Stdio},
@@ -20,15 +41,6 @@ use interlock_store::{
 use interlock_store_embedded::EmbeddedStore;
 use jiff::Timestamp;
 
-const TICKER: &str = r#"
-name: ticker
-schedules: [{id: second, every: 1s}]
-overlapPolicy: all
-trigger:
-  type: command
-  command: echo "$INTERLOCK_RUN_ID" >> ran.log
-"#;
-
 /// A daemon, and the end of it when the test is over.
 struct Daemon(Child);
 
@@ -38,13 +50,7 @@ impl Daemon {
             .args(["serve", "--log", "json"])
             .arg(project)
             .stdout(Stdio::null())
-            .stderr(
-                fs::OpenOptions::new()
-                    .create(true)
-                    .append(true)
-                    .open(project.join("serve.log"))
-                    .unwrap(),
-            )
+            .stderr(open_log(project))
             .spawn()
             .unwrap();
         Self(child)
@@ -80,6 +86,11 @@ fn completed(slots: &BTreeMap<Timestamp, SlotRecord>) -> usize {
     slots.values().filter(|slot| slot.disposition.as_deref() == Some("completed")).count()
 }
 
+/// Where daemons write what they have to say, one after the other.
+fn open_log(project: &Path) -> fs::File {
+    fs::OpenOptions::new().create(true).append(true).open(project.join("serve.log")).unwrap()
+}
+
 fn log(project: &Path) -> String {
     fs::read_to_string(project.join("serve.log")).unwrap_or_default()
 }
@@ -102,47 +113,6 @@ fn wait_until(
     }
 }
 
-#[test]
-fn killed_at_random_moments_every_slot_runs_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let project = dir.path();
-    fs::create_dir(project.join("pipelines")).unwrap();
-    fs::write(project.join("pipelines/ticker.yaml"), TICKER).unwrap();
-    // Moments spread over a second and a half, the same in every run of the test.
-    for kill in 0..20_u64 {
-        let mut daemon = Daemon::start(project);
-        thread::sleep(Duration::from_millis(150 + kill * 733 % 1_400));
-        let ended = daemon.0.try_wait().unwrap();
-        assert!(ended.is_none(), "it gave up by itself: {}", log(project));
-        drop(daemon);
-    }
-    let last = Daemon::start(project);
-    let killed_at = Timestamp::now();
-    wait_until(project, "three slots after the last kill completed", |slots| {
-        completed(&slots.range(killed_at..).map(|(at, slot)| (*at, slot.clone())).collect()) >= 3
-    });
-    wait_until(project, "what was open before is decided", |slots| {
-        slots.range(..killed_at).all(|(_, slot)| !slot.is_open())
-    });
-    drop(last);
-
-    let slots = ledger(project);
-    // S3: from the first to the last, every second is recorded.
-    let (first, last) = (slots.keys().next().unwrap(), slots.keys().last().unwrap());
-    let seconds = last.as_second() - first.as_second() + 1;
-    assert_eq!(i64::try_from(slots.len()).unwrap(), seconds, "a slot vanished");
-    // S2: what really ran, ran once; and what the ledger calls completed really ran.
-    let ran = fs::read_to_string(project.join("ran.log")).unwrap();
-    let lines: Vec<_> = ran.lines().collect();
-    let distinct: BTreeSet<_> = lines.iter().copied().collect();
-    assert_eq!(distinct.len(), lines.len(), "a run was started twice");
-    let decided = completed(&slots);
-    assert!(decided <= distinct.len(), "{decided} completed, {} ran", distinct.len());
-    let uncertain = slots.values().filter(|slot| slot.marks.uncertain).count();
-    assert_eq!(uncertain, 0, "the runner outlives the daemon, so every outcome is known");
-    end_the_runner(project);
-}
-
 /// The runner is meant to outlive the daemon; a test must not leave it behind.
 fn end_the_runner(project: &Path) {
     let ours = format!("{}", project.join(".interlock/runner").canonicalize().unwrap().display());
@@ -151,8 +121,8 @@ fn end_the_runner(project: &Path) {
         let command = String::from_utf8_lossy(&command);
         if command.contains("runner") && command.contains(&ours) {
             let pid = entry.file_name().to_string_lossy().into_owned();
-            let ended = Command::new("kill").args(["-9", &pid]).status();
-            assert!(ended.is_ok_and(|status| status.success()), "the runner {pid} is left behind");
+            // It may have gone by itself meanwhile.
+            let _gone = Command::new("kill").args(["-9", &pid]).status();
         }
     }
 }

@@ -16,7 +16,7 @@ use interlock_core::id::{PipelineId, fnv1a};
 use interlock_engine::{Changes, Declaration};
 use interlock_store::record::VersionRecord;
 
-use super::{PROBLEMS_MAX, Scan, Since};
+use super::{Agreement, PROBLEMS_MAX, Scan, Since};
 use crate::{
     clock, environment,
     serve::index::{Entry, Index, Stamp},
@@ -42,7 +42,6 @@ struct Findings {
     /// Which file has a name.
     names: BTreeMap<PipelineId, PathBuf>,
     problems: Vec<Problem>,
-    errors: usize,
     /// Those that wait for others, held back until all names are known.
     waiting: BTreeMap<PipelineId, Declaration>,
     references: References,
@@ -62,8 +61,8 @@ impl Scanner<'_> {
         if self.around.has_errors() && !known.is_empty() {
             // Every file would mean something else; better the last good than half of the new.
             let problems = self.around.problems.clone();
-            let (count, errors) = (known.len(), problems.len());
-            return (Scan { problems, errors, count, changes: 0, spared: 0 }, None);
+            let count = known.len();
+            return (Scan { problems, count, changes: 0, is_whole: false, spared: 0 }, None);
         }
         let mut findings = Findings {
             index: Index { fingerprint: fingerprint(self.around), ..Index::default() },
@@ -86,7 +85,7 @@ impl Scanner<'_> {
 
     fn known(&self, since: &Since) -> BTreeMap<PipelineId, u64> {
         match since {
-            Since::Start(known) => known.iter().cloned().collect(),
+            Since::Start(known, _) => known.iter().cloned().collect(),
             Since::LastScan => {
                 let entries = self.old.entries.iter().filter(|entry| entry.version != 0);
                 entries.map(|entry| (entry.name.clone(), entry.version)).collect()
@@ -210,9 +209,10 @@ fn finish(
     let gone = known.keys().filter(|name| !findings.names.contains_key(*name));
     let mut removed: Vec<PipelineId> = gone.cloned().collect();
     let mut spared = 0;
-    // A folder that is not there for a moment must not retire everything.
-    let is_much = matches!(since, Since::LastScan) && removed.len() * 2 > known.len();
-    if findings.has_unnamed || is_much {
+    // A folder that is not there for a moment, or the wrong one, must not retire everything.
+    let is_much = removed.len() > 1 && removed.len() * 2 > known.len();
+    let is_agreed = matches!(since, Since::Start(_, Agreement::Given));
+    if findings.has_unnamed || (is_much && !is_agreed) {
         spared = removed.len();
         removed.clear();
     }
@@ -221,17 +221,17 @@ fn finish(
         tell(Changes { declared, removed });
     }
     let count = findings.index.entries.iter().filter(|entry| entry.version != 0).count();
-    let Findings { problems, errors, index, .. } = findings;
-    let scan = Scan { problems, errors, count, changes, spared };
-    (scan, Some(index))
+    let scan = Scan { problems: findings.problems, count, changes, is_whole: true, spared };
+    (scan, Some(findings.index))
 }
 
 impl Findings {
     fn complain(&mut self, problems: Vec<Problem>) {
-        let is_error = |problem: &&Problem| problem.severity == Severity::Error;
-        self.errors += problems.iter().filter(is_error).count();
-        let room = PROBLEMS_MAX.saturating_sub(self.problems.len());
-        self.problems.extend(problems.into_iter().take(room));
+        for problem in problems {
+            if problem.severity == Severity::Error || self.problems.len() < PROBLEMS_MAX {
+                self.problems.push(problem);
+            }
+        }
     }
 
     /// A file that looks as it did.
@@ -308,7 +308,8 @@ fn fingerprint(around: &Around) -> u64 {
     fnv1a(format!("{:016x} {binary:?}", around.context.fingerprint()).as_bytes())
 }
 
-fn declaration(new: LoadedPipeline) -> Declaration {
+/// A pipeline that was read, as the engine is told of it.
+pub(crate) fn declaration(new: LoadedPipeline) -> Declaration {
     let LoadedPipeline { pipeline, version, source, context, .. } = new;
     let source = VersionRecord { since: clock::now(), source, context };
     Declaration { pipeline: Arc::new(pipeline), version, source }

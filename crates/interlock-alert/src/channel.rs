@@ -1,0 +1,59 @@
+//! The kinds of channels.
+
+mod console;
+mod file;
+mod webhook;
+
+use std::{io, time::Duration};
+
+use interlock_config::server::Channel;
+
+pub(crate) use self::webhook::Webhook;
+pub(crate) use self::{console::deliver as to_console, file::deliver as to_file};
+use crate::contract::Delivery;
+
+/// How long the disk or the terminal may take.
+const TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The word for a kind of channel, as in the files.
+pub(crate) fn kind(channel: &Channel) -> &'static str {
+    match channel {
+        Channel::Console => "console",
+        Channel::File { .. } => "file",
+        Channel::Webhook { .. } => "webhook",
+        Channel::Slack { .. } => "slack",
+        Channel::Email(_) => "email",
+        Channel::Pagerduty { .. } => "pagerduty",
+        Channel::Http { .. } => "http",
+        Channel::Sns { .. } => "sns",
+        Channel::Eventbridge { .. } => "eventbridge",
+        Channel::Pubsub { .. } => "pubsub",
+        Channel::S3 { .. } => "s3",
+    }
+}
+
+/// Whether this build can deliver to a kind of channel.
+pub(crate) fn is_supported(channel: &Channel) -> bool {
+    match channel {
+        Channel::Console | Channel::File { .. } | Channel::Webhook { .. } => true,
+        Channel::Slack { .. }
+        | Channel::Email(_)
+        | Channel::Pagerduty { .. }
+        | Channel::Http { .. }
+        | Channel::Sns { .. }
+        | Channel::Eventbridge { .. }
+        | Channel::Pubsub { .. }
+        | Channel::S3 { .. } => false,
+    }
+}
+
+/// Does something that blocks, for a bounded time, beside the loops.
+async fn blocking(what: &str, work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Delivery {
+    let failed = |reason: String| Delivery::Failed { reason, retry_after: None };
+    match tokio::time::timeout(TIME_MAX, tokio::task::spawn_blocking(work)).await {
+        Ok(Ok(Ok(()))) => Delivery::Delivered,
+        Ok(Ok(Err(error))) => failed(format!("{what} cannot be written: {error}")),
+        Ok(Err(broke_off)) => failed(format!("{what} cannot be written: {broke_off}")),
+        Err(_elapsed) => failed(format!("{what} did not take it in time")),
+    }
+}

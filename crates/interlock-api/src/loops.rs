@@ -1,0 +1,101 @@
+//! Whether the loops come round.
+//!
+//! A loop proves that it lives by its [`Pulse`], which only its own progress moves. Here the pulses are looked
+//! at again and again, by a clock that the loops have no part in: one that has not moved for longer than
+//! its bound is late.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use interlock_engine::vitals::Pulse;
+use tokio::time::Instant;
+
+/// How often the pulses are looked at: what a verdict can be late by.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// The loops that are watched.
+#[derive(Debug, Default)]
+pub struct Loops(Mutex<Vec<Watched>>);
+
+#[derive(Debug)]
+struct Watched {
+    name: &'static str,
+    pulse: Pulse,
+    bound: Duration,
+    /// The last count that was seen, and when it was first seen.
+    seen: u64,
+    since: Instant,
+}
+
+/// How a loop stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Which loop.
+    pub name: &'static str,
+    /// How long it has not come round, as far as was looked.
+    pub still_for: Duration,
+    /// How long it may not.
+    pub bound: Duration,
+}
+
+impl Standing {
+    /// Whether it has not come round for longer than it may.
+    pub fn is_late(&self) -> bool {
+        self.still_for > self.bound
+    }
+}
+
+impl Loops {
+    /// Watches a loop from now on: it comes round at least once in `bound`.
+    pub fn register(&self, name: &'static str, pulse: Pulse, bound: Duration) {
+        let (seen, since) = (pulse.count(), Instant::now());
+        self.lock().push(Watched { name, pulse, bound, seen, since });
+    }
+
+    /// No loop is watched any more: they are about to end.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    /// Looks at every pulse, and says how the loops stand.
+    pub fn look(&self, now: Instant) -> Vec<Standing> {
+        let mut loops = self.lock();
+        let standing = loops.iter_mut().map(|watched| {
+            let count = watched.pulse.count();
+            if count != watched.seen {
+                (watched.seen, watched.since) = (count, now);
+            }
+            let still_for = now.saturating_duration_since(watched.since);
+            Standing { name: watched.name, still_for, bound: watched.bound }
+        });
+        standing.collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Watched>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_is_late_when_it_has_not_come_round_in_its_bound_and_well_when_it_has_again() {
+        let (loops, pulse) = (Loops::default(), Pulse::default());
+        loops.register("engine", pulse.clone(), Duration::from_secs(5));
+        let start = Instant::now();
+        let is_late = |seconds| {
+            loops.look(start + Duration::from_secs(seconds)).iter().any(Standing::is_late)
+        };
+        assert!(!is_late(4));
+        pulse.beat();
+        assert!(!is_late(8), "it came round in between");
+        assert!(!is_late(13));
+        assert!(is_late(14));
+        pulse.beat();
+        assert!(!is_late(15));
+    }
+}

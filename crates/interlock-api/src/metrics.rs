@@ -1,0 +1,117 @@
+//! `/metrics`: what the engine counted, for Prometheus.
+//!
+//! No pipeline is a label: a hundred thousand of them would make a page that nobody can read in time.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::State,
+    http::header::CONTENT_TYPE,
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use interlock_engine::vitals::{Tally, Vitals};
+use tokio::time::Instant;
+
+use crate::{
+    exposition::{self, Label, Page},
+    surface::{Phase, Surface},
+};
+
+pub(crate) fn routes() -> Router<Arc<Surface>> {
+    Router::new().route("/metrics", get(metrics))
+}
+
+async fn metrics(State(surface): State<Arc<Surface>>) -> Response {
+    let mut page = Page::default();
+    let build = Some(("version", surface.version));
+    page.gauge("interlock_build_info", "The version that runs.", build, 1);
+    let is_up = u64::from(surface.phase() == Phase::Serving);
+    page.gauge("interlock_serving", "1 while it is at work, else 0.", None, is_up);
+    if let Some(bytes) = resident_bytes() {
+        let name = "process_resident_memory_bytes";
+        page.gauge(name, "Memory that the process really uses.", None, bytes);
+    }
+    late_loops(&surface, &mut page);
+    if let Some(vitals) = surface.vitals.get() {
+        ledger(vitals, &mut page);
+        engine(vitals, &mut page);
+    }
+    ([(CONTENT_TYPE, exposition::CONTENT_TYPE)], page.finish()).into_response()
+}
+
+fn late_loops(surface: &Surface, page: &mut Page) {
+    let standing = surface.loops.look(Instant::now());
+    let late = standing.iter().filter(|standing| standing.is_late()).count() as u64;
+    page.gauge("interlock_loops_late", "Loops that have not come round in time.", None, late);
+    let longest = standing.iter().map(|standing| standing.still_for).max();
+    let longest = longest.unwrap_or(Duration::ZERO).as_secs();
+    let help = "How long the slowest loop has not come round.";
+    page.gauge("interlock_loop_still_seconds", help, None, longest);
+}
+
+/// What was recorded.
+fn ledger(vitals: &Vitals, page: &mut Page) {
+    let opened = series("trigger_type", &vitals.slots_opened);
+    page.counter("interlock_slots_opened_total", "Slots opened, by what opened them.", opened);
+    let closed = series("disposition", &vitals.slots_closed);
+    page.counter("interlock_slots_closed_total", "Slots decided, by how.", closed);
+    let skipped = series("reason", &vitals.slots_skipped);
+    page.counter("interlock_slots_skipped_total", "Slots skipped, by reason.", skipped);
+    let started = series("trigger_type", &vitals.runs_started);
+    page.counter("interlock_runs_started_total", "Runs, by what started them.", started);
+    let ended = vitals.runs_ended.read().into_iter().filter(|(status, _)| is_end(status));
+    let ended = ended.map(|(status, count)| (Some(("status", status)), count));
+    page.counter("interlock_runs_ended_total", "Runs that ended, by status.", ended);
+    let applied = series("answer", &vitals.inbox_applied);
+    page.counter("interlock_inbox_applied_total", "Requests and reports applied.", applied);
+    let open = vitals.open_slots.get();
+    page.gauge("interlock_slots_open", "Slots that are not decided.", None, open);
+    let lag = &vitals.lag;
+    let help = "How long after its instant a slot was opened by its schedule.";
+    page.histogram("interlock_scheduling_lag_seconds", help, &lag.read(), lag.sum());
+}
+
+/// How the loop does.
+fn engine(vitals: &Vitals, page: &mut Page) {
+    let one = |number: u64| [(None, number)];
+    let passes = one(vitals.pulse.count());
+    page.counter("interlock_engine_passes_total", "Passes of the engine.", passes);
+    let took = &vitals.pass_duration;
+    let help = "How long a pass takes.";
+    page.histogram("interlock_engine_pass_seconds", help, &took.read(), took.sum());
+    let accepted = one(vitals.groups_accepted.get());
+    page.counter("interlock_groups_committed_total", "Groups the store accepted.", accepted);
+    let refused = one(vitals.groups_refused.get());
+    let help = "Groups the store refused because something had changed; planned again.";
+    page.counter("interlock_groups_refused_total", help, refused);
+    let asked = one(vitals.evaluators_asked.get());
+    page.counter("interlock_evaluators_asked_total", "Questions to evaluators.", asked);
+    let notifications = series("outcome", &vitals.notifications);
+    let help = "Attempts to deliver a notification, by outcome.";
+    page.counter("interlock_notifications_total", help, notifications);
+    let agenda = vitals.agenda.get();
+    page.gauge("interlock_agenda_entries", "Instants on the agenda.", None, agenda);
+    let pipelines = vitals.pipelines.get();
+    page.gauge("interlock_pipelines", "Pipelines that the ledger knows.", None, pipelines);
+}
+
+fn series<const N: usize>(
+    label: &'static str,
+    tally: &Tally<N>,
+) -> impl Iterator<Item = (Option<Label<'static>>, u64)> + use<N> {
+    tally.read().into_iter().map(move |(word, count)| (Some((label, word)), count))
+}
+
+fn is_end(status: &str) -> bool {
+    matches!(status, "COMPLETED" | "FAILED" | "CANCELLED")
+}
+
+/// What the kernel says, where it does.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1_024)
+}

@@ -1,0 +1,59 @@
+//! What the interface shows: handed over by `serve` part by part while it starts.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use interlock_engine::vitals::Vitals;
+use interlock_store::Store;
+
+use crate::loops::Loops;
+
+/// How far `serve` is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// Not there yet, with what it is busy with.
+    Starting(&'static str),
+    /// At work.
+    Serving,
+    /// On its way out, with what it waits for.
+    Stopping(&'static str),
+}
+
+/// What there is to show.
+#[derive(Debug)]
+pub struct Surface {
+    /// The version of the program.
+    pub version: &'static str,
+    /// The loops, watched.
+    pub loops: Loops,
+    /// What the engine counts, once there is an engine in this process.
+    pub vitals: OnceLock<Arc<Vitals>>,
+    /// The store, once it is open.
+    pub store: OnceLock<Arc<dyn Store>>,
+    phase: Mutex<Phase>,
+}
+
+impl Surface {
+    /// Nothing yet: `serve` is starting.
+    pub fn new(version: &'static str) -> Self {
+        Self {
+            version,
+            loops: Loops::default(),
+            vitals: OnceLock::new(),
+            store: OnceLock::new(),
+            phase: Mutex::new(Phase::Starting("the files are being read")),
+        }
+    }
+
+    /// How far `serve` is.
+    pub fn phase(&self) -> Phase {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// `serve` went on. The loops end when it stops, and are then not late.
+    pub fn enter(&self, phase: Phase) {
+        if matches!(phase, Phase::Stopping(_)) {
+            self.loops.clear();
+        }
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+    }
+}

@@ -1,0 +1,203 @@
+//! The interface over real sockets: what probes, scrapers and strangers get to see.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![expect(clippy::disallowed_methods, reason = "real sockets in real time are what is tested")]
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    sync::{Arc, Mutex, MutexGuard},
+    thread,
+    time::{Duration, Instant},
+};
+
+use interlock_api::{
+    Limits, Phase, Running, Surface, Tokens,
+    address::{Exposure, bind},
+    start,
+};
+use interlock_engine::vitals::{Pulse, Vitals};
+use interlock_store::memory::MemoryStore;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// Nothing that is waited for takes longer, however busy the machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+struct Site {
+    surface: Arc<Surface>,
+    running: Running,
+}
+
+impl Site {
+    fn new(tokens: &[&str]) -> Self {
+        let surface = Arc::new(Surface::new("1.2.3"));
+        let listener = bind("127.0.0.1:0", Exposure::LoopbackOnly).unwrap();
+        let tokens = Tokens::new(tokens.iter().map(|token| (*token).to_owned()));
+        let limits = Limits { time: Duration::from_secs(10), body_max: 64 };
+        let running = start(listener, Arc::clone(&surface), tokens, limits).unwrap();
+        Self { surface, running }
+    }
+
+    fn with_store(self) -> Self {
+        let store = MemoryStore::new(1, Arc::new(|| Timestamp::UNIX_EPOCH));
+        self.surface.store.set(Arc::new(store)).unwrap();
+        self
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        ask(self.running.address, &format!("GET {path} HTTP/1.1\r\n"), "")
+    }
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    /// Its status and the word of its error.
+    fn refusal(&self) -> (u16, String) {
+        let body = self.json();
+        let error = &body["error"];
+        for part in ["message", "hint"] {
+            assert!(error[part].as_str().is_some_and(|text| !text.is_empty()), "{body}");
+        }
+        (self.status, error["code"].as_str().unwrap().to_owned())
+    }
+}
+
+fn ask(address: SocketAddr, head: &str, body: &str) -> Answer {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "{head}Host: here\r\nConnection: close\r\n\r\n{body}").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "not in a minute: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A loop on a thread of its own that comes round while its gate is open, and stands still inside a round while
+/// somebody holds it.
+fn looping(pulse: Pulse) -> Arc<Mutex<()>> {
+    let gate = Arc::new(Mutex::new(()));
+    let through = Arc::downgrade(&gate);
+    thread::spawn(move || {
+        while let Some(gate) = through.upgrade() {
+            drop(gate.lock().unwrap());
+            pulse.beat();
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
+    gate
+}
+
+#[test]
+fn a_loop_that_stands_still_is_unhealthy_by_name_until_it_comes_round_again() {
+    let site = Site::new(&[]).with_store();
+    site.surface.enter(Phase::Serving);
+    let bound = Duration::from_millis(400);
+    let (pulse, other) = (Pulse::default(), Pulse::default());
+    let gate = looping(pulse.clone());
+    let _other_gate = looping(other.clone());
+    site.surface.loops.register("engine", pulse, bound);
+    site.surface.loops.register("reload", other, bound);
+    wait_until("healthy", || site.get("/healthz").status == 200);
+
+    let held: MutexGuard<'_, ()> = gate.lock().unwrap();
+    wait_until("unhealthy", || site.get("/healthz").status == 503);
+    let answer = site.get("/healthz");
+    assert_eq!(answer.refusal(), (503, "loop_late".to_owned()));
+    let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("`engine`") && !message.contains("`reload`"), "{message}");
+    assert_eq!(site.get("/readyz").refusal().1, "loop_late");
+    assert!(site.get("/metrics").body.contains("\ninterlock_loops_late 1\n"));
+
+    drop(held);
+    wait_until("healthy again", || site.get("/healthz").status == 200);
+}
+
+#[test]
+fn it_is_ready_only_between_start_and_stop_with_a_store_that_answers() {
+    let site = Site::new(&[]);
+    assert_eq!(site.get("/readyz").refusal(), (503, "starting".to_owned()));
+    assert_eq!(site.get("/healthz").status, 200, "starting is no illness");
+    site.surface.enter(Phase::Serving);
+    assert_eq!(site.get("/readyz").refusal(), (503, "store_unreachable".to_owned()));
+    let site = site.with_store();
+    assert_eq!(site.get("/readyz").status, 200);
+    site.surface.loops.register("engine", Pulse::default(), Duration::ZERO);
+    site.surface.enter(Phase::Stopping("the engine ends its pass"));
+    assert_eq!(site.get("/readyz").refusal(), (503, "stopping".to_owned()));
+    assert_eq!(site.get("/healthz").status, 200, "a loop that is ending is not late");
+}
+
+#[test]
+fn what_is_not_there_not_taken_or_too_large_is_said_in_one_shape() {
+    let site = Site::new(&[]);
+    assert_eq!(site.get("/nowhere").refusal(), (404, "not_found".to_owned()));
+    let post = ask(site.running.address, "POST /healthz HTTP/1.1\r\n", "");
+    assert_eq!(post.refusal(), (405, "method_not_allowed".to_owned()));
+    assert!(post.head.contains("allow: get"), "{}", post.head);
+    let large = "POST /healthz HTTP/1.1\r\nContent-Length: 65\r\n";
+    let large = ask(site.running.address, large, &"x".repeat(65));
+    assert_eq!(large.refusal(), (413, "too_large".to_owned()));
+    let head = ask(site.running.address, "HEAD /healthz HTTP/1.1\r\n", "");
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+}
+
+#[test]
+fn with_tokens_only_who_shows_one_sees_more_than_health() {
+    let site = Site::new(&["long-and-secret", "another"]);
+    let with = |token: &str| {
+        let head = format!("GET /metrics HTTP/1.1\r\nAuthorization: Bearer {token}\r\n");
+        ask(site.running.address, &head, "").status
+    };
+    assert_eq!(site.get("/metrics").refusal(), (401, "token_needed".to_owned()));
+    let shown = ["long-and-secret", "another", "long-and-secre", "long-and-secret2", ""];
+    assert_eq!(shown.map(with), [200, 200, 401, 401, 401]);
+    assert_eq!(site.get("/healthz").status, 200);
+}
+
+#[test]
+fn metrics_show_the_process_at_once_and_the_engine_when_there_is_one() {
+    let site = Site::new(&[]);
+    let before = site.get("/metrics");
+    assert!(before.head.contains("content-type: text/plain; version=0.0.4"), "{}", before.head);
+    assert!(before.body.contains("interlock_build_info{version=\"1.2.3\"} 1\n"), "{}", before.body);
+    assert!(before.body.contains("\ninterlock_serving 0\n"));
+    assert!(!before.body.contains("interlock_slots_open "));
+    let vitals = Arc::new(Vitals::default());
+    vitals.open_slots.set(7);
+    vitals.notifications.add("dead", 2);
+    site.surface.vitals.set(vitals).unwrap();
+    let after = site.get("/metrics").body;
+    assert!(after.contains("\ninterlock_slots_open 7\n"), "{after}");
+    assert!(after.contains("\ninterlock_notifications_total{outcome=\"dead\"} 2\n"), "{after}");
+}
+
+#[test]
+fn an_end_takes_no_new_connection_and_does_not_wait_for_who_says_nothing() {
+    let site = Site::new(&[]);
+    let address = site.running.address;
+    assert_eq!(site.get("/healthz").json()["loops"], json!([]));
+    let _silent = TcpStream::connect(address).unwrap();
+    let start = Instant::now();
+    site.running.stop();
+    assert!(start.elapsed() < Duration::from_secs(20), "it waited for the silent one");
+    assert!(TcpStream::connect(address).is_err(), "it still listens");
+}

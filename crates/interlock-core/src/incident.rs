@@ -1,0 +1,340 @@
+//! What an event means for people: the incident that it opens or resolves.
+//!
+//! The tables below are all there is to it: a new check is a line in [`OPENS`] or [`RESOLVES`]. Whoever writes
+//! events, engine or watchdog, asks [`consequences`] about each and [`step`] about the incident's row, and puts
+//! what follows into the event's own group (S12).
+
+use std::{collections::BTreeMap, fmt};
+
+use jiff::{Timestamp, civil::Date};
+use serde_json::{Value, json};
+
+use crate::id::{PipelineId, ScheduleId};
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Something did not happen that should have.
+    Error,
+    /// Nothing is lost yet.
+    Warning,
+    /// Good to know.
+    Info,
+}
+
+impl Level {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Info => "info",
+        }
+    }
+}
+
+/// How an incident stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IncidentState {
+    /// Somebody should look.
+    Open,
+    /// Somebody looks.
+    Acknowledged,
+    /// It is over.
+    Resolved,
+}
+
+impl IncidentState {
+    /// The word for it, as stored.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Acknowledged => "acknowledged",
+            Self::Resolved => "resolved",
+        }
+    }
+
+    /// Reads the word for it.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Open, Self::Acknowledged, Self::Resolved].into_iter().find(|s| s.as_str() == word)
+    }
+}
+
+/// What the rules need to know of an event.
+#[derive(Debug, Clone, Copy)]
+pub struct Fact<'a> {
+    /// Its kind, such as `RETRY_EXHAUSTED`.
+    pub kind: &'a str,
+    /// Whose it is.
+    pub pipeline: &'a PipelineId,
+    /// The schedule and the local day of its slot.
+    pub day: Option<(&'a ScheduleId, Date)>,
+    /// What else it is about, such as a file.
+    pub thing: Option<&'a str>,
+}
+
+/// What follows from an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Consequence {
+    /// Somebody should know.
+    Open(Finding),
+    /// What there was is over.
+    Resolve {
+        /// The dedup key.
+        key: String,
+    },
+}
+
+impl Consequence {
+    /// The dedup key of the incident that it is about.
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Open(finding) => &finding.key,
+            Self::Resolve { key } => key,
+        }
+    }
+}
+
+/// Something that somebody should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The dedup key: findings with the same one are one incident.
+    pub key: String,
+    /// How bad it is.
+    pub level: Level,
+    /// What routes and receivers know it by, such as `schedule_missed`.
+    pub alert_type: &'static str,
+    /// The beginning of the sentence for people.
+    pub summary: String,
+}
+
+/// What the dedup keys of a kind of incident are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Family {
+    prefix: &'static str,
+    scope: Scope,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// One per pipeline, schedule and local day.
+    Day,
+    /// One per named thing.
+    Thing,
+    /// One per pipeline.
+    Pipeline,
+}
+
+/// A job came to a bad end.
+const FAILED: Family = Family { prefix: "failed", scope: Scope::Day };
+/// How a job ended, or whether, cannot be found out yet.
+const UNCERTAIN: Family = Family { prefix: "uncertain", scope: Scope::Day };
+const NOT_READY: Family = Family { prefix: "not-ready", scope: Scope::Day };
+/// The seed's own key.
+const MISSED: Family = Family { prefix: "watchdog", scope: Scope::Day };
+const UNKNOWN: Family = Family { prefix: "unknown", scope: Scope::Day };
+const CONFIG: Family = Family { prefix: "config", scope: Scope::Thing };
+const ASIDE: Family = Family { prefix: "aside", scope: Scope::Pipeline };
+
+/// An event that opens an incident.
+struct Opens {
+    event: &'static str,
+    family: Family,
+    level: Level,
+    alert_type: &'static str,
+    /// What happened to it, after its name and before its day.
+    says: &'static str,
+}
+
+const fn opens(
+    event: &'static str,
+    family: Family,
+    level: Level,
+    (alert_type, says): (&'static str, &'static str),
+) -> Opens {
+    Opens { event, family, level, alert_type, says }
+}
+
+/// Which events open which incidents.
+const OPENS: &[Opens] = &[
+    opens("RETRY_EXHAUSTED", FAILED, Level::Error, ("job_failed", "failed")),
+    opens("SFN_TIMEOUT", FAILED, Level::Error, ("job_timeout", "did not end in time")),
+    opens(
+        "RUN_UNCERTAIN",
+        UNCERTAIN,
+        Level::Error,
+        ("run_uncertain", "has a run that cannot be found"),
+    ),
+    opens(
+        "VALIDATION_EXHAUSTED",
+        NOT_READY,
+        Level::Error,
+        ("validation_exhausted", "was not ready in time"),
+    ),
+    opens("SCHEDULE_MISSED", MISSED, Level::Error, ("schedule_missed", "missed")),
+    opens(
+        "SCHEDULE_UNKNOWN",
+        UNKNOWN,
+        Level::Warning,
+        ("schedule_unknown", "may have been missed: Interlock could not see"),
+    ),
+    opens(
+        "CONFIG_BROKEN",
+        CONFIG,
+        Level::Warning,
+        ("config_broken", "is broken, and what was loaded before stays in force"),
+    ),
+    opens("PIPELINE_SET_ASIDE", ASIDE, Level::Error, ("pipeline_set_aside", "was set aside")),
+];
+
+/// Which events resolve which incidents.
+const RESOLVES: &[(&str, &[Family])] = &[
+    ("JOB_COMPLETED", &[FAILED, UNCERTAIN, NOT_READY, MISSED, UNKNOWN]),
+    ("RUN_FOUND", &[UNCERTAIN]),
+    ("CONFIG_RESTORED", &[CONFIG]),
+    ("PIPELINE_TAKEN_BACK", &[ASIDE]),
+];
+
+/// Whether anything can follow from events of a kind.
+pub fn has_consequences(kind: &str) -> bool {
+    OPENS.iter().any(|rule| rule.event == kind) || RESOLVES.iter().any(|(event, _)| *event == kind)
+}
+
+/// What follows from an event; nothing from most.
+pub fn consequences(fact: &Fact<'_>) -> Vec<Consequence> {
+    let opened = OPENS.iter().filter(|rule| rule.event == fact.kind).filter_map(|rule| {
+        Some(Consequence::Open(Finding {
+            key: rule.family.key(fact)?,
+            level: rule.level,
+            alert_type: rule.alert_type,
+            summary: rule.family.sentence(fact, rule.says),
+        }))
+    });
+    let families = RESOLVES
+        .iter()
+        .filter(|(event, _)| *event == fact.kind)
+        .flat_map(|(_, families)| *families);
+    let resolved =
+        families.filter_map(|family| Some(Consequence::Resolve { key: family.key(fact)? }));
+    opened.chain(resolved).collect()
+}
+
+impl Family {
+    /// `None` when the event does not say what the key is made of.
+    fn key(self, fact: &Fact<'_>) -> Option<String> {
+        let Fact { pipeline, .. } = fact;
+        let prefix = self.prefix;
+        match self.scope {
+            Scope::Day => {
+                fact.day.map(|(schedule, date)| format!("{prefix}:{pipeline}:{schedule}:{date}"))
+            }
+            Scope::Thing => fact.thing.map(|thing| format!("{prefix}:{thing}")),
+            Scope::Pipeline => Some(format!("{prefix}:{pipeline}")),
+        }
+    }
+
+    fn sentence(self, fact: &Fact<'_>, says: &str) -> String {
+        let Fact { pipeline, .. } = fact;
+        match (self.scope, fact.day, fact.thing) {
+            (Scope::Day, Some((schedule, date)), _) => {
+                format!("Pipeline {pipeline} schedule {schedule} {says} on {date}")
+            }
+            (Scope::Thing, _, Some(thing)) => format!("{thing} {says}"),
+            (Scope::Day | Scope::Thing | Scope::Pipeline, ..) => {
+                format!("Pipeline {pipeline} {says}")
+            }
+        }
+    }
+}
+
+/// What becomes of an incident.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// It opens, for the first time or again, and is told.
+    Open,
+    /// One more joins what is known, silently.
+    Join,
+    /// It is over; told if its opening was.
+    Resolve,
+    /// Nothing.
+    Nothing,
+}
+
+/// What a consequence does to an incident that stands like this, `None` when there is none.
+pub fn step(state: Option<IncidentState>, consequence: &Consequence) -> Step {
+    match (consequence, state) {
+        (Consequence::Open(_), None | Some(IncidentState::Resolved)) => Step::Open,
+        (Consequence::Open(_), Some(IncidentState::Open | IncidentState::Acknowledged)) => {
+            Step::Join
+        }
+        (Consequence::Resolve { .. }, Some(IncidentState::Open | IncidentState::Acknowledged)) => {
+            Step::Resolve
+        }
+        (Consequence::Resolve { .. }, None | Some(IncidentState::Resolved)) => Step::Nothing,
+    }
+}
+
+/// What is sent to people and programs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alert {
+    /// How bad it is: the word of a [`Level`].
+    pub level: String,
+    /// Such as `schedule_missed`.
+    pub alert_type: String,
+    /// Whose it is.
+    pub pipeline_id: String,
+    /// For people.
+    pub message: String,
+    /// For programs.
+    pub details: BTreeMap<String, Value>,
+    /// When it happened.
+    pub timestamp: Timestamp,
+}
+
+impl Alert {
+    /// The JSON of an alert: receivers rely on it.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "level": self.level,
+            "alertType": self.alert_type,
+            "pipelineId": self.pipeline_id,
+            "message": self.message,
+            "details": self.details,
+            "timestamp": self.timestamp.to_string(),
+        })
+    }
+
+    /// Reads what [`Alert::to_json`] writes; whatever is missing is empty.
+    pub fn from_json(json: &Value) -> Self {
+        let text = |key: &str| json.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let details = json.get("details").and_then(Value::as_object);
+        Self {
+            level: text("level"),
+            alert_type: text("alertType"),
+            pipeline_id: text("pipelineId"),
+            message: text("message"),
+            details: details
+                .map(|map| map.iter().map(|(k, v)| (k.clone(), v.clone())).collect())
+                .unwrap_or_default(),
+            timestamp: text("timestamp").parse().unwrap_or(Timestamp::UNIX_EPOCH),
+        }
+    }
+
+    /// Whether it says that something is over.
+    pub fn is_resolution(&self) -> bool {
+        self.details.get("state").and_then(Value::as_str) == Some(IncidentState::Resolved.as_str())
+    }
+}
+
+/// One line for people, without control characters: a message may quote what a job printed.
+impl fmt::Display for Alert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.is_resolution() { "resolved" } else { &self.level };
+        let message: String =
+            self.message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        write!(f, "ALERT {word} {} {}: {message}", self.alert_type, self.pipeline_id)
+    }
+}
+
+#[cfg(test)]
+mod tests;

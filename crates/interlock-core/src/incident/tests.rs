@@ -1,0 +1,136 @@
+//! The table, and the steps of an incident.
+
+use jiff::civil::date;
+
+use super::*;
+
+fn fact<'a>(kind: &'a str, pipeline: &'a PipelineId, schedule: &'a ScheduleId) -> Fact<'a> {
+    Fact { kind, pipeline, day: Some((schedule, date(2026, 2, 25))), thing: Some("orders.yaml") }
+}
+
+/// What an event of `orders/daily` on 25 February does: `+key level type` or `-key`, one a line.
+fn check(kind: &str, expected: &[&str]) {
+    let (orders, daily) =
+        (PipelineId::parse("orders").unwrap(), ScheduleId::parse("daily").unwrap());
+    let found: Vec<String> = consequences(&fact(kind, &orders, &daily))
+        .iter()
+        .map(|consequence| match consequence {
+            Consequence::Open(Finding { key, level, alert_type, .. }) => {
+                format!("+{key} {} {alert_type}", level.as_str())
+            }
+            Consequence::Resolve { key } => format!("-{key}"),
+        })
+        .collect();
+    assert_eq!(found, expected, "{kind}");
+}
+
+#[test]
+fn events_open_and_resolve_by_the_table() {
+    check("RETRY_EXHAUSTED", &["+failed:orders:daily:2026-02-25 error job_failed"]);
+    check("SFN_TIMEOUT", &["+failed:orders:daily:2026-02-25 error job_timeout"]);
+    check("RUN_UNCERTAIN", &["+uncertain:orders:daily:2026-02-25 error run_uncertain"]);
+    check(
+        "VALIDATION_EXHAUSTED",
+        &["+not-ready:orders:daily:2026-02-25 error validation_exhausted"],
+    );
+    check("SCHEDULE_MISSED", &["+watchdog:orders:daily:2026-02-25 error schedule_missed"]);
+    check("SCHEDULE_UNKNOWN", &["+unknown:orders:daily:2026-02-25 warning schedule_unknown"]);
+    check("CONFIG_BROKEN", &["+config:orders.yaml warning config_broken"]);
+    check("CONFIG_RESTORED", &["-config:orders.yaml"]);
+    check("PIPELINE_SET_ASIDE", &["+aside:orders error pipeline_set_aside"]);
+    check("PIPELINE_TAKEN_BACK", &["-aside:orders"]);
+    check("RUN_FOUND", &["-uncertain:orders:daily:2026-02-25"]);
+    check(
+        "JOB_COMPLETED",
+        &[
+            "-failed:orders:daily:2026-02-25",
+            "-uncertain:orders:daily:2026-02-25",
+            "-not-ready:orders:daily:2026-02-25",
+            "-watchdog:orders:daily:2026-02-25",
+            "-unknown:orders:daily:2026-02-25",
+        ],
+    );
+    for quiet in ["JOB_TRIGGERED", "JOB_FAILED", "RETRY_SCHEDULED", "SLOT_OPENED", "NEVER_HEARD_OF"]
+    {
+        check(quiet, &[]);
+    }
+}
+
+#[test]
+fn an_event_that_does_not_say_what_it_is_about_opens_nothing() {
+    let orders = PipelineId::parse("orders").unwrap();
+    for kind in ["RETRY_EXHAUSTED", "CONFIG_BROKEN", "JOB_COMPLETED"] {
+        let fact = Fact { kind, pipeline: &orders, day: None, thing: None };
+        assert_eq!(consequences(&fact), [], "{kind}");
+    }
+}
+
+#[test]
+fn no_event_is_listed_twice() {
+    let mut events: Vec<&str> = OPENS.iter().map(|rule| rule.event).collect();
+    events.extend(RESOLVES.iter().map(|(event, _)| *event));
+    let all = events.len();
+    events.sort_unstable();
+    events.dedup();
+    assert_eq!(events.len(), all);
+}
+
+#[test]
+fn every_incident_can_be_resolved_by_some_event() {
+    for rule in OPENS {
+        let mut resolved = RESOLVES.iter().flat_map(|(_, families)| *families);
+        assert!(resolved.any(|family| *family == rule.family), "{}", rule.event);
+    }
+}
+
+#[test]
+fn further_findings_join_and_a_resolved_incident_opens_again() {
+    let open = Consequence::Open(Finding {
+        key: "k".into(),
+        level: Level::Error,
+        alert_type: "t",
+        summary: "s".into(),
+    });
+    let resolve = Consequence::Resolve { key: "k".into() };
+    let (is_open, seen, over) =
+        (IncidentState::Open, IncidentState::Acknowledged, IncidentState::Resolved);
+    for (state, opened, resolved) in [
+        (None, Step::Open, Step::Nothing),
+        (Some(is_open), Step::Join, Step::Resolve),
+        (Some(seen), Step::Join, Step::Resolve),
+        (Some(over), Step::Open, Step::Nothing),
+    ] {
+        assert_eq!((step(state, &open), step(state, &resolve)), (opened, resolved), "{state:?}");
+    }
+}
+
+#[test]
+fn a_summary_names_what_and_when() {
+    let (orders, daily) =
+        (PipelineId::parse("orders").unwrap(), ScheduleId::parse("daily").unwrap());
+    for (kind, expected) in [
+        ("SCHEDULE_MISSED", "Pipeline orders schedule daily missed on 2026-02-25"),
+        ("CONFIG_BROKEN", "orders.yaml is broken, and what was loaded before stays in force"),
+        ("PIPELINE_SET_ASIDE", "Pipeline orders was set aside"),
+    ] {
+        let found = consequences(&fact(kind, &orders, &daily));
+        let [Consequence::Open(finding)] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!(finding.summary, expected);
+    }
+}
+
+#[test]
+fn an_alert_comes_back_from_its_json_and_is_one_line() {
+    let alert = Alert {
+        level: "error".into(),
+        alert_type: "job_failed".into(),
+        pipeline_id: "orders".into(),
+        message: "it said\n\u{1b}[31mno".into(),
+        details: BTreeMap::from([("state".into(), json!("open"))]),
+        timestamp: "2026-02-25T09:25:00Z".parse().unwrap(),
+    };
+    assert_eq!(Alert::from_json(&alert.to_json()), alert);
+    assert_eq!(alert.to_string(), "ALERT error job_failed orders: it said  [31mno");
+    let over = Alert { details: BTreeMap::from([("state".into(), json!("resolved"))]), ..alert };
+    assert_eq!(over.to_string(), "ALERT resolved job_failed orders: it said  [31mno");
+}

@@ -1,0 +1,313 @@
+//! Sensor reports: kept by their own time, and what follows from them for slots.
+//!
+//! A report is one group: its row, its event, and the slots that it opens or runs again
+//! (`docs/adr/0008-after-completion.md`). Reports that come twice or in another order change nothing (S11).
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use interlock_core::{
+    agenda::Agenda,
+    arrival::{self, Concern, Consequence, Drift, Freshness, Known, Means},
+    id::PipelineId,
+    pipeline::Pipeline,
+    readiness::Outcome,
+    run::{RunEvent, TriggerType},
+    sensor::{Sensor, Sensors},
+    slot::{OpenState, RerunSource, Slot, SlotState},
+};
+use interlock_store::{Key, Record, Row, RunQuery, record::SensorRecord};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    controller::SpecsInUse,
+    engine::{Engine, EngineError},
+    rerun::Rerun,
+    scheduler::Opener,
+    state::{KnownRun, SlotPlace},
+    write::{Event, Planned},
+};
+
+/// Slots that one report may touch: a group holds 25 changes. The rest is said, and found by the watchdog.
+const CONCERNS_MAX: usize = 6;
+
+/// A report on its way into the ledger.
+pub(crate) struct Arrival<'a> {
+    pub(crate) pipeline: &'a PipelineId,
+    pub(crate) spec: &'a Arc<Pipeline>,
+    pub(crate) key: &'a str,
+    pub(crate) sensor: Sensor,
+    pub(crate) now: Timestamp,
+}
+
+/// A slot that a report is about, with what the ledger knows of it.
+struct Touched {
+    place: SlotPlace,
+    means: Means,
+    slot: Option<(Slot, u64)>,
+    last_run: Option<KnownRun>,
+    baseline: Option<BTreeMap<String, Value>>,
+}
+
+impl Engine {
+    /// Writes a report and what follows from it.
+    pub(crate) async fn take_sensor(
+        &mut self,
+        arrival: &Arrival<'_>,
+        plan: &mut Planned,
+    ) -> Result<Value, EngineError> {
+        let Arrival { pipeline, spec, key, sensor, now } = arrival;
+        self.load_sensors(pipeline, &SpecsInUse::only(Arc::clone(spec))).await?;
+        let known = self.known_sensor(pipeline, key).await?;
+        let freshness = arrival::freshness(known.as_ref(), sensor);
+        match freshness {
+            Freshness::Repeated => return Ok(json!({ "sensor": key, "repeated": true })),
+            Freshness::Outdated => {
+                let message = format!("{key}: we have a later report");
+                plan.event(Event::of("SENSOR_OUTDATED", *now, message).report(sensor));
+            }
+            Freshness::New | Freshness::Confirmed => {
+                let (value, at) = (sensor.value.clone(), sensor.at);
+                let record = SensorRecord { value, at, received_at: *now };
+                plan.put_any(Key::Sensor((*key).to_owned()), Record::Sensor(record));
+                plan.event(Event::of("SENSOR_REPORTED", *now, *key).report(sensor));
+            }
+        }
+        let state = self.pipelines.get_mut(pipeline);
+        let is_closed = state.is_paused(*now) || state.is_retired() || !spec.enabled;
+        if is_closed || spec.trigger.is_none() {
+            return Ok(json!({ "sensor": key }));
+        }
+        let mut concerns = arrival::concerns(spec, key, sensor, *now);
+        if concerns.len() > CONCERNS_MAX {
+            let message =
+                format!("{key}: {} slots are concerned, too many at once", concerns.len());
+            plan.event(Event::of("SENSOR_CUT_OFF", *now, message));
+            concerns.truncate(CONCERNS_MAX);
+        }
+        for concern in concerns {
+            self.follow(arrival, freshness, concern, plan).await?;
+        }
+        Ok(json!({ "sensor": key }))
+    }
+
+    async fn known_sensor(
+        &self,
+        pipeline: &PipelineId,
+        key: &str,
+    ) -> Result<Option<Sensor>, EngineError> {
+        let rows = self.store.read(pipeline, &[Key::Sensor(key.to_owned())]).await?;
+        Ok(rows.into_iter().flatten().find_map(|row| {
+            let Record::Sensor(SensorRecord { value, at, .. }) = row.record else { return None };
+            Some(Sensor { value, at })
+        }))
+    }
+
+    /// Writes what follows for one schedule.
+    async fn follow(
+        &mut self,
+        arrival: &Arrival<'_>,
+        freshness: Freshness,
+        concern: Concern,
+        plan: &mut Planned,
+    ) -> Result<(), EngineError> {
+        let (key, now) = (arrival.key, arrival.now);
+        let (schedule, nominal, means) = match concern {
+            Concern::Slot { schedule, nominal, means } => (schedule, nominal, means),
+            Concern::Excluded { schedule, date } => {
+                let message = format!("{key}: {schedule} has no slot for {date}");
+                plan.event(Event::of("PIPELINE_EXCLUDED", now, message));
+                return Ok(());
+            }
+            Concern::Unplaced { schedule, error } => {
+                let message = format!("{key}: {schedule} cannot tell its period: {error}");
+                plan.event(Event::of("SENSOR_UNPLACED", now, message));
+                return Ok(());
+            }
+        };
+        let place = (nominal, schedule);
+        if plan.writes_slot(&place) {
+            return Ok(());
+        }
+        let touched = self.touched(arrival.pipeline, place, means).await?;
+        let Some(sensors) = self.pipelines.get_mut(arrival.pipeline).sensors.clone() else {
+            return Ok(());
+        };
+        let version = self.pipelines.get_mut(arrival.pipeline).version;
+        arrival.write(&touched, (freshness, sensors, version), plan);
+        Ok(())
+    }
+
+    async fn touched(
+        &self,
+        pipeline: &PipelineId,
+        place: SlotPlace,
+        means: Means,
+    ) -> Result<Touched, EngineError> {
+        let slot = self.read_slot(pipeline, &place).await?;
+        let query = RunQuery {
+            pipeline: Some(pipeline.clone()),
+            slot: Some((place.1.clone(), place.0)),
+            limit: 20,
+            ..RunQuery::default()
+        };
+        let runs = match slot {
+            Some(_) => self.store.runs(&query).await?.items,
+            None => vec![],
+        };
+        let baseline = runs.iter().find_map(|run| match run.record.metadata.get("baseline") {
+            Some(Value::Object(fields)) => {
+                Some(fields.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
+            }
+            Some(_) | None => None,
+        });
+        let last_run = runs.into_iter().next().map(|run| KnownRun {
+            key: run.key,
+            record: run.record,
+            revision: run.revision,
+        });
+        Ok(Touched { place, means, slot, last_run, baseline })
+    }
+
+    /// A slot as the ledger has it.
+    pub(crate) async fn read_slot(
+        &self,
+        pipeline: &PipelineId,
+        place: &SlotPlace,
+    ) -> Result<Option<(Slot, u64)>, EngineError> {
+        let rows = self.store.read(pipeline, &[Key::Slot(place.1.clone(), place.0)]).await?;
+        match rows.into_iter().next().flatten() {
+            Some(Row { record: Record::Slot(record), revision }) => {
+                Ok(Some((record.to_core()?, revision)))
+            }
+            Some(_) | None => Ok(None),
+        }
+    }
+}
+
+impl Arrival<'_> {
+    /// Writes what follows from the report for a slot.
+    fn write(
+        &self,
+        touched: &Touched,
+        (freshness, mut sensors, version): (Freshness, Sensors, u64),
+        plan: &mut Planned,
+    ) {
+        let Some(start) = self.spec.starts.iter().find(|s| *s.schedule.id() == touched.place.1)
+        else {
+            return;
+        };
+        if freshness != Freshness::Outdated {
+            sensors.insert(self.key.to_owned(), self.sensor.clone());
+        }
+        let known = Known {
+            slot: touched.slot.as_ref().map(|(slot, _)| slot),
+            baseline: touched.baseline.as_ref(),
+            sensors: &sensors,
+            period: start.period_of(touched.place.0),
+            now: self.now,
+        };
+        let follows = arrival::consequence(self.spec, touched.means, self.key, &known);
+        match follows {
+            Consequence::Nothing => {}
+            Consequence::Opens => {
+                let agenda = Agenda::of(self.spec);
+                let opener = Opener { agenda: &agenda, start, version, now: self.now };
+                let slot = opener.open(touched.place.0, TriggerType::Sensor);
+                plan.slot(&touched.place, 0, &slot);
+                let message = format!("sensor {} came", self.key);
+                plan.event(Event::of("SLOT_OPENED", self.now, message).about(&touched.place));
+            }
+            Consequence::Arrives => self.arrives(touched, start, plan),
+            // Only new data is late data: what we knew already changes nothing (S11).
+            Consequence::LateData if freshness != Freshness::New => {}
+            Consequence::LateData => self.again(touched, version, ("late-data", None), plan),
+            Consequence::DriftInFlight(drift) => {
+                plan.event(self.drift("POST_RUN_DRIFT_INFLIGHT", &drift).about(&touched.place));
+            }
+            Consequence::Drift(drift) => {
+                self.again(touched, version, ("data-drift", Some(drift)), plan);
+            }
+            Consequence::PostRun(verdict) => {
+                let is_ready = verdict.outcome == Outcome::Ready;
+                let kind = if is_ready { "POST_RUN_PASSED" } else { "POST_RUN_FAILED" };
+                let event = Event::of(kind, self.now, self.key).about(&touched.place);
+                plan.event(event.detail("evidence", verdict.to_string()));
+            }
+        }
+    }
+
+    /// A slot that waited for its sensor is the sensor's from now on, with its own time to be ready.
+    fn arrives(
+        &self,
+        touched: &Touched,
+        start: &interlock_core::pipeline::StartSchedule,
+        plan: &mut Planned,
+    ) {
+        let Some((slot, revision)) = &touched.slot else { return };
+        let agenda = Agenda::of(self.spec);
+        let opener = Opener { agenda: &agenda, start, version: slot.version, now: self.now };
+        let opening = opener.opening(touched.place.0, TriggerType::Sensor);
+        let Ok(mut waiting) = slot.advance(OpenState::Waiting, opening.closes_at) else { return };
+        waiting.opened_by = TriggerType::Sensor;
+        plan.slot(&touched.place, *revision, &waiting);
+        let message = format!("sensor {} came", self.key);
+        plan.event(Event::of("SENSOR_ARRIVED", self.now, message).about(&touched.place));
+    }
+
+    /// Late data or drift: the slot runs again, if its budget allows it.
+    fn again(
+        &self,
+        touched: &Touched,
+        version: u64,
+        (why, drift): (&str, Option<Drift>),
+        plan: &mut Planned,
+    ) {
+        let Some((slot, revision)) = &touched.slot else { return };
+        let now = self.now;
+        let event = match (&drift, self.spec.dry_run) {
+            (Some(drift), true) => self.drift("DRY_RUN_DRIFT", drift),
+            (Some(drift), false) => self.drift("POST_RUN_DRIFT", drift),
+            (None, true) => Event::of("DRY_RUN_LATE_DATA", now, self.key),
+            (None, false) => Event::of("LATE_DATA_ARRIVAL", now, self.key),
+        };
+        plan.event(event.about(&touched.place));
+        if self.spec.dry_run {
+            return;
+        }
+        let rerun = Rerun {
+            place: &touched.place,
+            slot,
+            revision: *revision,
+            version,
+            source: RerunSource::Drift,
+            why,
+            original_run: touched.last_run.as_ref().map(|run| run.key.id(self.pipeline)),
+        };
+        match rerun.plan(self.spec, now, plan) {
+            Ok(()) if slot.state == SlotState::Open(OpenState::Monitoring) => {
+                if let Some(run) = &touched.last_run {
+                    plan.run(run, RunEvent::MonitoringEnded, |_| {});
+                }
+            }
+            Ok(()) => {}
+            Err(refused) => {
+                let event = Event::of("RERUN_REJECTED", now, refused.to_string());
+                plan.event(event.about(&touched.place));
+            }
+        }
+    }
+
+    fn drift(&self, kind: &'static str, drift: &Drift) -> Event<'static> {
+        let message = format!("{}: {} was {}", drift.key, drift.after, drift.before);
+        let event = Event::of(kind, self.now, message).detail("baseline", drift.before);
+        event.detail("current", drift.after)
+    }
+}
+
+impl Event<'_> {
+    /// What a sensor said.
+    fn report(self, sensor: &Sensor) -> Self {
+        self.detail("value", sensor.value.clone()).detail("at", sensor.at.to_string())
+    }
+}

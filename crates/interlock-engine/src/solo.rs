@@ -1,0 +1,173 @@
+//! One pipeline only, for a command while nobody serves.
+//!
+//! It holds the shard's lease like any owner, and does less: it applies that pipeline's inbox, records what
+//! its jobs report, and steps only the slots that it was told to drive. It opens nothing that is due, moves
+//! no watermark, retires nothing and judges nobody's absence: all of that waits for `serve`. The other open
+//! slots of the pipeline keep their places (S6); what the runner tells about other pipelines stays with the
+//! runner, unacknowledged, and is told again to the next owner.
+//!
+//! A pipeline that the ledger does not know yet is declared: its row and the watermarks of its schedules are
+//! created at this moment. That is a first sight, not a move of a watermark; without it a command could do
+//! nothing in a fresh project. The same goes for an edited file: the gap before it is a gap after downtime,
+//! which the current version fills (S16).
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use interlock_core::{
+    id::{PipelineId, ScheduleId},
+    readiness::Verdict,
+    slot::{Slot, SlotState},
+};
+use interlock_store::{InboxEntry, RunKey, Shard};
+use jiff::Timestamp;
+
+use crate::{
+    engine::{Declaration, Engine, EngineError, Parts},
+    inbox::ENTRIES_MAX,
+    state::{OpenSlot, SlotPlace},
+};
+
+/// What an engine looks after.
+#[derive(Debug, Default)]
+pub(crate) enum Scope {
+    /// Every pipeline of its shard.
+    #[default]
+    Shard,
+    /// One pipeline, and of that only what it is told to.
+    One(One),
+}
+
+#[derive(Debug)]
+pub(crate) struct One {
+    pipeline: PipelineId,
+    /// The slots to drive, with the last verdict.
+    driven: BTreeMap<SlotPlace, Option<Verdict>>,
+}
+
+impl Scope {
+    pub(crate) fn is_shard(&self) -> bool {
+        matches!(self, Self::Shard)
+    }
+
+    fn is_about(&self, pipeline: &PipelineId) -> bool {
+        match self {
+            Self::Shard => true,
+            Self::One(one) => one.pipeline == *pipeline,
+        }
+    }
+
+    /// Whether news about a run is for this engine.
+    pub(crate) fn is_about_run(&self, run_id: &str) -> bool {
+        self.is_shard() || RunKey::parse(run_id).is_ok_and(|(name, _)| self.is_about(&name))
+    }
+
+    /// Whether a slot may be started and closed.
+    pub(crate) fn drives(&self, place: &SlotPlace) -> bool {
+        match self {
+            Self::Shard => true,
+            Self::One(one) => one.driven.contains_key(place),
+        }
+    }
+
+    /// The open slots of a pipeline as the plan is to see them: those that are driven as they are, of the
+    /// others only the ones that hold a place, which they keep whatever their time says.
+    pub(crate) fn view<'a>(
+        &self,
+        open: &'a BTreeMap<SlotPlace, OpenSlot>,
+    ) -> Vec<(&'a SlotPlace, Cow<'a, Slot>)> {
+        let seen = open.iter().filter_map(|(place, open)| {
+            if self.drives(place) {
+                return Some((place, Cow::Borrowed(&open.slot)));
+            }
+            let holds_place =
+                matches!(open.slot.state, SlotState::Open(state) if state.occupies_place());
+            let slot = Slot { closes_at: Timestamp::MAX, ..open.slot.clone() };
+            holds_place.then_some((place, Cow::Owned(slot)))
+        });
+        seen.collect()
+    }
+
+    /// Remembers why driven slots wait.
+    pub(crate) fn saw(&mut self, verdicts: &BTreeMap<SlotPlace, Verdict>) {
+        let Self::One(one) = self else { return };
+        for (place, verdict) in verdicts {
+            if let Some(last) = one.driven.get_mut(place) {
+                *last = Some(verdict.clone());
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Takes the lease for one pipeline, and declares it if its file is at hand; `None` while somebody else
+    /// holds the shard.
+    pub async fn open_one(
+        parts: Parts,
+        pipeline: &PipelineId,
+        declared: Option<&Declaration>,
+    ) -> Result<Option<Self>, EngineError> {
+        let shard = Shard::of(pipeline, parts.store.shard_count());
+        let scope = Scope::One(One { pipeline: pipeline.clone(), driven: BTreeMap::new() });
+        let Some(mut engine) = Self::take(parts, shard, scope).await? else { return Ok(None) };
+        let starts = declared.iter().flat_map(|declared| &declared.pipeline.starts);
+        let schedules: BTreeSet<_> = starts.map(|start| start.schedule.id().clone()).collect();
+        engine.load_one(pipeline, &schedules).await?;
+        if let Some(declared) = declared {
+            let planned = engine.plan_declaration(declared, engine.world.now());
+            engine.commit(planned).await?;
+        }
+        Ok(Some(engine))
+    }
+
+    /// Brings a slot of the one pipeline to its end from now on. What an earlier process started is looked
+    /// up first (S18).
+    pub async fn drive(&mut self, schedule: &ScheduleId, nominal: Timestamp) {
+        let Scope::One(one) = &mut self.scope else { return };
+        one.driven.insert((nominal, schedule.clone()), None);
+        let pipeline = one.pipeline.clone();
+        self.dirty.insert(pipeline);
+        self.look_up_what_runs().await;
+    }
+
+    /// Why a driven slot waited when it was last looked at.
+    pub fn verdict(&self, schedule: &ScheduleId, nominal: Timestamp) -> Option<&Verdict> {
+        match &self.scope {
+            Scope::Shard => None,
+            Scope::One(one) => one.driven.get(&(nominal, schedule.clone()))?.as_ref(),
+        }
+    }
+
+    /// Waits until an instant, or until there is something for the next pass.
+    pub async fn wait(&mut self, until: Timestamp) {
+        let sleep = self.world.sleep_until(until);
+        tokio::select! {
+            biased;
+            Some(report) = self.reports.recv() => self.take_report(report),
+            Some(message) = self.messages.recv() => self.take_message(message),
+            () = sleep => {}
+        }
+    }
+
+    /// Gives the lease back; jobs go on without it.
+    pub async fn close(self) -> Result<(), EngineError> {
+        Ok(self.store.release(self.writer).await?)
+    }
+
+    /// The inbox entries that are this engine's to apply. Without a daemon those of other pipelines pile up;
+    /// they are read over.
+    pub(crate) async fn entries(&self) -> Result<Vec<InboxEntry>, EngineError> {
+        let mut limit = ENTRIES_MAX;
+        loop {
+            let page = self.store.inbox(self.writer.shard, limit).await?;
+            let mut items = page.items;
+            items.retain(|entry| self.scope.is_about(&entry.pipeline));
+            if !items.is_empty() || !page.more || self.scope.is_shard() {
+                return Ok(items);
+            }
+            limit = limit.saturating_mul(4);
+        }
+    }
+}

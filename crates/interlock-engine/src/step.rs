@@ -1,0 +1,204 @@
+//! Moves, turned into groups: what is written about a slot that the plan has decided on.
+
+use std::collections::BTreeMap;
+
+use interlock_core::{
+    control::Move,
+    id::PipelineId,
+    readiness::Verdict,
+    run::{RunEvent, TriggerType},
+    slot::{Disposition, OpenState, RerunSource, SkipReason, Slot, SlotState},
+};
+use interlock_store::RunKey;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::{
+    controller::SpecsInUse,
+    request::{request, run_closes_at},
+    rerun::Rerun,
+    scheduler::plus,
+    state::{KnownRun, OpenSlot, PipelineState, SlotPlace},
+    write::{Act, Event, NewRun, Planned},
+};
+
+/// A queued slot that never got its turn is given up after this.
+const QUEUE_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// Turns moves into groups.
+pub(crate) struct Stepper<'a> {
+    pub(crate) pipeline: &'a PipelineId,
+    pub(crate) specs: &'a SpecsInUse,
+    pub(crate) state: &'a PipelineState,
+    pub(crate) now: Timestamp,
+}
+
+impl Stepper<'_> {
+    /// `None` when the move makes no sense any more.
+    pub(crate) fn step(
+        &self,
+        place: &SlotPlace,
+        step: Move,
+        verdict: Option<&Verdict>,
+        plan: &mut Planned,
+    ) -> Option<()> {
+        let open = self.state.open.get(place)?;
+        match step {
+            Move::Start(attempt) => self.start(place, open, attempt, (verdict, plan)),
+            Move::Queue => {
+                let slot = open.slot.advance(OpenState::Queued, plus(self.now, QUEUE_MAX)).ok()?;
+                plan.slot(place, open.revision, &slot);
+                Some(())
+            }
+            Move::WaitAgain => {
+                let slot = open.slot.advance(OpenState::Waiting, open.slot.closes_at).ok()?;
+                plan.slot(place, open.revision, &slot);
+                Some(())
+            }
+            Move::Drift => self.drift(place, open, (verdict, plan)),
+            Move::Close(disposition) => self.close(place, open, disposition, (verdict, plan)),
+        }
+    }
+
+    fn start(
+        &self,
+        place: &SlotPlace,
+        open: &OpenSlot,
+        attempt: u32,
+        (verdict, plan): (Option<&Verdict>, &mut Planned),
+    ) -> Option<()> {
+        let now = self.now;
+        let mut slot = open.slot.advance(OpenState::Running, run_closes_at(now)).ok()?;
+        slot.attempt = attempt;
+        let trigger_type = if attempt > 1 { TriggerType::Retry } else { slot.opened_by };
+        let key = RunKey {
+            schedule: place.1.clone(),
+            nominal: place.0,
+            generation: slot.generation,
+            attempt,
+        };
+        let run_id = key.id(self.pipeline);
+        plan.slot(place, open.revision, &slot);
+        let metadata = origin_of(&slot);
+        plan.new_run(key.clone(), trigger_type, NewRun { at: now, metadata });
+        let message = format!("attempt {attempt}, {}", trigger_type.as_str());
+        let mut event = Event::of("JOB_TRIGGERED", now, message).about(place).run(run_id);
+        if let Some(verdict) = verdict.filter(|verdict| !verdict.parts.is_empty()) {
+            // S8: the evidence is stored with the decision.
+            event = event.detail("evidence", verdict.to_string());
+        }
+        plan.event(event);
+        let record = plan.created_run()?;
+        let run = KnownRun { key, record, revision: 1 };
+        let started = OpenSlot { slot, revision: open.revision + 1, runs: open.runs.clone() };
+        let spec = self.specs.of(&started.slot);
+        let asked = request(self.pipeline, spec, (place, &started), &run);
+        plan.acts.push(Act::Start(Box::new(asked)));
+        Some(())
+    }
+
+    /// The data of a monitored slot changed: it is completed, and its next generation waits, in one group.
+    fn drift(
+        &self,
+        place: &SlotPlace,
+        open: &OpenSlot,
+        (verdict, plan): (Option<&Verdict>, &mut Planned),
+    ) -> Option<()> {
+        let now = self.now;
+        let run = open.last_run()?;
+        let blocking = verdict.map(blocking).unwrap_or_default();
+        let found = Event::of("MONITORING_DRIFT_DETECTED", now, "its data is not ready any more");
+        plan.event(found.about(place).run(run.key.id(self.pipeline)).detail("blocking", blocking));
+        plan.run(run, RunEvent::MonitoringEnded, |_| {});
+        let rerun = Rerun {
+            place,
+            slot: &open.slot,
+            revision: open.revision,
+            version: self.state.version,
+            source: RerunSource::Drift,
+            why: "monitoring_drift_detected",
+            original_run: Some(run.key.id(self.pipeline)),
+        };
+        if let Err(refused) = rerun.plan(self.specs.of(&open.slot), now, plan) {
+            let slot = open.slot.close(Disposition::Completed, now).ok()?;
+            plan.slot(place, open.revision, &slot);
+            plan.event(Event::of("RERUN_REJECTED", now, refused.to_string()).about(place));
+        }
+        Some(())
+    }
+
+    fn close(
+        &self,
+        place: &SlotPlace,
+        open: &OpenSlot,
+        disposition: Disposition,
+        (verdict, plan): (Option<&Verdict>, &mut Planned),
+    ) -> Option<()> {
+        let now = self.now;
+        let slot = open.slot.close(disposition, now).ok()?;
+        plan.slot(place, open.revision, &slot);
+        let last = open.last_run();
+        if let Some(run) = last {
+            let event = if disposition == Disposition::Completed {
+                RunEvent::MonitoringEnded
+            } else {
+                RunEvent::Failed
+            };
+            // The end of monitoring is not the end of the job.
+            plan.run(run, event, |record| record.ended_at = record.ended_at.or(Some(now)));
+            if disposition == Disposition::Failed
+                && open.slot.state == SlotState::Open(OpenState::Running)
+            {
+                let asked = request(self.pipeline, self.specs.of(&open.slot), (place, open), run);
+                plan.acts.push(Act::Cancel(Box::new(asked)));
+            }
+        }
+        let kind = close_kind(disposition, open.slot.state);
+        let mut event = Event::of(kind, now, slot.state.to_string()).about(place);
+        let expected = self.specs.of(&open.slot).sla.expected_duration;
+        if let (Disposition::Skipped(SkipReason::DryRun), Some(expected)) = (disposition, expected)
+        {
+            event = event.detail("estimatedCompletion", plus(now, expected).to_string());
+        }
+        if let Some(verdict) = verdict {
+            event = event.detail("blocking", blocking(verdict));
+        }
+        plan.event(event);
+        Some(())
+    }
+}
+
+/// The name of the event with which a slot is closed by plan.
+fn close_kind(disposition: Disposition, from: SlotState) -> &'static str {
+    match disposition {
+        Disposition::Skipped(SkipReason::NotReady) => "VALIDATION_EXHAUSTED",
+        Disposition::Skipped(SkipReason::DryRun) => "DRY_RUN_WOULD_TRIGGER",
+        Disposition::Skipped(_) => "SLOT_SKIPPED",
+        Disposition::Completed => "MONITORING_COMPLETED",
+        Disposition::Failed if from == SlotState::Open(OpenState::Running) => "SFN_TIMEOUT",
+        Disposition::Failed => "RETRY_EXHAUSTED",
+        Disposition::Missed => "SCHEDULE_MISSED",
+        Disposition::Cancelled => "SLOT_CANCELLED",
+        Disposition::Unknown => "SCHEDULE_UNKNOWN",
+    }
+}
+
+/// Why the conditions do not hold, for people.
+fn blocking(verdict: &Verdict) -> Vec<Value> {
+    let named = |part: &&Verdict| {
+        if part.reason.contains(&part.name) {
+            part.reason.clone()
+        } else {
+            format!("{}: {}", part.name, part.reason)
+        }
+    };
+    verdict.blocking().iter().map(|part| Value::from(named(part))).collect()
+}
+
+/// Why a run exists, kept with it.
+fn origin_of(slot: &Slot) -> BTreeMap<String, Value> {
+    let Some(wish) = &slot.wish else { return BTreeMap::new() };
+    let named = [("reason", &wish.reason), ("originalRunId", &wish.original_run)];
+    let given = named.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    given.map(|(name, value)| (name.to_owned(), Value::from(value.clone()))).collect()
+}

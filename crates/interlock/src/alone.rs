@@ -1,0 +1,305 @@
+//! Without a daemon: a command that owns one pipeline for as long as it needs to.
+//!
+//! It takes the store's lock and the lease like `serve`, through the same engine in the scope of one
+//! pipeline, and reaches jobs through the same runner. Killed at any moment it leaves what a killed `serve`
+//! leaves: the next owner carries on.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use interlock_core::{
+    id::{PipelineId, ScheduleId, SlotKey},
+    outbound::Outbound,
+    retry::FailureCategory,
+};
+use interlock_engine::{
+    Engine, EngineError, Limits, Pace, Parts,
+    seam::{Task, World},
+};
+use interlock_store::{
+    Store,
+    record::{InboxRecord, SlotName},
+};
+use interlock_trigger::{
+    CancelFailure, LocalTriggers, LookUp, LookUpFailure, Options, Report, StartFailure,
+    StartRequest, TriggerFuture, Triggers,
+};
+use jiff::{SignedDuration, Timestamp};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+    task::JoinSet,
+};
+
+use crate::{
+    clock, environment,
+    exit::Failure,
+    ledger::Ledger,
+    narrator::{Narrator, Told},
+    output::Output,
+    project,
+    serve::{evaluators, files::declaration, specs::StoredSpecs, world::TokioWorld},
+    writer::{self, HOLDER},
+};
+
+/// How long to wait for a job to have been asked to end.
+const ACTS_MAX: Duration = Duration::from_secs(10);
+
+/// The owner of one pipeline.
+pub(crate) struct Alone {
+    engine: Engine,
+    triggers: Arc<OnDemand>,
+    tasks: Tasks,
+    runtime: Runtime,
+}
+
+/// How driving a slot ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Driven {
+    /// The slot is decided.
+    Ended,
+    /// It was left to whoever comes next.
+    Left,
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        Self::failed(error.to_string(), "")
+    }
+}
+
+impl Alone {
+    /// Becomes the owner of a pipeline; `None` if somebody else writes the ledger after all.
+    pub(crate) fn take(
+        directory: &Path,
+        folder: &Path,
+        pipeline: &PipelineId,
+        what: &str,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(store) = writer::try_open(folder, what)? else { return Ok(None) };
+        let failed = |error: std::io::Error| Failure::failed(format!("cannot begin: {error}"), "");
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let tasks = Tasks::default();
+        let world = Tracking { world: runtime.block_on(async { TokioWorld::new() }), tasks };
+        let tasks = world.tasks.clone();
+        let loaded = project::load(directory)?;
+        let config = &loaded.config;
+        let evaluators = evaluators::of(directory, config).map_err(failed)?;
+        let (reports_in, reports) = mpsc::unbounded_channel();
+        let triggers = Arc::new(OnDemand {
+            directory: directory.to_path_buf(),
+            runner: folder.join("runner"),
+            outbound: config.engine.outbound.clone(),
+            reports: reports_in,
+            triggers: OnceLock::new(),
+        });
+        let store: Arc<dyn Store> = Arc::new(store);
+        let parts = Parts {
+            world: Arc::new(world),
+            specs: Arc::new(StoredSpecs::new(Arc::clone(&store), Arc::default())),
+            store,
+            triggers: Arc::clone(&triggers) as Arc<dyn Triggers>,
+            evaluators: Arc::new(evaluators),
+            reports,
+            declarations: mpsc::channel(1).1,
+            holder: HOLDER.to_owned(),
+            pace: Pace::default(),
+            limits: Limits {
+                runs_max: config.engine.runs_max,
+                evaluation_interval: config.watcher.default_interval,
+            },
+        };
+        let mut found = loaded.pipelines.into_iter();
+        let declared = found.find(|found| found.pipeline.name == *pipeline).map(declaration);
+        let engine = runtime.block_on(Engine::open_one(parts, pipeline, declared.as_ref()))?;
+        Ok(engine.map(|engine| Self { engine, triggers, tasks, runtime }))
+    }
+
+    /// Applies what is in the pipeline's inbox.
+    pub(crate) fn pass(&mut self) -> Result<(), Failure> {
+        self.runtime.block_on(self.engine.pass())?;
+        Ok(())
+    }
+
+    /// Applies the pipeline's inbox with a request in it, and gives everything back. A job that was asked to
+    /// end is waited for, up to the time given, so that its end is recorded.
+    pub(crate) fn apply(
+        self,
+        ledger: &Ledger,
+        (pipeline, record): (&PipelineId, &InboxRecord),
+        patience: SignedDuration,
+    ) -> Result<(), Failure> {
+        let Self { mut engine, tasks, runtime, .. } = self;
+        let ending = if let InboxRecord::Cancel { slot, .. } = record { Some(slot) } else { None };
+        let give_up = clock::now().saturating_add(patience).unwrap_or(Timestamp::MAX);
+        runtime.block_on(async {
+            engine.pass().await?;
+            // What the inbox says about a run is news, which the next pass records.
+            let mut wake = engine.pass().await?;
+            while let Some(slot) = ending
+                && is_running(ledger, pipeline, slot)?
+                && clock::now() < give_up
+            {
+                engine.wait(wake.min(give_up)).await;
+                wake = engine.pass().await?;
+            }
+            tasks.finish().await;
+            engine.close().await?;
+            Ok(())
+        })
+    }
+
+    /// Brings a slot to its end in the foreground. The first interrupt asks its job to end, the second
+    /// leaves it to the runner.
+    pub(crate) fn drive(
+        self,
+        slot: &SlotKey,
+        narrator: &mut Narrator<'_>,
+        output: &mut Output,
+    ) -> Result<Driven, Failure> {
+        let Self { mut engine, triggers, runtime, .. } = self;
+        runtime.block_on(async {
+            let mut interrupted = listen(SignalKind::interrupt())?;
+            let mut terminated = listen(SignalKind::terminate())?;
+            let mut was_asked = false;
+            // Before anything is triggered: what is older than the runner's journal is uncertain (S18).
+            triggers.get().map_err(|message| Failure::failed(message, ""))?;
+            engine.drive(&slot.schedule, slot.nominal).await;
+            let driven = loop {
+                let wake = engine.pass().await?;
+                let verdict = engine.verdict(&slot.schedule, slot.nominal);
+                if narrator.tell(verdict, output)? == Told::Ended {
+                    break Driven::Ended;
+                }
+                tokio::select! {
+                    biased;
+                    _ = interrupted.recv() => {
+                        if was_asked {
+                            break Driven::Left;
+                        }
+                        was_asked = true;
+                        narrator.interrupt(output)?;
+                    }
+                    _ = terminated.recv() => break Driven::Left,
+                    () = engine.wait(wake) => {}
+                }
+            };
+            engine.close().await?;
+            Ok(driven)
+        })
+    }
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}"), ""))
+}
+
+fn is_running(ledger: &Ledger, pipeline: &PipelineId, slot: &SlotName) -> Result<bool, Failure> {
+    let Ok(schedule) = ScheduleId::any(&slot.schedule) else { return Ok(false) };
+    let slot = ledger.slot(pipeline, &schedule, slot.nominal)?;
+    Ok(slot.is_some_and(|slot| slot.state == "running"))
+}
+
+/// Tasks that the engine started.
+#[derive(Debug, Clone, Default)]
+struct Tasks(Arc<Mutex<JoinSet<()>>>);
+
+impl Tasks {
+    /// Waits for them: a request to a job must have left before the process ends.
+    async fn finish(&self) {
+        let mut tasks = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let all = async { while tasks.join_next().await.is_some() {} };
+        let _too_late = tokio::time::timeout(ACTS_MAX, all).await;
+    }
+}
+
+/// Real time, and tasks that can be waited for.
+struct Tracking {
+    world: TokioWorld,
+    tasks: Tasks,
+}
+
+impl World for Tracking {
+    fn now(&self) -> Timestamp {
+        self.world.now()
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> Task<()> {
+        self.world.sleep_until(at)
+    }
+
+    fn spawn(&self, _name: &'static str, task: Task<()>) {
+        let mut tasks = self.tasks.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.spawn_on(task, &Handle::current());
+    }
+}
+
+/// The triggers of this host, reached when first needed: most requests have nothing to do with a job, and
+/// must not start a runner.
+struct OnDemand {
+    directory: PathBuf,
+    runner: PathBuf,
+    outbound: Outbound,
+    reports: mpsc::UnboundedSender<Report>,
+    triggers: OnceLock<Result<LocalTriggers, String>>,
+}
+
+impl OnDemand {
+    fn get(&self) -> Result<&LocalTriggers, String> {
+        let made = self.triggers.get_or_init(|| {
+            let mut options = Options::new(self.directory.clone()).map_err(|e| e.to_string())?;
+            options.outbound.clone_from(&self.outbound);
+            let (clock, variable) = (Arc::new(clock::now), Arc::new(environment::variable));
+            LocalTriggers::new(&self.runner, self.reports.clone(), clock, variable, options)
+                .map_err(|error| format!("cannot reach the runner: {error}"))
+        });
+        made.as_ref().map_err(Clone::clone)
+    }
+}
+
+impl Triggers for OnDemand {
+    fn start(&self, request: StartRequest) -> TriggerFuture<'_, Result<(), StartFailure>> {
+        match self.get() {
+            Ok(triggers) => triggers.start(request),
+            Err(message) => Box::pin(std::future::ready(Err(StartFailure {
+                message,
+                category: FailureCategory::Transient,
+                may_have_started: false,
+            }))),
+        }
+    }
+
+    fn look_up<'a>(
+        &'a self,
+        request: &'a StartRequest,
+    ) -> TriggerFuture<'a, Result<LookUp, LookUpFailure>> {
+        match self.get() {
+            Ok(triggers) => triggers.look_up(request),
+            Err(message) => Box::pin(std::future::ready(Err(LookUpFailure { message }))),
+        }
+    }
+
+    fn cancel<'a>(
+        &'a self,
+        request: &'a StartRequest,
+    ) -> TriggerFuture<'a, Result<(), CancelFailure>> {
+        match self.get() {
+            Ok(triggers) => triggers.cancel(request),
+            Err(message) => {
+                let failure = CancelFailure { message, is_retryable: true };
+                Box::pin(std::future::ready(Err(failure)))
+            }
+        }
+    }
+
+    fn acknowledge(&self, run_id: &str) {
+        // An end that is not acknowledged is told again to the next owner.
+        if let Ok(triggers) = self.get() {
+            triggers.acknowledge(run_id);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What `serve` says once it is at work: what it serves, what it took over, what comes next.
+
+use std::{io::Write as _, path::PathBuf};
+
+use interlock_engine::{Engine, Overview};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    arguments::LogForm,
+    exit::Failure,
+    output::{Output, instant},
+    serve::files::Scan,
+};
+
+/// What there is to say.
+#[derive(Debug)]
+pub(crate) struct Greeting {
+    pub(crate) pipelines: usize,
+    /// Problems in the files.
+    pub(crate) problems: usize,
+    pub(crate) folder: PathBuf,
+    pub(crate) url: Option<String>,
+    pub(crate) roles: Vec<String>,
+    /// Pipelines without a file that stay in force.
+    pub(crate) held: usize,
+    /// What the engine has before it; none without the engine's role.
+    pub(crate) overview: Option<Overview>,
+    pub(crate) now: Timestamp,
+}
+
+impl Greeting {
+    /// Takes over what the engine found.
+    pub(crate) fn take(&mut self, engine: &Engine, scan: &Scan) {
+        self.pipelines = scan.count;
+        self.problems = scan.problems.len();
+        self.held = scan.spared;
+        self.overview = Some(engine.overview());
+    }
+
+    /// Prints it for people, or puts it in the log for machines.
+    pub(crate) fn say(&self, form: LogForm, output: &mut Output) -> Result<(), Failure> {
+        match form {
+            LogForm::Text => self.print(output),
+            LogForm::Json => {
+                self.log();
+                Ok(())
+            }
+        }
+    }
+
+    fn print(&self, output: &mut Output) -> Result<(), Failure> {
+        let out = &mut output.out;
+        let schedules = self.overview.as_ref().map_or(0, |overview| overview.schedules);
+        let (pipelines, schedules) =
+            (counted(self.pipelines, "pipeline"), counted(schedules, "schedule"));
+        writeln!(out, "serving {pipelines} with {schedules}; {}", self.roles.join(", "))?;
+        writeln!(out, "  ledger    {}", self.folder.display())?;
+        match &self.url {
+            Some(url) => writeln!(out, "  http      {url} (/healthz, /readyz, /metrics)")?,
+            None => writeln!(out, "  http      none")?,
+        }
+        if let Some(overview) = &self.overview {
+            let open = counted(overview.open_slots, "open slot");
+            let runs = counted(overview.active_runs, "run");
+            writeln!(out, "  taken up  {open}, {runs} under way")?;
+            writeln!(out, "  next      {}", self.next(overview))?;
+            if self.held > 0 {
+                let held = counted(self.held, "pipeline");
+                writeln!(
+                    out,
+                    "  held      {held} without a file: in force as last declared (`--retire-missing` retires)"
+                )?;
+            }
+        }
+        match self.problems {
+            0 => writeln!(out, "  problems  none")?,
+            count => writeln!(out, "  problems  {count}; `interlock validate` shows them")?,
+        }
+        if interlock_trigger::runner::is_pid_one_namespace() {
+            let text = "this is a container of its own: jobs end with it, and are then uncertain";
+            writeln!(out, "  note      {text}")?;
+        }
+        Ok(out.flush()?)
+    }
+
+    fn next(&self, overview: &Overview) -> String {
+        let Some((at, pipeline, schedule)) = &overview.next else {
+            return "nothing is due by itself".to_owned();
+        };
+        let wait = at.duration_since(self.now).max(SignedDuration::ZERO);
+        let wait = SignedDuration::from_secs(wait.as_secs());
+        format!("{pipeline}/{schedule} at {}, in {wait:#}", instant(*at))
+    }
+
+    fn log(&self) {
+        let overview = self.overview.as_ref();
+        let next = overview.and_then(|overview| overview.next.as_ref());
+        tracing::info!(
+            event = "SERVING",
+            pipelines = self.pipelines,
+            schedules = overview.map_or(0, |overview| overview.schedules),
+            nextAt = next.map(|(at, ..)| instant(*at)),
+            nextPipeline = next.map(|(_, pipeline, _)| pipeline.as_str()),
+            nextSchedule = next.map(|(.., schedule)| schedule.as_str()),
+            openSlots = overview.map_or(0, |overview| overview.open_slots),
+            runsTakenUp = overview.map_or(0, |overview| overview.active_runs),
+            held = self.held,
+            problems = self.problems,
+            ledger = %self.folder.display(),
+            url = self.url.as_deref(),
+            roles = self.roles.join(","),
+            isContainer = interlock_trigger::runner::is_pid_one_namespace(),
+            "serving {}",
+            counted(self.pipelines, "pipeline")
+        );
+    }
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{s}")
+}

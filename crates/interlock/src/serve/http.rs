@@ -1,0 +1,152 @@
+//! The HTTP interface of this process: where it listens, and the file that says so.
+//!
+//! A port that is taken must not keep pipelines from running unless somebody asked for that very address: with
+//! the default address (a second project on the machine, say) `serve` warns and goes on without HTTP; an address
+//! written in `interlock.yaml` is wanted, by a probe or by other machines, and `serve` refuses to start.
+
+use std::{
+    fs,
+    io::{self, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use interlock_api::{
+    Limits, Running, Surface, Tokens,
+    address::{self, BindError, Exposure},
+};
+use interlock_config::server::Server;
+use serde_json::json;
+
+use crate::{clock, exit::Failure};
+
+/// The file in the state folder that says where the interface is.
+pub(crate) const FILE: &str = "http.json";
+/// How long a request may take.
+const ANSWER_IN: Duration = Duration::from_secs(10);
+
+/// How long `doctor` waits for an answer.
+const PROBE_IN: Duration = Duration::from_secs(5);
+
+/// The interface at work, and its file.
+#[derive(Debug)]
+pub(crate) struct Interface {
+    running: Running,
+    file: PathBuf,
+}
+
+impl Interface {
+    /// Starts it; `None` when its address is taken and nobody asked for that one.
+    pub(crate) fn start(
+        server: &Server,
+        folder: &Path,
+        surface: &Arc<Surface>,
+    ) -> Result<Option<Self>, Failure> {
+        let tokens = tokens(server);
+        let Some(listener) = listen(server, &tokens)? else { return Ok(None) };
+        let limits = Limits { time: ANSWER_IN, body_max: server.request_body_max as usize };
+        let failed = |error: io::Error| {
+            Failure::failed(format!("cannot start the HTTP interface: {error}"), "")
+        };
+        let surface = Arc::clone(surface);
+        let running = interlock_api::start(listener, surface, tokens, limits).map_err(failed)?;
+        let file = folder.join(FILE);
+        write(&file, &running).map_err(|error| Failure::file("write", &file, &error))?;
+        Ok(Some(Self { running, file }))
+    }
+
+    /// Its address, as a person types it.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.running.address)
+    }
+
+    /// Ends it.
+    pub(crate) fn stop(self) {
+        // Whoever finds the file asks the process that it names; nobody needs one that is gone.
+        let _already_gone = fs::remove_file(&self.file);
+        self.running.stop();
+    }
+}
+
+fn tokens(server: &Server) -> Tokens {
+    let tokens = server.tokens.iter().map(|token| &token.token).chain(&server.api_key);
+    Tokens::new(tokens.map(|token| token.expose().to_owned()))
+}
+
+/// Whether the interface could be started; a sentence when not.
+pub(crate) fn probe(server: &Server) -> Result<(), String> {
+    match bind(server, &tokens(server)) {
+        Ok(_listener) => Ok(()),
+        Err((_, message)) => Err(message),
+    }
+}
+
+/// Where the interface of a folder is, or was when its process was killed.
+pub(crate) fn address(folder: &Path) -> Option<SocketAddr> {
+    let text = fs::read_to_string(folder.join(FILE)).ok()?;
+    let told: serde_json::Value = serde_json::from_str(&text).ok()?;
+    told.get("address")?.as_str()?.parse().ok()
+}
+
+/// The status that `/healthz` answers with.
+pub(crate) fn health(address: &SocketAddr) -> io::Result<u16> {
+    let mut stream = TcpStream::connect_timeout(address, PROBE_IN)?;
+    stream.set_read_timeout(Some(PROBE_IN))?;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: interlock\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.take(64 * 1024).read_to_string(&mut text)?;
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
+    status.ok_or_else(|| io::Error::other("it does not speak HTTP"))
+}
+
+fn bind(server: &Server, tokens: &Tokens) -> Result<TcpListener, (BindError, String)> {
+    let exposure = if tokens.is_empty() { Exposure::LoopbackOnly } else { Exposure::Anywhere };
+    address::bind(&server.addr, exposure).map_err(|refusal| {
+        let message = match &refusal {
+            BindError::Refused { source, .. } => format!("{refusal}: {source}"),
+            BindError::NoAddress { .. } | BindError::Exposed { .. } | BindError::Taken { .. } => {
+                refusal.to_string()
+            }
+        };
+        (refusal, message)
+    })
+}
+
+fn listen(server: &Server, tokens: &Tokens) -> Result<Option<TcpListener>, Failure> {
+    let (refusal, message) = match bind(server, tokens) {
+        Ok(listener) => return Ok(Some(listener)),
+        Err(refused) => refused,
+    };
+    if !server.addr_is_written {
+        tracing::warn!(
+            "{message}; going on without HTTP (`server.addr` in interlock.yaml names another address)"
+        );
+        return Ok(None);
+    }
+    let help = match refusal {
+        BindError::Exposed { .. } => {
+            "Write `server.tokens` or `server.apiKey`, or listen on 127.0.0.1."
+        }
+        BindError::Taken { .. } => {
+            "End that process, or write another `server.addr`; 127.0.0.1:0 takes any free port."
+        }
+        BindError::NoAddress { .. } | BindError::Refused { .. } => {
+            "Write a `server.addr` such as 127.0.0.1:8420."
+        }
+    };
+    Err(Failure::failed(message, help))
+}
+
+/// In one piece: whoever reads it reads all of it.
+fn write(file: &Path, running: &Running) -> io::Result<()> {
+    let told = json!({
+        "address": running.address.to_string(),
+        "pid": std::process::id(),
+        "startedAt": clock::now().to_string(),
+    });
+    let draft = file.with_extension("json.new");
+    fs::write(&draft, format!("{told}\n"))?;
+    fs::rename(&draft, file)
+}

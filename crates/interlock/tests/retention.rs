@@ -1,0 +1,88 @@
+//! `serve` deletes the output of jobs that `retention.logs` has run out for.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![expect(clippy::disallowed_methods, reason = "a real process in real time is what is tested")]
+
+use std::{
+    fs::{self, File},
+    io::{BufRead as _, BufReader},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+const TICKER: &str = "
+name: ticker
+schedules: [{id: second, every: 1s}]
+trigger: {type: command, command: echo ran}
+";
+
+fn serve(project: &Path) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .args(["serve", "--log", "json"])
+        .arg(project)
+        .stdout(Stdio::null())
+        .stderr(File::options().create(true).append(true).open(project.join("serve.log")).unwrap())
+        .spawn()
+        .unwrap()
+}
+
+fn until<T>(project: &Path, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        let log = || fs::read_to_string(project.join("serve.log")).unwrap_or_default();
+        assert!(start.elapsed() < Duration::from_mins(1), "no {what}: {}", log());
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn logs(project: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(project.join(".interlock/runner/logs/ticker")).into_iter();
+    entries.flatten().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// The runner is meant to outlive the daemon; a test must not leave it behind.
+fn end_the_runner(project: &Path) {
+    let stream = UnixStream::connect(project.join(".interlock/runner/runner.sock")).unwrap();
+    let mut greeting = String::new();
+    BufReader::new(stream).read_line(&mut greeting).unwrap();
+    let greeting: serde_json::Value = serde_json::from_str(&greeting).unwrap();
+    let pid = greeting["hello"]["pid"].to_string();
+    assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+}
+
+#[test]
+fn old_output_goes_and_new_output_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let project = dir.path();
+    fs::create_dir(project.join("pipelines")).unwrap();
+    fs::write(project.join("pipelines/ticker.yaml"), TICKER).unwrap();
+    fs::write(project.join("interlock.yaml"), "retention: {logs: 1d}\n").unwrap();
+    let mut daemon = serve(project);
+    let acknowledged = || {
+        let journal = fs::read_to_string(project.join(".interlock/runner/journal")).ok()?;
+        (journal.matches("\"acknowledged\"").count() >= 2).then_some(())
+    };
+    until(project, "second end that is stored", acknowledged);
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+
+    // The oldest is one whose end was stored: ends are stored in the order of the slots.
+    let mut found = logs(project);
+    found.sort();
+    let (old, new) = (&found[0], &found[1]);
+    let file = File::options().append(true).open(old).unwrap();
+    file.set_modified(file.metadata().unwrap().modified().unwrap() - Duration::from_hours(25))
+        .unwrap();
+    let mut daemon = serve(project);
+    until(project, "end of the old log", || (!old.exists()).then_some(()));
+    assert!(new.exists());
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    end_the_runner(project);
+}

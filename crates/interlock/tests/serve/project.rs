@@ -1,0 +1,166 @@
+//! A project on disk, jobs that say what they did, and the processes around them.
+
+use std::{
+    fs,
+    os::unix::process::ExitStatusExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{end_the_runner, log};
+
+/// A job that writes when it begins and how it ends, one line each. A line is one write to the end of the
+/// file, so lines never mix; what was written outlives every process, so nothing needs to be synced.
+///
+/// `sh job.sh PART SECONDS CODE`
+const JOB: &str = r#"
+say() { printf '%s %s %s %s %s\n' "$1" "$INTERLOCK_RUN_ID" "$INTERLOCK_SLOT" "$INTERLOCK_ATTEMPT" "$2" >> ran.log; }
+say start "$1"
+sleep "$2"
+say end "$1=$3"
+exit "$3"
+"#;
+
+/// A project in a directory of its own; its runner and its jobs' folder go with it.
+pub(crate) struct Project {
+    dir: tempfile::TempDir,
+}
+
+/// What a command of the real binary did.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let killed = || -output.status.signal().unwrap_or(0);
+        Self {
+            code: output.status.code().unwrap_or_else(killed),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+}
+
+impl Project {
+    /// A project of these pipelines, by name and text.
+    pub(crate) fn new(pipelines: &[(&str, &str)]) -> Self {
+        let project = Self { dir: tempfile::tempdir().unwrap() };
+        fs::write(project.path().join("job.sh"), JOB).unwrap();
+        fs::create_dir(project.path().join("pipelines")).unwrap();
+        for (name, text) in pipelines {
+            project.write(name, text);
+        }
+        project
+    }
+
+    /// Writes a pipeline's file.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.path().join(format!("pipelines/{name}.yaml")), text).unwrap();
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Where the ledger is.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.path().join(".interlock")
+    }
+
+    /// Runs a command of the real binary on this project.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        interlock(self.path(), arguments)
+    }
+
+    /// The runners of this project: one, none, or two for the moment in which the second one gives way.
+    pub(crate) fn runners(&self) -> Vec<u32> {
+        let Ok(ours) = self.folder().join("runner").canonicalize() else { return vec![] };
+        let ours = ours.display().to_string();
+        let is_runner = |command: &[u8]| {
+            let words: Vec<_> = command.split(|byte| *byte == 0).collect();
+            words.get(1) == Some(&b"runner".as_slice()) && words.get(2) == Some(&ours.as_bytes())
+        };
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let found = entries.filter(|entry| {
+            fs::read(entry.path().join("cmdline")).is_ok_and(|command| is_runner(&command))
+        });
+        found.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// Kills the runner, if there is one.
+    pub(crate) fn kill_runner(&self) -> usize {
+        self.runners().into_iter().filter(|pid| kill(*pid)).count()
+    }
+
+    /// Waits until something holds, and shows the daemon's log when it does not.
+    ///
+    /// Two minutes are long, because what became of a lost job is looked for for one (S18).
+    #[track_caller]
+    pub(crate) fn until<T>(&self, what: &str, mut holds: impl FnMut() -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            if let Some(found) = holds() {
+                return found;
+            }
+            let is_in_time = start.elapsed() < Duration::from_mins(2);
+            assert!(is_in_time, "not in two minutes: {what}\n{}", tail(&log(self.path())));
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Project {
+    fn drop(&mut self) {
+        if self.folder().join("runner").exists() {
+            end_the_runner(self.path());
+        }
+    }
+}
+
+/// Runs a command of the real binary, for a while at most.
+pub(crate) fn interlock(directory: &Path, arguments: &[&str]) -> Ran {
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "30", env!("CARGO_BIN_EXE_interlock")]);
+    command.args(arguments).arg("-C").arg(directory).output().unwrap().into()
+}
+
+/// Sends SIGKILL; says whether there was somebody to send it to.
+pub(crate) fn kill(pid: u32) -> bool {
+    Command::new("kill").args(["-9", &pid.to_string()]).status().is_ok_and(|s| s.success())
+}
+
+/// The end of a long text.
+pub(crate) fn tail(text: &str) -> &str {
+    let from = text.len().saturating_sub(6_000);
+    text.get(from..).unwrap_or(text)
+}
+
+/// Numbers that look random and repeat with their seed (`splitmix64`).
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    /// Chance of this run; `INTERLOCK_TEST_SEED` repeats another one. It is printed, and so shown with a
+    /// failure.
+    pub(crate) fn new() -> Self {
+        let given = std::env::var("INTERLOCK_TEST_SEED").ok().map(|text| text.parse().unwrap());
+        let seed = given.unwrap_or_else(|| jiff::Timestamp::now().as_nanosecond() as u64);
+        println!("INTERLOCK_TEST_SEED={seed}");
+        Self(seed)
+    }
+
+    /// A number from `0` to `below - 1`.
+    pub(crate) fn below(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % below
+    }
+}
