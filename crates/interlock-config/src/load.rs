@@ -125,7 +125,9 @@ struct Defaults {
 
 /// Loads a directory. Nothing is written, and no clock is read.
 pub fn load_dir(dir: &Path, zones: &dyn ZoneSource, environment: Environment<'_>) -> Loaded {
-    let Around { config, context, mut problems, paths } = load_around(dir, zones, environment);
+    let mut around = load_around(dir, zones, environment);
+    let paths = around.paths();
+    let Around { config, context, mut problems, .. } = around;
     let mut names = Names::default();
     let mut references = References::default();
     for path in paths {

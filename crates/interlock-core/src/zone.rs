@@ -35,6 +35,7 @@ struct ZoneData {
     /// For each stretch of 2^[`STRETCH_BITS`] seconds, the segment at its beginning: finding the
     /// segment of an instant is then one lookup and a step or two, instead of a binary search.
     first_in_stretch: Box<[u16]>,
+    fingerprint: u64,
 }
 
 /// No zone is further from UTC than this.
@@ -80,7 +81,9 @@ impl Zone {
                 segments.partition_point(|segment| segment.end <= begins) as u16
             })
             .collect();
-        Self(Arc::new(ZoneData { name: name.into(), time_zone, segments, first_in_stretch }))
+        let fingerprint = fingerprint(&segments);
+        let name = name.into();
+        Self(Arc::new(ZoneData { name, time_zone, segments, first_in_stretch, fingerprint }))
     }
 
     /// Coordinated Universal Time.
@@ -101,12 +104,7 @@ impl Zone {
     /// A hash of the zone's data, part of a pipeline's version: when a government changes the rules
     /// and the database follows, the version changes too.
     pub fn fingerprint(&self) -> u64 {
-        let mut bytes = Vec::with_capacity(self.0.segments.len() * 16);
-        for segment in &self.0.segments {
-            bytes.extend_from_slice(&segment.start.to_le_bytes());
-            bytes.extend_from_slice(&segment.offset.to_le_bytes());
-        }
-        fnv1a(&bytes)
+        self.0.fingerprint
     }
 
     /// When a wall-clock time occurs. Beyond the years that schedules know, their edge is the answer.
@@ -170,6 +168,15 @@ impl Zone {
     fn segment(&self, index: u16) -> Segment {
         self.0.segments.get(usize::from(index)).copied().unwrap_or(Segment::WHOLE)
     }
+}
+
+fn fingerprint(segments: &[Segment]) -> u64 {
+    let mut bytes = Vec::with_capacity(segments.len() * 16);
+    for segment in segments {
+        bytes.extend_from_slice(&segment.start.to_le_bytes());
+        bytes.extend_from_slice(&segment.offset.to_le_bytes());
+    }
+    fnv1a(&bytes)
 }
 
 /// Copies a zone's changes of offset out of the database.

@@ -215,15 +215,14 @@ impl PipelineState {
     }
 
     pub(crate) fn put_watermark(&mut self, schedule: &ScheduleId, mark: (Timestamp, u64)) {
-        match self.watermarks.iter_mut().find(|(id, _)| id == schedule) {
-            Some((_, known)) => *known = mark,
-            None => {
-                let mut all = std::mem::take(&mut self.watermarks).into_vec();
-                all.reserve_exact(1);
-                all.push((schedule.clone(), mark));
-                self.watermarks = all.into();
-            }
+        if let Some((_, known)) = self.watermarks.iter_mut().find(|(id, _)| id == schedule) {
+            *known = mark;
+            return;
         }
+        let mut all = std::mem::take(&mut self.watermarks).into_vec();
+        all.reserve_exact(1);
+        all.push((schedule.clone(), mark));
+        self.watermarks = all.into();
     }
 
     fn put_slot(&mut self, place: SlotPlace, slot: Slot, revision: u64) {

@@ -4,9 +4,9 @@
 use interlock_core::id::SlotKey;
 use interlock_store::{
     EventRow, LedgerRow, OutboxRow, RunRow,
-    record::{MarksRecord, SensorRecord, SlotRecord, SpanRecord},
+    record::{MarksRecord, SensorRecord, SlaRecord, SlotRecord, SpanRecord},
 };
-use jiff::civil::Date;
+use jiff::{SignedDuration, civil::Date};
 use serde_json::{Value, json};
 
 use crate::ledger::IncidentRow;
@@ -37,7 +37,20 @@ pub(crate) fn slot(key: &SlotKey, slot: &SlotRecord, runs: &[RunRow]) -> Value {
         "closesAt": closes_at.map(|at| at.to_string()),
         "retryAt": slot.retry_at.map(|at| at.to_string()),
         "version": slot.version,
+        "sla": slot.sla.as_deref().map(sla),
         "runs": runs.iter().map(run_of_slot).collect::<Vec<_>>(),
+    })
+}
+
+/// What a slot promises about time.
+fn sla(sla: &SlaRecord) -> Value {
+    let seconds = |duration: Option<SignedDuration>| duration.map(|duration| duration.as_secs());
+    json!({
+        "evaluationAt": sla.evaluation_at.map(|at| at.to_string()),
+        "warningAt": sla.warning_at.map(|at| at.to_string()),
+        "breachAt": sla.breach_at.map(|at| at.to_string()),
+        "maxDurationSeconds": seconds(sla.duration_max),
+        "expectedDurationSeconds": seconds(sla.expected_duration),
     })
 }
 
@@ -60,6 +73,7 @@ pub(crate) fn slot_of_span(key: &SlotKey, date: Date, span: &SpanRecord) -> Valu
         "closesAt": null,
         "retryAt": null,
         "version": span.version,
+        "sla": null,
         "runs": [],
     })
 }

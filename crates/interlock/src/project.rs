@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use interlock_config::{Loaded, Problem, SystemZones, load_dir, problem::Severity};
+use interlock_config::{Loaded, SystemZones, load_dir, problem::Severity};
 use interlock_core::{id::PipelineId, pipeline::Pipeline};
 
 use crate::{environment, exit::Failure, output::Output};
@@ -20,13 +20,12 @@ pub(crate) fn load(directory: &Path) -> Result<Loaded, Failure> {
 
 /// Says on standard error that parts of the project could not be used. The rest is used all the same.
 pub(crate) fn mention_errors(loaded: &Loaded, output: &mut Output) -> Result<bool, Failure> {
-    mention_problems(&loaded.problems, output)
+    mention_count(loaded.problems.iter().filter(|p| p.severity == Severity::Error).count(), output)
 }
 
-/// The same for problems.
-pub(crate) fn mention_problems(problems: &[Problem], output: &mut Output) -> Result<bool, Failure> {
+/// The same for so many errors.
+pub(crate) fn mention_count(errors: usize, output: &mut Output) -> Result<bool, Failure> {
     use std::io::Write as _;
-    let errors = problems.iter().filter(|p| p.severity == Severity::Error).count();
     if errors == 0 {
         return Ok(false);
     }

@@ -8,6 +8,8 @@ enum Unit {
     PerSecond,
     Seconds,
     Megabytes,
+    Kibibytes,
+    Percent,
 }
 
 /// On which side of the limit a figure must be.
@@ -32,6 +34,14 @@ const LIMITS: &[Limit] = &[
     Limit { name: "schedule/next_daily", unit: Unit::PerSecond, bound: Bound::AtLeast(1e7) },
     Limit { name: "schedule/next_every_minute", unit: Unit::PerSecond, bound: Bound::AtLeast(1e7) },
     Limit { name: "schedule/slots_hour_100k", unit: Unit::Seconds, bound: Bound::AtMost(0.1) },
+    Limit { name: "serve/100k_each", unit: Unit::Kibibytes, bound: Bound::AtMost(2.0) },
+    Limit { name: "serve/100k_first_load", unit: Unit::Seconds, bound: Bound::AtMost(15.0) },
+    Limit { name: "serve/100k_idle", unit: Unit::Percent, bound: Bound::AtMost(1.0) },
+    Limit { name: "serve/100k_restart", unit: Unit::Seconds, bound: Bound::AtMost(3.0) },
+    Limit { name: "serve/10k_restart", unit: Unit::Seconds, bound: Bound::AtMost(0.5) },
+    Limit { name: "serve/10k_restart", unit: Unit::Megabytes, bound: Bound::AtMost(50.0) },
+    Limit { name: "serve/instant_10k", unit: Unit::Seconds, bound: Bound::AtMost(0.5) },
+    Limit { name: "serve/start_500", unit: Unit::Seconds, bound: Bound::AtMost(1.2) },
     Limit { name: "trigger/command_cpu", unit: Unit::Seconds, bound: Bound::AtMost(0.006) },
     Limit { name: "trigger/command_runs", unit: Unit::PerSecond, bound: Bound::AtLeast(410.0) },
 ];
@@ -70,6 +80,8 @@ impl Measurement {
         let unit = match key {
             "seconds" => Unit::Seconds,
             "rss_mb" => Unit::Megabytes,
+            "kib" => Unit::Kibibytes,
+            "percent" => Unit::Percent,
             "per_second" => Unit::PerSecond,
             _ => return None,
         };
@@ -81,7 +93,7 @@ impl Measurement {
         match (self.reading, wanted) {
             (Reading::Timed { seconds, .. }, Unit::Seconds) => Some(seconds),
             (Reading::Timed { seconds, elements, .. }, Unit::PerSecond) => Some(elements / seconds),
-            (Reading::Timed { .. }, Unit::Megabytes) => None,
+            (Reading::Timed { .. }, Unit::Megabytes | Unit::Kibibytes | Unit::Percent) => None,
             (Reading::Plain { unit, value }, wanted) => (unit == wanted).then_some(value),
         }
     }
@@ -199,6 +211,8 @@ impl fmt::Display for Row {
 fn show(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Megabytes => format!("{value:.0} MB"),
+        Unit::Kibibytes => format!("{value:.2} KiB"),
+        Unit::Percent => format!("{value:.2} %"),
         Unit::PerSecond if value >= 1e6 => format!("{:.2} M/s", value / 1e6),
         Unit::PerSecond => format!("{value:.0} /s"),
         Unit::Seconds if value >= 1.0 => format!("{value:.2} s"),

@@ -35,8 +35,7 @@ pub struct Around {
     pub context: Context,
     /// What is wrong with all that.
     pub problems: Vec<Problem>,
-    /// The files of pipelines, in the order in which the first of two with one name wins.
-    pub paths: Vec<PathBuf>,
+    reader: Reader,
 }
 
 /// One pipeline's file.
@@ -73,11 +72,19 @@ pub fn load_around(dir: &Path, zones: &dyn ZoneSource, environment: Environment<
     loader.context.zone = config.zone.clone();
     loader.calendars(&config);
     loader.archetypes(&config);
-    let paths = loader.reader.paths(&config.dirs.pipelines);
-    Around { config, context: loader.context, problems: loader.reader.finish(), paths }
+    let Loader { mut reader, context, .. } = loader;
+    Around { config, context, problems: reader.finish(), reader }
 }
 
 impl Around {
+    /// The files of pipelines, in the order in which the first of two with one name wins. Folders that
+    /// cannot be listed are further problems.
+    pub fn paths(&mut self) -> Vec<PathBuf> {
+        let paths = self.reader.paths(&self.config.dirs.pipelines);
+        self.problems.append(&mut self.reader.problems);
+        paths
+    }
+
     /// Reads one pipeline's file.
     pub fn read(
         &self,
@@ -102,7 +109,7 @@ impl Context {
             text.push_str(&decode::json(&defaults.node).to_string());
         }
         for (key, part) in &self.texts {
-            text.push_str(&format!("\n{key} {}\n{part}", part.len()));
+            text.extend(["\n", key, "\n", &part.len().to_string(), "\n", part]);
         }
         fnv1a(text.as_bytes())
     }

@@ -3,12 +3,19 @@
 use std::path::Path;
 
 use interlock_config::{Severity, SystemZones, ZoneSource as _, load_dir};
-use interlock_core::{agenda::Agenda, schedule::Schedule};
-use interlock_store::{
-    Key, Record,
-    record::{AgendaRecord, PipelineRecord, Shared, version_text},
+use interlock_core::{
+    agenda::Agenda,
+    id::{PipelineId, ScheduleId},
+    schedule::{Schedule, jitter_offset},
 };
-use jiff::Timestamp;
+use interlock_store::{
+    Key, LedgerEntry, LedgerQuery, Record, Store as _,
+    conformance::block_on,
+    record::{AgendaRecord, PipelineRecord, Shared, SlaRecord, SlotRecord, version_text},
+};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::Machine;
 
 /// A project of every good example of the files' crate.
 fn everything() -> interlock_config::Loaded {
@@ -50,11 +57,75 @@ fn a_stored_agenda_owes_what_its_declaration_owes() {
         assert_eq!(AgendaRecord::from_core(&found), stored, "{}", pipeline.name);
         assert_eq!((found.work, &found.sla), (agenda.work, &agenda.sla), "{}", pipeline.name);
         let (mut owed, mut stored) = (agenda.owed(), found.owed());
-        loop {
-            let (Some(owed), Some(stored)) = (owed.next(), stored.next()) else { break };
+        while let (Some(owed), Some(stored)) = (owed.next(), stored.next()) {
             assert_eq!(slots(&owed.schedule), slots(&stored.schedule), "{}", pipeline.name);
             assert_eq!(owed.deadline, stored.deadline, "{}", pipeline.name);
         }
         assert!(owed.next().is_none() && stored.next().is_none());
     }
+}
+
+fn slots_of(machine: &Machine, name: &str) -> Vec<(Timestamp, SlotRecord)> {
+    let query = LedgerQuery {
+        pipeline: Some(PipelineId::parse(name).unwrap()),
+        ..LedgerQuery::everything(100)
+    };
+    let rows = block_on(machine.store.ledger(&query)).unwrap().items;
+    let slots = rows.into_iter().filter_map(|row| match row.entry {
+        LedgerEntry::Slot(slot) => Some((row.nominal, slot)),
+        LedgerEntry::Span(_) => None,
+    });
+    slots.collect()
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+#[test]
+fn a_pipeline_without_a_schedule_owes_today_at_first_sight() {
+    let machine = Machine::new(&["name: whole\ntrigger: {type: command, command: 'true'}\n"]);
+    machine.world.pass(SignedDuration::from_hours(15));
+    machine.live(u64::MAX, at("2026-03-21T01:00:00Z"));
+    let found: Vec<_> =
+        slots_of(&machine, "whole").into_iter().map(|(nominal, _)| nominal).collect();
+    assert_eq!(found, [at("2026-03-20T00:00:00Z"), at("2026-03-21T00:00:00Z")]);
+}
+
+#[test]
+fn jitter_delays_the_opening_and_nothing_else() {
+    let text = "name: spread\nschedule: {cron: \"0 * * * *\", jitter: 10m}\n\
+                trigger: {type: command, command: 'true'}\n";
+    let machine = Machine::new(&[text]);
+    machine.live(u64::MAX, at("2026-03-20T03:30:00Z"));
+    let offset = jitter_offset(
+        &PipelineId::parse("spread").unwrap(),
+        &ScheduleId::from_static("cron"),
+        SignedDuration::from_mins(10),
+    );
+    assert!(offset > SignedDuration::from_mins(1), "longer than a slot is live: {offset}");
+    let slots = slots_of(&machine, "spread");
+    assert_eq!(slots.len(), 3);
+    for (nominal, slot) in slots {
+        assert_eq!(slot.opened_at, nominal + offset);
+        assert_eq!(slot.disposition.as_deref(), Some("completed"));
+    }
+}
+
+#[test]
+fn what_a_slot_promises_is_stored_when_it_opens() {
+    let text = "name: promising\nschedule: {cron: \"0 * * * *\", deadline: +5m}\ntimezone: Europe/Riga\n\
+                sla: {completionDeadline: \"+20m\", expectedDuration: 15m, maxDuration: 2h}\n\
+                trigger: {type: command, command: 'true'}\n";
+    let machine = Machine::new(&[text]);
+    machine.live(u64::MAX, at("2026-03-20T01:30:00Z"));
+    let slots = slots_of(&machine, "promising");
+    let promised = SlaRecord {
+        evaluation_at: Some(at("2026-03-20T01:05:00Z")),
+        warning_at: Some(at("2026-03-20T01:05:00Z")),
+        breach_at: Some(at("2026-03-20T01:20:00Z")),
+        duration_max: Some(SignedDuration::from_hours(2)),
+        expected_duration: Some(SignedDuration::from_mins(15)),
+    };
+    assert_eq!(slots.first().and_then(|(_, slot)| slot.sla.as_deref()), Some(&promised));
 }

@@ -350,7 +350,7 @@ async fn start_engine(
     let scanning = files.clone();
     let scan = spawn_blocking(move || {
         let since = Since::Start(in_force, agreement);
-        scanning.scan(since, &mut |changes| tell.blocking_send(changes).is_ok())
+        scanning.scan(&since, &mut |changes| tell.blocking_send(changes).is_ok())
     });
     while let Some(changes) = told.recv().await {
         engine.declare(&changes).await.map_err(|error| failed(error.to_string()))?;

@@ -3,13 +3,14 @@
 use std::{io::Write as _, path::Path};
 
 use interlock_core::{
+    duration,
     id::{PipelineId, ScheduleId, SlotKey},
     pipeline::{Pipeline, StartSchedule},
     schedule::Omission,
 };
 use interlock_store::{
     EventRow, LedgerEntry, RunRow,
-    record::{PipelineRecord, SlotRecord, SpanRecord},
+    record::{PipelineRecord, SlaRecord, SlotRecord, SpanRecord},
 };
 use jiff::Timestamp;
 
@@ -175,10 +176,24 @@ fn about_slot(slot: &SlotRecord) -> Vec<String> {
         lines.push(format!("Unless something happens it is closed at {}.", slot.closes_at));
     }
     lines.extend(slot.retry_at.map(|at| format!("It is tried again at {at}.")));
+    lines.extend(slot.sla.as_deref().into_iter().flat_map(promises));
     let marks = slots::marks(&slot.marks);
     if !marks.is_empty() {
         lines.push(format!("It is marked {}.", marks.join(", ")));
     }
+    lines
+}
+
+/// What a slot promised about time when it was opened.
+fn promises(sla: &SlaRecord) -> Vec<String> {
+    let mut lines = Vec::new();
+    lines.extend(sla.evaluation_at.map(|at| format!("It is to be evaluated by {at}.")));
+    lines.extend(sla.breach_at.map(|at| match sla.warning_at {
+        Some(warning) => format!("It is to be completed by {at}; from {warning} that is at risk."),
+        None => format!("It is to be completed by {at}."),
+    }));
+    let budget = sla.duration_max.map(duration::format);
+    lines.extend(budget.map(|budget| format!("It may take {budget} from its first sensor.")));
     lines
 }
 

@@ -8,6 +8,8 @@
 //! is retired: it could be any of those that are missing.
 
 mod scan;
+#[cfg(test)]
+mod tests;
 
 use std::{
     path::{Path, PathBuf},
@@ -50,6 +52,9 @@ pub(crate) enum Since {
     LastScan,
 }
 
+/// More warnings than anybody reads; `validate` shows all.
+const PROBLEMS_MAX: usize = 1_000;
+
 /// Whether somebody agreed that pipelines without a file are retired, however many they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Agreement {
@@ -62,7 +67,7 @@ pub(crate) enum Agreement {
 /// What became of a scan.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    /// What is wrong with the files that were read.
+    /// What is wrong with the files that were read: every error, and the first [`PROBLEMS_MAX`] warnings.
     pub(crate) problems: Vec<Problem>,
     /// How many pipelines are in force.
     pub(crate) count: usize,
@@ -98,10 +103,11 @@ impl Files {
     /// nobody listens any more.
     pub(crate) fn scan(
         &self,
-        since: Since,
+        since: &Since,
         tell: &mut dyn FnMut(Changes) -> bool,
     ) -> Result<Scan, Failure> {
-        let around = Self::around(&self.directory, &self.zones)?;
+        let mut around = Self::around(&self.directory, &self.zones)?;
+        let paths = around.paths();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let dirs = &around.config.dirs;
         let folders = dirs.pipelines.iter().chain(&dirs.calendars).chain(&dirs.archetypes);
@@ -111,7 +117,7 @@ impl Files {
         }
         let is_folder_gone = dirs.pipelines.iter().any(|dir| !self.directory.join(dir).is_dir());
         let (zones, old) = (&*self.zones, &known.index);
-        let scanner = Scanner { around: &around, zones, old, is_folder_gone };
+        let scanner = Scanner { around: &around, paths: &paths, zones, old, is_folder_gone };
         let (scan, index) = scanner.run(since, tell);
         if let Some(index) = index.filter(|index| *index != known.index) {
             if let Err(error) = index.save(&self.state) {

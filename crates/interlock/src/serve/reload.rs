@@ -54,7 +54,8 @@ impl Reload {
             let is_asked = self.wait(&mut watch).await;
             let (looking, telling) = (self.files.clone(), self.engine.clone());
             let scan = spawn_blocking(move || {
-                looking.scan(Since::LastScan, &mut |changes| telling.blocking_send(changes).is_ok())
+                looking
+                    .scan(&Since::LastScan, &mut |changes| telling.blocking_send(changes).is_ok())
             });
             match scan.await {
                 Ok(Ok(scan)) => {

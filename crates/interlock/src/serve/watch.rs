@@ -17,7 +17,7 @@ const QUIET: Duration = Duration::from_millis(200);
 /// A burst that does not end is looked at all the same.
 const BURST_MAX: Duration = Duration::from_secs(2);
 /// How often everything is looked at although nothing was told.
-const SAFETY: Duration = Duration::from_secs(60);
+const SAFETY: Duration = Duration::from_mins(1);
 /// The same where nobody tells anything.
 const BLIND: Duration = Duration::from_secs(5);
 

@@ -76,6 +76,11 @@ fn slots_as_json_have_the_documented_shape() {
         "marks": no_marks, "generation": 1, "attempt": 0, "openedBy": "scheduler",
         "openedAt": "2026-02-25T12:00:00Z", "closesAt": "2026-02-25T13:00:00Z",
         "retryAt": null, "version": "00000000000000ab", "runs": [],
+        "sla": {
+            "evaluationAt": null, "warningAt": "2026-02-25T12:40:00Z",
+            "breachAt": "2026-02-25T13:10:00Z", "maxDurationSeconds": 7200,
+            "expectedDurationSeconds": 1800,
+        },
     });
     assert_eq!(all.len(), 4, "{all:#?}");
     assert_eq!(all[0], span);

@@ -16,7 +16,7 @@ use interlock_store::{
     conformance::block_on,
     record::{
         AppliedRecord, EventRecord, InboxRecord, MarksRecord, PauseRecord, PipelineRecord,
-        RunRecord, SensorRecord, SlotRecord, SpanRecord, WatermarkRecord,
+        RunRecord, SensorRecord, SlaRecord, SlotRecord, SpanRecord, WatermarkRecord,
     },
 };
 use interlock_store_embedded::EmbeddedStore;
@@ -100,7 +100,13 @@ fn open_slot() -> SlotRecord {
         version: "00000000000000ab".into(),
         wish: None,
         reruns: None,
-        sla: None,
+        sla: Some(Box::new(SlaRecord {
+            warning_at: Some(at("2026-02-25T12:40:00Z")),
+            breach_at: Some(at("2026-02-25T13:10:00Z")),
+            duration_max: Some(SignedDuration::from_hours(2)),
+            expected_duration: Some(SignedDuration::from_mins(30)),
+            ..SlaRecord::default()
+        })),
     }
 }
 
@@ -111,6 +117,7 @@ fn failed_then_completed() -> SlotRecord {
         attempt: 2,
         opened_at: at("2026-02-25T11:00:00Z"),
         marks: MarksRecord { late: true, ..MarksRecord::default() },
+        sla: None,
         ..open_slot()
     }
 }

@@ -150,7 +150,7 @@ fn pipelines_that_vanish_while_serving_stay_in_force() {
     let (project, _daemon) = serving();
     let (here, away) = (project.path().join("pipelines"), project.path().join("away"));
     fs::rename(&here, &away).unwrap();
-    let said = || log(project.path()).contains("what was loaded stays in force").then_some(());
+    let said = || log(project.path()).contains("they stay in force").then_some(());
     project.until("it says that they are gone", said);
     goes_on(&project, "it goes on without the files");
     fs::rename(&away, &here).unwrap();

@@ -9,14 +9,14 @@ use std::{
 };
 
 use interlock_config::{
-    Around, LoadedPipeline, Pipelines, Problem, ReadFile, References, SystemZones, Upstream,
-    ZoneSource as _, defined_twice, source::SourceFile,
+    Around, LoadedPipeline, Pipelines, Problem, ReadFile, References, Severity, SystemZones,
+    Upstream, ZoneSource as _, defined_twice, source::SourceFile,
 };
 use interlock_core::id::{PipelineId, fnv1a};
 use interlock_engine::{Changes, Declaration};
 use interlock_store::record::VersionRecord;
 
-use super::{Agreement, Scan, Since};
+use super::{Agreement, PROBLEMS_MAX, Scan, Since};
 use crate::{
     clock, environment,
     serve::index::{Entry, Index, Stamp},
@@ -30,6 +30,7 @@ const THREADS_MAX: usize = 8;
 /// What a scan works with.
 pub(super) struct Scanner<'a> {
     pub(super) around: &'a Around,
+    pub(super) paths: &'a [PathBuf],
     pub(super) zones: &'a SystemZones,
     pub(super) old: &'a Index,
     /// Whether a folder of pipelines is not there: what was in it is not gone for good.
@@ -55,10 +56,10 @@ impl Scanner<'_> {
     /// Looks at everything. No index when what is remembered should stay as it is.
     pub(super) fn run(
         &self,
-        since: Since,
+        since: &Since,
         tell: &mut dyn FnMut(Changes) -> bool,
     ) -> (Scan, Option<Index>) {
-        let known = self.known(&since);
+        let known = self.known(since);
         if self.around.has_errors() && !known.is_empty() {
             // Every file would mean something else; better the last good than half of the new.
             let problems = self.around.problems.clone();
@@ -66,11 +67,11 @@ impl Scanner<'_> {
             return (Scan { problems, count, changes: 0, is_whole: false, spared: 0 }, None);
         }
         let mut findings = Findings {
-            problems: self.around.problems.clone(),
             index: Index { fingerprint: fingerprint(self.around), ..Index::default() },
             has_unnamed: self.is_folder_gone,
             ..Findings::default()
         };
+        findings.complain(self.around.problems.clone());
         let changed = self.sort_out(&known, &mut findings);
         for portion in changed.chunks(PORTION) {
             let mut changes = Changes::default();
@@ -82,7 +83,7 @@ impl Scanner<'_> {
                 break;
             }
         }
-        finish((&known, &since), findings, tell)
+        finish((&known, since), findings, tell)
     }
 
     fn known(&self, since: &Since) -> BTreeMap<PipelineId, u64> {
@@ -110,7 +111,7 @@ impl Scanner<'_> {
         }
         let now = clock::now().as_nanosecond() as i64;
         let mut changed = Vec::new();
-        for path in &self.around.paths {
+        for path in self.paths {
             let metadata = fs::metadata(path);
             let stamp = metadata.map_or(Stamp::NONE, |metadata| Stamp::of(&metadata, now));
             let old = text(path).and_then(|path| self.old.find(path));
@@ -153,7 +154,7 @@ impl Scanner<'_> {
         known: &BTreeMap<PipelineId, u64>,
         (findings, changes): (&mut Findings, &mut Changes),
     ) {
-        findings.problems.append(&mut read.problems);
+        findings.complain(std::mem::take(&mut read.problems));
         let remembered =
             text(path).and_then(|path| self.old.find(path)).map(|old| old.name.clone());
         let named = read.name.as_ref().and_then(|(name, _)| PipelineId::parse(name).ok());
@@ -164,7 +165,7 @@ impl Scanner<'_> {
         if let Some(first) = findings.names.get(&name) {
             let mut problem = defined_twice("pipeline", name.as_str(), first, read.shown());
             problem.span = read.name.take().map_or(0..0, |(_, span)| span);
-            findings.problems.push(problem);
+            findings.complain(vec![problem]);
             return;
         }
         let version = known.get(&name).copied().unwrap_or(0);
@@ -228,6 +229,14 @@ fn finish(
 }
 
 impl Findings {
+    fn complain(&mut self, problems: Vec<Problem>) {
+        for problem in problems {
+            if problem.severity == Severity::Error || self.problems.len() < PROBLEMS_MAX {
+                self.problems.push(problem);
+            }
+        }
+    }
+
     /// A file that looks as it did.
     fn keep(&mut self, path: &Path, entry: Entry) {
         if !entry.upstreams.is_empty() {
@@ -260,7 +269,7 @@ impl Findings {
     /// Takes out who waits in vain; what was in force of it stays.
     fn refuse(&mut self, known: &BTreeMap<PipelineId, u64>) {
         let refused = self.references.check(&*self);
-        self.problems.extend(refused.problems);
+        self.complain(refused.problems);
         for name in refused.names.iter().filter_map(|name| PipelineId::parse(name).ok()) {
             self.waiting.remove(&name);
             let path = self.names.get(&name).and_then(|path| text(path));
