@@ -114,6 +114,18 @@ fn start(schedule: ScheduleRecord) -> StartRecord {
     }
 }
 
+/// An SLA with everything.
+fn promise() -> SlaSpecRecord {
+    SlaSpecRecord {
+        evaluation: Some(":30".into()),
+        completion: Some("10:00".into()),
+        expected_duration: Some(SignedDuration::from_mins(30)),
+        duration_max: Some(SignedDuration::from_hours(2)),
+        zone: Some("UTC".into()),
+        critical: true,
+    }
+}
+
 /// One schedule of each kind, and one with everything.
 fn agenda() -> AgendaRecord {
     let date = |text: &str| text.parse::<jiff::civil::Date>().unwrap();
@@ -177,14 +189,7 @@ fn agenda() -> AgendaRecord {
         controls: vec![ControlRecord { schedule: stop, action: "stop".into() }],
         window: Some(SignedDuration::from_hours(1)),
         interval: Some(SignedDuration::from_mins(5)),
-        sla: Some(SlaSpecRecord {
-            evaluation: Some(":30".into()),
-            completion: Some("10:00".into()),
-            expected_duration: Some(SignedDuration::from_mins(30)),
-            duration_max: Some(SignedDuration::from_hours(2)),
-            zone: Some("UTC".into()),
-            critical: true,
-        }),
+        sla: Some(promise()),
         upstreams: vec!["raw".into()],
     }
 }

@@ -269,6 +269,7 @@ fn thirty_days_of_crashes_at_every_await_lose_and_double_nothing_and_replay() {
     let (one, deaths) = thirty_days(lives());
     assert!(deaths > 200, "only {deaths} deaths");
     let slots = one.check_accounted();
+    println!("{deaths} deaths, {slots} slots");
     let starts = one.jobs.starts();
     assert!(starts.values().all(|count| *count == 1), "a run was started twice");
     assert!(starts.len() <= slots);
@@ -289,6 +290,7 @@ fn a_death_at_every_single_await_of_a_day_loses_and_doubles_nothing() {
         assert_eq!(starts.len(), 24, "death at wait {dies_at}: a slot did not run");
         assert!(starts.values().all(|count| *count == 1), "death at wait {dies_at}: doubled");
         if outlived_the_day {
+            println!("{dies_at} waits in a day");
             assert!(dies_at > 200, "a day has more waits than {dies_at}");
             return;
         }
