@@ -114,16 +114,20 @@ fn start(schedule: ScheduleRecord) -> StartRecord {
     }
 }
 
-/// One schedule of each kind, and one with everything.
-fn agenda() -> AgendaRecord {
-    let date = |text: &str| text.parse::<jiff::civil::Date>().unwrap();
-    let sensor = SensorRuleRecord {
+fn landed() -> SensorRuleRecord {
+    SensorRuleRecord {
         key: "landed".into(),
         check: "gte".into(),
         field: Some("rows".into()),
         value: Some(json!(1000)),
         age: None,
-    };
+    }
+}
+
+/// One schedule of each kind, and one with everything.
+fn agenda() -> AgendaRecord {
+    let date = |text: &str| text.parse::<jiff::civil::Date>().unwrap();
+    let sensor = landed();
     let fresh = SensorRuleRecord {
         check: "age_lt".into(),
         field: None,
