@@ -1,6 +1,6 @@
 //! Evaluators that are programs: the question as JSON on standard input, the answer on standard output.
 //!
-//! A program runs under a [`guard`](crate::guard), which ends it and everything it started as soon as it is
+//! A program runs under a [`crate::guard`], which ends it and everything it started as soon as it is
 //! over, its time is up, or this daemon is gone. Here its output is read, as much as an answer may have.
 
 use std::{

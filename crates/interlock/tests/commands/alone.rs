@@ -358,7 +358,8 @@ fn commands_at_once_take_turns() {
         })
         .collect();
     for one in all {
-        assert_eq!(one.end().0, Some(0));
+        let (code, said) = one.end();
+        assert_eq!(code, Some(0), "{said:?}");
     }
     let sensors = world.ask(&["sensor", "list", "orders", "--json"]).json();
     assert_eq!(sensors.as_array().unwrap().len(), 8);
