@@ -255,14 +255,14 @@ fn directories_that_cannot_be_read_or_written_are_named() {
 #[test]
 fn files_that_become_unreadable_keep_what_was_loaded() {
     let (project, _daemon) = serving();
-    // Root reads everything; a folder in the file's place is what nobody can read.
+    // Root reads everything; a link to itself is what nobody can read.
     let file = project.path().join("pipelines/ticker.yaml");
     fs::remove_file(&file).unwrap();
-    fs::create_dir(&file).unwrap();
+    std::os::unix::fs::symlink("ticker.yaml", &file).unwrap();
     let said = || log(project.path()).contains("stays in force").then_some(());
     project.until("it says that what was loaded stays", said);
     goes_on(&project, "it goes on");
-    fs::remove_dir(&file).unwrap();
+    fs::remove_file(&file).unwrap();
     project.write("ticker", TICKER);
     goes_on(&project, "it goes on");
     nothing_is_lost(&project);
