@@ -18,8 +18,8 @@ use interlock_core::{
     readiness::{TraitResult, TraitSpec},
 };
 use interlock_store::{
-    Change, Group, Key, Lease, LedgerQuery, LedgerRow, Record, Refusal, Role, RunQuery, Shard,
-    Store, StoreError, Writer,
+    Accepted, Change, Group, Key, Lease, LedgerQuery, LedgerRow, Record, Refusal, Role, RunQuery,
+    Shard, Store, StoreError, Writer,
     record::{Unreadable, VersionRecord},
 };
 use interlock_trigger::{LookUp, Report, StartFailure, StartRequest, Triggers, What};
@@ -456,45 +456,71 @@ impl Engine {
 
     /// Commits groups, absorbs what was accepted, and acts on it. A conflict reloads the pipeline, which is
     /// then planned again; a lost term ends everything.
+    ///
+    /// The next batch is handed in before the last one is looked at, so that the store writes while the engine
+    /// takes over. What a batch does not yet know of the one before it, its preconditions do.
     pub(crate) async fn commit(&mut self, planned: Vec<Planned>) -> Result<(), EngineError> {
+        let store = Arc::clone(&self.store);
         let mut planned =
             planned.into_iter().filter(|plan| !plan.group.changes.is_empty()).peekable();
-        while planned.peek().is_some() {
-            let mut batch: Vec<_> = planned.by_ref().take(GROUPS_MAX).collect();
-            self.tell(&mut batch).await?;
-            let groups: Vec<Group> = batch.iter().map(|plan| plan.group.clone()).collect();
-            let results = self.store.commit(groups).await?;
-            let mut conflicts = BTreeSet::new();
-            for (plan, result) in batch.into_iter().zip(results) {
-                match result {
-                    Ok(_) => {
-                        log_events(&plan.group);
-                        self.vitals.count(&plan.group, &self.pipelines);
-                        let pipeline = &plan.group.pipeline;
-                        if let Err(unreadable) = self.pipelines.absorb(&plan.group) {
-                            self.poisoned.push((pipeline.clone(), unreadable.to_string()));
-                        }
-                        self.active.count(pipeline, self.pipelines.get_mut(pipeline));
-                        if plan.ends_work() {
-                            self.dirty.extend(self.dependents.of(pipeline));
-                        }
-                        plan.acts.into_iter().for_each(|act| self.act(act));
-                    }
-                    Err(Refusal::Term { .. }) => return Err(EngineError::Deposed),
-                    Err(refusal) => {
-                        self.vitals.groups_refused.add(1);
-                        tracing::warn!(pipeline = %plan.group.pipeline, %refusal, "reloading");
-                        conflicts.insert(plan.group.pipeline);
-                    }
-                }
+        let mut under_way = None;
+        loop {
+            let mut next = None;
+            if planned.peek().is_some() {
+                let mut batch: Vec<_> = planned.by_ref().take(GROUPS_MAX).collect();
+                self.tell(&mut batch).await?;
+                let groups: Vec<Group> = batch.iter().map(|plan| plan.group.clone()).collect();
+                next = Some((batch, store.commit(groups)));
             }
-            for pipeline in conflicts {
-                if let Err(reason) = guarded(self.reload(&pipeline)).await? {
-                    self.poisoned.push((pipeline, reason));
+            match std::mem::replace(&mut under_way, next) {
+                Some((batch, answer)) => {
+                    let results = answer.await?;
+                    self.take_results(batch, results).await?;
+                }
+                None if under_way.is_none() => return Ok(()),
+                None => {}
+            }
+        }
+    }
+
+    async fn take_results(
+        &mut self,
+        batch: Vec<Planned>,
+        results: Vec<Result<Accepted, Refusal>>,
+    ) -> Result<(), EngineError> {
+        let mut conflicts = BTreeSet::new();
+        for (plan, result) in batch.into_iter().zip(results) {
+            match result {
+                Ok(_) => self.take_over(plan),
+                Err(Refusal::Term { .. }) => return Err(EngineError::Deposed),
+                Err(refusal) => {
+                    self.vitals.groups_refused.add(1);
+                    tracing::warn!(pipeline = %plan.group.pipeline, %refusal, "reloading");
+                    conflicts.insert(plan.group.pipeline);
                 }
             }
         }
+        for pipeline in conflicts {
+            if let Err(reason) = guarded(self.reload(&pipeline)).await? {
+                self.poisoned.push((pipeline, reason));
+            }
+        }
         Ok(())
+    }
+
+    /// Absorbs a group that was accepted, and acts on it.
+    fn take_over(&mut self, plan: Planned) {
+        log_events(&plan.group);
+        self.vitals.count(&plan.group, &self.pipelines);
+        let pipeline = &plan.group.pipeline;
+        if let Err(unreadable) = self.pipelines.absorb(&plan.group) {
+            self.poisoned.push((pipeline.clone(), unreadable.to_string()));
+        }
+        self.active.count(pipeline, self.pipelines.get_mut(pipeline));
+        if plan.ends_work() {
+            self.dirty.extend(self.dependents.of(pipeline));
+        }
+        plan.acts.into_iter().for_each(|act| self.act(act));
     }
 
     fn act(&self, act: Act) {
