@@ -64,8 +64,9 @@ fn holder(file: &mut File) -> Option<(u32, String)> {
     Some((pid, lines.next().unwrap_or_default().to_owned()))
 }
 
-/// Whether the one who took the lock is gone, or has not yet written who it is. A child that it was just starting has the lock too, until it
-/// becomes another program: a matter of milliseconds, in which a restart after `kill -9` may fall.
+/// Whether the one who took the lock is gone, or has not yet written who it is. A child that it was just
+/// starting has the lock too, until it becomes another program: a matter of milliseconds, in which a restart
+/// after `kill -9` may fall.
 fn is_orphaned(file: &mut File) -> bool {
     holder(file).is_none_or(|(pid, _)| !Path::new(&format!("/proc/{pid}")).exists())
 }

@@ -9,6 +9,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
+    thread,
     time::Duration,
 };
 
@@ -29,6 +30,8 @@ use crate::{
 const DAEMON_PATIENCE: Duration = Duration::from_millis(50);
 /// How long others wait for each other.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it waits before it tries again.
+const PAUSE: Duration = Duration::from_millis(5);
 /// How many letters are taken over at once.
 const LETTERS_MAX: i64 = 2_000;
 /// The format of the file.
@@ -178,7 +181,9 @@ pub(crate) fn waiting(folder: &Path, ledger: &Connection) -> Result<Vec<Letter>,
     if FileId::of(&path).is_none() {
         return Ok(vec![]);
     }
-    let letters = open_existing(&path).map_err(Failure::from).and_then(|db| collect(&db, ledger));
+    let letters = patiently(|| open_existing(&path))
+        .map_err(Failure::from)
+        .and_then(|db| collect(&db, ledger));
     match letters {
         Ok(letters) => Ok(letters
             .map_or(vec![], |letters| letters.new.into_iter().map(|(_, letter)| letter).collect())),
@@ -192,7 +197,28 @@ pub(crate) fn waiting(folder: &Path, ledger: &Connection) -> Result<Vec<Letter>,
 /// Leaves a letter for the daemon; durable when it returns.
 pub(crate) fn leave(folder: &Path, letter: &Letter) -> Result<(), StoreError> {
     let path = folder.join("inbox.db");
-    try_leave(&path, letter).map_err(|error| Trouble::of(Failure::Sql(error), &path).error())
+    patiently(|| try_leave(&path, letter))
+        .map_err(|error| Trouble::of(Failure::Sql(error), &path).error())
+}
+
+/// Tries again while others are in the way. The engine waits by itself, except while two make the file at the
+/// same moment: to turn the log on it wants to be alone, and says at once that it is not.
+fn patiently<T>(work: impl Fn() -> Result<T, rusqlite::Error>) -> Result<T, rusqlite::Error> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match work() {
+            Err(error) if is_busy(&error) && waited < PATIENCE => {
+                thread::sleep(PAUSE);
+                waited += PAUSE;
+            }
+            done => return done,
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 fn try_leave(path: &Path, letter: &Letter) -> Result<(), rusqlite::Error> {

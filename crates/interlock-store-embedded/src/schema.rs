@@ -61,11 +61,13 @@ pub(crate) fn expect_present(db: &Connection, path: &Path) -> Result<(), StoreEr
 }
 
 fn examine(db: &Connection) -> Result<Found, rusqlite::Error> {
-    let number = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0));
+    // As one: another process may be making the file just now.
+    let moment = db.unchecked_transaction()?;
+    let number = |sql: &str| moment.query_row(sql, [], |row| row.get::<_, i64>(0));
     Ok(Found {
+        is_empty: number("SELECT count(*) FROM sqlite_schema")? == 0,
         version: usize::try_from(number("PRAGMA user_version")?).unwrap_or(usize::MAX),
         application: number("PRAGMA application_id")?,
-        is_empty: number("SELECT count(*) FROM sqlite_schema")? == 0,
     })
 }
 

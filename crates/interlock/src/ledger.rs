@@ -35,6 +35,8 @@ use crate::{
 const PAGE: usize = 1_000;
 /// Events looked at in one place: more in a row are hardly ever told late.
 const PROBE: usize = 100;
+/// Commands that begin at the same moment are in each other's way for an instant.
+const BUSY_MAX: Duration = Duration::from_secs(1);
 /// How long a ledger may take to be made, and how often it is looked at.
 const MAKING_MAX: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -71,19 +73,22 @@ pub(crate) fn exists(folder: &Path) -> bool {
     folder.join("ledger.db").exists()
 }
 
-/// Opens a ledger to read it; one that somebody is just making is waited for.
+/// Opens a ledger to read it; one that somebody is just making, or was making a moment ago, is waited for.
 fn open_reader(folder: &Path) -> Result<EmbeddedStore, Failure> {
-    let open = || EmbeddedStore::open_reader(folder, Arc::new(clock::now));
     let mut waited = Duration::ZERO;
-    while let Err(error) = open()
-        && error.is_retryable
-        && waited < MAKING_MAX
-        && writer::writing(folder) != Writing::Nobody
-    {
-        thread::sleep(LOOK_EVERY);
-        waited += LOOK_EVERY;
+    loop {
+        match EmbeddedStore::open_reader(folder, Arc::new(clock::now)) {
+            Err(error)
+                if error.is_retryable
+                    && waited < MAKING_MAX
+                    && (waited < BUSY_MAX || writer::writing(folder) != Writing::Nobody) =>
+            {
+                thread::sleep(LOOK_EVERY);
+                waited += LOOK_EVERY;
+            }
+            opened => return Ok(opened?),
+        }
     }
-    Ok(open()?)
 }
 
 /// An incident with its pipeline and its key.
