@@ -192,7 +192,15 @@ fn blocking(verdict: &Verdict) -> Vec<Value> {
             format!("{}: {}", part.name, part.reason)
         }
     };
-    verdict.blocking().iter().map(|part| Value::from(named(part))).collect()
+    let mut reasons = Vec::new();
+    for part in verdict.blocking() {
+        let reason = Value::from(named(&part));
+        // Two rules on one missing sensor are one reason.
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    reasons
 }
 
 /// Why a run exists, kept with it.
