@@ -208,6 +208,15 @@ mod tests {
     fn reserved_schedule_ids_are_refused() {
         assert!(ScheduleId::parse("manual").is_err());
         assert!(ScheduleId::parse("nightly").is_ok());
+        // Those of stops and restarts, alone and as one of several, are never those of starts.
+        for hashed in [ScheduleId::hashed("stop", "0 * * * *"), ScheduleId::hashed("restart", "x")]
+        {
+            assert!(hashed.is_control(), "{hashed}");
+            assert!(ScheduleId::parse(hashed.as_str()).is_err(), "{hashed}");
+        }
+        for usual in ["cron-21361d8f", "stop-nightly", "stops", "restart-1", "manual"] {
+            assert!(!ScheduleId::any(usual).unwrap().is_control(), "{usual}");
+        }
     }
 
     #[test]

@@ -189,6 +189,32 @@ fn late_ones_are_expired_and_never_replayed_nor_counted_as_missed() {
 }
 
 #[test]
+fn of_several_restarts_that_are_due_at_once_one_starts() {
+    let feed = pipeline("restart: '*/15 * * * * *', seconds: true");
+    let stage = Stage::new(at("09:00"), &[&feed], long);
+    live(&stage, u64::MAX, at("09:00") + SignedDuration::from_secs(1));
+    stage.world.pass(SignedDuration::from_secs(60));
+    live(&stage, u64::MAX, at("09:01") + SignedDuration::from_secs(5));
+    assert_eq!(stage.slots(), ["3 times skipped", "restart/2026-02-24T09:01:00Z open(running)"]);
+    assert_eq!(stage.started(), ["feed~restart~20260224T090100Z~1~1"]);
+}
+
+#[test]
+fn the_slot_of_a_stop_is_not_run() {
+    let mut stage = stage("start: '0 10 * * *', stop: '30 9 * * *'");
+    stage.until(at("09:40"));
+    let stop = || SlotName { schedule: "stop".to_owned(), nominal: at("09:30") };
+    let rerun = InboxRecord::Rerun { slot: stop(), reason: "again".to_owned() };
+    let run = InboxRecord::Run { slot: Some(stop()), force: true, params: [].into() };
+    for request in [rerun, run] {
+        let answer = stage.ask("feed", &request);
+        assert!(!answer.accepted, "{answer:?}");
+        assert!(answer.result.to_string().contains("nothing ran in it"), "{answer:?}");
+    }
+    assert!(stage.started().is_empty());
+}
+
+#[test]
 fn a_restart_starts_a_new_run_once_the_old_one_has_ended() {
     let mut stage = stage("start: '0 9 * * *', restart: '30 9 * * *'");
     stage.until(at("09:29"));
