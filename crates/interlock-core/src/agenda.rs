@@ -94,6 +94,13 @@ impl Agenda {
         })
     }
 
+    /// The stop and restart schedules that act: of a pipeline whose jobs we start, because no others can be
+    /// ended.
+    pub fn acting(&self) -> impl Iterator<Item = &Arc<ControlSchedule>> {
+        let controls = if self.work == Work::Started { &*self.controls } else { &[] };
+        controls.iter()
+    }
+
     /// When a slot that waits is given up (S19). One that waits for its sensor is at its deadline.
     pub fn closes_at(
         &self,

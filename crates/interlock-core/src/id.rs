@@ -60,7 +60,7 @@ impl ScheduleId {
     /// [`RESERVED_SCHEDULE_IDS`].
     pub fn parse(text: &str) -> Result<Self, TextError> {
         let id = Self::any(text)?;
-        if RESERVED_SCHEDULE_IDS.contains(&text) {
+        if RESERVED_SCHEDULE_IDS.contains(&text) || id.is_control() {
             return Err(TextError::new(
                 0..text.len(),
                 format!("the schedule id `{text}` is reserved"),
@@ -68,6 +68,14 @@ impl ScheduleId {
             ));
         }
         Ok(id)
+    }
+
+    /// Whether this is the id of a stop or restart schedule: `stop`, `restart`, or one of several, which
+    /// [`hashed`](Self::hashed) named.
+    pub fn is_control(&self) -> bool {
+        let (kind, hash) = self.0.split_once('-').unwrap_or((&self.0, "00000000"));
+        let is_hash = hash.len() == 8 && hash.bytes().all(|b| b.is_ascii_hexdigit());
+        matches!(kind, "stop" | "restart") && is_hash
     }
 
     /// Reads any schedule id, Interlock's own included: for ids that come from the ledger.
@@ -200,6 +208,15 @@ mod tests {
     fn reserved_schedule_ids_are_refused() {
         assert!(ScheduleId::parse("manual").is_err());
         assert!(ScheduleId::parse("nightly").is_ok());
+        // Those of stops and restarts, alone and as one of several, are never those of starts.
+        for hashed in [ScheduleId::hashed("stop", "0 * * * *"), ScheduleId::hashed("restart", "x")]
+        {
+            assert!(hashed.is_control(), "{hashed}");
+            assert!(ScheduleId::parse(hashed.as_str()).is_err(), "{hashed}");
+        }
+        for usual in ["cron-21361d8f", "stop-nightly", "stops", "restart-1", "manual"] {
+            assert!(!ScheduleId::any(usual).unwrap().is_control(), "{usual}");
+        }
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub mod slot;
 pub mod arrival;
 
 pub mod due;
+pub mod firing;
 
 pub mod control;
 

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{
-    id::PipelineId,
+    id::{PipelineId, ScheduleId},
     readiness::{Readiness, SensorRule},
     retry::{RerunBudgets, RetryPolicy},
     schedule::{Period, Recurrence, Schedule},
@@ -86,6 +86,15 @@ pub struct Pipeline {
     pub skip_if_successful: bool,
     /// How long its history is kept; the store's default when absent.
     pub retention: Option<SignedDuration>,
+}
+
+impl Pipeline {
+    /// One of its schedules, whether it owes runs or ends them.
+    pub fn schedule(&self, id: &ScheduleId) -> Option<&Schedule> {
+        let starts = self.starts.iter().map(|start| &start.schedule);
+        let controls = self.controls.iter().map(|control| &control.schedule);
+        starts.chain(controls).find(|schedule| schedule.id() == id)
+    }
 }
 
 /// A schedule that owes runs, and by when its slots are judged.

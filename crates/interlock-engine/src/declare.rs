@@ -12,6 +12,7 @@ use interlock_store::{
 use jiff::Timestamp;
 
 use crate::{
+    aside::guarded,
     engine::{Declaration, Engine, EngineError},
     state::PipelineState,
     write::{Event, Planned},
@@ -49,7 +50,12 @@ impl Engine {
             for new in declared {
                 let state = self.pipelines.0.get(&new.pipeline.name);
                 if state.is_some_and(|old| old.version != 0 && old.version != new.version) {
-                    due.extend(self.plan_opening(&new.pipeline.name, now));
+                    let name = &new.pipeline.name;
+                    match guarded(self.plan_controls(name, now)).await? {
+                        Ok(controls) => due.extend(controls),
+                        Err(reason) => self.poisoned.push((name.clone(), reason)),
+                    }
+                    due.extend(self.plan_opening(name, now));
                 }
             }
         }
@@ -73,8 +79,10 @@ impl Engine {
         let state = self.pipelines.0.get(name);
         let row = state.and_then(|state| state.row.as_ref());
         let mut planned = vec![Planned::new(name, self.writer)];
-        for start in &new.pipeline.starts {
-            let id = start.schedule.id();
+        let starts = new.pipeline.starts.iter();
+        let starts = starts.map(|start| (start.schedule.id(), start.first_watermark(now)));
+        let controls = new.pipeline.controls.iter().map(|control| (control.schedule.id(), now));
+        for (id, first) in starts.chain(controls) {
             if state.is_some_and(|state| state.watermark(id).is_some()) {
                 continue;
             }
@@ -86,7 +94,7 @@ impl Engine {
                 planned.push(Planned::new(name, self.writer));
             }
             if let Some(plan) = planned.last_mut() {
-                plan.watermark(id, 0, start.first_watermark(now));
+                plan.watermark(id, 0, first);
             }
         }
         let is_known = row.is_some_and(|(row, _)| row.version == new.version);

@@ -22,13 +22,16 @@ use interlock_store::{
     Shard, Store, StoreError, Writer,
     record::{Unreadable, VersionRecord},
 };
-use interlock_trigger::{LookUp, Report, StartFailure, StartRequest, Triggers, What};
+use interlock_trigger::{
+    CancelFailure, LookUp, Report, StartFailure, StartRequest, Triggers, What,
+};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
 use crate::{
     aside::{Aside, guarded},
     declare::Changes,
+    ending::StartsUnderWay,
     registers::{Active, Dependents, Wakes},
     scheduler::plus,
     seam::{Evaluators, Specs, Task, World},
@@ -149,6 +152,8 @@ pub(crate) enum NewsOf {
     Job(What),
     /// A start was refused, or may have happened.
     NotStarted(StartFailure),
+    /// The job could not be asked to end.
+    NotAsked(CancelFailure),
     /// What became of a start that this process did not make, or is not sure of.
     LookedUp(LookUp),
 }
@@ -177,6 +182,8 @@ pub struct Engine {
     /// Who waits for whom.
     pub(crate) dependents: Dependents,
     pub(crate) limits: Limits,
+    /// Starts that were asked for and not answered yet.
+    pub(crate) starts: StartsUnderWay,
     /// Pipelines that are left alone for a while.
     pub(crate) aside: Aside,
     /// Pipelines whose rows turned out to be unreadable, and why.
@@ -251,6 +258,7 @@ impl Engine {
             active: Active::default(),
             dependents: Dependents::default(),
             limits,
+            starts: StartsUnderWay::default(),
             aside: Aside::new(),
             poisoned: vec![],
             news: VecDeque::new(),
@@ -523,13 +531,15 @@ impl Engine {
         plan.acts.into_iter().for_each(|act| self.act(act));
     }
 
-    fn act(&self, act: Act) {
+    pub(crate) fn act(&self, act: Act) {
         let triggers = Arc::clone(&self.triggers);
         match act {
             Act::Acknowledge(run_id) => triggers.acknowledge(&run_id),
             Act::Start(request) => {
                 let (sender, world) = (self.sender.clone(), Arc::clone(&self.world));
+                let under_way = self.starts.begin(&request.run_id);
                 let task = async move {
+                    let _under_way = under_way;
                     if let Err(failure) = triggers.start((*request).clone()).await {
                         let _loop_is_gone = sender.send(Message::About(News {
                             run_id: request.run_id,
@@ -541,9 +551,15 @@ impl Engine {
                 self.world.spawn("start a job", Box::pin(task));
             }
             Act::Cancel(request) => {
+                let (sender, world) = (self.sender.clone(), Arc::clone(&self.world));
                 let task = async move {
                     if let Err(failure) = triggers.cancel(&request).await {
                         tracing::warn!(run = request.run_id, %failure, "could not ask the job to end");
+                        let _loop_is_gone = sender.send(Message::About(News {
+                            run_id: request.run_id,
+                            at: world.now(),
+                            what: NewsOf::NotAsked(failure),
+                        }));
                     }
                 };
                 self.world.spawn("end a job", Box::pin(task));
@@ -622,7 +638,13 @@ impl Engine {
             Some(pause) => next.zip(pause.until).map(|(next, until)| next.max(until)),
             None => next,
         };
-        let next = next.map(|next| next.max(soonest));
+        // Stops fire in a pause too.
+        let controls = state.agenda.acting().filter_map(|control| {
+            let (watermark, _) = state.watermark(control.schedule.id())?;
+            after(&control.schedule, watermark)
+        });
+        let controls = controls.min().filter(|_| !state.is_retired());
+        let next = next.into_iter().chain(controls).min().map(|next| next.max(soonest));
         if state.armed_at != next {
             state.armed_at = next;
             self.agenda.extend(next.map(|at| Reverse((at, pipeline.clone()))));

@@ -110,6 +110,7 @@ pub(crate) async fn upstreams(
         let slot = rows.items.iter().rev().find_map(|row| match &row.entry {
             LedgerEntry::Slot(slot)
                 if slot.date == date
+                    && !is_mere_control(&row.schedule, slot)
                     && upstream.schedule.as_ref().is_none_or(|s| s == row.schedule.as_str()) =>
             {
                 Some(slot)
@@ -123,6 +124,12 @@ pub(crate) async fn upstreams(
         found.insert(upstream.clone(), state);
     }
     Ok(found)
+}
+
+/// Whether a slot only records that a stop fired, or that a stop or restart did not: it says nothing about
+/// the pipeline's work.
+fn is_mere_control(schedule: &ScheduleId, slot: &SlotRecord) -> bool {
+    schedule.is_control() && slot.generation == 0
 }
 
 fn upstream_state(state: SlotState) -> UpstreamState {

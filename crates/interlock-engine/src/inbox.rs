@@ -5,12 +5,13 @@
 
 use interlock_core::{
     agenda::Agenda,
+    firing::Ending,
     id::{PipelineId, ScheduleId},
     pipeline::{Pipeline, TriggerKind},
     retry::FailureCategory,
     run::{RunEvent, TriggerType},
     sensor::Sensor,
-    slot::{Disposition, OpenState, Opening, RerunSource, Slot, SlotState, Wish},
+    slot::{OpenState, Opening, RerunSource, Slot, Wish},
 };
 use interlock_store::{
     InboxEntry, Key, Record, RunKey,
@@ -21,14 +22,14 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
+    ending::Ender,
     engine::{Engine, EngineError, News, NewsOf},
-    request::request,
     rerun::{OUT_OF_TURN_WINDOW, Rerun},
     scheduler::{Opener, plus},
     sensors::Arrival,
     state::SlotPlace,
     tell::file_event,
-    write::{Act, Event, Planned},
+    write::{Event, Planned},
 };
 
 /// Entries applied in one go.
@@ -172,6 +173,9 @@ impl Engine {
                  {schedule}/{nominal}` runs it for the first time"
             )));
         };
+        if let Some(reason) = nothing_ran(&place, &slot) {
+            return Ok(Err(reason));
+        }
         let state = self.pipelines.get_mut(pipeline);
         let version = state.version;
         let monitored = state.open.get(&place).and_then(|open| open.last_run()).cloned();
@@ -215,6 +219,9 @@ impl Engine {
         let mut slot = match (known, opener) {
             (Some((slot, _)), _) if slot.state.is_open() => {
                 return Ok(Err(format!("{schedule}/{} is still {}", name.nominal, slot.state)));
+            }
+            (Some((slot, _)), _) if let Some(reason) = nothing_ran(&place, &slot) => {
+                return Ok(Err(reason));
             }
             (Some((slot, revision)), _) => {
                 let opening = Opening {
@@ -268,19 +275,12 @@ impl Engine {
         let state = self.pipelines.0.get(pipeline).ok_or("there is no such pipeline")?;
         let open =
             state.open.get(&place).ok_or_else(|| format!("{}/{} is not open", place.1, place.0))?;
-        if open.slot.state == SlotState::Open(OpenState::Running)
-            && let Some(run) = open.last_run()
-        {
-            // The job's own end closes the slot; until then it holds its place.
-            plan.acts.push(Act::Cancel(Box::new(request(pipeline, spec, (&place, open), run))));
-            plan.event(Event::of("CANCEL_REQUESTED", now, reason).about(&place));
-            return Ok(json!({ "state": "the job was asked to end" }));
+        let ender = Ender { pipeline, spec, place: &place, open, why: reason, now };
+        match ender.end(plan) {
+            Some(Ending::AskTheJob) => Ok(json!({ "state": "the job was asked to end" })),
+            Some(Ending::Close) => Ok(json!({ "state": "cancelled" })),
+            None => Err(format!("{}/{} is {}", place.1, place.0, open.slot.state)),
         }
-        let slot =
-            open.slot.close(Disposition::Cancelled, now).map_err(|error| error.to_string())?;
-        plan.slot(&place, open.revision, &slot);
-        plan.event(Event::of("SLOT_CANCELLED", now, reason).about(&place));
-        Ok(json!({ "state": "cancelled" }))
     }
 
     /// Whether a slot is still to be recorded by its schedule.
@@ -327,6 +327,13 @@ impl Engine {
         self.news.push_back(News { run_id: run_id.to_owned(), at: now, what });
         Ok(json!({ "run": run_id }))
     }
+}
+
+/// Why a slot cannot be run again, if it only records a stop, or that a stop or restart did nothing.
+fn nothing_ran((nominal, schedule): &SlotPlace, slot: &Slot) -> Option<String> {
+    let is_record = schedule.is_control() && slot.generation == 0;
+    is_record
+        .then(|| format!("{schedule}/{nominal} only says what a schedule did; nothing ran in it"))
 }
 
 /// Why a run of a pipeline cannot be asked for, if so.

@@ -8,8 +8,10 @@
 
 mod aside;
 mod asking;
+mod control_schedules;
 mod controller;
 mod declare;
+mod ending;
 mod engine;
 mod evidence;
 mod inbox;

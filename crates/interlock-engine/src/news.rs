@@ -19,13 +19,14 @@ use interlock_core::{
     slot::{Disposition, OpenState},
 };
 use interlock_store::RunKey;
-use interlock_trigger::{LookUp, Outcome, What};
+use interlock_trigger::{LookUp, Outcome, StartFailure, What};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{
     aside::guarded,
     controller::SpecsInUse,
+    ending::end_wanted,
     engine::{Engine, EngineError, News, NewsOf},
     request::{is_active, request, run_closes_at, with},
     scheduler::plus,
@@ -46,6 +47,18 @@ struct End {
     category: Option<FailureCategory>,
     metadata: BTreeMap<String, Value>,
     is_uncertain: bool,
+}
+
+impl End {
+    fn before_it_began(at: Timestamp, failure: StartFailure) -> Self {
+        Self {
+            at,
+            message: failure.message,
+            category: Some(failure.category),
+            metadata: BTreeMap::new(),
+            is_uncertain: false,
+        }
+    }
 }
 
 impl Engine {
@@ -94,10 +107,15 @@ impl Engine {
         let Some(run) = open.runs.iter().find(|run| run.key == *key) else { return Ok(None) };
         let sensors = state.sensors.as_ref();
         let teller = Teller { pipeline, spec: &spec, place: &place, open, run, sensors };
+        let asked = || request(pipeline, &spec, (&place, open), run);
         match what {
             NewsOf::Job(What::Started { metadata })
             | NewsOf::LookedUp(LookUp::Running { metadata }) => {
                 teller.started(at, metadata, &mut plan);
+                if end_wanted(run).is_some() {
+                    // It was asked before it began, or by a process that is gone: the wish is stored.
+                    self.act(Act::Cancel(Box::new(asked())));
+                }
             }
             NewsOf::Job(What::StepChanged { step, status, message, .. }) => {
                 let message = message.map_or(String::new(), |message| format!(": {message}"));
@@ -110,32 +128,39 @@ impl Engine {
             NewsOf::Job(What::Lost { reason })
             | NewsOf::LookedUp(LookUp::CannotTell { reason }) => {
                 if let Some(later) = teller.uncertain(at, &reason, &mut plan) {
-                    self.look_up_at(request(pipeline, &spec, (&place, open), run), later);
+                    self.look_up_at(asked(), later);
                 }
+            }
+            NewsOf::LookedUp(LookUp::NeverStarted) if let Some(why) = end_wanted(run) => {
+                if self.starts.contains(&run_id) {
+                    self.look_up_at(asked(), plus(at, LOOK_EVERY));
+                    return Ok(None);
+                }
+                teller.cancelled(at, &format!("it had not been started: {why}"), &mut plan);
             }
             NewsOf::LookedUp(LookUp::NeverStarted) => {
                 // Committed as about to start, and not started: do it now, under the same id.
-                let asked = request(pipeline, &spec, (&place, open), run);
                 plan.event(
                     Event::of("JOB_TRIGGERED", at, "it had not been started")
                         .about(&place)
                         .run(run_id),
                 );
-                plan.acts.push(Act::Start(Box::new(asked)));
+                plan.acts.push(Act::Start(Box::new(asked())));
+            }
+            NewsOf::NotAsked(failure) if failure.is_retryable => {
+                // What is found still running is asked again.
+                self.look_up_at(asked(), plus(at, LOOK_EVERY));
+                return Ok(None);
+            }
+            NewsOf::NotAsked(failure) => {
+                plan.event(teller.event("CANCEL_REFUSED", at, failure.message));
             }
             NewsOf::NotStarted(failure) if failure.may_have_started => {
-                self.look_up(request(pipeline, &spec, (&place, open), run));
+                self.look_up(asked());
                 return Ok(None);
             }
             NewsOf::NotStarted(failure) => {
-                let end = End {
-                    at,
-                    message: failure.message,
-                    category: Some(failure.category),
-                    metadata: BTreeMap::new(),
-                    is_uncertain: false,
-                };
-                teller.failed(end, &mut plan);
+                teller.failed(End::before_it_began(at, failure), &mut plan);
             }
         }
         Ok(Some(plan))
@@ -253,6 +278,12 @@ impl Teller<'_> {
 
     /// The run failed: one more attempt, or the end of the slot.
     fn failed(&self, end: End, plan: &mut Planned) {
+        if let Some(why) = end_wanted(self.run)
+            && !end.is_uncertain
+        {
+            // Somebody wanted its end: however it ended, there is no further attempt.
+            return self.cancelled(end.at, &format!("{why}; {}", end.message), plan);
+        }
         let failure = |run: &KnownRun| {
             run.record.ended_at.map(|at| Failure { category: run.record.failure(), at })
         };

@@ -58,6 +58,10 @@ impl Engine {
             let mut planned = Vec::new();
             let mut failed = BTreeSet::new();
             for (pipeline, _) in &due {
+                match guarded(self.plan_controls(pipeline, now)).await? {
+                    Ok(controls) => planned.extend(controls),
+                    Err(reason) => self.poisoned.push((pipeline.clone(), reason)),
+                }
                 match guarded(async { Ok(self.plan_opening(pipeline, now)) }).await? {
                     Ok(opening) => planned.extend(opening),
                     Err(reason) => {

@@ -113,7 +113,10 @@ impl Engine {
         let scope = Scope::One(One { pipeline: pipeline.clone(), driven: BTreeMap::new() });
         let Some(mut engine) = Self::take(parts, shard, scope).await? else { return Ok(None) };
         let starts = declared.iter().flat_map(|declared| &declared.pipeline.starts);
-        let schedules: BTreeSet<_> = starts.map(|start| start.schedule.id().clone()).collect();
+        let controls = declared.iter().flat_map(|declared| &declared.pipeline.controls);
+        let starts = starts.map(|start| start.schedule.id());
+        let controls = controls.map(|control| control.schedule.id());
+        let schedules: BTreeSet<_> = starts.chain(controls).cloned().collect();
         engine.load_one(pipeline, &schedules).await?;
         if let Some(declared) = declared {
             let planned = engine.plan_declaration(declared, engine.world.now());

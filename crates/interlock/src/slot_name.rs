@@ -75,7 +75,12 @@ pub(crate) fn meant(
     }
     for row in ledger.rows_at(pipeline, typed.at(&first_zone(declared)))? {
         let place = (row.schedule, row.nominal);
-        if matches!(row.entry, LedgerEntry::Slot(_)) && !found.contains(&place) {
+        // Nothing runs in the slot of a stop: it is meant only if it is named.
+        let has_work = match &row.entry {
+            LedgerEntry::Slot(slot) => slot.generation > 0 || !place.0.is_control(),
+            LedgerEntry::Span(_) => false,
+        };
+        if has_work && !found.contains(&place) {
             found.push(place);
         }
     }
@@ -84,9 +89,8 @@ pub(crate) fn meant(
 
 /// The zone of a schedule; UTC for one that is not declared.
 pub(crate) fn zone_of(declared: Option<&Pipeline>, schedule: &ScheduleId) -> Zone {
-    let starts = declared.map_or(&[][..], |pipeline| &pipeline.starts);
-    let start = starts.iter().find(|start| start.schedule.id() == schedule);
-    start.map_or_else(|| first_zone(declared), |start| start.schedule.timing().zone.clone())
+    let known = declared.and_then(|pipeline| pipeline.schedule(schedule));
+    known.map_or_else(|| first_zone(declared), |known| known.timing().zone.clone())
 }
 
 /// The zone in which people speak of a pipeline: its first schedule's.

@@ -2,6 +2,7 @@
 
 use interlock_core::{
     calendar::DayFilter,
+    cron::Seconds,
     duration::{self, Units},
     id::PipelineId,
     pipeline::{Catchup, Evaluation, JobContext, OverlapPolicy, Pipeline, Stuck, StuckAction},
@@ -85,6 +86,7 @@ impl Decoder<'_> {
             grace: grace.zip(root.get("grace").map(|node| node.span)),
             start_grace: self.duration(root, "startGrace"),
             watch_only: if external { WatchOnly::Yes } else { WatchOnly::No },
+            seconds: Seconds::Absent,
         }
     }
 

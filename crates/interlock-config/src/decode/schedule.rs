@@ -17,7 +17,7 @@ use interlock_core::{
 use jiff::{SignedDuration, Timestamp};
 
 use self::recurrence::Found;
-use super::{Decoder, days::all_but, text};
+use super::{Decoder, days::all_but, flag, text};
 use crate::{
     problem::Code,
     source::Span,
@@ -36,6 +36,8 @@ pub(super) struct Shared {
     pub(super) grace: Option<(SignedDuration, Span)>,
     pub(super) start_grace: Option<SignedDuration>,
     pub(super) watch_only: WatchOnly,
+    /// How cron expressions that stand alone are read.
+    pub(super) seconds: Seconds,
 }
 
 /// Whether Interlock only watches (`trigger: {type: external}`).
@@ -124,6 +126,7 @@ impl Decoder<'_> {
             grace: shared.grace,
             start_grace: shared.start_grace,
             watch_only: shared.watch_only,
+            seconds: seconds(node),
         }
     }
 
@@ -134,7 +137,7 @@ impl Decoder<'_> {
         one_of_several: Option<&Node>,
         shared: &Shared,
     ) -> Option<Schedule> {
-        let cron = self.cron(node, Seconds::Absent)?;
+        let cron = self.cron(node, shared.seconds)?;
         let zone = self.cron_zone(node, &cron).unwrap_or_else(|| shared.zone.clone());
         let id = match one_of_several {
             Some(_) => ScheduleId::hashed(kind, cron.cron.as_str()),
@@ -317,6 +320,14 @@ impl Decoder<'_> {
 
 fn is_list(node: &Node) -> bool {
     matches!(node.value, Value::List(_))
+}
+
+/// Whether cron expressions have a field for seconds.
+fn seconds(node: &Node) -> Seconds {
+    match flag(node, "seconds") {
+        Some(true) => Seconds::Present,
+        Some(false) | None => Seconds::Absent,
+    }
 }
 
 fn dst(node: &Node) -> Dst {

@@ -162,8 +162,12 @@ const SCHEDULE_MAP: &MapShape = &map(
     &[
         &[
             field("start", &START, "When runs are owed."),
-            field("stop", &CONTROL, "When a running run is ended."),
-            field("restart", &CONTROL, "When a running run is ended and started again."),
+            field("stop", &CONTROL, "When running runs are ended; late ones are not made up for."),
+            field(
+                "restart",
+                &CONTROL,
+                "When running runs are ended and a new one is started; late ones are not made up for.",
+            ),
         ],
         RECURRENCE,
         JUDGEMENT,

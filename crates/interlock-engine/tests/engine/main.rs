@@ -6,6 +6,7 @@ mod agenda;
 mod aside;
 mod cases_monitoring;
 mod cases_watcher;
+mod control_schedules;
 mod crashing;
 mod evaluating;
 mod incidents;

@@ -78,6 +78,10 @@ struct CastInner {
     answers: BTreeMap<String, Answer>,
     /// When which trait was asked for.
     asked: Vec<(Timestamp, String)>,
+    /// When which job was asked to end; it ends a second later.
+    cancelled: BTreeMap<String, Timestamp>,
+    /// Whether no request to end gets through.
+    is_deaf: bool,
 }
 
 /// What an evaluator does.
@@ -263,7 +267,28 @@ impl Cast {
         self.inner.lock().unwrap().asked.clone()
     }
 
+    /// The runs whose jobs were asked to end.
+    pub(crate) fn cancelled(&self) -> Vec<String> {
+        self.inner.lock().unwrap().cancelled.keys().cloned().collect()
+    }
+
+    /// From now on requests to end get through, or do not.
+    pub(crate) fn set_deaf(&self, is_deaf: bool) {
+        self.inner.lock().unwrap().is_deaf = is_deaf;
+    }
+
     fn end_of(&self, request: &StartRequest) -> (Timestamp, Outcome) {
+        let (at, outcome) = self.natural_end_of(request);
+        match self.inner.lock().unwrap().cancelled.get(&request.run_id) {
+            Some(asked) if *asked < at => {
+                let message = "it was cancelled".to_owned();
+                (*asked + SignedDuration::from_secs(1), Outcome::Cancelled { message })
+            }
+            _ => (at, outcome),
+        }
+    }
+
+    fn natural_end_of(&self, request: &StartRequest) -> (Timestamp, Outcome) {
         let metadata = BTreeMap::new();
         let (seconds, outcome) = match (self.script)(request) {
             Job::Succeeds(seconds) | Job::OutOfSight(seconds) => {
@@ -338,8 +363,27 @@ impl Triggers for Actor {
         })
     }
 
-    fn cancel<'a>(&'a self, _: &'a StartRequest) -> TriggerFuture<'a, Result<(), CancelFailure>> {
-        Box::pin(async { Ok(()) })
+    fn cancel<'a>(
+        &'a self,
+        request: &'a StartRequest,
+    ) -> TriggerFuture<'a, Result<(), CancelFailure>> {
+        Box::pin(async move {
+            let now = self.0.world.time();
+            {
+                let mut inner = self.0.inner.lock().unwrap();
+                if inner.is_deaf {
+                    let message = "its host does not answer".to_owned();
+                    return Err(CancelFailure { message, is_retryable: true });
+                }
+                // One that was never started is left as it is.
+                if !inner.started.iter().any(|started| started.run_id == request.run_id) {
+                    return Ok(());
+                }
+                inner.cancelled.entry(request.run_id.clone()).or_insert(now);
+            }
+            self.report_the_end(request);
+            Ok(())
+        })
     }
 
     fn acknowledge(&self, _run_id: &str) {}

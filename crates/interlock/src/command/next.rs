@@ -5,8 +5,9 @@ use std::{io::Write as _, path::Path};
 use interlock_config::zones::{self, SystemZones};
 use interlock_core::{
     cron::{Cron, Seconds},
+    due::after,
     id::{PipelineId, ScheduleId, SlotKey},
-    pipeline::{Pipeline, StartSchedule},
+    pipeline::{ControlAction, ControlSchedule, Pipeline, StartSchedule},
     schedule::{Recurrence, Schedule, Timing, jitter_offset},
     text::TextError,
 };
@@ -92,8 +93,19 @@ fn of_project(
             listing.remarks.push(format!("{} has no slots in this time", pipeline.name));
         }
         listing.rows.extend(rows);
+        listing.remarks.extend(pipeline.controls.iter().filter_map(|it| coming(pipeline, it, now)));
     }
     Ok((listing, !incomplete))
+}
+
+/// When a stop or restart schedule fires next. It owes no run that could be listed.
+fn coming(pipeline: &Pipeline, control: &ControlSchedule, now: Timestamp) -> Option<String> {
+    let at = after(&control.schedule, now)?;
+    let what = match control.action {
+        ControlAction::Stop => "ends what runs",
+        ControlAction::Restart => "ends what runs and starts a new run",
+    };
+    Some(format!("{}/{} {what}, next at {at}", pipeline.name, control.schedule.id()))
 }
 
 fn never_due(pipeline: &Pipeline) -> Option<&'static str> {
@@ -102,6 +114,9 @@ fn never_due(pipeline: &Pipeline) -> Option<&'static str> {
     }
     if pipeline.trigger.is_none() {
         return Some("it has no trigger");
+    }
+    if pipeline.starts.is_empty() {
+        return None;
     }
     let owes_nothing = pipeline
         .starts

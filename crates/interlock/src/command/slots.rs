@@ -139,17 +139,17 @@ fn enumerate(
     span: &SpanRecord,
 ) -> Option<Vec<(SlotKey, Date)>> {
     let pipeline = project::find(loaded, &first.pipeline)?;
-    let start = pipeline.starts.iter().find(|start| *start.schedule.id() == first.schedule)?;
+    let schedule = pipeline.schedule(&first.schedule)?;
     let just_after = span.last.saturating_add(SignedDuration::from_nanos(1)).unwrap_or(span.last);
     let limit = usize::try_from(span.count).ok()?.saturating_add(1);
-    let found = start.schedule.slots(first.nominal, just_after, limit).found;
+    let found = schedule.slots(first.nominal, just_after, limit).found;
     let is_same = found.len() as u64 == span.count
         && found.first() == Some(&first.nominal)
         && found.last() == Some(&span.last);
     is_same.then(|| {
         let within = found.into_iter().filter(|at| (query.from..query.until).contains(at));
         let slot = |nominal| SlotKey { nominal, ..first.clone() };
-        within.map(|at| (slot(at), start.schedule.occurrence(at).date)).collect()
+        within.map(|at| (slot(at), schedule.occurrence(at).date)).collect()
     })
 }
 

@@ -89,9 +89,10 @@ fn names(loaded: &Loaded, seen: &[AgendaRow], only: Option<&PipelineId>) -> BTre
     declared.chain(recorded.map(|row| row.pipeline.clone())).collect()
 }
 
-/// What stands at the latest watermark.
+/// What stands at the latest watermark; a stop is no work.
 fn last_slot(ledger: &Ledger, row: &AgendaRow) -> Result<Option<LedgerRow>, Failure> {
-    let latest = row.watermarks.iter().max_by_key(|(_, watermark)| watermark.record.at);
+    let starts = row.watermarks.iter().filter(|(schedule, _)| !schedule.is_control());
+    let latest = starts.max_by_key(|(_, watermark)| watermark.record.at);
     let Some((schedule, watermark)) = latest else { return Ok(None) };
     let rows = ledger.rows_at(&row.pipeline, watermark.record.at)?;
     // A row comes before the span that covers it.

@@ -4,9 +4,9 @@ use std::{io::Write as _, path::Path};
 
 use interlock_core::{
     duration,
-    id::{PipelineId, ScheduleId, SlotKey},
-    pipeline::{Pipeline, StartSchedule},
-    schedule::Omission,
+    id::{PipelineId, SlotKey},
+    pipeline::Pipeline,
+    schedule::{Omission, Schedule},
 };
 use interlock_store::{
     EventRow, LedgerEntry, RunRow,
@@ -90,11 +90,9 @@ fn recorded(
 /// A span covers instants between its slots, which are none.
 fn is_slot_of(declared: Option<&Pipeline>, key: &SlotKey, entry: &LedgerEntry) -> bool {
     matches!(entry, LedgerEntry::Slot(_))
-        || start_of(declared, &key.schedule).is_none_or(|start| start.schedule.is_slot(key.nominal))
-}
-
-fn start_of<'a>(declared: Option<&'a Pipeline>, id: &ScheduleId) -> Option<&'a StartSchedule> {
-    declared?.starts.iter().find(|start| start.schedule.id() == id)
+        || declared
+            .and_then(|declared| declared.schedule(&key.schedule))
+            .is_none_or(|schedule| schedule.is_slot(key.nominal))
 }
 
 /// The events about a slot, from before its first opening on, and whether that is all of them.
@@ -230,13 +228,15 @@ pub(super) fn absent(
         )]);
     };
     let mut lines = Vec::new();
-    for start in &declared.starts {
-        let id = start.schedule.id();
-        if typed.schedule.as_ref().is_some_and(|schedule| schedule != id) {
-            continue;
-        }
-        let at = typed.at(&start.schedule.timing().zone);
-        let reason = reason(start, at, known, ledger.watermark(pipeline, id)?);
+    // Nobody who asks why nothing ran means a stop, unless it is named.
+    let schedules: Vec<_> = match &typed.schedule {
+        Some(id) => declared.schedule(id).into_iter().collect(),
+        None => declared.starts.iter().map(|start| &start.schedule).collect(),
+    };
+    for schedule in schedules {
+        let id = schedule.id();
+        let at = typed.at(&schedule.timing().zone);
+        let reason = reason(schedule, at, known, ledger.watermark(pipeline, id)?);
         lines.push(format!("{pipeline}/{id} has no slot recorded at {at}: {reason}."));
     }
     if lines.is_empty() {
@@ -247,13 +247,13 @@ pub(super) fn absent(
 
 /// Why a schedule has no slot recorded at an instant.
 fn reason(
-    start: &StartSchedule,
+    schedule: &Schedule,
     at: Timestamp,
     known: Option<&PipelineRecord>,
     watermark: Option<Timestamp>,
 ) -> String {
-    if !start.schedule.is_slot(at) {
-        return not_a_slot(start, at);
+    if !schedule.is_slot(at) {
+        return not_a_slot(schedule, at);
     }
     let Some(known) = known else {
         return "`interlock serve` has not seen this pipeline yet".to_owned();
@@ -285,8 +285,7 @@ fn reason(
 }
 
 /// Why an instant is not a slot of a schedule.
-fn not_a_slot(start: &StartSchedule, at: Timestamp) -> String {
-    let schedule = &start.schedule;
+fn not_a_slot(schedule: &Schedule, at: Timestamp) -> String {
     let timing = schedule.timing();
     if timing.from.is_some_and(|from| at < from) || timing.until.is_some_and(|until| at >= until) {
         return "it lies outside the schedule's `from` and `until`".to_owned();

@@ -165,6 +165,20 @@ fn schedules_of_one_pipeline_are_merged_in_time_and_bounded() {
 }
 
 #[test]
+fn stops_and_restarts_are_no_slots_and_their_next_time_is_said() {
+    let dir = project(&[(
+        "pipelines/feed.yaml",
+        "name: feed\nschedule: {start: '0 0 * * *', stop: '0 0 1 1 *'}\n\
+         trigger: {type: command, command: 'true'}\n",
+    )]);
+    let directory = dir.path().to_str().unwrap();
+    let ran = interlock(&["next", "-C", directory, "--count", "2"]);
+    assert!(ran.stdout.contains("feed/stop ends what runs, next at 20"), "{}", ran.stdout);
+    let slots = interlock(&["next", "-C", directory, "--count", "2", "--json"]).json();
+    assert!(slots.as_array().unwrap().iter().all(|slot| slot["schedule"] == "cron"), "{slots}");
+}
+
+#[test]
 fn an_unknown_pipeline_is_answered_with_the_known_ones() {
     let ran = interlock(&["next", "oders", "-C", "examples/quickstart"]);
     assert_eq!(ran.code, 2);

@@ -7,6 +7,7 @@
 //! | `points` | `kill -9` at every system call around one trigger, one by one |
 //! | `bad_input` | wrong names, a second daemon, full and unreadable disks, files that vanish or are damaged |
 //! | `container` | the daemon as process 1, whose end is the end of its jobs |
+//! | `endings` | jobs that are to end: by schedule, by hand, and with the daemon killed in between |
 //! | `traps` | mistakes of other schedulers, with the list of which test guards against which |
 //! | `checker` | judges what is left: the ledger against the jobs' own log |
 
@@ -18,6 +19,7 @@ mod alerts;
 mod bad_input;
 mod checker;
 mod container;
+mod endings;
 mod kills;
 mod points;
 mod project;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use interlock_core::{
     calendar::{Calendar, Weekdays},
-    cron::{CronText, Seconds},
+    cron::CronText,
     readiness::SensorRule,
     schedule::{Period, Recurrence},
     sla::Deadline,
@@ -13,9 +13,9 @@ use interlock_core::{
 };
 use jiff::Timestamp;
 
-use super::{Shared, WatchOnly};
+use super::{Shared, WatchOnly, seconds};
 use crate::{
-    decode::{Decoder, flag, moment::TimeOrInstant},
+    decode::{Decoder, moment::TimeOrInstant},
     problem::Code,
     yaml::Node,
 };
@@ -36,7 +36,7 @@ impl Decoder<'_> {
     /// Reads how one entry recurs; it is a cron expression, or a map of keys.
     pub(super) fn recurrence(&mut self, node: &Node, shared: &Shared) -> Option<Found> {
         if node.text().is_some() {
-            let cron = self.cron(node, Seconds::Absent)?;
+            let cron = self.cron(node, shared.seconds)?;
             let zone = self.cron_zone(node, &cron).unwrap_or_else(|| shared.zone.clone());
             return Some(Found {
                 recurrence: Recurrence::Cron(cron.cron),
@@ -95,11 +95,7 @@ impl Decoder<'_> {
     }
 
     fn cron_entry(&mut self, node: &Node, cron: &Node, found: &mut Found) -> Option<Recurrence> {
-        let seconds = match flag(node, "seconds") {
-            Some(true) => Seconds::Present,
-            Some(false) | None => Seconds::Absent,
-        };
-        let parsed: CronText = self.cron(cron, seconds)?;
+        let parsed: CronText = self.cron(cron, seconds(node))?;
         if let Some(zone) = self.cron_zone(cron, &parsed) {
             if node.get("timezone").is_some() && zone != found.zone {
                 let message = format!(
