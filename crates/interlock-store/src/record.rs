@@ -23,7 +23,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::{
-    agenda::{AgendaRecord, ControlRecord, Shared, SlaSpecRecord, StartRecord, Zones},
+    agenda::{
+        AgendaRecord, CatchupRecord, ControlRecord, Shared, SlaSpecRecord, StartRecord, Zones,
+    },
     schedule::{CalendarRecord, RecurrenceRecord, ScheduleRecord, SensorRuleRecord},
 };
 
