@@ -29,7 +29,7 @@ use tokio::sync::mpsc;
 use crate::{
     aside::{Aside, guarded},
     declare::Changes,
-    registers::{Active, Dependents, Wakes},
+    registers::{Active, Dependents, Restraint, Wakes},
     scheduler::plus,
     seam::{Evaluators, Specs, Task, World},
     solo::Scope,
@@ -63,13 +63,22 @@ impl Default for Pace {
 pub struct Limits {
     /// Runs at the same time, over all pipelines of the shard.
     pub runs_max: u32,
+    /// Of those, runs of missed slots at the same time; live slots do not count and are not held up.
+    pub catchup_runs_max: u32,
+    /// Runs of missed slots that begin within a minute.
+    pub catchup_per_minute: u32,
     /// How often a waiting slot is evaluated, where its pipeline does not say.
     pub evaluation_interval: SignedDuration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { runs_max: 1_000, evaluation_interval: SignedDuration::from_mins(5) }
+        Self {
+            runs_max: 1_000,
+            catchup_runs_max: 10,
+            catchup_per_minute: 6_000,
+            evaluation_interval: SignedDuration::from_mins(5),
+        }
     }
 }
 
@@ -172,6 +181,10 @@ pub struct Engine {
     pub(crate) dirty: BTreeSet<PipelineId>,
     /// Pipelines that found no room for a run.
     pub(crate) starved: BTreeSet<PipelineId>,
+    /// What the limits on catch-up leave.
+    pub(crate) restraint: Restraint,
+    /// Pipelines whose due slots met rows that others wrote: those are read first.
+    pub(crate) blocked: BTreeSet<PipelineId>,
     /// Runs under way.
     pub(crate) active: Active,
     /// Who waits for whom.
@@ -248,6 +261,8 @@ impl Engine {
             wakes: Wakes::default(),
             dirty: BTreeSet::new(),
             starved: BTreeSet::new(),
+            restraint: Restraint::default(),
+            blocked: BTreeSet::new(),
             active: Active::default(),
             dependents: Dependents::default(),
             limits,
@@ -310,7 +325,10 @@ impl Engine {
 
     /// Loads the runs of a pipeline's open slots.
     async fn load_runs(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
-        let places: Vec<_> = self.pipelines.get_mut(pipeline).open.keys().cloned().collect();
+        // A slot that waits for its first attempt has none.
+        let open = self.pipelines.get_mut(pipeline).open.iter();
+        let begun = open.filter(|(_, open)| open.slot.attempt > 0);
+        let places: Vec<_> = begun.map(|(place, _)| place.clone()).collect();
         for (nominal, schedule) in places {
             let slot = Some((schedule, nominal));
             let query = RunQuery {
@@ -367,6 +385,7 @@ impl Engine {
         self.pipelines.load(pipeline, &found.collect::<Vec<_>>())?;
         let state = self.pipelines.get_mut(pipeline);
         state.open.clear();
+        state.has_more_queued = false;
         state.sensors = None;
         let mut query = LedgerQuery {
             pipeline: Some(pipeline.clone()),
@@ -451,7 +470,12 @@ impl Engine {
         let inbox = now + self.pace.inbox;
         let due = self.agenda.peek().map(|Reverse((at, ..))| *at);
         let wake = self.wakes.first();
-        [Some(inbox), Some(self.renew_at), due, wake].into_iter().flatten().min().unwrap_or(inbox)
+        let held = self.restraint.wake();
+        [Some(inbox), Some(self.renew_at), due, wake, held]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(inbox)
     }
 
     /// Commits groups, absorbs what was accepted, and acts on it. A conflict reloads the pipeline, which is

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A queued slot that never got its turn is given up after this.
-const QUEUE_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
+pub(crate) const QUEUE_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// Turns moves into groups.
 pub(crate) struct Stepper<'a> {
