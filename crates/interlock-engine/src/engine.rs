@@ -29,6 +29,7 @@ use tokio::sync::mpsc;
 use crate::{
     aside::{Aside, guarded},
     declare::Changes,
+    progress::Progress,
     registers::{Active, Dependents, Restraint, Wakes},
     scheduler::plus,
     seam::{Evaluators, Specs, Task, World},
@@ -181,6 +182,8 @@ pub struct Engine {
     pub(crate) dirty: BTreeSet<PipelineId>,
     /// Pipelines that found no room for a run.
     pub(crate) starved: BTreeSet<PipelineId>,
+    /// What the log says about catch-up.
+    pub(crate) progress: Progress,
     /// What the limits on catch-up leave.
     pub(crate) restraint: Restraint,
     /// Pipelines whose due slots met rows that others wrote: those are read first.
@@ -261,6 +264,7 @@ impl Engine {
             wakes: Wakes::default(),
             dirty: BTreeSet::new(),
             starved: BTreeSet::new(),
+            progress: Progress::default(),
             restraint: Restraint::default(),
             blocked: BTreeSet::new(),
             active: Active::default(),
@@ -449,6 +453,7 @@ impl Engine {
             self.open_what_is_due().await?;
         }
         self.step_what_is_dirty().await?;
+        self.tell_progress();
         self.vitals.pass_ended(self.world.uptime().saturating_sub(began));
         self.vitals.agenda.set(self.agenda.len() as u64);
         self.vitals.pipelines.set(self.pipelines.0.len() as u64);
@@ -463,6 +468,14 @@ impl Engine {
         self.store.renew(self.writer, self.pace.lease).await?.ok_or(EngineError::Deposed)?;
         self.renew_at = now + self.pace.lease / 3;
         Ok(())
+    }
+
+    /// Catch-up is summed up once nothing more is due.
+    fn tell_progress(&mut self) {
+        let now = self.world.now();
+        if self.agenda.peek().is_none_or(|Reverse((at, _))| *at > now) {
+            self.progress.tell(now);
+        }
     }
 
     fn next_wake(&self) -> Timestamp {
@@ -493,6 +506,7 @@ impl Engine {
                 match result {
                     Ok(_) => {
                         log_events(&plan.group);
+                        self.progress.saw(&plan.group, self.world.now());
                         self.vitals.count(&plan.group, &self.pipelines);
                         let pipeline = &plan.group.pipeline;
                         if let Err(unreadable) = self.pipelines.absorb(&plan.group) {

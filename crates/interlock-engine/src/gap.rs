@@ -52,10 +52,7 @@ impl<'a> Owing<'a> {
     /// The plan, with what the store says; the schedules are named by their places in [`Gap::owed`].
     pub async fn plan(&self, store: &dyn Store) -> Result<(Gap<'a>, Plan), EngineError> {
         let gap = self.gap(&Ahead::default());
-        let gap = match gap.has_missed() {
-            true => self.gap(&Ahead::read(store, self).await?),
-            false => gap,
-        };
+        let gap = if gap.has_missed() { self.gap(&Ahead::read(store, self).await?) } else { gap };
         let plan = plan(&gap);
         Ok((gap, plan))
     }

@@ -18,6 +18,7 @@ mod news;
 mod notifier;
 mod overview;
 mod pause;
+mod progress;
 mod queue;
 mod recording;
 mod registers;

@@ -83,7 +83,9 @@ impl Engine {
             }
             self.dirty.extend(due.into_iter().map(|(pipeline, _)| pipeline));
             if !later.is_empty() {
-                later.iter().for_each(|(pipeline, _)| self.arm(pipeline));
+                for (pipeline, _) in &later {
+                    self.arm(pipeline);
+                }
                 return Ok(());
             }
         }
@@ -124,10 +126,8 @@ impl Engine {
         let Some(owing) = state.owing(pipeline, now) else { return Ok(vec![]) };
         // What others recorded ahead of the watermark matters to catch-up; live slots find out by a conflict.
         let is_read = self.blocked.contains(pipeline) || owing.gap(&Ahead::default()).has_missed();
-        let ahead = match is_read {
-            true => Ahead::read(self.store.as_ref(), &owing).await?,
-            false => state.ahead(),
-        };
+        let ahead =
+            if is_read { Ahead::read(self.store.as_ref(), &owing).await? } else { state.ahead() };
         let gap = owing.gap(&ahead);
         let plan = catchup::plan(&gap);
         let revision = |owed: &catchup::Owed<'_>| {

@@ -115,6 +115,11 @@ fn start(schedule: ScheduleRecord) -> StartRecord {
 }
 
 /// One schedule of each kind, and one with everything.
+fn catchup() -> CatchupRecord {
+    let window = Some(SignedDuration::from_hours(6));
+    CatchupRecord { window, overlap: "latest".into(), runs_max: 50 }
+}
+
 fn agenda() -> AgendaRecord {
     let date = |text: &str| text.parse::<jiff::civil::Date>().unwrap();
     let sensor = SensorRuleRecord {
@@ -177,11 +182,7 @@ fn agenda() -> AgendaRecord {
         controls: vec![ControlRecord { schedule: stop, action: "stop".into() }],
         window: Some(SignedDuration::from_hours(1)),
         interval: Some(SignedDuration::from_mins(5)),
-        catchup: Some(CatchupRecord {
-            window: Some(SignedDuration::from_hours(6)),
-            overlap: "latest".into(),
-            runs_max: 50,
-        }),
+        catchup: Some(catchup()),
         sla: Some(SlaSpecRecord {
             evaluation: Some(":30".into()),
             completion: Some("10:00".into()),

@@ -31,6 +31,11 @@ const LIMITS: &[Limit] = &[
     Limit { name: "embedded/instant_10k", unit: Unit::Seconds, bound: Bound::AtMost(0.5) },
     Limit { name: "schedule/next_daily", unit: Unit::PerSecond, bound: Bound::AtLeast(1e7) },
     Limit { name: "schedule/next_every_minute", unit: Unit::PerSecond, bound: Bound::AtLeast(1e7) },
+    Limit {
+        name: "catchup/plan_10000_pipelines_72_slots",
+        unit: Unit::Seconds,
+        bound: Bound::AtMost(1.0),
+    },
     Limit { name: "schedule/slots_hour_100k", unit: Unit::Seconds, bound: Bound::AtMost(0.1) },
     Limit { name: "trigger/command_cpu", unit: Unit::Seconds, bound: Bound::AtMost(0.006) },
     Limit { name: "trigger/command_runs", unit: Unit::PerSecond, bound: Bound::AtLeast(410.0) },

@@ -352,7 +352,9 @@ fn record(
                     let end = *last + SignedDuration::from_nanos(1);
                     let slots = schedule.slots(*first, end, usize::MAX).found;
                     assert_eq!(slots.len() as u64, *count);
-                    slots.iter().for_each(|slot| put(*slot, reason.as_str()));
+                    for slot in slots {
+                        put(slot, reason.as_str());
+                    }
                 }
                 Step::Close(slot, reason) => {
                     put(*slot, reason.as_str());

@@ -116,9 +116,9 @@ fn planned(stage: &Stage, agenda: &Agenda, now: Timestamp) -> Vec<(Timestamp, St
     let ids: Vec<_> = agenda.starts.iter().map(|start| start.schedule.id()).collect();
     let keys: Vec<_> = ids.iter().map(|id| Key::Watermark((*id).clone())).collect();
     let rows = block_on(stage.store.read(&name, &keys)).unwrap();
-    let watermarks = ids.iter().zip(rows).filter_map(|(id, row)| match row?.record {
-        Record::Watermark(mark) => Some((*id, mark.at)),
-        _ => None,
+    let watermarks = ids.iter().zip(rows).filter_map(|(id, row)| {
+        let Record::Watermark(mark) = row?.record else { return None };
+        Some((*id, mark.at))
     });
     let owing =
         Owing { pipeline: &name, agenda, watermarks: watermarks.collect(), pause: None, now };

@@ -34,6 +34,9 @@ use crate::{
 /// A stretch of more slots than this is one object in JSON, too.
 const EXPANDED_MAX: u64 = 10_000;
 
+/// Why a slot runs that was not missed.
+const LIVE: &str = "live";
+
 /// One line of a plan: a slot, or many in a row with the same fate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
@@ -44,6 +47,13 @@ pub(crate) struct Line {
     count: u64,
     action: &'static str,
     reason: &'static str,
+}
+
+impl Line {
+    /// Whether its time has only just come.
+    pub(crate) fn is_live(&self) -> bool {
+        self.reason == LIVE
+    }
 }
 
 pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> Result<u8, Failure> {
@@ -69,7 +79,6 @@ pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> R
     if catchup.dry_run || catchup.at.is_some() || lines.is_empty() {
         return Ok(SUCCESS);
     }
-    drop(planner);
     ask(directory, &ledger, &lines, output)
 }
 
@@ -192,7 +201,7 @@ fn take(pipeline: &PipelineId, gap: &Gap<'_>, plan: &Plan, lines: &mut Vec<Line>
         };
         for step in &portion.steps {
             match step {
-                Step::Live(slots) => lines.extend(slots.iter().map(|it| one(*it, "run", "live"))),
+                Step::Live(slots) => lines.extend(slots.iter().map(|it| one(*it, "run", LIVE))),
                 Step::Open(slots) => {
                     lines.extend(slots.iter().map(|it| one(*it, "run", "catchup")));
                 }

@@ -7,7 +7,7 @@ use std::{
 
 use interlock_store::record::{InboxRecord, PauseRecord};
 
-use super::catchup::{Planner, print};
+use super::catchup::{Line, Planner, print};
 use crate::{
     arguments::Resume,
     clock,
@@ -19,12 +19,19 @@ use crate::{
 
 pub(super) fn run(directory: &Path, asked: &Resume, output: &mut Output) -> Result<u8, Failure> {
     let inbox = Inbox::open(directory, &asked.pipeline)?;
-    let catchup = (asked.catchup != "policy").then(|| asked.catchup.clone());
-    if !asked.yes && !agreed(directory, &inbox, catchup.as_deref(), output)? {
+    let catchup = asked.wish();
+    if !asked.yes && !agreed(directory, &inbox, asked, output)? {
         writeln!(output.err, "it stays paused")?;
         return Ok(SUCCESS);
     }
     inbox.send(&InboxRecord::Resume { catchup }, asked.sending, output)
+}
+
+impl Resume {
+    /// What is asked for instead of the policy.
+    fn wish(&self) -> Option<String> {
+        (self.catchup != "policy").then(|| self.catchup.clone())
+    }
 }
 
 /// Shows what was missed in the pause and asks whether that is meant. Nobody is asked when nothing was missed; a
@@ -32,7 +39,7 @@ pub(super) fn run(directory: &Path, asked: &Resume, output: &mut Output) -> Resu
 fn agreed(
     directory: &Path,
     inbox: &Inbox,
-    catchup: Option<&str>,
+    asked: &Resume,
     output: &mut Output,
 ) -> Result<bool, Failure> {
     let now = clock::now();
@@ -43,14 +50,16 @@ fn agreed(
     };
     let pause = row.record.record.pause.clone().filter(|pause| pause.is_in_force(now));
     let Some(pause) = pause else { return Ok(true) };
-    let ended = PauseRecord { until: Some(now), catchup: catchup.map(str::to_owned), ..pause };
+    let ended = PauseRecord { until: Some(now), catchup: asked.wish(), ..pause };
     let planner = Planner { ledger: &inbox.ledger, loaded: &loaded, at: now };
     let lines = planner.lines(row, Some(&ended))?;
-    if lines.is_empty() {
+    if lines.iter().all(Line::is_live) {
         return Ok(true);
     }
-    print(&lines, output)?;
-    if !io::stdin().is_terminal() {
+    if !asked.sending.json {
+        print(&lines, output)?;
+    }
+    if asked.sending.json || !io::stdin().is_terminal() {
         return Err(Failure::usage(
             "slots were missed in the pause, and nobody is there to ask",
             "Say `--yes` if what is listed above is meant, or choose with `--catchup none|latest|all`.",
