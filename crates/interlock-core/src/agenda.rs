@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     due::after,
     id::PipelineId,
-    pipeline::{ControlSchedule, Evaluation, Pipeline, StartSchedule, TriggerKind},
+    pipeline::{Catchup, ControlSchedule, Evaluation, Pipeline, StartSchedule, TriggerKind},
     run::TriggerType,
     schedule::{Recurrence, jitter_offset},
     sla::{self, ResolvedSla, SlaSpec, SlotTimes},
@@ -46,6 +46,8 @@ pub struct Agenda {
     pub controls: Box<[Arc<ControlSchedule>]>,
     /// How readiness is evaluated over time.
     pub evaluation: Evaluation,
+    /// What becomes of slots that were missed.
+    pub catchup: Catchup,
     /// What it promises about time, if anything.
     pub sla: Option<Arc<SlaSpec>>,
     /// Pipelines whose slots it waits for.
@@ -74,6 +76,7 @@ impl Agenda {
             starts: pipeline.starts.iter().cloned().map(Arc::new).collect(),
             controls: pipeline.controls.iter().cloned().map(Arc::new).collect(),
             evaluation: pipeline.evaluation.clone(),
+            catchup: pipeline.catchup.clone(),
             sla: promises.then(|| Arc::new(pipeline.sla.clone())),
             upstreams: upstreams.filter_map(|name| PipelineId::parse(name).ok()).collect(),
         }

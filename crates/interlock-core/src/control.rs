@@ -47,6 +47,28 @@ pub struct Candidate<'a> {
     pub is_done_already: bool,
 }
 
+/// How many runs may begin: what the limits over all pipelines leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Of all slots.
+    pub runs: u32,
+    /// Of these, slots that catch-up opened.
+    pub catchup: u32,
+}
+
+impl Room {
+    fn admits(self, slot: &Slot) -> bool {
+        self.runs > 0 && (self.catchup > 0 || slot.opened_by != TriggerType::Catchup)
+    }
+
+    fn take(&mut self, slot: &Slot) {
+        self.runs = self.runs.saturating_sub(1);
+        if slot.opened_by == TriggerType::Catchup {
+            self.catchup = self.catchup.saturating_sub(1);
+        }
+    }
+}
+
 /// What is to happen to one slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
@@ -63,13 +85,13 @@ pub enum Move {
 }
 
 /// Plans the open slots of one pipeline; `slots` are in the order (instant, schedule id). Answers with one
-/// move per slot at most, by its place in `slots`. No more than `room` runs begin: what the limit over all
-/// pipelines leaves. A slot that finds no room stays as it is.
+/// move per slot at most, by its place in `slots`. No more runs begin than there is `room` for. A slot that
+/// finds none stays as it is.
 pub fn plan_slots(
     pipeline: &Pipeline,
     slots: &[Candidate<'_>],
     flow: Flow,
-    room: u32,
+    room: Room,
     now: Timestamp,
 ) -> Vec<(usize, Move)> {
     let runner = match pipeline.trigger.as_ref().map(|trigger| &trigger.kind) {
@@ -98,7 +120,7 @@ struct Plan<'a> {
     pipeline: &'a Pipeline,
     slots: &'a [Candidate<'a>],
     /// How many runs may still begin, over all pipelines.
-    room: u32,
+    room: Room,
     moves: Vec<Option<Move>>,
 }
 
@@ -157,9 +179,9 @@ impl Plan<'_> {
             if step.is_none()
                 && candidate.slot.state == SlotState::Open(OpenState::Backoff)
                 && is_time
-                && self.room > 0
+                && self.room.runs > 0
             {
-                self.room -= 1;
+                self.room.runs -= 1;
                 *step = Some(Move::Start(candidate.slot.attempt + 1));
             }
         }
@@ -183,9 +205,9 @@ impl Plan<'_> {
             (true, true, _) if self.pipeline.dry_run => {
                 Some(Move::Close(Disposition::Skipped(SkipReason::DryRun)))
             }
-            (true, true, _) if self.room == 0 => None,
+            (true, true, _) if !self.room.admits(candidate.slot) => None,
             (true, true, _) => {
-                self.room -= 1;
+                self.room.take(candidate.slot);
                 places.take(candidate.slot);
                 Some(Move::Start(candidate.slot.attempt + 1))
             }

@@ -7,11 +7,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{
-    due::{Missed, plan_due},
-    schedule::Schedule,
-    slot::OpenState,
-};
+use crate::{due::after, schedule::Schedule, slot::OpenState};
 
 /// How late a stop or restart may fire: enough for a restart of Interlock itself, or a change of owner.
 pub const FIRING_GRACE: SignedDuration = SignedDuration::from_mins(1);
@@ -20,26 +16,48 @@ pub const FIRING_GRACE: SignedDuration = SignedDuration::from_mins(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Firing {
     /// Those that are too late.
-    pub expired: Option<Missed>,
+    pub expired: Option<Stretch>,
     /// Those that a newer one makes unnecessary.
-    pub superseded: Option<Missed>,
+    pub superseded: Option<Stretch>,
     /// The one that acts now.
     pub fires: Option<Timestamp>,
 }
 
+/// Slots in a row with the same fate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stretch {
+    /// The first of them.
+    pub first: Timestamp,
+    /// The last of them.
+    pub last: Timestamp,
+    /// How many.
+    pub count: u64,
+}
+
+/// The most slots that one plan looks at (S17); the next one continues.
+const SLOTS_MAX: u32 = 1_000_000;
+
 /// Plans one stop or restart schedule; `None` when nothing is due.
 pub fn plan_firing(schedule: &Schedule, watermark: Timestamp, now: Timestamp) -> Option<Firing> {
-    let due = plan_due(schedule, watermark, now, FIRING_GRACE)?;
-    let (fires, before) = match due.live.split_last() {
-        Some((newest, before)) => (Some(*newest), before),
-        None => (None, [].as_slice()),
-    };
-    let superseded = before.first().zip(before.last()).map(|(first, last)| Missed {
-        first: *first,
-        last: *last,
-        count: before.len() as u64,
-    });
-    Some(Firing { expired: due.missed, superseded, fires })
+    let live_from = now.saturating_sub(FIRING_GRACE).unwrap_or(Timestamp::MIN);
+    let mut next = Some(after(schedule, watermark).filter(|slot| *slot <= now)?);
+    let mut firing = Firing { expired: None, superseded: None, fires: None };
+    for _ in 0..SLOTS_MAX {
+        let Some(slot) = next else { break };
+        if slot < live_from {
+            lengthen(&mut firing.expired, slot);
+        } else if let Some(older) = firing.fires.replace(slot) {
+            lengthen(&mut firing.superseded, older);
+        }
+        next = after(schedule, slot).filter(|slot| *slot <= now);
+    }
+    Some(firing)
+}
+
+fn lengthen(stretch: &mut Option<Stretch>, slot: Timestamp) {
+    let stretch = stretch.get_or_insert(Stretch { first: slot, last: slot, count: 0 });
+    stretch.last = slot;
+    stretch.count += 1;
 }
 
 /// How a slot is ended that a stop meets.
@@ -91,7 +109,7 @@ mod tests {
     #[track_caller]
     fn check(cron: &str, watermark: &str, now: &str, expected: &str) {
         let found = plan_firing(&every(cron), at(watermark), at(now));
-        let stretch = |m: Missed| format!("{}..{}={}", time(m.first), time(m.last), m.count);
+        let stretch = |m: Stretch| format!("{}..{}={}", time(m.first), time(m.last), m.count);
         let found = found.map_or("nothing".to_owned(), |firing| {
             format!(
                 "expired {} superseded {} fires {}",

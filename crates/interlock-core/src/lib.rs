@@ -7,7 +7,8 @@
 //! Read the modules in this order: what text means ([`text`], [`duration`], [`time_of_day`], [`outbound`]), who is
 //! who ([`id`]), when something is owed ([`zone`], [`calendar`], [`cron`], [`schedule`]), whether it
 //! should run ([`sensor`], [`readiness`], [`arrival`]), what becomes of it ([`slot`], [`run`], [`retry`], [`sla`]), who is
-//! told ([`incident`]), and the whole declaration ([`pipeline`]).
+//! told ([`incident`]), and the whole declaration ([`pipeline`]), of
+//! which [`agenda`] keeps what opening slots needs, by [`catchup`] too.
 
 pub mod text;
 
@@ -50,6 +51,8 @@ pub mod incident;
 pub mod pipeline;
 
 pub mod agenda;
+
+pub mod catchup;
 
 #[cfg(test)]
 mod sample;

@@ -165,6 +165,12 @@ pub struct Catchup {
     pub runs_max: u32,
 }
 
+impl Default for Catchup {
+    fn default() -> Self {
+        Self { window: None, overlap: OverlapPolicy::default(), runs_max: 10_000 }
+    }
+}
+
 /// Which of several missed or colliding slots run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OverlapPolicy {
@@ -175,6 +181,20 @@ pub enum OverlapPolicy {
     All,
     /// Only the newest.
     Latest,
+}
+
+impl OverlapPolicy {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Skip, Self::All, Self::Latest];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Skip => "skip",
+            Self::All => "all",
+            Self::Latest => "latest",
+        }
+    }
 }
 
 /// How long and how often readiness is asked.

@@ -13,8 +13,7 @@ use std::{
 };
 
 use interlock_core::{
-    due::Missed,
-    firing::{Ending, Firing, ending_of, plan_firing},
+    firing::{Ending, Firing, Stretch, ending_of, plan_firing},
     id::PipelineId,
     pipeline::{ControlAction, ControlSchedule, Pipeline},
     run::TriggerType,
@@ -209,8 +208,8 @@ impl<'a> Shooter<'a> {
         slot
     }
 
-    fn skip(&self, stretch: Missed, (reason, because): (SkipReason, &str), plan: &mut Planned) {
-        let Missed { first, last, count } = stretch;
+    fn skip(&self, stretch: Stretch, (reason, because): (SkipReason, &str), plan: &mut Planned) {
+        let Stretch { first, last, count } = stretch;
         let id = self.control.schedule.id();
         let disposition = Disposition::Skipped(reason);
         if count == 1 {

@@ -10,11 +10,11 @@ use std::{
 };
 
 use interlock_core::{
-    control::{Candidate, Flow, plan_slots},
+    control::{Candidate, Flow, Room, plan_slots},
     id::PipelineId,
     pipeline::Pipeline,
     readiness::{Condition, Outcome, TraitResult, TraitSpec, Verdict},
-    run::RunState,
+    run::{RunState, TriggerType},
     sensor::Sensors,
     slot::{OpenState, Slot, SlotState},
 };
@@ -37,8 +37,9 @@ impl Engine {
     pub(crate) async fn step_what_is_dirty(&mut self) -> Result<(), EngineError> {
         let now = self.world.now();
         self.dirty.extend(self.wakes.due(now));
+        let mut room = self.room(now);
+        self.dirty.extend(self.restraint.let_go(room.catchup));
         let dirty = self.take_dirty();
-        let mut room = self.limits.runs_max.saturating_sub(self.active.total());
         let mut planned = Vec::new();
         for pipeline in &dirty {
             if self.is_aside(pipeline, now) {
@@ -53,11 +54,12 @@ impl Engine {
             };
             self.take_back(pipeline).await?;
             let starts = steps.iter().flat_map(|plan| &plan.acts).filter(|act| act.is_start());
-            room = room.saturating_sub(starts.count() as u32);
+            room.runs = room.runs.saturating_sub(starts.clone().count() as u32);
+            let caught_up = starts.filter(|act| act.is_catchup()).count() as u32;
+            room.catchup = room.catchup.saturating_sub(caught_up);
+            self.restraint.begun(caught_up, now);
             planned.extend(steps);
-            if room == 0 {
-                self.starved.insert(pipeline.clone());
-            }
+            self.note_who_waits(pipeline, room);
         }
         self.commit(planned).await?;
         // One that was set aside has its time already.
@@ -67,6 +69,34 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// How many runs may begin, over all pipelines.
+    fn room(&mut self, now: Timestamp) -> Room {
+        Room {
+            runs: self.limits.runs_max.saturating_sub(self.active.total()),
+            catchup: self.restraint.room(self.active.catchup(), &self.limits, now),
+        }
+    }
+
+    /// Remembers a pipeline that may have found no room.
+    fn note_who_waits(&mut self, pipeline: &PipelineId, room: Room) {
+        if room.runs == 0 {
+            self.starved.insert(pipeline.clone());
+        }
+        let state = self.pipelines.0.get(pipeline).filter(|_| room.catchup == 0);
+        let first = state.and_then(|state| {
+            state.open.iter().find(|(_, open)| {
+                open.slot.opened_by == TriggerType::Catchup
+                    && matches!(
+                        open.slot.state,
+                        SlotState::Open(OpenState::Queued | OpenState::Waiting)
+                    )
+            })
+        });
+        if let Some(((nominal, _), _)) = first {
+            self.restraint.hold(pipeline, *nominal);
+        }
     }
 
     /// What is to be stepped, the pipeline with the oldest open slot first: where there is not room for all,
@@ -88,7 +118,7 @@ impl Engine {
     async fn plan_anew(
         &mut self,
         pipeline: &PipelineId,
-        room: u32,
+        room: Room,
         now: Timestamp,
     ) -> Result<Vec<Planned>, EngineError> {
         if self.aside.contains_key(pipeline) {
@@ -100,17 +130,19 @@ impl Engine {
     async fn plan_steps(
         &mut self,
         pipeline: &PipelineId,
-        room: u32,
+        room: Room,
         now: Timestamp,
     ) -> Result<Vec<Planned>, EngineError> {
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(vec![]) };
-        if state.open.is_empty() || state.version == 0 {
+        if (state.open.is_empty() && !state.has_more_queued) || state.version == 0 {
             return Ok(vec![]);
         }
         let specs = self.specs_of(pipeline).await.map_err(EngineError::Declaration)?;
         let spec = &specs.in_force;
+        self.fetch_queued(pipeline, spec).await?;
         self.load_sensors(pipeline, &specs).await?;
-        let verdicts = self.verdicts(pipeline, &specs, now).await?;
+        let beyond = self.beyond_their_turn(pipeline, spec, now);
+        let verdicts = self.verdicts(pipeline, &specs, (&beyond, now)).await?;
         self.scope.saw(&verdicts);
         let done_at = self.last_success(pipeline, spec).await?;
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(vec![]) };
@@ -119,7 +151,8 @@ impl Engine {
             (false, true) => Flow::Paused,
             (false, false) => Flow::Open,
         };
-        let seen = self.scope.view(&state.open);
+        let mut seen = self.scope.view(&state.open);
+        seen.retain(|(place, _)| !beyond.contains(*place));
         let candidates: Vec<_> = seen
             .iter()
             .map(|(place, slot)| {
@@ -135,6 +168,10 @@ impl Engine {
             })
             .collect();
         let moves = plan_slots(spec, &candidates, flow, room, now);
+        if !moves.is_empty() && (state.has_more_queued || !beyond.is_empty()) {
+            // Others come up for their turn.
+            self.dirty.insert(pipeline.clone());
+        }
         let stepper = Stepper { pipeline, specs: &specs, state, now };
         Ok(moves
             .into_iter()
@@ -200,7 +237,7 @@ impl Engine {
         &mut self,
         pipeline: &PipelineId,
         specs: &SpecsInUse,
-        now: Timestamp,
+        (beyond, now): (&BTreeSet<SlotPlace>, Timestamp),
     ) -> Result<BTreeMap<SlotPlace, Verdict>, EngineError> {
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(BTreeMap::new()) };
         let asked: Vec<_> = state
@@ -210,6 +247,7 @@ impl Engine {
                 use OpenState::{Monitoring, Queued, Waiting};
                 matches!(open.slot.state, SlotState::Open(Waiting | Queued | Monitoring))
                     && self.scope.drives(place)
+                    && !beyond.contains(*place)
             })
             .map(|(place, open)| (place.clone(), open.slot.clone()))
             .collect();

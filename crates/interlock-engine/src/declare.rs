@@ -7,14 +7,14 @@
 use interlock_core::{agenda::Agenda, id::PipelineId};
 use interlock_store::{
     CHANGES_MAX, Key, Record,
-    record::{AgendaRecord, PipelineRecord, version_text},
+    record::{AgendaRecord, PauseRecord, PipelineRecord, version_text},
 };
 use jiff::Timestamp;
 
 use crate::{
     aside::guarded,
     engine::{Declaration, Engine, EngineError},
-    state::PipelineState,
+    state::{KnownPipeline, PipelineState},
     write::{Event, Planned},
 };
 
@@ -55,7 +55,7 @@ impl Engine {
                         Ok(controls) => due.extend(controls),
                         Err(reason) => self.poisoned.push((name.clone(), reason)),
                     }
-                    due.extend(self.plan_opening(name, now));
+                    due.extend(self.plan_opening(name, now, usize::MAX).await?);
                 }
             }
         }
@@ -107,7 +107,9 @@ impl Engine {
                 version: version_text(new.version),
                 first_seen: row.map_or(now, |(row, _)| row.first_seen),
                 retired_at: None,
-                pause: row.and_then(|(row, _)| row.pause.as_deref().cloned()),
+                pause: pause_after(row.map(|(row, _)| row), new, now),
+                disabled_since: (!new.pipeline.enabled)
+                    .then(|| row.and_then(|(row, _)| row.disabled_since).unwrap_or(now)),
                 agenda: Some(Box::new(AgendaRecord::from_core(&Agenda::of(&new.pipeline)))),
             };
             let revision = row.map_or(0, |(_, revision)| *revision);
@@ -132,5 +134,23 @@ impl Engine {
         plan.put(Key::Pipeline, revision, Record::Pipeline(record));
         plan.event(Event::of("PIPELINE_RETIRED", now, "its file is gone"));
         Some(plan)
+    }
+}
+
+/// The pause of a pipeline that is declared anew. The time in which it was disabled is one that is over, unless
+/// one that somebody asked for is in force.
+fn pause_after(
+    row: Option<&KnownPipeline>,
+    new: &Declaration,
+    now: Timestamp,
+) -> Option<PauseRecord> {
+    let row = row?;
+    let pause = row.pause.as_deref().cloned();
+    match row.disabled_since.filter(|_| new.pipeline.enabled) {
+        Some(since) if pause.as_ref().is_none_or(|pause| !pause.is_in_force(now)) => {
+            let reason = "it was disabled".to_owned();
+            Some(PauseRecord { reason, since, until: Some(now), catchup: None })
+        }
+        _ => pause,
     }
 }

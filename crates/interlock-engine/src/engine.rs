@@ -32,7 +32,8 @@ use crate::{
     aside::{Aside, guarded},
     declare::Changes,
     ending::StartsUnderWay,
-    registers::{Active, Dependents, Wakes},
+    progress::Progress,
+    registers::{Active, Dependents, Restraint, Wakes},
     scheduler::plus,
     seam::{Evaluators, Specs, Task, World},
     solo::Scope,
@@ -66,13 +67,22 @@ impl Default for Pace {
 pub struct Limits {
     /// Runs at the same time, over all pipelines of the shard.
     pub runs_max: u32,
+    /// Of those, runs of missed slots at the same time; live slots do not count and are not held up.
+    pub catchup_runs_max: u32,
+    /// Runs of missed slots that begin within a minute.
+    pub catchup_per_minute: u32,
     /// How often a waiting slot is evaluated, where its pipeline does not say.
     pub evaluation_interval: SignedDuration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { runs_max: 1_000, evaluation_interval: SignedDuration::from_mins(5) }
+        Self {
+            runs_max: 1_000,
+            catchup_runs_max: 10,
+            catchup_per_minute: 6_000,
+            evaluation_interval: SignedDuration::from_mins(5),
+        }
     }
 }
 
@@ -177,6 +187,12 @@ pub struct Engine {
     pub(crate) dirty: BTreeSet<PipelineId>,
     /// Pipelines that found no room for a run.
     pub(crate) starved: BTreeSet<PipelineId>,
+    /// What the log says about catch-up.
+    pub(crate) progress: Progress,
+    /// What the limits on catch-up leave.
+    pub(crate) restraint: Restraint,
+    /// Pipelines whose due slots met rows that others wrote: those are read first.
+    pub(crate) blocked: BTreeSet<PipelineId>,
     /// Runs under way.
     pub(crate) active: Active,
     /// Who waits for whom.
@@ -255,6 +271,9 @@ impl Engine {
             wakes: Wakes::default(),
             dirty: BTreeSet::new(),
             starved: BTreeSet::new(),
+            progress: Progress::default(),
+            restraint: Restraint::default(),
+            blocked: BTreeSet::new(),
             active: Active::default(),
             dependents: Dependents::default(),
             limits,
@@ -318,7 +337,10 @@ impl Engine {
 
     /// Loads the runs of a pipeline's open slots.
     async fn load_runs(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
-        let places: Vec<_> = self.pipelines.get_mut(pipeline).open.keys().cloned().collect();
+        // A slot that waits for its first attempt has none.
+        let open = self.pipelines.get_mut(pipeline).open.iter();
+        let begun = open.filter(|(_, open)| open.slot.attempt > 0);
+        let places: Vec<_> = begun.map(|(place, _)| place.clone()).collect();
         for (nominal, schedule) in places {
             let slot = Some((schedule, nominal));
             let query = RunQuery {
@@ -375,6 +397,7 @@ impl Engine {
         self.pipelines.load(pipeline, &found.collect::<Vec<_>>())?;
         let state = self.pipelines.get_mut(pipeline);
         state.open.clear();
+        state.has_more_queued = false;
         state.sensors = None;
         let mut query = LedgerQuery {
             pipeline: Some(pipeline.clone()),
@@ -438,6 +461,7 @@ impl Engine {
             self.open_what_is_due().await?;
         }
         self.step_what_is_dirty().await?;
+        self.tell_progress();
         self.vitals.pass_ended(self.world.uptime().saturating_sub(began));
         self.vitals.agenda.set(self.agenda.len() as u64);
         self.vitals.pipelines.set(self.pipelines.0.len() as u64);
@@ -454,12 +478,25 @@ impl Engine {
         Ok(())
     }
 
+    /// Catch-up is summed up once nothing more is due.
+    fn tell_progress(&mut self) {
+        let now = self.world.now();
+        if self.agenda.peek().is_none_or(|Reverse((at, _))| *at > now) {
+            self.progress.tell(now);
+        }
+    }
+
     fn next_wake(&self) -> Timestamp {
         let now = self.world.now();
         let inbox = now + self.pace.inbox;
         let due = self.agenda.peek().map(|Reverse((at, ..))| *at);
         let wake = self.wakes.first();
-        [Some(inbox), Some(self.renew_at), due, wake].into_iter().flatten().min().unwrap_or(inbox)
+        let held = self.restraint.wake();
+        [Some(inbox), Some(self.renew_at), due, wake, held]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(inbox)
     }
 
     /// Commits groups, absorbs what was accepted, and acts on it. A conflict reloads the pipeline, which is
@@ -519,6 +556,7 @@ impl Engine {
     /// Absorbs a group that was accepted, and acts on it.
     fn take_over(&mut self, plan: Planned) {
         log_events(&plan.group);
+        self.progress.saw(&plan.group, self.world.now());
         self.vitals.count(&plan.group, &self.pipelines);
         let pipeline = &plan.group.pipeline;
         if let Err(unreadable) = self.pipelines.absorb(&plan.group) {

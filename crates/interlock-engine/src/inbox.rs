@@ -15,7 +15,7 @@ use interlock_core::{
 };
 use interlock_store::{
     InboxEntry, Key, Record, RunKey,
-    record::{AppliedRecord, InboxRecord, PauseRecord, PipelineRecord, SlotName},
+    record::{AppliedRecord, InboxRecord, SlotName},
 };
 use interlock_trigger::{Outcome, What};
 use jiff::Timestamp;
@@ -35,7 +35,7 @@ use crate::{
 /// Entries applied in one go.
 pub(crate) const ENTRIES_MAX: usize = 500;
 /// What came of an entry: an answer for its sender, or a sentence why not.
-type Answer = Result<Value, String>;
+pub(crate) type Answer = Result<Value, String>;
 
 impl Engine {
     /// Applies what is in the inbox, entry by entry per pipeline.
@@ -104,10 +104,12 @@ impl Engine {
                 self.cancel(pipeline, &spec, (slot, reason, now), plan)
             }
             InboxRecord::Pause { reason, until } => {
-                let pause = PauseRecord { reason: reason.clone(), since: now, until: *until };
-                self.set_pause(pipeline, Some(pause), now, plan)
+                self.pause(pipeline, (reason, *until, now), plan).await?
             }
-            InboxRecord::Resume {} => self.set_pause(pipeline, None, now, plan),
+            InboxRecord::Resume { catchup } => {
+                self.resume(pipeline, (catchup.as_deref(), now), plan)
+            }
+            InboxRecord::Catchup {} => self.catch_up(pipeline, now).await?,
             InboxRecord::File { .. } => Err("it is about a file".to_owned()),
             InboxRecord::Complete { run_id, success, message, category, metadata } => {
                 let outcome = if *success {
@@ -287,26 +289,6 @@ impl Engine {
     fn is_unrecorded(&self, pipeline: &PipelineId, (nominal, schedule): &SlotPlace) -> bool {
         let watermark = self.pipelines.0.get(pipeline).and_then(|state| state.watermark(schedule));
         watermark.is_some_and(|(watermark, _)| *nominal > watermark)
-    }
-
-    fn set_pause(
-        &self,
-        pipeline: &PipelineId,
-        pause: Option<PauseRecord>,
-        now: Timestamp,
-        plan: &mut Planned,
-    ) -> Answer {
-        let state = self.pipelines.0.get(pipeline).ok_or("there is no such pipeline")?;
-        let (row, revision) = state.record().ok_or("there is no such pipeline")?;
-        let (kind, message) = match (&pause, &row.pause) {
-            (Some(pause), _) => ("PIPELINE_PAUSED", pause.reason.clone()),
-            (None, Some(before)) => ("PIPELINE_RESUMED", format!("paused since {}", before.since)),
-            (None, None) => return Err(format!("{pipeline} is not paused")),
-        };
-        let record = PipelineRecord { pause, ..row };
-        plan.put(Key::Pipeline, revision, Record::Pipeline(record));
-        plan.event(Event::of(kind, now, message.clone()));
-        Ok(json!({ "pipeline": pipeline.as_str(), "event": kind }))
     }
 
     fn complete(

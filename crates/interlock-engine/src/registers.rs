@@ -6,11 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_core::{
     id::PipelineId,
+    run::TriggerType,
     slot::{OpenState, SlotState},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use crate::state::PipelineState;
+use crate::{engine::Limits, scheduler::plus, state::PipelineState};
+
+/// What the rate of catch-up counts.
+const A_MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
 /// When pipelines are looked at again by themselves: the earliest instant for each.
 #[derive(Debug, Default)]
@@ -48,28 +52,89 @@ impl Wakes {
     }
 }
 
-/// Runs that are under way, by pipeline.
+/// Runs that are under way, by pipeline: all, and those of slots that catch-up opened.
 #[derive(Debug, Default)]
 pub(crate) struct Active {
-    by_pipeline: BTreeMap<PipelineId, u32>,
+    by_pipeline: BTreeMap<PipelineId, (u32, u32)>,
     total: u32,
+    catchup: u32,
 }
 
 impl Active {
     /// Counts a pipeline anew.
     pub(crate) fn count(&mut self, pipeline: &PipelineId, state: &PipelineState) {
         let running = SlotState::Open(OpenState::Running);
-        let count = state.open.values().filter(|open| open.slot.state == running).count() as u32;
+        let mut count = (0, 0);
+        for open in state.open.values().filter(|open| open.slot.state == running) {
+            count.0 += 1;
+            count.1 += u32::from(open.slot.opened_by == TriggerType::Catchup);
+        }
         let before = match count {
-            0 => self.by_pipeline.remove(pipeline),
+            (0, _) => self.by_pipeline.remove(pipeline),
             _ => self.by_pipeline.insert(pipeline.clone(), count),
         };
-        self.total = self.total - before.unwrap_or(0) + count;
+        let before = before.unwrap_or_default();
+        self.total = self.total - before.0 + count.0;
+        self.catchup = self.catchup - before.1 + count.1;
     }
 
     /// Over all pipelines.
     pub(crate) fn total(&self) -> u32 {
         self.total
+    }
+
+    /// Those of missed slots.
+    pub(crate) fn catchup(&self) -> u32 {
+        self.catchup
+    }
+}
+
+/// How many runs of missed slots may begin (`catchupConcurrency`, `catchupRate`), and who waits for that.
+#[derive(Debug, Default)]
+pub(crate) struct Restraint {
+    /// The minute that is counted, and how many began in it.
+    minute: Option<(Timestamp, u32)>,
+    /// Pipelines that found no room, the one with the oldest slot first.
+    held: BTreeSet<(Timestamp, PipelineId)>,
+    /// Whether it was the rate that held them.
+    is_spent: bool,
+}
+
+impl Restraint {
+    /// How many may begin now.
+    pub(crate) fn room(&mut self, active: u32, limits: &Limits, now: Timestamp) -> u32 {
+        let is_over = |began: Timestamp| now < began || now >= plus(began, A_MINUTE);
+        if self.minute.is_some_and(|(began, _)| is_over(began)) {
+            self.minute = None;
+        }
+        let begun = self.minute.map_or(0, |(_, begun)| begun);
+        let by_rate = limits.catchup_per_minute.saturating_sub(begun);
+        self.is_spent = by_rate == 0;
+        limits.catchup_runs_max.saturating_sub(active).min(by_rate)
+    }
+
+    /// So many began.
+    pub(crate) fn begun(&mut self, count: u32, now: Timestamp) {
+        if count > 0 {
+            self.minute.get_or_insert((now, 0)).1 += count;
+        }
+    }
+
+    /// A pipeline found no room for a slot.
+    pub(crate) fn hold(&mut self, pipeline: &PipelineId, slot: Timestamp) {
+        self.held.insert((slot, pipeline.clone()));
+    }
+
+    /// As many of those as there is room for; the others need not be looked at.
+    pub(crate) fn let_go(&mut self, room: u32) -> Vec<PipelineId> {
+        let count = self.held.len().min(room as usize);
+        (0..count).filter_map(|_| self.held.pop_first()).map(|(_, pipeline)| pipeline).collect()
+    }
+
+    /// When there is room again because a minute is over.
+    pub(crate) fn wake(&self) -> Option<Timestamp> {
+        let is_waiting = self.is_spent && !self.held.is_empty();
+        self.minute.filter(|_| is_waiting).map(|(began, _)| plus(began, A_MINUTE))
     }
 }
 

@@ -3,107 +3,177 @@
 //! Driven by the agenda, a heap of next instants: a pass costs what is due, not what is registered. An
 //! agenda entry is a hint; what is owed is derived from schedule and watermark every time.
 
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use interlock_core::{
     agenda::Agenda,
-    due::{Due, Missed, plan_due},
+    catchup,
     id::PipelineId,
     pipeline::StartSchedule,
     run::TriggerType,
     sla,
-    slot::{Disposition, OpenState, Opening, SkipReason, Slot},
-};
-use interlock_store::{
-    Key, Record,
-    record::{SpanRecord, version_text},
+    slot::{OpenState, Opening, Slot},
 };
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     aside::guarded,
     engine::{Engine, EngineError},
-    write::{Event, Planned},
+    gap::{Ahead, Owing},
+    recording::Recording,
+    state::PipelineState,
+    write::Planned,
 };
 
-/// Slots in one group, beside the watermark and an event: a group holds 25 changes.
-const SLOTS_PER_GROUP: usize = 20;
 /// Pipelines whose due slots are planned together.
 const DUE_MAX: usize = 10_000;
+/// Groups of missed slots that are recorded before runs are looked at again: live slots and the first runs do
+/// not wait for the end of a long catch-up.
+const CATCHUP_GROUPS_MAX: usize = 500;
 /// When a pipeline whose due slots could not be recorded is looked at again.
 const STUCK_LOOK: SignedDuration = SignedDuration::from_secs(1);
 
 impl Engine {
-    /// Opens every slot that is due now.
+    /// Opens every slot that is due now, and records so much of what was missed that the pass stays short.
     pub(crate) async fn open_what_is_due(&mut self) -> Result<(), EngineError> {
+        let mut left = CATCHUP_GROUPS_MAX;
         loop {
             let now = self.world.now();
-            let mut due = Vec::new();
-            while due.len() < DUE_MAX
-                && let Some(Reverse((at, _))) = self.agenda.peek()
-                && *at <= now
-                && let Some(Reverse((at, pipeline))) = self.agenda.pop()
-            {
-                let Some(state) = self.pipelines.0.get_mut(&pipeline) else { continue };
-                if state.armed_at == Some(at) {
-                    state.armed_at = None;
-                    due.push((pipeline, at));
-                }
-            }
+            let mut due = self.take_due(now);
             if due.is_empty() {
                 return Ok(());
             }
             // One that is set aside is armed again when it is taken back.
             due.retain(|(pipeline, _)| !self.is_aside(pipeline, now));
             let mut planned = Vec::new();
-            let mut failed = BTreeSet::new();
-            for (pipeline, _) in &due {
+            let (mut later, mut failed) = (Vec::new(), BTreeSet::new());
+            for (pipeline, at) in &due {
+                let has_missed = self.has_missed(pipeline, now);
+                if has_missed && left == 0 {
+                    later.push((pipeline.clone(), *at));
+                    continue;
+                }
                 match guarded(self.plan_controls(pipeline, now)).await? {
                     Ok(controls) => planned.extend(controls),
                     Err(reason) => self.poisoned.push((pipeline.clone(), reason)),
                 }
-                match guarded(async { Ok(self.plan_opening(pipeline, now)) }).await? {
-                    Ok(opening) => planned.extend(opening),
+                match guarded(self.plan_opening(pipeline, now, left.max(1))).await? {
+                    Ok(groups) => {
+                        left -= if has_missed { groups.len().min(left) } else { 0 };
+                        planned.extend(groups);
+                    }
                     Err(reason) => {
                         failed.insert(pipeline.clone());
                         self.poisoned.push((pipeline.clone(), reason));
                     }
                 }
             }
-            due.retain(|(pipeline, _)| !failed.contains(pipeline));
             self.commit(planned).await?;
+            let is_later: BTreeSet<_> =
+                later.iter().map(|(pipeline, _)| pipeline.clone()).collect();
+            due.retain(|(pipeline, _)| !failed.contains(pipeline) && !is_later.contains(pipeline));
             for (pipeline, at) in &due {
                 self.arm(pipeline);
                 // A conflict recorded nothing: it is looked at again later, or this loop would never end.
                 if self.pipelines.get_mut(pipeline).armed_at == Some(*at) {
+                    self.blocked.insert(pipeline.clone());
                     self.arm_from(pipeline, plus(now, STUCK_LOOK));
+                } else {
+                    self.blocked.remove(pipeline);
                 }
             }
             self.dirty.extend(due.into_iter().map(|(pipeline, _)| pipeline));
+            if !later.is_empty() {
+                for (pipeline, _) in &later {
+                    self.arm(pipeline);
+                }
+                return Ok(());
+            }
         }
     }
 
-    /// The groups that record what a pipeline owes.
-    pub(crate) fn plan_opening(&self, pipeline: &PipelineId, now: Timestamp) -> Vec<Planned> {
-        let writer = self.writer;
-        let Some(state) = self.pipelines.0.get(pipeline) else { return vec![] };
-        if state.is_paused(now) || state.is_retired() {
-            return vec![];
+    /// Takes the pipelines off the agenda whose next slot is due.
+    fn take_due(&mut self, now: Timestamp) -> Vec<(PipelineId, Timestamp)> {
+        let mut due = Vec::new();
+        while due.len() < DUE_MAX
+            && let Some(Reverse((at, _))) = self.agenda.peek()
+            && *at <= now
+            && let Some(Reverse((at, pipeline))) = self.agenda.pop()
+        {
+            let Some(state) = self.pipelines.0.get_mut(&pipeline) else { continue };
+            if state.armed_at == Some(at) {
+                state.armed_at = None;
+                due.push((pipeline, at));
+            }
         }
-        let mut planned = Vec::new();
-        for start in state.agenda.owed() {
-            let Some((watermark, revision)) = state.watermark(start.schedule.id()) else {
-                continue;
-            };
-            // What opens later than its instant is due later.
-            let then = plus(now, -start.delay(pipeline));
-            let due = plan_due(&start.schedule, watermark, then, start.live_for());
-            let Some(due) = due else { continue };
-            let opener = Opener { agenda: &state.agenda, start, version: state.version, now };
-            let group = || Planned::new(pipeline, writer);
-            planned.extend(opener.groups(&due, watermark, revision, group));
+        due
+    }
+
+    fn has_missed(&self, pipeline: &PipelineId, now: Timestamp) -> bool {
+        let state = self.pipelines.0.get(pipeline);
+        state.is_some_and(|state| {
+            state.owing(pipeline, now).is_some_and(|it| it.gap(&Ahead::default()).has_missed())
+        })
+    }
+
+    /// The groups that record what a pipeline owes, at most so many.
+    pub(crate) async fn plan_opening(
+        &self,
+        pipeline: &PipelineId,
+        now: Timestamp,
+        groups_max: usize,
+    ) -> Result<Vec<Planned>, EngineError> {
+        let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(vec![]) };
+        let Some(owing) = state.owing(pipeline, now) else { return Ok(vec![]) };
+        // What others recorded ahead of the watermark matters to catch-up; live slots find out by a conflict.
+        let is_read = self.blocked.contains(pipeline) || owing.gap(&Ahead::default()).has_missed();
+        let ahead =
+            if is_read { Ahead::read(self.store.as_ref(), &owing).await? } else { state.ahead() };
+        let gap = owing.gap(&ahead);
+        let plan = catchup::plan(&gap);
+        let revision = |owed: &catchup::Owed<'_>| {
+            state.watermark(owed.start.schedule.id()).map_or(0, |(_, revision)| revision)
+        };
+        let revisions: Vec<_> = gap.owed.iter().map(revision).collect();
+        let recording = Recording {
+            pipeline,
+            agenda: &state.agenda,
+            ahead: &ahead,
+            version: state.version,
+            now,
+            writer: self.writer,
+        };
+        Ok(recording.groups((&gap, &plan), &revisions, groups_max))
+    }
+}
+
+impl PipelineState {
+    /// What it owes now, unless it is paused or gone.
+    pub(crate) fn owing<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        now: Timestamp,
+    ) -> Option<Owing<'a>> {
+        if self.is_paused(now) || self.is_retired() {
+            return None;
         }
-        planned
+        let watermark = |start: &'a std::sync::Arc<StartSchedule>| {
+            let id = start.schedule.id();
+            self.watermark(id).map(|(at, _)| (id, at))
+        };
+        let watermarks: BTreeMap<_, _> = self.agenda.owed().filter_map(watermark).collect();
+        let pause = self.row.as_ref().and_then(|(row, _)| row.pause.as_deref());
+        Some(Owing { pipeline, agenda: &self.agenda, watermarks, pause, now })
+    }
+
+    /// The open slots, which may stand after a watermark.
+    fn ahead(&self) -> Ahead {
+        let open = self.open.iter();
+        let slots = open.map(|(place, open)| (place.clone(), (open.slot.clone(), open.revision)));
+        Ahead { slots: slots.collect(), spans: vec![] }
     }
 }
 
@@ -116,78 +186,6 @@ pub(crate) struct Opener<'a> {
 }
 
 impl Opener<'_> {
-    /// One group for what was missed, then groups of live slots; each moves the watermark over exactly what
-    /// it records (S4).
-    fn groups(
-        &self,
-        due: &Due,
-        watermark: Timestamp,
-        revision: u64,
-        group: impl Fn() -> Planned,
-    ) -> Vec<Planned> {
-        let id = self.start.schedule.id();
-        let mut revision = revision;
-        let mut planned = Vec::new();
-        if let Some(missed) = due.missed {
-            let mut plan = group();
-            self.record_missed(missed, &mut plan);
-            plan.watermark(id, revision, missed.last);
-            revision += 1;
-            planned.push(plan);
-        }
-        for slots in due.live.chunks(SLOTS_PER_GROUP) {
-            let mut plan = group();
-            for nominal in slots {
-                let place = (*nominal, id.clone());
-                plan.slot(&place, 0, &self.open(*nominal, TriggerType::Scheduler));
-            }
-            if let [only] = slots {
-                let place = (*only, id.clone());
-                plan.event(
-                    Event::of("SLOT_OPENED", self.now, "the schedule owes it").about(&place),
-                );
-                plan.watermark(id, revision, *only);
-            } else if let [first, .., last] = slots {
-                let message = format!("{} slots from {first} to {last}", slots.len());
-                plan.event(Event::of("SLOTS_OPENED", self.now, message));
-                plan.watermark(id, revision, *last);
-            }
-            revision += 1;
-            planned.push(plan);
-        }
-        debug_assert!(
-            planned.is_empty() || due.watermark > watermark,
-            "a watermark never goes back"
-        );
-        planned
-    }
-
-    fn record_missed(&self, missed: Missed, plan: &mut Planned) {
-        let Missed { first, last, count } = missed;
-        let id = self.start.schedule.id();
-        let disposition = Disposition::Skipped(SkipReason::NoCatchup);
-        if count == 1 {
-            let place = (first, id.clone());
-            plan.slot(
-                &place,
-                0,
-                &Slot::decided(disposition, self.opening(first, TriggerType::Scheduler)),
-            );
-        } else {
-            let span = SpanRecord {
-                last,
-                count,
-                disposition: disposition.as_str().to_owned(),
-                reason: disposition.reason().map(|reason| reason.as_str().to_owned()),
-                version: version_text(self.version),
-                recorded_at: self.now,
-            };
-            plan.put(Key::Span(id.clone(), first), 0, Record::Span(span));
-        }
-        let message = format!("{count} slots of {id} from {first} to {last} were missed");
-        plan.event(Event::of("SLOTS_MISSED", self.now, message).detail("count", count));
-    }
-
     /// A slot as it is first opened.
     pub(crate) fn open(&self, nominal: Timestamp, opened_by: TriggerType) -> Slot {
         let opening = match opened_by {

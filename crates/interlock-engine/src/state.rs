@@ -9,8 +9,9 @@ use interlock_core::{
     agenda::Agenda,
     id::{PipelineId, ScheduleId},
     readiness::TraitResult,
+    run::TriggerType,
     sensor::{Sensor, Sensors},
-    slot::Slot,
+    slot::{OpenState, Slot, SlotState},
 };
 use interlock_store::{
     Change, Expect, Group, Key, LedgerEntry, LedgerRow, Record, RunKey,
@@ -22,6 +23,9 @@ use interlock_store::{
 use jiff::Timestamp;
 
 use crate::seam::Specs;
+
+/// Slots of one pipeline that catch-up queued and that are kept in memory: the oldest.
+pub(crate) const QUEUE_KEPT: usize = 100;
 
 /// The pipelines of a shard by name, and what their agendas have in common. Boxed, because the map's nodes
 /// are half empty.
@@ -48,6 +52,8 @@ pub(crate) struct PipelineState {
     /// For which instant it stands on the engine's agenda.
     pub(crate) armed_at: Option<Timestamp>,
     pub(crate) open: BTreeMap<SlotPlace, OpenSlot>,
+    /// Whether the store has queued slots after those that are kept here.
+    pub(crate) has_more_queued: bool,
     /// Answers of evaluators, as long as they may be reused; not stored.
     pub(crate) traits: BTreeMap<String, Answer>,
     /// Loaded when a slot first needs them.
@@ -64,6 +70,7 @@ pub(crate) struct KnownPipeline {
     pub(crate) first_seen: Timestamp,
     pub(crate) retired_at: Option<Timestamp>,
     pub(crate) pause: Option<Box<PauseRecord>>,
+    pub(crate) disabled_since: Option<Timestamp>,
 }
 
 /// The order among slots of a pipeline.
@@ -210,6 +217,7 @@ impl PipelineState {
             first_seen: record.first_seen,
             retired_at: record.retired_at,
             pause: record.pause.clone().map(Box::new),
+            disabled_since: record.disabled_since,
         };
         self.row = Some((known, revision));
     }
@@ -226,15 +234,43 @@ impl PipelineState {
     }
 
     fn put_slot(&mut self, place: SlotPlace, slot: Slot, revision: u64) {
-        match self.open.get_mut(&place) {
-            Some(open) if open.slot.generation == slot.generation => {
-                open.slot = slot;
-                open.revision = revision;
-            }
-            _ => {
-                self.open.insert(place, OpenSlot { slot, revision, runs: vec![] });
-            }
+        if let Some(open) = self.open.get_mut(&place)
+            && open.slot.generation == slot.generation
+        {
+            open.slot = slot;
+            open.revision = revision;
+        } else if self.is_left_in_the_store(&place, &slot) {
+            self.has_more_queued = true;
+        } else {
+            self.open.insert(place, OpenSlot { slot, revision, runs: vec![] });
         }
+    }
+
+    /// Whether a slot need not be kept here yet: of those that catch-up queued only the first are.
+    fn is_left_in_the_store(&mut self, place: &SlotPlace, slot: &Slot) -> bool {
+        if !is_deferrable(slot) {
+            return false;
+        }
+        let (count, last) = self.queue_kept();
+        let last = last.cloned();
+        let is_after = last.as_ref().is_none_or(|last| place > last);
+        if is_after {
+            return self.has_more_queued || count >= QUEUE_KEPT;
+        }
+        if count >= QUEUE_KEPT
+            && let Some(last) = last
+        {
+            self.open.remove(&last);
+            self.has_more_queued = true;
+        }
+        false
+    }
+
+    /// How many slots that catch-up queued are kept here, and the last of them.
+    pub(crate) fn queue_kept(&self) -> (usize, Option<&SlotPlace>) {
+        let mut kept = self.open.iter().filter(|(_, open)| is_deferrable(&open.slot));
+        let last = kept.next_back().map(|(place, _)| place);
+        (kept.count() + usize::from(last.is_some()), last)
     }
 
     pub(crate) fn put_run(&mut self, run: KnownRun) {
@@ -264,6 +300,7 @@ impl PipelineState {
             first_seen: row.first_seen,
             retired_at: row.retired_at,
             pause: row.pause.as_deref().cloned(),
+            disabled_since: row.disabled_since,
             agenda: (self.version != 0).then(agenda),
         };
         Some((record, *revision))
@@ -287,12 +324,19 @@ impl PipelineState {
     /// The pause that is in force.
     pub(crate) fn pause(&self, now: Timestamp) -> Option<&PauseRecord> {
         let pause = self.row.as_ref().and_then(|(row, _)| row.pause.as_deref())?;
-        pause.until.is_none_or(|until| now < until).then_some(pause)
+        pause.is_in_force(now).then_some(pause)
     }
 
     pub(crate) fn is_retired(&self) -> bool {
         self.row.as_ref().is_some_and(|(row, _)| row.retired_at.is_some())
     }
+}
+
+/// Whether a slot waits in the queue of its pipeline and nothing else is known of it.
+fn is_deferrable(slot: &Slot) -> bool {
+    slot.state == SlotState::Open(OpenState::Queued)
+        && slot.opened_by == TriggerType::Catchup
+        && slot.attempt == 0
 }
 
 impl fmt::Debug for Pipelines {

@@ -36,6 +36,14 @@ pub(crate) enum Act {
 }
 
 impl Act {
+    /// Whether the job of a missed slot begins.
+    pub(crate) fn is_catchup(&self) -> bool {
+        match self {
+            Self::Start(request) => request.trigger_type == TriggerType::Catchup,
+            Self::Cancel(_) | Self::Acknowledge(_) => false,
+        }
+    }
+
     /// Whether a job begins.
     pub(crate) fn is_start(&self) -> bool {
         match self {

@@ -23,7 +23,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::{
-    agenda::{AgendaRecord, ControlRecord, Shared, SlaSpecRecord, StartRecord, Zones},
+    agenda::{
+        AgendaRecord, CatchupRecord, ControlRecord, Shared, SlaSpecRecord, StartRecord, Zones,
+    },
     schedule::{CalendarRecord, RecurrenceRecord, ScheduleRecord, SensorRuleRecord},
 };
 
@@ -71,6 +73,9 @@ pub struct PipelineRecord {
     /// Why and until when it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<PauseRecord>,
+    /// Since when it is disabled (`watch.enabled: false`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disabled_since: Option<Timestamp>,
     /// What opening its slots needs; absent in rows from before it was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agenda: Option<Box<AgendaRecord>>,
@@ -84,9 +89,20 @@ pub struct PauseRecord {
     pub reason: String,
     /// Since when.
     pub since: Timestamp,
-    /// Until when; until somebody resumes it, when absent.
+    /// Until when; until somebody resumes it, when absent. One that is over stays here until the next: what
+    /// lay in it and did not run gets its reason from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// How its gap is to be caught up: `none`, `latest` or `all`; as the pipeline says when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catchup: Option<String>,
+}
+
+impl PauseRecord {
+    /// Whether it holds at an instant.
+    pub fn is_in_force(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
 }
 
 /// The sources of one version, enough to decode it again.
@@ -419,7 +435,13 @@ pub enum InboxRecord {
         until: Option<Timestamp>,
     },
     /// End a pause.
-    Resume {},
+    Resume {
+        /// How its gap is caught up: `none`, `latest` or `all`; as the pipeline says when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        catchup: Option<String>,
+    },
+    /// Plan what is owed now.
+    Catchup {},
     /// What was found when a file was read again. Only the one who reads the files sends it.
     File {
         /// Which, from the project's directory.

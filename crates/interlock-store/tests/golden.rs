@@ -11,11 +11,11 @@ use interlock_core::{id::ScheduleId, zone::Zone};
 use interlock_store::{
     DueKind, Key, Record, RunKey,
     record::{
-        AgendaRecord, AppliedRecord, CalendarRecord, ControlRecord, DueRecord, EventRecord,
-        InboxRecord, IncidentRecord, MarksRecord, OutboxRecord, PauseRecord, PipelineRecord,
-        RecurrenceRecord, RerunsRecord, RunRecord, ScheduleRecord, SensorRecord, SensorRuleRecord,
-        Shared, SlaRecord, SlaSpecRecord, SlotName, SlotRecord, SpanRecord, StartRecord,
-        Unreadable, VersionRecord, WatermarkRecord, WishRecord,
+        AgendaRecord, AppliedRecord, CalendarRecord, CatchupRecord, ControlRecord, DueRecord,
+        EventRecord, InboxRecord, IncidentRecord, MarksRecord, OutboxRecord, PauseRecord,
+        PipelineRecord, RecurrenceRecord, RerunsRecord, RunRecord, ScheduleRecord, SensorRecord,
+        SensorRuleRecord, Shared, SlaRecord, SlaSpecRecord, SlotName, SlotRecord, SpanRecord,
+        StartRecord, Unreadable, VersionRecord, WatermarkRecord, WishRecord,
     },
 };
 use jiff::{SignedDuration, Timestamp};
@@ -126,6 +126,12 @@ fn promise() -> SlaSpecRecord {
     }
 }
 
+/// What becomes of missed slots.
+fn catchup() -> CatchupRecord {
+    let window = Some(SignedDuration::from_hours(6));
+    CatchupRecord { window, overlap: "latest".into(), runs_max: 50 }
+}
+
 /// One schedule of each kind, and one with everything.
 fn agenda() -> AgendaRecord {
     let date = |text: &str| text.parse::<jiff::civil::Date>().unwrap();
@@ -189,6 +195,7 @@ fn agenda() -> AgendaRecord {
         controls: vec![ControlRecord { schedule: stop, action: "stop".into() }],
         window: Some(SignedDuration::from_hours(1)),
         interval: Some(SignedDuration::from_mins(5)),
+        catchup: Some(catchup()),
         sla: Some(promise()),
         upstreams: vec!["raw".into()],
     }
@@ -204,6 +211,8 @@ fn an_agenda_that_was_stored_can_be_used() {
     for (one, other) in read.starts.iter().zip(&again.starts) {
         assert!(Arc::ptr_eq(one, other), "{:?} is kept twice", one.schedule.id());
     }
+    let catchup = AgendaRecord::from_core(&again).catchup;
+    assert_eq!(catchup, agenda().catchup);
     let unknown = agenda().to_core(&mut shared, &|_| None).unwrap_err();
     let sentence = "a stored record says `Europe/Riga`, which this version does not know";
     assert_eq!(unknown.to_string(), sentence);
@@ -215,16 +224,19 @@ fn pipelines_are_written_as_ever() {
         version: "00000000000000ab".into(),
         first_seen: nine(),
         retired_at: None,
+        disabled_since: None,
         pause: None,
         agenda: None,
     };
     check_row("pipeline", &Key::Pipeline, &Record::Pipeline(plain.clone()));
     let paused = PipelineRecord {
         retired_at: Some(at("2026-03-01T00:00:00Z")),
+        disabled_since: None,
         pause: Some(PauseRecord {
             reason: "moving house".into(),
             since: nine(),
             until: Some(at("2026-02-26T09:00:00.25Z")),
+            catchup: None,
         }),
         ..plain.clone()
     };
@@ -383,7 +395,9 @@ fn reports_and_requests_are_written_as_ever() {
     check_inbox("inbox-cancel", &cancel);
     let pause = InboxRecord::Pause { reason: "moving".into(), until: Some(nine()) };
     check_inbox("inbox-pause", &pause);
-    check_inbox("inbox-resume", &InboxRecord::Resume {});
+    check_inbox("inbox-resume", &InboxRecord::Resume { catchup: None });
+    check_inbox("inbox-resume-all", &InboxRecord::Resume { catchup: Some("all".into()) });
+    check_inbox("inbox-catchup", &InboxRecord::Catchup {});
     let file = InboxRecord::File { file: "orders.yaml".into(), problem: Some("line 3".into()) };
     check_inbox("inbox-file", &file);
     let complete = InboxRecord::Complete {

@@ -110,6 +110,8 @@ impl Alone {
             pace: Pace::default(),
             limits: Limits {
                 runs_max: config.engine.runs_max,
+                catchup_runs_max: config.engine.catchup_runs_max,
+                catchup_per_minute: config.engine.catchup_per_minute,
                 evaluation_interval: config.watcher.default_interval,
             },
         };

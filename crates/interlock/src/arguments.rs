@@ -14,7 +14,7 @@ use interlock_core::{
 use jiff::SignedDuration;
 
 pub(crate) use self::{
-    asking::{Asking, Complete, Run, Sending, SensorCommand, SensorPut},
+    asking::{Asking, Catchup, Complete, Resume, Run, Sending, SensorCommand, SensorPut},
     reading::{
         Evaluate, Events, IncidentsCommand, ListIncidents, Reading, Runs, Slots, StoreCommand,
         WatermarkCommand,

@@ -2,6 +2,7 @@
 
 mod calendar;
 mod cancel;
+mod catchup;
 mod complete;
 mod completions;
 mod doctor;
@@ -102,7 +103,8 @@ fn ask(directory: &Path, asking: &Asking, output: &mut Output) -> Result<u8, Fai
         Asking::Pause { pipeline, reason, until, sending } => {
             pause::run(directory, (pipeline, reason), *until, *sending, output)
         }
-        Asking::Resume { pipeline, sending } => resume::run(directory, pipeline, *sending, output),
+        Asking::Resume(resume) => resume::run(directory, resume, output),
+        Asking::Catchup(catchup) => catchup::run(directory, catchup, output),
         Asking::Complete(complete) => complete::run(directory, complete, output),
     }
 }

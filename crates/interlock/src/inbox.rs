@@ -66,6 +66,11 @@ impl Inbox {
         Ok(Request { key, record, sending })
     }
 
+    /// Leaves a request whose answer nobody waits for.
+    pub(crate) fn post_only(&self, record: &InboxRecord) -> Result<(), Failure> {
+        self.ledger.post(&self.pipeline, &fresh_key(), record)
+    }
+
     /// Leaves a request, sees to its answer and prints it.
     pub(crate) fn send(
         &self,

@@ -17,6 +17,7 @@ use interlock_trigger::runner::log_path;
 use jiff::Timestamp;
 
 use crate::{
+    clock,
     command::{events::sentence, logs::print_from, slots},
     exit::{Failure, PROBLEMS, SUCCESS},
     inbox::fresh_key,
@@ -149,7 +150,8 @@ impl<'a> Narrator<'a> {
         if !matches!(record.state.as_str(), "waiting" | "queued") {
             return Ok(String::new());
         }
-        if let Some(pause) = self.ledger.pipeline(pipeline)?.and_then(|row| row.pause) {
+        let pause = self.ledger.pipeline(pipeline)?.and_then(|row| row.pause);
+        if let Some(pause) = pause.filter(|pause| pause.is_in_force(clock::now())) {
             return Ok(format!(
                 "waiting: {pipeline} is paused since {}: {}; `interlock resume {pipeline}` ends that",
                 pause.since, pause.reason

@@ -33,6 +33,11 @@ const LIMITS: &[Limit] = &[
     Limit { name: "embedded/instant_10k", unit: Unit::Seconds, bound: Bound::AtMost(0.5) },
     Limit { name: "schedule/next_daily", unit: Unit::PerSecond, bound: Bound::AtLeast(1e7) },
     Limit { name: "schedule/next_every_minute", unit: Unit::PerSecond, bound: Bound::AtLeast(1e7) },
+    Limit {
+        name: "catchup/plan_10000_pipelines_72_slots",
+        unit: Unit::Seconds,
+        bound: Bound::AtMost(1.0),
+    },
     Limit { name: "schedule/slots_hour_100k", unit: Unit::Seconds, bound: Bound::AtMost(0.1) },
     Limit { name: "serve/100k_each", unit: Unit::Kibibytes, bound: Bound::AtMost(2.0) },
     Limit { name: "serve/100k_first_load", unit: Unit::Seconds, bound: Bound::AtMost(15.0) },

@@ -204,7 +204,7 @@ impl Decoder<'_> {
             runs_max: count(node, "maxConcurrentRuns").unwrap_or(100),
             evaluations_max: count(node, "maxConcurrentEvaluations").unwrap_or(32),
             catchup_runs_max: count(node, "catchupConcurrency").unwrap_or(10),
-            catchup_per_minute: count(node, "catchupRate").unwrap_or(60),
+            catchup_per_minute: count(node, "catchupRate").unwrap_or(6_000),
             shards: count(node, "shards").unwrap_or(16),
             outbound: node.get("outbound").map(|map| self.outbound(map)).unwrap_or_default(),
         }

@@ -107,7 +107,7 @@ const ENGINE: &MapShape = &map(
             .default("100"),
         field("maxConcurrentEvaluations", &COUNT, "Evaluators at the same time.").default("32"),
         field("catchupConcurrency", &COUNT, "Catch-up runs at the same time.").default("10"),
-        field("catchupRate", &COUNT, "Catch-up runs started per minute.").default("60"),
+        field("catchupRate", &COUNT, "Catch-up runs started per minute.").default("6000"),
         field("shards", &Shape::Int { min: 1, max: 4_096 }, "Units of ownership.").default("16"),
         field(
             "outbound",

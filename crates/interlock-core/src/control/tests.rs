@@ -13,6 +13,11 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
+/// So many runs, of whatever slots.
+fn all(runs: u32) -> Room {
+    Room { runs, catchup: runs }
+}
+
 /// One slot: state letter, then `r` ready, `n` not ready, `?` cannot tell; `m` opened by hand; `x` over.
 fn slot(text: &str) -> (Slot, Outcome) {
     let state = match &text[..1] {
@@ -56,7 +61,7 @@ fn moves_with(pipeline: &Pipeline, flow: Flow, slots: &str, (room, done): (u32, 
         })
         .collect();
     let planned: BTreeMap<_, _> =
-        plan_slots(pipeline, &candidates, flow, room, at(NOW)).into_iter().collect();
+        plan_slots(pipeline, &candidates, flow, all(room), at(NOW)).into_iter().collect();
     let word = |index: usize| match planned.get(&index) {
         None => "-".to_owned(),
         Some(Move::Start(attempt)) => format!("start{attempt}"),
@@ -197,7 +202,7 @@ fn s19_the_owner_gives_the_watchdog_a_minute_for_a_run() {
             is_done_already: false,
         };
         assert_eq!(
-            plan_slots(&orders, &[candidate], Flow::Open, 1, at(NOW)).len(),
+            plan_slots(&orders, &[candidate], Flow::Open, all(1), at(NOW)).len(),
             expected,
             "{late}"
         );
@@ -254,7 +259,7 @@ fn a_rerun_for_late_data_queues_where_a_live_slot_would_be_skipped() {
             })
             .collect();
         let orders = pipeline(OverlapPolicy::Skip);
-        let planned = plan_slots(&orders, &slots, Flow::Open, 9, at(NOW));
+        let planned = plan_slots(&orders, &slots, Flow::Open, all(9), at(NOW));
         let step = match planned.as_slice() {
             [(1, Move::Queue)] => "queue".to_owned(),
             [(1, Move::Close(disposition))] => SlotState::Closed(*disposition).to_string(),
@@ -262,4 +267,29 @@ fn a_rerun_for_late_data_queues_where_a_live_slot_would_be_skipped() {
         };
         assert_eq!(step, expected, "generation {generation}");
     }
+}
+
+#[test]
+fn limits_on_catch_up_hold_up_no_live_slot() {
+    let mut orders = pipeline(OverlapPolicy::All);
+    orders.active_runs_max = 9;
+    let id = ScheduleId::from_static("cron");
+    let (mut missed, ready) = slot("q");
+    missed.opened_by = TriggerType::Catchup;
+    let (live, _) = slot("w");
+    let candidates = [&missed, &missed, &live].map(|slot| Candidate {
+        nominal: at(1),
+        schedule: &id,
+        slot,
+        readiness: ready,
+        is_done_already: false,
+    });
+    let with = |catchup| {
+        let room = Room { runs: 9, catchup };
+        let moves = plan_slots(&orders, &candidates, Flow::Open, room, at(NOW));
+        moves.into_iter().map(|(index, _)| index).collect::<Vec<_>>()
+    };
+    assert_eq!(with(0), [2]);
+    assert_eq!(with(1), [0, 2]);
+    assert_eq!(with(9), [0, 1, 2]);
 }

@@ -48,6 +48,7 @@ fn a_stored_agenda_owes_what_its_declaration_owes() {
             version: version_text(1),
             first_seen: Timestamp::UNIX_EPOCH,
             retired_at: None,
+            disabled_since: None,
             pause: None,
             agenda: Some(Box::new(stored.clone())),
         });

@@ -6,6 +6,8 @@ mod agenda;
 mod aside;
 mod cases_monitoring;
 mod cases_watcher;
+mod catchup;
+mod catchup_pause;
 mod control_schedules;
 mod crashing;
 mod evaluating;

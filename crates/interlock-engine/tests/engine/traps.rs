@@ -27,10 +27,10 @@ fn stage(now: &str) -> Stage {
     Stage::new(at(now), &[HOURLY], |_| Job::Succeeds(5))
 }
 
-type Life = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type Life = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// An engine with these files, to be run by the stage's world.
-fn engine(parts: Parts, files: &[&str]) -> Life {
+pub(crate) fn engine(parts: Parts, files: &[&str]) -> Life {
     let files = Files::new(files);
     let parts = Parts { specs: Arc::new(files.clone()), ..parts };
     Box::pin(async move {
@@ -42,12 +42,12 @@ fn engine(parts: Parts, files: &[&str]) -> Life {
 }
 
 /// Lets an engine live until an instant.
-fn live(stage: &Stage, engine: &mut Life, until: Timestamp) {
+pub(crate) fn live(stage: &Stage, engine: &mut Life, until: Timestamp) {
     assert!(stage.world.run(engine.as_mut(), until).is_none(), "the engine lives");
 }
 
 /// What the ledger says about a pipeline, hour by hour; a span as its first hour and its count.
-fn hours(stage: &Stage, pipeline: &str) -> Vec<String> {
+pub(crate) fn hours(stage: &Stage, pipeline: &str) -> Vec<String> {
     let pipeline = Some(PipelineId::parse(pipeline).unwrap());
     let query = LedgerQuery { pipeline, ..LedgerQuery::everything(1_000) };
     let rows = block_on(stage.store.ledger(&query)).unwrap().items;
@@ -144,7 +144,7 @@ fn dagu_10_what_a_pause_covers_is_recorded_once_and_what_follows_runs() {
     let pause = InboxRecord::Pause { reason: "to see".to_owned(), until: None };
     assert!(stage.ask("hourly", &pause).accepted);
     stage.until(at("13:30"));
-    assert!(stage.ask("hourly", &InboxRecord::Resume {}).accepted);
+    assert!(stage.ask("hourly", &InboxRecord::Resume { catchup: None }).accepted);
     stage.until(at("15:01"));
     let hours = hours(&stage, "hourly");
     assert_eq!(hours.first().map(String::as_str), Some("10 completed"));

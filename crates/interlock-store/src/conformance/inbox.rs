@@ -175,7 +175,7 @@ async fn every_kind_of_entry_comes_back_as_it_went_in(t: Subject) {
         InboxRecord::Rerun { slot: slot(), reason: "late".into() },
         InboxRecord::Cancel { slot: slot(), reason: String::new() },
         InboxRecord::Pause { reason: "moving".into(), until: Some(START) },
-        InboxRecord::Resume {},
+        InboxRecord::Resume { catchup: None },
         InboxRecord::Complete {
             run_id: "orders~daily~20260225T090000Z~1~1".into(),
             success: false,

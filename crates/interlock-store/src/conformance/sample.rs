@@ -131,6 +131,7 @@ pub(super) fn pipeline_row() -> Record {
         version: "00000000000000ab".into(),
         first_seen: START,
         retired_at: None,
+        disabled_since: None,
         pause: None,
         agenda: None,
     })

@@ -10,7 +10,7 @@ use interlock_core::{
     agenda::{Agenda, Work},
     calendar::Calendar,
     id::{PipelineId, fnv1a},
-    pipeline::{ControlAction, ControlSchedule, Evaluation, StartSchedule},
+    pipeline::{Catchup, ControlAction, ControlSchedule, Evaluation, OverlapPolicy, StartSchedule},
     sla::{Deadline, SlaSpec},
     text::TextError,
     zone::Zone,
@@ -41,12 +41,28 @@ pub struct AgendaRecord {
     /// See [`Evaluation::interval`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<SignedDuration>,
+    /// See [`Agenda::catchup`]; the default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catchup: Option<CatchupRecord>,
     /// See [`Agenda::sla`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sla: Option<SlaSpecRecord>,
     /// See [`Agenda::upstreams`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub upstreams: Vec<String>,
+}
+
+/// See [`Catchup`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CatchupRecord {
+    /// See [`Catchup::window`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<SignedDuration>,
+    /// `skip`, `all` or `latest`.
+    pub overlap: String,
+    /// See [`Catchup::runs_max`].
+    pub runs_max: u32,
 }
 
 /// See [`StartSchedule`].
@@ -182,6 +198,7 @@ impl AgendaRecord {
             controls: agenda.controls.iter().map(|it| ControlRecord::from_core(it)).collect(),
             window: agenda.evaluation.window,
             interval: agenda.evaluation.interval,
+            catchup: CatchupRecord::from_core(&agenda.catchup),
             sla: agenda.sla.as_deref().map(SlaSpecRecord::from_core),
             upstreams: agenda.upstreams.iter().map(ToString::to_string).collect(),
         }
@@ -200,13 +217,31 @@ impl AgendaRecord {
         let controls = self.controls.iter().map(|it| it.to_core(shared, zones).map(Arc::new));
         let controls = controls.collect::<Result<_, _>>()?;
         let evaluation = Evaluation { window: self.window, interval: self.interval };
+        let catchup = self.catchup.as_ref().map(CatchupRecord::to_core).transpose()?;
+        let catchup = catchup.unwrap_or_default();
         let sla = self.sla.as_ref().map(|sla| shared.sla(sla, zones)).transpose()?;
         let upstreams = self
             .upstreams
             .iter()
             .map(|name| PipelineId::parse(name).map_err(|error| Unreadable::Word(error.message)));
         let upstreams = upstreams.collect::<Result<_, _>>()?;
-        Ok(Agenda { work, starts, controls, evaluation, sla, upstreams })
+        Ok(Agenda { work, starts, controls, evaluation, catchup, sla, upstreams })
+    }
+}
+
+impl CatchupRecord {
+    /// The stored twin; none of the default, which most pipelines have.
+    fn from_core(catchup: &Catchup) -> Option<Self> {
+        let Catchup { window, overlap, runs_max } = catchup;
+        let overlap = overlap.as_str().to_owned();
+        let record = Self { window: *window, overlap, runs_max: *runs_max };
+        (*catchup != Catchup::default()).then_some(record)
+    }
+
+    fn to_core(&self) -> Result<Catchup, Unreadable> {
+        let policy = OverlapPolicy::ALL.into_iter().find(|it| it.as_str() == self.overlap);
+        let overlap = policy.ok_or_else(|| Unreadable::Word(self.overlap.clone()))?;
+        Ok(Catchup { window: self.window, overlap, runs_max: self.runs_max })
     }
 }
 

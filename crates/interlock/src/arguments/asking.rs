@@ -66,15 +66,41 @@ pub(crate) enum Asking {
         #[command(flatten)]
         sending: Sending,
     },
-    /// End a pause.
-    Resume {
-        /// Which pipeline.
-        pipeline: String,
-        #[command(flatten)]
-        sending: Sending,
-    },
+    /// End a pause. Shows what was missed in it and asks; `--yes` says yes beforehand.
+    Resume(Resume),
+    /// Show what is owed from before and what becomes of it, and have it done now.
+    Catchup(Catchup),
     /// Report the end of a job that somebody else runs.
     Complete(Complete),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Resume {
+    /// Which pipeline.
+    pub(crate) pipeline: String,
+    /// What of the pause is run: nothing, the newest slot, all, or what the pipeline's policy says.
+    #[arg(long, value_name = "WHAT", default_value = "policy", value_parser = ["none", "latest", "all", "policy"])]
+    pub(crate) catchup: String,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) sending: Sending,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Catchup {
+    /// Only this pipeline.
+    pub(crate) pipeline: Option<String>,
+    /// Only show it.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Show what would be done at this instant [default: now]
+    #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true, requires = "dry_run")]
+    pub(crate) at: Option<Moment>,
+    /// Print an array of objects.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]

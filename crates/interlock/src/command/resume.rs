@@ -1,16 +1,73 @@
-//! `interlock resume`: the end of a pause.
+//! `interlock resume`: the end of a pause, and what becomes of what lay in it.
 
-use std::path::Path;
+use std::{
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    path::Path,
+};
 
-use interlock_store::record::InboxRecord;
+use interlock_store::record::{InboxRecord, PauseRecord};
 
-use crate::{arguments::Sending, exit::Failure, inbox::Inbox, output::Output};
+use super::catchup::{Line, Planner, print};
+use crate::{
+    arguments::Resume,
+    clock,
+    exit::{Failure, SUCCESS},
+    inbox::Inbox,
+    output::Output,
+    project,
+};
 
-pub(super) fn run(
+pub(super) fn run(directory: &Path, asked: &Resume, output: &mut Output) -> Result<u8, Failure> {
+    let inbox = Inbox::open(directory, &asked.pipeline)?;
+    let catchup = asked.wish();
+    if !asked.yes && !agreed(directory, &inbox, asked, output)? {
+        writeln!(output.err, "it stays paused")?;
+        return Ok(SUCCESS);
+    }
+    inbox.send(&InboxRecord::Resume { catchup }, asked.sending, output)
+}
+
+impl Resume {
+    /// What is asked for instead of the policy.
+    fn wish(&self) -> Option<String> {
+        (self.catchup != "policy").then(|| self.catchup.clone())
+    }
+}
+
+/// Shows what was missed in the pause and asks whether that is meant. Nobody is asked when nothing was missed; a
+/// script must say so beforehand.
+fn agreed(
     directory: &Path,
-    pipeline: &str,
-    sending: Sending,
+    inbox: &Inbox,
+    asked: &Resume,
     output: &mut Output,
-) -> Result<u8, Failure> {
-    Inbox::open(directory, pipeline)?.send(&InboxRecord::Resume {}, sending, output)
+) -> Result<bool, Failure> {
+    let now = clock::now();
+    let loaded = project::load(directory)?;
+    let rows = inbox.ledger.pipelines()?;
+    let Some(row) = rows.iter().find(|row| row.pipeline == inbox.pipeline) else {
+        return Ok(true);
+    };
+    let pause = row.record.record.pause.clone().filter(|pause| pause.is_in_force(now));
+    let Some(pause) = pause else { return Ok(true) };
+    let ended = PauseRecord { until: Some(now), catchup: asked.wish(), ..pause };
+    let planner = Planner { ledger: &inbox.ledger, loaded: &loaded, at: now };
+    let lines = planner.lines(row, Some(&ended))?;
+    if lines.iter().all(Line::is_live) {
+        return Ok(true);
+    }
+    if !asked.sending.json {
+        print(&lines, output)?;
+    }
+    if asked.sending.json || !io::stdin().is_terminal() {
+        return Err(Failure::usage(
+            "slots were missed in the pause, and nobody is there to ask",
+            "Say `--yes` if what is listed above is meant, or choose with `--catchup none|latest|all`.",
+        ));
+    }
+    write!(output.err, "resume {} and do that? [y/N] ", inbox.pipeline)?;
+    output.err.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -329,6 +329,8 @@ impl Served<'_> {
             pace: Pace::default(),
             limits: Limits {
                 runs_max: self.config.engine.runs_max,
+                catchup_runs_max: self.config.engine.catchup_runs_max,
+                catchup_per_minute: self.config.engine.catchup_per_minute,
                 evaluation_interval: self.config.watcher.default_interval,
             },
         })

@@ -12,7 +12,7 @@ use interlock_core::{
     id::{PipelineId, ScheduleId},
     pipeline::Pipeline,
 };
-use interlock_store::{AgendaRow, LedgerEntry, LedgerRow};
+use interlock_store::{AgendaRow, LedgerEntry, LedgerRow, record::PauseRecord};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -118,9 +118,15 @@ impl Standing<'_> {
         rows.map(|(schedule, row)| (schedule, row.record.at))
     }
 
+    /// The pause that is in force.
+    fn pause(&self) -> Option<&PauseRecord> {
+        let pause = self.seen.and_then(|row| row.record.record.pause.as_ref());
+        pause.filter(|pause| pause.is_in_force(clock::now()))
+    }
+
     fn to_json(&self) -> Value {
         let record = self.seen.map(|row| &row.record.record);
-        let pause = record.and_then(|record| record.pause.as_ref());
+        let pause = self.pause();
         let watermarks: BTreeMap<_, _> = self
             .watermarks()
             .map(|(schedule, at)| (schedule.to_string(), at.to_string()))
@@ -145,7 +151,7 @@ impl Standing<'_> {
 
     fn to_row(&self) -> [String; 6] {
         let last = self.last.as_ref();
-        let pause = self.seen.and_then(|row| row.record.record.pause.as_ref());
+        let pause = self.pause();
         let note = match (self.seen, pause) {
             (None, _) => "not seen by `interlock serve` yet".to_owned(),
             (Some(_), Some(pause)) => match pause.until {

@@ -270,7 +270,7 @@ fn reason(
     if let Some(retired) = known.retired_at {
         return format!("the pipeline was retired at {retired}");
     }
-    if let Some(pause) = &known.pause {
+    if let Some(pause) = known.pause.as_ref().filter(|pause| pause.is_in_force(clock::now())) {
         return format!("the pipeline is paused since {}: {}", pause.since, pause.reason);
     }
     match watermark {

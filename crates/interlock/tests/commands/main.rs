@@ -4,6 +4,7 @@
 
 mod alone;
 mod calendar;
+mod catchup;
 mod explain;
 mod incidents;
 mod init;

@@ -174,6 +174,7 @@ pub(crate) fn story() -> tempfile::TempDir {
         version: "00000000000000ab".into(),
         first_seen: at("2026-02-25T06:30:00Z"),
         retired_at: None,
+        disabled_since: None,
         pause: None,
     };
     let slot = |text: &str| Key::Slot(hourly(), at(text));
@@ -207,12 +208,14 @@ pub(crate) fn pause(directory: &Path) {
         reason: "maintenance".into(),
         since: at("2026-02-25T12:10:00Z"),
         until: None,
+        catchup: None,
     };
     let record = PipelineRecord {
         agenda: None,
         version: "00000000000000ab".into(),
         first_seen: at("2026-02-25T06:30:00Z"),
         retired_at: None,
+        disabled_since: None,
         pause: Some(pause),
     };
     let change = Change::Put(Key::Pipeline, Expect::Revision(1), Record::Pipeline(record));

@@ -79,7 +79,7 @@ fn a_pipeline_is_paused_and_resumed() {
         &["pause", "orders", "--reason", "maintenance", "--until", "2199-01-01"],
         &InboxRecord::Pause { reason: "maintenance".into(), until },
     );
-    check_request(&["resume", "orders"], &InboxRecord::Resume {});
+    check_request(&["resume", "orders"], &InboxRecord::Resume { catchup: None });
 }
 
 #[test]

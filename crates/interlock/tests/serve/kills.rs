@@ -128,7 +128,7 @@ impl Asker<'_> {
                 self.project.run(&["pause", "paused", "--reason", "to see", "--wait", "1s"]);
             }
             if number % 20 == 15 {
-                self.project.run(&["resume", "paused", "--wait", "1s"]);
+                self.project.run(&["resume", "paused", "--yes", "--wait", "1s"]);
             }
             thread::sleep(Duration::from_millis(100));
         }
@@ -186,7 +186,7 @@ fn kill_again_and_again(project: &Project, dice: &mut Dice) -> Witness {
 fn settle(project: &Project) {
     let killed_at = Timestamp::now();
     let _last = Daemon::start(project.path());
-    let _unpaused = project.run(&["resume", "paused"]);
+    let _unpaused = project.run(&["resume", "paused", "--yes"]);
     project.until("every schedule is past the kills", || {
         let ledger = Ledger::read(&project.folder())?;
         let marks = ledger.agenda.values().flat_map(|row| row.watermarks.values());

@@ -157,7 +157,7 @@ fn a_paused_pipeline_holds_nobody_up() {
     // Beyond the napper's next instant.
     completes_more(&project, "the other one ticks");
     let napped = count(&project, "napper", "completed");
-    assert_eq!(project.run(&["resume", "napper"]).code, 0);
+    assert_eq!(project.run(&["resume", "napper", "--yes"]).code, 0);
     let awake = || (count(&project, "napper", "completed") > napped).then_some(());
     project.until("it is awake", awake);
     nothing_is_lost(&project);

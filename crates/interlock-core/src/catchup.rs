@@ -1,0 +1,545 @@
+//! What a pipeline owes since its watermarks: the scheduler's plan, catch-up included.
+//!
+//! A slot is **live** while now − nominal ≤ `startGrace`: it opens whatever the catch-up window says, so
+//! that a restart of a few seconds over a slot's instant loses nothing. Older and unrecorded slots were
+//! **missed**; of those the policy picks the ones that run, over all schedules of the pipeline in order of
+//! time. The plan names every slot between the old watermarks and the new ones exactly once (S3).
+//!
+//! A plan is recorded in groups, and whoever records it may die between any two. The order of the portions
+//! is what makes that harmless: planned again from the watermarks reached, the choice is the same. See
+//! `docs/adr/0009-catch-up.md`.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    agenda::Work,
+    due::after,
+    pipeline::{Catchup, OverlapPolicy, StartSchedule},
+    schedule::Recurrence,
+    slot::SkipReason,
+};
+
+/// The most live slots of a schedule that one plan opens.
+pub const LIVE_MAX: usize = 1_000;
+/// The most slots out of the window that one plan counts.
+pub const MISSED_MAX: u64 = 1_000_000;
+
+/// What a plan is made of.
+#[derive(Debug, Clone)]
+pub struct Gap<'a> {
+    /// The schedules whose slots are derived from the clock, by id.
+    pub owed: Vec<Owed<'a>>,
+    /// What becomes of the pipeline's slots.
+    pub work: Work,
+    /// The policy.
+    pub catchup: &'a Catchup,
+    /// The last pause, if it is over.
+    pub pause: Option<Pause>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// A schedule and how far it is recorded.
+#[derive(Debug, Clone)]
+pub struct Owed<'a> {
+    /// When, and for how long a slot is live.
+    pub start: &'a StartSchedule,
+    /// Every slot at or before it is recorded.
+    pub watermark: Timestamp,
+    /// How much later than their instants the slots open.
+    pub delay: SignedDuration,
+    /// What is recorded after the watermark already.
+    pub recorded: Recorded,
+}
+
+/// Rows and spans that stand after a watermark: a watchdog and people do not wait for the scheduler.
+#[derive(Debug, Clone, Default)]
+pub struct Recorded {
+    /// Slots, by instant.
+    pub rows: BTreeMap<Timestamp, Standing>,
+    /// Spans, by first and last slot.
+    pub spans: Vec<(Timestamp, Timestamp, Standing)>,
+}
+
+/// Whether catch-up may still change what is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It is open, or was decided.
+    Settled,
+    /// It was called missed or unknown.
+    Provisional,
+}
+
+/// A pause that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pause {
+    /// Its first instant.
+    pub since: Timestamp,
+    /// Its end.
+    pub until: Timestamp,
+    /// What was asked for when it ended, instead of the policy.
+    pub wish: Option<Wish>,
+}
+
+/// How the gap that a pause left is caught up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Nothing of it runs.
+    None,
+    /// The newest runs, however long the pause was.
+    Latest,
+    /// All of it runs, however long the pause was.
+    All,
+}
+
+/// What is to be recorded for one pipeline.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// In the order in which it must be recorded.
+    pub portions: Vec<Portion>,
+    /// Whether there is more to plan right away (S17).
+    pub is_cut_off: bool,
+}
+
+/// What is recorded of one schedule, in order of time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Portion {
+    /// Which of [`Gap::owed`].
+    pub owed: usize,
+    /// What becomes of its slots.
+    pub steps: Vec<Step>,
+    /// Where its watermark then is; it stays when absent.
+    pub watermark: Option<Timestamp>,
+}
+
+/// What becomes of slots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// They open because their time has come.
+    Live(Vec<Timestamp>),
+    /// They were missed and run all the same.
+    Open(Vec<Timestamp>),
+    /// They were missed and do not run.
+    Skip(Stretch),
+    /// It was called missed already, and does not run for this reason.
+    Close(Timestamp, SkipReason),
+}
+
+/// Slots in a row with the same fate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stretch {
+    /// The first of them.
+    pub first: Timestamp,
+    /// The last of them.
+    pub last: Timestamp,
+    /// How many.
+    pub count: u64,
+    /// Why they are skipped.
+    pub reason: SkipReason,
+}
+
+/// How many slots of a plan have which fate.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Those whose time has come.
+    pub live: u64,
+    /// Those that were missed and run.
+    pub run: u64,
+    /// Those that were missed and do not run, by reason.
+    pub skipped: BTreeMap<SkipReason, u64>,
+}
+
+impl Wish {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::None, Self::Latest, Self::All];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Latest => "latest",
+            Self::All => "all",
+        }
+    }
+
+    /// Reads one of the words.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|wish| wish.as_str() == text)
+    }
+}
+
+impl Counts {
+    /// All that were missed.
+    pub fn missed(&self) -> u64 {
+        self.run + self.skipped.values().sum::<u64>()
+    }
+}
+
+impl Plan {
+    /// How many slots have which fate.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for step in self.portions.iter().flat_map(|portion| &portion.steps) {
+            match step {
+                Step::Live(slots) => counts.live += slots.len() as u64,
+                Step::Open(slots) => counts.run += slots.len() as u64,
+                Step::Skip(stretch) => {
+                    *counts.skipped.entry(stretch.reason).or_default() += stretch.count;
+                }
+                Step::Close(_, reason) => *counts.skipped.entry(*reason).or_default() += 1,
+            }
+        }
+        counts
+    }
+}
+
+impl Recorded {
+    /// What stands at an instant; a row wins over the span that covers it.
+    fn at(&self, slot: Timestamp) -> Option<(Standing, Form)> {
+        let row = self.rows.get(&slot).map(|standing| (*standing, Form::Row));
+        row.or_else(|| {
+            let span = self.spans.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
+            span.map(|(.., standing)| (*standing, Form::Span))
+        })
+    }
+
+    fn is_settled(&self, slot: Timestamp) -> bool {
+        self.at(slot).is_some_and(|(standing, _)| standing == Standing::Settled)
+    }
+}
+
+/// How something is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Row,
+    Span,
+}
+
+impl Owed<'_> {
+    /// The last instant whose slot is due.
+    fn due_until(&self, now: Timestamp) -> Timestamp {
+        minus(now, self.delay)
+    }
+
+    /// From this instant on slots are live.
+    fn live_from(&self, now: Timestamp) -> Timestamp {
+        minus(self.due_until(now), self.start.live_for())
+    }
+
+    fn first_missed(&self, now: Timestamp) -> Option<Timestamp> {
+        after(&self.start.schedule, self.watermark).filter(|slot| *slot < self.live_from(now))
+    }
+
+    fn is_due(&self, now: Timestamp) -> bool {
+        after(&self.start.schedule, self.watermark).is_some_and(|slot| slot <= self.due_until(now))
+    }
+}
+
+impl Gap<'_> {
+    /// Whether something was missed, so that what is recorded ahead matters.
+    pub fn has_missed(&self) -> bool {
+        self.owed.iter().any(|owed| owed.first_missed(self.now).is_some())
+    }
+
+    /// The pause whose end somebody asked something about, while it is not recorded. Its gap is planned by
+    /// itself, so that what is missed later has no say in it.
+    fn asked(&self) -> Option<(Pause, Wish)> {
+        let pause = self.pause?;
+        let first = self.owed.iter().filter_map(|owed| owed.first_missed(self.now)).min()?;
+        pause.wish.filter(|_| first <= pause.until).map(|wish| (pause, wish))
+    }
+}
+
+/// Plans a pipeline; an empty plan when nothing is due.
+///
+/// A watermark in the future (the clock was set back) owes nothing (S15).
+pub fn plan(gap: &Gap<'_>) -> Plan {
+    if !gap.owed.iter().any(|owed| owed.is_due(gap.now)) {
+        return Plan::default();
+    }
+    let planner = Planner::new(gap);
+    let mut choice = planner.choose();
+    let mut walks = planner.walk_all(&choice);
+    if let Some(cut) = planner.cap(&walks) {
+        choice = cut;
+        walks = planner.walk_all(&choice);
+    }
+    planner.put_together(walks)
+}
+
+/// Which missed slots run.
+#[derive(Debug, Clone, Copy)]
+enum Choice {
+    None,
+    /// This one of this schedule.
+    One(Timestamp, usize),
+    /// Those from this one on.
+    From(Timestamp, usize),
+}
+
+struct Planner<'a> {
+    gap: &'a Gap<'a>,
+    /// From when on missed slots may run, and which of them.
+    policy: Option<(Timestamp, OverlapPolicy)>,
+    /// The last instant that is planned, if something comes after it.
+    horizon: Option<Timestamp>,
+}
+
+/// The missed slots of one schedule.
+#[derive(Default)]
+struct Walk {
+    /// What the watchdog wrote and does not run.
+    closes: Vec<Step>,
+    /// Before the first slot that runs, and how far that goes.
+    lead: Vec<Step>,
+    lead_until: Option<Timestamp>,
+    /// From the first slot that runs on.
+    rest: Vec<Step>,
+    rest_until: Option<Timestamp>,
+    is_cut_off: bool,
+    /// Whether the next skip begins a stretch of its own.
+    is_broken: bool,
+}
+
+impl<'a> Planner<'a> {
+    fn new(gap: &'a Gap<'a>) -> Self {
+        let from = gap.catchup.window.map(|window| minus(gap.now, window));
+        let since = |pause: Pause| from.unwrap_or(pause.since).min(pause.since);
+        let asked = gap.asked();
+        let policy = match asked {
+            _ if gap.work != Work::Started => None,
+            None => from.map(|from| (from, gap.catchup.overlap)),
+            Some((_, Wish::None)) => None,
+            Some((pause, Wish::Latest)) => Some((since(pause), OverlapPolicy::Latest)),
+            Some((pause, Wish::All)) => Some((since(pause), OverlapPolicy::All)),
+        };
+        Self { gap, policy, horizon: asked.map(|(pause, _)| pause.until) }
+    }
+
+    /// Missed slots are before this.
+    fn end(&self, owed: &Owed<'_>) -> Timestamp {
+        let live_from = owed.live_from(self.gap.now);
+        let horizon = self.horizon.map(|horizon| minus(horizon, SignedDuration::from_nanos(-1)));
+        horizon.map_or(live_from, |horizon| horizon.min(live_from))
+    }
+
+    /// From when on missed slots of a schedule may run. A sensor's are not replayed.
+    fn window_from(&self, owed: &Owed<'_>) -> Option<Timestamp> {
+        let is_sensor = matches!(owed.start.schedule.recurrence(), Recurrence::Sensor { .. });
+        self.policy.map(|(from, _)| from).filter(|_| !is_sensor)
+    }
+
+    fn choose(&self) -> Choice {
+        let candidates = self.gap.owed.iter().enumerate();
+        match self.policy {
+            None => Choice::None,
+            Some((_, OverlapPolicy::All)) => Choice::From(Timestamp::MIN, 0),
+            Some((_, OverlapPolicy::Skip)) => {
+                let firsts = candidates.filter_map(|(index, it)| Some((self.first(it)?, index)));
+                firsts.min().map_or(Choice::None, |(slot, index)| Choice::One(slot, index))
+            }
+            Some((_, OverlapPolicy::Latest)) => {
+                let lasts = candidates.filter_map(|(index, it)| Some((self.last(it)?, index)));
+                lasts.max().map_or(Choice::None, |(slot, index)| Choice::One(slot, index))
+            }
+        }
+    }
+
+    /// The first missed slot of a schedule that may run.
+    fn first(&self, owed: &Owed<'_>) -> Option<Timestamp> {
+        let (schedule, end) = (&owed.start.schedule, self.end(owed));
+        let mut slot = schedule.next(self.window_from(owed)?)?;
+        if slot <= owed.watermark {
+            slot = after(schedule, owed.watermark)?;
+        }
+        while slot < end && owed.recorded.is_settled(slot) {
+            slot = after(schedule, slot)?;
+        }
+        (slot < end).then_some(slot)
+    }
+
+    /// The last one.
+    fn last(&self, owed: &Owed<'_>) -> Option<Timestamp> {
+        let (schedule, from) = (&owed.start.schedule, self.window_from(owed)?);
+        let may_run = |slot: Timestamp| slot > owed.watermark && slot >= from;
+        let mut slot = schedule.previous(self.end(owed))?;
+        while may_run(slot) && owed.recorded.is_settled(slot) {
+            slot = schedule.previous(slot)?;
+        }
+        may_run(slot).then_some(slot)
+    }
+
+    /// Where the oldest are cut, if there are more than a plan may run.
+    fn cap(&self, walks: &[Walk]) -> Option<Choice> {
+        let opened = walks.iter().enumerate().flat_map(|(index, walk)| {
+            walk.rest.iter().flat_map(move |step| match step {
+                Step::Open(slots) => slots.iter().map(|slot| (*slot, index)).collect(),
+                Step::Live(_) | Step::Skip(_) | Step::Close(..) => vec![],
+            })
+        });
+        let mut opened: Vec<_> = opened.collect();
+        let max = self.gap.catchup.runs_max.max(1) as usize;
+        let over = opened.len().checked_sub(max).filter(|over| *over > 0)?;
+        let (_, &mut (slot, index), _) = opened.select_nth_unstable(over);
+        Some(Choice::From(slot, index))
+    }
+
+    fn walk_all(&self, choice: &Choice) -> Vec<Walk> {
+        let owed = self.gap.owed.iter().enumerate();
+        owed.map(|(index, owed)| self.walk(index, owed, *choice)).collect()
+    }
+
+    /// Goes through the missed slots of one schedule.
+    fn walk(&self, index: usize, owed: &Owed<'_>, choice: Choice) -> Walk {
+        let mut walk = Walk::default();
+        let end = self.end(owed);
+        let from = self.window_from(owed);
+        let mut counted = 0;
+        let mut next = after(&owed.start.schedule, owed.watermark);
+        while let Some(slot) = next.filter(|slot| *slot < end) {
+            let is_in_window = from.is_some_and(|from| slot >= from);
+            if !is_in_window {
+                counted += 1;
+                if counted > MISSED_MAX {
+                    walk.is_cut_off = true;
+                    break;
+                }
+            }
+            let is_chosen = is_in_window
+                && match choice {
+                    Choice::None => false,
+                    Choice::One(one, of) => (slot, index) == (one, of),
+                    Choice::From(first, of) => (slot, index) >= (first, of),
+                };
+            let reason = self.reason(slot, from);
+            match owed.recorded.at(slot) {
+                Some((Standing::Settled, _)) => walk.pass(slot),
+                _ if is_chosen => walk.open(slot),
+                Some((Standing::Provisional, Form::Row)) => {
+                    walk.closes.push(Step::Close(slot, reason));
+                    walk.pass(slot);
+                }
+                Some((Standing::Provisional, Form::Span)) => walk.pass(slot),
+                None => walk.skip(slot, reason),
+            }
+            next = after(&owed.start.schedule, slot);
+        }
+        walk
+    }
+
+    /// Why a missed slot does not run.
+    fn reason(&self, slot: Timestamp, window_from: Option<Timestamp>) -> SkipReason {
+        let pause = self.gap.pause;
+        if pause.is_some_and(|pause| (pause.since..=pause.until).contains(&slot)) {
+            return SkipReason::Paused;
+        }
+        match (self.policy, window_from) {
+            (None, _) | (_, None) => SkipReason::NoCatchup,
+            (Some(_), Some(from)) if slot < from => SkipReason::Expired,
+            (Some((_, OverlapPolicy::Skip)), _) => SkipReason::Overlap,
+            (Some((_, OverlapPolicy::All)), _) => SkipReason::Capped,
+            (Some((_, OverlapPolicy::Latest)), _) => SkipReason::Superseded,
+        }
+    }
+
+    /// The slots of a schedule whose time has come.
+    fn live(&self, index: usize, owed: &Owed<'_>) -> (Option<Portion>, bool) {
+        let schedule = &owed.start.schedule;
+        let until = owed.due_until(self.gap.now);
+        let mut next = schedule.next(owed.live_from(self.gap.now));
+        if next.is_none_or(|slot| slot <= owed.watermark) {
+            next = after(schedule, owed.watermark);
+        }
+        let (mut slots, mut watermark) = (Vec::new(), None);
+        while let Some(slot) = next.filter(|slot| *slot <= until) {
+            if slots.len() >= LIVE_MAX {
+                break;
+            }
+            if !owed.recorded.is_settled(slot) {
+                slots.push(slot);
+            }
+            watermark = Some(slot);
+            next = after(schedule, slot);
+        }
+        let is_cut_off = next.is_some_and(|slot| slot <= until);
+        let steps = if slots.is_empty() { vec![] } else { vec![Step::Live(slots)] };
+        (watermark.map(|_| Portion { owed: index, steps, watermark }), is_cut_off)
+    }
+
+    fn put_together(&self, walks: Vec<Walk>) -> Plan {
+        let is_cut_off = walks.iter().any(|walk| walk.is_cut_off);
+        let mut plan = Plan { portions: vec![], is_cut_off };
+        let (mut leads, mut rests) = (Vec::new(), Vec::new());
+        for (owed, walk) in walks.into_iter().enumerate() {
+            if !walk.closes.is_empty() {
+                plan.portions.push(Portion { owed, steps: walk.closes, watermark: None });
+            }
+            let portion = |steps, until: Option<Timestamp>| {
+                until.map(|_| Portion { owed, steps, watermark: until })
+            };
+            leads.extend(portion(walk.lead, walk.lead_until));
+            rests.extend(portion(walk.rest, walk.rest_until));
+        }
+        plan.portions.append(&mut leads);
+        if is_cut_off {
+            return plan;
+        }
+        plan.portions.append(&mut rests);
+        if self.horizon.is_some() {
+            return Plan { is_cut_off: true, ..plan };
+        }
+        for (index, owed) in self.gap.owed.iter().enumerate() {
+            let (portion, has_more) = self.live(index, owed);
+            plan.portions.extend(portion);
+            plan.is_cut_off |= has_more;
+        }
+        plan
+    }
+}
+
+impl Walk {
+    /// Where the next slot belongs.
+    fn part(&mut self) -> (&mut Vec<Step>, &mut Option<Timestamp>) {
+        if self.rest_until.is_some() {
+            (&mut self.rest, &mut self.rest_until)
+        } else {
+            (&mut self.lead, &mut self.lead_until)
+        }
+    }
+
+    /// A slot that is recorded already: a stretch ends before it.
+    fn pass(&mut self, slot: Timestamp) {
+        *self.part().1 = Some(slot);
+        self.is_broken = true;
+    }
+
+    fn open(&mut self, slot: Timestamp) {
+        self.rest_until = Some(slot);
+        match self.rest.last_mut() {
+            Some(Step::Open(slots)) => slots.push(slot),
+            _ => self.rest.push(Step::Open(vec![slot])),
+        }
+    }
+
+    fn skip(&mut self, slot: Timestamp, reason: SkipReason) {
+        let is_broken = std::mem::take(&mut self.is_broken);
+        let (steps, until) = self.part();
+        *until = Some(slot);
+        match steps.last_mut() {
+            Some(Step::Skip(stretch)) if stretch.reason == reason && !is_broken => {
+                stretch.last = slot;
+                stretch.count += 1;
+            }
+            _ => steps.push(Step::Skip(Stretch { first: slot, last: slot, count: 1, reason })),
+        }
+    }
+}
+
+fn minus(at: Timestamp, duration: SignedDuration) -> Timestamp {
+    at.saturating_sub(duration).unwrap_or(Timestamp::MIN)
+}
+
+#[cfg(test)]
+mod tests;

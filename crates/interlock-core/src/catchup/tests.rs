@@ -1,0 +1,442 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    calendar::{DayFilter, Weekdays},
+    cron::{Cron, Seconds},
+    id::ScheduleId,
+    schedule::{Dst, Schedule, Timing},
+    time_of_day::TimeOfDay,
+    zone::Zone,
+};
+
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+
+fn starts_at(schedule: Schedule) -> StartSchedule {
+    StartSchedule {
+        schedule,
+        deadline: None,
+        grace: SignedDuration::from_mins(5),
+        start_grace: MINUTE,
+        early: None,
+        duration_max: SignedDuration::from_hours(24),
+        jitter: SignedDuration::ZERO,
+    }
+}
+
+fn timing(zone: Zone) -> Timing {
+    Timing { zone, dst: Dst::default(), days: DayFilter::default(), from: None, until: None }
+}
+
+fn cron(id: &'static str, expression: &str) -> StartSchedule {
+    let seconds =
+        if expression.split(' ').count() == 6 { Seconds::Present } else { Seconds::Absent };
+    let cron = Cron::parse(expression, seconds).unwrap().cron;
+    let id = ScheduleId::from_static(id);
+    starts_at(Schedule::new(id, Recurrence::Cron(cron), timing(Zone::utc())).unwrap())
+}
+
+fn at(text: &str) -> Timestamp {
+    format!("2026-11-15T{text}Z").parse().unwrap()
+}
+
+fn owed(start: &StartSchedule, watermark: Timestamp) -> Owed<'_> {
+    let recorded = Recorded::default();
+    Owed { start, watermark, delay: SignedDuration::ZERO, recorded }
+}
+
+fn policy(window_hours: i64, overlap: OverlapPolicy) -> Catchup {
+    let window = (window_hours > 0).then(|| SignedDuration::from_hours(window_hours));
+    Catchup { window, overlap, runs_max: 10_000 }
+}
+
+fn gap<'a>(owed: Vec<Owed<'a>>, catchup: &'a Catchup, now: &str) -> Gap<'a> {
+    Gap { owed, work: Work::Started, catchup, pause: None, now: at(now) }
+}
+
+/// A plan in words, in the order in which it is recorded.
+fn words(gap: &Gap<'_>) -> Vec<String> {
+    let plan = plan(gap);
+    let time = |slot: &Timestamp| slot.to_string()[11..16].to_owned();
+    let list = |slots: &[Timestamp]| slots.iter().map(time).collect::<Vec<_>>().join(" ");
+    let mut words = Vec::new();
+    for portion in &plan.portions {
+        let id = gap.owed[portion.owed].start.schedule.id();
+        for step in &portion.steps {
+            words.push(match step {
+                Step::Live(slots) => format!("{id} live {}", list(slots)),
+                Step::Open(slots) => format!("{id} run {}", list(slots)),
+                Step::Skip(Stretch { first, last, count, reason }) => {
+                    let (first, last) = (time(first), time(last));
+                    format!("{id} {count} {} {first}-{last}", reason.as_str())
+                }
+                Step::Close(slot, reason) => {
+                    format!("{id} close {} {}", reason.as_str(), time(slot))
+                }
+            });
+        }
+    }
+    if plan.is_cut_off {
+        words.push("cut off".to_owned());
+    }
+    words
+}
+
+/// The rows of the seed's matrix: (window, policy) → what a restart after three hours of downtime does.
+#[test]
+fn the_behaviour_matrix_of_the_seed() {
+    use OverlapPolicy::{All, Latest, Skip};
+    let hourly = cron("h", "0 * * * *");
+    for (window, overlap, expected) in [
+        (0, Skip, &["h 3 no_catchup 10:00-12:00"][..]),
+        (0, All, &["h 3 no_catchup 10:00-12:00"]),
+        (6, Skip, &["h run 10:00", "h 2 overlap 11:00-12:00"]),
+        (6, All, &["h run 10:00 11:00 12:00"]),
+        (6, Latest, &["h 2 superseded 10:00-11:00", "h run 12:00"]),
+        (2, Skip, &["h 1 expired 10:00-10:00", "h run 11:00", "h 1 overlap 12:00-12:00"]),
+        (2, All, &["h 1 expired 10:00-10:00", "h run 11:00 12:00"]),
+        (2, Latest, &["h 1 expired 10:00-10:00", "h 1 superseded 11:00-11:00", "h run 12:00"]),
+    ] {
+        let catchup = policy(window, overlap);
+        // Restart after downtime.
+        let gap = gap(vec![owed(&hourly, at("09:00:00"))], &catchup, "12:45:00");
+        assert_eq!(words(&gap), expected, "{window} h, {overlap:?}");
+        // First deploy: the watermark is now, and nothing from before is owed.
+        let fresh = Gap { owed: vec![owed(&hourly, gap.now)], ..gap.clone() };
+        assert_eq!(plan(&fresh), Plan::default());
+        // Disabled or paused, then enabled again: the same slots run; the reason is the pause.
+        let pause = Pause { since: at("09:10:00"), until: gap.now, wish: None };
+        let paused = Gap { pause: Some(pause), ..gap.clone() };
+        assert_eq!(plan(&paused).counts().run, plan(&gap).counts().run);
+        let reasons: BTreeSet<_> = plan(&paused).counts().skipped.into_keys().collect();
+        assert!(reasons.iter().all(|reason| *reason == SkipReason::Paused), "{reasons:?}");
+    }
+}
+
+#[test]
+fn nothing_is_due_before_the_next_slot_or_when_the_clock_went_back() {
+    let (minutely, catchup) = (cron("m", "* * * * *"), policy(0, OverlapPolicy::Skip));
+    let plan_at = |now| plan(&gap(vec![owed(&minutely, at("09:00:00"))], &catchup, now));
+    assert_eq!(plan_at("09:00:59"), Plan::default());
+    assert_eq!(plan_at("08:00:00"), Plan::default());
+}
+
+#[test]
+fn a_slot_is_due_at_its_instant_and_live_within_the_grace() {
+    let (minutely, catchup) = (cron("m", "* * * * *"), policy(0, OverlapPolicy::Skip));
+    let words_at = |now| words(&gap(vec![owed(&minutely, at("09:00:00"))], &catchup, now));
+    assert_eq!(words_at("09:01:00"), ["m live 09:01"]);
+    // Exactly one grace late is still live; a moment more is not.
+    assert_eq!(words_at("09:02:00"), ["m live 09:01 09:02"]);
+    assert_eq!(words_at("09:02:01"), ["m 1 no_catchup 09:01-09:01", "m live 09:02"]);
+}
+
+/// Case 28: `after` opens a window in Go; here it is the instant of a slot. Its garbage that counted as
+/// active is an error when the file is read (`case_28_…` in `interlock-config`).
+#[test]
+fn case_28_a_time_of_day_is_due_from_its_instant_on_in_its_own_zone() {
+    let new_york = "America/New_York";
+    for (zone, now, expected) in [
+        ("UTC", "2026-03-10T07:30:00Z", None),
+        ("UTC", "2026-03-10T07:59:59.999Z", None),
+        ("UTC", "2026-03-10T08:00:00Z", Some("2026-03-10T08:00:00Z")),
+        ("UTC", "2026-03-10T08:30:00Z", Some("2026-03-10T08:00:00Z")),
+        (new_york, "2026-03-10T11:00:00Z", None),
+        (new_york, "2026-03-10T13:00:00Z", Some("2026-03-10T12:00:00Z")),
+    ] {
+        let zone = Zone::new(zone, jiff::tz::TimeZone::get(zone).unwrap());
+        let time = TimeOfDay::parse("08:00").unwrap();
+        let recurrence = Recurrence::At { time, weekdays: Weekdays::ALL };
+        let id = ScheduleId::from_static("at");
+        let mut start = starts_at(Schedule::new(id, recurrence, timing(zone)).unwrap());
+        start.start_grace = SignedDuration::from_hours(2);
+        let catchup = policy(0, OverlapPolicy::Skip);
+        let midnight = "2026-03-10T00:00:00Z".parse().unwrap();
+        let mut gap = gap(vec![owed(&start, midnight)], &catchup, "00:00:00");
+        gap.now = now.parse().unwrap();
+        let expected = expected.map(|at: &str| Step::Live(vec![at.parse().unwrap()]));
+        let steps: Vec<_> = plan(&gap).portions.into_iter().flat_map(|it| it.steps).collect();
+        assert_eq!(steps, Vec::from_iter(expected), "{now}");
+    }
+}
+
+#[test]
+fn schedules_are_merged_in_order_of_time() {
+    let (hour, half) = (cron("h", "0 * * * *"), cron("m", "30 9,11 * * *"));
+    let owed = || vec![owed(&hour, at("09:10:00")), owed(&half, at("09:10:00"))];
+    let with = |overlap| {
+        let catchup = policy(24, overlap);
+        words(&gap(owed(), &catchup, "12:45:00"))
+    };
+    let skip = ["h 3 overlap 10:00-12:00", "m run 09:30", "m 1 overlap 11:30-11:30"];
+    assert_eq!(with(OverlapPolicy::Skip), skip);
+    assert_eq!(with(OverlapPolicy::All), ["h run 10:00 11:00 12:00", "m run 09:30 11:30"]);
+    let latest = ["h 2 superseded 10:00-11:00", "m 2 superseded 09:30-11:30", "h run 12:00"];
+    assert_eq!(with(OverlapPolicy::Latest), latest);
+    // The cap cuts the oldest of all schedules, and all of what is cut comes first.
+    let capped = Catchup { runs_max: 2, ..policy(24, OverlapPolicy::All) };
+    let expected =
+        ["h 2 capped 10:00-11:00", "m 1 capped 09:30-09:30", "h run 12:00", "m run 11:30"];
+    assert_eq!(words(&gap(owed(), &capped, "12:45:00")), expected);
+}
+
+#[test]
+fn what_is_recorded_already_is_left_alone_unless_it_was_called_missed() {
+    let hourly = cron("h", "0 * * * *");
+    let catchup = policy(24, OverlapPolicy::Skip);
+    let mut gap = gap(vec![owed(&hourly, at("03:10:00"))], &catchup, "09:45:00");
+    let recorded = &mut gap.owed[0].recorded;
+    recorded.rows.insert(at("04:00:00"), Standing::Settled);
+    recorded.rows.insert(at("05:00:00"), Standing::Provisional);
+    recorded.rows.insert(at("07:00:00"), Standing::Provisional);
+    let expected = [
+        "h close overlap 07:00",
+        "h run 05:00",
+        "h 1 overlap 06:00-06:00",
+        "h 2 overlap 08:00-09:00",
+    ];
+    assert_eq!(words(&gap), expected);
+    assert_eq!(plan(&gap).portions.last().unwrap().watermark, Some(at("09:00:00")));
+    // A span that says missed stays; what runs of it gets a row.
+    gap.owed[0].recorded.spans.push((at("06:00:00"), at("09:00:00"), Standing::Provisional));
+    assert_eq!(words(&gap), ["h close overlap 07:00", "h run 05:00"]);
+    let all = policy(24, OverlapPolicy::All);
+    gap.catchup = &all;
+    assert_eq!(words(&gap), ["h run 05:00 06:00 07:00 08:00 09:00"]);
+}
+
+#[test]
+fn whoever_ends_a_pause_may_ask_for_another_policy() {
+    let hourly = cron("h", "0 * * * *");
+    let none = policy(0, OverlapPolicy::Skip);
+    let mut gap = gap(vec![owed(&hourly, at("03:00:00"))], &none, "09:45:00");
+    let mut with = |wish| {
+        let pause = Pause { since: at("05:30:00"), until: at("08:30:00"), wish };
+        gap.pause = Some(pause);
+        words(&gap)
+    };
+    let before = "h 2 no_catchup 04:00-05:00";
+    let after = "h 1 no_catchup 09:00-09:00";
+    assert_eq!(with(None), [before, "h 3 paused 06:00-08:00", after]);
+    let (paused, more) = ("h 3 paused 06:00-08:00", "cut off");
+    assert_eq!(with(Some(Wish::None)), [before, paused, more]);
+    assert_eq!(with(Some(Wish::All)), ["h 2 expired 04:00-05:00", "h run 06:00 07:00 08:00", more]);
+    assert_eq!(
+        with(Some(Wish::Latest)),
+        ["h 2 expired 04:00-05:00", "h 2 paused 06:00-07:00", "h run 08:00", more]
+    );
+    // It is about that pause, not about what is missed later.
+    gap.owed[0].watermark = at("08:00:00");
+    assert_eq!(words(&gap), [after]);
+}
+
+#[test]
+fn watch_only_pipelines_have_no_catch_up() {
+    let hourly = cron("h", "0 * * * *");
+    let catchup = policy(24, OverlapPolicy::All);
+    let mut gap = gap(vec![owed(&hourly, at("06:00:00"))], &catchup, "09:45:00");
+    gap.work = Work::Watched;
+    assert_eq!(words(&gap), ["h 3 no_catchup 07:00-09:00"]);
+}
+
+#[test]
+fn a_month_of_missed_minutes_without_a_window_is_one_span() {
+    let minutely = cron("m", "* * * * *");
+    let catchup = policy(0, OverlapPolicy::All);
+    let watermark = at("00:00:00") - SignedDuration::from_hours(30 * 24);
+    let gap = gap(vec![owed(&minutely, watermark)], &catchup, "00:01:01");
+    let plan = plan(&gap);
+    let [Step::Skip(stretch)] = plan.portions[0].steps[..] else { panic!("not one stretch") };
+    assert_eq!((stretch.count, stretch.reason), (43_200, SkipReason::NoCatchup));
+}
+
+#[test]
+fn a_hundred_thousand_missed_slots_are_capped_and_said() {
+    let minutely = cron("m", "* * * * *");
+    let catchup = policy(24 * 365, OverlapPolicy::All);
+    let watermark = at("00:00:00") - SignedDuration::from_mins(100_000);
+    let gap = gap(vec![owed(&minutely, watermark)], &catchup, "00:01:01");
+    let counts = plan(&gap).counts();
+    assert_eq!((counts.run, counts.missed()), (10_000, 100_000));
+    assert_eq!(counts.skipped, [(SkipReason::Capped, 90_000)].into());
+}
+
+#[test]
+fn a_plan_is_bounded_and_continues_where_it_was_cut() {
+    let secondly = cron("s", "* * * * * *");
+    let catchup = policy(1, OverlapPolicy::Skip);
+    let watermark = at("00:00:00") - SignedDuration::from_hours(24 * 20);
+    let mut gap = gap(vec![owed(&secondly, watermark)], &catchup, "00:00:00");
+    let mut counts = vec![];
+    loop {
+        let plan = plan(&gap);
+        counts.push(plan.counts());
+        let Some(last) = plan.portions.last() else { break };
+        gap.owed[0].watermark = last.watermark.unwrap();
+    }
+    let missed: u64 = counts.iter().map(Counts::missed).sum();
+    let live: u64 = counts.iter().map(|count| count.live).sum();
+    assert_eq!(missed + live, 24 * 20 * 3600);
+    assert_eq!(counts[0].skipped, [(SkipReason::Expired, MISSED_MAX)].into());
+    assert_eq!(counts.iter().map(|count| count.run).sum::<u64>(), 1, "one is the first");
+    assert_eq!(live, 61);
+}
+
+/// DST: what was missed over a night is what the clock would have run.
+#[test]
+fn dst_nights_replay_exactly_the_slots_that_the_live_clock_would_have_run() {
+    let zone = Zone::new("America/New_York", jiff::tz::TimeZone::get("America/New_York").unwrap());
+    for (expression, night) in [
+        ("30 1 * * *", "2026-11-01"),
+        ("30 2 * * *", "2026-03-08"),
+        ("*/30 * * * *", "2026-11-01"),
+        ("*/30 * * * *", "2026-03-08"),
+    ] {
+        let parsed = Cron::parse(expression, Seconds::Absent).unwrap().cron;
+        let id = ScheduleId::from_static("c");
+        let schedule = Schedule::new(id, Recurrence::Cron(parsed), timing(zone.clone())).unwrap();
+        let start = starts_at(schedule);
+        let from: Timestamp = format!("{night}T00:00:00Z").parse().unwrap();
+        let until = from + SignedDuration::from_hours(36);
+        let mut watched = from;
+        let catchup = policy(48, OverlapPolicy::All);
+        let mut live = vec![];
+        // A clock that looks every minute.
+        let mut now = from;
+        while now < until {
+            now += MINUTE;
+            let gap = Gap { now, ..gap(vec![owed(&start, watched)], &catchup, "00:00:00") };
+            for portion in plan(&gap).portions {
+                watched = portion.watermark.unwrap();
+                for step in portion.steps {
+                    if let Step::Live(slots) = step {
+                        live.extend(slots);
+                    }
+                }
+            }
+        }
+        let later = until + SignedDuration::from_secs(61);
+        let gap = Gap { now: later, ..gap(vec![owed(&start, from)], &catchup, "00:00:00") };
+        let steps = plan(&gap).portions.into_iter().flat_map(|portion| portion.steps);
+        let replayed: Vec<_> = steps
+            .filter_map(|step| match step {
+                Step::Open(slots) => Some(slots),
+                Step::Live(_) | Step::Skip(_) | Step::Close(..) => None,
+            })
+            .flatten()
+            .collect();
+        assert_eq!(replayed, live, "{expression} on {night}");
+        assert!(!live.is_empty());
+    }
+}
+
+/// What recording a plan up to somewhere leaves: the fate of every slot, and new watermarks.
+fn record(
+    gap: &mut Gap<'_>,
+    plan: &Plan,
+    groups: usize,
+    fates: &mut BTreeSet<(usize, Timestamp, String)>,
+) {
+    for portion in plan.portions.iter().take(groups) {
+        let schedule = &gap.owed[portion.owed].start.schedule;
+        let mut put = |slot: Timestamp, fate: &str| {
+            assert!(fates.insert((portion.owed, slot, fate.to_owned())), "{slot} {fate} twice");
+        };
+        for step in &portion.steps {
+            match step {
+                Step::Live(slots) => slots.iter().for_each(|slot| put(*slot, "live")),
+                Step::Open(slots) => slots.iter().for_each(|slot| put(*slot, "run")),
+                Step::Skip(Stretch { first, last, count, reason }) => {
+                    let end = *last + SignedDuration::from_nanos(1);
+                    let slots = schedule.slots(*first, end, usize::MAX).found;
+                    assert_eq!(slots.len() as u64, *count);
+                    for slot in slots {
+                        put(slot, reason.as_str());
+                    }
+                }
+                Step::Close(slot, reason) => {
+                    put(*slot, reason.as_str());
+                    gap.owed[portion.owed].recorded.rows.insert(*slot, Standing::Settled);
+                }
+            }
+        }
+        if let Some(watermark) = portion.watermark {
+            assert!(watermark > gap.owed[portion.owed].watermark, "S4");
+            gap.owed[portion.owed].watermark = watermark;
+        }
+    }
+}
+
+proptest! {
+    /// S3, S4, S5: whatever the schedules, the policy and what stands there already, every slot has exactly
+    /// one fate; and whoever dies after any portion and plans again comes to the same fates.
+    #[test]
+    fn a_plan_names_every_slot_once_and_survives_a_death_after_any_portion(
+        expressions in prop::collection::vec(prop::sample::select(vec![
+            "0 * * * *", "*/7 * * * *", "30 9 * * *", "15,45 */3 * * *", "0 0 30 2 *",
+        ]), 1..4),
+        back in prop::collection::vec(0_i64..3_000, 4),
+        window in prop::sample::select(vec![0_i64, 1, 6, 48]),
+        overlap in prop::sample::select(OverlapPolicy::ALL.to_vec()),
+        runs_max in prop::sample::select(vec![1_u32, 3, 20, 10_000]),
+        recorded in prop::collection::vec((0_usize..4, 0_usize..60, any::<bool>()), 0..6),
+        pause in prop::option::of((0_i64..3_000, prop::option::of(prop::sample::select(Wish::ALL.to_vec())))),
+        dies_after in 0_usize..8,
+    ) {
+        let names = ["a", "b", "c"];
+        let starts: Vec<_> = expressions
+            .iter()
+            .zip(names)
+            .filter_map(|(expression, name)| {
+                let parsed = Cron::parse(expression, Seconds::Absent).unwrap().cron;
+                let id = ScheduleId::from_static(name);
+                // An impossible cron is no schedule at all.
+                Schedule::new(id, Recurrence::Cron(parsed), timing(Zone::utc())).ok().map(starts_at)
+            })
+            .collect();
+        let now = at("12:00:30");
+        let before = |minutes| now - SignedDuration::from_mins(minutes);
+        let mut all: Vec<_> =
+            starts.iter().zip(&back).map(|(start, back)| owed(start, before(*back))).collect();
+        for (index, nth, provisional) in recorded {
+            let Some(owed) = all.get_mut(index) else { continue };
+            let slots = owed.start.schedule.slots(owed.watermark, now, 100).found;
+            let Some(slot) = slots.get(nth).filter(|slot| **slot > owed.watermark) else { continue };
+            let standing = if provisional { Standing::Provisional } else { Standing::Settled };
+            owed.recorded.rows.insert(*slot, standing);
+        }
+        let catchup = Catchup { runs_max, ..policy(window, overlap) };
+        let pause = pause.map(|(back, wish)| Pause { since: before(back), until: before(back / 2), wish });
+        let mut gap = Gap { owed: all, work: Work::Started, catchup: &catchup, pause, now };
+        let first = gap.clone();
+
+        // Everything between the watermarks is named once, and nothing else.
+        let mut fates = BTreeSet::new();
+        let mut plans = 0;
+        while let whole = plan(&gap) && whole != Plan::default() {
+            record(&mut gap, &whole, usize::MAX, &mut fates);
+            plans += 1;
+            prop_assert!(plans <= 2);
+        }
+        let named: Vec<_> = fates.iter().map(|(index, slot, _)| (*index, *slot)).collect();
+        let mut expected = vec![];
+        for (index, owed) in first.owed.iter().enumerate() {
+            let from = owed.watermark + SignedDuration::from_nanos(1);
+            let end = now + SignedDuration::from_nanos(1);
+            let slots = owed.start.schedule.slots(from, end, usize::MAX).found;
+            expected.extend(slots.into_iter().filter(|slot| !owed.recorded.is_settled(*slot)).map(|slot| (index, slot)));
+        }
+        prop_assert_eq!(named, expected);
+
+        // Deaths after some of it, and a plan each.
+        let mut gap = first;
+        let mut again = BTreeSet::new();
+        for portions in [dies_after, 1, 2, usize::MAX, usize::MAX] {
+            let rest = plan(&gap);
+            record(&mut gap, &rest, portions, &mut again);
+        }
+        prop_assert_eq!(again, fates);
+    }
+}

@@ -1,0 +1,173 @@
+//! What the plan of a pipeline's owed slots needs to know: its schedules, and what stands after their
+//! watermarks already. The scheduler and `--dry-run` read it by the same function, so that they plan alike (S5).
+
+use std::collections::BTreeMap;
+
+use interlock_core::{
+    agenda::Agenda,
+    catchup::{Gap, Owed, Pause, Plan, Recorded, Standing, Wish, plan},
+    id::{PipelineId, ScheduleId},
+    slot::{Disposition, Slot, SlotState},
+};
+use interlock_store::{LedgerEntry, LedgerQuery, LedgerRow, Store, record::PauseRecord};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{engine::EngineError, state::SlotPlace};
+
+/// Rows per page.
+const PAGE: usize = 1_000;
+
+/// A pipeline, as far as what it owes is concerned.
+#[derive(Debug, Clone)]
+pub struct Owing<'a> {
+    /// Which.
+    pub pipeline: &'a PipelineId,
+    /// What it declares.
+    pub agenda: &'a Agenda,
+    /// How far each schedule is recorded.
+    pub watermarks: BTreeMap<&'a ScheduleId, Timestamp>,
+    /// Its last pause.
+    pub pause: Option<&'a PauseRecord>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What stands after the watermarks.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    pub(crate) slots: BTreeMap<SlotPlace, (Slot, u64)>,
+    pub(crate) spans: Vec<AheadSpan>,
+}
+
+#[derive(Debug)]
+pub(crate) struct AheadSpan {
+    pub(crate) schedule: ScheduleId,
+    pub(crate) first: Timestamp,
+    pub(crate) last: Timestamp,
+    pub(crate) standing: Standing,
+    pub(crate) recorded_at: Timestamp,
+}
+
+impl<'a> Owing<'a> {
+    /// The plan, with what the store says; the schedules are named by their places in [`Gap::owed`].
+    pub async fn plan(&self, store: &dyn Store) -> Result<(Gap<'a>, Plan), EngineError> {
+        let gap = self.gap(&Ahead::default());
+        let gap = if gap.has_missed() { self.gap(&Ahead::read(store, self).await?) } else { gap };
+        let plan = plan(&gap);
+        Ok((gap, plan))
+    }
+
+    /// What is planned.
+    pub(crate) fn gap(&self, ahead: &Ahead) -> Gap<'a> {
+        let mut owed: Vec<_> = self
+            .agenda
+            .owed()
+            .filter_map(|start| {
+                let id = start.schedule.id();
+                let watermark = *self.watermarks.get(id)?;
+                let recorded = ahead.of(id, watermark);
+                Some(Owed { start, watermark, delay: start.delay(self.pipeline), recorded })
+            })
+            .collect();
+        owed.sort_by(|one, other| one.start.schedule.id().cmp(other.start.schedule.id()));
+        let pause = self.pause.and_then(|pause| {
+            let until = pause.until.filter(|until| *until <= self.now)?;
+            let wish = pause.catchup.as_deref().and_then(Wish::parse);
+            Some(Pause { since: pause.since, until, wish })
+        });
+        let (work, catchup) = (self.agenda.work, &self.agenda.catchup);
+        Gap { owed, work, catchup, pause, now: self.now }
+    }
+
+    /// The first slot that is owed.
+    fn first(&self) -> Option<Timestamp> {
+        let owed = self.agenda.owed().filter_map(|start| {
+            let watermark = self.watermarks.get(start.schedule.id())?;
+            interlock_core::due::after(&start.schedule, *watermark)
+        });
+        owed.min()
+    }
+}
+
+impl Ahead {
+    /// Reads what stands from the first slot on that is owed.
+    pub(crate) async fn read(store: &dyn Store, owing: &Owing<'_>) -> Result<Self, EngineError> {
+        let mut ahead = Self::default();
+        let Some(from) = owing.first() else { return Ok(ahead) };
+        let until = owing.now.saturating_add(SignedDuration::from_millis(1));
+        let mut query = LedgerQuery {
+            pipeline: Some(owing.pipeline.clone()),
+            from,
+            until: until.unwrap_or(Timestamp::MAX),
+            ..LedgerQuery::everything(PAGE)
+        };
+        loop {
+            let page = store.ledger(&query).await?;
+            for row in &page.items {
+                ahead.take(row)?;
+            }
+            query.after = page.items.last().map(LedgerRow::place);
+            if !page.more {
+                return Ok(ahead);
+            }
+        }
+    }
+
+    fn take(&mut self, row: &LedgerRow) -> Result<(), EngineError> {
+        match &row.entry {
+            LedgerEntry::Slot(record) => {
+                let place = (row.nominal, row.schedule.clone());
+                self.slots.insert(place, (record.to_core()?, row.revision));
+            }
+            LedgerEntry::Span(span) => {
+                let word = span.disposition.as_str();
+                let is_provisional = [Disposition::Missed, Disposition::Unknown]
+                    .map(Disposition::as_str)
+                    .contains(&word);
+                self.spans.push(AheadSpan {
+                    schedule: row.schedule.clone(),
+                    first: row.nominal,
+                    last: span.last,
+                    standing: if is_provisional {
+                        Standing::Provisional
+                    } else {
+                        Standing::Settled
+                    },
+                    recorded_at: span.recorded_at,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What stands of one schedule.
+    fn of(&self, schedule: &ScheduleId, watermark: Timestamp) -> Recorded {
+        let slots = self.slots.iter();
+        let rows = slots.filter(|((nominal, id), _)| id == schedule && *nominal > watermark);
+        let rows = rows.map(|((nominal, _), (slot, _))| (*nominal, standing(slot)));
+        let spans = self.spans.iter().filter(|it| it.schedule == *schedule && it.last > watermark);
+        let spans = spans.map(|span| (span.first, span.last, span.standing));
+        Recorded { rows: rows.collect(), spans: spans.collect() }
+    }
+
+    /// When a slot was found missing by the span that covers it.
+    pub(crate) fn missed_at(&self, (nominal, schedule): &SlotPlace) -> Option<Timestamp> {
+        let covers = |span: &&AheadSpan| {
+            span.schedule == *schedule && (span.first..=span.last).contains(nominal)
+        };
+        self.spans.iter().find(covers).map(|span| span.recorded_at)
+    }
+}
+
+fn standing(slot: &Slot) -> Standing {
+    match slot.state {
+        SlotState::Closed(Disposition::Missed | Disposition::Unknown) => Standing::Provisional,
+        SlotState::Closed(
+            Disposition::Completed
+            | Disposition::Failed
+            | Disposition::Cancelled
+            | Disposition::Skipped(_),
+        )
+        | SlotState::Open(_) => Standing::Settled,
+    }
+}

@@ -1,0 +1,87 @@
+//! Pauses: they begin and end by request, and what lay in one is a gap like any other.
+//!
+//! A pause that ended stays in the pipeline's row until the next one. So ending one is one row, whoever writes
+//! it, and the scheduler finds the gap, its reason and what was asked about it whenever it comes to plan it.
+
+use interlock_core::{catchup::Wish, id::PipelineId};
+use interlock_store::{
+    Key, Record,
+    record::{PauseRecord, PipelineRecord},
+};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::{
+    engine::{Engine, EngineError},
+    inbox::Answer,
+    write::{Event, Planned},
+};
+
+impl Engine {
+    /// Begins a pause. What was due before it is recorded first, so that it does not count as paused.
+    pub(crate) async fn pause(
+        &mut self,
+        pipeline: &PipelineId,
+        (reason, until, now): (&str, Option<Timestamp>, Timestamp),
+        plan: &mut Planned,
+    ) -> Result<Answer, EngineError> {
+        if self.scope.is_shard() {
+            let due = self.plan_opening(pipeline, now, usize::MAX).await?;
+            self.commit(due).await?;
+        }
+        let Some((row, revision)) = self.pipelines.0.get(pipeline).and_then(|it| it.record())
+        else {
+            return Ok(Err("there is no such pipeline".to_owned()));
+        };
+        // One that is in force goes on with another reason or end.
+        let since = row.pause.as_ref().filter(|pause| pause.is_in_force(now)).map(|it| it.since);
+        let pause = PauseRecord {
+            reason: reason.to_owned(),
+            since: since.unwrap_or(now),
+            until,
+            catchup: None,
+        };
+        let record = PipelineRecord { pause: Some(pause), ..row };
+        plan.put(Key::Pipeline, revision, Record::Pipeline(record));
+        plan.event(Event::of("PIPELINE_PAUSED", now, reason));
+        Ok(Ok(json!({ "pipeline": pipeline.as_str(), "event": "PIPELINE_PAUSED" })))
+    }
+
+    /// Ends a pause.
+    pub(crate) fn resume(
+        &self,
+        pipeline: &PipelineId,
+        (catchup, now): (Option<&str>, Timestamp),
+        plan: &mut Planned,
+    ) -> Answer {
+        let state = self.pipelines.0.get(pipeline).ok_or("there is no such pipeline")?;
+        let (row, revision) = state.record().ok_or("there is no such pipeline")?;
+        let before = row.pause.clone().filter(|pause| pause.is_in_force(now));
+        let before = before.ok_or_else(|| format!("{pipeline} is not paused"))?;
+        if let Some(word) = catchup.filter(|word| Wish::parse(word).is_none()) {
+            return Err(format!("`{word}` is none of none, latest, all"));
+        }
+        let message = format!("paused since {}", before.since);
+        let catchup = catchup.map(str::to_owned);
+        let pause = PauseRecord { until: Some(now), catchup, ..before };
+        let record = PipelineRecord { pause: Some(pause), ..row };
+        plan.put(Key::Pipeline, revision, Record::Pipeline(record));
+        plan.event(Event::of("PIPELINE_RESUMED", now, message));
+        Ok(json!({ "pipeline": pipeline.as_str(), "event": "PIPELINE_RESUMED" }))
+    }
+
+    /// Records what a pipeline owes now, for somebody who does not want to wait for the next pass.
+    pub(crate) async fn catch_up(
+        &mut self,
+        pipeline: &PipelineId,
+        now: Timestamp,
+    ) -> Result<Answer, EngineError> {
+        if !self.scope.is_shard() {
+            return Ok(Err("only `interlock serve` catches up".to_owned()));
+        }
+        let due = self.plan_opening(pipeline, now, usize::MAX).await?;
+        let groups = due.len();
+        self.commit(due).await?;
+        Ok(Ok(json!({ "pipeline": pipeline.as_str(), "groups": groups })))
+    }
+}

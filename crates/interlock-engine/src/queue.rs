@@ -1,0 +1,75 @@
+//! Long queues: of thousands of slots that wait for their turn only the first are kept and looked at.
+
+use std::collections::BTreeSet;
+
+use interlock_core::{
+    id::PipelineId,
+    pipeline::{OverlapPolicy, Pipeline},
+    run::TriggerType,
+    slot::{OpenState, SlotState},
+};
+use interlock_store::LedgerQuery;
+use jiff::Timestamp;
+
+use crate::{
+    engine::{Engine, EngineError},
+    state::{QUEUE_KEPT, SlotPlace},
+};
+
+/// With so few left of those that are kept, the next are fetched.
+const QUEUE_LOW: usize = 25;
+/// So many beyond the places of a pipeline are looked at: some may turn out not to be ready.
+const TURNS_AHEAD: usize = 3;
+
+impl Engine {
+    /// Fetches the next queued slots from the store when few are left here.
+    pub(crate) async fn fetch_queued(
+        &mut self,
+        pipeline: &PipelineId,
+        spec: &Pipeline,
+    ) -> Result<(), EngineError> {
+        let state = self.pipelines.get_mut(pipeline);
+        let low = QUEUE_LOW.max(spec.active_runs_max as usize + TURNS_AHEAD).min(QUEUE_KEPT);
+        let (count, last) = state.queue_kept();
+        if !state.has_more_queued || count >= low {
+            return Ok(());
+        }
+        let query = LedgerQuery {
+            pipeline: Some(pipeline.clone()),
+            disposition: Some("open".to_owned()),
+            from: last.map_or(Timestamp::MIN, |(nominal, _)| *nominal),
+            ..LedgerQuery::everything(state.open.len() + QUEUE_KEPT)
+        };
+        let page = self.store.ledger(&query).await?;
+        let state = self.pipelines.get_mut(pipeline);
+        state.has_more_queued = false;
+        for row in &page.items {
+            state.load_open(row)?;
+        }
+        state.has_more_queued |= page.more;
+        Ok(())
+    }
+
+    /// Queued slots whose turn cannot come now, so that nobody need be asked about them.
+    pub(crate) fn beyond_their_turn(
+        &self,
+        pipeline: &PipelineId,
+        spec: &Pipeline,
+        now: Timestamp,
+    ) -> BTreeSet<SlotPlace> {
+        let Some(state) = self.pipelines.0.get(pipeline) else { return BTreeSet::new() };
+        // Under `latest` all but one are closed, and in a pipeline that is gone all are.
+        if spec.catchup.overlap == OverlapPolicy::Latest || state.is_retired() {
+            return BTreeSet::new();
+        }
+        let turns = spec.active_runs_max as usize + TURNS_AHEAD;
+        // What people and backfills ask for comes after these, and is never that much.
+        let queued = state.open.iter().filter(|(place, open)| {
+            open.slot.state == SlotState::Open(OpenState::Queued)
+                && matches!(open.slot.opened_by, TriggerType::Scheduler | TriggerType::Catchup)
+                && now < open.slot.closes_at
+                && self.scope.drives(place)
+        });
+        queued.skip(turns).map(|(place, _)| place.clone()).collect()
+    }
+}

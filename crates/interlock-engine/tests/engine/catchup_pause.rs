@@ -1,0 +1,200 @@
+//! Pauses and disabled pipelines: their gaps are caught up like any other, and the dry run says how.
+
+use interlock_core::{agenda::Agenda, catchup::Step, id::PipelineId};
+use interlock_engine::Owing;
+use interlock_store::{
+    Key, LedgerEntry, LedgerQuery, Record, Store as _, conformance::block_on, record::InboxRecord,
+};
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+
+use crate::{
+    stage::{Job, Stage, at},
+    traps::{engine, hours, live},
+};
+
+fn hourly(more: &str) -> String {
+    format!(
+        "name: hourly\nschedule: \"0 * * * *\"\ntrigger: {{type: command, command: 'true'}}\n{more}"
+    )
+}
+
+const POLICIES: [&str; 4] = [
+    "",
+    "catchupWindow: 2h\noverlapPolicy: skip\n",
+    "catchupWindow: 12h\noverlapPolicy: all\n",
+    "catchupWindow: 12h\noverlapPolicy: latest\n",
+];
+
+/// What the gap of 11:00 to 13:00 becomes by each policy.
+const GAPS: [&[&str]; 4] = [
+    &["11 and on: 3 paused"],
+    &["11 skipped(paused)", "12 completed", "13 skipped(paused)"],
+    &["11 completed", "12 completed", "13 completed"],
+    &["11 and on: 2 paused", "13 completed"],
+];
+
+fn pause(until: Option<Timestamp>) -> InboxRecord {
+    InboxRecord::Pause { reason: "to see".to_owned(), until }
+}
+
+fn check_gap(stage: &Stage, expected: &[&str]) {
+    let seen = hours(stage, "hourly");
+    assert_eq!(seen.first().map(String::as_str), Some("10 completed"));
+    assert_eq!(seen[1..seen.len() - 1], *expected);
+    assert_eq!(seen.last().map(String::as_str), Some("14 completed"));
+}
+
+#[test]
+fn what_lay_in_a_pause_is_caught_up_by_the_policy_and_the_rest_says_paused() {
+    for (policy, expected) in POLICIES.into_iter().zip(GAPS) {
+        let mut stage = Stage::new(at("09:30"), &[&hourly(policy)], |_| Job::Succeeds(5));
+        stage.until(at("10:30"));
+        assert!(stage.ask("hourly", &pause(None)).accepted);
+        stage.until(at("13:30"));
+        assert!(stage.ask("hourly", &InboxRecord::Resume { catchup: None }).accepted);
+        stage.until(at("14:30"));
+        check_gap(&stage, expected);
+        assert!(!stage.ask("hourly", &InboxRecord::Resume { catchup: None }).accepted);
+    }
+}
+
+#[test]
+fn a_pause_whose_time_is_over_is_caught_up_the_same_way_even_if_nobody_was_there_to_see_it_end() {
+    for (policy, expected) in POLICIES.into_iter().zip(GAPS) {
+        for dies in [false, true] {
+            let mut stage = Stage::new(at("09:30"), &[&hourly(policy)], |_| Job::Succeeds(5));
+            stage.until(at("10:30"));
+            assert!(stage.ask("hourly", &pause(Some(at("13:20")))).accepted);
+            if dies {
+                stage.until(at("12:30"));
+                stage.crash();
+                stage.world.pass(SignedDuration::from_mins(57));
+            }
+            stage.until(at("14:30"));
+            check_gap(&stage, expected);
+        }
+    }
+}
+
+#[test]
+fn a_pipeline_that_was_disabled_and_is_enabled_again_is_caught_up_by_the_policy() {
+    for (policy, expected) in POLICIES.into_iter().zip(GAPS) {
+        let on = hourly(policy);
+        let off = format!("{on}watch: {{enabled: false}}\n");
+        let stage = Stage::new(at("09:30"), &[&on], |_| Job::Succeeds(5));
+        live(&stage, &mut engine(stage.parts("test"), &[&on]), at("10:30"));
+        live(&stage, &mut engine(stage.parts("test"), &[&off]), at("13:30"));
+        live(&stage, &mut engine(stage.parts("test"), &[&on]), at("14:30"));
+        check_gap(&stage, expected);
+    }
+}
+
+#[test]
+fn whoever_resumes_may_ask_for_another_policy_and_a_crash_does_not_forget_it() {
+    let gaps = [("none", GAPS[0]), ("all", GAPS[2]), ("latest", GAPS[3])];
+    for (wish, expected) in gaps {
+        let mut stage = Stage::new(at("09:30"), &[&hourly(POLICIES[1])], |_| Job::Succeeds(5));
+        stage.until(at("10:30"));
+        assert!(stage.ask("hourly", &pause(None)).accepted);
+        stage.until(at("13:20"));
+        let resume = InboxRecord::Resume { catchup: Some(wish.to_owned()) };
+        assert!(stage.ask("hourly", &resume).accepted);
+        stage.crash();
+        stage.until(at("14:30"));
+        check_gap(&stage, expected);
+    }
+    let mut stage = Stage::new(at("09:30"), &[&hourly("")], |_| Job::Succeeds(5));
+    assert!(stage.ask("hourly", &pause(None)).accepted);
+    let refused = stage.ask("hourly", &InboxRecord::Resume { catchup: Some("some".to_owned()) });
+    assert!(!refused.accepted, "a word that nobody knows changes nothing");
+}
+
+/// The fate of every slot from an instant on: what the plan says.
+fn planned(stage: &Stage, agenda: &Agenda, now: Timestamp) -> Vec<(Timestamp, String)> {
+    let name = PipelineId::parse("hourly").unwrap();
+    let ids: Vec<_> = agenda.starts.iter().map(|start| start.schedule.id()).collect();
+    let keys: Vec<_> = ids.iter().map(|id| Key::Watermark((*id).clone())).collect();
+    let rows = block_on(stage.store.read(&name, &keys)).unwrap();
+    let watermarks = ids.iter().zip(rows).filter_map(|(id, row)| {
+        let Record::Watermark(mark) = row?.record else { return None };
+        Some((*id, mark.at))
+    });
+    let owing =
+        Owing { pipeline: &name, agenda, watermarks: watermarks.collect(), pause: None, now };
+    let (gap, plan) = block_on(owing.plan(stage.store.as_ref())).unwrap();
+    let mut fates = Vec::new();
+    for portion in &plan.portions {
+        let schedule = &gap.owed[portion.owed].start.schedule;
+        for step in &portion.steps {
+            match step {
+                Step::Live(slots) | Step::Open(slots) => {
+                    fates.extend(slots.iter().map(|slot| (*slot, "run".to_owned())));
+                }
+                Step::Skip(stretch) => {
+                    let end = stretch.last + SignedDuration::from_nanos(1);
+                    let slots = schedule.slots(stretch.first, end, usize::MAX).found;
+                    let reason = stretch.reason.as_str().to_owned();
+                    fates.extend(slots.into_iter().map(|slot| (slot, reason.clone())));
+                }
+                Step::Close(slot, reason) => fates.push((*slot, reason.as_str().to_owned())),
+            }
+        }
+    }
+    fates.sort();
+    fates
+}
+
+/// The same from the ledger.
+fn recorded(stage: &Stage, agenda: &Agenda, since: Timestamp) -> Vec<(Timestamp, String)> {
+    let query = LedgerQuery { from: since, ..LedgerQuery::everything(usize::MAX) };
+    let mut fates = Vec::new();
+    for row in block_on(stage.store.ledger(&query)).unwrap().items {
+        match row.entry {
+            LedgerEntry::Slot(slot) => {
+                let fate = slot.reason.filter(|_| slot.generation == 0);
+                fates.push((row.nominal, fate.unwrap_or_else(|| "run".to_owned())));
+            }
+            LedgerEntry::Span(span) => {
+                let start = agenda.starts.iter().find(|it| *it.schedule.id() == row.schedule);
+                let end = span.last + SignedDuration::from_nanos(1);
+                let slots = start.unwrap().schedule.slots(row.nominal, end, usize::MAX).found;
+                assert_eq!(slots.len() as u64, span.count, "S3");
+                let reason = span.reason.unwrap();
+                fates.extend(slots.into_iter().map(|slot| (slot, reason.clone())));
+            }
+        }
+    }
+    fates.sort();
+    fates
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// S5: the dry run and the real run give the same plan.
+    #[test]
+    fn the_dry_run_says_what_the_engine_then_records(
+        window in prop::sample::select(vec!["", "catchupWindow: 1h\n", "catchupWindow: 5h\n", "catchupWindow: 3d\n"]),
+        overlap in prop::sample::select(vec!["skip", "all", "latest"]),
+        runs_max in prop::sample::select(vec![1, 4, 10_000]),
+        second in prop::sample::select(vec!["30 9 * * *", "*/13 * * * *", "0 */5 * * *"]),
+        minutes in 3_i64..2_500,
+    ) {
+        let text = format!(
+            "name: hourly\nschedule:\n  - {{id: one, cron: \"0 * * * *\"}}\n  - {{id: two, cron: \"{second}\"}}\n\
+             {window}overlapPolicy: {overlap}\ncatchupMaxRuns: {runs_max}\n\
+             trigger: {{type: command, command: 'true'}}\n"
+        );
+        let mut stage = Stage::new(at("09:31"), &[&text], |_| Job::Succeeds(5));
+        stage.until(at("09:32"));
+        stage.crash();
+        stage.world.pass(SignedDuration::from_mins(minutes));
+        let now = stage.world.time();
+        let agenda = Agenda::of(&stage.files.0.values().next().unwrap().pipeline);
+        let dry = planned(&stage, &agenda, now);
+        // One instant: what is planned is recorded before anything ends.
+        stage.until(now + SignedDuration::from_millis(1));
+        prop_assert_eq!(recorded(&stage, &agenda, at("09:32")), dry);
+    }
+}
