@@ -1,3 +1,5 @@
+//! The seed's matrix, what stands there already, bounds; and that a death anywhere changes no fate.
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
