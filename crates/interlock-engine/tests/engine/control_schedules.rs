@@ -351,11 +351,11 @@ fn a_run_that_never_started_and_was_cancelled_never_starts() {
 fn a_cancel_that_did_not_get_through_is_sent_again() {
     let mut stage = stage("start: '0 9 * * *'");
     stage.until(at("09:05"));
-    stage.cast.set_deaf(true);
+    stage.cast.deafen();
     assert!(stage.ask("feed", &cancel("09:00")).accepted);
     stage.until(at("09:10"));
     assert_eq!(stage.slots(), ["cron/2026-02-24T09:00:00Z open(running)"]);
-    stage.cast.set_deaf(false);
+    stage.cast.listen();
     stage.until(at("09:11"));
     assert_eq!(stage.slots(), ["cron/2026-02-24T09:00:00Z cancelled"]);
 }
@@ -371,7 +371,7 @@ fn a_job_that_fails_after_its_end_was_asked_for_is_not_tried_again() {
         "feed" => Job::Fails(FailureCategory::Transient),
         _ => Job::Succeeds(7_200),
     });
-    stage.cast.set_deaf(true);
+    stage.cast.deafen();
     stage.until(at("09:00") + SignedDuration::from_secs(1));
     block_on(stage.store.post(&name(), "key", &cancel("09:00"))).unwrap();
     stage.until(at("09:30"));

@@ -272,9 +272,14 @@ impl Cast {
         self.inner.lock().unwrap().cancelled.keys().cloned().collect()
     }
 
-    /// From now on requests to end get through, or do not.
-    pub(crate) fn set_deaf(&self, is_deaf: bool) {
-        self.inner.lock().unwrap().is_deaf = is_deaf;
+    /// From now on requests to end do not get through.
+    pub(crate) fn deafen(&self) {
+        self.inner.lock().unwrap().is_deaf = true;
+    }
+
+    /// From now on they get through again.
+    pub(crate) fn listen(&self) {
+        self.inner.lock().unwrap().is_deaf = false;
     }
 
     fn end_of(&self, request: &StartRequest) -> (Timestamp, Outcome) {
