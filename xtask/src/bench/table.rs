@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn promise_without_a_measurement_is_shown() {
-        let names: Vec<_> = rows(&[], Some("slots")).iter().map(ToString::to_string).collect();
+        let names: Vec<_> = rows(&[], Some("slots_hour")).iter().map(ToString::to_string).collect();
         assert!(names.len() == 1 && names[0].contains("not measured"), "{names:?}");
     }
 }
