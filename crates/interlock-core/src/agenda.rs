@@ -9,7 +9,6 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    due::after,
     id::PipelineId,
     pipeline::{Catchup, ControlSchedule, Evaluation, Pipeline, StartSchedule, TriggerKind},
     run::TriggerType,
@@ -122,7 +121,9 @@ impl Agenda {
         {
             return deadline;
         }
-        let gap = after(&start.schedule, nominal)
+        let gap = start
+            .schedule
+            .after(nominal)
             .map_or(EVALUATION_MAX, |next| next.duration_since(nominal));
         plus(now, self.evaluation.window.unwrap_or(gap.min(EVALUATION_MAX)))
     }

@@ -10,7 +10,6 @@ use jiff::{SignedDuration, Timestamp, civil::Date};
 use serde_json::Value;
 
 use crate::{
-    due::after,
     id::ScheduleId,
     pipeline::{Pipeline, PostRun, StartSchedule},
     readiness::{Condition, Evidence, Outcome, Readiness, Rule, Verdict, evaluate, number_in},
@@ -122,7 +121,7 @@ impl StartSchedule {
             Recurrence::Every { step, .. } if *step < 86_400 => Period::Hour,
             Recurrence::Cron(_) => {
                 let first = self.schedule.next(Timestamp::UNIX_EPOCH);
-                let second = first.and_then(|first| after(&self.schedule, first));
+                let second = first.and_then(|first| self.schedule.after(first));
                 let date = |at| self.schedule.occurrence(at).date;
                 if first.zip(second).is_some_and(|(first, second)| date(first) == date(second)) {
                     Period::Hour

@@ -15,7 +15,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     agenda::Work,
-    due::after,
     pipeline::{Catchup, OverlapPolicy, StartSchedule},
     schedule::Recurrence,
     slot::SkipReason,
@@ -229,11 +228,11 @@ impl Owed<'_> {
     }
 
     fn first_missed(&self, now: Timestamp) -> Option<Timestamp> {
-        after(&self.start.schedule, self.watermark).filter(|slot| *slot < self.live_from(now))
+        self.start.schedule.after(self.watermark).filter(|slot| *slot < self.live_from(now))
     }
 
     fn is_due(&self, now: Timestamp) -> bool {
-        after(&self.start.schedule, self.watermark).is_some_and(|slot| slot <= self.due_until(now))
+        self.start.schedule.after(self.watermark).is_some_and(|slot| slot <= self.due_until(now))
     }
 }
 
@@ -352,10 +351,10 @@ impl<'a> Planner<'a> {
         let (schedule, end) = (&owed.start.schedule, self.end(owed));
         let mut slot = schedule.next(self.window_from(owed)?)?;
         if slot <= owed.watermark {
-            slot = after(schedule, owed.watermark)?;
+            slot = schedule.after(owed.watermark)?;
         }
         while slot < end && owed.recorded.is_settled(slot) {
-            slot = after(schedule, slot)?;
+            slot = schedule.after(slot)?;
         }
         (slot < end).then_some(slot)
     }
@@ -397,7 +396,7 @@ impl<'a> Planner<'a> {
         let end = self.end(owed);
         let from = self.window_from(owed);
         let mut counted = 0;
-        let mut next = after(&owed.start.schedule, owed.watermark);
+        let mut next = owed.start.schedule.after(owed.watermark);
         while let Some(slot) = next.filter(|slot| *slot < end) {
             let is_in_window = from.is_some_and(|from| slot >= from);
             if !is_in_window {
@@ -424,7 +423,7 @@ impl<'a> Planner<'a> {
                 Some((Standing::Provisional, Form::Span)) => walk.pass(slot),
                 None => walk.skip(slot, reason),
             }
-            next = after(&owed.start.schedule, slot);
+            next = owed.start.schedule.after(slot);
         }
         walk
     }
@@ -450,7 +449,7 @@ impl<'a> Planner<'a> {
         let until = owed.due_until(self.gap.now);
         let mut next = schedule.next(owed.live_from(self.gap.now));
         if next.is_none_or(|slot| slot <= owed.watermark) {
-            next = after(schedule, owed.watermark);
+            next = schedule.after(owed.watermark);
         }
         let (mut slots, mut watermark) = (Vec::new(), None);
         while let Some(slot) = next.filter(|slot| *slot <= until) {
@@ -461,7 +460,7 @@ impl<'a> Planner<'a> {
                 slots.push(slot);
             }
             watermark = Some(slot);
-            next = after(schedule, slot);
+            next = schedule.after(slot);
         }
         let is_cut_off = next.is_some_and(|slot| slot <= until);
         let steps = if slots.is_empty() { vec![] } else { vec![Step::Live(slots)] };

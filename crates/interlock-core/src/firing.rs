@@ -7,7 +7,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{due::after, schedule::Schedule, slot::OpenState};
+use crate::{schedule::Schedule, slot::OpenState};
 
 /// How late a stop or restart may fire: enough for a restart of Interlock itself, or a change of owner.
 pub const FIRING_GRACE: SignedDuration = SignedDuration::from_mins(1);
@@ -40,7 +40,7 @@ const SLOTS_MAX: u32 = 1_000_000;
 /// Plans one stop or restart schedule; `None` when nothing is due.
 pub fn plan_firing(schedule: &Schedule, watermark: Timestamp, now: Timestamp) -> Option<Firing> {
     let live_from = now.saturating_sub(FIRING_GRACE).unwrap_or(Timestamp::MIN);
-    let mut next = Some(after(schedule, watermark).filter(|slot| *slot <= now)?);
+    let mut next = Some(schedule.after(watermark).filter(|slot| *slot <= now)?);
     let mut firing = Firing { expired: None, superseded: None, fires: None };
     for _ in 0..SLOTS_MAX {
         let Some(slot) = next else { break };
@@ -49,7 +49,7 @@ pub fn plan_firing(schedule: &Schedule, watermark: Timestamp, now: Timestamp) ->
         } else if let Some(older) = firing.fires.replace(slot) {
             lengthen(&mut firing.superseded, older);
         }
-        next = after(schedule, slot).filter(|slot| *slot <= now);
+        next = schedule.after(slot).filter(|slot| *slot <= now);
     }
     Some(firing)
 }

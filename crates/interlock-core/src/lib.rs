@@ -37,7 +37,6 @@ pub mod slot;
 
 pub mod arrival;
 
-pub mod due;
 pub mod firing;
 
 pub mod control;

@@ -127,7 +127,7 @@ impl StartSchedule {
             return SlotPeriod::containing(nominal, zone, *period);
         }
         let date = |at: Timestamp| schedule.occurrence(at).date;
-        let neighbours = [schedule.previous(nominal), crate::due::after(schedule, nominal)];
+        let neighbours = [schedule.previous(nominal), schedule.after(nominal)];
         if neighbours.into_iter().flatten().any(|other| date(other) == date(nominal)) {
             SlotPeriod::containing(nominal, zone, Period::Hour)
         } else {

@@ -224,6 +224,11 @@ impl Schedule {
         self.first_second(second_at_or_after(at_or_after)).map(timestamp)
     }
 
+    /// The first slot after an instant.
+    pub fn after(&self, instant: Timestamp) -> Option<Timestamp> {
+        self.next(instant.saturating_add(SignedDuration::from_nanos(1)).ok()?)
+    }
+
     /// The last slot before an instant.
     pub fn previous(&self, before: Timestamp) -> Option<Timestamp> {
         self.last_second(second_at_or_after(before)).map(timestamp)

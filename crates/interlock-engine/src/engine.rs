@@ -12,7 +12,6 @@ use std::{
 };
 
 use interlock_core::{
-    due::after,
     id::{PipelineId, ScheduleId},
     pipeline::Pipeline,
     readiness::{TraitResult, TraitSpec},
@@ -669,7 +668,7 @@ impl Engine {
         let Some(state) = self.pipelines.0.get_mut(pipeline) else { return };
         let next = state.agenda.owed().filter_map(|start| {
             let (watermark, _) = state.watermark(start.schedule.id())?;
-            Some(plus(after(&start.schedule, watermark)?, start.delay(pipeline)))
+            Some(plus(start.schedule.after(watermark)?, start.delay(pipeline)))
         });
         let next = next.min().filter(|_| !state.is_retired());
         let next = match state.pause(now) {
@@ -679,7 +678,7 @@ impl Engine {
         // Stops fire in a pause too.
         let controls = state.agenda.acting().filter_map(|control| {
             let (watermark, _) = state.watermark(control.schedule.id())?;
-            after(&control.schedule, watermark)
+            control.schedule.after(watermark)
         });
         let controls = controls.min().filter(|_| !state.is_retired());
         let next = next.into_iter().chain(controls).min().map(|next| next.max(soonest));

@@ -83,7 +83,7 @@ impl<'a> Owing<'a> {
     fn first(&self) -> Option<Timestamp> {
         let owed = self.agenda.owed().filter_map(|start| {
             let watermark = self.watermarks.get(start.schedule.id())?;
-            interlock_core::due::after(&start.schedule, *watermark)
+            start.schedule.after(*watermark)
         });
         owed.min()
     }

@@ -2,10 +2,7 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use interlock_core::{
-    due::after,
-    id::{PipelineId, ScheduleId},
-};
+use interlock_core::id::{PipelineId, ScheduleId};
 use jiff::Timestamp;
 
 use crate::{
@@ -49,7 +46,7 @@ impl Engine {
         let state = self.pipelines.0.get(pipeline)?;
         let schedule = state.agenda.owed().min_by_key(|start| {
             let watermark = state.watermark(start.schedule.id()).map(|(at, _)| at);
-            watermark.and_then(|at| after(&start.schedule, at)).unwrap_or(Timestamp::MAX)
+            watermark.and_then(|at| start.schedule.after(at)).unwrap_or(Timestamp::MAX)
         })?;
         Some((at, pipeline.clone(), schedule.schedule.id().clone()))
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use interlock_core::{
-    due::after,
     id::PipelineId,
     pipeline::Pipeline,
     run::{RunState, TriggerType},
@@ -65,7 +64,7 @@ pub(crate) fn request(
         slot: *nominal,
         date: open.slot.date,
         hour: wall.hour(),
-        interval_end: start.and_then(|start| after(&start.schedule, *nominal)),
+        interval_end: start.and_then(|start| start.schedule.after(*nominal)),
         attempt: run.key.attempt,
         trigger_type: TriggerType::parse(&run.record.trigger_type)
             .unwrap_or(TriggerType::Scheduler),

@@ -5,7 +5,6 @@ use std::{io::Write as _, path::Path};
 use interlock_config::zones::{self, SystemZones};
 use interlock_core::{
     cron::{Cron, Seconds},
-    due::after,
     id::{PipelineId, ScheduleId, SlotKey},
     pipeline::{ControlAction, ControlSchedule, Pipeline, StartSchedule},
     schedule::{Recurrence, Schedule, Timing, jitter_offset},
@@ -100,7 +99,7 @@ fn of_project(
 
 /// When a stop or restart schedule fires next. It owes no run that could be listed.
 fn coming(pipeline: &Pipeline, control: &ControlSchedule, now: Timestamp) -> Option<String> {
-    let at = after(&control.schedule, now)?;
+    let at = control.schedule.after(now)?;
     let what = match control.action {
         ControlAction::Stop => "ends what runs",
         ControlAction::Restart => "ends what runs and starts a new run",

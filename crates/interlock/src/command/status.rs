@@ -8,7 +8,6 @@ use std::{
 
 use interlock_config::Loaded;
 use interlock_core::{
-    due,
     id::{PipelineId, ScheduleId},
     pipeline::Pipeline,
 };
@@ -108,7 +107,7 @@ pub(super) fn next_slot(pipeline: &Pipeline) -> Option<(ScheduleId, Timestamp)> 
     let nexts = pipeline
         .starts
         .iter()
-        .filter_map(|start| Some((start.schedule.id().clone(), due::after(&start.schedule, now)?)));
+        .filter_map(|start| Some((start.schedule.id().clone(), start.schedule.after(now)?)));
     nexts.min_by_key(|(_, at)| *at)
 }
 
