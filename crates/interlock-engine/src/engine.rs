@@ -12,23 +12,20 @@ use std::{
 };
 
 use interlock_core::{
-    id::{PipelineId, ScheduleId},
+    id::PipelineId,
     pipeline::Pipeline,
     readiness::{TraitResult, TraitSpec},
 };
 use interlock_store::{
-    Accepted, Change, Group, Key, Lease, LedgerQuery, LedgerRow, Record, Refusal, Role, RunQuery,
-    Shard, Store, StoreError, Writer,
+    Lease, Role, Shard, Store, StoreError, Writer,
     record::{Unreadable, VersionRecord},
 };
-use interlock_trigger::{
-    CancelFailure, LookUp, Report, StartFailure, StartRequest, Triggers, What,
-};
+use interlock_trigger::{CancelFailure, LookUp, Report, StartFailure, Triggers, What};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
 use crate::{
-    aside::{Aside, guarded},
+    aside::Aside,
     declare::Changes,
     ending::StartsUnderWay,
     progress::Progress,
@@ -36,15 +33,9 @@ use crate::{
     scheduler::plus,
     seam::{Evaluators, Specs, Task, World},
     solo::Scope,
-    state::{KnownRun, Pipelines},
+    state::Pipelines,
     vitals::{Counting, Vitals},
-    write::{Act, Planned},
 };
-
-/// Rows per page when loading.
-const PAGE: usize = 1_000;
-/// Groups per commit: what one transaction of the smallest engine takes in one go.
-const GROUPS_MAX: usize = 2_000;
 
 /// How often the engine does what nothing else wakes it for.
 #[derive(Debug, Clone, Copy)]
@@ -291,136 +282,6 @@ impl Engine {
         }))
     }
 
-    async fn load(&mut self) -> Result<(), EngineError> {
-        let shard = self.writer.shard;
-        let mut last: Option<PipelineId> = None;
-        loop {
-            let page = self.store.agenda(shard, last.as_ref(), PAGE).await?;
-            for row in page.items {
-                last = Some(row.pipeline.clone());
-                let (record, revision) = (Record::Pipeline(row.record.record), row.record.revision);
-                self.pipelines.load(&row.pipeline, &[(&Key::Pipeline, &record, revision)])?;
-                let state = self.pipelines.get_mut(&row.pipeline);
-                for (id, row) in row.watermarks {
-                    state.put_watermark(&id, (row.record.at, row.revision));
-                }
-                self.take_up(&row.pipeline);
-            }
-            if !page.more {
-                break;
-            }
-        }
-        let mut last = None;
-        loop {
-            let page = self.store.open_slots(shard, last.as_ref(), PAGE).await?;
-            for row in &page.items {
-                if let Err(unreadable) = self.pipelines.get_mut(&row.pipeline).load_open(row) {
-                    self.poisoned.push((row.pipeline.clone(), unreadable.to_string()));
-                }
-                self.dirty.insert(row.pipeline.clone());
-            }
-            last = page
-                .items
-                .last()
-                .map(|row| (row.pipeline.clone(), row.nominal, row.schedule.clone()));
-            if !page.more {
-                break;
-            }
-        }
-        for pipeline in self.dirty.clone() {
-            self.load_runs(&pipeline).await?;
-            self.active.count(&pipeline, self.pipelines.get_mut(&pipeline));
-        }
-        self.load_incidents().await
-    }
-
-    /// Loads the runs of a pipeline's open slots.
-    async fn load_runs(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
-        // A slot that waits for its first attempt has none.
-        let open = self.pipelines.get_mut(pipeline).open.iter();
-        let begun = open.filter(|(_, open)| open.slot.attempt > 0);
-        let places: Vec<_> = begun.map(|(place, _)| place.clone()).collect();
-        for (nominal, schedule) in places {
-            let slot = Some((schedule, nominal));
-            let query = RunQuery {
-                pipeline: Some(pipeline.clone()),
-                slot,
-                limit: 100,
-                ..RunQuery::default()
-            };
-            let mut page = self.store.runs(&query).await?;
-            // Newest first is how people read them; here the oldest comes first.
-            page.items.reverse();
-            let state = self.pipelines.get_mut(pipeline);
-            for row in page.items {
-                let place = (row.key.nominal, row.key.schedule.clone());
-                let generation = state.open.get(&place).map(|open| open.slot.generation);
-                if generation == Some(row.key.generation) {
-                    state.put_run(KnownRun {
-                        key: row.key,
-                        record: row.record,
-                        revision: row.revision,
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Forgets what it thought of a pipeline and loads it again.
-    pub(crate) async fn reload(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
-        let known = self.pipelines.get_mut(pipeline).watermarked().cloned().collect();
-        self.load_one(pipeline, &known).await?;
-        // What was refused may have been a job's last word, which is not said twice: ask for it.
-        for run in self.requests_of(pipeline).await {
-            self.look_up(run);
-        }
-        self.take_up(pipeline);
-        self.dirty.insert(pipeline.clone());
-        Ok(())
-    }
-
-    /// Loads a pipeline with the watermarks of these schedules.
-    pub(crate) async fn load_one(
-        &mut self,
-        pipeline: &PipelineId,
-        schedules: &BTreeSet<ScheduleId>,
-    ) -> Result<(), EngineError> {
-        let mut keys = vec![Key::Pipeline];
-        keys.extend(schedules.iter().cloned().map(Key::Watermark));
-        let rows = self.store.read(pipeline, &keys).await?;
-        let found = keys
-            .iter()
-            .zip(&rows)
-            .filter_map(|(key, row)| row.as_ref().map(|row| (key, &row.record, row.revision)));
-        self.pipelines.load(pipeline, &found.collect::<Vec<_>>())?;
-        let state = self.pipelines.get_mut(pipeline);
-        state.open.clear();
-        state.has_more_queued = false;
-        state.sensors = None;
-        let mut query = LedgerQuery {
-            pipeline: Some(pipeline.clone()),
-            disposition: Some("open".to_owned()),
-            ..LedgerQuery::everything(PAGE)
-        };
-        loop {
-            let page = self.store.ledger(&query).await?;
-            let state = self.pipelines.get_mut(pipeline);
-            for row in &page.items {
-                state.load_open(row)?;
-            }
-            query.after = page.items.last().map(LedgerRow::place);
-            if !page.more {
-                break;
-            }
-        }
-        self.vitals.recount(&self.pipelines);
-        self.load_runs(pipeline).await?;
-        self.reload_incidents(pipeline).await?;
-        self.active.count(pipeline, self.pipelines.get_mut(pipeline));
-        Ok(())
-    }
-
     /// Runs until it is told to stop, the lease is lost, or the store fails for good. Told to stop, it gives
     /// the lease back; jobs go on without it.
     pub async fn run(mut self, mut stop: Task<()>) -> Result<(), EngineError> {
@@ -498,139 +359,6 @@ impl Engine {
             .unwrap_or(inbox)
     }
 
-    /// Commits groups, absorbs what was accepted, and acts on it. A conflict reloads the pipeline, which is
-    /// then planned again; a lost term ends everything.
-    ///
-    /// The next batch is handed in before the last one is looked at, so that the store writes while the engine
-    /// takes over. What a batch does not yet know of the one before it, its preconditions do.
-    pub(crate) async fn commit(&mut self, planned: Vec<Planned>) -> Result<(), EngineError> {
-        let store = Arc::clone(&self.store);
-        let mut planned =
-            planned.into_iter().filter(|plan| !plan.group.changes.is_empty()).peekable();
-        let mut under_way = None;
-        loop {
-            let mut next = None;
-            if planned.peek().is_some() {
-                let mut batch: Vec<_> = planned.by_ref().take(GROUPS_MAX).collect();
-                self.tell(&mut batch).await?;
-                let groups: Vec<Group> = batch.iter().map(|plan| plan.group.clone()).collect();
-                next = Some((batch, store.commit(groups)));
-            }
-            match std::mem::replace(&mut under_way, next) {
-                Some((batch, answer)) => {
-                    let results = answer.await?;
-                    self.take_results(batch, results).await?;
-                }
-                None if under_way.is_none() => return Ok(()),
-                None => {}
-            }
-        }
-    }
-
-    async fn take_results(
-        &mut self,
-        batch: Vec<Planned>,
-        results: Vec<Result<Accepted, Refusal>>,
-    ) -> Result<(), EngineError> {
-        let mut conflicts = BTreeSet::new();
-        for (plan, result) in batch.into_iter().zip(results) {
-            match result {
-                Ok(_) => self.take_over(plan),
-                Err(Refusal::Term { .. }) => return Err(EngineError::Deposed),
-                Err(refusal) => {
-                    self.vitals.groups_refused.add(1);
-                    tracing::warn!(pipeline = %plan.group.pipeline, %refusal, "reloading");
-                    conflicts.insert(plan.group.pipeline);
-                }
-            }
-        }
-        for pipeline in conflicts {
-            if let Err(reason) = guarded(self.reload(&pipeline)).await? {
-                self.poisoned.push((pipeline, reason));
-            }
-        }
-        Ok(())
-    }
-
-    /// Absorbs a group that was accepted, and acts on it.
-    fn take_over(&mut self, plan: Planned) {
-        log_events(&plan.group);
-        self.progress.saw(&plan.group, self.world.now());
-        self.vitals.count(&plan.group, &self.pipelines);
-        let pipeline = &plan.group.pipeline;
-        if let Err(unreadable) = self.pipelines.absorb(&plan.group) {
-            self.poisoned.push((pipeline.clone(), unreadable.to_string()));
-        }
-        self.active.count(pipeline, self.pipelines.get_mut(pipeline));
-        if plan.ends_work() {
-            self.dirty.extend(self.dependents.of(pipeline));
-        }
-        plan.acts.into_iter().for_each(|act| self.act(act));
-    }
-
-    pub(crate) fn act(&self, act: Act) {
-        let triggers = Arc::clone(&self.triggers);
-        match act {
-            Act::Acknowledge(run_id) => triggers.acknowledge(&run_id),
-            Act::Start(request) => {
-                let (sender, world) = (self.sender.clone(), Arc::clone(&self.world));
-                let under_way = self.starts.begin(&request.run_id);
-                let task = async move {
-                    let _under_way = under_way;
-                    if let Err(failure) = triggers.start((*request).clone()).await {
-                        let _loop_is_gone = sender.send(Message::About(News {
-                            run_id: request.run_id,
-                            at: world.now(),
-                            what: NewsOf::NotStarted(failure),
-                        }));
-                    }
-                };
-                self.world.spawn("start a job", Box::pin(task));
-            }
-            Act::Cancel(request) => {
-                let (sender, world) = (self.sender.clone(), Arc::clone(&self.world));
-                let task = async move {
-                    if let Err(failure) = triggers.cancel(&request).await {
-                        tracing::warn!(run = request.run_id, %failure, "could not ask the job to end");
-                        let _loop_is_gone = sender.send(Message::About(News {
-                            run_id: request.run_id,
-                            at: world.now(),
-                            what: NewsOf::NotAsked(failure),
-                        }));
-                    }
-                };
-                self.world.spawn("end a job", Box::pin(task));
-            }
-        }
-    }
-
-    /// Finds out what became of the jobs that an earlier process started (S18).
-    pub(crate) async fn look_up_what_runs(&self) {
-        for request in self.active_requests().await {
-            self.look_up(request);
-        }
-    }
-
-    /// Asks what became of a start; the answer arrives as a message.
-    pub(crate) fn look_up(&self, request: StartRequest) {
-        self.look_up_at(request, self.world.now());
-    }
-
-    pub(crate) fn look_up_at(&self, request: StartRequest, at: Timestamp) {
-        let (triggers, sender) = (Arc::clone(&self.triggers), self.sender.clone());
-        let world = Arc::clone(&self.world);
-        let task = async move {
-            world.sleep_until(at).await;
-            let found = triggers.look_up(&request).await;
-            let found =
-                found.unwrap_or_else(|failure| LookUp::CannotTell { reason: failure.message });
-            let what = NewsOf::LookedUp(found);
-            let news = News { run_id: request.run_id, at: world.now(), what };
-            let _loop_is_gone = sender.send(Message::About(news));
-        };
-        self.world.spawn("look a job up", Box::pin(task));
-    }
-
     pub(crate) fn take_report(&mut self, Report { run_id, at, what }: Report) {
         if !self.scope.is_about_run(&run_id) {
             // Not acknowledged either: the runner tells it again to the next owner.
@@ -691,22 +419,6 @@ impl Engine {
     /// Has a pipeline looked at again at an instant, or before.
     pub(crate) fn wake_at(&mut self, pipeline: &PipelineId, at: Timestamp) {
         self.wakes.set(pipeline, at);
-    }
-}
-
-/// Every decision is an event; the log is their shadow.
-fn log_events(group: &Group) {
-    for change in &group.changes {
-        if let Change::Append(event) = change {
-            let (slot, run) = (event.slot.as_deref(), event.run_id.as_deref());
-            let (pipeline, kind) = (group.pipeline.as_str(), event.kind.as_str());
-            if kind == "PIPELINE_DECLARED" {
-                // The first start would list every pipeline there is.
-                tracing::debug!(event = kind, pipeline, "{}", event.message);
-            } else {
-                tracing::info!(event = kind, pipeline, slot, run, "{}", event.message);
-            }
-        }
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod aside;
 mod asking;
+mod commit;
 mod control_schedules;
 mod controller;
 mod declare;
@@ -16,6 +17,7 @@ mod engine;
 mod evidence;
 mod gap;
 mod inbox;
+mod load;
 mod news;
 mod notifier;
 mod overview;

@@ -1,17 +1,17 @@
-//! What the adapters are asked: everything about one run, built from what is stored.
+//! What the adapters are asked: everything about one run, built from what is stored; and what became of it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::{
     id::PipelineId,
     pipeline::Pipeline,
     run::{RunState, TriggerType},
 };
-use interlock_trigger::StartRequest;
+use interlock_trigger::{LookUp, StartRequest};
 use jiff::Timestamp;
 
 use crate::{
-    engine::Engine,
+    engine::{Engine, Message, News, NewsOf},
     state::{KnownRun, OpenSlot, SlotPlace},
 };
 
@@ -36,6 +36,33 @@ impl Engine {
             }
         }
         requests
+    }
+
+    /// Finds out what became of the jobs that an earlier process started (S18).
+    pub(crate) async fn look_up_what_runs(&self) {
+        for request in self.active_requests().await {
+            self.look_up(request);
+        }
+    }
+
+    /// Asks what became of a start; the answer arrives as a message.
+    pub(crate) fn look_up(&self, request: StartRequest) {
+        self.look_up_at(request, self.world.now());
+    }
+
+    pub(crate) fn look_up_at(&self, request: StartRequest, at: Timestamp) {
+        let (triggers, sender) = (Arc::clone(&self.triggers), self.sender.clone());
+        let world = Arc::clone(&self.world);
+        let task = async move {
+            world.sleep_until(at).await;
+            let found = triggers.look_up(&request).await;
+            let found =
+                found.unwrap_or_else(|failure| LookUp::CannotTell { reason: failure.message });
+            let what = NewsOf::LookedUp(found);
+            let news = News { run_id: request.run_id, at: world.now(), what };
+            let _loop_is_gone = sender.send(Message::About(news));
+        };
+        self.world.spawn("look a job up", Box::pin(task));
     }
 }
 

@@ -266,7 +266,13 @@ impl Vitals {
         self.pulse.beat();
     }
 
-    /// Counts the open slots anew: after loading, when no group says what changed.
+    /// A pipeline was loaded again: no group says what changed of its open slots.
+    pub(crate) fn open_slots_reloaded(&self, before: usize, after: usize) {
+        let others = self.open_slots.get().saturating_sub(before as u64);
+        self.open_slots.set(others + after as u64);
+    }
+
+    /// Counts the open slots of all pipelines, after a start.
     pub(crate) fn recount(&self, known: &Pipelines) {
         let open: usize = known.0.values().map(|state| state.open.len()).sum();
         self.open_slots.set(open as u64);

@@ -1,0 +1,138 @@
+//! Committing: what was planned becomes true in the store, then in memory, and only then in the world.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use interlock_store::{Accepted, Change, Group, Refusal};
+
+use crate::{
+    aside::guarded,
+    engine::{Engine, EngineError, Message, News, NewsOf},
+    write::{Act, Planned},
+};
+
+/// Groups per commit: what one transaction of the smallest engine takes in one go.
+const GROUPS_MAX: usize = 2_000;
+
+impl Engine {
+    /// Commits groups, absorbs what was accepted, and acts on it. A conflict reloads the pipeline, which is
+    /// then planned again; a lost term ends everything.
+    ///
+    /// The next batch is handed in before the last one is looked at, so that the store writes while the engine
+    /// takes over. What a batch does not yet know of the one before it, its preconditions do.
+    pub(crate) async fn commit(&mut self, planned: Vec<Planned>) -> Result<(), EngineError> {
+        let store = Arc::clone(&self.store);
+        let mut planned =
+            planned.into_iter().filter(|plan| !plan.group.changes.is_empty()).peekable();
+        let mut under_way = None;
+        loop {
+            let mut next = None;
+            if planned.peek().is_some() {
+                let mut batch: Vec<_> = planned.by_ref().take(GROUPS_MAX).collect();
+                self.tell(&mut batch).await?;
+                let groups: Vec<Group> = batch.iter().map(|plan| plan.group.clone()).collect();
+                next = Some((batch, store.commit(groups)));
+            }
+            match std::mem::replace(&mut under_way, next) {
+                Some((batch, answer)) => {
+                    let results = answer.await?;
+                    self.take_results(batch, results).await?;
+                }
+                None if under_way.is_none() => return Ok(()),
+                None => {}
+            }
+        }
+    }
+
+    async fn take_results(
+        &mut self,
+        batch: Vec<Planned>,
+        results: Vec<Result<Accepted, Refusal>>,
+    ) -> Result<(), EngineError> {
+        let mut conflicts = BTreeSet::new();
+        for (plan, result) in batch.into_iter().zip(results) {
+            match result {
+                Ok(_) => self.take_over(plan),
+                Err(Refusal::Term { .. }) => return Err(EngineError::Deposed),
+                Err(refusal) => {
+                    self.vitals.groups_refused.add(1);
+                    tracing::warn!(pipeline = %plan.group.pipeline, %refusal, "reloading");
+                    conflicts.insert(plan.group.pipeline);
+                }
+            }
+        }
+        for pipeline in conflicts {
+            if let Err(reason) = guarded(self.reload(&pipeline)).await? {
+                self.poisoned.push((pipeline, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Absorbs a group that was accepted, and acts on it.
+    fn take_over(&mut self, plan: Planned) {
+        log_events(&plan.group);
+        self.progress.saw(&plan.group, self.world.now());
+        self.vitals.count(&plan.group, &self.pipelines);
+        let pipeline = &plan.group.pipeline;
+        if let Err(unreadable) = self.pipelines.absorb(&plan.group) {
+            self.poisoned.push((pipeline.clone(), unreadable.to_string()));
+        }
+        self.active.count(pipeline, self.pipelines.get_mut(pipeline));
+        if plan.ends_work() {
+            self.dirty.extend(self.dependents.of(pipeline));
+        }
+        plan.acts.into_iter().for_each(|act| self.act(act));
+    }
+
+    pub(crate) fn act(&self, act: Act) {
+        let triggers = Arc::clone(&self.triggers);
+        match act {
+            Act::Acknowledge(run_id) => triggers.acknowledge(&run_id),
+            Act::Start(request) => {
+                let (sender, world) = (self.sender.clone(), Arc::clone(&self.world));
+                let under_way = self.starts.begin(&request.run_id);
+                let task = async move {
+                    let _under_way = under_way;
+                    if let Err(failure) = triggers.start((*request).clone()).await {
+                        let _loop_is_gone = sender.send(Message::About(News {
+                            run_id: request.run_id,
+                            at: world.now(),
+                            what: NewsOf::NotStarted(failure),
+                        }));
+                    }
+                };
+                self.world.spawn("start a job", Box::pin(task));
+            }
+            Act::Cancel(request) => {
+                let (sender, world) = (self.sender.clone(), Arc::clone(&self.world));
+                let task = async move {
+                    if let Err(failure) = triggers.cancel(&request).await {
+                        tracing::warn!(run = request.run_id, %failure, "could not ask the job to end");
+                        let _loop_is_gone = sender.send(Message::About(News {
+                            run_id: request.run_id,
+                            at: world.now(),
+                            what: NewsOf::NotAsked(failure),
+                        }));
+                    }
+                };
+                self.world.spawn("end a job", Box::pin(task));
+            }
+        }
+    }
+}
+
+/// Every decision is an event; the log is their shadow.
+fn log_events(group: &Group) {
+    for change in &group.changes {
+        if let Change::Append(event) = change {
+            let (slot, run) = (event.slot.as_deref(), event.run_id.as_deref());
+            let (pipeline, kind) = (group.pipeline.as_str(), event.kind.as_str());
+            if kind == "PIPELINE_DECLARED" {
+                // The first start would list every pipeline there is.
+                tracing::debug!(event = kind, pipeline, "{}", event.message);
+            } else {
+                tracing::info!(event = kind, pipeline, slot, run, "{}", event.message);
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Loading: the engine's memory, made from what the store says. A start loads all of it, a conflict one pipeline.
+
+use std::collections::BTreeSet;
+
+use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_store::{Key, LedgerQuery, LedgerRow, Record, RunQuery};
+
+use crate::{
+    engine::{Engine, EngineError},
+    state::KnownRun,
+};
+
+/// Rows per page.
+const PAGE: usize = 1_000;
+
+impl Engine {
+    /// Loads everything that the shard's owner keeps in memory.
+    pub(crate) async fn load(&mut self) -> Result<(), EngineError> {
+        let shard = self.writer.shard;
+        let mut last: Option<PipelineId> = None;
+        loop {
+            let page = self.store.agenda(shard, last.as_ref(), PAGE).await?;
+            for row in page.items {
+                last = Some(row.pipeline.clone());
+                let (record, revision) = (Record::Pipeline(row.record.record), row.record.revision);
+                let row_of = [(&Key::Pipeline, &record, revision)];
+                if let Err(unreadable) = self.pipelines.load(&row.pipeline, &row_of) {
+                    self.poisoned.push((row.pipeline.clone(), unreadable.to_string()));
+                }
+                let state = self.pipelines.get_mut(&row.pipeline);
+                for (id, row) in row.watermarks {
+                    state.put_watermark(&id, (row.record.at, row.revision));
+                }
+                self.take_up(&row.pipeline);
+            }
+            if !page.more {
+                break;
+            }
+        }
+        let mut last = None;
+        loop {
+            let page = self.store.open_slots(shard, last.as_ref(), PAGE).await?;
+            for row in &page.items {
+                if let Err(unreadable) = self.pipelines.get_mut(&row.pipeline).load_open(row) {
+                    self.poisoned.push((row.pipeline.clone(), unreadable.to_string()));
+                }
+                self.dirty.insert(row.pipeline.clone());
+            }
+            last = page
+                .items
+                .last()
+                .map(|row| (row.pipeline.clone(), row.nominal, row.schedule.clone()));
+            if !page.more {
+                break;
+            }
+        }
+        for pipeline in self.dirty.clone() {
+            self.load_runs(&pipeline).await?;
+            self.active.count(&pipeline, self.pipelines.get_mut(&pipeline));
+        }
+        self.load_incidents().await
+    }
+
+    /// Loads the runs of a pipeline's open slots.
+    async fn load_runs(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
+        // A slot that waits for its first attempt has none.
+        let open = self.pipelines.get_mut(pipeline).open.iter();
+        let begun = open.filter(|(_, open)| open.slot.attempt > 0);
+        let places: Vec<_> = begun.map(|(place, _)| place.clone()).collect();
+        for (nominal, schedule) in places {
+            let slot = Some((schedule, nominal));
+            let query = RunQuery {
+                pipeline: Some(pipeline.clone()),
+                slot,
+                limit: 100,
+                ..RunQuery::default()
+            };
+            let mut page = self.store.runs(&query).await?;
+            // Newest first is how people read them; here the oldest comes first.
+            page.items.reverse();
+            let state = self.pipelines.get_mut(pipeline);
+            for row in page.items {
+                let place = (row.key.nominal, row.key.schedule.clone());
+                let generation = state.open.get(&place).map(|open| open.slot.generation);
+                if generation == Some(row.key.generation) {
+                    state.put_run(KnownRun {
+                        key: row.key,
+                        record: row.record,
+                        revision: row.revision,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what it thought of a pipeline and loads it again.
+    pub(crate) async fn reload(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
+        let known = self.pipelines.get_mut(pipeline).watermarked().cloned().collect();
+        self.load_one(pipeline, &known).await?;
+        // What was refused may have been a job's last word, which is not said twice: ask for it.
+        for run in self.requests_of(pipeline).await {
+            self.look_up(run);
+        }
+        self.take_up(pipeline);
+        self.dirty.insert(pipeline.clone());
+        Ok(())
+    }
+
+    /// Loads a pipeline with the watermarks of these schedules.
+    pub(crate) async fn load_one(
+        &mut self,
+        pipeline: &PipelineId,
+        schedules: &BTreeSet<ScheduleId>,
+    ) -> Result<(), EngineError> {
+        let mut keys = vec![Key::Pipeline];
+        keys.extend(schedules.iter().cloned().map(Key::Watermark));
+        let rows = self.store.read(pipeline, &keys).await?;
+        let found = keys
+            .iter()
+            .zip(&rows)
+            .filter_map(|(key, row)| row.as_ref().map(|row| (key, &row.record, row.revision)));
+        self.pipelines.load(pipeline, &found.collect::<Vec<_>>())?;
+        let state = self.pipelines.get_mut(pipeline);
+        let before = state.open.len();
+        state.open.clear();
+        state.has_more_queued = false;
+        state.sensors = None;
+        let loaded = self.load_open_slots(pipeline).await;
+        let after = self.pipelines.get_mut(pipeline).open.len();
+        self.vitals.open_slots_reloaded(before, after);
+        loaded?;
+        self.load_runs(pipeline).await?;
+        self.reload_incidents(pipeline).await?;
+        self.active.count(pipeline, self.pipelines.get_mut(pipeline));
+        Ok(())
+    }
+
+    async fn load_open_slots(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
+        let mut query = LedgerQuery {
+            pipeline: Some(pipeline.clone()),
+            disposition: Some("open".to_owned()),
+            ..LedgerQuery::everything(PAGE)
+        };
+        loop {
+            let page = self.store.ledger(&query).await?;
+            let state = self.pipelines.get_mut(pipeline);
+            for row in &page.items {
+                state.load_open(row)?;
+            }
+            query.after = page.items.last().map(LedgerRow::place);
+            if !page.more {
+                return Ok(());
+            }
+        }
+    }
+}
