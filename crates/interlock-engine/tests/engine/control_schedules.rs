@@ -1,9 +1,6 @@
 //! Stop and restart schedules, and that a request to end a job outlives the process that took it.
 
-use std::{
-    future::Future,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{future::Future, sync::Arc};
 
 use interlock_core::{id::PipelineId, retry::FailureCategory};
 use interlock_engine::{Engine, Parts, seam::World as _};
@@ -72,16 +69,8 @@ where
     let inner = Arc::clone(&stage.store) as Arc<dyn Store>;
     let store = Arc::new(Crashing::new(inner, dies_at));
     let parts = Parts { store: Arc::clone(&store) as Arc<dyn Store>, ..stage.parts("test") };
-    let mut life = Box::pin(life(parts));
-    let dies = std::future::poll_fn(|context| {
-        let ended = life.as_mut().poll(context).is_ready();
-        if ended || store.is_dead.load(Ordering::Relaxed) {
-            std::task::Poll::Ready(())
-        } else {
-            std::task::Poll::Pending
-        }
-    });
-    stage.world.run(Box::pin(dies).as_mut(), until);
+    let life = life(parts);
+    stage.world.run(Box::pin(store.end_of(life)).as_mut(), until);
     stage.world.kill();
 }
 

@@ -24,12 +24,26 @@ pub(crate) struct Crashing {
     inner: Arc<dyn Store>,
     waits: AtomicU64,
     dies_at: u64,
-    pub(crate) is_dead: AtomicBool,
+    is_dead: AtomicBool,
 }
 
 impl Crashing {
     pub(crate) fn new(inner: Arc<dyn Store>, dies_at: u64) -> Self {
         Self { inner, waits: AtomicU64::new(0), dies_at, is_dead: AtomicBool::new(false) }
+    }
+
+    /// A process that ends with its life or dies with its store, whichever comes first.
+    pub(crate) async fn end_of(&self, life: impl Future<Output = ()>) {
+        let mut life = std::pin::pin!(life);
+        std::future::poll_fn(|context| {
+            let ended = life.as_mut().poll(context).is_ready();
+            if ended || self.is_dead.load(Ordering::Relaxed) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
     }
 
     async fn wait(&self) {

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     future::Future as _,
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, Mutex},
     task::Poll,
 };
 
@@ -248,12 +248,12 @@ impl Stage {
             engine.run(Box::pin(std::future::pending())).await.unwrap();
         });
         let mut notifier = Box::pin(notifier.run(Box::pin(std::future::pending())));
-        let mut life = Box::pin(std::future::poll_fn(move |context| {
+        let both = std::future::poll_fn(move |context| {
             let _running = engine.as_mut().poll(context);
             let _delivering = notifier.as_mut().poll(context);
-            if store.is_dead.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending }
-        }));
-        self.world.run(life.as_mut(), until);
+            Poll::Pending
+        });
+        self.world.run(Box::pin(store.end_of(both)).as_mut(), until);
         self.world.kill();
     }
 

@@ -22,7 +22,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
     path::Path,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
 };
 
 use interlock_config::{Context, SystemZones, ZoneSource as _, parse_pipeline};
@@ -155,16 +155,8 @@ impl Machine {
                 inbox: SignedDuration::from_hours(6),
             },
         };
-        let mut life = Box::pin(life(parts));
-        let dies = std::future::poll_fn(|context| {
-            let ended = life.as_mut().poll(context).is_ready();
-            if ended || store.is_dead.load(Ordering::Relaxed) {
-                std::task::Poll::Ready(())
-            } else {
-                std::task::Poll::Pending
-            }
-        });
-        self.world.run(Box::pin(dies).as_mut(), until);
+        let life = life(parts);
+        self.world.run(Box::pin(store.end_of(life)).as_mut(), until);
         self.world.kill();
     }
 
