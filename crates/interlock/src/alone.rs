@@ -16,7 +16,7 @@ use interlock_core::{
     retry::FailureCategory,
 };
 use interlock_engine::{
-    Engine, EngineError, Limits, Pace, Parts,
+    Engine, EngineError, Pace, Parts,
     seam::{Task, World},
 };
 use interlock_store::{
@@ -24,8 +24,8 @@ use interlock_store::{
     record::{InboxRecord, SlotName},
 };
 use interlock_trigger::{
-    CancelFailure, LocalTriggers, LookUp, LookUpFailure, Options, Report, StartFailure,
-    StartRequest, TriggerFuture, Triggers,
+    CancelFailure, LocalTriggers, LookUp, LookUpFailure, Report, StartFailure, StartRequest,
+    TriggerFuture, Triggers,
 };
 use jiff::{SignedDuration, Timestamp};
 use tokio::{
@@ -36,13 +36,13 @@ use tokio::{
 };
 
 use crate::{
-    clock, environment,
+    clock,
     exit::Failure,
     ledger::Ledger,
     narrator::{Narrator, Told},
     output::Output,
     project,
-    serve::{evaluators, files::declaration, specs::StoredSpecs, world::TokioWorld},
+    serve::{evaluators, files::declaration, specs::StoredSpecs, wiring, world::TokioWorld},
     writer::{self, HOLDER},
 };
 
@@ -108,12 +108,7 @@ impl Alone {
             declarations: mpsc::channel(1).1,
             holder: HOLDER.to_owned(),
             pace: Pace::default(),
-            limits: Limits {
-                runs_max: config.engine.runs_max,
-                catchup_runs_max: config.engine.catchup_runs_max,
-                catchup_per_minute: config.engine.catchup_per_minute,
-                evaluation_interval: config.watcher.default_interval,
-            },
+            limits: wiring::limits(config),
         };
         let mut found = loaded.pipelines.into_iter();
         let declared = found.find(|found| found.pipeline.name == *pipeline).map(declaration);
@@ -230,6 +225,10 @@ impl World for Tracking {
         self.world.now()
     }
 
+    fn uptime(&self) -> Duration {
+        self.world.uptime()
+    }
+
     fn sleep_until(&self, at: Timestamp) -> Task<()> {
         self.world.sleep_until(at)
     }
@@ -253,11 +252,7 @@ struct OnDemand {
 impl OnDemand {
     fn get(&self) -> Result<&LocalTriggers, String> {
         let made = self.triggers.get_or_init(|| {
-            let mut options = Options::new(self.directory.clone()).map_err(|e| e.to_string())?;
-            options.outbound.clone_from(&self.outbound);
-            let (clock, variable) = (Arc::new(clock::now), Arc::new(environment::variable));
-            LocalTriggers::new(&self.runner, self.reports.clone(), clock, variable, options)
-                .map_err(|error| format!("cannot reach the runner: {error}"))
+            wiring::triggers(&self.directory, &self.runner, &self.outbound, self.reports.clone())
         });
         made.as_ref().map_err(Clone::clone)
     }

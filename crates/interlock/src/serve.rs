@@ -15,4 +15,5 @@ pub(crate) mod roles;
 pub(crate) mod signals;
 pub(crate) mod specs;
 mod watch;
+pub(crate) mod wiring;
 pub(crate) mod world;

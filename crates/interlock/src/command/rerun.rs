@@ -4,17 +4,16 @@ use std::path::Path;
 
 use interlock_store::record::InboxRecord;
 
-use super::run::find;
-use crate::{arguments::Sending, exit::Failure, inbox::Inbox, output::Output};
+use super::run::ask_about_slot;
+use crate::{arguments::Sending, exit::Failure, output::Output};
 
 pub(super) fn run(
     directory: &Path,
-    (pipeline, slot): (&str, &str),
+    slot: (&str, &str),
     reason: &str,
     sending: Sending,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let inbox = Inbox::open(directory, pipeline)?;
-    let slot = find(directory, &inbox, slot)?;
-    inbox.send(&InboxRecord::Rerun { slot, reason: reason.to_owned() }, sending, output)
+    let record = |slot| InboxRecord::Rerun { slot, reason: reason.to_owned() };
+    ask_about_slot(directory, slot, record, sending, output)
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     alone::{Alone, Driven},
-    arguments::Run,
+    arguments::{Run, Sending},
     clock,
     command::slots,
     exit::{ACCEPTED, Failure, SUCCESS},
@@ -53,8 +53,21 @@ pub(super) fn run(directory: &Path, run: &Run, output: &mut Output) -> Result<u8
     Following { inbox: &inbox, run, request: Some(&request) }.follow(since, output)
 }
 
+/// Asks the owner of a slot for something.
+pub(super) fn ask_about_slot(
+    directory: &Path,
+    (pipeline, slot): (&str, &str),
+    request: impl FnOnce(SlotName) -> InboxRecord,
+    sending: Sending,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    let inbox = Inbox::open(directory, pipeline)?;
+    let slot = find(directory, &inbox, slot)?;
+    inbox.send(&request(slot), sending, output)
+}
+
 /// The slot that a text means.
-pub(super) fn find(directory: &Path, inbox: &Inbox, text: &str) -> Result<SlotName, Failure> {
+fn find(directory: &Path, inbox: &Inbox, text: &str) -> Result<SlotName, Failure> {
     let loaded = project::load(directory)?;
     let typed = Typed::parse(&inbox.pipeline, text)?;
     let key = slot_name::resolve(&loaded, &inbox.ledger, &inbox.pipeline, &typed)?;

@@ -16,10 +16,9 @@ use interlock_config::{
     SystemZones,
     server::{ServerConfig, StoreConfig},
 };
-use interlock_engine::{Changes, Engine, EngineError, Limits, Pace, Parts, vitals::Pulse};
+use interlock_engine::{Changes, Engine, EngineError, Pace, Parts, vitals::Pulse};
 use interlock_store::{Shard, Store};
 use interlock_store_embedded::EmbeddedStore;
-use interlock_trigger::{LocalTriggers, Options};
 use tokio::{
     sync::{mpsc, oneshot},
     task::{JoinError, JoinHandle, spawn_blocking},
@@ -27,7 +26,7 @@ use tokio::{
 
 use crate::{
     arguments::{LogForm, RoleName, Serve},
-    clock, environment,
+    clock,
     exit::{FAILED, Failure, SUCCESS},
     output::Output,
     serve::{
@@ -42,6 +41,7 @@ use crate::{
         roles::Roles,
         signals::{Asked, Signals},
         specs::StoredSpecs,
+        wiring,
         world::TokioWorld,
     },
     writer,
@@ -304,17 +304,10 @@ impl Served<'_> {
         declarations: mpsc::Receiver<Changes>,
     ) -> Result<Parts, Failure> {
         let (reports_in, reports) = mpsc::unbounded_channel();
-        let options = Options::new(self.directory.to_path_buf());
-        let mut options = options.map_err(|error| failed(error.to_string()))?;
-        options.outbound = self.config.engine.outbound.clone();
-        let triggers = LocalTriggers::new(
-            &self.folder.join("runner"),
-            reports_in,
-            Arc::new(clock::now),
-            Arc::new(environment::variable),
-            options,
-        )
-        .map_err(|error| failed(format!("cannot reach the runner: {error}")))?;
+        let outbound = &self.config.engine.outbound;
+        let runner = self.folder.join("runner");
+        let triggers =
+            wiring::triggers(self.directory, &runner, outbound, reports_in).map_err(failed)?;
         let evaluators = evaluators::of(self.directory, self.config)
             .map_err(|error| failed(format!("cannot ask evaluators: {error}")))?;
         Ok(Parts {
@@ -327,12 +320,7 @@ impl Served<'_> {
             declarations,
             holder: writer::HOLDER.to_owned(),
             pace: Pace::default(),
-            limits: Limits {
-                runs_max: self.config.engine.runs_max,
-                catchup_runs_max: self.config.engine.catchup_runs_max,
-                catchup_per_minute: self.config.engine.catchup_per_minute,
-                evaluation_interval: self.config.watcher.default_interval,
-            },
+            limits: wiring::limits(self.config),
         })
     }
 }
