@@ -78,8 +78,15 @@ impl Engine {
             self.poisoned.push((pipeline.clone(), unreadable.to_string()));
         }
         self.active.count(pipeline, self.pipelines.get_mut(pipeline));
+        if self.pipelines.get_mut(pipeline).backfills.is_empty() {
+            self.backfilling.remove(pipeline);
+        } else {
+            self.backfilling.insert(pipeline.clone());
+        }
         if plan.ends_work() {
             self.dirty.extend(self.dependents.of(pipeline));
+            // What ended makes room for the next of a backfill.
+            self.dirty.extend(self.backfilling.get(pipeline).cloned());
         }
         plan.acts.into_iter().for_each(|act| self.act(act));
     }

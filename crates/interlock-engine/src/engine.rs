@@ -183,6 +183,8 @@ pub struct Engine {
     pub(crate) restraint: Restraint,
     /// Pipelines whose due slots met rows that others wrote: those are read first.
     pub(crate) blocked: BTreeSet<PipelineId>,
+    /// Pipelines with a backfill that is not finished.
+    pub(crate) backfilling: BTreeSet<PipelineId>,
     /// Runs under way.
     pub(crate) active: Active,
     /// Who waits for whom.
@@ -264,6 +266,7 @@ impl Engine {
             progress: Progress::default(),
             restraint: Restraint::default(),
             blocked: BTreeSet::new(),
+            backfilling: BTreeSet::new(),
             active: Active::default(),
             dependents: Dependents::default(),
             limits,
@@ -320,6 +323,7 @@ impl Engine {
         if self.scope.is_shard() {
             self.open_what_is_due().await?;
         }
+        self.advance_backfills().await?;
         self.step_what_is_dirty().await?;
         self.tell_progress();
         self.vitals.pass_ended(self.world.uptime().saturating_sub(began));

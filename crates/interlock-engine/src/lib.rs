@@ -8,6 +8,7 @@
 
 mod aside;
 mod asking;
+mod backfill;
 mod commit;
 mod control_schedules;
 mod controller;
@@ -23,6 +24,7 @@ mod notifier;
 mod overview;
 mod pause;
 mod progress;
+mod prospect;
 mod queue;
 mod recording;
 mod registers;
@@ -44,3 +46,4 @@ pub use evidence::{AskedSlot, verdict_now};
 pub use gap::Owing;
 pub use notifier::{Notifier, NotifierParts, Patience};
 pub use overview::Overview;
+pub use prospect::{Portion, Prospect};

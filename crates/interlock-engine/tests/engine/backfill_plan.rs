@@ -1,0 +1,1 @@
+//! The dry run of a backfill is what it does.
