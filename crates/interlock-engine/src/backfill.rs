@@ -6,6 +6,8 @@
 
 mod asked;
 
+pub use asked::backfill_of;
+
 use std::sync::Arc;
 
 use interlock_core::{

@@ -40,10 +40,11 @@ mod tell;
 pub mod vitals;
 mod write;
 
+pub use backfill::backfill_of;
 pub use declare::Changes;
 pub use engine::{Declaration, Engine, EngineError, Limits, Pace, Parts};
 pub use evidence::{AskedSlot, verdict_now};
 pub use gap::Owing;
 pub use notifier::{Notifier, NotifierParts, Patience};
 pub use overview::Overview;
-pub use prospect::{Portion, Prospect};
+pub use prospect::{Forecast, Portion, Prospect};

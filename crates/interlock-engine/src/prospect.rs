@@ -7,7 +7,10 @@ use interlock_core::{
     backfill::{Bounded, Extent, Ledgered, Place, Standing, Verdict, plan},
     id::{PipelineId, ScheduleId},
     pipeline::Pipeline,
+    readiness::Outcome,
+    run::TriggerType,
     schedule::Schedule,
+    sensor::Sensors,
     slot::{Disposition, Slot},
 };
 use interlock_store::{
@@ -16,7 +19,10 @@ use interlock_store::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use crate::engine::EngineError;
+use crate::{
+    engine::EngineError,
+    evidence::{self, Gathered},
+};
 
 /// Rows per page.
 const PAGE: usize = 1_000;
@@ -111,6 +117,41 @@ impl<'a> Prospect<'a> {
         let verdicts = plan(&self.extent, &next.places, &ledger);
         portion.slots = next.places.into_iter().zip(verdicts).collect();
         Ok(portion)
+    }
+}
+
+/// Why slots would not be ready now, as far as stored sensors and upstreams say; nobody is asked anything.
+#[derive(Debug)]
+pub struct Forecast<'a> {
+    store: &'a dyn Store,
+    spec: &'a Pipeline,
+    sensors: Sensors,
+}
+
+impl<'a> Forecast<'a> {
+    /// For the slots of a pipeline.
+    pub async fn new(store: &'a dyn Store, spec: &'a Pipeline) -> Result<Self, EngineError> {
+        Ok(Self { store, spec, sensors: evidence::sensors(store, &spec.name).await? })
+    }
+
+    /// What certainly forbids a slot, if anything does.
+    pub async fn forbids(
+        &self,
+        place: &Place,
+        now: Timestamp,
+    ) -> Result<Option<String>, EngineError> {
+        let start = self.spec.starts.iter().find(|start| *start.schedule.id() == place.1);
+        let Some(start) = start else { return Ok(None) };
+        let date = start.schedule.occurrence(place.0).date;
+        let upstreams = evidence::upstreams(self.store, self.spec, place.0, date).await?;
+        let gathered =
+            Gathered { sensors: &self.sensors, traits: &BTreeMap::new(), upstreams: &upstreams };
+        let verdict = gathered.verdict(self.spec, (place, Some(TriggerType::Backfill)), now);
+        if verdict.outcome != Outcome::NotReady {
+            return Ok(None);
+        }
+        let reasons: Vec<_> = verdict.blocking().into_iter().map(|it| it.reason.clone()).collect();
+        Ok(Some(reasons.join("; ")))
     }
 }
 

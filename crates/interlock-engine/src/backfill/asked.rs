@@ -59,7 +59,7 @@ impl Engine {
         (asked, now): (&InboxRecord, Timestamp),
         plan: &mut Planned,
     ) -> Result<Answer, EngineError> {
-        let record = match begun(spec, asked, now) {
+        let record = match backfill_of(spec, asked, now) {
             Ok(record) => record,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -142,8 +142,12 @@ impl Engine {
     }
 }
 
-/// The backfill that a request asks for, or a sentence why it makes no sense.
-fn begun(spec: &Pipeline, asked: &InboxRecord, now: Timestamp) -> Result<BackfillRecord, String> {
+/// The backfill that a request asks for, as it begins, or a sentence why it makes no sense.
+pub fn backfill_of(
+    spec: &Pipeline,
+    asked: &InboxRecord,
+    now: Timestamp,
+) -> Result<BackfillRecord, String> {
     let InboxRecord::StartBackfill {
         from,
         to,
