@@ -102,11 +102,7 @@ pub(crate) fn drain(slots: usize) {
     }
     let (began, first) = (Instant::now(), done());
     while done() < slots {
-        assert!(
-            began.elapsed() < Duration::from_mins(2),
-            "{} of {slots} were worked off",
-            done()
-        );
+        assert!(began.elapsed() < Duration::from_mins(2), "{} of {slots} were worked off", done());
         thread::sleep(Duration::from_millis(5));
     }
     #[expect(clippy::cast_precision_loss, reason = "a count of runs")]
