@@ -334,16 +334,17 @@ impl Places {
     }
 }
 
-impl Candidate<'_> {
+impl<'a> Candidate<'a> {
     /// Whether it may start: a pause of the pipeline is not one of its backfills.
     fn flow(&self, flow: Flow) -> Flow {
         if flow == Flow::Paused && self.lane.is_some() { Flow::Open } else { flow }
     }
 
     /// Its turn among those that may start: live ones go before what people asked for, that before backfills.
-    fn turn(&self) -> (u8, Option<Reverse<Timestamp>>) {
+    fn turn(&self) -> (u8, Option<Reverse<(Timestamp, &'a ScheduleId)>>) {
+        let place = (self.nominal, self.schedule);
         match self.lane {
-            Some(lane) => (2, (lane.order == Order::Descending).then_some(Reverse(self.nominal))),
+            Some(lane) => (2, (lane.order == Order::Descending).then_some(Reverse(place))),
             None => (u8::from(!is_live(self.slot)), None),
         }
     }
