@@ -47,6 +47,8 @@ const ENDED_PER_GROUP: usize = 8;
 /// Slots that are judged before others have their turn (S17), and at a time.
 const JUDGED_MAX: usize = 2_000;
 const JUDGED_AT_ONCE: usize = 500;
+/// Groups of one backfill before others have their turn.
+const ROUNDS_MAX: usize = 50;
 
 /// What a step of a backfill came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +85,7 @@ impl Engine {
         pipeline: &PipelineId,
         number: u64,
     ) -> Result<(), EngineError> {
-        let mut judged = 0;
+        let (mut judged, mut rounds) = (0, 0);
         let mut at_once = 0;
         loop {
             match self.step_backfill(pipeline, number, at_once).await? {
@@ -92,7 +94,8 @@ impl Engine {
             }
             // Where nothing runs, many are looked at together.
             at_once = JUDGED_AT_ONCE;
-            if judged >= JUDGED_MAX {
+            rounds += 1;
+            if judged >= JUDGED_MAX || rounds >= ROUNDS_MAX {
                 self.dirty.insert(pipeline.clone());
                 return Ok(());
             }
@@ -139,15 +142,13 @@ impl Engine {
         }
         step.record.updated_at = step.now;
         step.plan.put(Key::Backfill(number), revision, Record::Backfill(Box::new(step.record)));
-        self.commit(vec![step.plan]).await?;
-        let known = self.pipelines.get_mut(pipeline).backfills.get(&number);
-        // What was refused is planned again in the next pass, on what the store says.
-        let is_refused = known.is_some_and(|(_, now_at)| *now_at <= revision);
-        Ok(if is_refused { Came::ToRest } else { came })
+        // Committed with the runs that begin; what is refused is planned again on what the store says.
+        self.hold(vec![step.plan]).await?;
+        Ok(came)
     }
 
     /// Counts the slots that have ended since the last look.
-    async fn count_what_ended(&self, step: &mut Step<'_>) -> Result<(), EngineError> {
+    async fn count_what_ended(&mut self, step: &mut Step<'_>) -> Result<(), EngineError> {
         let mut open = Vec::new();
         for slot in std::mem::take(&mut step.record.open) {
             let place = slot.place()?;
@@ -161,6 +162,7 @@ impl Engine {
                 open.push(slot);
                 continue;
             }
+            self.settle().await?;
             match self.end_of(step.pipeline, &place, slot.generation).await? {
                 None => open.push(slot),
                 Some(disposition) => count(&mut step.record.counts, disposition),
@@ -216,6 +218,7 @@ impl Engine {
         if room == 0 {
             return Ok(Came::ToRest);
         }
+        self.settle().await?;
         let Some(state) = self.pipelines.0.get(step.pipeline) else { return Ok(Came::ToRest) };
         let prospect = state.prospect(&spec, &step.record, step.now)?;
         let cursor = step.record.cursor()?;
