@@ -114,6 +114,18 @@ hourly    2026-02-22                                              excluded   exc
 }
 
 #[test]
+fn a_slot_that_stored_sensors_forbid_is_not_ready() {
+    let gated =
+        format!("{HISTORY}validation: {{trigger: ALL, rules: [{{key: landed, check: exists}}]}}\n");
+    let directory = project(&[("pipelines/history.yaml", &gated)]);
+    let dry = ask(directory.path(), &start("history", &["--dry-run"]));
+    let line = "hourly    2026-01-01T00:00:00Z to 2026-01-01T02:00:00Z (3 slots)  not ready  ";
+    assert!(dry.stdout.contains(line), "{}", dry.stdout);
+    assert!(dry.stdout.contains("landed"), "{}", dry.stdout);
+    assert!(dry.stdout.contains("3 of 3 slots would run"), "{}", dry.stdout);
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let directory = history();
     let long = ["start", "history", "--from", "1990-01-01", "--to", "2026-01-01"];
