@@ -210,6 +210,8 @@ pub struct Engine {
     /// Whether it began to act: from then on a change of the files is an edit.
     pub(crate) is_live: bool,
     renew_at: Timestamp,
+    /// When the inbox is looked at next; a pass that something else calls for need not ask again.
+    inbox_at: Timestamp,
     pace: Pace,
 }
 
@@ -285,6 +287,7 @@ impl Engine {
             declarations,
             is_live: false,
             renew_at,
+            inbox_at: Timestamp::MIN,
             pace,
         }))
     }
@@ -340,7 +343,10 @@ impl Engine {
             self.take_message(message);
         }
         self.record_the_news().await?;
-        self.apply_inbox().await?;
+        if self.world.now() >= self.inbox_at || !self.scope.is_shard() {
+            self.inbox_at = plus(self.world.now(), self.pace.inbox);
+            self.apply_inbox().await?;
+        }
         if self.scope.is_shard() {
             self.open_what_is_due().await?;
         }
@@ -376,15 +382,11 @@ impl Engine {
             // Something ended in the last commit of the pass that others wait for.
             return now;
         }
-        let inbox = now + self.pace.inbox;
         let due = self.agenda.peek().map(|Reverse((at, ..))| *at);
         let wake = self.wakes.first();
         let held = self.restraint.wake();
-        [Some(inbox), Some(self.renew_at), due, wake, held]
-            .into_iter()
-            .flatten()
-            .min()
-            .unwrap_or(inbox)
+        let others = [due, wake, held].into_iter().flatten();
+        others.fold(self.inbox_at.min(self.renew_at), Ord::min)
     }
 
     pub(crate) fn take_report(&mut self, Report { run_id, at, what }: Report) {
