@@ -28,6 +28,7 @@ use crate::{
     aside::Aside,
     declare::Changes,
     ending::StartsUnderWay,
+    gap::Survey,
     progress::Progress,
     registers::{Active, Dependents, Restraint, Wakes},
     scheduler::plus,
@@ -187,6 +188,8 @@ pub struct Engine {
     pub(crate) restraint: Restraint,
     /// Pipelines whose due slots met rows that others wrote: those are read first.
     pub(crate) blocked: BTreeSet<PipelineId>,
+    /// What was recorded of missed slots when their catch-up began.
+    pub(crate) survey: Option<Survey>,
     /// Runs under way.
     pub(crate) active: Active,
     /// Who waits for whom.
@@ -272,6 +275,7 @@ impl Engine {
             progress: Progress::default(),
             restraint: Restraint::default(),
             blocked: BTreeSet::new(),
+            survey: None,
             active: Active::default(),
             dependents: Dependents::default(),
             limits,
