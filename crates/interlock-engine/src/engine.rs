@@ -190,6 +190,8 @@ pub struct Engine {
     pub(crate) blocked: BTreeSet<PipelineId>,
     /// What was recorded of missed slots when their catch-up began.
     pub(crate) survey: Option<Survey>,
+    /// Pipelines with a backfill that is not finished.
+    pub(crate) backfilling: BTreeSet<PipelineId>,
     /// Runs under way.
     pub(crate) active: Active,
     /// Who waits for whom.
@@ -276,6 +278,7 @@ impl Engine {
             restraint: Restraint::default(),
             blocked: BTreeSet::new(),
             survey: None,
+            backfilling: BTreeSet::new(),
             active: Active::default(),
             dependents: Dependents::default(),
             limits,
@@ -354,6 +357,7 @@ impl Engine {
         if self.scope.is_shard() {
             self.open_what_is_due().await?;
         }
+        self.advance_backfills().await?;
         self.step_what_is_dirty().await?;
         self.tell_progress();
         self.vitals.pass_ended(self.world.uptime().saturating_sub(began));

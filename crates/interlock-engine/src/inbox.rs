@@ -114,6 +114,12 @@ impl Engine {
                 self.resume(pipeline, (catchup.as_deref(), now), plan)
             }
             InboxRecord::Catchup {} => self.catch_up(pipeline, now).await?,
+            InboxRecord::StartBackfill { .. }
+            | InboxRecord::PauseBackfill { .. }
+            | InboxRecord::ResumeBackfill { .. }
+            | InboxRecord::CancelBackfill { .. } => {
+                self.about_backfill((pipeline, &spec), (&entry.record, now), plan).await?
+            }
             InboxRecord::File { .. } => Err("it is about a file".to_owned()),
             InboxRecord::Complete { run_id, success, message, category, metadata } => {
                 let outcome = if *success {

@@ -1,6 +1,7 @@
 //! The command line, exactly as typed.
 
 mod asking;
+mod backfill;
 mod reading;
 mod serving;
 
@@ -15,6 +16,7 @@ use jiff::SignedDuration;
 
 pub(crate) use self::{
     asking::{Asking, Catchup, Complete, Resume, Run, Sending, SensorCommand, SensorPut},
+    backfill::{BackfillCommand, BackfillStart},
     reading::{
         Evaluate, Events, IncidentsCommand, ListIncidents, Reading, Runs, Slots, StoreCommand,
         WatermarkCommand,
