@@ -347,6 +347,7 @@ impl Notifier {
                     last_error: None,
                     dead: false,
                     after: None,
+                    held: None,
                 };
                 (name, record)
             }));

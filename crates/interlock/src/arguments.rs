@@ -14,10 +14,10 @@ use interlock_core::{
 use jiff::SignedDuration;
 
 pub(crate) use self::{
-    asking::{Asking, Catchup, Complete, Resume, Run, Sending, SensorCommand, SensorPut},
+    asking::{Asking, By, Catchup, Complete, Resume, Run, Sending, SensorCommand, SensorPut},
     reading::{
-        Evaluate, Events, IncidentsCommand, ListIncidents, Reading, Runs, Slots, StoreCommand,
-        WatermarkCommand,
+        Evaluate, Events, HandleIncident, IncidentsCommand, ListIncidents, Reading, Runs, Slots,
+        StoreCommand, WatermarkCommand,
     },
     serving::{LogForm, RoleName, Serve},
 };

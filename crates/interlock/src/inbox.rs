@@ -55,6 +55,11 @@ impl Inbox {
         Ok(Self { directory: directory.to_path_buf(), ledger, pipeline })
     }
 
+    /// The inbox of whoever an incident belongs to: a pipeline that may be long gone, or `_system`.
+    pub(crate) fn of(directory: &Path, ledger: Ledger, pipeline: PipelineId) -> Self {
+        Self { directory: directory.to_path_buf(), ledger, pipeline }
+    }
+
     /// Leaves a request.
     pub(crate) fn post<'a>(
         &self,

@@ -265,6 +265,17 @@ impl Ledger {
         Ok(Page { items: open, more: page.more })
     }
 
+    /// Why nobody was told of an incident yet, if there is a reason.
+    pub(crate) fn held(&self, (pipeline, _, row): &IncidentRow) -> Result<Option<String>, Failure> {
+        let Some(told) = row.record.told.clone().filter(|_| row.record.is_open()) else {
+            return Ok(None);
+        };
+        match self.read(pipeline, Key::Outbox(told))? {
+            Some(Record::Outbox(record)) => Ok(record.held),
+            _ => Ok(None),
+        }
+    }
+
     /// Alerts that were given up, those that came first first.
     pub(crate) fn dead_letters(&self) -> Result<Page<OutboxRow>, Failure> {
         Ok(block_on(self.store.dead_letters(PAGE))?)

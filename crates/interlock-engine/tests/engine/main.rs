@@ -11,6 +11,7 @@ mod catchup_pause;
 mod control_schedules;
 mod crashing;
 mod evaluating;
+mod hands;
 mod incidents;
 mod reports;
 mod solo;

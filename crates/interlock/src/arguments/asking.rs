@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use jiff::SignedDuration;
 
 use super::length;
-use crate::moment::Moment;
+use crate::{environment, moment::Moment};
 
 /// How a request is sent and its answer printed.
 #[derive(Debug, Clone, Copy, Args)]
@@ -15,6 +15,22 @@ pub(crate) struct Sending {
     /// Print the answer as an object.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct By {
+    /// Who does it [default: the name in $USER]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+}
+
+impl By {
+    /// The name of the one who asks.
+    pub(crate) fn name(&self) -> String {
+        let user = || environment::variable("USER").filter(|name| !name.is_empty());
+        self.by.clone().or_else(user).unwrap_or_else(|| "somebody".to_owned())
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -197,7 +197,7 @@ fn a_failure_reaches_every_channel_survives_a_kill_and_its_end_is_told_too() {
         logged(project).contains(&"resolved job_failed".into())
     });
     wait_for(project, "the incident is over", || {
-        ask(project, &["incidents"]).contains("resolved  error  RETRY_EXHAUSTED")
+        ask(project, &["incidents", "--all"]).contains("resolved  error  RETRY_EXHAUSTED")
     });
     assert!(!log(project).contains("hush"), "a secret reached the log");
     drop(daemon);
@@ -213,7 +213,7 @@ fn a_broken_edit_is_an_incident_of_its_pipeline_until_it_is_mended_even_while_no
     fs::write(&file, ORDERS).unwrap();
     let daemon = Daemon::start(project);
     wait_for(project, "it serves", || log(project).contains("SERVING"));
-    let open = || ask(project, &["incidents", "--pipeline", "orders"]);
+    let open = || ask(project, &["incidents", "--all", "--pipeline", "orders"]);
     wait_for(project, "the incident is open", || {
         // Written anew each time: an edit in the first moments may be taken for what was there at the start.
         fs::write(project.join("new"), ORDERS.replace("retry:", "retyr:")).unwrap();
