@@ -3,6 +3,7 @@
 mod asking;
 mod reading;
 mod serving;
+mod telling;
 
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,7 @@ pub(crate) use self::{
         StoreCommand, WatermarkCommand,
     },
     serving::{LogForm, RoleName, Serve},
+    telling::{Bark, Matching, SilenceAdd, SilenceCommand, SilenceList},
 };
 use crate::moment::Moment;
 

@@ -111,7 +111,7 @@ impl Inbox {
     }
 
     /// The answer to a request, by this process if nobody else gives it.
-    fn answer(&self, request: &Request<'_>) -> Result<Option<AppliedRecord>, Failure> {
+    pub(crate) fn answer(&self, request: &Request<'_>) -> Result<Option<AppliedRecord>, Failure> {
         let looks = request.sending.wait.as_millis() / LOOK_EVERY.as_millis() as i128;
         for _ in 0..looks.max(1) {
             if let Some(answer) = self.applied(request)? {

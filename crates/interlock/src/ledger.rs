@@ -17,8 +17,8 @@ use interlock_store::{
     RunKey, RunQuery, RunRow, Shard, Store, StoreError,
     conformance::block_on,
     record::{
-        AppliedRecord, InboxRecord, IncidentRecord, PipelineRecord, RunRecord, SensorRecord,
-        SlotRecord,
+        AppliedRecord, InboxRecord, IncidentRecord, OutboxRecord, PipelineRecord, RunRecord,
+        SensorRecord, SlotRecord,
     },
 };
 use interlock_store_embedded::EmbeddedStore;
@@ -270,8 +270,17 @@ impl Ledger {
         let Some(told) = row.record.told.clone().filter(|_| row.record.is_open()) else {
             return Ok(None);
         };
-        match self.read(pipeline, Key::Outbox(told))? {
-            Some(Record::Outbox(record)) => Ok(record.held),
+        Ok(self.outbox(pipeline, &told)?.and_then(|record| record.held))
+    }
+
+    /// A notification on its way.
+    pub(crate) fn outbox(
+        &self,
+        pipeline: &PipelineId,
+        name: &str,
+    ) -> Result<Option<OutboxRecord>, Failure> {
+        match self.read(pipeline, Key::Outbox(name.to_owned()))? {
+            Some(Record::Outbox(record)) => Ok(Some(record)),
             _ => Ok(None),
         }
     }

@@ -7,7 +7,9 @@ use std::{
     task::Poll,
 };
 
-use interlock_alert::{Channels, Delivery, DeliveryFuture, Notice, RouteFuture};
+use interlock_alert::{
+    Channels, Delivery, DeliveryFuture, Hold, HoldFuture, Manner, Notice, RouteFuture,
+};
 use interlock_core::{id::PipelineId, incident::Alert, retry::FailureCategory};
 use interlock_engine::{
     Engine, Limits, Notifier, NotifierParts, Pace, Parts, Patience,
@@ -114,8 +116,11 @@ pub(crate) struct Receivers {
     world: Virtual,
     channels: &'static [(&'static str, Receiver)],
     /// Channel, key and alert of each try that was delivered.
-    got: Arc<Mutex<Vec<(String, String, Alert)>>>,
+    pub(crate) got: Arc<Mutex<Vec<(String, String, Alert)>>>,
     tries: Arc<Mutex<BTreeMap<String, usize>>>,
+    /// Nobody is told from here to there.
+    pub(crate) quiet: Option<(Timestamp, Timestamp)>,
+    pub(crate) manner: Manner,
 }
 
 impl Receivers {
@@ -143,6 +148,16 @@ impl Channels for Receivers {
     fn instead_of<'a>(&'a self, channel: &'a str, _: &'a Alert) -> RouteFuture<'a> {
         let others = self.channels.iter().filter(|(name, _)| *name != channel);
         Box::pin(std::future::ready(others.map(|(name, _)| (*name).to_owned()).collect()))
+    }
+
+    fn hold<'a>(&'a self, _: &'a Alert, now: Timestamp) -> HoldFuture<'a> {
+        let quiet = self.quiet.filter(|(from, until)| (*from..*until).contains(&now));
+        let hold = quiet.map(|(_, until)| Hold { reason: "quiet".into(), until: Some(until) });
+        Box::pin(std::future::ready(hold))
+    }
+
+    fn manner(&self, _: &str) -> Manner {
+        self.manner
     }
 
     fn deliver(&self, channel: &str, notice: Notice) -> DeliveryFuture {
@@ -207,6 +222,8 @@ impl Stage {
             channels: receivers,
             got: Arc::default(),
             tries: Arc::default(),
+            quiet: None,
+            manner: Manner::default(),
         };
         Self { world, store, files: Files::new(&[ORDERS]), started: Arc::default(), receivers }
     }
@@ -403,7 +420,7 @@ fn a_broken_file_is_an_incident_until_it_is_mended() {
 }
 
 /// Tells that so many files are broken: as many alerts.
-fn break_files(stage: &Stage, count: usize) {
+pub(crate) fn break_files(stage: &Stage, count: usize) {
     for number in 0..count {
         let (file, problem) = (format!("{number}.yaml"), Some("gone".to_owned()));
         let record = InboxRecord::File { file: file.clone(), problem };

@@ -12,6 +12,7 @@ mod control_schedules;
 mod crashing;
 mod evaluating;
 mod hands;
+mod holding;
 mod incidents;
 mod reports;
 mod solo;

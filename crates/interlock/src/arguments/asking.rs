@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use jiff::SignedDuration;
 
-use super::length;
+use super::{Bark, SilenceCommand, length};
 use crate::{environment, moment::Moment};
 
 /// How a request is sent and its answer printed.
@@ -88,6 +88,14 @@ pub(crate) enum Asking {
     Catchup(Catchup),
     /// Report the end of a job that somebody else runs.
     Complete(Complete),
+    /// Keep quiet about some alerts for a while, or at times that come again.
+    Silence {
+        #[command(subcommand)]
+        command: SilenceCommand,
+    },
+    /// Test the alerts from end to end: a miss that did not happen, told like one that did. Exits with 0 if every
+    /// channel took it.
+    Bark(Bark),
 }
 
 #[derive(Debug, Args)]
@@ -179,7 +187,7 @@ pub(crate) struct Run {
     pub(crate) sending: Sending,
 }
 
-fn parameter(text: &str) -> Result<(String, String), String> {
+pub(super) fn parameter(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(format!("`{text}` is not of the form key=value")),

@@ -176,6 +176,14 @@ pub(crate) enum IncidentsCommand {
     Ack(HandleIncident),
     /// Call an incident over; it opens again if it is found again.
     Resolve(HandleIncident),
+    /// Send a test notice to a channel, from here, and say what came of it.
+    Test {
+        /// Which, by its name in `interlock.yaml`.
+        channel: String,
+        /// Print an object.
+        #[arg(long)]
+        json: bool,
+    },
     /// List alerts that were given up: no channel got them.
     Dead {
         /// Print an array of objects.

@@ -1,5 +1,7 @@
 //! `interlock incidents`: what people should know, and what nobody could be told.
 
+mod test;
+
 use std::{io::Write as _, path::Path};
 
 use interlock_core::{
@@ -33,6 +35,9 @@ pub(super) fn run(
         Some(IncidentsCommand::Ack(asked)) => handle(directory, Hand::Acknowledge, asked, output),
         Some(IncidentsCommand::Resolve(asked)) => handle(directory, Hand::Resolve, asked, output),
         Some(IncidentsCommand::Dead { json }) => dead(directory, Form::asked(*json), output),
+        Some(IncidentsCommand::Test { channel, json }) => {
+            test::run(directory, channel, Form::asked(*json), output)
+        }
     }
 }
 
@@ -82,11 +87,11 @@ fn incident((pipeline, key, row): &IncidentRow, held: Option<&str>) -> [String; 
     let hand = record.resolved.as_ref().or(record.acknowledged.as_ref());
     let mut message = one_line(&record.message);
     if let Some(hand) = hand {
-        let note = hand.note.as_ref().map(|note| format!(": {}", one_line(note)));
-        message += &format!(" [{}{}]", one_line(&hand.by), note.unwrap_or_default());
+        let note = hand.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+        message = one_line(&format!("{message} [{}{note}]", hand.by));
     }
     if let Some(held) = held {
-        message += &format!(" [nobody was told: {}]", one_line(held));
+        message = one_line(&format!("{message} [nobody was told: {held}]"));
     }
     [
         record.state.clone(),

@@ -13,6 +13,7 @@ mod next;
 mod readiness;
 mod recorded;
 mod requests;
+mod silence;
 mod validate;
 
 use std::{
