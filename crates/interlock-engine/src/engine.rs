@@ -188,10 +188,10 @@ pub struct Engine {
     pub(crate) restraint: Restraint,
     /// Pipelines whose due slots met rows that others wrote: those are read first.
     pub(crate) blocked: BTreeSet<PipelineId>,
-    /// Pipelines with a backfill that is not finished.
-    pub(crate) backfilling: BTreeSet<PipelineId>,
     /// What was recorded of missed slots when their catch-up began.
     pub(crate) survey: Option<Survey>,
+    /// Pipelines with a backfill that is not finished.
+    pub(crate) backfilling: BTreeSet<PipelineId>,
     /// Runs under way.
     pub(crate) active: Active,
     /// Who waits for whom.
@@ -277,8 +277,8 @@ impl Engine {
             progress: Progress::default(),
             restraint: Restraint::default(),
             blocked: BTreeSet::new(),
-            backfilling: BTreeSet::new(),
             survey: None,
+            backfilling: BTreeSet::new(),
             active: Active::default(),
             dependents: Dependents::default(),
             limits,

@@ -28,7 +28,6 @@ use crate::{
     scheduler::{Opener, plus},
     sensors::Arrival,
     state::SlotPlace,
-    tell::file_event,
     write::{Event, Planned},
 };
 
@@ -73,10 +72,8 @@ impl Engine {
         plan: &mut Planned,
     ) -> Result<Answer, EngineError> {
         let pipeline = &entry.pipeline;
-        if let InboxRecord::File { file, problem } = &entry.record {
-            // About files, not about what they declare: the pipeline need not exist.
-            file_event(file, problem.as_deref(), now, plan);
-            return Ok(Ok(json!({ "file": file })));
+        if let Some(answer) = self.apply_without_declaration(entry, now, plan).await? {
+            return Ok(answer);
         }
         let version = match self.pipelines.0.get(pipeline) {
             Some(state) if state.row.is_some() => state.version,
@@ -120,7 +117,10 @@ impl Engine {
             | InboxRecord::CancelBackfill { .. } => {
                 self.about_backfill((pipeline, &spec), (&entry.record, now), plan).await?
             }
-            InboxRecord::File { .. } => Err("it is about a file".to_owned()),
+            InboxRecord::File { .. }
+            | InboxRecord::Incident { .. }
+            | InboxRecord::Silence { .. }
+            | InboxRecord::Bark { .. } => Err("it is about no declaration".to_owned()),
             InboxRecord::Complete { run_id, success, message, category, metadata } => {
                 let outcome = if *success {
                     Outcome::Success { metadata: metadata.clone() }

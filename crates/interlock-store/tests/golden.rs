@@ -12,9 +12,9 @@ use interlock_store::{
     DueKind, Key, Record, RunKey,
     record::{
         AgendaRecord, AppliedRecord, BackfillCounts, BackfillRecord, BackfillSlot, CalendarRecord,
-        CatchupRecord, ControlRecord, DueRecord, EventRecord, InboxRecord, IncidentRecord,
-        MarksRecord, OutboxRecord, PauseRecord, PipelineRecord, RecurrenceRecord, RerunsRecord,
-        RunRecord, ScheduleRecord, SensorRecord, SensorRuleRecord, Shared, SlaRecord,
+        CatchupRecord, ControlRecord, DueRecord, EventRecord, HandRecord, InboxRecord,
+        IncidentRecord, MarksRecord, OutboxRecord, PauseRecord, PipelineRecord, RecurrenceRecord,
+        RerunsRecord, RunRecord, ScheduleRecord, SensorRecord, SensorRuleRecord, Shared, SlaRecord,
         SlaSpecRecord, SlotName, SlotRecord, SpanRecord, StartRecord, Unreadable, VersionRecord,
         WatermarkRecord, WishRecord,
     },
@@ -360,10 +360,25 @@ fn sensors_incidents_and_the_rest_are_written_as_ever() {
         updated_at: nine(),
         count: 2,
         told: None,
+        acknowledged: None,
+        resolved: None,
+        openings: Box::default(),
     };
     check_row("incident", &Key::Incident("a".into()), &Record::Incident(incident.clone()));
     let told = IncidentRecord { told: Some("a~1~opened".into()), ..incident };
-    check_row("incident-told", &Key::Incident("a".into()), &Record::Incident(told));
+    check_row("incident-told", &Key::Incident("a".into()), &Record::Incident(told.clone()));
+    let hand = |note: Option<&str>| {
+        let note = note.map(str::to_owned);
+        Some(Box::new(HandRecord { at: nine(), by: "ann".into(), note }))
+    };
+    let over = IncidentRecord {
+        state: "resolved".into(),
+        acknowledged: hand(Some("looking")),
+        resolved: hand(None),
+        openings: Box::new([nine()]),
+        ..told
+    };
+    check_row("incident-hands", &Key::Incident("a".into()), &Record::Incident(over));
     let due = DueRecord { details: details(json!({"slot": "daily"})) };
     check_row("due", &Key::Due(nine(), DueKind::Stuck, "a".into()), &Record::Due(due));
     let applied = AppliedRecord { at: nine(), accepted: false, result: json!({"error": "open"}) };
@@ -377,11 +392,14 @@ fn sensors_incidents_and_the_rest_are_written_as_ever() {
         last_error: Some("503".into()),
         dead: true,
         after: None,
+        held: None,
     };
     check_row("outbox", &Key::Outbox("a".into()), &Record::Outbox(outbox.clone()));
     let unrouted =
         OutboxRecord { channel: String::new(), after: Some("a~1~opened".into()), ..outbox };
-    check_row("outbox-unrouted", &Key::Outbox("a".into()), &Record::Outbox(unrouted));
+    check_row("outbox-unrouted", &Key::Outbox("a".into()), &Record::Outbox(unrouted.clone()));
+    let held = OutboxRecord { held: Some("silence quiet".into()), ..unrouted };
+    check_row("outbox-held", &Key::Outbox("a".into()), &Record::Outbox(held));
 }
 
 #[test]
@@ -400,6 +418,13 @@ fn reports_and_requests_are_written_as_ever() {
     check_inbox("inbox-resume", &InboxRecord::Resume { catchup: None });
     check_inbox("inbox-resume-all", &InboxRecord::Resume { catchup: Some("all".into()) });
     check_inbox("inbox-catchup", &InboxRecord::Catchup {});
+    let (by, note) = ("ann".to_owned(), Some("looking".to_owned()));
+    let (key, hand) = ("failed:a".into(), "acknowledge".into());
+    check_inbox("inbox-incident", &InboxRecord::Incident { key, hand, by: by.clone(), note });
+    let silence = Some(json!({"reason": "moving"}));
+    let silence = InboxRecord::Silence { id: "quiet".into(), silence, by: by.clone() };
+    check_inbox("inbox-silence", &silence);
+    check_inbox("inbox-bark", &InboxRecord::Bark { id: "1".into(), by });
     let file = InboxRecord::File { file: "orders.yaml".into(), problem: Some("line 3".into()) };
     check_inbox("inbox-file", &file);
     let complete = InboxRecord::Complete {

@@ -17,8 +17,8 @@ use interlock_store::{
     OutboxRow, Page, Record, Row, RunKey, RunQuery, RunRow, Shard, Store, StoreError,
     conformance::block_on,
     record::{
-        AppliedRecord, BackfillRecord, InboxRecord, IncidentRecord, PipelineRecord, RunRecord,
-        SensorRecord, SlotRecord,
+        AppliedRecord, BackfillRecord, InboxRecord, IncidentRecord, OutboxRecord, PipelineRecord,
+        RunRecord, SensorRecord, SlotRecord,
     },
 };
 use interlock_store_embedded::EmbeddedStore;
@@ -263,6 +263,26 @@ impl Ledger {
         page.items.truncate(limit);
         open.append(&mut page.items);
         Ok(Page { items: open, more: page.more })
+    }
+
+    /// Why nobody was told of an incident yet, if there is a reason.
+    pub(crate) fn held(&self, (pipeline, _, row): &IncidentRow) -> Result<Option<String>, Failure> {
+        let Some(told) = row.record.told.clone().filter(|_| row.record.is_open()) else {
+            return Ok(None);
+        };
+        Ok(self.outbox(pipeline, &told)?.and_then(|record| record.held))
+    }
+
+    /// A notification on its way.
+    pub(crate) fn outbox(
+        &self,
+        pipeline: &PipelineId,
+        name: &str,
+    ) -> Result<Option<OutboxRecord>, Failure> {
+        match self.read(pipeline, Key::Outbox(name.to_owned()))? {
+            Some(Record::Outbox(record)) => Ok(Some(record)),
+            _ => Ok(None),
+        }
     }
 
     /// Alerts that were given up, those that came first first.

@@ -4,7 +4,7 @@
 use interlock_core::id::SlotKey;
 use interlock_store::{
     BackfillRow, EventRow, LedgerRow, OutboxRow, RunRow,
-    record::{MarksRecord, SensorRecord, SlaRecord, SlotRecord, SpanRecord},
+    record::{HandRecord, MarksRecord, SensorRecord, SlaRecord, SlotRecord, SpanRecord},
 };
 use jiff::{SignedDuration, civil::Date};
 use serde_json::{Value, json};
@@ -190,8 +190,8 @@ pub(crate) fn event(event: &EventRow) -> Value {
     })
 }
 
-/// An incident.
-pub(crate) fn incident((pipeline, key, row): &IncidentRow) -> Value {
+/// An incident, and why nobody was told of it, if so.
+pub(crate) fn incident((pipeline, key, row): &IncidentRow, held: Option<&str>) -> Value {
     let record = &row.record;
     json!({
         "key": key,
@@ -204,7 +204,15 @@ pub(crate) fn incident((pipeline, key, row): &IncidentRow) -> Value {
         "count": record.count,
         "openedAt": record.opened_at.to_string(),
         "updatedAt": record.updated_at.to_string(),
+        "acknowledged": record.acknowledged.as_deref().map(hand),
+        "resolved": record.resolved.as_deref().map(hand),
+        "held": held,
     })
+}
+
+/// What a person did with an incident.
+fn hand(hand: &HandRecord) -> Value {
+    json!({ "at": hand.at.to_string(), "by": hand.by, "note": hand.note })
 }
 
 /// An alert that was given up.

@@ -47,6 +47,9 @@ impl Engine {
             | InboxRecord::Resume { .. }
             | InboxRecord::Catchup {}
             | InboxRecord::File { .. }
+            | InboxRecord::Incident { .. }
+            | InboxRecord::Silence { .. }
+            | InboxRecord::Bark { .. }
             | InboxRecord::Complete { .. } => return Ok(Err("it is about no backfill".to_owned())),
         };
         let ends_runs = matches!(asked, InboxRecord::CancelBackfill { ends_runs: true, .. });

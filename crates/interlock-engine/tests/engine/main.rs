@@ -14,6 +14,8 @@ mod catchup_pause;
 mod control_schedules;
 mod crashing;
 mod evaluating;
+mod hands;
+mod holding;
 mod incidents;
 mod reports;
 mod solo;

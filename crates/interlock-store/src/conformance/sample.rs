@@ -153,6 +153,9 @@ pub(super) fn incident(opened_at: Timestamp) -> Record {
         updated_at: opened_at,
         count: 1,
         told: None,
+        acknowledged: None,
+        resolved: None,
+        openings: Box::default(),
     })
 }
 
@@ -199,6 +202,7 @@ pub(super) fn outbox(not_before: Timestamp) -> OutboxRecord {
         last_error: None,
         dead: false,
         after: None,
+        held: None,
     }
 }
 

@@ -14,6 +14,7 @@ mod next;
 mod readiness;
 mod recorded;
 mod requests;
+mod silence;
 mod validate;
 
 use std::{
