@@ -28,6 +28,7 @@ use crate::{
     aside::Aside,
     declare::Changes,
     ending::StartsUnderWay,
+    gap::Survey,
     progress::Progress,
     registers::{Active, Dependents, Restraint, Wakes},
     scheduler::plus,
@@ -187,6 +188,10 @@ pub struct Engine {
     pub(crate) restraint: Restraint,
     /// Pipelines whose due slots met rows that others wrote: those are read first.
     pub(crate) blocked: BTreeSet<PipelineId>,
+    /// What was recorded of missed slots when their catch-up began.
+    pub(crate) survey: Option<Survey>,
+    /// Pipelines with a backfill that is not finished.
+    pub(crate) backfilling: BTreeSet<PipelineId>,
     /// Runs under way.
     pub(crate) active: Active,
     /// Who waits for whom.
@@ -272,6 +277,8 @@ impl Engine {
             progress: Progress::default(),
             restraint: Restraint::default(),
             blocked: BTreeSet::new(),
+            survey: None,
+            backfilling: BTreeSet::new(),
             active: Active::default(),
             dependents: Dependents::default(),
             limits,
@@ -350,6 +357,7 @@ impl Engine {
         if self.scope.is_shard() {
             self.open_what_is_due().await?;
         }
+        self.advance_backfills().await?;
         self.step_what_is_dirty().await?;
         self.tell_progress();
         self.vitals.pass_ended(self.world.uptime().saturating_sub(began));

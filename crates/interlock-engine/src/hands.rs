@@ -67,6 +67,10 @@ impl Engine {
             | InboxRecord::Pause { .. }
             | InboxRecord::Resume { .. }
             | InboxRecord::Catchup {}
+            | InboxRecord::StartBackfill { .. }
+            | InboxRecord::PauseBackfill { .. }
+            | InboxRecord::ResumeBackfill { .. }
+            | InboxRecord::CancelBackfill { .. }
             | InboxRecord::Complete { .. } => return Ok(None),
         }))
     }

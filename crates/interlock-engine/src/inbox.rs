@@ -115,6 +115,12 @@ impl Engine {
             | InboxRecord::Incident { .. }
             | InboxRecord::Silence { .. }
             | InboxRecord::Bark { .. } => Err("it is about no declaration".to_owned()),
+            InboxRecord::StartBackfill { .. }
+            | InboxRecord::PauseBackfill { .. }
+            | InboxRecord::ResumeBackfill { .. }
+            | InboxRecord::CancelBackfill { .. } => {
+                self.about_backfill((pipeline, &spec), (&entry.record, now), plan).await?
+            }
             InboxRecord::Complete { run_id, success, message, category, metadata } => {
                 let outcome = if *success {
                     Outcome::Success { metadata: metadata.clone() }

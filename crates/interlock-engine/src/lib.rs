@@ -8,6 +8,7 @@
 
 mod aside;
 mod asking;
+mod backfill;
 mod commit;
 mod control_schedules;
 mod controller;
@@ -24,6 +25,7 @@ mod notifier;
 mod overview;
 mod pause;
 mod progress;
+mod prospect;
 mod queue;
 mod recording;
 mod registers;
@@ -39,6 +41,7 @@ mod tell;
 pub mod vitals;
 mod write;
 
+pub use backfill::backfill_of;
 pub use declare::Changes;
 pub use engine::{Declaration, Engine, EngineError, Limits, Pace, Parts};
 pub use evidence::{AskedSlot, verdict_now};
@@ -46,3 +49,4 @@ pub use gap::Owing;
 pub use hands::SILENCE_PREFIX;
 pub use notifier::{Notifier, NotifierParts, Patience};
 pub use overview::Overview;
+pub use prospect::{Forecast, Portion, Prospect};

@@ -7,6 +7,7 @@
 //! `tests/golden` pin the text.
 
 mod agenda;
+mod backfill;
 mod incident;
 mod schedule;
 mod slot;
@@ -22,6 +23,7 @@ pub use self::{
     agenda::{
         AgendaRecord, CatchupRecord, ControlRecord, Shared, SlaSpecRecord, StartRecord, Zones,
     },
+    backfill::{BackfillCounts, BackfillRecord, BackfillSlot},
     incident::{HandRecord, IncidentRecord, OutboxRecord},
     schedule::{CalendarRecord, RecurrenceRecord, ScheduleRecord, SensorRuleRecord},
     slot::{MarksRecord, RerunsRecord, SlaRecord, SlotRecord, WishRecord},
@@ -55,6 +57,8 @@ pub enum Record {
     Outbox(OutboxRecord),
     /// The answer to an inbox entry.
     Applied(AppliedRecord),
+    /// A backfill.
+    Backfill(Box<BackfillRecord>),
 }
 
 /// A pipeline, as far as the agenda needs it.
@@ -274,6 +278,52 @@ pub enum InboxRecord {
     },
     /// Plan what is owed now.
     Catchup {},
+    /// Run the slots of a range.
+    StartBackfill {
+        /// The first instant.
+        from: Timestamp,
+        /// The first instant after it.
+        to: Timestamp,
+        /// Of which schedules; all that the clock drives when empty.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        schedules: Vec<String>,
+        /// `missing`, `failed` or `all`.
+        reprocess: String,
+        /// `asc` or `desc`.
+        order: String,
+        /// How many at a time.
+        concurrency: u32,
+        /// Why.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+        /// Who asks.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        by: String,
+        /// How many slots were planned.
+        total: u64,
+        /// The hash of those.
+        plan: String,
+    },
+    /// Begin nothing more of a backfill.
+    PauseBackfill {
+        /// Which of the pipeline.
+        backfill: u64,
+    },
+    /// Go on with a backfill.
+    ResumeBackfill {
+        /// Which of the pipeline.
+        backfill: u64,
+    },
+    /// End a backfill.
+    CancelBackfill {
+        /// Which of the pipeline.
+        backfill: u64,
+        /// Why.
+        reason: String,
+        /// Whether what runs is to end too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        ends_runs: bool,
+    },
     /// What was found when a file was read again. Only the one who reads the files sends it.
     File {
         /// Which, from the project's directory.

@@ -11,11 +11,12 @@ use interlock_core::{id::ScheduleId, zone::Zone};
 use interlock_store::{
     DueKind, Key, Record, RunKey,
     record::{
-        AgendaRecord, AppliedRecord, CalendarRecord, CatchupRecord, ControlRecord, DueRecord,
-        EventRecord, HandRecord, InboxRecord, IncidentRecord, MarksRecord, OutboxRecord,
-        PauseRecord, PipelineRecord, RecurrenceRecord, RerunsRecord, RunRecord, ScheduleRecord,
-        SensorRecord, SensorRuleRecord, Shared, SlaRecord, SlaSpecRecord, SlotName, SlotRecord,
-        SpanRecord, StartRecord, Unreadable, VersionRecord, WatermarkRecord, WishRecord,
+        AgendaRecord, AppliedRecord, BackfillCounts, BackfillRecord, BackfillSlot, CalendarRecord,
+        CatchupRecord, ControlRecord, DueRecord, EventRecord, HandRecord, InboxRecord,
+        IncidentRecord, MarksRecord, OutboxRecord, PauseRecord, PipelineRecord, RecurrenceRecord,
+        RerunsRecord, RunRecord, ScheduleRecord, SensorRecord, SensorRuleRecord, Shared, SlaRecord,
+        SlaSpecRecord, SlotName, SlotRecord, SpanRecord, StartRecord, Unreadable, VersionRecord,
+        WatermarkRecord, WishRecord,
     },
 };
 use jiff::{SignedDuration, Timestamp};
@@ -271,6 +272,7 @@ fn the_ledger_is_written_as_ever() {
             force: true,
             reason: Some("late-data".into()),
             original_run: Some("orders~daily~20260225T090000Z~1~1".into()),
+            backfill: None,
         })),
         reruns: Some(Box::new(RerunsRecord {
             drift: 1,
@@ -433,6 +435,80 @@ fn reports_and_requests_are_written_as_ever() {
         metadata: details(json!({"rows": 0})),
     };
     check_inbox("inbox-complete", &complete);
+}
+
+#[test]
+fn backfills_are_written_as_ever() {
+    let begun = BackfillRecord {
+        state: "running".into(),
+        from: at("2026-01-01T00:00:00Z"),
+        to: at("2026-02-01T00:00:00Z"),
+        schedules: vec!["daily".into()],
+        reprocess: "missing".into(),
+        order: "asc".into(),
+        concurrency: 4,
+        reason: String::new(),
+        by: String::new(),
+        total: 31,
+        plan: "00000000000000ab".into(),
+        since: nine(),
+        updated_at: nine(),
+        ended_at: None,
+        cursor: None,
+        open: vec![],
+        counts: BackfillCounts::default(),
+        opened: "cbf29ce484222325".into(),
+        ends_runs: false,
+    };
+    let (key, row) = (Key::Backfill(7), |it| Record::Backfill(Box::new(it)));
+    check_row("backfill", &key, &row(begun.clone()));
+    let day = at("2026-01-09T09:00:00Z");
+    let ended = BackfillRecord {
+        state: "cancelled".into(),
+        reason: "lost data".into(),
+        by: "ann".into(),
+        ended_at: Some(nine()),
+        cursor: Some(SlotName { schedule: "daily".into(), nominal: day }),
+        open: vec![BackfillSlot { schedule: "daily".into(), nominal: day, generation: 2 }],
+        counts: BackfillCounts {
+            opened: 6,
+            passed: 3,
+            completed: 2,
+            failed: 1,
+            cancelled: 1,
+            skipped: 1,
+        },
+        ends_runs: true,
+        ..begun
+    };
+    check_row("backfill-cancelled", &key, &row(ended));
+    let start = InboxRecord::StartBackfill {
+        from: at("2026-01-01T00:00:00Z"),
+        to: at("2026-02-01T00:00:00Z"),
+        schedules: vec!["daily".into()],
+        reprocess: "failed".into(),
+        order: "desc".into(),
+        concurrency: 4,
+        reason: "lost data".into(),
+        by: "ann".into(),
+        total: 31,
+        plan: "00000000000000ab".into(),
+    };
+    check_inbox("inbox-backfill-start", &start);
+    check_inbox("inbox-backfill-pause", &InboxRecord::PauseBackfill { backfill: 7 });
+    check_inbox("inbox-backfill-resume", &InboxRecord::ResumeBackfill { backfill: 7 });
+    let cancel =
+        InboxRecord::CancelBackfill { backfill: 7, reason: "enough".into(), ends_runs: true };
+    check_inbox("inbox-backfill-cancel", &cancel);
+    let wish = WishRecord {
+        params: BTreeMap::new(),
+        force: false,
+        reason: None,
+        original_run: None,
+        backfill: Some(7),
+    };
+    let slot = SlotRecord { wish: Some(Box::new(wish)), opened_by: "backfill".into(), ..slot() };
+    check_row("slot-backfill", &Key::Slot(daily(), nine()), &Record::Slot(slot));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The command line, exactly as typed.
 
 mod asking;
+mod backfill;
 mod reading;
 mod serving;
 mod telling;
@@ -16,6 +17,7 @@ use jiff::SignedDuration;
 
 pub(crate) use self::{
     asking::{Asking, By, Catchup, Complete, Resume, Run, Sending, SensorCommand, SensorPut},
+    backfill::{BackfillCommand, BackfillStart},
     reading::{
         Evaluate, Events, HandleIncident, IncidentsCommand, ListIncidents, Reading, Runs, Slots,
         StoreCommand, WatermarkCommand,

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod backfill;
 mod bark;
 mod calendar;
 mod cancel;
@@ -107,6 +108,7 @@ fn ask(directory: &Path, asking: &Asking, output: &mut Output) -> Result<u8, Fai
         }
         Asking::Resume(resume) => resume::run(directory, resume, output),
         Asking::Catchup(catchup) => catchup::run(directory, catchup, output),
+        Asking::Backfill { command } => backfill::run(directory, command, output),
         Asking::Complete(complete) => complete::run(directory, complete, output),
         Asking::Silence { command } => silence::run(directory, command, output),
         Asking::Bark(bark) => bark::run(directory, bark, output),

@@ -3,7 +3,7 @@
 
 use interlock_core::id::SlotKey;
 use interlock_store::{
-    EventRow, LedgerRow, OutboxRow, RunRow,
+    BackfillRow, EventRow, LedgerRow, OutboxRow, RunRow,
     record::{HandRecord, MarksRecord, SensorRecord, SlaRecord, SlotRecord, SpanRecord},
 };
 use jiff::{SignedDuration, civil::Date};
@@ -39,6 +39,39 @@ pub(crate) fn slot(key: &SlotKey, slot: &SlotRecord, runs: &[RunRow]) -> Value {
         "version": slot.version,
         "sla": slot.sla.as_deref().map(sla),
         "runs": runs.iter().map(run_of_slot).collect::<Vec<_>>(),
+    })
+}
+
+/// A backfill, and when it may be done.
+pub(crate) fn backfill(row: &BackfillRow, eta: Option<SignedDuration>) -> Value {
+    let it = &row.record;
+    let slot = |schedule: &str, nominal| format!("{schedule}/{nominal}");
+    json!({
+        "pipeline": row.pipeline.as_str(),
+        "id": row.number,
+        "state": it.state,
+        "from": it.from.to_string(),
+        "to": it.to.to_string(),
+        "schedules": it.schedules,
+        "reprocess": it.reprocess,
+        "order": it.order,
+        "concurrency": it.concurrency,
+        "reason": it.reason,
+        "by": it.by,
+        "plan": it.plan,
+        "total": it.total,
+        "opened": it.counts.opened,
+        "passed": it.counts.passed,
+        "completed": it.counts.completed,
+        "failed": it.counts.failed,
+        "cancelled": it.counts.cancelled,
+        "skipped": it.counts.skipped,
+        "open": it.open.iter().map(|it| slot(&it.schedule, it.nominal)).collect::<Vec<_>>(),
+        "cursor": it.cursor.as_ref().map(|it| slot(&it.schedule, it.nominal)),
+        "startedAt": it.since.to_string(),
+        "updatedAt": it.updated_at.to_string(),
+        "endedAt": it.ended_at.map(|at| at.to_string()),
+        "etaSeconds": eta.map(|eta| eta.as_secs()),
     })
 }
 

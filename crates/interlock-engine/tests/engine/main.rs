@@ -4,6 +4,8 @@
 
 mod agenda;
 mod aside;
+mod backfill;
+mod backfill_plan;
 mod cases_monitoring;
 mod cases_watcher;
 mod catchup;

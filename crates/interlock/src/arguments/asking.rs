@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use jiff::SignedDuration;
 
-use super::{Bark, SilenceCommand, length};
+use super::{Bark, SilenceCommand, backfill::BackfillCommand, length};
 use crate::{environment, moment::Moment};
 
 /// How a request is sent and its answer printed.
@@ -86,6 +86,11 @@ pub(crate) enum Asking {
     Resume(Resume),
     /// Show what is owed from before and what becomes of it, and have it done now.
     Catchup(Catchup),
+    /// Run a range of history, a few slots at a time.
+    Backfill {
+        #[command(subcommand)]
+        command: BackfillCommand,
+    },
     /// Report the end of a job that somebody else runs.
     Complete(Complete),
     /// Keep quiet about some alerts for a while, or at times that come again.

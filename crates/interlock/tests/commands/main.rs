@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 mod alone;
+mod backfill;
 mod calendar;
 mod catchup;
 mod explain;
