@@ -49,6 +49,7 @@ impl Bench {
             channel,
             when,
             after: None,
+            findings: 1,
             repeat: None,
             digest: None,
         });
