@@ -111,16 +111,16 @@ impl Engine {
                 self.resume(pipeline, (catchup.as_deref(), now), plan)
             }
             InboxRecord::Catchup {} => self.catch_up(pipeline, now).await?,
-            InboxRecord::File { .. }
-            | InboxRecord::Incident { .. }
-            | InboxRecord::Silence { .. }
-            | InboxRecord::Bark { .. } => Err("it is about no declaration".to_owned()),
             InboxRecord::StartBackfill { .. }
             | InboxRecord::PauseBackfill { .. }
             | InboxRecord::ResumeBackfill { .. }
             | InboxRecord::CancelBackfill { .. } => {
                 self.about_backfill((pipeline, &spec), (&entry.record, now), plan).await?
             }
+            InboxRecord::File { .. }
+            | InboxRecord::Incident { .. }
+            | InboxRecord::Silence { .. }
+            | InboxRecord::Bark { .. } => Err("it is about no declaration".to_owned()),
             InboxRecord::Complete { run_id, success, message, category, metadata } => {
                 let outcome = if *success {
                     Outcome::Success { metadata: metadata.clone() }

@@ -47,6 +47,8 @@ pub(crate) enum Job {
     Fails(FailureCategory),
     /// Nobody can tell, for this many seconds; then it turns out to have succeeded.
     OutOfSight(i64),
+    /// Nobody knows whether it began, and it never did.
+    Unclear,
 }
 
 /// An engine is alive, or not.
@@ -300,6 +302,7 @@ impl Cast {
             Job::Succeeds(seconds) | Job::OutOfSight(seconds) => {
                 (seconds, Outcome::Success { metadata })
             }
+            Job::Unclear => (0, Outcome::Success { metadata }),
             Job::Fails(category) => {
                 let message = "it exited with 1".to_owned();
                 (5, Outcome::Failure { message, category, metadata })
@@ -335,10 +338,17 @@ impl Actor {
 impl Triggers for Actor {
     fn start(&self, request: StartRequest) -> TriggerFuture<'_, Result<(), StartFailure>> {
         Box::pin(async move {
+            if matches!((self.0.script)(&request), Job::Unclear) {
+                return Err(StartFailure {
+                    message: "nobody answered".to_owned(),
+                    category: FailureCategory::Transient,
+                    may_have_started: true,
+                });
+            }
             self.0.inner.lock().unwrap().started.push(request.clone());
             self.0.report(&request.run_id, What::Started { metadata: BTreeMap::new() });
             match (self.0.script)(&request) {
-                Job::Succeeds(_) | Job::Fails(_) => self.report_the_end(&request),
+                Job::Succeeds(_) | Job::Fails(_) | Job::Unclear => self.report_the_end(&request),
                 Job::OutOfSight(_) => {
                     let reason = "its host does not answer".to_owned();
                     self.0.report(&request.run_id, What::Lost { reason });
