@@ -197,17 +197,17 @@ impl Notifier {
         }
         let now = self.world.now();
         let becomes = channels.into_iter().map(|channel| {
-            let step = self.channels.manner(&channel).after;
-            let step = step.filter(|_| alert.state() == Some(IncidentState::Open));
+            let manner = self.channels.manner(&channel);
+            let is_later = manner.after.is_some() || manner.findings > 1;
             let mut record = OutboxRecord {
                 channel: channel.clone(),
                 alert: released(&row.record, now),
                 held: None,
                 ..row.record.clone()
             };
-            if let Some(step) = step {
-                record.not_before = plus(now, step);
-                record.held = Some("its step has not come".to_owned());
+            if is_later && alert.state() == Some(IncidentState::Open) {
+                // Whether its turn has come is asked when it is claimed.
+                record.held = Some("its turn has not come".to_owned());
             }
             (named(&row.name, &channel), record)
         });

@@ -91,6 +91,19 @@ fn a_later_step_hears_only_of_what_lasts_and_of_its_end() {
 }
 
 #[test]
+fn a_channel_that_waits_for_several_in_a_row_hears_of_them_and_of_their_end() {
+    for (findings, heard) in [(2, 2), (3, 0)] {
+        let mut stage = Stage::new(&[("chat", takes)]);
+        stage.receivers.manner = Manner { findings, ..Manner::default() };
+        stage.live(u64::MAX, Stage::end(58));
+        // Two in a row at 00:10 and 00:20, a good one, and one more at 00:40.
+        let told = crate::incidents::TOLD[..heard].to_vec();
+        assert_eq!(stage.receivers.heard("chat"), told, "{findings} in a row");
+        check_empty(&stage, "no death");
+    }
+}
+
+#[test]
 fn a_later_step_does_not_hear_of_what_somebody_looks_at() {
     let mut stage = Stage::new(&[("chat", takes)]);
     stage.receivers.manner = Manner { after: Some(mins(15)), ..Manner::default() };
