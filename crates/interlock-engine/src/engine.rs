@@ -28,6 +28,7 @@ use crate::{
     aside::Aside,
     declare::Changes,
     ending::StartsUnderWay,
+    gap::Survey,
     progress::Progress,
     registers::{Active, Dependents, Restraint, Wakes},
     scheduler::plus,
@@ -35,7 +36,11 @@ use crate::{
     solo::Scope,
     state::Pipelines,
     vitals::{Counting, Vitals},
+    write::Planned,
 };
+
+/// How long the end of a job is waited for that has just begun; nobody sees such a delay of "it runs".
+const LINGER: SignedDuration = SignedDuration::from_millis(5);
 
 /// How often the engine does what nothing else wakes it for.
 #[derive(Debug, Clone, Copy)]
@@ -183,6 +188,10 @@ pub struct Engine {
     pub(crate) restraint: Restraint,
     /// Pipelines whose due slots met rows that others wrote: those are read first.
     pub(crate) blocked: BTreeSet<PipelineId>,
+    /// What was recorded of missed slots when their catch-up began.
+    pub(crate) survey: Option<Survey>,
+    /// Pipelines with a backfill that is not finished.
+    pub(crate) backfilling: BTreeSet<PipelineId>,
     /// Runs under way.
     pub(crate) active: Active,
     /// Who waits for whom.
@@ -196,6 +205,8 @@ pub struct Engine {
     pub(crate) poisoned: Vec<(PipelineId, String)>,
     /// What is new about runs, in the order it came.
     pub(crate) news: VecDeque<News>,
+    /// Taken over in memory and not yet committed; see [`Engine::hold`].
+    pub(crate) held: Vec<Planned>,
     pub(crate) vitals: Arc<Vitals>,
     pub(crate) sender: mpsc::UnboundedSender<Message>,
     pub(crate) messages: mpsc::UnboundedReceiver<Message>,
@@ -204,6 +215,8 @@ pub struct Engine {
     /// Whether it began to act: from then on a change of the files is an edit.
     pub(crate) is_live: bool,
     renew_at: Timestamp,
+    /// When the inbox is looked at next; a pass that something else calls for need not ask again.
+    inbox_at: Timestamp,
     pace: Pace,
 }
 
@@ -264,6 +277,8 @@ impl Engine {
             progress: Progress::default(),
             restraint: Restraint::default(),
             blocked: BTreeSet::new(),
+            survey: None,
+            backfilling: BTreeSet::new(),
             active: Active::default(),
             dependents: Dependents::default(),
             limits,
@@ -271,6 +286,7 @@ impl Engine {
             aside: Aside::new(),
             poisoned: vec![],
             news: VecDeque::new(),
+            held: vec![],
             vitals,
             sender,
             messages,
@@ -278,6 +294,7 @@ impl Engine {
             declarations,
             is_live: false,
             renew_at,
+            inbox_at: Timestamp::MIN,
             pace,
         }))
     }
@@ -295,10 +312,27 @@ impl Engine {
                     self.store.release(self.writer).await?;
                     return Ok(());
                 }
-                Some(report) = self.reports.recv() => self.take_report(report),
+                Some(report) = self.reports.recv() => {
+                    self.take_report(report);
+                    self.linger().await;
+                }
                 Some(message) = self.messages.recv() => self.take_message(message),
                 Some(files) = self.declarations.recv() => self.declare(&files).await?,
                 () = sleep => {}
+            }
+        }
+    }
+
+    /// Waits a moment when all that is new is that jobs began: the end of a short one follows at once, and both
+    /// are recorded in one write to the disk.
+    async fn linger(&mut self) {
+        let sleep = self.world.sleep_until(plus(self.world.now(), LINGER));
+        let mut sleep = std::pin::pin!(sleep);
+        while self.news.iter().all(|news| matches!(news.what, NewsOf::Job(What::Started { .. }))) {
+            tokio::select! {
+                biased;
+                Some(report) = self.reports.recv() => self.take_report(report),
+                () = &mut sleep => return,
             }
         }
     }
@@ -316,10 +350,14 @@ impl Engine {
             self.take_message(message);
         }
         self.record_the_news().await?;
-        self.apply_inbox().await?;
+        if self.world.now() >= self.inbox_at || !self.scope.is_shard() {
+            self.inbox_at = plus(self.world.now(), self.pace.inbox);
+            self.apply_inbox().await?;
+        }
         if self.scope.is_shard() {
             self.open_what_is_due().await?;
         }
+        self.advance_backfills().await?;
         self.step_what_is_dirty().await?;
         self.tell_progress();
         self.vitals.pass_ended(self.world.uptime().saturating_sub(began));
@@ -348,15 +386,15 @@ impl Engine {
 
     fn next_wake(&self) -> Timestamp {
         let now = self.world.now();
-        let inbox = now + self.pace.inbox;
+        if !self.dirty.is_empty() {
+            // Something ended in the last commit of the pass that others wait for.
+            return now;
+        }
         let due = self.agenda.peek().map(|Reverse((at, ..))| *at);
         let wake = self.wakes.first();
         let held = self.restraint.wake();
-        [Some(inbox), Some(self.renew_at), due, wake, held]
-            .into_iter()
-            .flatten()
-            .min()
-            .unwrap_or(inbox)
+        let others = [due, wake, held].into_iter().flatten();
+        others.fold(self.inbox_at.min(self.renew_at), Ord::min)
     }
 
     pub(crate) fn take_report(&mut self, Report { run_id, at, what }: Report) {

@@ -28,7 +28,6 @@ use crate::{
     scheduler::{Opener, plus},
     sensors::Arrival,
     state::SlotPlace,
-    tell::file_event,
     write::{Event, Planned},
 };
 
@@ -40,7 +39,11 @@ pub(crate) type Answer = Result<Value, String>;
 impl Engine {
     /// Applies what is in the inbox, entry by entry per pipeline.
     pub(crate) async fn apply_inbox(&mut self) -> Result<(), EngineError> {
-        for entry in self.entries().await? {
+        let entries = self.entries().await?;
+        if !entries.is_empty() {
+            self.settle().await?;
+        }
+        for entry in entries {
             let now = self.world.now();
             let mut plan = Planned::new(&entry.pipeline, self.writer);
             let answer = self.apply(&entry, now, &mut plan).await?;
@@ -69,10 +72,8 @@ impl Engine {
         plan: &mut Planned,
     ) -> Result<Answer, EngineError> {
         let pipeline = &entry.pipeline;
-        if let InboxRecord::File { file, problem } = &entry.record {
-            // About files, not about what they declare: the pipeline need not exist.
-            file_event(file, problem.as_deref(), now, plan);
-            return Ok(Ok(json!({ "file": file })));
+        if let Some(answer) = self.apply_without_declaration(entry, now, plan).await? {
+            return Ok(answer);
         }
         let version = match self.pipelines.0.get(pipeline) {
             Some(state) if state.row.is_some() => state.version,
@@ -110,7 +111,16 @@ impl Engine {
                 self.resume(pipeline, (catchup.as_deref(), now), plan)
             }
             InboxRecord::Catchup {} => self.catch_up(pipeline, now).await?,
-            InboxRecord::File { .. } => Err("it is about a file".to_owned()),
+            InboxRecord::StartBackfill { .. }
+            | InboxRecord::PauseBackfill { .. }
+            | InboxRecord::ResumeBackfill { .. }
+            | InboxRecord::CancelBackfill { .. } => {
+                self.about_backfill((pipeline, &spec), (&entry.record, now), plan).await?
+            }
+            InboxRecord::File { .. }
+            | InboxRecord::Incident { .. }
+            | InboxRecord::Silence { .. }
+            | InboxRecord::Bark { .. } => Err("it is about no declaration".to_owned()),
             InboxRecord::Complete { run_id, success, message, category, metadata } => {
                 let outcome = if *success {
                     Outcome::Success { metadata: metadata.clone() }

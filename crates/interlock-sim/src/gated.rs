@@ -7,9 +7,9 @@ use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Accepted, AgendaRow, DueRow, EventRow, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow,
-    OutboxRow, Page, Record, Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError,
-    StoreFuture, Writer,
+    Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Group, InboxEntry, Key,
+    Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Record, Refusal, Role, Row, RunQuery, RunRow,
+    Shard, Store, StoreError, StoreFuture, Writer,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -145,6 +145,7 @@ impl<G: Gate> Store for Gated<G> {
     }
 
     through_the_gate! {
+        fn backfills<'a>(&'a self, query: &'a BackfillQuery) -> StoreFuture<'a, Page<BackfillRow>>;
         fn now(&self) -> StoreFuture<'_, Timestamp>;
         fn renew(&self, writer: Writer, ttl: SignedDuration) -> StoreFuture<'_, Option<Lease>>;
         fn release(&self, writer: Writer) -> StoreFuture<'_, ()>;

@@ -24,9 +24,9 @@ pub use self::state::State;
 use crate::{
     check::{check_settlement, whole_milliseconds},
     contract::{
-        Accepted, AgendaRow, DueRow, EventRow, Group, InboxEntry, Lease, LedgerQuery, LedgerRow,
-        OutboxRow, Page, Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError,
-        StoreFuture, Writer,
+        Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Group, InboxEntry,
+        Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role, Row, RunQuery, RunRow,
+        Shard, Store, StoreError, StoreFuture, Writer,
     },
     key::Key,
     record::{InboxRecord, IncidentRecord, OutboxRecord, Record, SensorRecord},
@@ -188,6 +188,10 @@ impl Store for MemoryStore {
         limit: usize,
     ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
         self.with(move |state, _| state.open_incidents(shard, after, limit))
+    }
+
+    fn backfills<'a>(&'a self, query: &'a BackfillQuery) -> StoreFuture<'a, Page<BackfillRow>> {
+        self.with(move |state, _| state.backfills(query))
     }
 
     fn events<'a>(

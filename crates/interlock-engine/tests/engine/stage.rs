@@ -135,7 +135,8 @@ impl Stage {
             limits: self.limits,
             pace: Pace {
                 lease: SignedDuration::from_mins(3),
-                inbox: SignedDuration::from_secs(10),
+                // Less than a job takes to fail, so that it can be asked to end before.
+                inbox: SignedDuration::from_secs(3),
             },
         }
     }

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use super::state::State;
 use crate::{
     contract::{
-        AgendaRow, DueRow, EventRow, LedgerEntry, LedgerQuery, LedgerRow, Page, Row, RunQuery,
-        RunRow, Shard,
+        AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, LedgerEntry, LedgerQuery,
+        LedgerRow, Page, Row, RunQuery, RunRow, Shard,
     },
     key::Key,
     record::{IncidentRecord, Record, SensorRecord},
@@ -151,6 +151,18 @@ impl State {
         page(open, limit)
     }
 
+    pub(super) fn backfills(&self, query: &BackfillQuery) -> Page<BackfillRow> {
+        let rows = self.rows_of(query.pipeline.as_ref()).filter_map(backfill_row);
+        let wanted = |row: &BackfillRow| {
+            let is_later =
+                |(name, number): &(PipelineId, u64)| (&row.pipeline, row.number) > (name, *number);
+            query.shard.is_none_or(|shard| Shard::of(&row.pipeline, self.shard_count) == shard)
+                && (!query.unfinished || row.record.is_unfinished())
+                && query.after.as_ref().is_none_or(is_later)
+        };
+        page(rows.filter(wanted), query.limit)
+    }
+
     pub(super) fn events(
         &self,
         pipeline: Option<&PipelineId>,
@@ -169,6 +181,16 @@ impl State {
         found.sort_by_key(|row| row.at);
         page(found.into_iter(), limit)
     }
+}
+
+fn backfill_row((name, key, row): (&PipelineId, &Key, &Row<Record>)) -> Option<BackfillRow> {
+    let (Key::Backfill(number), Record::Backfill(record)) = (key, &row.record) else { return None };
+    Some(BackfillRow {
+        pipeline: name.clone(),
+        number: *number,
+        record: (**record).clone(),
+        revision: row.revision,
+    })
 }
 
 fn agenda_row(pipeline: &PipelineId, rows: &BTreeMap<Key, Row<Record>>) -> Option<AgendaRow> {
