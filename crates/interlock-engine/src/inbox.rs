@@ -110,6 +110,10 @@ impl Engine {
                 self.resume(pipeline, (catchup.as_deref(), now), plan)
             }
             InboxRecord::Catchup {} => self.catch_up(pipeline, now).await?,
+            InboxRecord::Look {} => {
+                self.reload(pipeline).await?;
+                Ok(json!({ "pipeline": pipeline.as_str() }))
+            }
             InboxRecord::File { .. } => Err("it is about a file".to_owned()),
             InboxRecord::Complete { run_id, success, message, category, metadata } => {
                 let outcome = if *success {

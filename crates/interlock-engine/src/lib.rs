@@ -44,3 +44,4 @@ pub use evidence::{AskedSlot, verdict_now};
 pub use gap::Owing;
 pub use notifier::{Notifier, NotifierParts, Patience};
 pub use overview::Overview;
+pub use tell::{Known as KnownIncidents, add_incidents, incident_keys};

@@ -66,7 +66,8 @@ impl Engine {
         let pause = PauseRecord { until: Some(now), catchup, ..before };
         let record = PipelineRecord { pause: Some(pause), ..row };
         plan.put(Key::Pipeline, revision, Record::Pipeline(record));
-        plan.event(Event::of("PIPELINE_RESUMED", now, message));
+        let event = Event::of("PIPELINE_RESUMED", now, message);
+        plan.event(event.detail("thing", pipeline.as_str()));
         Ok(json!({ "pipeline": pipeline.as_str(), "event": "PIPELINE_RESUMED" }))
     }
 

@@ -33,11 +33,14 @@ use crate::{
 /// Rows per page when loading.
 const PAGE: usize = 1_000;
 
+/// The detail of an event that is the whole sentence for people, where the event's own is for programs.
+const ALERT: &str = "alert";
+
 /// The open slots of a pipeline.
 type OpenSlots = BTreeMap<SlotPlace, OpenSlot>;
 
 /// Incidents of pipelines by their dedup keys, each with its revision.
-pub(crate) type Known = BTreeMap<(PipelineId, String), (IncidentRecord, u64)>;
+pub type Known = BTreeMap<(PipelineId, String), (IncidentRecord, u64)>;
 
 impl Engine {
     /// Loads the incidents that are open.
@@ -136,11 +139,38 @@ enum Need {
 /// The incidents that the events of a group are about.
 fn keys_of(group: &Group, open: &OpenSlots) -> BTreeSet<(String, Need)> {
     let follow = events(group).flat_map(|event| of_event(group, event, open));
+    let resolves = if may_be_watched(group) { Need::Any } else { Need::Open };
     let keys = follow.map(|consequence| match consequence {
         Consequence::Open(finding) => (finding.key, Need::Any),
-        Consequence::Resolve { key } => (key, Need::Open),
+        Consequence::Resolve { key } => (key, resolves),
     });
     keys.collect()
+}
+
+/// Whether the watchdog may have opened an incident about a slot of this group, which is then not known here: it
+/// was called missed, promised something, or took its time.
+fn may_be_watched(group: &Group) -> bool {
+    const A_WHILE: jiff::SignedDuration = jiff::SignedDuration::from_mins(1);
+    let began = events(group).map(|event| event.at).min();
+    group.changes.iter().any(|change| match change {
+        Change::Put(Key::Slot(..), _, Record::Slot(slot)) => {
+            slot.marks.missed_at.is_some()
+                || slot.sla.is_some()
+                || slot.marks.recovered
+                || began.is_some_and(|at| at.duration_since(slot.opened_at) > A_WHILE)
+        }
+        Change::Put(..) | Change::Delete(..) | Change::Append(_) => false,
+    })
+}
+
+/// The dedup keys of the incidents that a group's events are about, for a writer that keeps no slots in memory.
+pub fn incident_keys(group: &Group) -> Vec<String> {
+    keys_of(group, &OpenSlots::new()).into_iter().map(|(key, _)| key).collect()
+}
+
+/// Adds to such a writer's group what follows from its events, given the incidents as they are.
+pub fn add_incidents(group: &mut Group, known: &mut Known) {
+    add_what_follows(group, known, &OpenSlots::new());
 }
 
 fn events(group: &Group) -> impl Iterator<Item = &EventRecord> {
@@ -160,11 +190,12 @@ fn of_event(group: &Group, event: &EventRecord, open: &OpenSlots) -> Vec<Consequ
         kind: &event.kind,
         pipeline: &group.pipeline,
         day: day.as_ref().map(|(schedule, date)| (schedule, *date)),
-        thing: event.details.get("file").and_then(Value::as_str),
+        thing: ["file", "thing"].iter().find_map(|name| event.details.get(*name)?.as_str()),
     })
 }
 
-/// The schedule and the local day of the slot that an event is about: one that its group changes, or an open one.
+/// The schedule and the local day of the slot that an event is about: one that its group changes, or an open one,
+/// else as the event itself says.
 fn day_of(group: &Group, event: &EventRecord, open: &OpenSlots) -> Option<(ScheduleId, Date)> {
     let (schedule, nominal) = event.slot.as_ref()?.split_once('/')?;
     let place: SlotPlace = (nominal.parse().ok()?, ScheduleId::any(schedule).ok()?);
@@ -176,8 +207,9 @@ fn day_of(group: &Group, event: &EventRecord, open: &OpenSlots) -> Option<(Sched
         }
         Change::Put(..) | Change::Delete(..) | Change::Append(_) => None,
     });
-    let date = changed.or_else(|| open.get(&place).map(|open| open.slot.date))?;
-    Some((place.1, date))
+    let date = changed.or_else(|| open.get(&place).map(|open| open.slot.date));
+    let said = || event.details.get("date").and_then(Value::as_str)?.parse().ok();
+    Some((place.1, date.or_else(said)?))
 }
 
 /// Adds to a group the incidents and notifications that follow from its events, given the incidents as they
@@ -277,6 +309,9 @@ impl Telling<'_> {
 
     /// The sentence for people: what, and every reason that the group gives.
     fn message(&self, finding: &Finding) -> String {
+        if let Some(whole) = self.event.details.get(ALERT).and_then(Value::as_str) {
+            return whole.to_owned();
+        }
         let blocking = self.event.details.get("blocking").and_then(Value::as_array);
         let blocking = blocking.into_iter().flatten().filter_map(Value::as_str);
         // That no attempt is left says little; why the last one failed is in the event before.
@@ -296,6 +331,7 @@ impl Telling<'_> {
 
     fn details(&self, alert_type: &str) -> BTreeMap<String, Value> {
         let mut details = self.event.details.clone();
+        details.remove(ALERT);
         details.insert("type".to_owned(), alert_type.into());
         if let Some((schedule, date)) = day_of(self.group, self.event, self.open) {
             details.insert("scheduleId".to_owned(), schedule.as_str().into());

@@ -60,6 +60,7 @@ mod contract;
 pub mod encode;
 mod key;
 pub mod memory;
+mod obligation;
 pub mod record;
 
 pub use check::{check_settlement, may_write, whole_milliseconds};
@@ -69,4 +70,5 @@ pub use contract::{
     RunPlace, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Term, Writer,
 };
 pub use key::{DueKind, Key, RunKey};
+pub use obligation::{Obligation, Subject};
 pub use record::Record;

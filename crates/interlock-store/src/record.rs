@@ -22,7 +22,7 @@ pub use self::{
         AgendaRecord, CatchupRecord, ControlRecord, Shared, SlaSpecRecord, StartRecord, Zones,
     },
     schedule::{CalendarRecord, RecurrenceRecord, ScheduleRecord, SensorRuleRecord},
-    slot::{MarksRecord, RerunsRecord, SlaRecord, SlotRecord, WishRecord},
+    slot::{EvaluatedRecord, MarksRecord, RerunsRecord, SlaRecord, SlotRecord, WishRecord},
 };
 
 /// The format that this version writes.
@@ -326,6 +326,8 @@ pub enum InboxRecord {
     },
     /// Plan what is owed now.
     Catchup {},
+    /// Read the pipeline again: somebody else changed its rows. Only the watchdog sends it.
+    Look {},
     /// What was found when a file was read again. Only the one who reads the files sends it.
     File {
         /// Which, from the project's directory.

@@ -85,6 +85,7 @@ fn slot() -> SlotRecord {
         wish: None,
         reruns: None,
         sla: None,
+        evaluated: None,
     }
 }
 

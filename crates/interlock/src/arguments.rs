@@ -17,7 +17,7 @@ pub(crate) use self::{
     asking::{Asking, Catchup, Complete, Resume, Run, Sending, SensorCommand, SensorPut},
     reading::{
         Evaluate, Events, IncidentsCommand, ListIncidents, Reading, Runs, Slots, StoreCommand,
-        WatermarkCommand,
+        WatchdogPass, WatermarkCommand,
     },
     serving::{LogForm, RoleName, Serve},
 };

@@ -68,6 +68,7 @@ pub(super) fn open_slot() -> SlotRecord {
         wish: None,
         reruns: None,
         sla: None,
+        evaluated: None,
     }
 }
 

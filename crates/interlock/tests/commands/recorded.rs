@@ -118,6 +118,7 @@ fn failed_then_completed() -> SlotRecord {
         opened_at: at("2026-02-25T11:00:00Z"),
         marks: MarksRecord { late: true, ..MarksRecord::default() },
         sla: None,
+        evaluated: None,
         ..open_slot()
     }
 }
