@@ -14,15 +14,34 @@ use crate::{
 const GROUPS_MAX: usize = 2_000;
 
 impl Engine {
-    /// Commits groups, absorbs what was accepted, and acts on it. A conflict reloads the pipeline, which is
+    /// Takes groups over in memory that are yet to be committed, so that what follows from them can be planned and
+    /// committed with them: a run that ends and the next one that begins are one write to the disk. Whoever reads
+    /// the store in between settles first.
+    pub(crate) async fn hold(&mut self, mut planned: Vec<Planned>) -> Result<(), EngineError> {
+        planned.retain(|plan| !plan.group.changes.is_empty());
+        self.tell(&mut planned).await?;
+        for mut plan in planned {
+            self.absorb(&plan);
+            plan.is_held = true;
+            self.held.push(plan);
+        }
+        Ok(())
+    }
+
+    /// Commits what is held.
+    pub(crate) async fn settle(&mut self) -> Result<(), EngineError> {
+        if self.held.is_empty() { Ok(()) } else { self.commit(vec![]).await }
+    }
+
+    /// Commits what is held and these groups, absorbs what was accepted, and acts on it. A conflict reloads the pipeline, which is
     /// then planned again; a lost term ends everything.
     ///
     /// The next batch is handed in before the last one is looked at, so that the store writes while the engine
     /// takes over. What a batch does not yet know of the one before it, its preconditions do.
     pub(crate) async fn commit(&mut self, planned: Vec<Planned>) -> Result<(), EngineError> {
         let store = Arc::clone(&self.store);
-        let mut planned =
-            planned.into_iter().filter(|plan| !plan.group.changes.is_empty()).peekable();
+        let planned = std::mem::take(&mut self.held).into_iter().chain(planned);
+        let mut planned = planned.filter(|plan| !plan.group.changes.is_empty()).peekable();
         let mut under_way = None;
         loop {
             let mut next = None;
@@ -68,20 +87,26 @@ impl Engine {
         Ok(())
     }
 
-    /// Absorbs a group that was accepted, and acts on it.
+    /// Absorbs a group that was accepted, if that is to be done, and acts on it.
     fn take_over(&mut self, plan: Planned) {
         log_events(&plan.group);
         self.progress.saw(&plan.group, self.world.now());
-        self.vitals.count(&plan.group, &self.pipelines);
+        if !plan.is_held {
+            self.absorb(&plan);
+        }
+        if plan.ends_work() {
+            self.dirty.extend(self.dependents.of(&plan.group.pipeline));
+        }
+        plan.acts.into_iter().for_each(|act| self.act(act));
+    }
+
+    fn absorb(&mut self, plan: &Planned) {
         let pipeline = &plan.group.pipeline;
+        self.vitals.count(&plan.group, &self.pipelines);
         if let Err(unreadable) = self.pipelines.absorb(&plan.group) {
             self.poisoned.push((pipeline.clone(), unreadable.to_string()));
         }
         self.active.count(pipeline, self.pipelines.get_mut(pipeline));
-        if plan.ends_work() {
-            self.dirty.extend(self.dependents.of(pipeline));
-        }
-        plan.acts.into_iter().for_each(|act| self.act(act));
     }
 
     pub(crate) fn act(&self, act: Act) {

@@ -122,6 +122,7 @@ impl Engine {
         now: Timestamp,
     ) -> Result<Vec<Planned>, EngineError> {
         if self.aside.contains_key(pipeline) {
+            self.settle().await?;
             self.reload(pipeline).await?;
         }
         self.plan_steps(pipeline, room, now).await
@@ -201,7 +202,7 @@ impl Engine {
 
     /// When the newest successful run of a pipeline began, where that matters.
     async fn last_success(
-        &self,
+        &mut self,
         pipeline: &PipelineId,
         spec: &Pipeline,
     ) -> Result<Option<Timestamp>, EngineError> {
@@ -214,6 +215,7 @@ impl Engine {
             limit: 1,
             ..RunQuery::default()
         };
+        self.settle().await?;
         let found = self.store.runs(&query).await?;
         Ok(found.items.first().map(|run| run.record.created_at))
     }

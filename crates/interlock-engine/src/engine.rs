@@ -35,7 +35,11 @@ use crate::{
     solo::Scope,
     state::Pipelines,
     vitals::{Counting, Vitals},
+    write::Planned,
 };
+
+/// How long the end of a job is waited for that has just begun; nobody sees such a delay of "it runs".
+const LINGER: SignedDuration = SignedDuration::from_millis(5);
 
 /// How often the engine does what nothing else wakes it for.
 #[derive(Debug, Clone, Copy)]
@@ -196,6 +200,8 @@ pub struct Engine {
     pub(crate) poisoned: Vec<(PipelineId, String)>,
     /// What is new about runs, in the order it came.
     pub(crate) news: VecDeque<News>,
+    /// Taken over in memory and not yet committed; see [`Engine::hold`].
+    pub(crate) held: Vec<Planned>,
     pub(crate) vitals: Arc<Vitals>,
     pub(crate) sender: mpsc::UnboundedSender<Message>,
     pub(crate) messages: mpsc::UnboundedReceiver<Message>,
@@ -271,6 +277,7 @@ impl Engine {
             aside: Aside::new(),
             poisoned: vec![],
             news: VecDeque::new(),
+            held: vec![],
             vitals,
             sender,
             messages,
@@ -295,10 +302,27 @@ impl Engine {
                     self.store.release(self.writer).await?;
                     return Ok(());
                 }
-                Some(report) = self.reports.recv() => self.take_report(report),
+                Some(report) = self.reports.recv() => {
+                    self.take_report(report);
+                    self.linger().await;
+                }
                 Some(message) = self.messages.recv() => self.take_message(message),
                 Some(files) = self.declarations.recv() => self.declare(&files).await?,
                 () = sleep => {}
+            }
+        }
+    }
+
+    /// Waits a moment when all that is new is that jobs began: the end of a short one follows at once, and both
+    /// are recorded in one write to the disk.
+    async fn linger(&mut self) {
+        let sleep = self.world.sleep_until(plus(self.world.now(), LINGER));
+        let mut sleep = std::pin::pin!(sleep);
+        while self.news.iter().all(|news| matches!(news.what, NewsOf::Job(What::Started { .. }))) {
+            tokio::select! {
+                biased;
+                Some(report) = self.reports.recv() => self.take_report(report),
+                () = &mut sleep => return,
             }
         }
     }
@@ -348,6 +372,10 @@ impl Engine {
 
     fn next_wake(&self) -> Timestamp {
         let now = self.world.now();
+        if !self.dirty.is_empty() {
+            // Something ended in the last commit of the pass that others wait for.
+            return now;
+        }
         let inbox = now + self.pace.inbox;
         let due = self.agenda.peek().map(|Reverse((at, ..))| *at);
         let wake = self.wakes.first();

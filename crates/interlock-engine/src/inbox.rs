@@ -40,7 +40,11 @@ pub(crate) type Answer = Result<Value, String>;
 impl Engine {
     /// Applies what is in the inbox, entry by entry per pipeline.
     pub(crate) async fn apply_inbox(&mut self) -> Result<(), EngineError> {
-        for entry in self.entries().await? {
+        let entries = self.entries().await?;
+        if !entries.is_empty() {
+            self.settle().await?;
+        }
+        for entry in entries {
             let now = self.world.now();
             let mut plan = Planned::new(&entry.pipeline, self.writer);
             let answer = self.apply(&entry, now, &mut plan).await?;

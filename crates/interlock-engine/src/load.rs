@@ -1,9 +1,9 @@
 //! Loading: the engine's memory, made from what the store says. A start loads all of it, a conflict one pipeline.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
-use interlock_store::{Key, LedgerQuery, LedgerRow, Record, RunQuery};
+use interlock_store::{AgendaRow, Key, LedgerQuery, LedgerRow, Record, RunQuery};
 
 use crate::{
     engine::{Engine, EngineError},
@@ -17,25 +17,17 @@ impl Engine {
     /// Loads everything that the shard's owner keeps in memory.
     pub(crate) async fn load(&mut self) -> Result<(), EngineError> {
         let shard = self.writer.shard;
-        let mut last: Option<PipelineId> = None;
+        let store = Arc::clone(&self.store);
+        let mut page = store.agenda(shard, None, PAGE).await?;
         loop {
-            let page = self.store.agenda(shard, last.as_ref(), PAGE).await?;
+            let last = page.items.last().filter(|_| page.more).map(|row| row.pipeline.clone());
+            // Most engines begin when they are asked: the next rows are read while these are taken up.
+            let next = last.as_ref().map(|last| store.agenda(shard, Some(last), PAGE));
             for row in page.items {
-                last = Some(row.pipeline.clone());
-                let (record, revision) = (Record::Pipeline(row.record.record), row.record.revision);
-                let row_of = [(&Key::Pipeline, &record, revision)];
-                if let Err(unreadable) = self.pipelines.load(&row.pipeline, &row_of) {
-                    self.poisoned.push((row.pipeline.clone(), unreadable.to_string()));
-                }
-                let state = self.pipelines.get_mut(&row.pipeline);
-                for (id, row) in row.watermarks {
-                    state.put_watermark(&id, (row.record.at, row.revision));
-                }
-                self.take_up(&row.pipeline);
+                self.load_row(row);
             }
-            if !page.more {
-                break;
-            }
+            let Some(next) = next else { break };
+            page = next.await?;
         }
         let mut last = None;
         loop {
@@ -59,6 +51,20 @@ impl Engine {
             self.active.count(&pipeline, self.pipelines.get_mut(&pipeline));
         }
         self.load_incidents().await
+    }
+
+    /// What is stored of one pipeline, without its slots.
+    fn load_row(&mut self, row: AgendaRow) {
+        let (record, revision) = (Record::Pipeline(row.record.record), row.record.revision);
+        let row_of = [(&Key::Pipeline, &record, revision)];
+        if let Err(unreadable) = self.pipelines.load(&row.pipeline, &row_of) {
+            self.poisoned.push((row.pipeline.clone(), unreadable.to_string()));
+        }
+        let state = self.pipelines.get_mut(&row.pipeline);
+        for (id, row) in row.watermarks {
+            state.put_watermark(&id, (row.record.at, row.revision));
+        }
+        self.take_up(&row.pipeline);
     }
 
     /// Loads the runs of a pipeline's open slots.

@@ -62,7 +62,7 @@ impl End {
 }
 
 impl Engine {
-    /// Records everything that is new.
+    /// Plans what is to be recorded of everything that is new; it is committed with what follows from it.
     pub(crate) async fn record_the_news(&mut self) -> Result<(), EngineError> {
         while !self.news.is_empty() {
             let mut later = VecDeque::new();
@@ -82,7 +82,7 @@ impl Engine {
                 }
                 self.dirty.insert(pipeline);
             }
-            self.commit(planned).await?;
+            self.hold(planned).await?;
             self.news.extend(later);
         }
         Ok(())
@@ -97,7 +97,8 @@ impl Engine {
         let News { run_id, at, what } = news;
         let place = (key.nominal, key.schedule.clone());
         let Some(spec) = self.spec_of_run(pipeline, &place, key).await? else {
-            // The run is decided: whoever still tells us about it may forget it.
+            // The run is decided, on the disk too: whoever still tells us about it may forget it.
+            self.settle().await?;
             self.triggers.acknowledge(&run_id);
             return Ok(None);
         };

@@ -34,11 +34,13 @@ impl Engine {
         if !state.has_more_queued || count >= low {
             return Ok(());
         }
+        let from = last.map_or(Timestamp::MIN, |(nominal, _)| *nominal);
+        self.settle().await?;
         let query = LedgerQuery {
             pipeline: Some(pipeline.clone()),
             disposition: Some("open".to_owned()),
-            from: last.map_or(Timestamp::MIN, |(nominal, _)| *nominal),
-            ..LedgerQuery::everything(state.open.len() + QUEUE_KEPT)
+            from,
+            ..LedgerQuery::everything(self.pipelines.get_mut(pipeline).open.len() + QUEUE_KEPT)
         };
         let page = self.store.ledger(&query).await?;
         let state = self.pipelines.get_mut(pipeline);

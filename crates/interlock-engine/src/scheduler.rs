@@ -46,6 +46,7 @@ impl Engine {
             if due.is_empty() {
                 return Ok(());
             }
+            self.settle().await?;
             // One that is set aside is armed again when it is taken back.
             due.retain(|(pipeline, _)| !self.is_aside(pipeline, now));
             let mut planned = Vec::new();

@@ -79,7 +79,7 @@ impl Engine {
     /// Adds to each group what follows from its events.
     pub(crate) async fn tell(&self, planned: &mut [Planned]) -> Result<(), EngineError> {
         let (mut known, nothing) = (Known::new(), OpenSlots::new());
-        for plan in planned {
+        for plan in planned.iter_mut().filter(|plan| !plan.is_held) {
             let state = self.pipelines.0.get(&plan.group.pipeline);
             let open = state.map_or(&nothing, |state| &state.open);
             let keys = keys_of(&plan.group, open);

@@ -22,6 +22,8 @@ use crate::state::KnownRun;
 pub(crate) struct Planned {
     pub(crate) group: Group,
     pub(crate) acts: Vec<Act>,
+    /// Whether memory is already as if it were accepted; should it be refused, its pipeline is loaded again.
+    pub(crate) is_held: bool,
 }
 
 /// Something outside the store that an accepted group calls for.
@@ -55,7 +57,8 @@ impl Act {
 
 impl Planned {
     pub(crate) fn new(pipeline: &PipelineId, writer: Writer) -> Self {
-        Self { group: Group { pipeline: pipeline.clone(), writer, changes: vec![] }, acts: vec![] }
+        let group = Group { pipeline: pipeline.clone(), writer, changes: vec![] };
+        Self { group, acts: vec![], is_held: false }
     }
 
     /// Writes a slot at the revision it was read at, 0 for one that is not there.

@@ -41,17 +41,18 @@ pub(crate) fn open_writing(path: &Path) -> Result<Connection, StoreError> {
     let db = opened(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     // Before anything is set: the journal mode is a change of the file, which may not be ours.
     schema::refuse_foreign(&db, path)?;
-    // The log is copied by the writing thread itself; see its `tend_log`.
+    // The log is copied by the writing thread itself; see its `tend_log`. The kernel caches the file too: a larger
+    // cache of our own was memory for nothing (74 MB instead of 49 after the first load of 10,000 pipelines).
     let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
         PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864;
-        PRAGMA cache_size = -65536;";
+        PRAGMA cache_size = -16384;";
     configured(db, pragmas, path)
 }
 
 /// A connection that reads.
 pub(crate) fn open_reading(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    configured(opened(path, flags)?, "PRAGMA query_only = ON; PRAGMA cache_size = -8192;", path)
+    configured(opened(path, flags)?, "PRAGMA query_only = ON; PRAGMA cache_size = -2048;", path)
 }
 
 fn opened(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {

@@ -1,6 +1,11 @@
 //! `interlock catchup` and the question that `interlock resume` asks.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use interlock_store::record::InboxRecord;
 use serde_json::Value;
@@ -100,4 +105,37 @@ fn resume_shows_what_was_missed_and_a_script_must_say_yes() {
     let ran = ask(directory.path(), &["resume", "orders", "--yes", "--catchup", "latest"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(daemon.stop(), [InboxRecord::Resume { catchup: Some("latest".into()) }]);
+}
+
+/// Types an answer at a terminal; what the terminal shows.
+#[track_caller]
+fn typed(directory: &Path, answer: &str) -> String {
+    let binary = env!("CARGO_BIN_EXE_interlock");
+    let command = format!("'{binary}' -C '{}' resume orders", directory.display());
+    let mut terminal = Command::new("script")
+        .args(["-q", "-e", "-c", &command, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("`script` lends a terminal");
+    terminal.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
+    let shown = terminal.wait_with_output().unwrap();
+    assert!(shown.status.success(), "{shown:?}");
+    String::from_utf8(shown.stdout).unwrap()
+}
+
+#[test]
+fn a_person_at_a_terminal_is_asked_before_a_pause_ends() {
+    let directory = with("");
+    pause(directory.path());
+    for answer in ["n\n", "\n", "yesterday\n"] {
+        let shown = typed(directory.path(), answer);
+        assert!(shown.contains("skip    paused"), "{shown}");
+        assert!(shown.contains("resume orders and do that? [y/N]"), "{shown}");
+        assert!(shown.contains("it stays paused"), "{shown}");
+    }
+    let daemon = Daemon::start(directory.path(), None);
+    let shown = typed(directory.path(), "y\n");
+    assert!(!shown.contains("it stays paused"), "{shown}");
+    assert_eq!(daemon.stop(), [InboxRecord::Resume { catchup: None }]);
 }

@@ -8,6 +8,7 @@
 //! | `bad_input` | wrong names, a second daemon, full and unreadable disks, files that vanish or are damaged |
 //! | `container` | the daemon as process 1, whose end is the end of its jobs |
 //! | `endings` | jobs that are to end: by schedule, by hand, and with the daemon killed in between |
+//! | `frozen` | a daemon that is stopped and continued |
 //! | `traps` | mistakes of other schedulers, with the list of which test guards against which |
 //! | `checker` | judges what is left: the ledger against the jobs' own log |
 
@@ -20,6 +21,7 @@ mod bad_input;
 mod checker;
 mod container;
 mod endings;
+mod frozen;
 mod kills;
 mod points;
 mod project;

@@ -1,0 +1,47 @@
+//! The real `serve`, from outside.
+//!
+//! A plain program: it generates projects in temporary folders, starts the release binary on them as a process of
+//! its own and looks at it from outside (`/proc`, the ledger), because memory and idle time belong to a process.
+//! Ten thousand pipelines are measured by default; the filter `serve/100k` measures a hundred thousand, which
+//! takes minutes. The limits are in `cargo xtask bench`.
+
+#![expect(clippy::print_stdout, reason = "a benchmark's result is what it prints")]
+
+mod catchup;
+mod scale;
+mod served;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let filter = filter.unwrap_or_default();
+    let wanted =
+        |name: &str| name.contains(&filter) || (!filter.is_empty() && filter.contains(name));
+    if wanted("serve/10k_") {
+        scale::many("10k", 10_000);
+    }
+    if filter.contains("100k") {
+        scale::many("100k", 100_000);
+    }
+    if wanted("serve/instant_10k") {
+        scale::opened_at_once(10_000);
+    }
+    if wanted("serve/start_500") {
+        scale::started_at_once(500);
+    }
+    if wanted("serve/catchup_durable") {
+        catchup::durable("3600", 50);
+        catchup::durable("216000", 3_000);
+    }
+    if wanted("serve/catchup_first_run") {
+        catchup::first_run();
+    }
+    if wanted("serve/catchup_drain") {
+        catchup::drain(500);
+    }
+    if wanted("serve/catchup_memory") {
+        catchup::memory(100);
+    }
+    ExitCode::SUCCESS
+}
