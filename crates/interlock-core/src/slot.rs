@@ -388,7 +388,11 @@ impl Slot {
         let illegal = IllegalSlotChange { from: self.state, to };
         let mut slot = Self { state: to, retry_at: None, ..self.clone() };
         match self.state {
-            SlotState::Open(_) => {}
+            // It was called missed, and ran all the same.
+            SlotState::Open(_) => {
+                let is_end = matches!(disposition, Disposition::Completed | Disposition::Failed);
+                slot.marks.late |= is_end && self.marks.missed_at.is_some();
+            }
             SlotState::Closed(before) if before.is_provisional() => match disposition {
                 // S11: a success after a miss closes it as late and never erases it.
                 Disposition::Completed | Disposition::Failed => slot.marks.late = true,

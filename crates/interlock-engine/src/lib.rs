@@ -20,6 +20,7 @@ mod inbox;
 mod load;
 mod news;
 mod notifier;
+mod obligations;
 mod overview;
 mod pause;
 mod progress;
