@@ -147,11 +147,14 @@ fn keys_of(group: &Group, open: &OpenSlots) -> BTreeSet<(String, Need)> {
     keys.collect()
 }
 
-/// Whether the watchdog may have opened an incident about a slot of this group, which is then not known here: it
-/// was called missed, promised something, or took its time.
+/// Whether the watchdog may have opened an incident that this group ends, which is then not known here: a slot was
+/// called missed, promised something or took its time, or a pause ended.
 fn may_be_watched(group: &Group) -> bool {
     const A_WHILE: jiff::SignedDuration = jiff::SignedDuration::from_mins(1);
     let began = events(group).map(|event| event.at).min();
+    if events(group).any(|event| event.kind == "PIPELINE_RESUMED") {
+        return true;
+    }
     group.changes.iter().any(|change| match change {
         Change::Put(Key::Slot(..), _, Record::Slot(slot)) => {
             slot.marks.missed_at.is_some()

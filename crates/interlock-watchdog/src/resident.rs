@@ -85,6 +85,8 @@ pub struct Parts {
     pub checks: Vec<(CheckName, Check)>,
     /// What it counts.
     pub vitals: Arc<WatchdogVitals>,
+    /// Called each time that the loop has come round.
+    pub came_round: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// Why the watchdog cannot go on.
@@ -105,6 +107,7 @@ pub struct Watchdog {
     pub(crate) telling: Arc<dyn Telling>,
     pub(crate) checks: Vec<(CheckName, Check)>,
     pub(crate) vitals: Arc<WatchdogVitals>,
+    came_round: Arc<dyn Fn() + Send + Sync>,
     pub(crate) pace: Pace,
     pub(crate) writer: Writer,
     pub(crate) list: Watchlist,
@@ -152,6 +155,7 @@ impl Parts {
             pace: Pace::default(),
             checks: CHECKS.to_vec(),
             vitals: Arc::default(),
+            came_round: Arc::new(|| {}),
         }
     }
 }
@@ -159,7 +163,8 @@ impl Parts {
 impl Watchdog {
     /// Takes a shard's lease and loads what the store knows; `None` while another watchdog holds it.
     pub async fn open(parts: Parts, shard: Shard) -> Result<Option<Self>, WatchdogError> {
-        let Parts { world, store, telling, zones, holder, pace, checks, vitals } = parts;
+        let Parts { world, store, telling, zones, holder, pace, checks, vitals, came_round } =
+            parts;
         let lease = store.acquire(Role::Watchdog, shard, &holder, pace.lease).await?;
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
         let now = world.now();
@@ -170,6 +175,7 @@ impl Watchdog {
             telling,
             checks,
             vitals,
+            came_round,
             pace,
             writer,
             list: Watchlist::new(zones),
@@ -254,7 +260,8 @@ impl Watchdog {
         self.sweep_a_page(now, &mut asked).await?;
         self.look_at(asked, now).await?;
         self.move_the_watermark(now).await?;
-        self.vitals.came_round();
+        self.vitals.came_round(now);
+        (self.came_round)();
         let soon = plus(now, LOOK_EVERY);
         Ok(self.list.next_at().map_or(soon, |at| at.min(soon)))
     }

@@ -26,6 +26,8 @@ pub struct WatchdogVitals {
     findings: AtomicU64,
     found_late: AtomicU64,
     failed: AtomicU64,
+    /// When the last pass was, in seconds.
+    seen_at: AtomicU64,
     overdue: Mutex<BTreeMap<PipelineId, Timestamp>>,
 }
 
@@ -65,16 +67,21 @@ impl WatchdogVitals {
         self.failed.load(Relaxed)
     }
 
-    /// Since when pipelines owe a run that was missed, the longest first; at most a thousand.
-    pub fn overdue(&self) -> Vec<(PipelineId, Timestamp)> {
-        let mut all: Vec<_> = self.lock().iter().map(|(name, at)| (name.clone(), *at)).collect();
-        all.sort_by_key(|(_, at)| *at);
+    /// For how many seconds pipelines owe a run that was missed, as of the last pass, the longest first; at most a
+    /// thousand.
+    pub fn overdue(&self) -> Vec<(PipelineId, u64)> {
+        let now = self.seen_at.load(Relaxed);
+        let since = |at: &Timestamp| now.saturating_sub(at.as_second().max(0) as u64);
+        let mut all: Vec<_> =
+            self.lock().iter().map(|(name, at)| (name.clone(), since(at))).collect();
+        all.sort_by_key(|(_, seconds)| std::cmp::Reverse(*seconds));
         all.truncate(OVERDUE_MAX);
         all
     }
 
-    pub(crate) fn came_round(&self) {
+    pub(crate) fn came_round(&self, now: Timestamp) {
         self.passes.fetch_add(1, Relaxed);
+        self.seen_at.store(now.as_second().max(0) as u64, Relaxed);
     }
 
     pub(crate) fn could_not(&self, count: usize) {

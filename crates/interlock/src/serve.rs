@@ -16,5 +16,6 @@ pub(crate) mod signals;
 pub(crate) mod specs;
 pub(crate) mod telling;
 mod watch;
+pub(crate) mod watchdog;
 pub(crate) mod wiring;
 pub(crate) mod world;

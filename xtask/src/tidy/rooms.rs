@@ -34,7 +34,8 @@ const ROOMS: &[Room] = &[
     room("interlock-trigger", &[CORE]),
     // The declared channels, and the HTTP client.
     room("interlock-alert", &[CORE, "interlock-config", "interlock-trigger"]),
-    room("interlock-engine", BELOW_ENGINE),
+    // Its tests let it be watched.
+    Room { name: "interlock-engine", sees: BELOW_ENGINE, tests_see: &["interlock-watchdog"] },
     // The engine's seam, which it implements, and the guarded client.
     room("interlock-evaluator", &[CORE, "interlock-engine", "interlock-trigger"]),
     // It learns from the store alone; only its tests know whom it watches.

@@ -245,7 +245,7 @@ impl Teller<'_> {
         let blocking = match evaluated.map(|it| it.blocking.as_slice()) {
             Some(blocking) if !blocking.is_empty() => blocking.join("; "),
             _ if waits => "it waits for its turn behind another run".to_owned(),
-            _ => "it is not ready".to_owned(),
+            _ => "it found no room for its run".to_owned(),
         };
         let deadline = owed.deadline.as_deref()?;
         let (pipeline, date) = (&self.snapshot.pipeline, owed.date);
