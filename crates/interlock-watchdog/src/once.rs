@@ -50,6 +50,8 @@ pub struct CheckOptions {
     pub late_after: SignedDuration,
     /// What follows from findings for people; without it nothing is written.
     pub telling: Option<Arc<dyn Telling>>,
+    /// Who this is, for the lease.
+    pub holder: String,
 }
 
 impl CheckOptions {
@@ -63,6 +65,7 @@ impl CheckOptions {
             // The longest that the Go watchdog looked back.
             late_after: SignedDuration::from_mins(15),
             telling: None,
+            holder: "once".to_owned(),
         }
     }
 
@@ -102,7 +105,7 @@ pub async fn once(options: &CheckOptions, shard: Shard) -> Result<Option<Report>
     if options.telling.is_none() {
         return Pass { options, shard, writer: None }.run().await.map(Some);
     }
-    let lease = store.acquire(Role::Watchdog, shard, "once", LEASE).await?;
+    let lease = store.acquire(Role::Watchdog, shard, &options.holder, LEASE).await?;
     let Some(Lease { writer, .. }) = lease else { return Ok(None) };
     let report = Pass { options, shard, writer: Some(writer) }.run().await;
     store.release(writer).await?;

@@ -71,11 +71,12 @@ impl Expecting<'_> {
     pub(crate) fn owed(&self, start: &Arc<StartSchedule>, nominal: Timestamp) -> Owed {
         let date = start.schedule.occurrence(nominal).date;
         let resolved = self.agenda.promise(start, nominal, sla::Opening::Live).evaluation_at;
-        let delay = match self.agenda.work {
-            Work::Started => start.delay(self.pipeline),
-            Work::Watched | Work::Dormant => SignedDuration::ZERO,
+        // What we start is not missed while it is live: the scheduler would still open it.
+        let grace = match self.agenda.work {
+            Work::Started => start.delay(self.pipeline) + start.grace.max(start.start_grace),
+            Work::Watched | Work::Dormant => start.grace,
         };
-        let limit = resolved.unwrap_or_else(|| plus(nominal, start.grace + delay));
+        let limit = resolved.unwrap_or_else(|| plus(nominal, grace));
         let deadline = self.deadline(start).map(|deadline| deadline.to_string());
         Owed { start: Arc::clone(start), nominal, date, limit, deadline }
     }
@@ -102,7 +103,7 @@ impl Expecting<'_> {
     fn longest(&self, start: &StartSchedule) -> SignedDuration {
         const DAYS: SignedDuration = SignedDuration::from_hours(4 * 24);
         let wait = match self.deadline(start) {
-            None => start.grace + start.jitter,
+            None => start.grace.max(start.start_grace) + start.jitter,
             Some(Deadline::TimeOfDay(_)) => DAYS,
             Some(Deadline::MinuteOfNextHour(_)) => SignedDuration::from_hours(3),
             Some(Deadline::After(duration)) => DAYS + duration,

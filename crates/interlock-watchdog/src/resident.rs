@@ -38,6 +38,8 @@ const PASS_MAX: usize = 20_000;
 const LOOK_EVERY: SignedDuration = SignedDuration::from_millis(500);
 /// A gap between two heartbeats that is longer than this is a time in which nobody watched.
 const BLIND_AFTER: SignedDuration = SignedDuration::from_secs(60);
+/// Who wakes up that much later than it meant to has slept.
+const SLEPT: SignedDuration = SignedDuration::from_secs(5);
 /// How long a pipeline that could not be judged is left alone.
 const ASIDE_FOR: SignedDuration = SignedDuration::from_secs(60);
 /// When a pipeline is judged again whose rows changed under the plan.
@@ -124,6 +126,8 @@ pub struct Watchdog {
     pub(crate) sweep: Sweep,
     pub(crate) renew_at: Timestamp,
     pub(crate) beat_at: Timestamp,
+    /// When the last pass ended.
+    rested_at: Timestamp,
 }
 
 impl std::fmt::Debug for Watchdog {
@@ -188,6 +192,7 @@ impl Watchdog {
             sweep: Sweep::default(),
             renew_at: plus(now, pace.lease / 3),
             beat_at: now,
+            rested_at: now,
         };
         watchdog.begin(own.judged, now).await?;
         Ok(Some(watchdog))
@@ -255,6 +260,7 @@ impl Watchdog {
     pub async fn pass(&mut self) -> Result<Timestamp, WatchdogError> {
         let now = self.world.now();
         self.keep_the_lease(now).await?;
+        self.notice_a_sleep(now).await?;
         self.follow().await?;
         let mut asked = self.questions(now).await?;
         self.sweep_a_page(now, &mut asked).await?;
@@ -262,6 +268,7 @@ impl Watchdog {
         self.move_the_watermark(now).await?;
         self.vitals.came_round(now);
         (self.came_round)();
+        self.rested_at = self.world.now();
         let soon = plus(now, LOOK_EVERY);
         Ok(self.list.next_at().map_or(soon, |at| at.min(soon)))
     }
@@ -274,6 +281,25 @@ impl Watchdog {
         renewed.ok_or(WatchdogError::Deposed)?;
         self.renew_at = plus(now, self.pace.lease / 3);
         Ok(())
+    }
+
+    /// A process or a machine that slept begins like one that was started: the scheduler slept too.
+    async fn notice_a_sleep(&mut self, now: Timestamp) -> Result<(), WatchdogError> {
+        let slept = now.duration_since(self.rested_at);
+        if slept <= SLEPT {
+            return Ok(());
+        }
+        self.list.settle(now, plus(now, self.pace.settle));
+        if slept <= BLIND_AFTER {
+            return Ok(());
+        }
+        self.blind.push((self.rested_at, now));
+        let record = load::coverage_record(&self.blind, now);
+        let changes = vec![Change::Put(load::coverage_key(), Expect::Any, record)];
+        let (pipeline, writer) = (PipelineId::system(), self.writer);
+        let results = self.store.commit(vec![Group { pipeline, writer, changes }]).await?;
+        let is_done = results.iter().all(Result::is_ok);
+        if is_done { Ok(()) } else { Err(WatchdogError::Deposed) }
     }
 
     /// Takes up what changed: every change of a pipeline's row has its event.

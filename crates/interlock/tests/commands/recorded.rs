@@ -107,6 +107,7 @@ fn open_slot() -> SlotRecord {
             expected_duration: Some(SignedDuration::from_mins(30)),
             ..SlaRecord::default()
         })),
+        evaluated: None,
     }
 }
 
@@ -118,7 +119,6 @@ fn failed_then_completed() -> SlotRecord {
         opened_at: at("2026-02-25T11:00:00Z"),
         marks: MarksRecord { late: true, ..MarksRecord::default() },
         sla: None,
-        evaluated: None,
         ..open_slot()
     }
 }
