@@ -106,10 +106,8 @@ impl Engine {
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(None) };
         let Some(open) = state.open.get(&place) else { return Ok(None) };
         let Some(run) = open.runs.iter().find(|run| run.key == *key) else { return Ok(None) };
-        let sensors = state.sensors.as_ref();
-        let stuck_after = self.limits.stuck_after;
-        let teller =
-            Teller { pipeline, spec: &spec, place: &place, open, run, sensors, stuck_after };
+        let known = (state.sensors.as_ref(), self.limits.stuck_after);
+        let teller = Teller::new((pipeline, &spec), (&place, open, run), known);
         let asked = || request(pipeline, &spec, (&place, open), run);
         match what {
             NewsOf::Job(What::Started { metadata })
@@ -211,7 +209,15 @@ struct Teller<'a> {
     stuck_after: SignedDuration,
 }
 
-impl Teller<'_> {
+impl<'a> Teller<'a> {
+    fn new(
+        (pipeline, spec): (&'a PipelineId, &'a Pipeline),
+        (place, open, run): (&'a SlotPlace, &'a OpenSlot, &'a KnownRun),
+        (sensors, stuck_after): (Option<&'a Sensors>, SignedDuration),
+    ) -> Self {
+        Self { pipeline, spec, place, open, run, sensors, stuck_after }
+    }
+
     fn started(&self, at: Timestamp, metadata: BTreeMap<String, Value>, plan: &mut Planned) {
         if self.uncertain_since().is_some() {
             // It was found after all; the mark stays on the slot.

@@ -106,9 +106,9 @@ pub(crate) type OpenPlace = (PipelineId, Timestamp, ScheduleId);
 pub(crate) async fn open_slots(
     store: &dyn Store,
     shard: Shard,
-    after: Option<&OpenPlace>,
+    (after, limit): (Option<&OpenPlace>, usize),
 ) -> Result<(Vec<LedgerRow>, Option<OpenPlace>), StoreError> {
-    let page = store.open_slots(shard, after, PAGE).await?;
+    let page = store.open_slots(shard, after, limit).await?;
     let last = page.items.last().filter(|_| page.more);
     let last = last.map(|row| (row.pipeline.clone(), row.nominal, row.schedule.clone()));
     Ok((page.items, last))

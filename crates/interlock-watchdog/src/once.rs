@@ -173,7 +173,8 @@ impl Pass<'_> {
         }
         let mut after = None;
         loop {
-            let (rows, next) = load::open_slots(store, self.shard, after.as_ref()).await?;
+            let (rows, next) =
+                load::open_slots(store, self.shard, (after.as_ref(), load::PAGE)).await?;
             for row in &rows {
                 ask_about_open(row, now, &mut asked);
             }

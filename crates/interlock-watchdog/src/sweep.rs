@@ -11,12 +11,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     gather::{Question, Reconciles},
-    load::{self, OpenPlace, PAGE},
+    load::{self, OpenPlace},
     owed::plus,
     resident::{Watchdog, WatchdogError},
     watched::Watched,
 };
 
+/// Pipelines per page: so many that no pass is held up by them.
+const SWEEP_PAGE: usize = 200;
 /// The owner may be a moment late with the end of a run that is too old.
 const OVERDUE_BY: SignedDuration = SignedDuration::from_secs(2);
 
@@ -38,10 +40,10 @@ impl Watchdog {
         if self.sweep.next_at.is_some_and(|at| now < at) {
             return Ok(());
         }
-        let pages = self.list.len() / PAGE + 1;
+        let pages = self.list.len() / SWEEP_PAGE + 1;
         self.sweep.next_at = Some(plus(now, self.pace.interval / pages as i32));
         let shard = self.writer.shard;
-        let page = self.store.agenda(shard, self.sweep.pipeline.as_ref(), PAGE).await?;
+        let page = self.store.agenda(shard, self.sweep.pipeline.as_ref(), SWEEP_PAGE).await?;
         for row in &page.items {
             self.take(&row.pipeline, &row.record.record, row.record.revision);
             if self.list.get(&row.pipeline).is_some_and(Watched::has_sensors) {
@@ -50,7 +52,8 @@ impl Watchdog {
         }
         self.sweep.pipeline = page.items.last().filter(|_| page.more).map(|r| r.pipeline.clone());
         let (rows, next) =
-            load::open_slots(self.store.as_ref(), shard, self.sweep.open.as_ref()).await?;
+            load::open_slots(self.store.as_ref(), shard, (self.sweep.open.as_ref(), SWEEP_PAGE))
+                .await?;
         self.sweep.open = next;
         for row in &rows {
             ask_about_open(row, now, asked);

@@ -5,6 +5,7 @@ use std::{
     collections::BTreeMap,
     pin::pin,
     sync::{Arc, Mutex},
+    task::{Context, Waker},
 };
 
 use interlock_alert::{Channels, Delivery, DeliveryFuture, Notice, RouteFuture};
@@ -21,6 +22,7 @@ use interlock_store::{
 };
 use interlock_watchdog::{
     Pace, Parts, Watchdog,
+    once::{CheckOptions, once},
     seam::{Incidents, Task, Telling, World},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -335,38 +337,31 @@ fn a_recovered_slot_is_taken_up_by_the_engine_and_runs_once() {
 #[test]
 fn two_watchdogs_open_and_tell_once() {
     let stage = unopened();
-    for holder in ["one", "two"] {
-        let parts = parts(&stage.world, Arc::clone(&stage.store) as _, holder);
-        let world = stage.world.clone();
-        // The second waits for the lease, and takes it when the first has died.
-        let life = async move {
-            let mut parts = Some(parts);
-            loop {
-                let Some(given) = parts.take() else { return };
-                match Watchdog::open(given, Shard(0)).await.unwrap() {
-                    Some(watchdog) => {
-                        let _deposed = watchdog.run(Box::pin(std::future::pending())).await;
-                        return;
-                    }
-                    None => {
-                        World::sleep_until(&world, world.time() + SignedDuration::from_secs(1))
-                            .await
-                    }
-                }
-            }
-        };
-        stage.world.spawn("watchdog", Box::pin(life));
+    // The second is not let in while the first lives.
+    let first = parts(&stage.world, Arc::clone(&stage.store) as _, "one");
+    let first = block_on(Watchdog::open(first, Shard(0))).unwrap();
+    let second = parts(&stage.world, Arc::clone(&stage.store) as _, "two");
+    assert!(first.is_some() && block_on(Watchdog::open(second, Shard(0))).unwrap().is_none());
+    drop(first);
+    stage.world.pass(SignedDuration::from_mins(1));
+    // Two that take the lease from each other judge step by step beside each other.
+    let store = Arc::new(Crashing::new(Arc::clone(&stage.store) as _, u64::MAX));
+    let now = stage.world.time();
+    let zones = SystemZones::new();
+    let zones = Arc::new(move |name: &str| zones.zone(name));
+    let mut options = CheckOptions::new(store, zones, now).telling(Arc::new(EngineTelling));
+    "the same".clone_into(&mut options.holder);
+    let mut lives = [Box::pin(once(&options, Shard(0))), Box::pin(once(&options, Shard(0)))];
+    let mut context = Context::from_waker(Waker::noop());
+    let mut ended = [false, false];
+    while ended != [true, true] {
+        for (life, ended) in lives.iter_mut().zip(&mut ended) {
+            *ended = *ended || life.as_mut().poll(&mut context).is_ready();
+        }
     }
-    hang(&stage, at("08:30"));
     assert_eq!(stage.told(&["TRIGGER_RECOVERED"]).len(), 1);
-    // Without a lease: both judged before either had written.
-    let options = |now| {
-        let zones = SystemZones::new();
-        let zones = Arc::new(move |name: &str| zones.zone(name));
-        interlock_watchdog::once::CheckOptions::new(Arc::clone(&stage.store) as _, zones, now)
-    };
-    let again = block_on(interlock_watchdog::once::once(&options(at("08:31")), Shard(0)));
-    assert!(again.unwrap().unwrap().findings.is_empty());
+    assert_eq!(stage.slots(), ["stream/2026-02-24T00:00:00Z open(waiting)"]);
+    assert_eq!(incident(&stage, "recovered:orders:stream:2026-02-24").count, 1);
 }
 
 /// Everything that a watchdog left: events, incidents, notifications, each with how often.
