@@ -21,6 +21,7 @@ mod reports;
 mod solo;
 mod stage;
 mod traps;
+mod watched;
 mod world;
 
 use std::{
