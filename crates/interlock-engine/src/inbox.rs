@@ -18,7 +18,7 @@ use interlock_store::{
     record::{AppliedRecord, InboxRecord, SlotName},
 };
 use interlock_trigger::{Outcome, What};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
@@ -146,9 +146,15 @@ impl Engine {
         (wish, now): (Wish, Timestamp),
         plan: &mut Planned,
     ) -> Value {
-        let version = self.pipelines.0.get(pipeline).map_or(0, |state| state.version);
+        let state = self.pipelines.0.get(pipeline);
+        let version = state.map_or(0, |state| state.version);
         let nominal = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
-        let place = (nominal, ScheduleId::from_static("manual"));
+        let mut place = (nominal, ScheduleId::from_static("manual"));
+        // Two that are asked for in one millisecond are two slots.
+        while state.is_some_and(|state| state.open.contains_key(&place)) {
+            place.0 = plus(place.0, SignedDuration::from_millis(1));
+        }
+        let nominal = place.0;
         let zone =
             spec.starts.first().map(|start| start.schedule.timing().zone.time_zone().clone());
         let date = nominal.to_zoned(zone.unwrap_or(jiff::tz::TimeZone::UTC)).date();

@@ -429,8 +429,8 @@ impl Checker {
     }
 
     /// A process does something for ever, and time stands still.
-    pub fn report_restless(&mut self, pid: Pid) {
-        let message = format!("instance {pid} never sleeps");
+    pub fn report_restless(&mut self, (pid, task): (Pid, &str)) {
+        let message = format!("instance {pid} never sleeps, at last in `{task}`");
         self.found(&PipelineId::system(), Finding::of("S17", message));
     }
 

@@ -57,11 +57,12 @@ struct Inner {
     /// Who goes first when several could; in the order of waking without it.
     order: Option<Random>,
     panics: Vec<(Pid, String)>,
-    restless: Option<Pid>,
+    restless: Option<(Pid, &'static str)>,
 }
 
 /// A task.
 struct Living {
+    name: &'static str,
     pid: Pid,
     life: u64,
     /// Taken out while it is polled.
@@ -162,7 +163,7 @@ impl Clockwork {
                 }
                 Some(task) if steps > STEPS_MAX => {
                     let mut inner = self.lock();
-                    inner.restless = inner.tasks.get(&task).map(|task| task.pid);
+                    inner.restless = inner.tasks.get(&task).map(|task| (task.pid, task.name));
                     return None;
                 }
                 Some(task) => self.poll(task),
@@ -246,7 +247,7 @@ impl Clockwork {
     }
 
     /// A process whose tasks never sleep, if that ended [`Clockwork::run`].
-    pub fn restless(&self) -> Option<Pid> {
+    pub fn restless(&self) -> Option<(Pid, &'static str)> {
         self.lock().restless
     }
 
@@ -403,7 +404,7 @@ impl World for ProcessWorld {
         Box::pin(Sleep { world: self.clone(), at, timer: None })
     }
 
-    fn spawn(&self, _name: &'static str, task: Task<()>) {
+    fn spawn(&self, name: &'static str, task: Task<()>) {
         let bell = {
             let mut inner = self.clockwork.lock();
             inner.tasks_made += 1;
@@ -411,7 +412,7 @@ impl World for ProcessWorld {
             let life = inner.processes.entry(self.pid).or_default().life;
             let bell = self.clockwork.bell(id);
             let (pid, future) = (self.pid, Some(task));
-            inner.tasks.insert(id, Living { pid, life, future, bell: Arc::clone(&bell) });
+            inner.tasks.insert(id, Living { name, pid, life, future, bell: Arc::clone(&bell) });
             bell
         };
         bell.wake_by_ref();

@@ -199,7 +199,7 @@ impl Instances {
                 limits: Limits::default(),
             };
             let Some(mut engine) = Engine::open(parts, Shard(0)).await? else {
-                world.sleep(pace.lease / 3).await;
+                world.sleep(pace.lease / 2).await;
                 continue;
             };
             jobs.tell_again(pid);
@@ -223,7 +223,7 @@ impl Instances {
 
     fn start_notifier(&self, pid: Pid, store: &Arc<dyn Store>, around: &Arc<Around>) {
         let world = self.0.ground.clockwork.process(pid);
-        let look = self.0.ground.pace.inbox;
+        let look = self.0.ground.pace.inbox * 2;
         let notifier = Notifier::new(NotifierParts {
             world: Arc::new(world.clone()),
             store: Arc::clone(store),

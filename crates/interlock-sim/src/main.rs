@@ -127,7 +127,11 @@ fn report(outcome: &Outcome, took: Duration) {
         tally.groups, tally.dispositions, tally.owed, tally.runs, tally.deliveries, tally.orphans
     );
     let per_minute = u128::from(tally.dispositions) * 60_000 / took.as_millis().max(1);
-    println!("took: {:.1} s, {per_minute} dispositions a minute", took.as_secs_f64());
+    println!(
+        "took: {:.1} s, {per_minute} dispositions a minute, {} waits",
+        took.as_secs_f64(),
+        outcome.waits
+    );
     println!("event log: {} events, hash {:016x}", tally.events, tally.hash);
 }
 

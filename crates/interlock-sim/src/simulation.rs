@@ -87,6 +87,8 @@ pub struct Outcome {
     pub counts: BTreeMap<&'static str, u64>,
     /// How many faults happened.
     pub faults: u64,
+    /// How often somebody waited.
+    pub waits: u64,
 }
 
 struct World {
@@ -126,8 +128,8 @@ pub fn simulate(options: &Options) -> Result<Outcome, String> {
     drop(checker);
     let story = violation.as_ref().map(|it| world.story(it)).unwrap_or_default();
     let faults = world.done().len() as u64;
-    let counts = world.luck.counts();
-    Ok(Outcome { options: options.clone(), violation, story, tally, counts, faults })
+    let (counts, waits) = (world.luck.counts(), world.clockwork.timers_set());
+    Ok(Outcome { options: options.clone(), violation, story, tally, counts, faults, waits })
 }
 
 impl World {
@@ -192,8 +194,8 @@ impl World {
             let next = (self.clockwork.time() + DAY * 2).min(end);
             let mut nothing = std::pin::pin!(std::future::pending::<()>());
             self.clockwork.run(nothing.as_mut(), next);
-            if let Some(pid) = self.clockwork.restless() {
-                self.checker().report_restless(pid);
+            if let Some(who) = self.clockwork.restless() {
+                self.checker().report_restless(who);
             }
             if self.clockwork.time() >= end || self.checker().violation().is_some() {
                 return;
@@ -247,7 +249,8 @@ impl World {
         }
         let runs: std::collections::BTreeSet<_> =
             told.iter().filter_map(|event| event.record.run_id.clone()).collect();
-        lines.extend(runs.iter().map(|run| format!("  job {}", self.jobs.story(run))));
+        let runs = runs.iter().filter(|_| about.is_some());
+        lines.extend(runs.map(|run| format!("  job {}", self.jobs.story(run))));
         if let Some(truth) = self.nemesis.files.truth(&pipeline) {
             lines.push("its file:".to_owned());
             lines.extend(truth.text().lines().map(|line| format!("  {line}")));
@@ -282,6 +285,6 @@ fn beginning(random: &mut Random) -> Timestamp {
 
 /// Virtual months with real intervals would be millions of empty passes.
 fn pace(options: &Options) -> Pace {
-    let (lease, inbox) = if options.days > 30 { (60, 30) } else { (15, 5) };
+    let (lease, inbox) = if options.days > 30 { (180, 120) } else { (45, 30) };
     Pace { lease: SignedDuration::from_secs(lease), inbox: SignedDuration::from_secs(inbox) }
 }

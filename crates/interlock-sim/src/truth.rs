@@ -52,6 +52,8 @@ pub struct Truth {
     pub retries_uncertain: bool,
     /// How long its data is watched after the job, in minutes.
     pub monitoring_minutes: u32,
+    /// How long its slots are live, in minutes.
+    pub start_grace_minutes: u32,
     /// Whether it is watched at all.
     pub is_enabled: bool,
     /// A number that changes nothing but the version.
@@ -146,7 +148,7 @@ impl Truth {
         let gate = match (random.below(10), upstream) {
             (0 | 1, _) => Need::Trait([1, 10, 60][random.below(3) as usize]),
             (2, _) => Need::Sensor,
-            (3, Some(upstream)) => Need::Upstream(upstream.to_owned()),
+            (3, Some(upstream)) if random.chance(400) => Need::Upstream(upstream.to_owned()),
             _ => Need::Nothing,
         };
         let windows = [None, Some(30), Some(6 * 60), Some(3 * 24 * 60)];
@@ -166,6 +168,7 @@ impl Truth {
             attempts: random.between(1, 3) as u32,
             retries_uncertain: random.chance(500),
             monitoring_minutes: if random.chance(100) { 10 } else { 0 },
+            start_grace_minutes: if random.chance(500) { 5 } else { 1 },
             is_enabled: true,
             edition: 0,
         }
@@ -221,6 +224,7 @@ impl Truth {
         if let Some(minutes) = self.window_minutes {
             line(format_args!("catchupWindow: {minutes}m"));
         }
+        line(format_args!("startGrace: {}m", self.start_grace_minutes));
         line(format_args!("overlapPolicy: {}", self.policy.as_str()));
         line(format_args!("catchupMaxRuns: {}", self.catchup_max));
         line(format_args!("maxActiveRuns: {}", self.active_max));

@@ -6,6 +6,7 @@ mod agenda;
 mod aside;
 mod backfill;
 mod backfill_plan;
+mod backfill_steering;
 mod cases_monitoring;
 mod cases_watcher;
 mod catchup;

@@ -230,3 +230,18 @@ fn a_start_that_stays_unclear_is_not_tried_without_a_pause() {
     let tries = stage.told(&["JOB_TRIGGERED"]).len();
     assert!((2..=8).contains(&tries), "{tries} tries in a minute");
 }
+
+#[test]
+fn two_runs_asked_for_in_one_millisecond_are_two_slots() {
+    // Found by the simulator: the second was refused by its key, and applied again until the clock moved on.
+    let mut stage = stage("09:30");
+    stage.until(at("09:31"));
+    let name = PipelineId::parse("hourly").unwrap();
+    let run = InboxRecord::Run { slot: None, force: false, params: [].into() };
+    for key in ["one", "other"] {
+        block_on(stage.store.post(&name, key, &run)).unwrap();
+    }
+    stage.until(at("09:32"));
+    assert_eq!(stage.started().len(), 2, "{:?}", stage.slots());
+    assert_eq!(stage.told(&["SLOT_OPENED"]).len(), 2);
+}
