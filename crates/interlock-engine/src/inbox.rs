@@ -126,17 +126,16 @@ impl Engine {
             | InboxRecord::Silence { .. }
             | InboxRecord::Bark { .. } => Err("it is about no declaration".to_owned()),
             InboxRecord::Complete { run_id, success, message, category, metadata } => {
+                let metadata = metadata.clone();
                 let outcome = if *success {
-                    Outcome::Success { metadata: metadata.clone() }
+                    Outcome::Success { metadata }
                 } else {
                     let category = category.as_deref().map(FailureCategory::parse);
-                    Outcome::Failure {
-                        message: message.clone().unwrap_or_else(|| "it was reported failed".into()),
-                        category: category
-                            .and_then(Result::ok)
-                            .unwrap_or(FailureCategory::Transient),
-                        metadata: metadata.clone(),
-                    }
+                    let category = category.and_then(Result::ok);
+                    let category = category.unwrap_or(FailureCategory::Transient);
+                    let message = message.clone();
+                    let message = message.unwrap_or_else(|| "it was reported failed".into());
+                    Outcome::Failure { message, category, metadata }
                 };
                 self.complete(pipeline, run_id, now, outcome)
             }

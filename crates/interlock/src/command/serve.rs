@@ -4,6 +4,7 @@
 //! end is bounded: whatever does not end in time is left, because everything that matters is in the store.
 
 use std::{
+    collections::BTreeSet,
     io::Write as _,
     path::{Path, PathBuf},
     process,
@@ -169,13 +170,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         let files = Files::new(&directory, &folder, Arc::clone(&served.zones));
         let (engine, scan) = start_engine(parts, &files, agreement).await?;
         greeting.take(&engine, &scan);
-        let told = rendered(&scan.problems);
-        for problem in &told {
-            tracing::warn!("{problem}");
-        }
-        if !told.is_empty() {
-            tracing::warn!("what was loaded of a broken file stays in force");
-        }
+        let told = tell_problems(&scan);
         let mut broken = BrokenFiles::load(files.clone(), Arc::clone(&store)).await;
         broken.report(&scan).await;
         if roles.has(RoleName::Watchdog) && config.watchdog.enabled {
@@ -206,6 +201,18 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     };
     surface.enter(Phase::Serving);
     Ok((Parties { surface, interface, engine, reload, _beside: runtime }, greeting))
+}
+
+/// Says what is wrong with the files; answers with what was said.
+fn tell_problems(scan: &Scan) -> BTreeSet<String> {
+    let told = rendered(&scan.problems);
+    for problem in &told {
+        tracing::warn!("{problem}");
+    }
+    if !told.is_empty() {
+        tracing::warn!("what was loaded of a broken file stays in force");
+    }
+    told
 }
 
 /// A pulse that `/healthz` watches.
