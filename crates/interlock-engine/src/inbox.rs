@@ -133,8 +133,7 @@ impl Engine {
                     let category = category.as_deref().map(FailureCategory::parse);
                     let category = category.and_then(Result::ok);
                     let category = category.unwrap_or(FailureCategory::Transient);
-                    let message = message.clone();
-                    let message = message.unwrap_or_else(|| "it was reported failed".into());
+                    let message = message.as_deref().unwrap_or("it was reported failed").into();
                     Outcome::Failure { message, category, metadata }
                 };
                 self.complete(pipeline, run_id, now, outcome)
