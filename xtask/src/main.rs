@@ -15,6 +15,7 @@ mod deny;
 mod fuzz;
 mod metadata;
 mod shell;
+mod sim;
 mod soak;
 mod step;
 mod test;
@@ -57,6 +58,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--cases N]",
         help: "schedules against the brute-force walker, a million cases",
         run: soak::run,
+    },
+    Command {
+        name: "sim",
+        arguments: "--seed N [--days D] | --swarm [--minutes M]",
+        help: "the engine in a world of bad luck, from a seed; see docs/simulator.md",
+        run: sim::run,
     },
     Command {
         name: "fuzz",

@@ -4,7 +4,7 @@
 //! tests come last: their closing line is then near the end of the log, where people and CI look.
 
 use crate::{
-    fuzz, shell,
+    fuzz, shell, sim,
     step::{Outcome, Steps},
     tidy,
     tools::{self, Need},
@@ -21,6 +21,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     steps.run("documentation", documentation);
     steps.run("documentation tests", || cargo(&["test", "--workspace", "--doc", "--quiet"]));
     steps.run("fuzz targets over their seeds", || fuzz::replay_seeds().into());
+    steps.run("simulated worlds", || sim::few_seeds().into());
     steps.run("tests", tests);
     steps.finish()
 }

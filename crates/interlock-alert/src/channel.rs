@@ -1,15 +1,27 @@
 //! The kinds of channels.
 
 mod console;
+mod email;
 mod file;
+mod http;
+mod pagerduty;
+mod post;
+mod slack;
 mod webhook;
 
 use std::{io, time::Duration};
 
 use interlock_config::server::Channel;
 
-pub(crate) use self::webhook::Webhook;
-pub(crate) use self::{console::deliver as to_console, file::deliver as to_file};
+pub(crate) use self::{
+    console::deliver as to_console,
+    email::Email,
+    file::deliver as to_file,
+    http::Http,
+    pagerduty::Pagerduty,
+    slack::{Slack, Threads},
+    webhook::Webhook,
+};
 use crate::contract::Delivery;
 
 /// How long the disk or the terminal may take.
@@ -21,7 +33,7 @@ pub(crate) fn kind(channel: &Channel) -> &'static str {
         Channel::Console => "console",
         Channel::File { .. } => "file",
         Channel::Webhook { .. } => "webhook",
-        Channel::Slack { .. } => "slack",
+        Channel::Slack(_) => "slack",
         Channel::Email(_) => "email",
         Channel::Pagerduty { .. } => "pagerduty",
         Channel::Http { .. } => "http",
@@ -35,9 +47,26 @@ pub(crate) fn kind(channel: &Channel) -> &'static str {
 /// Whether this build can deliver to a kind of channel.
 pub(crate) fn is_supported(channel: &Channel) -> bool {
     match channel {
-        Channel::Console | Channel::File { .. } | Channel::Webhook { .. } => true,
-        Channel::Slack { .. }
+        Channel::Console
+        | Channel::File { .. }
+        | Channel::Webhook { .. }
+        | Channel::Slack(_)
         | Channel::Email(_)
+        | Channel::Pagerduty { .. }
+        | Channel::Http { .. } => true,
+        Channel::Sns { .. }
+        | Channel::Eventbridge { .. }
+        | Channel::Pubsub { .. }
+        | Channel::S3 { .. } => false,
+    }
+}
+
+/// Whether people read it: they want one message for many, programs want each by itself.
+pub(crate) fn is_for_people(channel: &Channel) -> bool {
+    match channel {
+        Channel::Console | Channel::Slack(_) | Channel::Email(_) => true,
+        Channel::File { .. }
+        | Channel::Webhook { .. }
         | Channel::Pagerduty { .. }
         | Channel::Http { .. }
         | Channel::Sns { .. }

@@ -11,6 +11,31 @@ pub type DeliveryFuture = Pin<Box<dyn Future<Output = Delivery> + Send>>;
 /// Names of channels, to wait for: who owns a pipeline may have to be read.
 pub type RouteFuture<'a> = Pin<Box<dyn Future<Output = Vec<String>> + Send + 'a>>;
 
+/// A reason not to tell now, if there is one, to wait for.
+pub type HoldFuture<'a> = Pin<Box<dyn Future<Output = Option<Hold>> + Send + 'a>>;
+
+/// Why nobody is told now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    /// For people.
+    pub reason: String,
+    /// When it may be over; unknown when absent.
+    pub until: Option<Timestamp>,
+}
+
+/// How a channel is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Manner {
+    /// Only if an incident lasts so long and nobody looks at it: a later step of escalation.
+    pub after: Option<SignedDuration>,
+    /// Only once so many were found in a row; 0 and 1 mean at once.
+    pub findings: u32,
+    /// Again after so long, while an incident lasts and nobody looks at it.
+    pub repeat: Option<SignedDuration>,
+    /// Whether many alerts at once may be one message.
+    pub takes_digests: bool,
+}
+
 /// An alert, to be delivered once more or for the first time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Notice {
@@ -49,6 +74,16 @@ pub trait Channels: Send + Sync + 'static {
     /// The names of the channels that hear of it when a channel gave an alert up: never that one, and somebody
     /// if there is anybody.
     fn instead_of<'a>(&'a self, channel: &'a str, alert: &'a Alert) -> RouteFuture<'a>;
+
+    /// Why nobody is to be told of an incident now that was opened, by the silences and upstreams as they are now.
+    fn hold<'a>(&'a self, _alert: &'a Alert, _now: Timestamp) -> HoldFuture<'a> {
+        Box::pin(std::future::ready(None))
+    }
+
+    /// How a channel is told.
+    fn manner(&self, _channel: &str) -> Manner {
+        Manner::default()
+    }
 
     /// Tries once to deliver. Takes a bounded time and always answers.
     fn deliver(&self, channel: &str, notice: Notice) -> DeliveryFuture;

@@ -20,5 +20,7 @@ mod contract;
 mod local;
 pub mod signature;
 
-pub use contract::{Channels, Delivery, DeliveryFuture, Notice, RouteFuture};
-pub use local::{Book, Console, Known, LocalChannels};
+pub use contract::{
+    Channels, Delivery, DeliveryFuture, Hold, HoldFuture, Manner, Notice, RouteFuture,
+};
+pub use local::{Book, Console, Known, LocalChannels, Silences, Trouble};

@@ -12,18 +12,28 @@ use std::{
 use interlock_config::{
     route::Subject,
     server::{Alert as Declared, Channel},
+    silence::Silence,
 };
 use interlock_core::{id::PipelineId, incident::Alert, pipeline::Pipeline};
 use interlock_trigger::web::Web;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    channel::{Webhook, is_supported, kind, to_console, to_file},
-    contract::{Channels, Delivery, DeliveryFuture, Notice, RouteFuture},
+    channel::{
+        Email, Http, Pagerduty, Slack, Threads, Webhook, is_for_people, is_supported, kind,
+        to_console, to_file,
+    },
+    contract::{Channels, Delivery, DeliveryFuture, Hold, HoldFuture, Manner, Notice, RouteFuture},
 };
 
 /// What a pipeline declares, if it is known, to wait for.
 pub type Known<'a> = Pin<Box<dyn Future<Output = Option<Arc<Pipeline>>> + Send + 'a>>;
+
+/// The silences that there are, to wait for.
+pub type Silences<'a> = Pin<Box<dyn Future<Output = Arc<[Silence]>> + Send + 'a>>;
+
+/// The key of an open incident, if there is one, to wait for.
+pub type Trouble<'a> = Pin<Box<dyn Future<Output = Option<String>> + Send + 'a>>;
 
 /// Prints a line for people.
 pub type Console = Arc<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
@@ -40,6 +50,16 @@ pub trait Book: Send + Sync + 'static {
 
     /// What a pipeline declares, for its owner and labels.
     fn pipeline<'a>(&'a self, name: &'a PipelineId) -> Known<'a>;
+
+    /// The silences as they are now.
+    fn silences(&self) -> Silences<'_> {
+        Box::pin(std::future::ready(Arc::default()))
+    }
+
+    /// An incident of a pipeline that is open now: why what depends on it may be in trouble too.
+    fn trouble<'a>(&'a self, _name: &'a PipelineId) -> Trouble<'a> {
+        Box::pin(std::future::ready(None))
+    }
 }
 
 /// The channels that `interlock.yaml` declares.
@@ -50,14 +70,16 @@ pub struct LocalChannels {
     /// Where relative paths begin.
     directory: PathBuf,
     files: Arc<Mutex<()>>,
+    /// Where Slack's threads are.
+    threads: Threads,
     time_limit: SignedDuration,
 }
 
 impl LocalChannels {
     /// Channels that are declared in a book and write where they are told to.
     pub fn new(book: Arc<dyn Book>, web: Web, console: Console, directory: PathBuf) -> Self {
-        let (files, time_limit) = (Arc::default(), TIME_LIMIT);
-        Self { book, web, console, directory, files, time_limit }
+        let (files, threads, time_limit) = (Arc::default(), Arc::default(), TIME_LIMIT);
+        Self { book, web, console, directory, files, threads, time_limit }
     }
 
     /// The same, with another time limit for a request.
@@ -95,6 +117,24 @@ impl Channels for LocalChannels {
         Box::pin(self.others(channel, alert))
     }
 
+    fn hold<'a>(&'a self, alert: &'a Alert, now: Timestamp) -> HoldFuture<'a> {
+        Box::pin(self.reason_to_wait(alert, now))
+    }
+
+    fn manner(&self, channel: &str) -> Manner {
+        let channels = self.book.channels();
+        let declared = channels.iter().find(|declared| declared.name == channel);
+        declared.map_or_else(
+            || Manner { takes_digests: channel == CONSOLE, ..Manner::default() },
+            |declared| Manner {
+                after: declared.after,
+                findings: declared.findings,
+                repeat: declared.repeat,
+                takes_digests: declared.digest.unwrap_or_else(|| is_for_people(&declared.channel)),
+            },
+        )
+    }
+
     fn deliver(&self, channel: &str, notice: Notice) -> DeliveryFuture {
         let channels = self.book.channels();
         let declared = channels.iter().find(|declared| declared.name == channel);
@@ -106,20 +146,30 @@ impl Channels for LocalChannels {
                 return Box::pin(std::future::ready(Delivery::Refused { reason }));
             }
         };
+        let (web, time_limit) = (self.web.clone(), self.time_limit);
         match declared {
             Channel::Console => Box::pin(to_console(Arc::clone(&self.console), notice)),
             Channel::File { path } => {
                 Box::pin(to_file(self.directory.join(path), Arc::clone(&self.files), notice))
             }
             Channel::Webhook { url, secret, headers } => {
-                let webhook = Webhook { url, secret, headers, time_limit: self.time_limit };
-                Box::pin(webhook.deliver(self.web.clone(), notice))
+                Box::pin(Webhook { url, secret, headers, time_limit }.deliver(web, notice))
             }
-            Channel::Slack { .. }
-            | Channel::Email(_)
-            | Channel::Pagerduty { .. }
-            | Channel::Http { .. }
-            | Channel::Sns { .. }
+            Channel::Slack(declared) => {
+                let (name, threads) = (channel.to_owned(), Arc::clone(&self.threads));
+                let slack = Slack { declared, name, threads, time_limit };
+                Box::pin(slack.deliver(web, notice))
+            }
+            Channel::Email(declared) => {
+                Box::pin(Email { declared, time_limit }.deliver(web, notice))
+            }
+            Channel::Pagerduty { routing_key, url } => {
+                Box::pin(Pagerduty { routing_key, url, time_limit }.deliver(web, notice))
+            }
+            Channel::Http { url, method, headers, body } => {
+                Box::pin(Http { url, method, headers, body, time_limit }.deliver(web, notice))
+            }
+            Channel::Sns { .. }
             | Channel::Eventbridge { .. }
             | Channel::Pubsub { .. }
             | Channel::S3 { .. } => {
@@ -131,21 +181,42 @@ impl Channels for LocalChannels {
 }
 
 impl LocalChannels {
-    async fn wanted_by(&self, alert: &Alert) -> Vec<String> {
-        let pipeline = match PipelineId::parse(&alert.pipeline_id) {
+    async fn declared(&self, alert: &Alert) -> Option<Arc<Pipeline>> {
+        match PipelineId::parse(&alert.pipeline_id) {
             Ok(name) => self.book.pipeline(&name).await,
             Err(_belongs_to_none) => None,
-        };
-        let subject = Subject {
-            level: &alert.level,
-            alert_type: &alert.alert_type,
-            pipeline: &alert.pipeline_id,
-            owner: pipeline.as_ref().and_then(|pipeline| pipeline.owner.as_deref()),
-            labels: pipeline.as_ref().map(|pipeline| &pipeline.labels),
-        };
+        }
+    }
+
+    async fn wanted_by(&self, alert: &Alert) -> Vec<String> {
+        let pipeline = self.declared(alert).await;
+        let subject = subject(alert, pipeline.as_deref());
         let channels = self.book.channels();
         let wanted = channels.iter().filter(|declared| declared.when.matches(&subject));
         wanted.map(|declared| declared.name.clone()).collect()
+    }
+
+    /// A silence that matches, or an upstream that is in trouble itself.
+    async fn reason_to_wait(&self, alert: &Alert, now: Timestamp) -> Option<Hold> {
+        let pipeline = self.declared(alert).await;
+        let subject = subject(alert, pipeline.as_deref());
+        let silences = self.book.silences().await;
+        let silence = silences.iter().find_map(|silence| {
+            let until = silence.in_force(now)?;
+            silence.when.matches(&subject).then_some((silence, until))
+        });
+        if let Some((silence, until)) = silence {
+            let reason = format!("silence {}: {}", silence.id, silence.reason);
+            return Some(Hold { reason, until: Some(until) });
+        }
+        for upstream in pipeline.iter().flat_map(|pipeline| &pipeline.readiness.upstreams) {
+            let Ok(name) = PipelineId::parse(&upstream.pipeline) else { continue };
+            if let Some(key) = self.book.trouble(&name).await {
+                let reason = format!("its upstream {name} has an incident: {key}");
+                return Some(Hold { reason, until: None });
+            }
+        }
+        None
     }
 
     async fn others(&self, channel: &str, alert: &Alert) -> Vec<String> {
@@ -160,6 +231,17 @@ impl LocalChannels {
             others.push(CONSOLE.to_owned());
         }
         others
+    }
+}
+
+/// What routes and silences look at.
+fn subject<'a>(alert: &'a Alert, pipeline: Option<&'a Pipeline>) -> Subject<'a> {
+    Subject {
+        level: &alert.level,
+        alert_type: &alert.alert_type,
+        pipeline: &alert.pipeline_id,
+        owner: pipeline.and_then(|pipeline| pipeline.owner.as_deref()),
+        labels: pipeline.map(|pipeline| &pipeline.labels),
     }
 }
 

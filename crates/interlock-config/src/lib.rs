@@ -19,6 +19,7 @@ mod placeholder;
 pub mod route;
 pub mod server;
 mod shape;
+pub mod silence;
 mod suggest;
 mod version;
 mod yaml;

@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     RunTime,
     /// `${HOME}`.
     Environment,
+    /// `${file:/run/secrets/token}`.
+    File,
     /// Neither.
     Malformed,
 }
@@ -46,6 +48,9 @@ fn kind_of(name: &str) -> Kind {
     if RUN_TIME.contains(&name) || name.strip_prefix("params.").is_some_and(|k| !k.is_empty()) {
         return Kind::RunTime;
     }
+    if name.strip_prefix("file:").is_some_and(|path| path.starts_with('/')) {
+        return Kind::File;
+    }
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let variable =
         name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(word);
@@ -62,8 +67,12 @@ impl Placeholder<'_> {
             ));
         }
         match (allowed, self.kind) {
+            (Placeholders::Both, Kind::File) => Some((
+                format!("`{}` is not replaced in `{key}`", self.shown()),
+                "A file may be named in the secrets of interlock.yaml only.".to_owned(),
+            )),
             (Placeholders::Both | Placeholders::Foreign, _)
-            | (Placeholders::Environment, Kind::Environment) => None,
+            | (Placeholders::Environment, Kind::Environment | Kind::File) => None,
             (Placeholders::Environment, Kind::RunTime | Kind::Malformed) => Some((
                 format!("`{}` is not known before a run, `{key}` is", self.shown()),
                 "Run-time values may stand in commands, urls, bodies and headers of a trigger."
@@ -88,13 +97,16 @@ mod tests {
 
     #[test]
     fn placeholders_are_found_with_their_kind() {
-        let found: Vec<_> = find("a ${slot} ${HOME}x ${params.k} ${} ${a-b} ${open")
-            .map(|p| (p.name.to_owned(), p.kind))
-            .collect();
+        let found: Vec<_> =
+            find("a ${slot} ${HOME}x ${params.k} ${file:/k} ${file:k} ${} ${a-b} ${open")
+                .map(|p| (p.name.to_owned(), p.kind))
+                .collect();
         let expected = [
             ("slot", Kind::RunTime),
             ("HOME", Kind::Environment),
             ("params.k", Kind::RunTime),
+            ("file:/k", Kind::File),
+            ("file:k", Kind::Malformed),
             ("", Kind::Malformed),
             ("a-b", Kind::Malformed),
             ("open", Kind::Malformed),

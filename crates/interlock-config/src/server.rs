@@ -191,6 +191,14 @@ pub struct Alert {
     pub channel: Channel,
     /// Which alerts it gets.
     pub when: AlertFilter,
+    /// Only what lasts so long while nobody looks at it: a later step of escalation.
+    pub after: Option<SignedDuration>,
+    /// Only once so many were found in a row.
+    pub findings: u32,
+    /// Again after so long, while it lasts and nobody looks at it.
+    pub repeat: Option<SignedDuration>,
+    /// Whether many at once are one message; what its kind does when absent.
+    pub digest: Option<bool>,
 }
 
 /// How people are told.
@@ -203,14 +211,25 @@ pub enum Channel {
     Console,
     File { path: PathBuf },
     Webhook { url: Secret, secret: Option<Secret>, headers: BTreeMap<String, Secret> },
-    Slack { url: Option<Secret>, token: Option<Secret>, channel: Option<String> },
+    Slack(Slack),
     Email(Email),
-    Pagerduty { routing_key: Secret },
+    Pagerduty { routing_key: Secret, url: Option<Secret> },
     Http { url: Secret, method: String, headers: BTreeMap<String, Secret>, body: Option<String> },
     Sns { topic_arn: String },
     Eventbridge { bus_name: String },
     Pubsub { project: String, topic: String },
     S3 { bucket_name: String, prefix: Option<String> },
+}
+
+/// Slack.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Slack {
+    /// An incoming webhook; or the API, with a token.
+    pub url: Option<Secret>,
+    /// A bot's token, with a channel.
+    pub token: Option<Secret>,
+    /// Where the bot writes.
+    pub channel: Option<String>,
 }
 
 /// Mail.
@@ -226,6 +245,19 @@ pub struct Email {
     pub username: Option<String>,
     /// For the server.
     pub password: Option<Secret>,
+    /// How the connection is kept from others.
+    pub tls: MailTls,
+}
+
+/// How a connection to a mail server is kept from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MailTls {
+    /// From the first byte, as on port 465.
+    Tls,
+    /// After a greeting in the open, as on port 587; without it nothing is sent.
+    Starttls,
+    /// Not at all.
+    None,
 }
 
 /// Which alerts a channel gets; an empty list lets everything pass.

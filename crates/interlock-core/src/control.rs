@@ -6,10 +6,14 @@
 //! Among startable slots the order is (instant, schedule id). A waiting slot holds nobody back: it has no
 //! place in the queue until it is ready. What a person or a backfill asked for queues and is never skipped,
 //! and never makes a live slot skip: a live slot that is blocked only by such runs queues ahead of them.
+//! Slots of a backfill come last, in a [`Lane`] of their own, and start in a pause of the pipeline too.
+
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
+    backfill::Order,
     id::ScheduleId,
     pipeline::{OverlapPolicy, Pipeline, TriggerKind},
     readiness::Outcome,
@@ -46,6 +50,19 @@ pub struct Candidate<'a> {
     pub readiness: Outcome,
     /// Whether its work was done since the slot before it (`skipIfSuccessful`).
     pub is_done_already: bool,
+    /// The lane that it keeps to.
+    pub lane: Option<Lane>,
+}
+
+/// What the slots of one backfill have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lane {
+    /// Which backfill of the pipeline.
+    pub number: u64,
+    /// How many of its slots may hold a place at once; none while it is paused.
+    pub places: u32,
+    /// Which of them goes first.
+    pub order: Order,
 }
 
 /// How many runs may begin: what the limits over all pipelines leave.
@@ -103,7 +120,9 @@ pub fn plan_slots(
     plan.close_what_is_over(flow, runner, now);
     if flow == Flow::Open && runner == Runner::Interlock {
         plan.notice_drift();
-        plan.start_what_may(now);
+    }
+    if flow != Flow::Retired && runner == Runner::Interlock {
+        plan.start_what_may(flow, now);
     }
     plan.moves.into_iter().enumerate().filter_map(|(index, step)| Some((index, step?))).collect()
 }
@@ -129,6 +148,7 @@ impl Plan<'_> {
     fn close_what_is_over(&mut self, flow: Flow, runner: Runner, now: Timestamp) {
         for (candidate, step) in self.slots.iter().zip(&mut self.moves) {
             let SlotState::Open(state) = candidate.slot.state else { continue };
+            let flow = candidate.flow(flow);
             let is_sensor = waits_for_sensor(self.pipeline, candidate);
             let patience = match state {
                 OpenState::Running => OWNER_WAITS,
@@ -161,13 +181,16 @@ impl Plan<'_> {
         }
     }
 
-    fn start_what_may(&mut self, now: Timestamp) {
+    fn start_what_may(&mut self, flow: Flow, now: Timestamp) {
         let mut places = Places::taken(self.pipeline, self.slots, &self.moves);
-        self.retry_what_failed(now);
-        // A queued slot of an earlier instant goes first; live ones go before what people asked for.
-        let mut order: Vec<_> =
-            (0..self.slots.len()).filter(|index| self.is_startable(*index)).collect();
-        order.sort_by_key(|index| self.slots.get(*index).map(|c| !is_live(c.slot)));
+        self.retry_what_failed(flow, now);
+        let startable = |index: &usize| {
+            let flow = self.slots.get(*index).map(|candidate| candidate.flow(flow));
+            flow == Some(Flow::Open) && self.is_startable(*index)
+        };
+        // A queued slot of an earlier instant goes first.
+        let mut order: Vec<_> = (0..self.slots.len()).filter(startable).collect();
+        order.sort_by_key(|index| self.slots.get(*index).map(Candidate::turn));
         let slots = self.slots;
         for index in order {
             let Some(candidate) = slots.get(index) else { continue };
@@ -182,10 +205,11 @@ impl Plan<'_> {
     }
 
     /// A slot in backoff holds its place already.
-    fn retry_what_failed(&mut self, now: Timestamp) {
+    fn retry_what_failed(&mut self, flow: Flow, now: Timestamp) {
         for (candidate, step) in self.slots.iter().zip(&mut self.moves) {
             let is_time = candidate.slot.retry_at.is_none_or(|at| at <= now);
             if step.is_none()
+                && candidate.flow(flow) == Flow::Open
                 && candidate.slot.state == SlotState::Open(OpenState::Backoff)
                 && is_time
                 && self.room.runs > 0
@@ -210,14 +234,18 @@ impl Plan<'_> {
         if is_ready && candidate.is_done_already && is_live(candidate.slot) {
             return Some(Move::Close(Disposition::Skipped(SkipReason::Superseded)));
         }
-        match (places.is_free(), is_ready, is_queued) {
+        if candidate.lane.is_some_and(|lane| lane.places == 0) {
+            // It is held, so nobody looks whether it is ready; as a queued slot it can wait for long.
+            return (!is_queued).then_some(Move::Queue);
+        }
+        match (places.is_free_for(candidate), is_ready, is_queued) {
             (true, true, _) if self.pipeline.dry_run => {
                 Some(Move::Close(Disposition::Skipped(SkipReason::DryRun)))
             }
             (true, true, _) if !self.room.admits(candidate.slot) => None,
             (true, true, _) => {
                 self.room.take(candidate.slot);
-                places.take(candidate.slot);
+                places.take(candidate);
                 Some(Move::Start(candidate.slot.attempt + 1))
             }
             (true, false, true) => Some(Move::WaitAgain),
@@ -229,11 +257,24 @@ impl Plan<'_> {
     /// A slot is ready and no place is free.
     fn blocked(&self, slot: &Slot, places: &Places) -> Move {
         let policy = self.pipeline.catchup.overlap;
-        if is_live(slot) && policy == OverlapPolicy::Skip && places.has_live {
+        let is_full_of_live = places.live >= self.pipeline.active_runs_max && !self.is_held_up();
+        if is_live(slot) && policy == OverlapPolicy::Skip && is_full_of_live {
             Move::Close(Disposition::Skipped(SkipReason::Overlap))
         } else {
             Move::Queue
         }
+    }
+
+    /// Whether live slots are late because of a backfill: it has open slots, or there are live ones in the queue,
+    /// which under `skip` only come there behind runs that are not live.
+    fn is_held_up(&self) -> bool {
+        let queued = SlotState::Open(OpenState::Queued);
+        self.slots.iter().any(|candidate| {
+            let is_late = candidate.slot.state == queued
+                && is_live(candidate.slot)
+                && candidate.slot.opened_by != TriggerType::Catchup;
+            candidate.lane.is_some() || is_late
+        })
     }
 
     /// Under `latest` one slot stays queued: the newest live one.
@@ -267,30 +308,54 @@ fn waits_for_sensor(pipeline: &Pipeline, candidate: &Candidate<'_>) -> bool {
 /// The places that runs of the pipeline take.
 struct Places {
     free: u32,
-    /// Whether one of them is a run that the schedule owed.
-    has_live: bool,
+    /// How many of them are taken by runs that the schedule owed.
+    live: u32,
+    /// How many are taken by which lane.
+    lanes: BTreeMap<u64, u32>,
 }
 
 impl Places {
     fn taken(pipeline: &Pipeline, slots: &[Candidate<'_>], moves: &[Option<Move>]) -> Self {
-        let mut places = Self { free: pipeline.active_runs_max, has_live: false };
+        let mut places = Self { free: pipeline.active_runs_max, live: 0, lanes: BTreeMap::new() };
         for (candidate, step) in slots.iter().zip(moves) {
             let occupies =
                 matches!(candidate.slot.state, SlotState::Open(state) if state.occupies_place());
             if occupies && step.is_none() {
-                places.take(candidate.slot);
+                places.take(candidate);
             }
         }
         places
     }
 
-    fn is_free(&self) -> bool {
-        self.free > 0
+    fn is_free_for(&self, candidate: &Candidate<'_>) -> bool {
+        let has_lane_room = candidate.lane.is_none_or(|lane| {
+            self.lanes.get(&lane.number).is_none_or(|taken| *taken < lane.places)
+        });
+        self.free > 0 && has_lane_room
     }
 
-    fn take(&mut self, slot: &Slot) {
+    fn take(&mut self, candidate: &Candidate<'_>) {
         self.free = self.free.saturating_sub(1);
-        self.has_live |= is_live(slot);
+        self.live += u32::from(is_live(candidate.slot));
+        if let Some(lane) = candidate.lane {
+            *self.lanes.entry(lane.number).or_default() += 1;
+        }
+    }
+}
+
+impl<'a> Candidate<'a> {
+    /// Whether it may start: a pause of the pipeline is not one of its backfills.
+    fn flow(&self, flow: Flow) -> Flow {
+        if flow == Flow::Paused && self.lane.is_some() { Flow::Open } else { flow }
+    }
+
+    /// Its turn among those that may start: live ones go before what people asked for, that before backfills.
+    fn turn(&self) -> (u8, Option<Reverse<(Timestamp, &'a ScheduleId)>>) {
+        let place = (self.nominal, self.schedule);
+        match self.lane {
+            Some(lane) => (2, (lane.order == Order::Descending).then_some(Reverse(place))),
+            None => (u8::from(!is_live(self.slot)), None),
+        }
     }
 }
 

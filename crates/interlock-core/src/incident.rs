@@ -2,13 +2,13 @@
 //!
 //! The tables below are all there is to it: a new check is a line in [`OPENS`] or [`RESOLVES`]. Whoever writes
 //! events, engine or watchdog, asks [`consequences`] about each and [`step`] about the incident's row, and puts
-//! what follows into the event's own group (S12).
+//! what follows into the event's own group (S12). What people do is an event too: [`by_hand`] says which.
 
-use std::{collections::BTreeMap, fmt};
+mod alert;
 
-use jiff::{Timestamp, civil::Date};
-use serde_json::{Value, json};
+use jiff::civil::Date;
 
+pub use self::alert::Alert;
 use crate::id::{PipelineId, ScheduleId};
 
 /// How bad it is.
@@ -83,6 +83,11 @@ pub enum Consequence {
         /// The dedup key.
         key: String,
     },
+    /// Somebody looks at it.
+    Acknowledge {
+        /// The dedup key.
+        key: String,
+    },
 }
 
 impl Consequence {
@@ -90,7 +95,7 @@ impl Consequence {
     pub fn key(&self) -> &str {
         match self {
             Self::Open(finding) => &finding.key,
-            Self::Resolve { key } => key,
+            Self::Resolve { key } | Self::Acknowledge { key } => key,
         }
     }
 }
@@ -123,6 +128,8 @@ enum Scope {
     Thing,
     /// One per pipeline.
     Pipeline,
+    /// The thing is the key itself.
+    Key,
 }
 
 /// A job came to a bad end.
@@ -148,6 +155,10 @@ const PAUSED: Family = Family { prefix: "paused", scope: Scope::Thing };
 const DEGRADED: Family = Family { prefix: "watchdog-degraded", scope: Scope::Pipeline };
 const CONFIG: Family = Family { prefix: "config", scope: Scope::Thing };
 const ASIDE: Family = Family { prefix: "aside", scope: Scope::Pipeline };
+/// A test of the alerts, from end to end.
+const BARK: Family = Family { prefix: "bark", scope: Scope::Thing };
+/// The one that somebody names.
+const NAMED: Family = Family { prefix: "", scope: Scope::Key };
 
 /// An event that opens an incident.
 struct Opens {
@@ -239,6 +250,8 @@ const OPENS: &[Opens] = &[
         ("watchdog_degraded", "is not wholly watched"),
     ),
     opens("PIPELINE_SET_ASIDE", ASIDE, Level::Error, ("pipeline_set_aside", "was set aside")),
+    // It goes where a miss would go.
+    opens("BARK", BARK, Level::Error, ("schedule_missed", "is a test of the alerts")),
 ];
 
 /// Which events resolve which incidents.
@@ -269,11 +282,68 @@ const RESOLVES: &[(&str, &[Family])] = &[
     ("RUN_FOUND", &[UNCERTAIN]),
     ("CONFIG_RESTORED", &[CONFIG]),
     ("PIPELINE_TAKEN_BACK", &[ASIDE]),
+    (RESOLVED_BY_HAND, &[NAMED]),
 ];
+
+/// The event that says that somebody looks at an incident.
+pub const ACKNOWLEDGED_BY_HAND: &str = "INCIDENT_ACKNOWLEDGED";
+/// The event that says that somebody called an incident over.
+pub const RESOLVED_BY_HAND: &str = "INCIDENT_RESOLVED";
+
+/// What a person asks of an incident.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hand {
+    /// To be known as the one who looks at it.
+    Acknowledge,
+    /// To call it over.
+    Resolve,
+}
+
+impl Hand {
+    /// The word for it, as stored.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Acknowledge => "acknowledge",
+            Self::Resolve => "resolve",
+        }
+    }
+
+    /// Reads the word for it.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Acknowledge, Self::Resolve].into_iter().find(|hand| hand.as_str() == word)
+    }
+}
+
+/// The event that a person's hand is, for an incident that stands like this (`None` when there is none), or why
+/// there is nothing to be done. The event names the incident's key as its thing.
+pub fn by_hand(state: Option<IncidentState>, hand: Hand) -> Result<&'static str, &'static str> {
+    match (state, hand) {
+        (Some(IncidentState::Open | IncidentState::Acknowledged), Hand::Acknowledge) => {
+            Ok(ACKNOWLEDGED_BY_HAND)
+        }
+        (Some(IncidentState::Open | IncidentState::Acknowledged), Hand::Resolve) => {
+            Ok(RESOLVED_BY_HAND)
+        }
+        (Some(IncidentState::Resolved), Hand::Acknowledge | Hand::Resolve) => {
+            Err("it is resolved already")
+        }
+        (None, Hand::Acknowledge | Hand::Resolve) => Err("there is no such incident"),
+    }
+}
 
 /// Whether anything can follow from events of a kind.
 pub fn has_consequences(kind: &str) -> bool {
-    OPENS.iter().any(|rule| rule.event == kind) || RESOLVES.iter().any(|(event, _)| *event == kind)
+    OPENS.iter().any(|rule| rule.event == kind)
+        || RESOLVES.iter().any(|(event, _)| *event == kind)
+        || kind == ACKNOWLEDGED_BY_HAND
+}
+
+/// What the keys of older days begin with that are over too when this one is over by an event of this kind: a good
+/// slot ends what its schedule left open before.
+pub fn older_days<'a>(kind: &str, key: &'a str) -> Option<&'a str> {
+    let (before, day) = key.rsplit_once(':')?;
+    let is_day = day.parse::<Date>().is_ok();
+    (kind == "JOB_COMPLETED" && is_day).then(|| key.get(..=before.len())).flatten()
 }
 
 /// What follows from an event; nothing from most.
@@ -292,7 +362,9 @@ pub fn consequences(fact: &Fact<'_>) -> Vec<Consequence> {
         .flat_map(|(_, families)| *families);
     let resolved =
         families.filter_map(|family| Some(Consequence::Resolve { key: family.key(fact)? }));
-    opened.chain(resolved).collect()
+    let acknowledged = NAMED.key(fact).filter(|_| fact.kind == ACKNOWLEDGED_BY_HAND);
+    let acknowledged = acknowledged.map(|key| Consequence::Acknowledge { key });
+    opened.chain(resolved).chain(acknowledged).collect()
 }
 
 impl Family {
@@ -306,6 +378,7 @@ impl Family {
             }
             Scope::Thing => fact.thing.map(|thing| format!("{prefix}:{thing}")),
             Scope::Pipeline => Some(format!("{prefix}:{pipeline}")),
+            Scope::Key => fact.thing.map(str::to_owned),
         }
     }
 
@@ -316,7 +389,7 @@ impl Family {
                 format!("Pipeline {pipeline} schedule {schedule} {says} on {date}")
             }
             (Scope::Thing, _, Some(thing)) => format!("{thing} {says}"),
-            (Scope::Day | Scope::Thing | Scope::Pipeline, ..) => {
+            (Scope::Day | Scope::Thing | Scope::Pipeline | Scope::Key, ..) => {
                 format!("Pipeline {pipeline} {says}")
             }
         }
@@ -330,6 +403,8 @@ pub enum Step {
     Open,
     /// One more joins what is known, silently.
     Join,
+    /// Somebody looks at it; told if its opening was, and if nobody looked before.
+    Acknowledge,
     /// It is over; told if its opening was.
     Resolve,
     /// Nothing.
@@ -346,69 +421,14 @@ pub fn step(state: Option<IncidentState>, consequence: &Consequence) -> Step {
         (Consequence::Resolve { .. }, Some(IncidentState::Open | IncidentState::Acknowledged)) => {
             Step::Resolve
         }
-        (Consequence::Resolve { .. }, None | Some(IncidentState::Resolved)) => Step::Nothing,
-    }
-}
-
-/// What is sent to people and programs.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Alert {
-    /// How bad it is: the word of a [`Level`].
-    pub level: String,
-    /// Such as `schedule_missed`.
-    pub alert_type: String,
-    /// Whose it is.
-    pub pipeline_id: String,
-    /// For people.
-    pub message: String,
-    /// For programs.
-    pub details: BTreeMap<String, Value>,
-    /// When it happened.
-    pub timestamp: Timestamp,
-}
-
-impl Alert {
-    /// The JSON of an alert: receivers rely on it.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "level": self.level,
-            "alertType": self.alert_type,
-            "pipelineId": self.pipeline_id,
-            "message": self.message,
-            "details": self.details,
-            "timestamp": self.timestamp.to_string(),
-        })
-    }
-
-    /// Reads what [`Alert::to_json`] writes; whatever is missing is empty.
-    pub fn from_json(json: &Value) -> Self {
-        let text = |key: &str| json.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let details = json.get("details").and_then(Value::as_object);
-        Self {
-            level: text("level"),
-            alert_type: text("alertType"),
-            pipeline_id: text("pipelineId"),
-            message: text("message"),
-            details: details
-                .map(|map| map.iter().map(|(k, v)| (k.clone(), v.clone())).collect())
-                .unwrap_or_default(),
-            timestamp: text("timestamp").parse().unwrap_or(Timestamp::UNIX_EPOCH),
-        }
-    }
-
-    /// Whether it says that something is over.
-    pub fn is_resolution(&self) -> bool {
-        self.details.get("state").and_then(Value::as_str) == Some(IncidentState::Resolved.as_str())
-    }
-}
-
-/// One line for people, without control characters: a message may quote what a job printed.
-impl fmt::Display for Alert {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = if self.is_resolution() { "resolved" } else { &self.level };
-        let message: String =
-            self.message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        write!(f, "ALERT {word} {} {}: {message}", self.alert_type, self.pipeline_id)
+        (
+            Consequence::Acknowledge { .. },
+            Some(IncidentState::Open | IncidentState::Acknowledged),
+        ) => Step::Acknowledge,
+        (
+            Consequence::Resolve { .. } | Consequence::Acknowledge { .. },
+            None | Some(IncidentState::Resolved),
+        ) => Step::Nothing,
     }
 }
 

@@ -53,5 +53,7 @@ pub mod agenda;
 
 pub mod catchup;
 
+pub mod backfill;
+
 #[cfg(test)]
 mod sample;

@@ -150,6 +150,8 @@ pub struct Wish {
     pub reason: Option<String>,
     /// The run that gave rise to it.
     pub original_run: Option<String>,
+    /// The backfill that opened it.
+    pub backfill: Option<u64>,
 }
 
 /// A change that the slot machine does not know.

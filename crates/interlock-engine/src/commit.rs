@@ -96,6 +96,8 @@ impl Engine {
         }
         if plan.ends_work() {
             self.dirty.extend(self.dependents.of(&plan.group.pipeline));
+            // What ended makes room for the next of a backfill.
+            self.dirty.extend(self.backfilling.get(&plan.group.pipeline).cloned());
         }
         plan.acts.into_iter().for_each(|act| self.act(act));
     }
@@ -107,6 +109,11 @@ impl Engine {
             self.poisoned.push((pipeline.clone(), unreadable.to_string()));
         }
         self.active.count(pipeline, self.pipelines.get_mut(pipeline));
+        if self.pipelines.get_mut(pipeline).backfills.is_empty() {
+            self.backfilling.remove(pipeline);
+        } else {
+            self.backfilling.insert(pipeline.clone());
+        }
     }
 
     pub(crate) fn act(&self, act: Act) {

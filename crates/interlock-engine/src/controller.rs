@@ -167,6 +167,7 @@ impl Engine {
                     slot,
                     readiness: if forced { Outcome::Ready } else { readiness },
                     is_done_already: done_at.is_some_and(|at| is_covered(spec, place, at)),
+                    lane: state.lane(slot),
                 }
             })
             .collect();
@@ -331,14 +332,18 @@ impl Engine {
     fn set_wake(&mut self, pipeline: &PipelineId, now: Timestamp) {
         let Some(state) = self.pipelines.0.get(pipeline) else { return };
         let interval = state.agenda.evaluation.interval.unwrap_or(self.limits.evaluation_interval);
-        // In a pause nothing starts, so that only the end of a slot's time can come.
-        let count = if state.is_paused(now) { 1 } else { usize::MAX };
+        // In a pause nothing starts but backfills, so that of others only the end of their time can come.
+        let is_paused = state.is_paused(now);
+        let count = |open: &OpenSlot| match state.lane(&open.slot) {
+            None if is_paused => 1,
+            None | Some(_) => usize::MAX,
+        };
         let evaluate_at = plus(now, interval);
         let driven = state.open.iter().filter(|(place, _)| self.scope.drives(place));
         let times = driven.flat_map(|(place, open)| {
             let waits = state.is_watched(place, &open.slot);
             let patience = if waits { OWNER_WAITS } else { SignedDuration::ZERO };
-            times_of(open, (evaluate_at, patience)).into_iter().take(count)
+            times_of(open, (evaluate_at, patience)).into_iter().take(count(open))
         });
         // What should have happened and could not (no room, a pause) is looked at again soon, not at once.
         let soon = plus(now, SignedDuration::from_secs(1));

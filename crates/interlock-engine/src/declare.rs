@@ -9,11 +9,12 @@ use interlock_store::{
     CHANGES_MAX, Key, Record,
     record::{AgendaRecord, PauseRecord, PipelineRecord, version_text},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     aside::guarded,
     engine::{Declaration, Engine, EngineError},
+    scheduler::plus,
     state::{KnownPipeline, PipelineState},
     write::{Event, Planned},
 };
@@ -44,22 +45,10 @@ impl Engine {
     pub async fn declare(&mut self, changes: &Changes) -> Result<(), EngineError> {
         let Changes { declared, removed } = changes;
         let now = self.world.now();
-        let mut due = Vec::new();
-        // What is due under the old versions comes first. A gap found after a start is the new one's.
+        // A gap found after a start is the new version's.
         if self.is_live {
-            for new in declared {
-                let state = self.pipelines.0.get(&new.pipeline.name);
-                if state.is_some_and(|old| old.version != 0 && old.version != new.version) {
-                    let name = &new.pipeline.name;
-                    match guarded(self.plan_controls(name, now)).await? {
-                        Ok(controls) => due.extend(controls),
-                        Err(reason) => self.poisoned.push((name.clone(), reason)),
-                    }
-                    due.extend(self.plan_opening(name, now, usize::MAX).await?);
-                }
-            }
+            self.settle_old_versions(declared, now).await?;
         }
-        self.commit(due).await?;
         let planned = declared.iter().flat_map(|new| self.plan_declaration(new, now)).collect();
         self.commit(planned).await?;
         let planned = removed.iter().filter_map(|name| self.plan_retirement(name, now)).collect();
@@ -71,6 +60,61 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Records what is due under the versions that are edited, and moves their watermarks to now: the new
+    /// versions owe nothing from before they came (S16).
+    async fn settle_old_versions(
+        &mut self,
+        declared: &[Declaration],
+        now: Timestamp,
+    ) -> Result<(), EngineError> {
+        let is_edit = |new: &&Declaration| {
+            let state = self.pipelines.0.get(&new.pipeline.name);
+            state.is_some_and(|old| old.version != 0 && old.version != new.version)
+        };
+        let edited: Vec<_> =
+            declared.iter().filter(is_edit).map(|new| new.pipeline.name.clone()).collect();
+        let mut due = Vec::new();
+        for name in &edited {
+            match guarded(self.plan_controls(name, now)).await? {
+                Ok(controls) => due.extend(controls),
+                Err(reason) => self.poisoned.push((name.clone(), reason)),
+            }
+            due.extend(self.plan_opening(name, now, usize::MAX).await?);
+        }
+        self.commit(due).await?;
+        let settled = edited.iter().flat_map(|name| self.plan_settled(name, now)).collect();
+        self.commit(settled).await
+    }
+
+    /// The watermarks of a pipeline, moved to now where nothing before it is owed any more.
+    fn plan_settled(&self, name: &PipelineId, now: Timestamp) -> Vec<Planned> {
+        let Some(state) = self.pipelines.0.get(name) else { return vec![] };
+        // A pause's gap is planned when it ends, by what is declared then.
+        if state.is_paused(now) || state.is_retired() {
+            return vec![];
+        }
+        let starts = state.agenda.owed().map(|start| (&start.schedule, start.delay(name)));
+        let controls = state.agenda.acting();
+        let controls = controls.map(|control| (&control.schedule, SignedDuration::ZERO));
+        let settled: Vec<_> = starts
+            .chain(controls)
+            .filter_map(|(schedule, delay)| {
+                let (watermark, revision) = state.watermark(schedule.id())?;
+                let until = plus(now, -delay);
+                let is_settled = schedule.after(watermark).is_none_or(|slot| slot > until);
+                (is_settled && watermark < until).then(|| (schedule.id(), revision, until))
+            })
+            .collect();
+        let portions = settled.chunks(CHANGES_MAX).map(|portion| {
+            let mut plan = Planned::new(name, self.writer);
+            for (id, revision, until) in portion {
+                plan.watermark(id, *revision, *until);
+            }
+            plan
+        });
+        portions.collect()
     }
 
     /// The rows that are missing or have another version.

@@ -28,6 +28,7 @@ use crate::{
     aside::Aside,
     declare::Changes,
     ending::StartsUnderWay,
+    gap::Survey,
     progress::Progress,
     registers::{Active, Dependents, Restraint, Wakes},
     scheduler::plus,
@@ -190,6 +191,10 @@ pub struct Engine {
     pub(crate) restraint: Restraint,
     /// Pipelines whose due slots met rows that others wrote: those are read first.
     pub(crate) blocked: BTreeSet<PipelineId>,
+    /// What was recorded of missed slots when their catch-up began.
+    pub(crate) survey: Option<Survey>,
+    /// Pipelines with a backfill that is not finished.
+    pub(crate) backfilling: BTreeSet<PipelineId>,
     /// Runs under way.
     pub(crate) active: Active,
     /// Who waits for whom.
@@ -213,6 +218,8 @@ pub struct Engine {
     /// Whether it began to act: from then on a change of the files is an edit.
     pub(crate) is_live: bool,
     renew_at: Timestamp,
+    /// When the inbox is looked at next; a pass that something else calls for need not ask again.
+    inbox_at: Timestamp,
     pace: Pace,
 }
 
@@ -273,6 +280,8 @@ impl Engine {
             progress: Progress::default(),
             restraint: Restraint::default(),
             blocked: BTreeSet::new(),
+            survey: None,
+            backfilling: BTreeSet::new(),
             active: Active::default(),
             dependents: Dependents::default(),
             limits,
@@ -288,6 +297,7 @@ impl Engine {
             declarations,
             is_live: false,
             renew_at,
+            inbox_at: Timestamp::MIN,
             pace,
         }))
     }
@@ -343,10 +353,14 @@ impl Engine {
             self.take_message(message);
         }
         self.record_the_news().await?;
-        self.apply_inbox().await?;
+        if self.world.now() >= self.inbox_at || !self.scope.is_shard() {
+            self.inbox_at = plus(self.world.now(), self.pace.inbox);
+            self.apply_inbox().await?;
+        }
         if self.scope.is_shard() {
             self.open_what_is_due().await?;
         }
+        self.advance_backfills().await?;
         self.step_what_is_dirty().await?;
         self.tell_progress();
         self.vitals.pass_ended(self.world.uptime().saturating_sub(began));
@@ -379,15 +393,11 @@ impl Engine {
             // Something ended in the last commit of the pass that others wait for.
             return now;
         }
-        let inbox = now + self.pace.inbox;
         let due = self.agenda.peek().map(|Reverse((at, ..))| *at);
         let wake = self.wakes.first();
         let held = self.restraint.wake();
-        [Some(inbox), Some(self.renew_at), due, wake, held]
-            .into_iter()
-            .flatten()
-            .min()
-            .unwrap_or(inbox)
+        let others = [due, wake, held].into_iter().flatten();
+        others.fold(self.inbox_at.min(self.renew_at), Ord::min)
     }
 
     pub(crate) fn take_report(&mut self, Report { run_id, at, what }: Report) {

@@ -33,13 +33,13 @@ pub struct Owing<'a> {
 }
 
 /// What stands after the watermarks.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Ahead {
     pub(crate) slots: BTreeMap<SlotPlace, (Slot, u64)>,
     pub(crate) spans: Vec<AheadSpan>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct AheadSpan {
     pub(crate) schedule: ScheduleId,
     pub(crate) first: Timestamp,
@@ -80,7 +80,7 @@ impl<'a> Owing<'a> {
     }
 
     /// The first slot that is owed.
-    fn first(&self) -> Option<Timestamp> {
+    pub(crate) fn first(&self) -> Option<Timestamp> {
         let owed = self.agenda.owed().filter_map(|start| {
             let watermark = self.watermarks.get(start.schedule.id())?;
             start.schedule.after(*watermark)
@@ -156,6 +156,43 @@ impl Ahead {
             span.schedule == *schedule && (span.first..=span.last).contains(nominal)
         };
         self.spans.iter().find(covers).map(|span| span.recorded_at)
+    }
+}
+
+/// What stood after everybody's watermarks when a catch-up began: one question instead of one for each pipeline.
+///
+/// What is written later is found out by a conflict, as with live slots; its pipeline is then read by itself.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    from: Timestamp,
+    /// `None` if so much stands there that each pipeline is better asked about by itself.
+    found: Option<BTreeMap<PipelineId, Ahead>>,
+}
+
+impl Survey {
+    /// Reads what stands from an instant on.
+    pub(crate) async fn since(
+        store: &dyn Store,
+        from: Timestamp,
+        now: Timestamp,
+    ) -> Result<Self, EngineError> {
+        let until = now.saturating_add(SignedDuration::from_millis(1)).unwrap_or(Timestamp::MAX);
+        let query = LedgerQuery { from, until, ..LedgerQuery::everything(PAGE) };
+        let page = store.ledger(&query).await?;
+        if page.more {
+            return Ok(Self { from, found: None });
+        }
+        let mut found = BTreeMap::<PipelineId, Ahead>::new();
+        for row in &page.items {
+            found.entry(row.pipeline.clone()).or_default().take(row)?;
+        }
+        Ok(Self { from, found: Some(found) })
+    }
+
+    /// What stands of a pipeline, if that is known.
+    pub(crate) fn of(&self, owing: &Owing<'_>) -> Option<Ahead> {
+        let found = self.found.as_ref().filter(|_| owing.first() >= Some(self.from))?;
+        Some(found.get(owing.pipeline).cloned().unwrap_or_default())
     }
 }
 

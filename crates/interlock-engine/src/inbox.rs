@@ -18,7 +18,7 @@ use interlock_store::{
     record::{AppliedRecord, InboxRecord, SlotName},
 };
 use interlock_trigger::{Outcome, What};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
@@ -28,7 +28,6 @@ use crate::{
     scheduler::{Opener, plus},
     sensors::Arrival,
     state::SlotPlace,
-    tell::file_event,
     write::{Event, Planned},
 };
 
@@ -73,10 +72,8 @@ impl Engine {
         plan: &mut Planned,
     ) -> Result<Answer, EngineError> {
         let pipeline = &entry.pipeline;
-        if let InboxRecord::File { file, problem } = &entry.record {
-            // About files, not about what they declare: the pipeline need not exist.
-            file_event(file, problem.as_deref(), now, plan);
-            return Ok(Ok(json!({ "file": file })));
+        if let Some(answer) = self.apply_without_declaration(entry, now, plan).await? {
+            return Ok(answer);
         }
         let version = match self.pipelines.0.get(pipeline) {
             Some(state) if state.row.is_some() => state.version,
@@ -118,7 +115,16 @@ impl Engine {
                 self.reload(pipeline).await?;
                 Ok(json!({ "pipeline": pipeline.as_str() }))
             }
-            InboxRecord::File { .. } => Err("it is about a file".to_owned()),
+            InboxRecord::StartBackfill { .. }
+            | InboxRecord::PauseBackfill { .. }
+            | InboxRecord::ResumeBackfill { .. }
+            | InboxRecord::CancelBackfill { .. } => {
+                self.about_backfill((pipeline, &spec), (&entry.record, now), plan).await?
+            }
+            InboxRecord::File { .. }
+            | InboxRecord::Incident { .. }
+            | InboxRecord::Silence { .. }
+            | InboxRecord::Bark { .. } => Err("it is about no declaration".to_owned()),
             InboxRecord::Complete { run_id, success, message, category, metadata } => {
                 let outcome = if *success {
                     Outcome::Success { metadata: metadata.clone() }
@@ -144,9 +150,15 @@ impl Engine {
         (wish, now): (Wish, Timestamp),
         plan: &mut Planned,
     ) -> Value {
-        let version = self.pipelines.0.get(pipeline).map_or(0, |state| state.version);
+        let state = self.pipelines.0.get(pipeline);
+        let version = state.map_or(0, |state| state.version);
         let nominal = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
-        let place = (nominal, ScheduleId::from_static("manual"));
+        let mut place = (nominal, ScheduleId::from_static("manual"));
+        // Two that are asked for in one millisecond are two slots.
+        while state.is_some_and(|state| state.open.contains_key(&place)) {
+            place.0 = plus(place.0, SignedDuration::from_millis(1));
+        }
+        let nominal = place.0;
         let zone =
             spec.starts.first().map(|start| start.schedule.timing().zone.time_zone().clone());
         let date = nominal.to_zoned(zone.unwrap_or(jiff::tz::TimeZone::UTC)).date();

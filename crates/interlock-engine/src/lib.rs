@@ -8,6 +8,7 @@
 
 mod aside;
 mod asking;
+mod backfill;
 mod commit;
 mod control_schedules;
 mod controller;
@@ -16,6 +17,7 @@ mod ending;
 mod engine;
 mod evidence;
 mod gap;
+mod hands;
 mod inbox;
 mod load;
 mod news;
@@ -24,6 +26,7 @@ mod obligations;
 mod overview;
 mod pause;
 mod progress;
+mod prospect;
 mod queue;
 mod recording;
 mod registers;
@@ -39,10 +42,13 @@ mod tell;
 pub mod vitals;
 mod write;
 
+pub use backfill::backfill_of;
 pub use declare::Changes;
 pub use engine::{Declaration, Engine, EngineError, Limits, Pace, Parts};
 pub use evidence::{AskedSlot, verdict_now};
 pub use gap::Owing;
+pub use hands::SILENCE_PREFIX;
 pub use notifier::{Notifier, NotifierParts, Patience};
 pub use overview::Overview;
+pub use prospect::{Forecast, Portion, Prospect};
 pub use tell::{Known as KnownIncidents, add_incidents, incident_keys};

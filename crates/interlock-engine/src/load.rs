@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
-use interlock_store::{AgendaRow, Key, LedgerQuery, LedgerRow, Record, RunQuery};
+use interlock_store::{AgendaRow, BackfillQuery, Key, LedgerQuery, LedgerRow, Record, RunQuery};
 
 use crate::{
     engine::{Engine, EngineError},
@@ -48,6 +48,8 @@ impl Engine {
                 break;
             }
         }
+        let of_shard = BackfillQuery { shard: Some(shard), ..BackfillQuery::default() };
+        self.load_backfills(of_shard).await?;
         for pipeline in self.dirty.clone() {
             self.load_runs(&pipeline).await?;
             self.active.count(&pipeline, self.pipelines.get_mut(&pipeline));
@@ -160,14 +162,36 @@ impl Engine {
         state.open.clear();
         state.has_more_queued = false;
         state.sensors = None;
+        state.backfills.clear();
         let loaded = self.load_open_slots(pipeline).await;
         let after = self.pipelines.get_mut(pipeline).open.len();
         self.vitals.open_slots_reloaded(before, after);
         loaded?;
         self.load_runs(pipeline).await?;
         self.reload_incidents(pipeline).await?;
+        let of_this =
+            BackfillQuery { pipeline: Some(pipeline.clone()), ..BackfillQuery::default() };
+        self.load_backfills(of_this).await?;
         self.active.count(pipeline, self.pipelines.get_mut(pipeline));
         Ok(())
+    }
+
+    /// Loads the backfills that are not finished.
+    async fn load_backfills(&mut self, mut query: BackfillQuery) -> Result<(), EngineError> {
+        (query.unfinished, query.limit) = (true, PAGE);
+        loop {
+            let page = self.store.backfills(&query).await?;
+            query.after = page.items.last().map(|row| (row.pipeline.clone(), row.number));
+            for row in page.items {
+                let state = self.pipelines.get_mut(&row.pipeline);
+                state.put_backfill(row.number, &row.record, row.revision);
+                self.backfilling.insert(row.pipeline.clone());
+                self.dirty.insert(row.pipeline);
+            }
+            if !page.more {
+                return Ok(());
+            }
+        }
     }
 
     async fn load_open_slots(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {

@@ -157,7 +157,8 @@ impl Engine {
                 plan.event(teller.event("CANCEL_REFUSED", at, failure.message));
             }
             NewsOf::NotStarted(failure) if failure.may_have_started => {
-                self.look_up(asked());
+                // Not at once: one that never began is started again, and may be as unclear again.
+                self.look_up_at(asked(), plus(at, LOOK_EVERY));
                 return Ok(None);
             }
             NewsOf::NotStarted(failure) => {

@@ -22,7 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     aside::guarded,
     engine::{Engine, EngineError},
-    gap::{Ahead, Owing},
+    gap::{Ahead, Owing, Survey},
     recording::Recording,
     state::PipelineState,
     write::Planned,
@@ -33,6 +33,8 @@ const DUE_MAX: usize = 10_000;
 /// Groups of missed slots that are recorded before runs are looked at again: live slots and the first runs do
 /// not wait for the end of a long catch-up.
 const CATCHUP_GROUPS_MAX: usize = 500;
+/// With fewer pipelines than this each is asked about by itself what is recorded of it.
+const SURVEY_WORTH: usize = 20;
 /// When a pipeline whose due slots could not be recorded is looked at again.
 const STUCK_LOOK: SignedDuration = SignedDuration::from_secs(1);
 
@@ -44,11 +46,13 @@ impl Engine {
             let now = self.world.now();
             let mut due = self.take_due(now);
             if due.is_empty() {
+                self.survey = None;
                 return Ok(());
             }
             self.settle().await?;
             // One that is set aside is armed again when it is taken back.
             due.retain(|(pipeline, _)| !self.is_aside(pipeline, now));
+            self.survey(&due, now).await?;
             let mut planned = Vec::new();
             let (mut later, mut failed) = (Vec::new(), BTreeSet::new());
             for (pipeline, at) in &due {
@@ -113,6 +117,27 @@ impl Engine {
         due
     }
 
+    /// Finds out at the beginning of a catch-up of many pipelines what is recorded of them already.
+    async fn survey(
+        &mut self,
+        due: &[(PipelineId, Timestamp)],
+        now: Timestamp,
+    ) -> Result<(), EngineError> {
+        if self.survey.is_some() || due.len() < SURVEY_WORTH {
+            return Ok(());
+        }
+        let missing = due.iter().filter(|(pipeline, _)| self.has_missed(pipeline, now));
+        let firsts: Vec<_> = missing
+            .filter_map(|(pipeline, _)| {
+                self.pipelines.0.get(pipeline)?.owing(pipeline, now)?.first()
+            })
+            .collect();
+        if let Some(first) = firsts.iter().min().filter(|_| firsts.len() >= SURVEY_WORTH) {
+            self.survey = Some(Survey::since(self.store.as_ref(), *first, now).await?);
+        }
+        Ok(())
+    }
+
     fn has_missed(&self, pipeline: &PipelineId, now: Timestamp) -> bool {
         let state = self.pipelines.0.get(pipeline);
         state.is_some_and(|state| {
@@ -130,9 +155,16 @@ impl Engine {
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(vec![]) };
         let Some(owing) = state.owing(pipeline, now) else { return Ok(vec![]) };
         // What others recorded ahead of the watermark matters to catch-up; live slots find out by a conflict.
-        let is_read = self.blocked.contains(pipeline) || owing.gap(&Ahead::default()).has_missed();
-        let ahead =
-            if is_read { Ahead::read(self.store.as_ref(), &owing).await? } else { state.ahead() };
+        let is_blocked = self.blocked.contains(pipeline);
+        let ahead = if is_blocked || owing.gap(&Ahead::default()).has_missed() {
+            let survey = self.survey.as_ref().filter(|_| !is_blocked);
+            match survey.and_then(|survey| survey.of(&owing)) {
+                Some(ahead) => ahead,
+                None => Ahead::read(self.store.as_ref(), &owing).await?,
+            }
+        } else {
+            state.ahead()
+        };
         let gap = owing.gap(&ahead);
         let plan = catchup::plan(&gap);
         let revision = |owed: &catchup::Owed<'_>| {

@@ -17,11 +17,12 @@ use std::{
 };
 
 use interlock_core::{
+    backfill::State,
     id::{PipelineId, ScheduleId},
     readiness::Verdict,
     slot::{Slot, SlotState},
 };
-use interlock_store::{InboxEntry, RunKey, Shard};
+use interlock_store::{InboxEntry, RunKey, Shard, record::BackfillSlot};
 use jiff::Timestamp;
 
 use crate::{
@@ -45,6 +46,15 @@ pub(crate) struct One {
     pipeline: PipelineId,
     /// The slots to drive, with the last verdict.
     driven: BTreeMap<SlotPlace, Option<Verdict>>,
+    /// The backfill to drive.
+    backfill: Option<u64>,
+}
+
+impl One {
+    /// Brings more slots to their end.
+    pub(crate) fn drive_all(&mut self, places: impl Iterator<Item = SlotPlace>) {
+        self.driven.extend(places.map(|place| (place, None)));
+    }
 }
 
 impl Scope {
@@ -62,6 +72,14 @@ impl Scope {
     /// Whether news about a run is for this engine.
     pub(crate) fn is_about_run(&self, run_id: &str) -> bool {
         self.is_shard() || RunKey::parse(run_id).is_ok_and(|(name, _)| self.is_about(&name))
+    }
+
+    /// Whether a backfill is to be moved on. What a cancelled one left open is closed by anybody.
+    pub(crate) fn may_advance(&self, number: u64, state: State) -> bool {
+        match self {
+            Self::Shard => true,
+            Self::One(one) => one.backfill == Some(number) || state == State::Cancelled,
+        }
     }
 
     /// Whether a slot may be started and closed.
@@ -110,7 +128,8 @@ impl Engine {
         declared: Option<&Declaration>,
     ) -> Result<Option<Self>, EngineError> {
         let shard = Shard::of(pipeline, parts.store.shard_count());
-        let scope = Scope::One(One { pipeline: pipeline.clone(), driven: BTreeMap::new() });
+        let scope =
+            Scope::One(One { pipeline: pipeline.clone(), driven: BTreeMap::new(), backfill: None });
         let Some(mut engine) = Self::take(parts, shard, scope).await? else { return Ok(None) };
         let starts = declared.iter().flat_map(|declared| &declared.pipeline.starts);
         let controls = declared.iter().flat_map(|declared| &declared.pipeline.controls);
@@ -133,6 +152,31 @@ impl Engine {
         let pipeline = one.pipeline.clone();
         self.dirty.insert(pipeline);
         self.look_up_what_runs().await;
+    }
+
+    /// Brings a backfill of the one pipeline to its end from now on, with the slots of it that are open.
+    pub async fn drive_backfill(&mut self, number: u64) -> Result<(), EngineError> {
+        let Scope::One(one) = &mut self.scope else { return Ok(()) };
+        one.backfill = Some(number);
+        let pipeline = one.pipeline.clone();
+        let known = self.pipelines.get_mut(&pipeline).backfills.get(&number);
+        let open = known.map(|(record, _)| record.open.iter().map(BackfillSlot::place));
+        let places: Vec<_> = open.into_iter().flatten().collect::<Result<_, _>>()?;
+        if let Scope::One(one) = &mut self.scope {
+            one.drive_all(places.into_iter());
+        }
+        self.dirty.insert(pipeline);
+        self.look_up_what_runs().await;
+        Ok(())
+    }
+
+    /// Whether the backfill that is driven can only be carried on by somebody who records what is owed.
+    pub fn backfill_waits(&self) -> bool {
+        let Scope::One(one) = &self.scope else { return false };
+        let state = self.pipelines.0.get(&one.pipeline);
+        let known = one.backfill.and_then(|number| state?.backfills.get(&number));
+        known.is_some_and(|(record, _)| record.open.is_empty())
+            && !self.dirty.contains(&one.pipeline)
     }
 
     /// Why a driven slot waited when it was last looked at.

@@ -16,8 +16,8 @@ use interlock_core::{
 use interlock_store::{
     Change, Expect, Group, Key, LedgerEntry, LedgerRow, Record, RunKey,
     record::{
-        AgendaRecord, IncidentRecord, PauseRecord, PipelineRecord, RunRecord, Shared, Unreadable,
-        version_number, version_text,
+        AgendaRecord, BackfillRecord, IncidentRecord, PauseRecord, PipelineRecord, RunRecord,
+        Shared, Unreadable, version_number, version_text,
     },
 };
 use jiff::Timestamp;
@@ -60,6 +60,8 @@ pub(crate) struct PipelineState {
     pub(crate) sensors: Option<Sensors>,
     /// Incidents that are not resolved, by their dedup keys.
     pub(crate) incidents: BTreeMap<String, (IncidentRecord, u64)>,
+    /// Backfills that are not finished, by their numbers.
+    pub(crate) backfills: BTreeMap<u64, (BackfillRecord, u64)>,
 }
 
 /// A pipeline's row without its agenda, which is kept as core's type; [`PipelineState::record`] puts both
@@ -200,6 +202,9 @@ impl PipelineState {
                     self.incidents.remove(key);
                 }
             }
+            (Key::Backfill(number), Record::Backfill(record)) => {
+                self.put_backfill(*number, record, revision);
+            }
             // Versions, spans, due entries, notifications and answers are read when needed.
             _ => {}
         }
@@ -220,6 +225,14 @@ impl PipelineState {
             disabled_since: record.disabled_since,
         };
         self.row = Some((known, revision));
+    }
+
+    pub(crate) fn put_backfill(&mut self, number: u64, record: &BackfillRecord, revision: u64) {
+        if record.is_unfinished() {
+            self.backfills.insert(number, (record.clone(), revision));
+        } else {
+            self.backfills.remove(&number);
+        }
     }
 
     pub(crate) fn put_watermark(&mut self, schedule: &ScheduleId, mark: (Timestamp, u64)) {

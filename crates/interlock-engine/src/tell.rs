@@ -7,23 +7,25 @@
 //! Open incidents are known in memory, so that a success, which resolves nothing most of the time, reads
 //! nothing. One that is to be opened and is not known may be in the store as resolved, and is read.
 
+mod life;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_core::{
     id::{PipelineId, ScheduleId},
     incident::{
-        Alert, Consequence, Fact, Finding, IncidentState, Step, consequences, has_consequences,
-        step,
+        Consequence, Fact, IncidentState, Step, consequences, has_consequences, older_days, step,
     },
 };
 use interlock_store::{
     CHANGES_MAX, Change, Expect, Group, Key, Record, Row,
-    record::{EventRecord, IncidentRecord, OutboxRecord},
+    record::{EventRecord, IncidentRecord},
     whole_milliseconds,
 };
 use jiff::{Timestamp, civil::Date};
 use serde_json::Value;
 
+use self::life::{Telling, notification};
 use crate::{
     engine::{Engine, EngineError},
     state::{OpenSlot, SlotPlace},
@@ -82,10 +84,12 @@ impl Engine {
         for plan in planned.iter_mut().filter(|plan| !plan.is_held) {
             let state = self.pipelines.0.get(&plan.group.pipeline);
             let open = state.map_or(&nothing, |state| &state.open);
-            let keys = keys_of(&plan.group, open);
+            let mut keys = keys_of(&plan.group, open);
             if keys.is_empty() {
                 continue;
             }
+            let incidents = state.map(|state| &state.incidents);
+            keys.extend(incidents.map(|all| older(&plan.group, open, all)).into_iter().flatten());
             self.know(&plan.group.pipeline, keys, &mut known).await?;
             add_what_follows(&mut plan.group, &mut known, open);
         }
@@ -142,7 +146,7 @@ fn keys_of(group: &Group, open: &OpenSlots) -> BTreeSet<(String, Need)> {
     let resolves = if may_be_watched(group) { Need::Any } else { Need::Open };
     let keys = follow.map(|consequence| match consequence {
         Consequence::Open(finding) => (finding.key, Need::Any),
-        Consequence::Resolve { key } => (key, resolves),
+        Consequence::Resolve { key } | Consequence::Acknowledge { key } => (key, resolves),
     });
     keys.collect()
 }
@@ -176,12 +180,32 @@ pub fn add_incidents(group: &mut Group, known: &mut Known) {
     add_what_follows(group, known, &OpenSlots::new());
 }
 
+/// Those of the open incidents that are over because of a later good slot of their schedule.
+fn older(
+    group: &Group,
+    open: &OpenSlots,
+    incidents: &BTreeMap<String, (IncidentRecord, u64)>,
+) -> Vec<(String, Need)> {
+    let mut found = Vec::new();
+    for event in events(group) {
+        for consequence in of_event(group, event, open) {
+            let Some(days) = older_days(&event.kind, consequence.key()) else { continue };
+            let older = incidents.range(days.to_owned()..consequence.key().to_owned());
+            found.extend(older.map(|(key, _)| (key.clone(), Need::Open)));
+        }
+    }
+    found
+}
+
 fn events(group: &Group) -> impl Iterator<Item = &EventRecord> {
     group.changes.iter().filter_map(|change| match change {
         Change::Append(event) => Some(event),
         Change::Put(..) | Change::Delete(..) => None,
     })
 }
+
+/// The details of an event that say what it is about, if that is no slot.
+const THINGS: [&str; 4] = ["file", "incident", "bark", "thing"];
 
 /// What follows from one event of a group.
 fn of_event(group: &Group, event: &EventRecord, open: &OpenSlots) -> Vec<Consequence> {
@@ -193,8 +217,30 @@ fn of_event(group: &Group, event: &EventRecord, open: &OpenSlots) -> Vec<Consequ
         kind: &event.kind,
         pipeline: &group.pipeline,
         day: day.as_ref().map(|(schedule, date)| (schedule, *date)),
-        thing: ["file", "thing"].iter().find_map(|name| event.details.get(*name)?.as_str()),
+        thing: THINGS.iter().find_map(|name| event.details.get(*name)).and_then(Value::as_str),
     })
+}
+
+/// The same, and the ends of older days that follow from it.
+fn all_of_event(
+    group: &Group,
+    event: &EventRecord,
+    (open, known): (&OpenSlots, &Known),
+) -> Vec<Consequence> {
+    let mut all = of_event(group, event, open);
+    let days: Vec<_> = all
+        .iter()
+        .filter_map(|one| older_days(&event.kind, one.key()).map(|days| (days, one.key())))
+        .collect();
+    let mut ends = Vec::new();
+    for (days, today) in days {
+        let first = (group.pipeline.clone(), days.to_owned());
+        let last = (group.pipeline.clone(), today.to_owned());
+        let older = known.range(first..last).filter(|(_, (record, _))| record.is_open());
+        ends.extend(older.map(|((_, key), _)| Consequence::Resolve { key: key.clone() }));
+    }
+    all.extend(ends);
+    all
 }
 
 /// The schedule and the local day of the slot that an event is about: one that its group changes, or an open one,
@@ -221,7 +267,12 @@ pub(crate) fn add_what_follows(group: &mut Group, known: &mut Known, open: &Open
     let mut changed: BTreeMap<String, IncidentRecord> = BTreeMap::new();
     let mut notifications = Vec::new();
     for event in events(group) {
-        for consequence in of_event(group, event, open) {
+        for consequence in all_of_event(group, event, (open, known)) {
+            let rows = group.changes.len() + changed.len() + notifications.len();
+            if older_days(&event.kind, consequence.key()).is_some() && rows + 2 > CHANGES_MAX {
+                // There is no room in the group; the next good slot ends the others.
+                break;
+            }
             let key = consequence.key().to_owned();
             let place = (group.pipeline.clone(), key.clone());
             let (stored, revision) = known.get(&place).map_or((None, 0), |(r, n)| (Some(r), *n));
@@ -229,25 +280,40 @@ pub(crate) fn add_what_follows(group: &mut Group, known: &mut Known, open: &Open
             // A state that only a later version knows is not resolved.
             let state = before.map(|r| r.standing().unwrap_or(IncidentState::Open));
             let name = |word: &str| format!("{key}~{}~{word}", revision + 1);
-            let telling = Telling { group, event, open, at: whole_milliseconds(event.at) };
+            let at = whole_milliseconds(event.at);
+            let telling = Telling { group, event, open, at };
             let after = match (step(state, &consequence), before, &consequence) {
                 (Step::Open, _, Consequence::Open(finding)) => {
                     let name = name("opened");
-                    let opened = telling.opened(finding, &name);
-                    notifications.push((name, notification(&opened, &group.pipeline, None)));
+                    let opened = telling.opened(finding, before, &name);
+                    notifications
+                        .push((name, notification(&opened, (&group.pipeline, &key), None)));
                     opened
                 }
                 (Step::Join, Some(before), _) => telling.joined(before),
+                (Step::Acknowledge, Some(before), _) => {
+                    let acknowledged = telling.acknowledged(before);
+                    if let Some(told) =
+                        before.told.clone().filter(|_| before.acknowledged.is_none())
+                    {
+                        let row = notification(&acknowledged, (&group.pipeline, &key), Some(told));
+                        notifications.push((name("acknowledged"), row));
+                    }
+                    acknowledged
+                }
                 (Step::Resolve, Some(before), _) => {
                     let resolved = telling.resolved(before);
                     if let Some(told) = &before.told {
                         let after = Some(told.clone());
-                        let row = notification(&resolved, &group.pipeline, after);
+                        let row = notification(&resolved, (&group.pipeline, &key), after);
                         notifications.push((name("resolved"), row));
                     }
                     resolved
                 }
-                (Step::Open | Step::Join | Step::Resolve | Step::Nothing, ..) => continue,
+                (
+                    Step::Open | Step::Join | Step::Acknowledge | Step::Resolve | Step::Nothing,
+                    ..,
+                ) => continue,
             };
             changed.insert(key, after);
         }
@@ -268,115 +334,6 @@ pub(crate) fn add_what_follows(group: &mut Group, known: &mut Known, open: &Open
         "what has consequences is a small group: {:?}",
         group.changes
     );
-}
-
-/// An incident's change, and the event that makes it.
-struct Telling<'a> {
-    group: &'a Group,
-    event: &'a EventRecord,
-    open: &'a OpenSlots,
-    at: Timestamp,
-}
-
-impl Telling<'_> {
-    fn opened(&self, finding: &Finding, notification: &str) -> IncidentRecord {
-        IncidentRecord {
-            state: IncidentState::Open.as_str().to_owned(),
-            kind: self.event.kind.clone(),
-            level: finding.level.as_str().to_owned(),
-            message: self.message(finding),
-            details: self.details(finding.alert_type),
-            opened_at: self.at,
-            updated_at: self.at,
-            count: 1,
-            told: Some(notification.to_owned()),
-        }
-    }
-
-    fn joined(&self, before: &IncidentRecord) -> IncidentRecord {
-        let mut joined = before.clone();
-        joined.count += 1;
-        joined.updated_at = self.at;
-        if let Some(slot) = &self.event.slot {
-            joined.details.insert("lastSlot".to_owned(), slot.clone().into());
-        }
-        joined
-    }
-
-    fn resolved(&self, before: &IncidentRecord) -> IncidentRecord {
-        let mut resolved = before.clone();
-        IncidentState::Resolved.as_str().clone_into(&mut resolved.state);
-        resolved.updated_at = self.at;
-        resolved
-    }
-
-    /// The sentence for people: what, and every reason that the group gives.
-    fn message(&self, finding: &Finding) -> String {
-        if let Some(whole) = self.event.details.get(ALERT).and_then(Value::as_str) {
-            return whole.to_owned();
-        }
-        let blocking = self.event.details.get("blocking").and_then(Value::as_array);
-        let blocking = blocking.into_iter().flatten().filter_map(Value::as_str);
-        // That no attempt is left says little; why the last one failed is in the event before.
-        let failed = events(self.group)
-            .filter(|event| event.kind == "JOB_FAILED" && event.run_id == self.event.run_id)
-            .map(|event| event.message.as_str());
-        let mut reasons: Vec<&str> = blocking.chain(failed).collect();
-        if reasons.is_empty() || self.event.kind == "RETRY_EXHAUSTED" {
-            reasons.push(&self.event.message);
-        }
-        reasons.retain(|reason| !reason.is_empty());
-        match reasons.as_slice() {
-            [] => finding.summary.clone(),
-            reasons => format!("{}: {}", finding.summary, reasons.join("; ")),
-        }
-    }
-
-    fn details(&self, alert_type: &str) -> BTreeMap<String, Value> {
-        let mut details = self.event.details.clone();
-        details.remove(ALERT);
-        details.insert("type".to_owned(), alert_type.into());
-        if let Some((schedule, date)) = day_of(self.group, self.event, self.open) {
-            details.insert("scheduleId".to_owned(), schedule.as_str().into());
-            details.insert("date".to_owned(), date.to_string().into());
-        }
-        if let Some(slot) = &self.event.slot {
-            details.insert("slot".to_owned(), slot.clone().into());
-        }
-        if let Some(run) = &self.event.run_id {
-            details.insert("runId".to_owned(), run.clone().into());
-        }
-        details
-    }
-}
-
-/// The notification of an incident that was opened or resolved, for whoever it concerns.
-fn notification(
-    incident: &IncidentRecord,
-    pipeline: &PipelineId,
-    after: Option<String>,
-) -> OutboxRecord {
-    let mut details = incident.details.clone();
-    let alert_type = details.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-    details.insert("state".to_owned(), incident.state.clone().into());
-    let alert = Alert {
-        level: incident.level.clone(),
-        alert_type,
-        pipeline_id: pipeline.to_string(),
-        message: incident.message.clone(),
-        details,
-        timestamp: incident.updated_at,
-    };
-    OutboxRecord {
-        channel: String::new(),
-        alert: alert.to_json(),
-        tries: 0,
-        not_before: incident.updated_at,
-        claimed_until: None,
-        last_error: None,
-        dead: false,
-        after,
-    }
 }
 
 /// Records that a file cannot be used, or can be used again.

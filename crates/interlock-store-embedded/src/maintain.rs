@@ -55,6 +55,7 @@ const TABLES: &[&str] = &[
     "runs",
     "sensors",
     "incidents",
+    "backfills",
     "due",
     "outbox",
     "applied",

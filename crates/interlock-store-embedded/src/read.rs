@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    AgendaRow, DueKind, DueRow, EventRow, InboxEntry, Key, OutboxRow, Page, Record, Row,
+    AgendaRow, BackfillQuery, BackfillRow, DueKind, DueRow, EventRow, InboxEntry, Key, OutboxRow,
+    Page, Record, Row,
     record::{EventRecord, InboxRecord, IncidentRecord, SensorRecord},
 };
 use jiff::Timestamp;
@@ -181,6 +182,37 @@ fn incident_rows(mut rows: rusqlite::Rows<'_>) -> Result<Vec<IncidentRow>, Failu
         found.push((pipeline, row.get(1)?, Row { record, revision: row.get::<_, i64>(2)? as u64 }));
     }
     Ok(found)
+}
+
+/// Backfills, in the order (pipeline, number). There is one shard.
+pub(crate) fn backfills(
+    db: &Connection,
+    query: &BackfillQuery,
+) -> Result<Page<BackfillRow>, Failure> {
+    let only = if query.unfinished { "b.unfinished <> 0" } else { "TRUE" };
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT n.name, b.number, b.revision, b.body
+         FROM backfills b JOIN names n ON n.id = b.pipeline
+         WHERE {only} AND (?1 IS NULL OR n.name = ?1)
+           AND (?2 IS NULL OR (n.name, b.number) > (?2, ?3))
+         ORDER BY n.name, b.number LIMIT ?4"
+    ))?;
+    let after = query.after.as_ref().map(|(name, number)| (name.as_str(), *number as i64));
+    let (name, number) = after.unzip();
+    let of = query.pipeline.as_ref().map(PipelineId::as_str);
+    let mut rows = statement.query(params![of, name, number, one_more(query.limit)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let number = row.get::<_, i64>(1)? as u64;
+        let record = decoded!(Backfill, &Key::Backfill(number), &row.get::<_, String>(3)?);
+        found.push(BackfillRow {
+            pipeline: PipelineId::any(&row.get::<_, String>(0)?)?,
+            number,
+            record: *record,
+            revision: row.get::<_, i64>(2)? as u64,
+        });
+    }
+    Ok(page(found, query.limit))
 }
 
 /// Dead letters, those that came first first.

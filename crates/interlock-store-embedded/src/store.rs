@@ -9,9 +9,9 @@ use std::{
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Accepted, AgendaRow, DueRow, EventRow, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow,
-    OutboxRow, Page, Record, Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError,
-    StoreFuture, Writer as Right, check_settlement,
+    Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Group, InboxEntry, Key,
+    Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Record, Refusal, Role, Row, RunQuery, RunRow,
+    Shard, Store, StoreError, StoreFuture, Writer as Right, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
     whole_milliseconds,
 };
@@ -284,6 +284,14 @@ impl Store for EmbeddedStore {
             return nothing();
         }
         self.ask(move |db| read::open_incidents(db, after.as_ref(), limit))
+    }
+
+    fn backfills<'a>(&'a self, query: &'a BackfillQuery) -> StoreFuture<'a, Page<BackfillRow>> {
+        if query.shard.is_some_and(|shard| shard.0 >= SHARDS) {
+            return nothing();
+        }
+        let query = query.clone();
+        self.ask(move |db| read::backfills(db, &query))
     }
 
     fn events<'a>(

@@ -18,7 +18,7 @@ struct Shape {
     searched: &'static [&'static str],
 }
 
-const SHAPES: [Shape; 11] = [
+const SHAPES: [Shape; 12] = [
     Shape { name: "pipelines", key: &[], searched: &[] },
     Shape { name: "versions", key: &["version"], searched: &[] },
     Shape { name: "watermarks", key: &["schedule"], searched: &[] },
@@ -34,9 +34,10 @@ const SHAPES: [Shape; 11] = [
     Shape { name: "due", key: &["at", "kind", "name"], searched: &[] },
     Shape { name: "outbox", key: &["name"], searched: &["not_before", "claimed_until", "dead"] },
     Shape { name: "applied", key: &["key"], searched: &[] },
+    Shape { name: "backfills", key: &["number"], searched: &["unfinished"] },
 ];
 
-static TABLES: LazyLock<[Table; 11]> = LazyLock::new(|| SHAPES.map(|shape| Table::new(&shape)));
+static TABLES: LazyLock<[Table; 12]> = LazyLock::new(|| SHAPES.map(|shape| Table::new(&shape)));
 
 /// The statements of a table. The first parameters of each are the pipeline's number and the rest of the
 /// key; what is written follows (the searched columns, the body), then the revision that is expected.
@@ -118,6 +119,7 @@ impl Address {
             Key::Due(at, kind, name) => (8, vec![instant(*at), text(kind.as_str()), text(name)]),
             Key::Outbox(name) => (9, vec![text(name)]),
             Key::Applied(key) => (10, vec![text(key)]),
+            Key::Backfill(number) => (11, vec![Value::Integer(*number as i64)]),
         };
         Self { table: &TABLES[index], key }
     }
@@ -137,6 +139,7 @@ pub(crate) fn searched(record: &Record) -> Vec<Value> {
             let claimed_until = outbox.claimed_until.map_or(Value::Null, instant);
             vec![instant(outbox.not_before), claimed_until, outbox.dead.into()]
         }
+        Record::Backfill(backfill) => vec![backfill.is_unfinished().into()],
         Record::Pipeline(_)
         | Record::Version(_)
         | Record::Watermark(_)

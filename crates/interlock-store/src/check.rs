@@ -138,7 +138,8 @@ fn engine_may(change: &Change) -> bool {
             | Key::Span(..)
             | Key::Run(_)
             | Key::Incident(_)
-            | Key::Applied(_) => false,
+            | Key::Applied(_)
+            | Key::Backfill(_) => false,
         },
         Change::Put(..) | Change::Delete(..) | Change::Append(_) => true,
     }
@@ -177,6 +178,7 @@ impl Record {
             Self::Due(_) => "due",
             Self::Outbox(_) => "outbox",
             Self::Applied(_) => "applied",
+            Self::Backfill(_) => "backfill",
         }
     }
 }

@@ -41,6 +41,7 @@
     reason = "this is test code that is exported: a case that fails panics with what it found"
 )]
 
+mod backfills;
 mod commit;
 mod drive;
 mod events;
@@ -93,6 +94,7 @@ pub fn cases() -> Vec<Case> {
         runs::CASES,
         events::CASES,
         pipelines::CASES,
+        backfills::CASES,
         inbox::CASES,
         outbox::CASES,
     ]

@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     key::{DueKind, Key, RunKey},
     record::{
-        DueRecord, EventRecord, InboxRecord, IncidentRecord, OutboxRecord, PipelineRecord, Record,
-        RunRecord, SensorRecord, SlotRecord, SpanRecord, WatermarkRecord,
+        BackfillRecord, DueRecord, EventRecord, InboxRecord, IncidentRecord, OutboxRecord,
+        PipelineRecord, Record, RunRecord, SensorRecord, SlotRecord, SpanRecord, WatermarkRecord,
     },
 };
 
@@ -348,6 +348,34 @@ pub struct AgendaRow {
     pub watermarks: BTreeMap<ScheduleId, Row<WatermarkRecord>>,
 }
 
+/// Which backfills are asked for, in the order (pipeline, number).
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct BackfillQuery {
+    /// Only of this pipeline.
+    pub pipeline: Option<PipelineId>,
+    /// Only of pipelines of this shard.
+    pub shard: Option<Shard>,
+    /// Only those whose owner still has something to do with them.
+    pub unfinished: bool,
+    /// After this one.
+    pub after: Option<(PipelineId, u64)>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A backfill with its address.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BackfillRow {
+    /// Of which pipeline.
+    pub pipeline: PipelineId,
+    /// Its number there.
+    pub number: u64,
+    /// What it says.
+    pub record: BackfillRecord,
+    /// How often the row was written.
+    pub revision: u64,
+}
+
 /// A report or request with its address.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InboxEntry {
@@ -467,6 +495,9 @@ pub trait Store: Send + Sync + fmt::Debug {
         after: Option<&'a (PipelineId, String)>,
         limit: usize,
     ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
+
+    /// Backfills, in the order (pipeline, number).
+    fn backfills<'a>(&'a self, query: &'a BackfillQuery) -> StoreFuture<'a, Page<BackfillRow>>;
 
     /// Events after a number, of one pipeline or of all, oldest first. Who has read up to a number has
     /// missed nothing below it: no event appears later with a smaller one.

@@ -28,6 +28,7 @@ impl Record {
             Self::Due(record) => write(record),
             Self::Outbox(record) => write(record),
             Self::Applied(record) => write(record),
+            Self::Backfill(record) => write(record),
         }
     }
 
@@ -46,6 +47,7 @@ impl Record {
             Key::Due(..) => read(what, text).map(Self::Due),
             Key::Outbox(_) => read(what, text).map(Self::Outbox),
             Key::Applied(_) => read(what, text).map(Self::Applied),
+            Key::Backfill(_) => read(what, text).map(Self::Backfill),
         }
     }
 }

@@ -33,6 +33,8 @@ pub enum Key {
     Outbox(String),
     /// The answer to an inbox entry, by its idempotency key.
     Applied(String),
+    /// A backfill, by its number.
+    Backfill(u64),
 }
 
 impl Key {
@@ -50,6 +52,7 @@ impl Key {
             Self::Due(..) => "due",
             Self::Outbox(_) => "outbox",
             Self::Applied(_) => "applied",
+            Self::Backfill(_) => "backfill",
         }
     }
 
@@ -64,7 +67,8 @@ impl Key {
             | Self::Sensor(_)
             | Self::Incident(_)
             | Self::Outbox(_)
-            | Self::Applied(_) => None,
+            | Self::Applied(_)
+            | Self::Backfill(_) => None,
         }
     }
 
@@ -88,6 +92,7 @@ impl Key {
             }
             "outbox" => name().map(Self::Outbox),
             "applied" => name().map(Self::Applied),
+            "backfill" => rest.parse().ok().filter(|_| rest.len() == 10).map(Self::Backfill),
             _ => None,
         }
     }
@@ -115,6 +120,7 @@ impl fmt::Display for Key {
             | Self::Incident(name)
             | Self::Outbox(name)
             | Self::Applied(name) => write!(f, "{kind}/{name}"),
+            Self::Backfill(number) => write!(f, "{kind}/{number:010}"),
         }
     }
 }

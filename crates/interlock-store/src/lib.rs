@@ -23,6 +23,7 @@
 //! | `Incident` | something a person should know, under its dedup key |
 //! | `Due` | an instant at which somebody must look at something |
 //! | `Outbox` | a notification on its way |
+//! | `Backfill` | a range of slots to run, and how far that got |
 //! | `Applied` | the answer to an inbox entry, kept so that a repeated one gets the same |
 //! | events | appended, never changed; numbered by the store in commit order |
 //!
@@ -65,9 +66,10 @@ pub mod record;
 
 pub use check::{check_settlement, may_write, whole_milliseconds};
 pub use contract::{
-    Accepted, AgendaRow, CHANGES_MAX, Change, DueRow, EventRow, Expect, Group, InboxEntry, Lease,
-    LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role, Row,
-    RunPlace, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Term, Writer,
+    Accepted, AgendaRow, BackfillQuery, BackfillRow, CHANGES_MAX, Change, DueRow, EventRow, Expect,
+    Group, InboxEntry, Lease, LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow, OutboxRow, Page,
+    Refusal, Role, Row, RunPlace, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Term,
+    Writer,
 };
 pub use key::{DueKind, Key, RunKey};
 pub use obligation::{Obligation, Subject};

@@ -24,9 +24,9 @@ pub use self::state::State;
 use crate::{
     check::{check_settlement, whole_milliseconds},
     contract::{
-        Accepted, AgendaRow, DueRow, EventRow, Group, InboxEntry, Lease, LedgerQuery, LedgerRow,
-        OutboxRow, Page, Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError,
-        StoreFuture, Writer,
+        Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Group, InboxEntry,
+        Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role, Row, RunQuery, RunRow,
+        Shard, Store, StoreError, StoreFuture, Writer,
     },
     key::Key,
     record::{InboxRecord, IncidentRecord, OutboxRecord, Record, SensorRecord},
@@ -56,6 +56,16 @@ impl MemoryStore {
     /// Makes it hold something else, such as what was durable before a crash.
     pub fn restore(&self, state: State) {
         *self.lock() = state;
+    }
+
+    /// Takes rows out for good, as retention would: those that `is_over` says.
+    pub fn forget(&self, is_over: &dyn Fn(&PipelineId, &Key, &Record) -> bool) {
+        self.lock().forget(is_over);
+    }
+
+    /// Takes events out that are older than an instant.
+    pub fn forget_events(&self, before: Timestamp) {
+        self.lock().forget_events(before);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -178,6 +188,10 @@ impl Store for MemoryStore {
         limit: usize,
     ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
         self.with(move |state, _| state.open_incidents(shard, after, limit))
+    }
+
+    fn backfills<'a>(&'a self, query: &'a BackfillQuery) -> StoreFuture<'a, Page<BackfillRow>> {
+        self.with(move |state, _| state.backfills(query))
     }
 
     fn events<'a>(

@@ -7,12 +7,14 @@
 //! `tests/golden` pin the text.
 
 mod agenda;
+mod backfill;
+mod incident;
 mod schedule;
 mod slot;
 
 use std::collections::BTreeMap;
 
-use interlock_core::{incident::IncidentState, retry::FailureCategory, run::RunState};
+use interlock_core::{retry::FailureCategory, run::RunState};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,6 +23,8 @@ pub use self::{
     agenda::{
         AgendaRecord, CatchupRecord, ControlRecord, Shared, SlaSpecRecord, StartRecord, Zones,
     },
+    backfill::{BackfillCounts, BackfillRecord, BackfillSlot},
+    incident::{HandRecord, IncidentRecord, OutboxRecord},
     schedule::{CalendarRecord, RecurrenceRecord, ScheduleRecord, SensorRuleRecord},
     slot::{EvaluatedRecord, MarksRecord, RerunsRecord, SlaRecord, SlotRecord, WishRecord},
 };
@@ -53,6 +57,8 @@ pub enum Record {
     Outbox(OutboxRecord),
     /// The answer to an inbox entry.
     Applied(AppliedRecord),
+    /// A backfill.
+    Backfill(Box<BackfillRecord>),
 }
 
 /// A pipeline, as far as the agenda needs it.
@@ -177,66 +183,12 @@ pub struct SensorRecord {
     pub received_at: Timestamp,
 }
 
-/// Something a person should know.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct IncidentRecord {
-    /// `open`, `acknowledged` or `resolved`.
-    pub state: String,
-    /// The event type that opened it.
-    pub kind: String,
-    /// `error`, `warning` or `info`.
-    pub level: String,
-    /// For people.
-    pub message: String,
-    /// What it is about.
-    #[serde(default)]
-    pub details: BTreeMap<String, Value>,
-    /// When it was opened.
-    pub opened_at: Timestamp,
-    /// When it last changed.
-    pub updated_at: Timestamp,
-    /// How many findings joined it.
-    pub count: u64,
-    /// The notification that tells of its opening, by name; a resolve is told if and only if there is one
-    /// (S12).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<String>,
-}
-
 /// What a due entry is about; its instant and kind are in the key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DueRecord {
     /// What the one who looks needs to know.
     #[serde(default)]
     pub details: BTreeMap<String, Value>,
-}
-
-/// A notification on its way.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OutboxRecord {
-    /// Which channel; empty until the one who delivers has asked who gets it.
-    pub channel: String,
-    /// The alert as it is sent.
-    pub alert: Value,
-    /// How often it was tried.
-    pub tries: u32,
-    /// Not to be tried before this.
-    pub not_before: Timestamp,
-    /// Who is trying, and until when nobody else may.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub claimed_until: Option<Timestamp>,
-    /// Why the last try failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_error: Option<String>,
-    /// Given up; visible until somebody deals with it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub dead: bool,
-    /// The notification, as it was named before it had a channel, that must go out on a channel first; if
-    /// that one is dead there, this one is not sent either.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<String>,
 }
 
 /// The answer to an inbox entry.
@@ -328,6 +280,52 @@ pub enum InboxRecord {
     Catchup {},
     /// Read the pipeline again: somebody else changed its rows. Only the watchdog sends it.
     Look {},
+    /// Run the slots of a range.
+    StartBackfill {
+        /// The first instant.
+        from: Timestamp,
+        /// The first instant after it.
+        to: Timestamp,
+        /// Of which schedules; all that the clock drives when empty.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        schedules: Vec<String>,
+        /// `missing`, `failed` or `all`.
+        reprocess: String,
+        /// `asc` or `desc`.
+        order: String,
+        /// How many at a time.
+        concurrency: u32,
+        /// Why.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+        /// Who asks.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        by: String,
+        /// How many slots were planned.
+        total: u64,
+        /// The hash of those.
+        plan: String,
+    },
+    /// Begin nothing more of a backfill.
+    PauseBackfill {
+        /// Which of the pipeline.
+        backfill: u64,
+    },
+    /// Go on with a backfill.
+    ResumeBackfill {
+        /// Which of the pipeline.
+        backfill: u64,
+    },
+    /// End a backfill.
+    CancelBackfill {
+        /// Which of the pipeline.
+        backfill: u64,
+        /// Why.
+        reason: String,
+        /// Whether what runs is to end too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        ends_runs: bool,
+    },
     /// What was found when a file was read again. Only the one who reads the files sends it.
     File {
         /// Which, from the project's directory.
@@ -335,6 +333,35 @@ pub enum InboxRecord {
         /// What is wrong with it now; nothing any more when absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
+    },
+    /// What a person does with an incident.
+    Incident {
+        /// Its dedup key.
+        key: String,
+        /// `acknowledge` or `resolve`.
+        hand: String,
+        /// Who.
+        by: String,
+        /// Why, or what else there is to say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    },
+    /// Keep quiet about some alerts, or no longer.
+    Silence {
+        /// Its name.
+        id: String,
+        /// What it says; nothing any more when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        silence: Option<Value>,
+        /// Who.
+        by: String,
+    },
+    /// Open an incident that is only a test of the alerts.
+    Bark {
+        /// Its name.
+        id: String,
+        /// Who.
+        by: String,
     },
     /// A job's end, reported from outside.
     Complete {
@@ -388,18 +415,6 @@ pub enum Unreadable {
         /// What the reader stumbled over.
         reason: String,
     },
-}
-
-impl IncidentRecord {
-    /// Whether somebody should still look, or looks.
-    pub fn is_open(&self) -> bool {
-        self.standing() != Ok(IncidentState::Resolved)
-    }
-
-    /// How it stands.
-    pub fn standing(&self) -> Result<IncidentState, Unreadable> {
-        IncidentState::parse(&self.state).ok_or_else(|| Unreadable::Word(self.state.clone()))
-    }
 }
 
 impl RunRecord {

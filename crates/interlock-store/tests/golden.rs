@@ -11,11 +11,12 @@ use interlock_core::{id::ScheduleId, zone::Zone};
 use interlock_store::{
     DueKind, Key, Record, RunKey,
     record::{
-        AgendaRecord, AppliedRecord, CalendarRecord, CatchupRecord, ControlRecord, DueRecord,
-        EventRecord, InboxRecord, IncidentRecord, MarksRecord, OutboxRecord, PauseRecord,
-        PipelineRecord, RecurrenceRecord, RerunsRecord, RunRecord, ScheduleRecord, SensorRecord,
-        SensorRuleRecord, Shared, SlaRecord, SlaSpecRecord, SlotName, SlotRecord, SpanRecord,
-        StartRecord, Unreadable, VersionRecord, WatermarkRecord, WishRecord,
+        AgendaRecord, AppliedRecord, BackfillCounts, BackfillRecord, BackfillSlot, CalendarRecord,
+        CatchupRecord, ControlRecord, DueRecord, EventRecord, HandRecord, InboxRecord,
+        IncidentRecord, MarksRecord, OutboxRecord, PauseRecord, PipelineRecord, RecurrenceRecord,
+        RerunsRecord, RunRecord, ScheduleRecord, SensorRecord, SensorRuleRecord, Shared, SlaRecord,
+        SlaSpecRecord, SlotName, SlotRecord, SpanRecord, StartRecord, Unreadable, VersionRecord,
+        WatermarkRecord, WishRecord,
     },
 };
 use jiff::{SignedDuration, Timestamp};
@@ -272,6 +273,7 @@ fn the_ledger_is_written_as_ever() {
             force: true,
             reason: Some("late-data".into()),
             original_run: Some("orders~daily~20260225T090000Z~1~1".into()),
+            backfill: None,
         })),
         reruns: Some(Box::new(RerunsRecord {
             drift: 1,
@@ -359,10 +361,25 @@ fn sensors_incidents_and_the_rest_are_written_as_ever() {
         updated_at: nine(),
         count: 2,
         told: None,
+        acknowledged: None,
+        resolved: None,
+        openings: Box::default(),
     };
     check_row("incident", &Key::Incident("a".into()), &Record::Incident(incident.clone()));
     let told = IncidentRecord { told: Some("a~1~opened".into()), ..incident };
-    check_row("incident-told", &Key::Incident("a".into()), &Record::Incident(told));
+    check_row("incident-told", &Key::Incident("a".into()), &Record::Incident(told.clone()));
+    let hand = |note: Option<&str>| {
+        let note = note.map(str::to_owned);
+        Some(Box::new(HandRecord { at: nine(), by: "ann".into(), note }))
+    };
+    let over = IncidentRecord {
+        state: "resolved".into(),
+        acknowledged: hand(Some("looking")),
+        resolved: hand(None),
+        openings: Box::new([nine()]),
+        ..told
+    };
+    check_row("incident-hands", &Key::Incident("a".into()), &Record::Incident(over));
     let due = DueRecord { details: details(json!({"slot": "daily"})) };
     check_row("due", &Key::Due(nine(), DueKind::Stuck, "a".into()), &Record::Due(due));
     let applied = AppliedRecord { at: nine(), accepted: false, result: json!({"error": "open"}) };
@@ -376,11 +393,14 @@ fn sensors_incidents_and_the_rest_are_written_as_ever() {
         last_error: Some("503".into()),
         dead: true,
         after: None,
+        held: None,
     };
     check_row("outbox", &Key::Outbox("a".into()), &Record::Outbox(outbox.clone()));
     let unrouted =
         OutboxRecord { channel: String::new(), after: Some("a~1~opened".into()), ..outbox };
-    check_row("outbox-unrouted", &Key::Outbox("a".into()), &Record::Outbox(unrouted));
+    check_row("outbox-unrouted", &Key::Outbox("a".into()), &Record::Outbox(unrouted.clone()));
+    let held = OutboxRecord { held: Some("silence quiet".into()), ..unrouted };
+    check_row("outbox-held", &Key::Outbox("a".into()), &Record::Outbox(held));
 }
 
 #[test]
@@ -399,6 +419,13 @@ fn reports_and_requests_are_written_as_ever() {
     check_inbox("inbox-resume", &InboxRecord::Resume { catchup: None });
     check_inbox("inbox-resume-all", &InboxRecord::Resume { catchup: Some("all".into()) });
     check_inbox("inbox-catchup", &InboxRecord::Catchup {});
+    let (by, note) = ("ann".to_owned(), Some("looking".to_owned()));
+    let (key, hand) = ("failed:a".into(), "acknowledge".into());
+    check_inbox("inbox-incident", &InboxRecord::Incident { key, hand, by: by.clone(), note });
+    let silence = Some(json!({"reason": "moving"}));
+    let silence = InboxRecord::Silence { id: "quiet".into(), silence, by: by.clone() };
+    check_inbox("inbox-silence", &silence);
+    check_inbox("inbox-bark", &InboxRecord::Bark { id: "1".into(), by });
     let file = InboxRecord::File { file: "orders.yaml".into(), problem: Some("line 3".into()) };
     check_inbox("inbox-file", &file);
     let complete = InboxRecord::Complete {
@@ -409,6 +436,80 @@ fn reports_and_requests_are_written_as_ever() {
         metadata: details(json!({"rows": 0})),
     };
     check_inbox("inbox-complete", &complete);
+}
+
+#[test]
+fn backfills_are_written_as_ever() {
+    let begun = BackfillRecord {
+        state: "running".into(),
+        from: at("2026-01-01T00:00:00Z"),
+        to: at("2026-02-01T00:00:00Z"),
+        schedules: vec!["daily".into()],
+        reprocess: "missing".into(),
+        order: "asc".into(),
+        concurrency: 4,
+        reason: String::new(),
+        by: String::new(),
+        total: 31,
+        plan: "00000000000000ab".into(),
+        since: nine(),
+        updated_at: nine(),
+        ended_at: None,
+        cursor: None,
+        open: vec![],
+        counts: BackfillCounts::default(),
+        opened: "cbf29ce484222325".into(),
+        ends_runs: false,
+    };
+    let (key, row) = (Key::Backfill(7), |it| Record::Backfill(Box::new(it)));
+    check_row("backfill", &key, &row(begun.clone()));
+    let day = at("2026-01-09T09:00:00Z");
+    let ended = BackfillRecord {
+        state: "cancelled".into(),
+        reason: "lost data".into(),
+        by: "ann".into(),
+        ended_at: Some(nine()),
+        cursor: Some(SlotName { schedule: "daily".into(), nominal: day }),
+        open: vec![BackfillSlot { schedule: "daily".into(), nominal: day, generation: 2 }],
+        counts: BackfillCounts {
+            opened: 6,
+            passed: 3,
+            completed: 2,
+            failed: 1,
+            cancelled: 1,
+            skipped: 1,
+        },
+        ends_runs: true,
+        ..begun
+    };
+    check_row("backfill-cancelled", &key, &row(ended));
+    let start = InboxRecord::StartBackfill {
+        from: at("2026-01-01T00:00:00Z"),
+        to: at("2026-02-01T00:00:00Z"),
+        schedules: vec!["daily".into()],
+        reprocess: "failed".into(),
+        order: "desc".into(),
+        concurrency: 4,
+        reason: "lost data".into(),
+        by: "ann".into(),
+        total: 31,
+        plan: "00000000000000ab".into(),
+    };
+    check_inbox("inbox-backfill-start", &start);
+    check_inbox("inbox-backfill-pause", &InboxRecord::PauseBackfill { backfill: 7 });
+    check_inbox("inbox-backfill-resume", &InboxRecord::ResumeBackfill { backfill: 7 });
+    let cancel =
+        InboxRecord::CancelBackfill { backfill: 7, reason: "enough".into(), ends_runs: true };
+    check_inbox("inbox-backfill-cancel", &cancel);
+    let wish = WishRecord {
+        params: BTreeMap::new(),
+        force: false,
+        reason: None,
+        original_run: None,
+        backfill: Some(7),
+    };
+    let slot = SlotRecord { wish: Some(Box::new(wish)), opened_by: "backfill".into(), ..slot() };
+    check_row("slot-backfill", &Key::Slot(daily(), nine()), &Record::Slot(slot));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 mod guard;
 
-use std::{sync::Once, time::Duration};
+use std::{net::SocketAddr, sync::Once, time::Duration};
 
 use interlock_core::{outbound::Outbound, retry::FailureCategory};
 use jiff::SignedDuration;
@@ -164,6 +164,21 @@ impl Web {
             .user_agent(concat!("interlock/", env!("CARGO_PKG_VERSION")))
             .build()?;
         Ok(Self { client, guard })
+    }
+
+    /// The addresses of a host that may be dialled: for what is not HTTP. Dial one of them, not the name.
+    pub async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, WebFailure> {
+        self.guard.addresses(host, port).await.map_err(|error| {
+            match error.downcast_ref::<Refused>() {
+                Some(refused) => {
+                    WebFailure { message: refused.to_string(), kind: WebFailureKind::Refused }
+                }
+                None => WebFailure {
+                    message: format!("{host} cannot be reached: {error}"),
+                    kind: WebFailureKind::Unreachable,
+                },
+            }
+        })
     }
 
     /// Sends a request and reads the beginning of its answer.

@@ -144,6 +144,13 @@ fn is_report(record: &InboxRecord) -> bool {
         | InboxRecord::Resume { .. }
         | InboxRecord::Catchup {}
         | InboxRecord::Look {}
+        | InboxRecord::StartBackfill { .. }
+        | InboxRecord::PauseBackfill { .. }
+        | InboxRecord::ResumeBackfill { .. }
+        | InboxRecord::CancelBackfill { .. }
+        | InboxRecord::Incident { .. }
+        | InboxRecord::Silence { .. }
+        | InboxRecord::Bark { .. }
         | InboxRecord::File { .. } => false,
     }
 }

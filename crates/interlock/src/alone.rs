@@ -191,6 +191,40 @@ impl Alone {
     }
 }
 
+impl Alone {
+    /// Brings a backfill to its end in the foreground; an interrupt leaves it to whoever comes next.
+    pub(crate) fn drive_backfill(
+        self,
+        number: u64,
+        mut tell: impl FnMut() -> Result<Told, Failure>,
+    ) -> Result<Driven, Failure> {
+        let Self { mut engine, triggers, runtime, .. } = self;
+        runtime.block_on(async {
+            let mut interrupted = listen(SignalKind::interrupt())?;
+            let mut terminated = listen(SignalKind::terminate())?;
+            triggers.get().map_err(|message| Failure::failed(message, ""))?;
+            engine.drive_backfill(number).await?;
+            let driven = loop {
+                let wake = engine.pass().await?;
+                if tell()? == Told::Ended {
+                    break Driven::Ended;
+                }
+                if engine.backfill_waits() {
+                    break Driven::Left;
+                }
+                tokio::select! {
+                    biased;
+                    _ = interrupted.recv() => break Driven::Left,
+                    _ = terminated.recv() => break Driven::Left,
+                    () = engine.wait(wake) => {}
+                }
+            };
+            engine.close().await?;
+            Ok(driven)
+        })
+    }
+}
+
 fn listen(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}"), ""))
 }

@@ -1,8 +1,10 @@
 //! The command line, exactly as typed.
 
 mod asking;
+mod backfill;
 mod reading;
 mod serving;
+mod telling;
 
 use std::path::{Path, PathBuf};
 
@@ -14,12 +16,14 @@ use interlock_core::{
 use jiff::SignedDuration;
 
 pub(crate) use self::{
-    asking::{Asking, Catchup, Complete, Resume, Run, Sending, SensorCommand, SensorPut},
+    asking::{Asking, By, Catchup, Complete, Resume, Run, Sending, SensorCommand, SensorPut},
+    backfill::{BackfillCommand, BackfillStart},
     reading::{
-        Evaluate, Events, IncidentsCommand, ListIncidents, Reading, Runs, Slots, StoreCommand,
-        WatchdogPass, WatermarkCommand,
+        Evaluate, Events, HandleIncident, IncidentsCommand, ListIncidents, Reading, Runs, Slots,
+        StoreCommand, WatchdogPass, WatermarkCommand,
     },
     serving::{LogForm, RoleName, Serve},
+    telling::{Bark, Matching, SilenceAdd, SilenceCommand, SilenceList},
 };
 use crate::moment::Moment;
 

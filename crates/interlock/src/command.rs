@@ -1,5 +1,7 @@
 //! The commands, one file each.
 
+mod backfill;
+mod bark;
 mod calendar;
 mod cancel;
 mod catchup;
@@ -23,6 +25,7 @@ mod schema;
 mod sensor;
 mod serve;
 mod show;
+mod silence;
 pub(crate) mod slots;
 mod status;
 mod store;
@@ -107,6 +110,9 @@ fn ask(directory: &Path, asking: &Asking, output: &mut Output) -> Result<u8, Fai
         }
         Asking::Resume(resume) => resume::run(directory, resume, output),
         Asking::Catchup(catchup) => catchup::run(directory, catchup, output),
+        Asking::Backfill { command } => backfill::run(directory, command, output),
         Asking::Complete(complete) => complete::run(directory, complete, output),
+        Asking::Silence { command } => silence::run(directory, command, output),
+        Asking::Bark(bark) => bark::run(directory, bark, output),
     }
 }

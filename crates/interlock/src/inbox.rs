@@ -55,6 +55,11 @@ impl Inbox {
         Ok(Self { directory: directory.to_path_buf(), ledger, pipeline })
     }
 
+    /// The inbox of whoever an incident belongs to: a pipeline that may be long gone, or `_system`.
+    pub(crate) fn of(directory: &Path, ledger: Ledger, pipeline: PipelineId) -> Self {
+        Self { directory: directory.to_path_buf(), ledger, pipeline }
+    }
+
     /// Leaves a request.
     pub(crate) fn post<'a>(
         &self,
@@ -106,7 +111,7 @@ impl Inbox {
     }
 
     /// The answer to a request, by this process if nobody else gives it.
-    fn answer(&self, request: &Request<'_>) -> Result<Option<AppliedRecord>, Failure> {
+    pub(crate) fn answer(&self, request: &Request<'_>) -> Result<Option<AppliedRecord>, Failure> {
         let looks = request.sending.wait.as_millis() / LOOK_EVERY.as_millis() as i128;
         for _ in 0..looks.max(1) {
             if let Some(answer) = self.applied(request)? {

@@ -13,12 +13,12 @@ use std::{
 use interlock_config::{SystemZones, parse_config, server::StoreConfig};
 use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
 use interlock_store::{
-    AgendaRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow, OutboxRow, Page, Record, Row,
-    RunKey, RunQuery, RunRow, Shard, Store, StoreError,
+    AgendaRow, BackfillQuery, BackfillRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow,
+    OutboxRow, Page, Record, Row, RunKey, RunQuery, RunRow, Shard, Store, StoreError,
     conformance::block_on,
     record::{
-        AppliedRecord, InboxRecord, IncidentRecord, PipelineRecord, RunRecord, SensorRecord,
-        SlotRecord,
+        AppliedRecord, BackfillRecord, InboxRecord, IncidentRecord, OutboxRecord, PipelineRecord,
+        RunRecord, SensorRecord, SlotRecord,
     },
 };
 use interlock_store_embedded::EmbeddedStore;
@@ -164,6 +164,16 @@ impl Ledger {
         project::pipeline(&loaded, name).map(|pipeline| pipeline.name.clone())
     }
 
+    /// The same, or `_system`, which has incidents and events and no file.
+    pub(crate) fn known_or_system(
+        &self,
+        directory: &Path,
+        name: &str,
+    ) -> Result<PipelineId, Failure> {
+        let system = PipelineId::system();
+        if name == system.as_str() { Ok(system) } else { self.known(directory, name) }
+    }
+
     /// What stands in an interval, spans included, in order of time.
     pub(crate) fn rows(&self, query: &LedgerQuery) -> Result<Vec<LedgerRow>, Failure> {
         let mut query = LedgerQuery { limit: PAGE, ..query.clone() };
@@ -263,6 +273,26 @@ impl Ledger {
         page.items.truncate(limit);
         open.append(&mut page.items);
         Ok(Page { items: open, more: page.more })
+    }
+
+    /// Why nobody was told of an incident yet, if there is a reason.
+    pub(crate) fn held(&self, (pipeline, _, row): &IncidentRow) -> Result<Option<String>, Failure> {
+        let Some(told) = row.record.told.clone().filter(|_| row.record.is_open()) else {
+            return Ok(None);
+        };
+        Ok(self.outbox(pipeline, &told)?.and_then(|record| record.held))
+    }
+
+    /// A notification on its way.
+    pub(crate) fn outbox(
+        &self,
+        pipeline: &PipelineId,
+        name: &str,
+    ) -> Result<Option<OutboxRecord>, Failure> {
+        match self.read(pipeline, Key::Outbox(name.to_owned()))? {
+            Some(Record::Outbox(record)) => Ok(Some(record)),
+            _ => Ok(None),
+        }
     }
 
     /// Alerts that were given up, those that came first first.
@@ -421,6 +451,39 @@ impl Ledger {
     ) -> Result<Option<RunRecord>, Failure> {
         match self.read(pipeline, Key::Run(key.clone()))? {
             Some(Record::Run(record)) => Ok(Some(record)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Backfills of one pipeline or of all, by pipeline and number.
+    pub(crate) fn backfills(
+        &self,
+        pipeline: Option<&PipelineId>,
+    ) -> Result<Vec<BackfillRow>, Failure> {
+        let mut rows: Vec<BackfillRow> = Vec::new();
+        loop {
+            let query = BackfillQuery {
+                pipeline: pipeline.cloned(),
+                after: rows.last().map(|row| (row.pipeline.clone(), row.number)),
+                limit: PAGE,
+                ..BackfillQuery::default()
+            };
+            let page = block_on(self.store.backfills(&query))?;
+            rows.extend(page.items);
+            if !page.more {
+                return Ok(rows);
+            }
+        }
+    }
+
+    /// One backfill.
+    pub(crate) fn backfill(
+        &self,
+        pipeline: &PipelineId,
+        number: u64,
+    ) -> Result<Option<BackfillRecord>, Failure> {
+        match self.read(pipeline, Key::Backfill(number))? {
+            Some(Record::Backfill(record)) => Ok(Some(*record)),
             _ => Ok(None),
         }
     }

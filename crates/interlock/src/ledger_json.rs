@@ -3,8 +3,8 @@
 
 use interlock_core::id::SlotKey;
 use interlock_store::{
-    EventRow, LedgerRow, OutboxRow, RunRow,
-    record::{MarksRecord, SensorRecord, SlaRecord, SlotRecord, SpanRecord},
+    BackfillRow, EventRow, LedgerRow, OutboxRow, RunRow,
+    record::{HandRecord, MarksRecord, SensorRecord, SlaRecord, SlotRecord, SpanRecord},
 };
 use jiff::{SignedDuration, civil::Date};
 use serde_json::{Value, json};
@@ -39,6 +39,39 @@ pub(crate) fn slot(key: &SlotKey, slot: &SlotRecord, runs: &[RunRow]) -> Value {
         "version": slot.version,
         "sla": slot.sla.as_deref().map(sla),
         "runs": runs.iter().map(run_of_slot).collect::<Vec<_>>(),
+    })
+}
+
+/// A backfill, and when it may be done.
+pub(crate) fn backfill(row: &BackfillRow, eta: Option<SignedDuration>) -> Value {
+    let it = &row.record;
+    let slot = |schedule: &str, nominal| format!("{schedule}/{nominal}");
+    json!({
+        "pipeline": row.pipeline.as_str(),
+        "id": row.number,
+        "state": it.state,
+        "from": it.from.to_string(),
+        "to": it.to.to_string(),
+        "schedules": it.schedules,
+        "reprocess": it.reprocess,
+        "order": it.order,
+        "concurrency": it.concurrency,
+        "reason": it.reason,
+        "by": it.by,
+        "plan": it.plan,
+        "total": it.total,
+        "opened": it.counts.opened,
+        "passed": it.counts.passed,
+        "completed": it.counts.completed,
+        "failed": it.counts.failed,
+        "cancelled": it.counts.cancelled,
+        "skipped": it.counts.skipped,
+        "open": it.open.iter().map(|it| slot(&it.schedule, it.nominal)).collect::<Vec<_>>(),
+        "cursor": it.cursor.as_ref().map(|it| slot(&it.schedule, it.nominal)),
+        "startedAt": it.since.to_string(),
+        "updatedAt": it.updated_at.to_string(),
+        "endedAt": it.ended_at.map(|at| at.to_string()),
+        "etaSeconds": eta.map(|eta| eta.as_secs()),
     })
 }
 
@@ -157,8 +190,8 @@ pub(crate) fn event(event: &EventRow) -> Value {
     })
 }
 
-/// An incident.
-pub(crate) fn incident((pipeline, key, row): &IncidentRow) -> Value {
+/// An incident, and why nobody was told of it, if so.
+pub(crate) fn incident((pipeline, key, row): &IncidentRow, held: Option<&str>) -> Value {
     let record = &row.record;
     json!({
         "key": key,
@@ -171,7 +204,15 @@ pub(crate) fn incident((pipeline, key, row): &IncidentRow) -> Value {
         "count": record.count,
         "openedAt": record.opened_at.to_string(),
         "updatedAt": record.updated_at.to_string(),
+        "acknowledged": record.acknowledged.as_deref().map(hand),
+        "resolved": record.resolved.as_deref().map(hand),
+        "held": held,
     })
+}
+
+/// What a person did with an incident.
+fn hand(hand: &HandRecord) -> Value {
+    json!({ "at": hand.at.to_string(), "by": hand.by, "note": hand.note })
 }
 
 /// An alert that was given up.

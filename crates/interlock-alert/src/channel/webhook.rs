@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use interlock_core::{pipeline::Secret, retry::FailureCategory};
+use interlock_core::pipeline::Secret;
 use interlock_trigger::web::{Call, Web};
-use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
+use jiff::SignedDuration;
 
+use super::post::{idempotency_key, post};
 use crate::{
     contract::{Delivery, Notice},
     signature::sign,
 };
-
-/// Nobody is left alone for longer than this.
-const RETRY_AFTER_MAX: SignedDuration = SignedDuration::from_hours(24);
 
 /// Where to, and what with.
 pub(crate) struct Webhook {
@@ -25,16 +23,10 @@ pub(crate) struct Webhook {
 impl Webhook {
     /// Posts an alert.
     pub(crate) async fn deliver(self, web: Web, notice: Notice) -> Delivery {
-        let answer = match web.send(&self.call(&notice)).await {
-            Ok(answer) => answer,
-            Err(failure) => return delivery(failure.category(), failure.message, None),
-        };
-        if answer.is_success() {
-            return Delivery::Delivered;
+        match post(&web, &self.call(&notice), notice.at).await {
+            Ok(_taken) => Delivery::Delivered,
+            Err(delivery) => delivery,
         }
-        let asked = answer.retry_after.as_deref();
-        let retry_after = asked.and_then(|text| retry_after(text, notice.at));
-        delivery(answer.category(), answer.sentence(), retry_after)
     }
 
     fn call(&self, notice: &Notice) -> Call {
@@ -51,7 +43,7 @@ impl Webhook {
             headers.push(("X-Interlock-Signature".to_owned(), signature));
         }
         headers.push(("X-Interlock-Timestamp".to_owned(), timestamp));
-        headers.push(("Idempotency-Key".to_owned(), header_text(&notice.key)));
+        headers.push(idempotency_key(notice));
         Call {
             method: "POST".to_owned(),
             url: self.url.expose().to_owned(),
@@ -59,60 +51,5 @@ impl Webhook {
             body: Some(body),
             timeout: self.time_limit,
         }
-    }
-}
-
-fn delivery(
-    category: FailureCategory,
-    reason: String,
-    retry_after: Option<SignedDuration>,
-) -> Delivery {
-    match category {
-        FailureCategory::Permanent => Delivery::Refused { reason },
-        FailureCategory::Transient | FailureCategory::Timeout | FailureCategory::EvaluatorCrash => {
-            Delivery::Failed { reason, retry_after }
-        }
-    }
-}
-
-/// How long a receiver wants to be left alone: seconds, or an instant.
-fn retry_after(text: &str, now: Timestamp) -> Option<SignedDuration> {
-    let asked = match text.trim().parse::<u32>() {
-        Ok(seconds) => SignedDuration::from_secs(seconds.into()),
-        Err(_no_number) => rfc2822::parse(text.trim()).ok()?.timestamp().duration_since(now),
-    };
-    Some(asked.clamp(SignedDuration::ZERO, RETRY_AFTER_MAX))
-}
-
-/// A key as a header can carry it: names of channels may hold any letters.
-fn header_text(key: &str) -> String {
-    key.chars()
-        .flat_map(|c| if c.is_ascii_graphic() { vec![c] } else { c.escape_unicode().collect() })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retry_after_is_seconds_or_an_instant_and_never_too_long() {
-        let now: Timestamp = "2026-02-25T09:25:00Z".parse().unwrap();
-        for (text, seconds) in [
-            ("120", Some(120)),
-            (" 0 ", Some(0)),
-            ("Wed, 25 Feb 2026 09:26:40 GMT", Some(100)),
-            ("Wed, 25 Feb 2026 09:00:00 GMT", Some(0)),
-            ("999999999", Some(24 * 3600)),
-            ("soon", None),
-            ("-5", None),
-        ] {
-            assert_eq!(retry_after(text, now).map(|d| d.as_secs()), seconds, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_key_with_any_letters_fits_a_header() {
-        assert_eq!(header_text("failed:a~1@ché at"), r"failed:a~1@ch\u{e9}\u{20}at");
     }
 }

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
+mod holding;
+mod kinds;
+mod mail;
 mod server;
 
 use std::{
@@ -46,6 +49,10 @@ impl Bench {
             name: name.to_owned(),
             channel,
             when,
+            after: None,
+            findings: 1,
+            repeat: None,
+            digest: None,
         });
         let (folder, printed) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let lines = Arc::clone(&printed);
@@ -233,13 +240,13 @@ async fn the_console_gets_a_line_and_is_there_without_being_declared() {
 
 #[tokio::test]
 async fn a_kind_that_is_not_there_yet_is_said_and_refused_and_told_on_the_console() {
-    let slack = Channel::Slack { url: None, token: Some(Secret::new("hush")), channel: None };
-    let bench = Bench::new(vec![("ops", slack, AlertFilter::default())]);
+    let sns = Channel::Sns { topic_arn: "arn".into() };
+    let bench = Bench::new(vec![("ops", sns, AlertFilter::default())]);
     assert_eq!(
         bench.channels.warnings(),
         [
             "alerts for `ops` become dead letters, told on the console: this build does not deliver to \
-          channels of type slack yet"
+          channels of type sns yet"
         ]
     );
     let delivery = bench.deliver("ops").await;
@@ -252,11 +259,11 @@ async fn a_kind_that_is_not_there_yet_is_said_and_refused_and_told_on_the_consol
 #[tokio::test]
 async fn routes_follow_the_filters_and_dead_letters_go_to_others_that_work() {
     let only = |level: &str| AlertFilter { levels: vec![level.into()], ..AlertFilter::default() };
-    let slack = Channel::Slack { url: None, token: None, channel: None };
+    let sns = Channel::Sns { topic_arn: "arn".into() };
     let bench = Bench::new(vec![
         ("hook", webhook("http://127.0.0.1:1"), only("error")),
         ("quiet", Channel::Console, only("info")),
-        ("ops", slack, AlertFilter::default()),
+        ("ops", sns, AlertFilter::default()),
         ("log", Channel::File { path: "a".into() }, AlertFilter::default()),
     ]);
     assert_eq!(bench.channels.route(&alert()).await, ["hook", "ops", "log"]);

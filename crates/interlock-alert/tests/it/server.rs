@@ -27,6 +27,8 @@ impl Asked {
 #[derive(Clone, Copy)]
 pub(crate) enum Does {
     Answer(&'static str),
+    /// A head and a body.
+    Say(&'static str, &'static str),
     Hang,
     HangUp,
 }
@@ -62,11 +64,16 @@ async fn serve(mut stream: TcpStream, does: Does, remembered: Arc<Mutex<Vec<Aske
     match does {
         Does::HangUp => {}
         Does::Hang => std::future::pending().await,
-        Does::Answer(head) => {
-            let text = format!("HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
-            stream.write_all(text.as_bytes()).await.unwrap();
-        }
+        Does::Answer(head) => answer(&mut stream, head, "").await,
+        Does::Say(head, body) => answer(&mut stream, head, body).await,
     }
+}
+
+async fn answer(stream: &mut TcpStream, head: &str, body: &str) {
+    let length = body.len();
+    let text =
+        format!("HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+    stream.write_all(text.as_bytes()).await.unwrap();
 }
 
 async fn read(stream: &mut TcpStream) -> Option<Asked> {

@@ -58,24 +58,31 @@ impl Decoder<'_> {
         self.duration(map, key).unwrap_or_else(|| SignedDuration::from_secs(seconds))
     }
 
-    /// A text with its `${ENV}` replaced; one that is not set is an error that names only it.
+    /// A text with its `${ENV}` and `${file:/path}` replaced; one that is not set is an error that names only it.
     pub(super) fn resolved(&mut self, map: &Node, key: &str) -> Option<String> {
         let node = map.get(key)?;
         let written = node.text()?;
         let mut resolved = String::new();
         let (mut from, mut complete) = (0, true);
-        for found in placeholder::find(written).filter(|found| found.kind == Kind::Environment) {
+        let is_known = |kind: Kind| matches!(kind, Kind::Environment | Kind::File);
+        for found in placeholder::find(written).filter(|found| is_known(found.kind)) {
             resolved.push_str(written.get(from..found.span.start).unwrap_or(""));
             from = found.span.end;
             if let Some(value) = (self.around.environment)(found.name) {
                 resolved.push_str(&value);
             } else {
                 complete = false;
+                let (message, verb) = match found.name.strip_prefix("file:") {
+                    Some(path) => (format!("the file `{path}` cannot be read"), "Put"),
+                    None => {
+                        (format!("the environment variable `{}` is not set", found.name), "Set")
+                    }
+                };
                 self.problems.add(
                     node.span_within(found.span),
                     Code::VariableNotSet,
-                    format!("the environment variable `{}` is not set", found.name),
-                    format!("Set it where Interlock runs, or write `{key}` without it."),
+                    message,
+                    format!("{verb} it where Interlock runs, or write `{key}` without it."),
                 );
             }
         }

@@ -154,7 +154,7 @@ impl Format {
             Self::Url => "URL; `${ENV}` and `${slot}` allowed",
             Self::Template => "text; `${ENV}` and `${slot}` allowed",
             Self::Hidden => "text, never shown; `${ENV}` and `${slot}` allowed",
-            Self::Secret => "text, never shown; `${ENV}` allowed",
+            Self::Secret => "text, never shown; `${ENV}` and `${file:/path}` allowed",
         }
     }
 }

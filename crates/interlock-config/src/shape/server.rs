@@ -187,6 +187,22 @@ const ALERT: &MapShape = &MapShape {
     groups: &[&[
         field("name", &TEXT, "Its name, for silences and dead letters.").default("its type"),
         field("when", &Shape::Map(ALERT_FILTER), "Which alerts it gets.").default("all"),
+        field(
+            "after",
+            &DURATION,
+            "Only what lasts so long while nobody acknowledges it: a later step of escalation.",
+        )
+        .default("at once"),
+        field(
+            "findings",
+            &Shape::Int { min: 1, max: 1_000 },
+            "Only once so many were found in a row: slots of a schedule with no good one between.",
+        )
+        .default("1"),
+        field("repeat", &DURATION, "Again after so long, while it lasts and nobody acknowledges it.")
+            .default("once"),
+        field("digest", &Shape::Bool, "Whether more than ten at once are one message.")
+            .default("true for console, slack and email"),
     ]],
     any_of: &[],
     variants: &[
@@ -203,8 +219,8 @@ const ALERT: &MapShape = &MapShape {
         Variant {
             types: &["slack"],
             groups: &[&[
-                field("url", &SECRET, "An incoming webhook."),
-                field("token", &SECRET, "A bot token, with `channel`."),
+                field("url", &SECRET, "An incoming webhook; beside a token, where the API is."),
+                field("token", &SECRET, "A bot token, with `channel`: one thread per pipeline and day."),
                 field("channel", &TEXT, "Where the bot writes."),
             ]],
             any_of: &["url", "token"],
@@ -214,6 +230,8 @@ const ALERT: &MapShape = &MapShape {
             &["email"],
             &[&[
                 field("smtp", &Shape::Text(Format::Template), "Host and port.").required(),
+                field("tls", &Shape::Choice(&["starttls", "tls", "none"]), "How it is encrypted.")
+                    .default("starttls"),
                 field("from", &TEXT, "The sender.").required(),
                 field("to", &TEXTS, "The receivers.").required(),
                 field("username", &Shape::Text(Format::Template), "For the server."),
@@ -222,7 +240,10 @@ const ALERT: &MapShape = &MapShape {
         ),
         channel(
             &["pagerduty"],
-            &[&[field("routingKey", &SECRET, "The integration's key.").required()]],
+            &[&[
+                field("routingKey", &SECRET, "The integration's key.").required(),
+                field("url", &SECRET, "Where events go.").default("PagerDuty's Events API v2"),
+            ]],
         ),
         channel(
             &["http"],
@@ -230,7 +251,12 @@ const ALERT: &MapShape = &MapShape {
                 HOOK,
                 field("method", &Shape::Choice(&["POST", "PUT", "PATCH"]), "How.").default("POST"),
                 HEADERS,
-                field("body", &Shape::Text(Format::Any), "A template.")
+                field(
+                    "body",
+                    &Shape::Text(Format::Any),
+                    "A template: `{{message}}`, `{{level}}`, `{{state}}`, `{{alertType}}`, `{{pipelineId}}`, \
+                     `{{timestamp}}`, `{{key}}`, `{{details.NAME}}`, `{{json}}`.",
+                )
                     .default("the alert as JSON"),
             ]],
         ),

@@ -1,6 +1,9 @@
 //! What the native spelling means, key by key, and what is warned about.
 
-use interlock_config::{FileKind, server::Channel, server::Scope, server::StoreConfig};
+use interlock_config::{
+    FileKind,
+    server::{Channel, MailTls, Scope, StoreConfig},
+};
 use interlock_core::{
     pipeline::{HttpCompletion, OnUncertain, StuckAction, TriggerKind},
     readiness::Rule,
@@ -174,9 +177,19 @@ fn all_of_interlock_yaml() {
     assert_eq!(url.expose(), "https://hooks.example.com/hook-from-env");
     assert_eq!(headers["X-Key"].expose(), "hook-from-env");
     assert_eq!(found.alerts[4].when.levels, ["error", "critical"]);
+    let mail = &found.alerts[5];
+    let Channel::Email(email) = &mail.channel else { panic!("email") };
+    assert_eq!(email.tls, MailTls::Tls);
+    assert_eq!((mail.after, mail.repeat), (Some(mins(30)), Some(mins(240))));
+    assert_eq!((mail.findings, found.alerts[4].findings), (3, 1));
+    assert_eq!((mail.digest, found.alerts[4].digest), (Some(false), None));
     assert_eq!(found.dirs.pipelines.len(), 2);
     assert_eq!(found.zone.name(), "America/New_York");
     assert_eq!(found.retention.logs, SignedDuration::from_hours(120));
+}
+
+fn mins(minutes: i64) -> SignedDuration {
+    SignedDuration::from_mins(minutes)
 }
 
 #[test]

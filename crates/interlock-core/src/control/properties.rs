@@ -39,6 +39,7 @@ impl World {
             slot,
             readiness: *readiness,
             is_done_already: *done,
+            lane: None,
         };
         numbered.map(candidate).collect()
     }

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use jiff::civil::Date;
 
 use super::*;
-use crate::{sample::pipeline, slot::Opening};
+use crate::{
+    sample::pipeline,
+    slot::{Opening, Wish},
+};
 
 const NOW: i64 = 1_000;
 
@@ -18,7 +21,19 @@ fn all(runs: u32) -> Room {
     Room { runs, catchup: runs }
 }
 
-/// One slot: state letter, then `r` ready, `n` not ready, `?` cannot tell; `m` opened by hand; `x` over.
+/// The lane of slots that a backfill opened: two places, or one, the newest first; none of one that is paused.
+fn lane(slot: &Slot) -> Option<Lane> {
+    let number = slot.wish.as_ref()?.backfill?;
+    let (places, order) = match number {
+        1 => (2, Order::Ascending),
+        2 => (1, Order::Descending),
+        _ => (0, Order::Ascending),
+    };
+    Some(Lane { number, places, order })
+}
+
+/// One slot: state letter, then `r` ready, `n` not ready, `?` cannot tell; `m` opened by hand; `x` over; a number
+/// is its lane.
 fn slot(text: &str) -> (Slot, Outcome) {
     let state = match &text[..1] {
         "w" => OpenState::Waiting,
@@ -27,11 +42,17 @@ fn slot(text: &str) -> (Slot, Outcome) {
         "b" => OpenState::Backoff,
         _ => OpenState::Monitoring,
     };
-    let opened_by = if text.contains('m') { TriggerType::Manual } else { TriggerType::Scheduler };
+    let backfill = text.chars().find_map(|letter| letter.to_digit(10)).map(u64::from);
+    let opened_by = match backfill {
+        Some(_) => TriggerType::Backfill,
+        None if text.contains('m') => TriggerType::Manual,
+        None => TriggerType::Scheduler,
+    };
     let closes_at = if text.contains('x') { at(NOW - 100) } else { at(NOW + 100) };
     let date = Date::constant(2026, 1, 1);
     let mut slot = Slot::open(state, Opening { opened_by, date, at: at(0), closes_at, version: 1 });
     slot.attempt = u32::from(matches!(state, OpenState::Running | OpenState::Backoff));
+    slot.wish = backfill.map(|_| Box::new(Wish { backfill, ..Wish::default() }));
     let readiness = match text {
         text if text.contains('n') => Outcome::NotReady,
         text if text.contains('?') => Outcome::CannotTell,
@@ -58,6 +79,7 @@ fn moves_with(pipeline: &Pipeline, flow: Flow, slots: &str, (room, done): (u32, 
             slot,
             readiness: *readiness,
             is_done_already: done.contains(&nominal),
+            lane: lane(slot),
         })
         .collect();
     let planned: BTreeMap<_, _> =
@@ -200,6 +222,7 @@ fn s19_the_owner_gives_the_watchdog_a_minute_for_a_run() {
             slot: &running,
             readiness: Outcome::Ready,
             is_done_already: false,
+            lane: None,
         };
         assert_eq!(
             plan_slots(&orders, &[candidate], Flow::Open, all(1), at(NOW)).len(),
@@ -256,6 +279,7 @@ fn a_rerun_for_late_data_queues_where_a_live_slot_would_be_skipped() {
                 slot,
                 readiness: *readiness,
                 is_done_already: false,
+                lane: None,
             })
             .collect();
         let orders = pipeline(OverlapPolicy::Skip);
@@ -283,6 +307,7 @@ fn limits_on_catch_up_hold_up_no_live_slot() {
         slot,
         readiness: ready,
         is_done_already: false,
+        lane: None,
     });
     let with = |catchup| {
         let room = Room { runs: 9, catchup };
@@ -292,4 +317,65 @@ fn limits_on_catch_up_hold_up_no_live_slot() {
     assert_eq!(with(0), [2]);
     assert_eq!(with(1), [0, 2]);
     assert_eq!(with(9), [0, 1, 2]);
+}
+
+fn wide(overlap: OverlapPolicy, places: u32) -> Pipeline {
+    Pipeline { active_runs_max: places, ..pipeline(overlap) }
+}
+
+#[test]
+fn live_slots_come_first_then_people_then_backfills() {
+    for overlap in [OverlapPolicy::Skip, OverlapPolicy::All, OverlapPolicy::Latest] {
+        check(overlap, "q1 wrm wr", "- queue start1");
+        check(overlap, "q1 wrm", "- start1");
+        // One that a backfill's run alone holds up queues, whatever the policy.
+        check(overlap, "R1 q1 wr", "- - queue");
+        check(overlap, "q1 qr", "- start1");
+    }
+}
+
+#[test]
+fn a_backfill_never_makes_live_slots_skip() {
+    // Of two places one is free but for the backfill.
+    let two = wide(OverlapPolicy::Skip, 2);
+    assert_eq!(moves(&two, Flow::Open, "R1 R wr"), "- - queue");
+    assert_eq!(moves(&two, Flow::Open, "R R wr"), "- - skipped(overlap)");
+    assert_eq!(moves(&two, Flow::Open, "R Rm wr"), "- - queue");
+    // Nor those that meet live runs which it made late.
+    check(OverlapPolicy::Skip, "q1 R wr", "- - queue");
+    check(OverlapPolicy::Skip, "R qr wr", "- - queue");
+    check(OverlapPolicy::Skip, "R wr", "- skipped(overlap)");
+}
+
+#[test]
+fn a_lane_has_so_many_places_of_the_pipelines() {
+    let five = wide(OverlapPolicy::Skip, 5);
+    assert_eq!(moves(&five, Flow::Open, "R1 w1 w1 w1"), "- start1 queue queue");
+    assert_eq!(moves(&five, Flow::Open, "b1x R1 w1"), "failed - start1");
+    // Two lanes do not share; the second takes its newest.
+    assert_eq!(moves(&five, Flow::Open, "w1 w2 w1 w2 w1"), "start1 queue start1 start1 queue");
+    // The pipeline's own places are the other bound.
+    assert_eq!(moves(&wide(OverlapPolicy::Skip, 1), Flow::Open, "w1 w1"), "start1 queue");
+}
+
+#[test]
+fn a_backfill_goes_on_while_the_pipeline_is_paused() {
+    let two = wide(OverlapPolicy::Skip, 3);
+    assert_eq!(moves(&two, Flow::Paused, "w1 wr qr b1 b"), "start1 - - start2 -");
+    assert_eq!(
+        moves(&two, Flow::Paused, "w1nx wx q1x"),
+        "skipped(not_ready) skipped(paused) skipped(expired)"
+    );
+    assert_eq!(
+        moves(&two, Flow::Retired, "w1 q1 b1 R1"),
+        "skipped(retired) skipped(retired) failed -"
+    );
+}
+
+#[test]
+fn a_paused_backfill_starts_nothing_and_its_slots_queue() {
+    let two = wide(OverlapPolicy::Skip, 2);
+    assert_eq!(moves(&two, Flow::Open, "w3 w3n q3 q3n R3"), "queue queue - - -");
+    // What has begun is brought to its end.
+    assert_eq!(moves(&two, Flow::Open, "b3"), "start2");
 }

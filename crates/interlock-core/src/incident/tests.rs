@@ -1,6 +1,9 @@
 //! The table, and the steps of an incident.
 
+use std::collections::BTreeMap;
+
 use jiff::civil::date;
+use serde_json::json;
 
 use super::*;
 
@@ -19,6 +22,7 @@ fn check(kind: &str, expected: &[&str]) {
                 format!("+{key} {} {alert_type}", level.as_str())
             }
             Consequence::Resolve { key } => format!("-{key}"),
+            Consequence::Acknowledge { key } => format!("?{key}"),
         })
         .collect();
     assert_eq!(found, expected, "{kind}");
@@ -39,6 +43,9 @@ fn events_open_and_resolve_by_the_table() {
     check("CONFIG_RESTORED", &["-config:orders.yaml"]);
     check("PIPELINE_SET_ASIDE", &["+aside:orders error pipeline_set_aside"]);
     check("PIPELINE_TAKEN_BACK", &["-aside:orders"]);
+    check("BARK", &["+bark:orders.yaml error schedule_missed"]);
+    check("INCIDENT_RESOLVED", &["-orders.yaml"]);
+    check("INCIDENT_ACKNOWLEDGED", &["?orders.yaml"]);
     check("RUN_FOUND", &["-uncertain:orders:daily:2026-02-25"]);
     check(
         "JOB_COMPLETED",
@@ -105,7 +112,8 @@ fn no_event_is_listed_twice() {
 
 #[test]
 fn every_incident_can_be_resolved_by_some_event() {
-    for rule in OPENS {
+    // A bark is ended by whoever barked.
+    for rule in OPENS.iter().filter(|rule| rule.family != BARK) {
         let mut resolved = RESOLVES.iter().flat_map(|(_, families)| *families);
         assert!(resolved.any(|family| *family == rule.family), "{}", rule.event);
     }
@@ -130,6 +138,32 @@ fn further_findings_join_and_a_resolved_incident_opens_again() {
     ] {
         assert_eq!((step(state, &open), step(state, &resolve)), (opened, resolved), "{state:?}");
     }
+}
+
+#[test]
+fn hands_are_taken_while_it_is_open_and_refused_with_a_reason_otherwise() {
+    let seen = Consequence::Acknowledge { key: "a".into() };
+    for state in [IncidentState::Open, IncidentState::Acknowledged] {
+        assert_eq!(by_hand(Some(state), Hand::Acknowledge), Ok("INCIDENT_ACKNOWLEDGED"));
+        assert_eq!(by_hand(Some(state), Hand::Resolve), Ok("INCIDENT_RESOLVED"));
+        assert_eq!(step(Some(state), &seen), Step::Acknowledge);
+    }
+    for hand in [Hand::Acknowledge, Hand::Resolve] {
+        let over = Some(IncidentState::Resolved);
+        assert_eq!(by_hand(over, hand), Err("it is resolved already"));
+        assert_eq!(by_hand(None, hand), Err("there is no such incident"));
+        assert_eq!(Hand::parse(hand.as_str()), Some(hand));
+    }
+    assert_eq!(step(None, &seen), Step::Nothing);
+    assert_eq!(step(Some(IncidentState::Resolved), &seen), Step::Nothing);
+}
+
+#[test]
+fn a_good_slot_ends_the_days_before_and_nothing_else_does() {
+    let key = "failed:orders:daily:2026-02-25";
+    assert_eq!(older_days("JOB_COMPLETED", key), Some("failed:orders:daily:"));
+    assert_eq!(older_days("JOB_COMPLETED", "config:a.yaml"), None);
+    assert_eq!(older_days("RUN_FOUND", key), None);
 }
 
 #[test]
@@ -159,6 +193,13 @@ fn an_alert_comes_back_from_its_json_and_is_one_line() {
     };
     assert_eq!(Alert::from_json(&alert.to_json()), alert);
     assert_eq!(alert.to_string(), "ALERT error job_failed orders: it said  [31mno");
+    let by_ann = [("state", "acknowledged"), ("by", "ann"), ("note", "my\nfault")];
+    let by_ann = by_ann.map(|(key, value)| (key.to_owned(), json!(value)));
+    let seen = Alert { details: BTreeMap::from(by_ann), ..alert.clone() };
+    assert_eq!(
+        seen.to_string(),
+        "ALERT acknowledged job_failed orders: it said  [31mno (acknowledged by ann: my fault)"
+    );
     let over = Alert { details: BTreeMap::from([("state".into(), json!("resolved"))]), ..alert };
     assert_eq!(over.to_string(), "ALERT resolved job_failed orders: it said  [31mno");
 }

@@ -151,6 +151,7 @@ fn an_alert_says_what_happened_and_why() {
         "details": {
             "scheduleId": "hourly",
             "date": "2026-02-25",
+            "incident": "failed:orders:hourly:2026-02-25",
             "slot": "hourly/2026-02-25T09:00:00Z",
             "runId": "run",
             "state": "open",
@@ -159,4 +160,26 @@ fn an_alert_says_what_happened_and_why() {
         "timestamp": NINE,
     });
     assert_eq!(alert, Some(expected));
+}
+
+#[test]
+fn a_good_slot_ends_older_days_as_far_as_the_group_has_room() {
+    let mut known = Known::new();
+    let telling = follow(&mut known, 9, &[("RETRY_EXHAUSTED", "no")]);
+    assert_eq!(telling.len(), 2);
+    let record = known[&(orders(), "failed:orders:hourly:2026-02-25".to_owned())].0.clone();
+    let day = |day: u8| (orders(), format!("failed:orders:hourly:2026-02-{day:02}"));
+    for older in 1..=24 {
+        known.insert(day(older), (record.clone(), 1));
+    }
+    // Of another schedule, and of a later day: not over.
+    let other = (orders(), "failed:orders:daily:2026-02-20".to_owned());
+    known.insert(other.clone(), (record.clone(), 1));
+    known.insert(day(26), (record.clone(), 1));
+    let mut group = group(10, &[("JOB_COMPLETED", "")]);
+    add_what_follows(&mut group, &mut known, &OpenSlots::new());
+    assert!(group.changes.len() <= CHANGES_MAX, "{}", group.changes.len());
+    let is_over = |key: &(PipelineId, String)| !known[key].0.is_open();
+    assert!(is_over(&day(25)) && is_over(&day(1)) && is_over(&day(9)));
+    assert!(!is_over(&day(26)) && !is_over(&other) && !is_over(&day(24)), "no room");
 }

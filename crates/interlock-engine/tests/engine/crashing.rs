@@ -11,9 +11,9 @@ use std::{
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Accepted, AgendaRow, DueRow, EventRow, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow,
-    OutboxRow, Page, Record, Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreFuture,
-    Writer,
+    Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Group, InboxEntry, Key,
+    Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Record, Refusal, Role, Row, RunQuery, RunRow,
+    Shard, Store, StoreFuture, Writer,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -95,6 +95,7 @@ impl Store for Crashing {
         fn runs<'a>(&'a self, query: &'a RunQuery) -> StoreFuture<'a, Page<RunRow>>;
         fn sensors<'a>(&'a self, pipeline: &'a PipelineId) -> StoreFuture<'a, BTreeMap<String, Row<SensorRecord>>>;
         fn incidents<'a>(&'a self, pipeline: Option<&'a PipelineId>, limit: usize) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
+        fn backfills<'a>(&'a self, query: &'a BackfillQuery) -> StoreFuture<'a, Page<BackfillRow>>;
         fn events<'a>(&'a self, pipeline: Option<&'a PipelineId>, after: u64, limit: usize) -> StoreFuture<'a, Page<EventRow>>;
         fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>>;
         fn post<'a>(&'a self, pipeline: &'a PipelineId, key: &'a str, record: &'a InboxRecord) -> StoreFuture<'a, ()>;

@@ -7,7 +7,9 @@ use std::{
     task::Poll,
 };
 
-use interlock_alert::{Channels, Delivery, DeliveryFuture, Notice, RouteFuture};
+use interlock_alert::{
+    Channels, Delivery, DeliveryFuture, Hold, HoldFuture, Manner, Notice, RouteFuture,
+};
 use interlock_core::{id::PipelineId, incident::Alert, retry::FailureCategory};
 use interlock_engine::{
     Engine, Limits, Notifier, NotifierParts, Pace, Parts, Patience,
@@ -106,21 +108,24 @@ impl Triggers for Jobs {
 }
 
 /// What a receiver does with the try of a number, from 0.
-type Receiver = fn(&Virtual, usize) -> Task<Delivery>;
+pub(crate) type Receiver = fn(&Virtual, usize) -> Task<Delivery>;
 
 /// Receivers as the world sees them: they remember what reached them, whoever dies.
 #[derive(Clone)]
-struct Receivers {
+pub(crate) struct Receivers {
     world: Virtual,
     channels: &'static [(&'static str, Receiver)],
     /// Channel, key and alert of each try that was delivered.
-    got: Arc<Mutex<Vec<(String, String, Alert)>>>,
+    pub(crate) got: Arc<Mutex<Vec<(String, String, Alert)>>>,
     tries: Arc<Mutex<BTreeMap<String, usize>>>,
+    /// Nobody is told from here to there.
+    pub(crate) quiet: Option<(Timestamp, Timestamp)>,
+    pub(crate) manner: Manner,
 }
 
 impl Receivers {
     /// What a channel got, in order: state and type, repetitions of a key left out.
-    fn heard(&self, channel: &str) -> Vec<String> {
+    pub(crate) fn heard(&self, channel: &str) -> Vec<String> {
         let mut keys = Vec::new();
         let mut heard = Vec::new();
         for (to, key, alert) in self.got.lock().unwrap().iter() {
@@ -145,6 +150,16 @@ impl Channels for Receivers {
         Box::pin(std::future::ready(others.map(|(name, _)| (*name).to_owned()).collect()))
     }
 
+    fn hold<'a>(&'a self, _: &'a Alert, now: Timestamp) -> HoldFuture<'a> {
+        let quiet = self.quiet.filter(|(from, until)| (*from..*until).contains(&now));
+        let hold = quiet.map(|(_, until)| Hold { reason: "quiet".into(), until: Some(until) });
+        Box::pin(std::future::ready(hold))
+    }
+
+    fn manner(&self, _: &str) -> Manner {
+        self.manner
+    }
+
     fn deliver(&self, channel: &str, notice: Notice) -> DeliveryFuture {
         let number = {
             let mut tries = self.tries.lock().unwrap();
@@ -165,16 +180,16 @@ impl Channels for Receivers {
     }
 }
 
-fn takes(_: &Virtual, _: usize) -> Task<Delivery> {
+pub(crate) fn takes(_: &Virtual, _: usize) -> Task<Delivery> {
     Box::pin(std::future::ready(Delivery::Delivered))
 }
 
-fn refuses(_: &Virtual, _: usize) -> Task<Delivery> {
+pub(crate) fn refuses(_: &Virtual, _: usize) -> Task<Delivery> {
     let reason = "410 Gone".to_owned();
     Box::pin(std::future::ready(Delivery::Refused { reason }))
 }
 
-fn fails(_: &Virtual, _: usize) -> Task<Delivery> {
+pub(crate) fn fails(_: &Virtual, _: usize) -> Task<Delivery> {
     let reason = "503".to_owned();
     Box::pin(std::future::ready(Delivery::Failed { reason, retry_after: None }))
 }
@@ -189,16 +204,16 @@ fn hangs(world: &Virtual, _: usize) -> Task<Delivery> {
 }
 
 /// A machine on which engines and notifiers live and die.
-struct Stage {
-    world: Virtual,
-    store: Arc<MemoryStore>,
+pub(crate) struct Stage {
+    pub(crate) world: Virtual,
+    pub(crate) store: Arc<MemoryStore>,
     files: Files,
     started: Arc<Mutex<BTreeMap<String, Timestamp>>>,
-    receivers: Receivers,
+    pub(crate) receivers: Receivers,
 }
 
 impl Stage {
-    fn new(receivers: &'static [(&'static str, Receiver)]) -> Self {
+    pub(crate) fn new(receivers: &'static [(&'static str, Receiver)]) -> Self {
         let world = Virtual::new(START.parse().unwrap());
         let clock = world.clone();
         let store = Arc::new(MemoryStore::new(1, Arc::new(move || clock.time())));
@@ -207,12 +222,14 @@ impl Stage {
             channels: receivers,
             got: Arc::default(),
             tries: Arc::default(),
+            quiet: None,
+            manner: Manner::default(),
         };
         Self { world, store, files: Files::new(&[ORDERS]), started: Arc::default(), receivers }
     }
 
     /// Runs engine and notifier until they die at a wait for the store, or time is over.
-    fn live(&self, dies_at: u64, until: Timestamp) {
+    pub(crate) fn live(&self, dies_at: u64, until: Timestamp) {
         let store = Arc::new(Crashing::new(Arc::clone(&self.store) as Arc<dyn Store>, dies_at));
         let (sender, reports) = mpsc::unbounded_channel();
         let triggers =
@@ -258,16 +275,16 @@ impl Stage {
     }
 
     /// So many minutes after the start.
-    fn end(minutes: i64) -> Timestamp {
+    pub(crate) fn end(minutes: i64) -> Timestamp {
         START.parse::<Timestamp>().unwrap() + SignedDuration::from_mins(minutes)
     }
 
-    fn incidents(&self) -> Vec<(PipelineId, String, Row<IncidentRecord>)> {
+    pub(crate) fn incidents(&self) -> Vec<(PipelineId, String, Row<IncidentRecord>)> {
         block_on(self.store.incidents(None, 100)).unwrap().items
     }
 
     /// Everything that was heard has its event, and nothing is left to be heard.
-    fn check_told(&self, context: &str) {
+    pub(crate) fn check_told(&self, context: &str) {
         let events = block_on(self.store.events(None, 0, usize::MAX)).unwrap().items;
         for (_, key, alert) in self.receivers.got.lock().unwrap().iter() {
             let slot = alert.details.get("slot").and_then(|slot| slot.as_str());
@@ -281,7 +298,7 @@ impl Stage {
     }
 }
 
-const TOLD: [&str; 4] =
+pub(crate) const TOLD: [&str; 4] =
     ["open job_failed", "resolved job_failed", "open job_failed", "resolved job_failed"];
 
 #[test]
@@ -403,7 +420,7 @@ fn a_broken_file_is_an_incident_until_it_is_mended() {
 }
 
 /// Tells that so many files are broken: as many alerts.
-fn break_files(stage: &Stage, count: usize) {
+pub(crate) fn break_files(stage: &Stage, count: usize) {
     for number in 0..count {
         let (file, problem) = (format!("{number}.yaml"), Some("gone".to_owned()));
         let record = InboxRecord::File { file: file.clone(), problem };

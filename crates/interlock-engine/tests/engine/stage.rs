@@ -47,6 +47,8 @@ pub(crate) enum Job {
     Fails(FailureCategory),
     /// Nobody can tell, for this many seconds; then it turns out to have succeeded.
     OutOfSight(i64),
+    /// Nobody knows whether it began, and it never did.
+    Unclear,
 }
 
 /// An engine is alive, or not.
@@ -133,7 +135,8 @@ impl Stage {
             limits: self.limits,
             pace: Pace {
                 lease: SignedDuration::from_mins(3),
-                inbox: SignedDuration::from_secs(10),
+                // Less than a job takes to fail, so that it can be asked to end before.
+                inbox: SignedDuration::from_secs(3),
             },
         }
     }
@@ -299,6 +302,7 @@ impl Cast {
             Job::Succeeds(seconds) | Job::OutOfSight(seconds) => {
                 (seconds, Outcome::Success { metadata })
             }
+            Job::Unclear => (0, Outcome::Success { metadata }),
             Job::Fails(category) => {
                 let message = "it exited with 1".to_owned();
                 (5, Outcome::Failure { message, category, metadata })
@@ -334,10 +338,17 @@ impl Actor {
 impl Triggers for Actor {
     fn start(&self, request: StartRequest) -> TriggerFuture<'_, Result<(), StartFailure>> {
         Box::pin(async move {
+            if matches!((self.0.script)(&request), Job::Unclear) {
+                return Err(StartFailure {
+                    message: "nobody answered".to_owned(),
+                    category: FailureCategory::Transient,
+                    may_have_started: true,
+                });
+            }
             self.0.inner.lock().unwrap().started.push(request.clone());
             self.0.report(&request.run_id, What::Started { metadata: BTreeMap::new() });
             match (self.0.script)(&request) {
-                Job::Succeeds(_) | Job::Fails(_) => self.report_the_end(&request),
+                Job::Succeeds(_) | Job::Fails(_) | Job::Unclear => self.report_the_end(&request),
                 Job::OutOfSight(_) => {
                     let reason = "its host does not answer".to_owned();
                     self.0.report(&request.run_id, What::Lost { reason });

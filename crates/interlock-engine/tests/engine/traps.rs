@@ -5,7 +5,7 @@
 use std::{future::Future, pin::Pin, sync::Arc};
 
 use interlock_core::{id::PipelineId, retry::FailureCategory};
-use interlock_engine::{Engine, Parts};
+use interlock_engine::{Changes, Engine, Parts};
 use interlock_store::{
     LedgerEntry, LedgerQuery, Shard, Store as _,
     conformance::block_on,
@@ -199,4 +199,49 @@ fn d2_3_an_end_that_is_told_again_does_not_end_the_attempt_after_it() {
         stage.started(),
         ["hourly~cron~20260224T100000Z~1~1", "hourly~cron~20260224T100000Z~1~2"]
     );
+}
+
+#[test]
+fn s16_a_version_owes_nothing_from_before_it_came() {
+    // Found by the simulator: edited at 10:20, the new schedule's 10:15 was "missed" and caught up.
+    let old = "name: edited\nschedule: \"0 * * * *\"\ncatchupWindow: 1d\noverlapPolicy: all\n\
+               trigger: {type: command, command: 'true'}\n";
+    let new = old.replace("0 * * * *", "*/15 * * * *");
+    let stage = Stage::new(at("09:30"), &[old], |_| Job::Succeeds(5));
+    let files = Files::new(&[&new]);
+    let (edit, declarations) = mpsc::channel(1);
+    let parts = Parts { declarations, ..stage.parts("test") };
+    let mut life = engine(parts, &[old]);
+    live(&stage, &mut life, at("10:20"));
+    let changes = Changes { declared: files.0.values().cloned().collect(), removed: vec![] };
+    edit.try_send(changes).unwrap();
+    live(&stage, &mut life, at("10:46"));
+    assert_eq!(
+        stage.slots(),
+        ["10:00", "10:30", "10:45"].map(|time| format!("cron/2026-02-24T{time}:00Z completed"))
+    );
+}
+
+#[test]
+fn a_start_that_stays_unclear_is_not_tried_without_a_pause() {
+    // Found by the simulator: unclear, never started, started again, for ever at one instant.
+    let mut stage = Stage::new(at("09:30"), &[HOURLY], |_| Job::Unclear);
+    stage.until(at("10:01"));
+    let tries = stage.told(&["JOB_TRIGGERED"]).len();
+    assert!((2..=8).contains(&tries), "{tries} tries in a minute");
+}
+
+#[test]
+fn two_runs_asked_for_in_one_millisecond_are_two_slots() {
+    // Found by the simulator: the second was refused by its key, and applied again until the clock moved on.
+    let mut stage = stage("09:30");
+    stage.until(at("09:31"));
+    let name = PipelineId::parse("hourly").unwrap();
+    let run = InboxRecord::Run { slot: None, force: false, params: [].into() };
+    for key in ["one", "other"] {
+        block_on(stage.store.post(&name, key, &run)).unwrap();
+    }
+    stage.until(at("09:32"));
+    assert_eq!(stage.started().len(), 2, "{:?}", stage.slots());
+    assert_eq!(stage.told(&["SLOT_OPENED"]).len(), 2);
 }

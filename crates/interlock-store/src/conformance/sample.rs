@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use crate::{
     key::{DueKind, Key, RunKey},
     record::{
-        AppliedRecord, DueRecord, EventRecord, IncidentRecord, MarksRecord, OutboxRecord,
-        PipelineRecord, Record, RunRecord, SensorRecord, SlotRecord, SpanRecord, WatermarkRecord,
+        AppliedRecord, BackfillCounts, BackfillRecord, DueRecord, EventRecord, IncidentRecord,
+        MarksRecord, OutboxRecord, PipelineRecord, Record, RunRecord, SensorRecord, SlotRecord,
+        SpanRecord, WatermarkRecord,
     },
 };
 
@@ -153,7 +154,35 @@ pub(super) fn incident(opened_at: Timestamp) -> Record {
         updated_at: opened_at,
         count: 1,
         told: None,
+        acknowledged: None,
+        resolved: None,
+        openings: Box::default(),
     })
+}
+
+/// A backfill of a day that stands like this.
+pub(super) fn backfill(state: &str) -> BackfillRecord {
+    BackfillRecord {
+        state: state.into(),
+        from: START,
+        to: minute(24 * 60),
+        schedules: vec!["daily".into()],
+        reprocess: "missing".into(),
+        order: "asc".into(),
+        concurrency: 2,
+        reason: String::new(),
+        by: String::new(),
+        total: 1,
+        plan: "cbf29ce484222325".into(),
+        since: START,
+        updated_at: START,
+        ended_at: None,
+        cursor: None,
+        open: vec![],
+        counts: BackfillCounts::default(),
+        opened: "cbf29ce484222325".into(),
+        ends_runs: false,
+    }
 }
 
 pub(super) fn due_key(minutes: i64, name: &str) -> Key {
@@ -174,6 +203,7 @@ pub(super) fn outbox(not_before: Timestamp) -> OutboxRecord {
         last_error: None,
         dead: false,
         after: None,
+        held: None,
     }
 }
 

@@ -34,6 +34,7 @@ fn keys_are_written_like_this_for_ever() {
         ),
         (Key::Outbox("a".into()), "outbox/a"),
         (Key::Applied("a".into()), "applied/a"),
+        (Key::Backfill(12), "backfill/0000000012"),
     ] {
         assert_eq!(key.to_string(), text);
         assert_eq!(Key::parse(text), Some(key), "{text}");
@@ -58,6 +59,9 @@ fn what_is_no_key_is_not_read() {
         "due/2026-02-25T09:00:00.000Z/lunch/x",
         "sensor",
         "applied",
+        "backfill/",
+        "backfill/12",
+        "backfill/000000000x",
         "nothing/x",
     ] {
         assert_eq!(Key::parse(text), None, "{text}");

@@ -46,7 +46,7 @@ impl State {
         claimed_until: Timestamp,
         now: Timestamp,
     ) -> Vec<OutboxRow> {
-        let mut rows: Vec<OutboxRow> = self.outbox().filter(|row| is_free(row, now)).collect();
+        let mut rows: Vec<_> = self.outbox(|record| is_free(record, now)).collect();
         rows.sort_by_key(|row| row.record.not_before);
         rows.truncate(limit);
         for row in &mut rows {
@@ -74,23 +74,31 @@ impl State {
     }
 
     pub(super) fn dead_letters(&self, limit: usize) -> Page<OutboxRow> {
-        let mut rows: Vec<OutboxRow> = self.outbox().filter(|row| row.record.dead).collect();
+        let mut rows: Vec<_> = self.outbox(|record| record.dead).collect();
         rows.sort_by_key(|row| row.record.not_before);
         page(rows.into_iter(), limit)
     }
 
-    fn outbox(&self) -> impl Iterator<Item = OutboxRow> {
-        self.rows.iter().flat_map(|(pipeline, rows)| {
-            rows.iter().filter_map(|(key, row)| match (key, &row.record) {
-                (Key::Outbox(name), Record::Outbox(record)) => Some(OutboxRow {
-                    pipeline: pipeline.clone(),
-                    name: name.clone(),
-                    record: record.clone(),
-                    revision: row.revision,
-                }),
+    /// The notifications that are wanted.
+    fn outbox(&self, is_wanted: impl Fn(&OutboxRecord) -> bool) -> impl Iterator<Item = OutboxRow> {
+        let first = Key::Outbox(String::new());
+        let rows = self.rows.iter().flat_map(move |(pipeline, rows)| {
+            let outbox = rows.range(first.clone()..);
+            outbox.map_while(move |(key, row)| match (key, &row.record) {
+                (Key::Outbox(name), Record::Outbox(record)) => {
+                    Some((pipeline, name, record, row.revision))
+                }
                 _ => None,
             })
-        })
+        });
+        rows.filter(move |(_, _, record, _)| is_wanted(record)).map(
+            |(pipeline, name, record, revision)| OutboxRow {
+                pipeline: pipeline.clone(),
+                name: name.clone(),
+                record: record.clone(),
+                revision,
+            },
+        )
     }
 
     fn keep(&mut self, row: &OutboxRow) {
@@ -100,7 +108,7 @@ impl State {
     }
 }
 
-fn is_free(row: &OutboxRow, now: Timestamp) -> bool {
-    let OutboxRecord { not_before, claimed_until, dead, .. } = &row.record;
+fn is_free(record: &OutboxRecord, now: Timestamp) -> bool {
+    let OutboxRecord { not_before, claimed_until, dead, .. } = record;
     !dead && *not_before <= now && claimed_until.is_none_or(|until| until <= now)
 }

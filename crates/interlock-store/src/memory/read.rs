@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use super::state::State;
 use crate::{
     contract::{
-        AgendaRow, DueRow, EventRow, LedgerEntry, LedgerQuery, LedgerRow, Page, Row, RunQuery,
-        RunRow, Shard,
+        AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, LedgerEntry, LedgerQuery,
+        LedgerRow, Page, Row, RunQuery, RunRow, Shard,
     },
     key::Key,
     record::{IncidentRecord, Record, SensorRecord},
@@ -45,9 +45,10 @@ impl State {
         &'a self,
         pipeline: Option<&'a PipelineId>,
     ) -> impl Iterator<Item = (&'a PipelineId, &'a Key, &'a Row<Record>)> {
-        self.rows
-            .iter()
-            .filter(move |(name, _)| pipeline.is_none_or(|wanted| *name == wanted))
+        let one = pipeline.and_then(|wanted| self.rows.get_key_value(wanted));
+        let all = self.rows.iter().filter(move |_| pipeline.is_none());
+        one.into_iter()
+            .chain(all)
             .flat_map(|(name, rows)| rows.iter().map(move |(key, row)| (name, key, row)))
     }
 
@@ -69,7 +70,11 @@ impl State {
     }
 
     pub(super) fn ledger(&self, query: &LedgerQuery) -> Page<LedgerRow> {
-        let rows = self.rows_of(query.pipeline.as_ref()).filter_map(ledger_row);
+        let rows = self.rows_of(query.pipeline.as_ref()).filter(|(_, key, row)| {
+            // A row is copied only if it may be asked for.
+            is_in_time(query, key, &row.record)
+        });
+        let rows = rows.filter_map(ledger_row);
         let mut found: Vec<LedgerRow> = rows.filter(|row| is_asked_for(query, row)).collect();
         found.sort_by_cached_key(LedgerRow::place);
         page(found.into_iter(), query.limit)
@@ -84,8 +89,8 @@ impl State {
         let place = |row: &LedgerRow| (row.pipeline.clone(), row.nominal, row.schedule.clone());
         let mut found: Vec<LedgerRow> = self
             .rows_in(shard)
+            .filter(|(.., row)| matches!(&row.record, Record::Slot(slot) if slot.is_open()))
             .filter_map(ledger_row)
-            .filter(|row| matches!(&row.entry, LedgerEntry::Slot(slot) if slot.is_open()))
             .filter(|row| after.is_none_or(|after| place(row) > *after))
             .collect();
         found.sort_by_cached_key(place);
@@ -93,7 +98,15 @@ impl State {
     }
 
     pub(super) fn runs(&self, query: &RunQuery) -> Page<RunRow> {
-        let rows = self.rows_of(query.pipeline.as_ref()).filter_map(run_row);
+        let is_of = |key: &Key| match (key, &query.slot) {
+            (Key::Run(run), Some((schedule, nominal))) => {
+                run.nominal == *nominal && run.schedule == *schedule
+            }
+            (Key::Run(_), None) => true,
+            _ => false,
+        };
+        let rows = self.rows_of(query.pipeline.as_ref()).filter(|(_, key, _)| is_of(key));
+        let rows = rows.filter_map(run_row);
         let mut found: Vec<RunRow> = rows.filter(|row| is_run_asked_for(query, row)).collect();
         found.sort_by_cached_key(|row| Reverse(row.place()));
         page(found.into_iter(), query.limit)
@@ -129,10 +142,25 @@ impl State {
         let is_later = |name: &PipelineId, key: &str| {
             after.is_none_or(|(last, last_key)| (name, key) > (last, last_key.as_str()))
         };
-        let rows = self.rows_in(shard).filter_map(incident_row);
+        let rows = self.rows_in(shard).filter(
+            |(.., row)| matches!(&row.record, Record::Incident(incident) if incident.is_open()),
+        );
+        let rows = rows.filter_map(incident_row);
         let open =
             rows.filter(|(name, key, row)| row.record.is_open() && is_later(name, key.as_str()));
         page(open, limit)
+    }
+
+    pub(super) fn backfills(&self, query: &BackfillQuery) -> Page<BackfillRow> {
+        let rows = self.rows_of(query.pipeline.as_ref()).filter_map(backfill_row);
+        let wanted = |row: &BackfillRow| {
+            let is_later =
+                |(name, number): &(PipelineId, u64)| (&row.pipeline, row.number) > (name, *number);
+            query.shard.is_none_or(|shard| Shard::of(&row.pipeline, self.shard_count) == shard)
+                && (!query.unfinished || row.record.is_unfinished())
+                && query.after.as_ref().is_none_or(is_later)
+        };
+        page(rows.filter(wanted), query.limit)
     }
 
     pub(super) fn events(
@@ -153,6 +181,16 @@ impl State {
         found.sort_by_key(|row| row.at);
         page(found.into_iter(), limit)
     }
+}
+
+fn backfill_row((name, key, row): (&PipelineId, &Key, &Row<Record>)) -> Option<BackfillRow> {
+    let (Key::Backfill(number), Record::Backfill(record)) = (key, &row.record) else { return None };
+    Some(BackfillRow {
+        pipeline: name.clone(),
+        number: *number,
+        record: (**record).clone(),
+        revision: row.revision,
+    })
 }
 
 fn agenda_row(pipeline: &PipelineId, rows: &BTreeMap<Key, Row<Record>>) -> Option<AgendaRow> {
@@ -188,6 +226,19 @@ fn ledger_row((pipeline, key, row): (&PipelineId, &Key, &Row<Record>)) -> Option
         entry,
         revision: row.revision,
     })
+}
+
+fn is_in_time(query: &LedgerQuery, key: &Key, record: &Record) -> bool {
+    match (key, record) {
+        (Key::Slot(_, at), Record::Slot(slot)) => {
+            let is_wanted = query.disposition.as_deref() != Some("open") || slot.is_open();
+            *at < query.until && *at >= query.from && is_wanted
+        }
+        (Key::Span(_, first), Record::Span(span)) => {
+            *first < query.until && span.last >= query.from
+        }
+        _ => false,
+    }
 }
 
 fn is_asked_for(query: &LedgerQuery, row: &LedgerRow) -> bool {

@@ -21,8 +21,9 @@ pub struct State {
     /// Invariant: an entry is never removed, so that terms only grow.
     leases: BTreeMap<(Role, Shard), LeaseState>,
     pub(super) rows: BTreeMap<PipelineId, BTreeMap<Key, Row<Record>>>,
-    /// Invariant: the event at index `n` has the number `n + 1`.
+    /// Invariant: their numbers grow.
     pub(super) events: Vec<EventRow>,
+    event_last: u64,
     pub(super) inbox: BTreeMap<u64, InboxEntry>,
     /// Invariant: every entry of the inbox, by what makes it the same entry.
     pub(super) inbox_numbers: BTreeMap<(PipelineId, String), u64>,
@@ -46,6 +47,7 @@ impl State {
             leases: BTreeMap::new(),
             rows: BTreeMap::new(),
             events: Vec::new(),
+            event_last: 0,
             inbox: BTreeMap::new(),
             inbox_numbers: BTreeMap::new(),
             inbox_last: 0,
@@ -130,9 +132,20 @@ impl State {
     }
 
     fn append(&mut self, pipeline: &PipelineId, record: EventRecord) -> u64 {
-        let number = self.events.len() as u64 + 1;
+        self.event_last += 1;
+        let number = self.event_last;
         self.events.push(EventRow { number, pipeline: pipeline.clone(), record });
         number
+    }
+
+    pub(super) fn forget(&mut self, is_over: &dyn Fn(&PipelineId, &Key, &Record) -> bool) {
+        for (pipeline, rows) in &mut self.rows {
+            rows.retain(|key, row| !is_over(pipeline, key, &row.record));
+        }
+    }
+
+    pub(super) fn forget_events(&mut self, before: Timestamp) {
+        self.events.retain(|event| event.record.at >= before);
     }
 
     pub(super) fn acquire(

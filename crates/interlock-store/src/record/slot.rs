@@ -120,6 +120,9 @@ pub struct WishRecord {
     /// See [`Wish::original_run`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_run: Option<String>,
+    /// See [`Wish::backfill`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backfill: Option<u64>,
 }
 
 /// See [`Marks`].
@@ -174,6 +177,7 @@ impl SlotRecord {
                     force: wish.force,
                     reason: wish.reason.clone(),
                     original_run: wish.original_run.clone(),
+                    backfill: wish.backfill,
                 })
             }),
             reruns: slot.reruns.as_deref().map(|reruns| {
@@ -223,6 +227,7 @@ impl SlotRecord {
                     force: wish.force,
                     reason: wish.reason.clone(),
                     original_run: wish.original_run.clone(),
+                    backfill: wish.backfill,
                 })
             }),
             reruns: self.reruns.as_ref().map(|reruns| {

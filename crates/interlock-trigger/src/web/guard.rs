@@ -5,7 +5,12 @@
 //! answered differently a moment later (DNS rebinding). An address that stands in the url is not resolved, so it is
 //! checked before; the url parser has by then turned `0x7f.1` and `2130706433` into what they mean.
 
-use std::{error::Error, fmt, net::IpAddr, sync::Arc};
+use std::{
+    error::Error,
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use interlock_core::outbound::Outbound;
 use reqwest::{
@@ -73,24 +78,35 @@ impl Guard {
     }
 }
 
+impl Guard {
+    /// The addresses of a name that may be dialled; an error that holds a [`Refused`] if there are only others.
+    pub(super) async fn addresses(
+        &self,
+        name: &str,
+        port: u16,
+    ) -> Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>> {
+        let mut refusal = None;
+        let mut dialled = Vec::new();
+        for address in tokio::net::lookup_host((name, port)).await? {
+            match self.objection(name, address.ip()) {
+                Some(refused) => refusal = Some(refused),
+                None => dialled.push(address),
+            }
+        }
+        match refusal {
+            Some(refused) if dialled.is_empty() => Err(refused.into()),
+            Some(_) | None => Ok(dialled),
+        }
+    }
+}
+
 impl Resolve for Guard {
     fn resolve(&self, name: Name) -> Resolving {
         let guard = self.clone();
         Box::pin(async move {
             // The client fills in the port.
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let mut refusal = None;
-            let mut dialled = Vec::new();
-            for address in found {
-                match guard.objection(name.as_str(), address.ip()) {
-                    Some(refused) => refusal = Some(refused),
-                    None => dialled.push(address),
-                }
-            }
-            match refusal {
-                Some(refused) if dialled.is_empty() => Err(refused.into()),
-                Some(_) | None => Ok(Box::new(dialled.into_iter()) as Addrs),
-            }
+            let addresses = guard.addresses(name.as_str(), 0).await?;
+            Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
 }

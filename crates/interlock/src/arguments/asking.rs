@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use jiff::SignedDuration;
 
-use super::length;
-use crate::moment::Moment;
+use super::{Bark, SilenceCommand, backfill::BackfillCommand, length};
+use crate::{environment, moment::Moment};
 
 /// How a request is sent and its answer printed.
 #[derive(Debug, Clone, Copy, Args)]
@@ -15,6 +15,22 @@ pub(crate) struct Sending {
     /// Print the answer as an object.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct By {
+    /// Who does it [default: the name in $USER]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+}
+
+impl By {
+    /// The name of the one who asks.
+    pub(crate) fn name(&self) -> String {
+        let user = || environment::variable("USER").filter(|name| !name.is_empty());
+        self.by.clone().or_else(user).unwrap_or_else(|| "somebody".to_owned())
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -70,8 +86,21 @@ pub(crate) enum Asking {
     Resume(Resume),
     /// Show what is owed from before and what becomes of it, and have it done now.
     Catchup(Catchup),
+    /// Run a range of history, a few slots at a time.
+    Backfill {
+        #[command(subcommand)]
+        command: BackfillCommand,
+    },
     /// Report the end of a job that somebody else runs.
     Complete(Complete),
+    /// Keep quiet about some alerts for a while, or at times that come again.
+    Silence {
+        #[command(subcommand)]
+        command: SilenceCommand,
+    },
+    /// Test the alerts from end to end: a miss that did not happen, told like one that did. Exits with 0 if every
+    /// channel took it.
+    Bark(Bark),
 }
 
 #[derive(Debug, Args)]
@@ -163,7 +192,7 @@ pub(crate) struct Run {
     pub(crate) sending: Sending,
 }
 
-fn parameter(text: &str) -> Result<(String, String), String> {
+pub(super) fn parameter(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(format!("`{text}` is not of the form key=value")),

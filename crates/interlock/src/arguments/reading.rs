@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 use jiff::SignedDuration;
 
-use super::length;
+use super::{By, Sending, length};
 use crate::moment::Moment;
 
 #[derive(Debug, Subcommand)]
@@ -49,7 +49,7 @@ pub(crate) enum Reading {
     Evaluate(Evaluate),
     /// Print what happened, oldest first.
     Events(Events),
-    /// List what people should know, open incidents first.
+    /// List what people should know, and deal with it.
     #[command(args_conflicts_with_subcommands = true)]
     Incidents {
         #[command(subcommand)]
@@ -172,8 +172,20 @@ pub(crate) struct Events {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IncidentsCommand {
-    /// List incidents, open ones first.
+    /// List open incidents, newest first.
     List(ListIncidents),
+    /// Say that somebody looks at an incident.
+    Ack(HandleIncident),
+    /// Call an incident over; it opens again if it is found again.
+    Resolve(HandleIncident),
+    /// Send a test notice to a channel, from here, and say what came of it.
+    Test {
+        /// Which, by its name in `interlock.yaml`.
+        channel: String,
+        /// Print an object.
+        #[arg(long)]
+        json: bool,
+    },
     /// List alerts that were given up: no channel got them.
     Dead {
         /// Print an array of objects.
@@ -187,8 +199,11 @@ pub(crate) struct ListIncidents {
     /// Only of this pipeline; `_system` for what belongs to none.
     #[arg(long, value_name = "P")]
     pub(crate) pipeline: Option<String>,
+    /// Resolved ones too, after the open ones.
+    #[arg(long)]
+    pub(crate) all: bool,
     /// At most so many resolved ones; open ones are all listed.
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "all")]
     pub(crate) limit: u32,
     /// Print an array of objects.
     #[arg(long)]
@@ -229,6 +244,23 @@ const CHECKS: [&str; 10] = [
     "relative-sla-breaches",
     "paused-too-long",
 ];
+
+#[derive(Debug, Args)]
+pub(crate) struct HandleIncident {
+    /// Which incident: its key, or the beginning of it.
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Only of this pipeline; `_system` for what belongs to none.
+    #[arg(long, value_name = "P")]
+    pub(crate) pipeline: Option<String>,
+    /// What there is to say about it.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+    #[command(flatten)]
+    pub(crate) by: By,
+    #[command(flatten)]
+    pub(crate) sending: Sending,
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WatermarkCommand {

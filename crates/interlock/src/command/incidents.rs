@@ -1,18 +1,27 @@
 //! `interlock incidents`: what people should know, and what nobody could be told.
 
+mod test;
+
 use std::{io::Write as _, path::Path};
 
-use interlock_core::{id::PipelineId, incident::Alert};
-use interlock_store::OutboxRow;
+use interlock_core::{
+    id::PipelineId,
+    incident::{Alert, Hand},
+};
+use interlock_store::{OutboxRow, record::InboxRecord};
 use serde_json::Value;
 
 use crate::{
-    arguments::{IncidentsCommand, ListIncidents},
+    arguments::{HandleIncident, IncidentsCommand, ListIncidents},
     exit::{Failure, SUCCESS},
+    inbox::Inbox,
     ledger::{IncidentRow, Ledger},
     ledger_json,
     output::{Form, Output, instant},
 };
+
+/// So many resolved ones are looked through for a key.
+const RESOLVED_LOOKED_AT: usize = 1_000;
 
 pub(super) fn run(
     directory: &Path,
@@ -23,38 +32,62 @@ pub(super) fn run(
     match command {
         None => list(directory, asked, output),
         Some(IncidentsCommand::List(asked)) => list(directory, asked, output),
+        Some(IncidentsCommand::Ack(asked)) => handle(directory, Hand::Acknowledge, asked, output),
+        Some(IncidentsCommand::Resolve(asked)) => handle(directory, Hand::Resolve, asked, output),
         Some(IncidentsCommand::Dead { json }) => dead(directory, Form::asked(*json), output),
+        Some(IncidentsCommand::Test { channel, json }) => {
+            test::run(directory, channel, Form::asked(*json), output)
+        }
     }
+}
+
+/// The pipeline that a command names: one that the ledger or the files know, or `_system`.
+fn named(
+    directory: &Path,
+    ledger: &Ledger,
+    name: Option<&str>,
+) -> Result<Option<PipelineId>, Failure> {
+    name.map(|name| ledger.known_or_system(directory, name)).transpose()
 }
 
 fn list(directory: &Path, asked: &ListIncidents, output: &mut Output) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
-    let system = PipelineId::system();
-    let pipeline = match asked.pipeline.as_deref() {
-        Some(name) if name == system.as_str() => Some(system),
-        Some(name) => Some(ledger.known(directory, name)?),
-        None => None,
-    };
-    let page = ledger.incidents(pipeline.as_ref(), asked.limit as usize)?;
+    let pipeline = named(directory, &ledger, asked.pipeline.as_deref())?;
+    let limit = if asked.all { asked.limit as usize } else { 0 };
+    let page = ledger.incidents(pipeline.as_ref(), limit)?;
+    let held = page.items.iter().map(|row| ledger.held(row));
+    let held = held.collect::<Result<Vec<_>, Failure>>()?;
+    let rows = page.items.iter().zip(&held);
     if asked.json {
-        output.json(&Value::Array(page.items.iter().map(ledger_json::incident).collect()))?;
+        let objects = rows.map(|(row, held)| ledger_json::incident(row, held.as_deref()));
+        output.json(&Value::Array(objects.collect()))?;
         return Ok(SUCCESS);
     }
     if page.items.is_empty() {
-        writeln!(output.out, "no incidents")?;
+        let which = if asked.all { "" } else { "open " };
+        writeln!(output.out, "no {which}incidents")?;
         return Ok(SUCCESS);
     }
-    let rows: Vec<_> = page.items.iter().map(incident).collect();
+    let rows: Vec<_> = rows.map(|(row, held)| incident(row, held.as_deref())).collect();
     let headings = ["STATE", "LEVEL", "KIND", "PIPELINE", "SINCE", "COUNT", "KEY", "MESSAGE"];
     output.table(headings, &rows)?;
-    if page.more {
+    if page.more && asked.all {
         writeln!(output.err, "there are more; `--limit` says how many resolved ones are listed")?;
     }
     Ok(SUCCESS)
 }
 
-fn incident((pipeline, key, row): &IncidentRow) -> [String; 8] {
+fn incident((pipeline, key, row): &IncidentRow, held: Option<&str>) -> [String; 8] {
     let record = &row.record;
+    let hand = record.resolved.as_ref().or(record.acknowledged.as_ref());
+    let mut message = one_line(&record.message);
+    if let Some(hand) = hand {
+        let note = hand.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+        message = one_line(&format!("{message} [{}{note}]", hand.by));
+    }
+    if let Some(held) = held {
+        message = one_line(&format!("{message} [nobody was told: {held}]"));
+    }
     [
         record.state.clone(),
         record.level.clone(),
@@ -63,8 +96,58 @@ fn incident((pipeline, key, row): &IncidentRow) -> [String; 8] {
         instant(record.opened_at),
         record.count.to_string(),
         key.clone(),
-        one_line(&record.message),
+        message,
     ]
+}
+
+/// Acknowledges or resolves.
+fn handle(
+    directory: &Path,
+    hand: Hand,
+    asked: &HandleIncident,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    let ledger = Ledger::open(directory)?;
+    let pipeline = named(directory, &ledger, asked.pipeline.as_deref())?;
+    let (pipeline, key) = find(&ledger, pipeline.as_ref(), &asked.id)?;
+    let record = InboxRecord::Incident {
+        key,
+        hand: hand.as_str().to_owned(),
+        by: asked.by.name(),
+        note: asked.note.clone(),
+    };
+    Inbox::of(directory, ledger, pipeline).send(&record, asked.sending, output)
+}
+
+/// The incident with a key, or the only open one whose key begins so.
+fn find(
+    ledger: &Ledger,
+    pipeline: Option<&PipelineId>,
+    id: &str,
+) -> Result<(PipelineId, String), Failure> {
+    let all = ledger.incidents(pipeline, RESOLVED_LOOKED_AT)?.items;
+    let exact: Vec<&IncidentRow> = all.iter().filter(|(_, key, _)| key == id).collect();
+    let found = if exact.is_empty() {
+        let begins = |row: &&IncidentRow| row.1.starts_with(id) && row.2.record.is_open();
+        all.iter().filter(begins).collect()
+    } else {
+        exact
+    };
+    match found.as_slice() {
+        [(pipeline, key, _)] => Ok((pipeline.clone(), key.clone())),
+        [] => Err(Failure::refused(
+            format!("there is no incident `{id}`"),
+            "`interlock incidents` lists them by KEY.",
+        )),
+        several => {
+            let keys: Vec<_> =
+                several.iter().map(|(name, key, _)| format!("{key} of {name}")).collect();
+            Err(Failure::refused(
+                format!("several incidents begin with `{id}`: {}", keys.join(", ")),
+                "Write more of the key, or name its pipeline with `--pipeline`.",
+            ))
+        }
+    }
 }
 
 fn dead(directory: &Path, form: Form, output: &mut Output) -> Result<u8, Failure> {

@@ -2,25 +2,37 @@
 
 use std::{
     io::{self, Write as _},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use interlock_alert::{Book, Console, Known, LocalChannels};
-use interlock_config::server::Alert;
-use interlock_core::{id::PipelineId, outbound::Outbound, pipeline::Pipeline};
+use interlock_alert::{Book, Console, Known, LocalChannels, Silences, Trouble};
+use interlock_config::{SystemZones, server::Alert, silence::Silence};
+use interlock_core::{id::PipelineId, incident::Level, outbound::Outbound, pipeline::Pipeline};
 use interlock_engine::{
-    Notifier, NotifierParts, Patience,
+    Notifier, NotifierParts, Patience, SILENCE_PREFIX,
     seam::Specs as _,
     vitals::{Pulse, Vitals},
 };
-use interlock_store::{Key, Record, Store, record::version_number};
+use interlock_store::{
+    Key, Record, Shard, Store, StoreError,
+    record::{IncidentRecord, version_number},
+};
 use interlock_trigger::web::Web;
+use jiff::{SignedDuration, Timestamp};
 
-use crate::serve::{files::Files, specs::StoredSpecs, world::TokioWorld};
+use crate::{
+    clock,
+    serve::{files::Files, specs::StoredSpecs, world::TokioWorld},
+};
 
 /// How long one look at the outbox may take before the loop counts as late.
 pub(crate) const BOUND: Duration = Duration::from_secs(30);
+
+/// How long silences that were read are believed.
+const SILENCES_KEPT: SignedDuration = SignedDuration::from_millis(500);
+/// So many open incidents of an upstream are looked at.
+const TROUBLES: usize = 50;
 
 /// What the notifier needs of the rest.
 pub(crate) struct Around<'a> {
@@ -37,7 +49,14 @@ pub(crate) fn open(around: Around<'_>) -> io::Result<Notifier> {
     let Around { files, specs, store, outbound, vitals, pulse } = around;
     let web = Web::new(outbound).map_err(io::Error::other)?;
     let directory = files.directory().to_path_buf();
-    let book = Arc::new(AlertBook { files, specs, store: Arc::clone(&store) });
+    let zones = SystemZones::new();
+    let book = Arc::new(AlertBook {
+        files,
+        specs,
+        store: Arc::clone(&store),
+        zones,
+        silences: Mutex::default(),
+    });
     let channels = LocalChannels::new(book, web, console(), directory);
     for warning in channels.warnings() {
         tracing::warn!("{warning}");
@@ -55,7 +74,7 @@ pub(crate) async fn run(notifier: Notifier) {
 }
 
 /// Alerts go to standard output: the log, on standard error, may be filtered or of another form.
-fn console() -> Console {
+pub(crate) fn console() -> Console {
     Arc::new(|line| {
         let mut out = io::stdout().lock();
         writeln!(out, "{line}")?;
@@ -68,14 +87,37 @@ struct AlertBook {
     files: Files,
     specs: StoredSpecs,
     store: Arc<dyn Store>,
+    zones: SystemZones,
+    /// The silences, and when they were read: many alerts at once ask for them once.
+    silences: Mutex<Option<(Timestamp, Arc<[Silence]>)>>,
 }
 
 impl AlertBook {
+    fn known(&self) -> MutexGuard<'_, Option<(Timestamp, Arc<[Silence]>)>> {
+        self.silences.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn declared(&self, name: &PipelineId) -> Option<Arc<Pipeline>> {
         let rows = self.store.read(name, &[Key::Pipeline]).await.ok()?;
         let Record::Pipeline(row) = rows.into_iter().next()??.record else { return None };
         self.specs.pipeline(name, version_number(&row.version).ok()?).await.ok()
     }
+}
+
+/// The silences that a store holds. One that cannot be read silences nothing.
+pub(crate) async fn silences(
+    store: &dyn Store,
+    zones: &SystemZones,
+) -> Result<Vec<Silence>, StoreError> {
+    let mut silences = Vec::new();
+    for (key, row) in store.sensors(&PipelineId::system()).await? {
+        let Some(id) = key.strip_prefix(SILENCE_PREFIX) else { continue };
+        match Silence::from_json(id, &row.record.value, zones) {
+            Ok(silence) => silences.push(silence),
+            Err(reason) => tracing::warn!("the silence {id} cannot be read: {reason}"),
+        }
+    }
+    Ok(silences)
 }
 
 impl Book for AlertBook {
@@ -85,5 +127,35 @@ impl Book for AlertBook {
 
     fn pipeline<'a>(&'a self, name: &'a PipelineId) -> Known<'a> {
         Box::pin(self.declared(name))
+    }
+
+    fn silences(&self) -> Silences<'_> {
+        Box::pin(async {
+            let now = clock::now();
+            if let Some((read_at, known)) = &*self.known()
+                && now.duration_since(*read_at).abs() < SILENCES_KEPT
+            {
+                return Arc::clone(known);
+            }
+            // A store that cannot be asked does not silence anybody.
+            let read = silences(self.store.as_ref(), &self.zones).await.unwrap_or_default();
+            let read: Arc<[Silence]> = read.into();
+            *self.known() = Some((now, Arc::clone(&read)));
+            read
+        })
+    }
+
+    fn trouble<'a>(&'a self, name: &'a PipelineId) -> Trouble<'a> {
+        Box::pin(async move {
+            let shard = Shard::of(name, self.store.shard_count());
+            // Every key comes after the empty one.
+            let after = (name.clone(), String::new());
+            let page = self.store.open_incidents(shard, Some(&after), TROUBLES).await.ok()?;
+            let mut theirs = page.items.into_iter().filter(|(found, ..)| found == name);
+            // What is only a warning, or a test, keeps nobody else from working.
+            let is_bad =
+                |row: &IncidentRecord| row.level == Level::Error.as_str() && row.kind != "BARK";
+            theirs.find(|(.., row)| is_bad(&row.record)).map(|(_, key, _)| key)
+        })
     }
 }

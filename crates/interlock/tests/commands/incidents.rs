@@ -31,6 +31,9 @@ fn incident(state: &str, opened_at: &str, message: &str) -> Record {
         updated_at: at("2026-02-25T12:00:00Z"),
         count: 3,
         told: Some("a".into()),
+        acknowledged: None,
+        resolved: None,
+        openings: Box::default(),
     })
 }
 
@@ -45,6 +48,7 @@ fn letter() -> OutboxRecord {
         last_error: Some("the server answered 503".into()),
         dead: false,
         after: None,
+        held: None,
     }
 }
 
@@ -74,31 +78,63 @@ fn told() -> tempfile::TempDir {
 }
 
 #[test]
-fn open_incidents_come_first_newest_first() {
+fn open_incidents_are_listed_newest_first_and_resolved_ones_on_request_after_them() {
     let directory = told();
-    for arguments in [&[][..], &["list"], &["list", "--pipeline", "orders"]] {
-        let ran = ask(directory.path(), arguments);
-        assert_eq!(
-            ran.stdout,
-            "\
+    let open = "\
 STATE         LEVEL  KIND             PIPELINE  SINCE                 COUNT  KEY   MESSAGE
 acknowledged  error  RETRY_EXHAUSTED  orders    2026-02-25T09:00:00Z  3      seen  exit 5
 open          error  RETRY_EXHAUSTED  orders    2026-02-24T09:00:00Z  3      old   exit 3  [31mred
-resolved      error  RETRY_EXHAUSTED  orders    2026-02-25T11:00:00Z  3      over  exit 4
-",
-            "{arguments:?}"
-        );
+";
+    for arguments in [&[][..], &["list"], &["list", "--pipeline", "orders"]] {
+        assert_eq!(ask(directory.path(), arguments).stdout, open, "{arguments:?}");
     }
-    let ran = ask(directory.path(), &["--limit", "0"]);
+    let over = "resolved      error  RETRY_EXHAUSTED  orders    2026-02-25T11:00:00Z  3      over  exit 4\n";
+    assert_eq!(ask(directory.path(), &["--all"]).stdout, format!("{open}{over}"));
+    let ran = ask(directory.path(), &["--all", "--limit", "0"]);
     assert!(!ran.stdout.contains("resolved") && ran.stdout.contains("old"), "{}", ran.stdout);
     assert!(ran.stderr.contains("there are more"), "{}", ran.stderr);
-    assert_eq!(ask(directory.path(), &["--pipeline", "_system"]).stdout, "no incidents\n");
+    assert_eq!(ask(directory.path(), &["--pipeline", "_system"]).stdout, "no open incidents\n");
+}
+
+/// Runs a command about incidents that may be refused.
+fn deal(directory: &Path, arguments: &[&str]) -> Ran {
+    interlock(&[&["-C", directory.to_str().unwrap(), "incidents"], arguments].concat())
+}
+
+#[test]
+fn hands_without_a_daemon_are_kept_with_who_and_why_and_refused_with_a_reason() {
+    let directory = told();
+    let ran = deal(directory.path(), &["ack", "old", "--note", "mine", "--by", "ann"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "done: incident old, state acknowledged\n"));
+    let list = ask(directory.path(), &[]).stdout;
+    assert!(list.contains("acknowledged  error") && list.contains("[ann: mine]"), "{list}");
+    // A beginning is enough while it is the only one; the note can be changed.
+    let ran = deal(directory.path(), &["ack", "ol", "--by", "ben"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let ran = deal(directory.path(), &["resolve", "old", "--by", "ben", "--json"]);
+    assert_eq!(ran.json()["result"], json!({"incident": "old", "state": "resolved"}));
+    let found = ask(directory.path(), &["--all", "--json"]).json();
+    let old = found.as_array().unwrap().iter().find(|one| one["key"] == "old").unwrap();
+    assert_eq!((&old["state"], &old["resolved"]["by"]), (&json!("resolved"), &json!("ben")));
+    assert_eq!(old["acknowledged"]["by"], "ben");
+    for (arguments, reason) in [
+        (["resolve", "over"], "over: it is resolved already"),
+        (["ack", "gone"], "there is no incident `gone`"),
+        (["ack", ""], "there is no incident ``"),
+    ] {
+        let ran = deal(directory.path(), &arguments);
+        let is_refused = ran.stderr.contains(reason) || ran.stderr.contains("several incidents");
+        assert!(ran.code == 1 && is_refused, "{arguments:?}: {} {}", ran.code, ran.stderr);
+    }
+    let events = interlock(&["-C", directory.path().to_str().unwrap(), "events", "orders"]);
+    let hands = events.stdout.lines().filter(|line| line.contains("INCIDENT_"));
+    assert_eq!(hands.count(), 3, "{}", events.stdout);
 }
 
 #[test]
 fn incidents_as_json() {
     let directory = told();
-    let found = ask(directory.path(), &["--json"]).json();
+    let found = ask(directory.path(), &["--all", "--json"]).json();
     let keys: Vec<&Value> = found.as_array().unwrap().iter().map(|one| &one["key"]).collect();
     assert_eq!(keys, ["seen", "old", "over"]);
     assert_eq!(
@@ -114,6 +150,9 @@ fn incidents_as_json() {
             "count": 3,
             "openedAt": "2026-02-25T09:00:00Z",
             "updatedAt": "2026-02-25T12:00:00Z",
+            "acknowledged": null,
+            "resolved": null,
+            "held": null,
         })
     );
 }
@@ -144,7 +183,8 @@ hook     orders    job_failed  12     the server answered 503  it failed
 #[test]
 fn nothing_to_tell_is_said() {
     let directory = story();
-    assert_eq!(ask(directory.path(), &[]).stdout, "no incidents\n");
+    assert_eq!(ask(directory.path(), &[]).stdout, "no open incidents\n");
+    assert_eq!(ask(directory.path(), &["--all"]).stdout, "no incidents\n");
     assert_eq!(ask(directory.path(), &["dead"]).stdout, "no dead letters\n");
     assert_eq!(ask(directory.path(), &["--json"]).json(), json!([]));
     let empty = project(&[("pipelines/orders.yaml", ORDERS)]);

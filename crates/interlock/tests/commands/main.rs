@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 mod alone;
+mod backfill;
 mod calendar;
 mod catchup;
 mod explain;
@@ -13,6 +14,7 @@ mod next;
 mod readiness;
 mod recorded;
 mod requests;
+mod silence;
 mod validate;
 
 use std::{

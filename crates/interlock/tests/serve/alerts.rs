@@ -124,7 +124,7 @@ fn new_project(url: &str) -> tempfile::TempDir {
         "alerts:\n\
          - {{type: webhook, name: hook, url: '{url}', secret: whisper}}\n\
          - {{type: file, name: log, path: alerts.jsonl}}\n\
-         - {{type: slack, name: ops, token: hush, channel: ops, when: {{levels: [error]}}}}\n"
+         - {{type: sns, name: ops, topicArn: hush, when: {{levels: [error]}}}}\n"
     );
     fs::write(directory.path().join("interlock.yaml"), config).unwrap();
     fs::create_dir(directory.path().join("pipelines")).unwrap();
@@ -180,10 +180,10 @@ fn a_failure_reaches_every_channel_survives_a_kill_and_its_end_is_told_too() {
     third.answer("200 OK");
 
     wait_for(project, "the file has it", || logged(project).contains(&"open job_failed".into()));
-    wait_for(project, "the dead letter of slack is told on the others", || {
+    wait_for(project, "the dead letter of sns is told on the others", || {
         logged(project).contains(&"- alert_undelivered".to_owned())
     });
-    assert!(ask(project, &["incidents", "dead"]).contains("channels of type slack"));
+    assert!(ask(project, &["incidents", "dead"]).contains("channels of type sns"));
 
     // Mended and run again: the end reaches who heard of the beginning, and nobody else.
     fs::write(project.join("good"), "").unwrap();
@@ -197,7 +197,7 @@ fn a_failure_reaches_every_channel_survives_a_kill_and_its_end_is_told_too() {
         logged(project).contains(&"resolved job_failed".into())
     });
     wait_for(project, "the incident is over", || {
-        ask(project, &["incidents"]).contains("resolved  error  RETRY_EXHAUSTED")
+        ask(project, &["incidents", "--all"]).contains("resolved  error  RETRY_EXHAUSTED")
     });
     assert!(!log(project).contains("hush"), "a secret reached the log");
     drop(daemon);
@@ -213,7 +213,7 @@ fn a_broken_edit_is_an_incident_of_its_pipeline_until_it_is_mended_even_while_no
     fs::write(&file, ORDERS).unwrap();
     let daemon = Daemon::start(project);
     wait_for(project, "it serves", || log(project).contains("SERVING"));
-    let open = || ask(project, &["incidents", "--pipeline", "orders"]);
+    let open = || ask(project, &["incidents", "--all", "--pipeline", "orders"]);
     wait_for(project, "the incident is open", || {
         // Written anew each time: an edit in the first moments may be taken for what was there at the start.
         fs::write(project.join("new"), ORDERS.replace("retry:", "retyr:")).unwrap();
@@ -232,6 +232,55 @@ fn a_broken_edit_is_an_incident_of_its_pipeline_until_it_is_mended_even_while_no
     wait_for(project, "the console says so too", || {
         let out = fs::read_to_string(project.join("serve.out")).unwrap();
         out.contains("ALERT resolved config_broken orders:")
+    });
+    drop(daemon);
+    end_the_runner(project);
+}
+
+#[test]
+fn hands_silences_and_barks_reach_a_daemon() {
+    let directory = tempfile::tempdir().unwrap();
+    let project = directory.path();
+    let config = "alerts:\n- {type: file, name: log, path: alerts.jsonl}\n";
+    fs::write(project.join("interlock.yaml"), config).unwrap();
+    fs::create_dir(project.join("pipelines")).unwrap();
+    fs::write(project.join("pipelines/orders.yaml"), ORDERS).unwrap();
+    let daemon = Daemon::start(project);
+    wait_for(project, "it serves", || ask(project, &["status"]).contains("orders"));
+
+    // A bark goes the whole way, and is over.
+    let barked: Value = serde_json::from_str(&ask(project, &["bark", "--json"])).unwrap();
+    assert_eq!(barked[0]["state"], "delivered", "{barked}");
+    wait_for(project, "the end of the bark", || {
+        logged(project) == ["open schedule_missed", "resolved schedule_missed"]
+    });
+    assert_eq!(ask(project, &["incidents"]), "no open incidents\n");
+
+    // What is silenced is recorded, says so, and is told when the silence ends.
+    ask(
+        project,
+        &["silence", "add", "quiet", "--owner", "ann", "--for", "1h", "--reason", "moving"],
+    );
+    ask(project, &["run", "orders"]);
+    wait_for(project, "the incident is held", || {
+        ask(project, &["incidents"]).contains("[nobody was told: silence quiet: moving]")
+    });
+    let key = || {
+        let found: Value = serde_json::from_str(&ask(project, &["incidents", "--json"])).unwrap();
+        found[0]["key"].as_str().unwrap().to_owned()
+    };
+    ask(project, &["incidents", "resolve", &key(), "--note", "mended"]);
+    wait_for(project, "nothing is open", || {
+        ask(project, &["incidents"]).contains("no open incidents")
+    });
+    assert_eq!(logged(project).len(), 2, "neither the beginning nor the end");
+    ask(project, &["silence", "remove", "quiet"]);
+    ask(project, &["run", "orders"]);
+    wait_for(project, "it came back", || logged(project).contains(&"open job_failed".to_owned()));
+    let acknowledged = ask(project, &["incidents", "ack", &key(), "--note", "mine"]);
+    assert!(acknowledged.starts_with("done: "), "{acknowledged}");
+    wait_for(project, "the hand is told", || {
+        logged(project).contains(&"acknowledged job_failed".to_owned())
     });
     drop(daemon);
     end_the_runner(project);

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `kills` | 200 random `kill -9` of daemon, runner or both under load |
 //! | `points` | `kill -9` at every system call around one trigger, one by one |
+//! | `backfills` | a daemon killed in the middle of a backfill, and a cancel while nobody serves |
 //! | `bad_input` | wrong names, a second daemon, full and unreadable disks, files that vanish or are damaged |
 //! | `container` | the daemon as process 1, whose end is the end of its jobs |
 //! | `endings` | jobs that are to end: by schedule, by hand, and with the daemon killed in between |
@@ -18,6 +19,7 @@
 #![expect(clippy::disallowed_methods, reason = "a real process in real time is what is tested")]
 
 mod alerts;
+mod backfills;
 mod bad_input;
 mod checker;
 mod container;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use interlock_core::pipeline::Secret;
 
 use crate::{
-    decode::{Decoder, dict, text, texts},
+    decode::{Decoder, count, dict, flag, text, texts},
     problem::Code,
-    server::{Alert, AlertFilter, Channel, Email},
+    server::{Alert, AlertFilter, Channel, Email, MailTls, Slack},
     shape::TYPE,
     yaml::Node,
 };
@@ -16,7 +16,9 @@ impl Decoder<'_> {
     pub(super) fn alerts(&mut self, root: &Node) -> Vec<Alert> {
         let Some(node) = root.get("alerts") else {
             let when = AlertFilter::default();
-            return vec![Alert { name: "console".to_owned(), channel: Channel::Console, when }];
+            let (name, channel) = ("console".to_owned(), Channel::Console);
+            let (after, findings, repeat, digest) = (None, 1, None, None);
+            return vec![Alert { name, channel, when, after, findings, repeat, digest }];
         };
         let mut alerts: Vec<Alert> = Vec::new();
         for item in node.items() {
@@ -34,7 +36,10 @@ impl Decoder<'_> {
                 let numbered = (2..).map(|n| format!("{kind}-{n}"));
                 std::iter::once(kind.clone()).chain(numbered).find(|n| !taken(n)).unwrap_or(kind)
             });
-            alerts.push(Alert { name, channel, when: filter(item) });
+            let (after, repeat) = (self.duration(item, "after"), self.duration(item, "repeat"));
+            let (findings, digest) = (count(item, "findings").unwrap_or(1), flag(item, "digest"));
+            let when = filter(item);
+            alerts.push(Alert { name, channel, when, after, findings, repeat, digest });
         }
         alerts
     }
@@ -47,19 +52,12 @@ impl Decoder<'_> {
                 headers: self.resolved_values(node, "headers"),
                 url: self.secret_url(node, "url")?,
             },
-            "slack" => Channel::Slack {
+            "slack" => Channel::Slack(self.slack(node)?),
+            "email" => Channel::Email(self.email(node)?),
+            "pagerduty" => Channel::Pagerduty {
                 url: node.get("url").and_then(|_| self.secret_url(node, "url")),
-                token: self.secret(node, "token"),
-                channel: text(node, "channel"),
+                routing_key: self.secret(node, "routingKey")?,
             },
-            "email" => Channel::Email(Email {
-                username: self.resolved(node, "username"),
-                password: self.secret(node, "password"),
-                from: text(node, "from")?,
-                to: texts(node, "to"),
-                smtp: self.resolved(node, "smtp")?,
-            }),
-            "pagerduty" => Channel::Pagerduty { routing_key: self.secret(node, "routingKey")? },
             "http" => Channel::Http {
                 method: text(node, "method").unwrap_or_else(|| "POST".to_owned()),
                 headers: self.resolved_values(node, "headers"),
@@ -76,6 +74,49 @@ impl Decoder<'_> {
             }
             _ => Channel::Console,
         })
+    }
+
+    fn slack(&mut self, node: &Node) -> Option<Slack> {
+        let slack = Slack {
+            url: node.get("url").and_then(|_| self.secret_url(node, "url")),
+            token: self.secret(node, "token"),
+            channel: text(node, "channel"),
+        };
+        if node.get("token").is_some() && slack.channel.is_none() {
+            let message = "a Slack bot needs to know in which `channel` it writes";
+            self.problems.add(node.span, Code::MissingKey, message, "Write `channel: \"#ops\"`.");
+            return None;
+        }
+        Some(slack)
+    }
+
+    fn email(&mut self, node: &Node) -> Option<Email> {
+        let email = Email {
+            username: self.resolved(node, "username"),
+            password: self.secret(node, "password"),
+            from: text(node, "from")?,
+            to: texts(node, "to"),
+            tls: match node.get("tls").and_then(Node::text) {
+                Some("tls") => MailTls::Tls,
+                Some("none") => MailTls::None,
+                Some(_) | None => MailTls::Starttls,
+            },
+            smtp: self.resolved(node, "smtp")?,
+        };
+        let (host, port) = email.smtp.rsplit_once(':').unwrap_or_default();
+        if host.is_empty() || port.parse::<u16>().is_err() {
+            let at = node.get("smtp").map_or(node.span, |smtp| smtp.span);
+            let message = "`smtp` is not a host and a port";
+            self.problems.add(at, Code::Url, message, "Write `mail.example.com:587`.");
+            return None;
+        }
+        if email.username.is_some() && email.tls == MailTls::None && email.password.is_some() {
+            let at = node.get("tls").map_or(node.span, |tls| tls.span);
+            let message = "the password would be sent where others can read it";
+            let help = "Leave `tls: none` for servers that ask for no password.";
+            self.problems.add(at, Code::Conflict, message, help);
+        }
+        Some(email)
     }
 
     fn resolved_values(&mut self, map: &Node, key: &str) -> BTreeMap<String, Secret> {

@@ -1,0 +1,168 @@
+//! Slack: by an incoming webhook, or by a bot that keeps one thread per pipeline and day.
+//!
+//! Threads are remembered by this process only. After a restart the next message begins a new one: a message that
+//! stands by itself is better than one that waits for its thread.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use interlock_config::server::Slack as Declared;
+use interlock_core::{
+    incident::{Alert, IncidentState},
+    pipeline::Secret,
+};
+use interlock_trigger::web::{Call, Web};
+use jiff::{SignedDuration, tz::TimeZone};
+use serde_json::{Value, json};
+
+use super::post::post;
+use crate::contract::{Delivery, Notice};
+
+const API: &str = "https://slack.com/api/chat.postMessage";
+/// Threads that are remembered.
+const THREADS_MAX: usize = 10_000;
+/// Answers of the API that pass by themselves.
+const PASSING: [&str; 6] = [
+    "ratelimited",
+    "rate_limited",
+    "internal_error",
+    "fatal_error",
+    "service_unavailable",
+    "request_timeout",
+];
+
+/// The thread of a channel's pipeline and day.
+pub(crate) type Threads = Arc<Mutex<BTreeMap<(String, String, String), String>>>;
+
+/// Where to, and as whom.
+pub(crate) struct Slack {
+    pub(crate) declared: Declared,
+    /// The channel's name in `interlock.yaml`.
+    pub(crate) name: String,
+    pub(crate) threads: Threads,
+    pub(crate) time_limit: SignedDuration,
+}
+
+impl Slack {
+    /// Posts an alert.
+    pub(crate) async fn deliver(self, web: Web, notice: Notice) -> Delivery {
+        match (&self.declared.token, &self.declared.url) {
+            (Some(token), url) => {
+                let url = url.as_ref().map_or(API, Secret::expose);
+                self.by_bot(&web, (token, url), &notice).await
+            }
+            (None, Some(url)) => {
+                let body = json!({ "text": text(&notice.alert) });
+                match post(&web, &self.call(url.expose(), None, &body), notice.at).await {
+                    Ok(_taken) => Delivery::Delivered,
+                    Err(delivery) => delivery,
+                }
+            }
+            (None, None) => {
+                let reason = "the channel has neither a url nor a token".to_owned();
+                Delivery::Refused { reason }
+            }
+        }
+    }
+
+    async fn by_bot(&self, web: &Web, (token, url): (&Secret, &str), notice: &Notice) -> Delivery {
+        let place = (self.name.clone(), notice.alert.pipeline_id.clone(), day(&notice.alert));
+        let thread = self.lock().get(&place).cloned();
+        let mut body = json!({ "channel": self.declared.channel, "text": text(&notice.alert) });
+        if let Some(thread) = &thread {
+            body["thread_ts"] = thread.as_str().into();
+            // An end, and what is new, is worth more than a line in a thread that nobody follows.
+            body["reply_broadcast"] =
+                (notice.alert.state() != Some(IncidentState::Acknowledged)).into();
+        }
+        let answer = match post(web, &self.call(url, Some(token), &body), notice.at).await {
+            Ok(answer) => answer,
+            Err(delivery) => return delivery,
+        };
+        // The API says no with a 200, too.
+        let said: Value = serde_json::from_str(&answer.body).unwrap_or_default();
+        if said.get("ok").and_then(Value::as_bool) != Some(true) {
+            return self.refused(&place, said.get("error").and_then(Value::as_str));
+        }
+        if let Some(ts) = said.get("ts").and_then(Value::as_str).filter(|_| thread.is_none()) {
+            let mut threads = self.lock();
+            if threads.len() >= THREADS_MAX {
+                threads.clear();
+            }
+            threads.insert(place, ts.to_owned());
+        }
+        Delivery::Delivered
+    }
+
+    fn refused(&self, place: &(String, String, String), error: Option<&str>) -> Delivery {
+        let Some(error) = error else {
+            let reason = "Slack gave an answer that cannot be read".to_owned();
+            return Delivery::Failed { reason, retry_after: None };
+        };
+        let reason = format!("Slack said no: {error}");
+        if error == "thread_not_found" {
+            // Somebody deleted it: the next try begins a new one.
+            self.lock().remove(place);
+            return Delivery::Failed { reason, retry_after: None };
+        }
+        if PASSING.contains(&error) {
+            Delivery::Failed { reason, retry_after: None }
+        } else {
+            Delivery::Refused { reason }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String, String), String>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn call(&self, url: &str, token: Option<&Secret>, body: &Value) -> Call {
+        let bearer =
+            |token: &Secret| ("Authorization".to_owned(), format!("Bearer {}", token.expose()));
+        let mut headers: Vec<(String, String)> = token.map(bearer).into_iter().collect();
+        let json = "application/json; charset=utf-8".to_owned();
+        headers.push(("Content-Type".to_owned(), json));
+        Call {
+            method: "POST".to_owned(),
+            url: url.to_owned(),
+            headers,
+            body: Some(body.to_string()),
+            timeout: self.time_limit,
+        }
+    }
+}
+
+/// The day that an alert is about: its slot's own, else that of its instant.
+fn day(alert: &Alert) -> String {
+    let date = alert.details.get("date").and_then(Value::as_str).map(str::to_owned);
+    date.unwrap_or_else(|| alert.timestamp.to_zoned(TimeZone::UTC).date().to_string())
+}
+
+/// What stands in Slack: what and whose, what happened, what to do.
+fn text(alert: &Alert) -> String {
+    let mark = match (alert.state(), alert.level.as_str()) {
+        (Some(IncidentState::Resolved), _) => ":white_check_mark:",
+        (Some(IncidentState::Acknowledged), _) => ":eyes:",
+        (_, "error" | "critical") => ":red_circle:",
+        (_, "warning") => ":large_yellow_circle:",
+        _ => ":information_source:",
+    };
+    let detail = |key: &str| alert.details.get(key).and_then(Value::as_str);
+    let day = detail("date").map(|date| format!(" | {date}")).unwrap_or_default();
+    let hint = detail("actionHint").map(|hint| format!("\n→ {}", plain(hint)));
+    format!(
+        "{mark} *{} {}* | {}{day}\n{}{}",
+        plain(alert.word()),
+        plain(&alert.alert_type),
+        plain(&alert.pipeline_id),
+        plain(&alert.line()),
+        hint.unwrap_or_default()
+    )
+}
+
+/// A text that Slack shows as it is: no link, no mention of everybody.
+fn plain(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

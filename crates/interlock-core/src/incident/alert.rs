@@ -1,0 +1,98 @@
+//! What is sent to people and programs about an incident.
+
+use std::{collections::BTreeMap, fmt};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::IncidentState;
+
+/// What is sent to people and programs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alert {
+    /// How bad it is: the word of a [`Level`].
+    pub level: String,
+    /// Such as `schedule_missed`.
+    pub alert_type: String,
+    /// Whose it is.
+    pub pipeline_id: String,
+    /// For people.
+    pub message: String,
+    /// For programs.
+    pub details: BTreeMap<String, Value>,
+    /// When it happened.
+    pub timestamp: Timestamp,
+}
+
+impl Alert {
+    /// The JSON of an alert: receivers rely on it.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "level": self.level,
+            "alertType": self.alert_type,
+            "pipelineId": self.pipeline_id,
+            "message": self.message,
+            "details": self.details,
+            "timestamp": self.timestamp.to_string(),
+        })
+    }
+
+    /// Reads what [`Alert::to_json`] writes; whatever is missing is empty.
+    pub fn from_json(json: &Value) -> Self {
+        let text = |key: &str| json.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let details = json.get("details").and_then(Value::as_object);
+        Self {
+            level: text("level"),
+            alert_type: text("alertType"),
+            pipeline_id: text("pipelineId"),
+            message: text("message"),
+            details: details
+                .map(|map| map.iter().map(|(k, v)| (k.clone(), v.clone())).collect())
+                .unwrap_or_default(),
+            timestamp: text("timestamp").parse().unwrap_or(Timestamp::UNIX_EPOCH),
+        }
+    }
+
+    /// How the incident stands that it tells of; `None` for what is no incident, such as a dead letter.
+    pub fn state(&self) -> Option<IncidentState> {
+        self.details.get("state").and_then(Value::as_str).and_then(IncidentState::parse)
+    }
+
+    /// Whether it says that something is over.
+    pub fn is_resolution(&self) -> bool {
+        self.state() == Some(IncidentState::Resolved)
+    }
+
+    /// The dedup key of the incident that it tells of.
+    pub fn incident(&self) -> Option<&str> {
+        self.details.get("incident").and_then(Value::as_str)
+    }
+
+    /// One word for what it says: how bad it is, or that somebody looks, or that it is over.
+    pub fn word(&self) -> &str {
+        match self.state() {
+            Some(state @ (IncidentState::Resolved | IncidentState::Acknowledged)) => state.as_str(),
+            Some(IncidentState::Open) | None => &self.level,
+        }
+    }
+
+    /// What it says, in one line without control characters: a message may quote what a job printed. Who did it,
+    /// and why, if a person did.
+    pub fn line(&self) -> String {
+        let text = |key: &str| self.details.get(key).and_then(Value::as_str);
+        let mut line = self.message.clone();
+        if let Some(by) = text("by") {
+            line = format!("{line} ({} by {by}", self.word());
+            line += &text("note").map_or_else(|| ")".to_owned(), |note| format!(": {note})"));
+        }
+        line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    }
+}
+
+/// One line for people.
+impl fmt::Display for Alert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (word, line) = (self.word(), self.line());
+        write!(f, "ALERT {word} {} {}: {line}", self.alert_type, self.pipeline_id)
+    }
+}

@@ -1,0 +1,144 @@
+//! What people do with incidents: acknowledge and resolve them, keep quiet about some, and test the alerts.
+//!
+//! All of it is an event of the pipeline; what becomes of the incident and who hears of it follows from the event
+//! (`tell`). The pipeline need not exist any more, and `_system` never does: incidents outlive files.
+
+use interlock_core::{
+    id::PipelineId,
+    incident::{Hand, IncidentState, by_hand},
+};
+use interlock_store::{
+    Change, Expect, InboxEntry, Key, Record, Row,
+    record::{InboxRecord, SensorRecord},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    engine::{Engine, EngineError},
+    inbox::Answer,
+    tell::file_event,
+    write::{Event, Planned},
+};
+
+/// What the keys of silences begin with, among the sensors of `_system`.
+pub const SILENCE_PREFIX: &str = "silence/";
+
+impl Engine {
+    /// Applies a request that is about no declaration; `None` if it is about one.
+    pub(crate) async fn apply_without_declaration(
+        &self,
+        entry: &InboxEntry,
+        now: Timestamp,
+        plan: &mut Planned,
+    ) -> Result<Option<Answer>, EngineError> {
+        let pipeline = &entry.pipeline;
+        Ok(Some(match &entry.record {
+            InboxRecord::File { file, problem } => {
+                file_event(file, problem.as_deref(), now, plan);
+                Ok(json!({ "file": file }))
+            }
+            InboxRecord::Incident { key, hand, by, note } => {
+                let done = self.take_hand(pipeline, (key, hand)).await?;
+                done.map(|(kind, state)| {
+                    let message = note.clone().unwrap_or_else(|| format!("{by} says so"));
+                    let event = Event::of(kind, now, message).detail("incident", key.as_str());
+                    let event = event.detail("by", by.as_str());
+                    plan.event(match note {
+                        Some(note) => event.detail("note", note.as_str()),
+                        None => event,
+                    });
+                    json!({ "incident": key, "state": state.as_str() })
+                })
+            }
+            InboxRecord::Silence { id, silence, by } => {
+                self.silence(pipeline, (id, silence.as_ref()), (by, now), plan).await?
+            }
+            InboxRecord::Bark { id, by } => {
+                let message = format!("{by} asked for it; nothing is wrong, nothing need be done");
+                let event = Event::of("BARK", now, message).detail("bark", id.as_str());
+                plan.event(event.detail("test", true));
+                Ok(json!({ "incident": format!("bark:{id}") }))
+            }
+            InboxRecord::Sensor { .. }
+            | InboxRecord::Run { .. }
+            | InboxRecord::Rerun { .. }
+            | InboxRecord::Cancel { .. }
+            | InboxRecord::Pause { .. }
+            | InboxRecord::Resume { .. }
+            | InboxRecord::Catchup {}
+            | InboxRecord::Look {}
+            | InboxRecord::StartBackfill { .. }
+            | InboxRecord::PauseBackfill { .. }
+            | InboxRecord::ResumeBackfill { .. }
+            | InboxRecord::CancelBackfill { .. }
+            | InboxRecord::Complete { .. } => return Ok(None),
+        }))
+    }
+
+    /// The event that a hand is, and how the incident stands then.
+    async fn take_hand(
+        &self,
+        pipeline: &PipelineId,
+        (key, word): (&str, &str),
+    ) -> Result<Result<(&'static str, IncidentState), String>, EngineError> {
+        let Some(hand) = Hand::parse(word) else {
+            return Ok(Err(format!("`{word}` is nothing that can be done with an incident")));
+        };
+        let known = self.pipelines.0.get(pipeline).and_then(|state| state.incidents.get(key));
+        let state = match known {
+            Some((record, _)) => Some(record.standing()?),
+            None => self.stored_state(pipeline, key).await?,
+        };
+        let stands = match hand {
+            Hand::Acknowledge => IncidentState::Acknowledged,
+            Hand::Resolve => IncidentState::Resolved,
+        };
+        let event = by_hand(state, hand).map(|event| (event, stands));
+        Ok(event.map_err(|reason| format!("{key}: {reason}")))
+    }
+
+    async fn stored_state(
+        &self,
+        pipeline: &PipelineId,
+        key: &str,
+    ) -> Result<Option<IncidentState>, EngineError> {
+        let rows = self.store.read(pipeline, &[Key::Incident(key.to_owned())]).await?;
+        match rows.into_iter().next().flatten() {
+            Some(Row { record: Record::Incident(record), .. }) => Ok(Some(record.standing()?)),
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    /// Keeps or forgets a silence: a fact about all pipelines, so it is kept under `_system`.
+    async fn silence(
+        &self,
+        pipeline: &PipelineId,
+        (id, silence): (&str, Option<&Value>),
+        (by, now): (&str, Timestamp),
+        plan: &mut Planned,
+    ) -> Result<Answer, EngineError> {
+        if *pipeline != PipelineId::system() {
+            return Ok(Err(format!("silences belong to `_system`, not to {pipeline}")));
+        }
+        let key = Key::Sensor(format!("{SILENCE_PREFIX}{id}"));
+        let found = self.store.read(pipeline, std::slice::from_ref(&key)).await?;
+        let found = found.into_iter().next().flatten();
+        let event = match (silence, found) {
+            (Some(_), Some(_)) => return Ok(Err(format!("there is a silence `{id}` already"))),
+            (None, None) => return Ok(Err(format!("there is no silence `{id}`"))),
+            (Some(value), None) => {
+                let record = SensorRecord { value: value.clone(), at: now, received_at: now };
+                plan.put(key, 0, Record::Sensor(record));
+                Event::of("SILENCE_ADDED", now, format!("{by} added the silence {id}"))
+                    .detail("says", value.clone())
+            }
+            (None, Some(row)) => {
+                plan.group.changes.push(Change::Delete(key, Expect::Revision(row.revision)));
+                Event::of("SILENCE_REMOVED", now, format!("{by} removed the silence {id}"))
+            }
+        };
+        plan.event(event.detail("silence", id).detail("by", by));
+        Ok(Ok(json!({ "silence": id })))
+    }
+}

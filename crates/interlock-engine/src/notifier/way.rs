@@ -1,0 +1,251 @@
+//! What stands in the way of a notification.
+//!
+//! A beginning may be held back: by a silence, an upstream in trouble, flapping, or because its channel is a later step.
+//! It is then told only if the incident is still open, and nobody looks at it, when the reason is gone. An end is
+//! told to whoever heard of the beginning: it waits while the beginning is on its way, and where the beginning was
+//! held back until now, both are dropped (S12).
+
+use interlock_alert::Hold;
+use interlock_core::incident::{Alert, IncidentState, older_days};
+use interlock_store::{
+    Key, OutboxRow, Record, Row, Shard, StoreError,
+    record::{IncidentRecord, OutboxRecord},
+};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Notifier, named};
+use crate::scheduler::plus;
+
+/// How soon a reason not to tell is looked at again, whatever it says itself: it may be taken back.
+const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
+/// Opened so often within [`FLAPS_WITHIN`], it is told only if it lasts for [`FLAP_LASTS`].
+const FLAPS_FROM: usize = 3;
+const FLAPS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
+const FLAP_LASTS: SignedDuration = SignedDuration::from_mins(10);
+/// More open incidents of a pipeline are not counted.
+const IN_A_ROW_MAX: usize = 1_000;
+/// What the name of a notification ends with that tells again of what lasts.
+pub(super) const AGAIN: &str = "~again";
+/// Why an end is not told.
+const UNHEARD: &str = "nobody heard of the beginning";
+
+/// What stands in the way of a notification.
+pub(super) enum Way {
+    Free,
+    /// It is to be looked at again then.
+    NotBefore(Timestamp),
+    /// There is nothing to tell any more.
+    Moot,
+    /// Not now, for a reason.
+    Held(Hold),
+    /// What it would be the end of was held back there, and is dropped with it.
+    Unheard(Vec<OutboxRow>),
+}
+
+/// What became of the beginning of what ends.
+enum Beginning {
+    Told,
+    OnItsWay,
+    /// It is a dead letter.
+    Dead,
+    /// It was held back until now.
+    Unheard(Vec<OutboxRow>),
+}
+
+impl Notifier {
+    /// Whether a notification may be told now.
+    pub(super) async fn way(&self, row: &OutboxRow) -> Result<Way, StoreError> {
+        let alert = Alert::from_json(&row.record.alert);
+        match alert.state() {
+            Some(IncidentState::Open) => self.way_of_beginning(row, &alert).await,
+            Some(IncidentState::Acknowledged) => {
+                let incident = self.incident(row, &alert).await?;
+                let is_seen = incident.is_some_and(|incident| {
+                    incident.told == row.record.after
+                        && incident.standing() == Ok(IncidentState::Acknowledged)
+                });
+                if !is_seen {
+                    return Ok(Way::Moot);
+                }
+                Ok(match self.beginning(row).await? {
+                    Beginning::Told => Way::Free,
+                    Beginning::OnItsWay => Way::NotBefore(self.soon()),
+                    Beginning::Dead | Beginning::Unheard(_) => Way::Moot,
+                })
+            }
+            Some(IncidentState::Resolved) => Ok(match self.beginning(row).await? {
+                Beginning::OnItsWay => Way::NotBefore(self.soon()),
+                Beginning::Dead => Way::Moot,
+                Beginning::Unheard(rows) => Way::Unheard(rows),
+                // It was decided that nobody heard of it, and what was held back is gone by now.
+                Beginning::Told if row.record.held.is_some() => Way::Moot,
+                Beginning::Told => Way::Free,
+            }),
+            None => Ok(Way::Free),
+        }
+    }
+
+    fn soon(&self) -> Timestamp {
+        plus(self.world.now(), self.patience.look)
+    }
+
+    async fn way_of_beginning(&self, row: &OutboxRow, alert: &Alert) -> Result<Way, StoreError> {
+        let OutboxRecord { channel, held, .. } = &row.record;
+        if !channel.is_empty() && held.is_none() {
+            return Ok(Way::Free);
+        }
+        let now = self.world.now();
+        let incident = self.incident(row, alert).await?;
+        let opening = opening_of(&row.name, channel);
+        let is_open = incident.as_ref().is_some_and(|incident| {
+            incident.told.as_deref() == Some(opening)
+                && incident.standing() == Ok(IncidentState::Open)
+        });
+        if held.is_some() && !is_open {
+            // Its end takes it along; what is only repeated has no end of its own.
+            let is_repeated = row.name.ends_with(AGAIN);
+            return Ok(if is_repeated { Way::Moot } else { Way::NotBefore(plus(now, ASK_AGAIN)) });
+        }
+        let reason = match &incident {
+            Some(incident) if channel.is_empty() => flapping(incident, now),
+            Some(incident) if !row.name.ends_with(AGAIN) => {
+                self.not_their_turn(row, (alert, incident), now).await?
+            }
+            Some(_) | None => None,
+        };
+        let hold = match reason {
+            Some(hold) => Some(hold),
+            None => self.channels.hold(alert, now).await,
+        };
+        Ok(hold.map_or(Way::Free, |hold| {
+            let again = plus(now, ASK_AGAIN);
+            let until = Some(hold.until.map_or(again, |until| until.min(again)));
+            Way::Held(Hold { until, ..hold })
+        }))
+    }
+
+    /// Whether a channel is a later step, or waits for more of the same.
+    async fn not_their_turn(
+        &self,
+        row: &OutboxRow,
+        (alert, incident): (&Alert, &IncidentRecord),
+        now: Timestamp,
+    ) -> Result<Option<Hold>, StoreError> {
+        let manner = self.channels.manner(&row.record.channel);
+        let turn = plus(incident.opened_at, manner.after.unwrap_or_default());
+        if now < turn {
+            let reason = "its step of escalation has not come".to_owned();
+            return Ok(Some(Hold { reason, until: Some(turn) }));
+        }
+        let found = if manner.findings > 1 { self.in_a_row(row, alert).await? } else { u64::MAX };
+        Ok((found < manner.findings.into()).then(|| Hold {
+            reason: format!("{found} of {} in a row were found", manner.findings),
+            until: None,
+        }))
+    }
+
+    /// How many were found in a row: a good slot ends what its schedule left open, so it is what is open of a kind.
+    async fn in_a_row(&self, row: &OutboxRow, alert: &Alert) -> Result<u64, StoreError> {
+        let key = alert.incident().unwrap_or_default();
+        let kind = older_days("JOB_COMPLETED", key).unwrap_or(key);
+        let shard = Shard::of(&row.pipeline, self.store.shard_count());
+        // The first key that begins so comes after its beginning, or is it.
+        let mut before = kind.to_owned();
+        before.pop();
+        let after = (row.pipeline.clone(), before);
+        let page = self.store.open_incidents(shard, Some(&after), IN_A_ROW_MAX).await?;
+        let theirs = page
+            .items
+            .iter()
+            .filter(|(name, found, _)| *name == row.pipeline && found.starts_with(kind));
+        Ok(theirs.map(|(.., found)| found.record.count).sum())
+    }
+
+    /// The incident that an alert tells of, as it is now.
+    async fn incident(
+        &self,
+        row: &OutboxRow,
+        alert: &Alert,
+    ) -> Result<Option<IncidentRecord>, StoreError> {
+        let Some(key) = alert.incident() else { return Ok(None) };
+        let rows = self.store.read(&row.pipeline, &[Key::Incident(key.to_owned())]).await?;
+        match rows.into_iter().next().flatten() {
+            Some(Row { record: Record::Incident(incident), .. }) => Ok(Some(incident)),
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    /// What became of the beginning of what ends.
+    async fn beginning(&self, row: &OutboxRow) -> Result<Beginning, StoreError> {
+        let (Some(after), channel) = (&row.record.after, &row.record.channel) else {
+            return Ok(Beginning::Told);
+        };
+        let mut names = vec![after.clone()];
+        if !channel.is_empty() {
+            let there = named(after, channel);
+            names.push(format!("{there}{AGAIN}"));
+            names.push(there);
+        }
+        let keys: Vec<Key> = names.iter().cloned().map(Key::Outbox).collect();
+        let rows = self.store.read(&row.pipeline, &keys).await?;
+        let now = self.world.now();
+        let (mut is_dead, mut unheard) = (false, Vec::new());
+        for (name, found) in names.into_iter().zip(rows) {
+            let Some(Row { record: Record::Outbox(record), revision }) = found else { continue };
+            let is_claimed = record.claimed_until.is_some_and(|until| until > now);
+            match (record.dead, &record.held) {
+                (true, _) => is_dead = true,
+                (false, Some(_)) if !is_claimed && name.ends_with(AGAIN) => {}
+                (false, Some(_)) if !is_claimed => {
+                    unheard.push(OutboxRow {
+                        pipeline: row.pipeline.clone(),
+                        name,
+                        record,
+                        revision,
+                    });
+                }
+                (false, _) => return Ok(Beginning::OnItsWay),
+            }
+        }
+        Ok(match (is_dead, unheard) {
+            (true, _) => Beginning::Dead,
+            (false, unheard) if unheard.is_empty() => Beginning::Told,
+            (false, unheard) => Beginning::Unheard(unheard),
+        })
+    }
+
+    /// Drops an end with the beginning that was held back until now: first it is written down that it is so, then the
+    /// beginning goes, then the end. Whoever dies in between leaves what the next one goes on with.
+    pub(super) async fn drop_unheard(
+        &self,
+        row: OutboxRow,
+        beginnings: Vec<OutboxRow>,
+    ) -> Result<(), StoreError> {
+        if row.record.held.is_none() {
+            let record = OutboxRecord { held: Some(UNHEARD.to_owned()), ..row.record.clone() };
+            return self.store.settle(&row, vec![(row.name.clone(), record)]).await;
+        }
+        for beginning in beginnings {
+            self.store.settle(&beginning, vec![]).await?;
+        }
+        // The next look finds them gone, or somebody at them.
+        self.put_back(row, self.world.now()).await
+    }
+}
+
+/// The name that a notification had before it had a channel.
+fn opening_of<'a>(name: &'a str, channel: &str) -> &'a str {
+    let name = name.strip_suffix(AGAIN).unwrap_or(name);
+    name.strip_suffix(channel).and_then(|name| name.strip_suffix('@')).unwrap_or(name)
+}
+
+/// Whether an incident comes and goes so often that it is told only if it lasts.
+fn flapping(incident: &IncidentRecord, now: Timestamp) -> Option<Hold> {
+    let since = incident.opened_at.checked_sub(FLAPS_WITHIN).unwrap_or(Timestamp::MIN);
+    let count = incident.openings.iter().filter(|opening| **opening > since).count();
+    let lasts = plus(incident.opened_at, FLAP_LASTS);
+    (count >= FLAPS_FROM && now < lasts).then(|| Hold {
+        reason: format!("it came and went {count} times within an hour; told if it lasts"),
+        until: Some(lasts),
+    })
+}

@@ -1,0 +1,535 @@
+//! The checkers: they see every group that the store accepts and what jobs, evaluators and channels saw, keep books of
+//! their own, and call no plan of the engine.
+//!
+//! A group is judged when it is accepted, row by row, then as a whole. The first violation ends the run.
+
+mod alerts;
+mod book;
+mod end;
+mod owed;
+mod slots;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use interlock_core::{
+    id::{PipelineId, ScheduleId, fnv1a},
+    readiness::TraitStatus,
+};
+use interlock_store::{
+    Accepted, Change, Group, Key, Lease, OutboxRow, Record, Refusal, RunKey, Term,
+    record::{EventRecord, OutboxRecord},
+};
+use jiff::{SignedDuration, Timestamp};
+
+use self::{
+    alerts::Alerts,
+    book::{Book, Place, SeenSlot, SeenSpan},
+};
+use crate::{
+    clockwork::{Clockwork, Pid},
+    files::Files,
+    jobs::Jobs,
+    luck::Luck,
+    truth::{Need, Start, Truth},
+};
+
+/// How long after the faults ended things may still be slow.
+pub(crate) const SETTLING: SignedDuration = SignedDuration::from_hours(2);
+
+/// Something that must never be.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    /// Which promise of the design: `S1` to `L5`.
+    pub invariant: &'static str,
+    /// When, by the true time.
+    pub at: Timestamp,
+    /// Whose.
+    pub pipeline: String,
+    /// Which slot.
+    pub slot: Option<(ScheduleId, Timestamp)>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} violated at {}: {}", self.invariant, self.at, self.pipeline)?;
+        if let Some((schedule, nominal)) = &self.slot {
+            write!(f, "/{schedule}/{nominal}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// What a check found, before it is known whose it is.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    invariant: &'static str,
+    message: String,
+    slot: Option<Place>,
+}
+
+impl Finding {
+    pub(crate) fn of(invariant: &'static str, message: impl Into<String>) -> Self {
+        Self { invariant, message: message.into(), slot: None }
+    }
+
+    pub(crate) fn about(mut self, place: &Place) -> Self {
+        self.slot = Some(place.clone());
+        self
+    }
+}
+
+/// How much was checked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Groups that were accepted.
+    pub groups: u64,
+    /// Slots that got their fate, spans included.
+    pub dispositions: u64,
+    /// Runs.
+    pub runs: u64,
+    /// Slots that schedules owe, enumerated and found.
+    pub owed: u64,
+    /// Events, and the hash of all of them in their order.
+    pub events: u64,
+    /// See `events`.
+    pub hash: u64,
+    /// Notifications that channels took.
+    pub deliveries: u64,
+    /// Jobs that a process began which had lost the shard by then.
+    pub orphans: u64,
+}
+
+/// All checkers.
+#[derive(Debug)]
+pub struct Checker {
+    clockwork: Clockwork,
+    files: Files,
+    luck: Arc<Luck>,
+    jobs: Option<Jobs>,
+    books: BTreeMap<PipelineId, Book>,
+    /// Whose term it is; the last is the one in force.
+    owners: BTreeMap<Term, Pid>,
+    /// Instances whose engine is at work.
+    live: BTreeSet<Pid>,
+    /// What a process was last told about a pipeline's trait, and when.
+    answers: BTreeMap<(Pid, PipelineId), (TraitStatus, Timestamp)>,
+    /// Runs whose end somebody reported by hand.
+    by_hand: BTreeSet<String>,
+    alerts: Alerts,
+    calm_since: Option<Timestamp>,
+    /// How much was checked.
+    pub tally: Tally,
+    violation: Option<Violation>,
+}
+
+/// What a check may look at besides the book of its pipeline.
+pub(crate) struct Scene<'a> {
+    pub(crate) pipeline: &'a PipelineId,
+    /// The true time.
+    pub(crate) now: Timestamp,
+    /// How far the writer's clock is ahead of it.
+    pub(crate) ahead: SignedDuration,
+    pub(crate) owner: Pid,
+    pub(crate) files: &'a Files,
+    pub(crate) jobs: &'a Jobs,
+    pub(crate) by_hand: &'a BTreeSet<String>,
+    answers: &'a BTreeMap<(Pid, PipelineId), (TraitStatus, Timestamp)>,
+    books: &'a BTreeMap<PipelineId, Book>,
+    calm_since: Option<Timestamp>,
+    /// Whether the owner's engine is at work, and not just starting.
+    pub(crate) is_live: bool,
+}
+
+impl Scene<'_> {
+    /// What a version of the pipeline says.
+    pub(crate) fn truth(&self, version: u64) -> Option<Arc<Truth>> {
+        self.files.truth_of(self.pipeline, version)
+    }
+
+    /// How much later than their instants slots may open.
+    pub(crate) fn jitter(&self, book: &Book, schedule: &ScheduleId) -> SignedDuration {
+        let truth = self.truth(book.version);
+        let seconds = truth.and_then(|truth| {
+            let of = |start: &&Start| start.id == schedule.as_str();
+            truth.starts.iter().find(of).map(|start| start.jitter_seconds)
+        });
+        SignedDuration::from_secs(i64::from(seconds.unwrap_or(0)))
+    }
+
+    /// L1: in calm weather a due slot is recorded within a second.
+    pub(crate) fn check_promptness(
+        &self,
+        book: &Book,
+        (schedule, nominal): &Place,
+        slot: &SeenSlot,
+    ) -> Result<(), Finding> {
+        let is_calm = self.calm_since.is_some_and(|since| *nominal > since + SETTLING);
+        let by_time = matches!(slot.opened_by, "scheduler" | "catchup");
+        let latest = *nominal + self.jitter(book, schedule) + SignedDuration::from_secs(1);
+        if is_calm && by_time && self.now > latest {
+            let message = format!("recorded at {}, though nothing went wrong", self.now);
+            return Err(Finding::of("L1", message).about(&(schedule.clone(), *nominal)));
+        }
+        Ok(())
+    }
+
+    /// S8: nothing starts unless what must be true is known to be true.
+    pub(crate) fn check_readiness(
+        &self,
+        book: &Book,
+        place: &Place,
+        slot: &SeenSlot,
+    ) -> Result<(), Finding> {
+        let Some(truth) = self.truth(slot.version).filter(|_| !slot.is_forced) else {
+            return Ok(());
+        };
+        let problem = match &truth.gate {
+            Need::Nothing => None,
+            Need::Trait(minutes) => {
+                let answer = self.answers.get(&(self.owner, self.pipeline.clone()));
+                let usable =
+                    SignedDuration::from_mins(i64::from(*minutes)) + SignedDuration::from_secs(5);
+                match answer {
+                    Some((TraitStatus::Pass, at)) if self.now <= *at + usable => None,
+                    other => Some(format!("its evaluator's last word: {other:?}")),
+                }
+            }
+            Need::Sensor => {
+                let landed = book.sensors.get("landed");
+                let is_ok = landed.and_then(|value| value.get("ok")) == Some(&true.into());
+                (!is_ok).then(|| format!("its sensor says {landed:?}"))
+            }
+            Need::Upstream(name) => {
+                let done = self.books.iter().find(|(pipeline, _)| pipeline.as_str() == name);
+                let is_done = done.is_some_and(|(_, upstream)| {
+                    upstream.slots.values().any(|it| {
+                        it.date == slot.date
+                            && (it.disposition == "completed" || it.state == "monitoring")
+                    })
+                });
+                (!is_done).then(|| format!("nothing of {name} completed on {}", slot.date))
+            }
+        };
+        match problem {
+            None => Ok(()),
+            Some(problem) => {
+                Err(Finding::of("S8", format!("it starts, and {problem}")).about(place))
+            }
+        }
+    }
+}
+
+impl Checker {
+    /// A checker that has seen nothing.
+    pub fn new(clockwork: Clockwork, files: Files, luck: Arc<Luck>) -> Self {
+        Self {
+            clockwork,
+            files,
+            luck,
+            jobs: None,
+            books: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            live: BTreeSet::new(),
+            answers: BTreeMap::new(),
+            by_hand: BTreeSet::new(),
+            alerts: Alerts::default(),
+            calm_since: None,
+            tally: Tally::default(),
+            violation: None,
+        }
+    }
+
+    /// Lets it ask jobs what became of them.
+    pub fn meet(&mut self, jobs: Jobs) {
+        self.jobs = Some(jobs);
+    }
+
+    /// What was violated, if anything.
+    pub fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    /// From now on nothing goes wrong any more.
+    pub fn calm_down(&mut self) {
+        self.calm_since = Some(self.clockwork.time());
+    }
+
+    /// Somebody reports a run's end by hand.
+    pub fn report_by_hand(&mut self, run_id: String) {
+        self.by_hand.insert(run_id);
+    }
+
+    /// Slots of a pipeline that were recorded lately, newest first.
+    pub fn recent(
+        &self,
+        pipeline: &PipelineId,
+        count: usize,
+    ) -> Vec<(ScheduleId, Timestamp, String)> {
+        let Some(book) = self.books.get(pipeline) else { return vec![] };
+        let mut slots: Vec<_> = book.slots.iter().collect();
+        slots.sort_by_key(|((_, at), _)| std::cmp::Reverse(*at));
+        let run_id = |(schedule, nominal): &Place, slot: &SeenSlot| {
+            RunKey {
+                schedule: schedule.clone(),
+                nominal: *nominal,
+                generation: slot.generation,
+                attempt: slot.attempt,
+            }
+            .id(pipeline)
+        };
+        let slots = slots.into_iter().take(count);
+        slots.map(|(place, slot)| (place.0.clone(), place.1, run_id(place, slot))).collect()
+    }
+
+    /// A process has a lease.
+    pub fn acquired(&mut self, holder: &str, lease: Lease) {
+        let pid = holder.parse().unwrap_or(0);
+        let last = self.owners.last_key_value().map_or(Term(0), |(term, _)| *term);
+        if lease.writer.term <= last {
+            let message = format!("{:?} was given after {last:?}", lease.writer.term);
+            self.found(&PipelineId::system(), Finding::of("S9", message));
+        }
+        self.owners.insert(lease.writer.term, pid);
+        self.live.remove(&pid);
+        // A new engine knows no answers.
+        self.answers.retain(|(of, _), _| *of != pid);
+    }
+
+    /// An instance's engine is at work.
+    pub fn live(&mut self, pid: Pid) {
+        self.live.insert(pid);
+    }
+
+    /// An evaluator answered.
+    pub fn answered(&mut self, by: Pid, pipeline: &PipelineId, status: TraitStatus) {
+        let now = self.clockwork.time();
+        self.answers.insert((by, pipeline.clone()), (status, now));
+    }
+
+    /// A channel took an alert.
+    pub fn delivered(&mut self, channel: &str, key: &str) {
+        self.tally.deliveries += 1;
+        self.alerts.delivered(channel, key);
+    }
+
+    /// A job began.
+    pub fn began(&mut self, run_id: &str, times: u32, by: Pid) {
+        let Ok((pipeline, key)) = RunKey::parse(run_id) else { return };
+        let place = (key.schedule.clone(), key.nominal);
+        if times > 1 {
+            let message = format!("{run_id} began {times} times");
+            self.found(&pipeline, Finding::of("S2", message).about(&place));
+            return;
+        }
+        let known = self.books.get(&pipeline).and_then(|book| book.runs.get(&key).copied());
+        match known {
+            None => {
+                let message = format!("{run_id} began, and no run is recorded");
+                self.found(&pipeline, Finding::of("S2", message).about(&place));
+            }
+            Some("TRIGGERING" | "RUNNING") => {}
+            Some(_) if self.owners.last_key_value().is_some_and(|(_, owner)| *owner != by) => {
+                // Whoever lost the shard cannot take back what is on its way: no store can refuse it.
+                self.tally.orphans += 1;
+            }
+            Some(status) => {
+                let message = format!("{run_id} began when it was already {status}");
+                self.found(&pipeline, Finding::of("S18", message).about(&place));
+            }
+        }
+    }
+
+    /// What came of groups.
+    pub fn committed(&mut self, groups: Vec<Group>, results: &[Result<Accepted, Refusal>]) {
+        for (group, result) in groups.into_iter().zip(results) {
+            match result {
+                Ok(_) => self.accept(&group),
+                Err(Refusal::Term { .. }) => self.luck.saw("stale owner refused"),
+                Err(Refusal::Conflict { .. }) => self.luck.saw("conflict"),
+                Err(Refusal::Behind) => {}
+                Err(refusal) => {
+                    let finding = Finding::of("S17", format!("a group that cannot be: {refusal}"));
+                    self.found(&group.pipeline, finding);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, group: &Group) {
+        if self.violation.is_some() {
+            return;
+        }
+        self.tally.groups += 1;
+        let Some(jobs) = self.jobs.clone() else { return };
+        let now = self.clockwork.time();
+        let (last, owner) = self.owners.last_key_value().map_or((Term(0), 0), |(t, p)| (*t, *p));
+        if group.writer.term != last {
+            let message = format!("{:?} wrote after {last:?} was given", group.writer.term);
+            return self.found(&group.pipeline, Finding::of("S9", message));
+        }
+        let mut book = self.books.remove(&group.pipeline).unwrap_or_default();
+        let scene = Scene {
+            pipeline: &group.pipeline,
+            now,
+            ahead: self.clockwork.clock_of(owner),
+            owner,
+            files: &self.files,
+            jobs: &jobs,
+            by_hand: &self.by_hand,
+            answers: &self.answers,
+            books: &self.books,
+            calm_since: self.calm_since,
+            is_live: self.live.contains(&owner),
+        };
+        let judged = judge(&mut book, group, &scene)
+            .and_then(|count| self.alerts.group(group, &mut book).map(|()| count));
+        self.books.insert(group.pipeline.clone(), book);
+        match judged {
+            Ok(count) => {
+                self.tally.owed += count.owed;
+                self.tally.runs += count.runs;
+                self.tally.dispositions += count.dispositions;
+                for name in count.saw {
+                    self.luck.saw(name);
+                }
+            }
+            Err(finding) => self.found(&group.pipeline, finding),
+        }
+        for change in &group.changes {
+            if let Change::Append(event) = change {
+                self.tally.events += 1;
+                self.tally.hash = mixed_in(self.tally.hash, &group.pipeline, event);
+            }
+        }
+    }
+
+    /// A notification is about to become something else.
+    pub fn settles(&mut self, row: &OutboxRow, becomes: &[(String, OutboxRecord)]) {
+        if let Err(finding) = self.alerts.settles(row, becomes) {
+            self.found(&row.pipeline, finding);
+        }
+    }
+
+    /// Forgets what is decided and old.
+    pub fn forget_before(&mut self, before: Timestamp) {
+        self.books.values_mut().for_each(|book| book.forget_before(before));
+        self.by_hand.clear();
+    }
+
+    /// A task of a process panicked.
+    pub fn report_panic(&mut self, pid: Pid, words: &str) {
+        let message = format!("instance {pid} panicked: {words}");
+        self.found(&PipelineId::system(), Finding::of("PANIC", message));
+    }
+
+    /// A process does something for ever, and time stands still.
+    pub fn report_restless(&mut self, (pid, task): (Pid, &str)) {
+        let message = format!("instance {pid} never sleeps, at last in `{task}`");
+        self.found(&PipelineId::system(), Finding::of("S17", message));
+    }
+
+    pub(crate) fn found(&mut self, pipeline: &PipelineId, finding: Finding) {
+        if self.violation.is_some() {
+            return;
+        }
+        let Finding { invariant, message, slot } = finding;
+        let (at, pipeline) = (self.clockwork.time(), pipeline.to_string());
+        self.violation = Some(Violation { invariant, at, pipeline, slot, message });
+        self.clockwork.halt();
+    }
+}
+
+/// What a group added.
+#[derive(Default)]
+struct Count {
+    owed: u64,
+    runs: u64,
+    dispositions: u64,
+    saw: Vec<&'static str>,
+}
+
+/// Judges a group: first its rows, then what it is as a whole.
+fn judge(book: &mut Book, group: &Group, scene: &Scene<'_>) -> Result<Count, Finding> {
+    let mut count = Count::default();
+    let mut changed = Vec::new();
+    for change in &group.changes {
+        let Change::Put(key, _, record) = change else { continue };
+        match (key, record) {
+            (Key::Slot(schedule, nominal), Record::Slot(record)) => {
+                let (place, slot) = ((schedule.clone(), *nominal), SeenSlot::of(record));
+                slots::slot_changes(book, &place, &slot, scene)?;
+                if !book.slots.contains_key(&place) {
+                    owed::slot_is_planned(book, &place, &slot, scene)?;
+                }
+                count.see(&slot);
+                book.slots.insert(place.clone(), slot);
+                changed.push(place);
+            }
+            (Key::Span(schedule, first), Record::Span(record)) => {
+                let (place, span) = ((schedule.clone(), *first), SeenSpan::of(record));
+                owed::span_is_planned(book, &place, &span, scene)?;
+                count.dispositions += span.count;
+                count.saw.push("slot skipped");
+                book.spans.insert(place, span);
+            }
+            (Key::Sensor(name), Record::Sensor(record)) => {
+                book.sensors.insert(name.clone(), record.value.clone());
+            }
+            _ => {}
+        }
+    }
+    for change in &group.changes {
+        let Change::Put(key, _, record) = change else { continue };
+        match (key, record) {
+            (Key::Run(key), Record::Run(record)) => {
+                count.runs += u64::from(!book.runs.contains_key(key));
+                slots::run_changes(book, key, record, scene)?;
+            }
+            (Key::Watermark(schedule), Record::Watermark(record)) => {
+                count.owed += owed::watermark_moves(book, schedule, record.at, scene)?;
+            }
+            (Key::Pipeline, Record::Pipeline(record)) => {
+                book.declare(record, scene);
+            }
+            _ => {}
+        }
+    }
+    for place in &changed {
+        slots::slot_is_backed(book, place, scene)?;
+    }
+    Ok(count)
+}
+
+impl Count {
+    fn see(&mut self, slot: &SeenSlot) {
+        if !slot.is_open() {
+            self.dispositions += 1;
+        }
+        if slot.opened_by == "catchup" {
+            self.saw.push("slot caught up");
+        }
+        if slot.is_uncertain {
+            self.saw.push("slot uncertain");
+        }
+        if slot.disposition == "skipped" {
+            self.saw.push("slot skipped");
+        }
+    }
+}
+
+/// The hash of a log that has one event more.
+fn mixed_in(hash: u64, pipeline: &PipelineId, event: &EventRecord) -> u64 {
+    let (kind, at) = (fnv1a(event.kind.as_bytes()), event.at.as_millisecond() as u64);
+    let slot = event.slot.as_ref().map_or(0, |slot| fnv1a(slot.as_bytes()));
+    let parts =
+        [fnv1a(pipeline.as_str().as_bytes()), kind, at, slot, fnv1a(event.message.as_bytes())];
+    parts
+        .into_iter()
+        .fold(hash, |hash, part| (hash ^ part).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23))
+}

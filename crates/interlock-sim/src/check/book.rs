@@ -1,0 +1,205 @@
+//! What the checkers remember of one pipeline: a ledger of their own, written from what the store accepted.
+
+use std::collections::BTreeMap;
+
+use interlock_core::id::ScheduleId;
+use interlock_store::{
+    RunKey,
+    record::{PauseRecord, PipelineRecord, SlotRecord, SpanRecord},
+};
+use jiff::{Timestamp, civil::Date};
+use serde_json::Value;
+
+use super::Scene;
+
+/// A slot, by schedule and instant.
+pub(crate) type Place = (ScheduleId, Timestamp);
+
+/// One pipeline.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    pub(crate) version: u64,
+    pub(crate) is_retired: bool,
+    pub(crate) is_disabled: bool,
+    pub(crate) pause: Option<PauseRecord>,
+    /// When its files were last edited under a living owner, while nothing kept it from recording.
+    pub(crate) edited_at: Option<Timestamp>,
+    pub(crate) watermarks: BTreeMap<ScheduleId, Timestamp>,
+    pub(crate) slots: BTreeMap<Place, SeenSlot>,
+    pub(crate) spans: BTreeMap<Place, SeenSpan>,
+    pub(crate) runs: BTreeMap<RunKey, &'static str>,
+    pub(crate) sensors: BTreeMap<String, Value>,
+    /// By dedup key: whether it is open.
+    pub(crate) incidents: BTreeMap<String, bool>,
+    /// When catch-up last opened slots, and how many then.
+    pub(crate) caught_up: Option<(Timestamp, u32)>,
+}
+
+/// A slot as it stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeenSlot {
+    /// `closed`, or the word of an open state.
+    pub(crate) state: &'static str,
+    pub(crate) disposition: &'static str,
+    pub(crate) reason: &'static str,
+    pub(crate) opened_by: &'static str,
+    pub(crate) generation: u32,
+    pub(crate) attempt: u32,
+    pub(crate) version: u64,
+    pub(crate) date: Date,
+    pub(crate) opened_at: Timestamp,
+    pub(crate) closes_at: Timestamp,
+    pub(crate) is_forced: bool,
+    pub(crate) is_uncertain: bool,
+}
+
+/// Many slots.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeenSpan {
+    pub(crate) last: Timestamp,
+    pub(crate) count: u64,
+    pub(crate) reason: &'static str,
+    pub(crate) recorded_at: Timestamp,
+}
+
+const WORDS: [&str; 41] = [
+    "waiting",
+    "queued",
+    "running",
+    "backoff",
+    "monitoring",
+    "closed",
+    "completed",
+    "failed",
+    "cancelled",
+    "skipped",
+    "missed",
+    "unknown",
+    "overlap",
+    "superseded",
+    "expired",
+    "no_catchup",
+    "capped",
+    "paused",
+    "not_ready",
+    "no_sensor",
+    "retired",
+    "dry_run",
+    "scheduler",
+    "manual",
+    "webhook",
+    "retry",
+    "catchup",
+    "subdag",
+    "backfill",
+    "sensor",
+    "reconcile",
+    "external",
+    "PENDING",
+    "TRIGGERING",
+    "RUNNING",
+    "COMPLETED_MONITORING",
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED",
+    "",
+    "?",
+];
+
+/// The word itself, without a copy; `?` for one that nobody told us of.
+pub(crate) fn word(text: &str) -> &'static str {
+    WORDS.iter().find(|word| **word == text).copied().unwrap_or("?")
+}
+
+impl SeenSlot {
+    pub(crate) fn of(record: &SlotRecord) -> Self {
+        Self {
+            state: word(&record.state),
+            disposition: word(record.disposition.as_deref().unwrap_or_default()),
+            reason: word(record.reason.as_deref().unwrap_or_default()),
+            opened_by: word(&record.opened_by),
+            generation: record.generation,
+            attempt: record.attempt,
+            version: u64::from_str_radix(&record.version, 16).unwrap_or_default(),
+            date: record.date,
+            opened_at: record.opened_at,
+            closes_at: record.closes_at,
+            is_forced: record.wish.as_ref().is_some_and(|wish| wish.force),
+            is_uncertain: record.marks.uncertain,
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.state != "closed"
+    }
+
+    /// Whether it takes one of the pipeline's places.
+    pub(crate) fn occupies(&self) -> bool {
+        matches!(self.state, "running" | "backoff")
+    }
+}
+
+impl SeenSpan {
+    pub(crate) fn of(record: &SpanRecord) -> Self {
+        Self {
+            last: record.last,
+            count: record.count,
+            reason: word(record.reason.as_deref().unwrap_or_default()),
+            recorded_at: record.recorded_at,
+        }
+    }
+}
+
+impl Book {
+    /// Takes over the pipeline's own row.
+    pub(crate) fn declare(&mut self, record: &PipelineRecord, scene: &Scene<'_>) {
+        let now = scene.now + scene.ahead;
+        let version = u64::from_str_radix(&record.version, 16).unwrap_or_default();
+        let was_held = self.is_retired || self.is_disabled || self.is_paused(now);
+        if version != self.version {
+            let is_plain_edit = scene.is_live && self.version != 0 && !was_held;
+            self.edited_at = is_plain_edit.then_some(now);
+        }
+        self.version = version;
+        self.is_retired = record.retired_at.is_some();
+        self.is_disabled = record.disabled_since.is_some();
+        self.pause.clone_from(&record.pause);
+        if self.is_retired || self.is_disabled || self.is_paused(now) {
+            self.edited_at = None;
+        }
+    }
+
+    /// Whether a pause is in force.
+    pub(crate) fn is_paused(&self, now: Timestamp) -> bool {
+        self.pause.as_ref().is_some_and(|pause| pause.until.is_none_or(|until| now < until))
+    }
+
+    /// The slots of a schedule in an interval, first excluded, last included.
+    pub(crate) fn rows(
+        &self,
+        schedule: &ScheduleId,
+        after: Timestamp,
+        until: Timestamp,
+    ) -> impl Iterator<Item = (&Place, &SeenSlot)> {
+        let first = (schedule.clone(), after);
+        let rows = self.slots.range((std::ops::Bound::Excluded(first), std::ops::Bound::Unbounded));
+        let schedule = schedule.clone();
+        rows.take_while(move |((id, at), _)| *id == schedule && *at <= until)
+    }
+
+    /// The spans of a schedule that cover an instant.
+    pub(crate) fn spans_over(&self, schedule: &ScheduleId, slot: Timestamp) -> usize {
+        let before = self.spans.range(..=(schedule.clone(), slot)).rev();
+        before
+            .take_while(|((id, _), _)| id == schedule)
+            .filter(|(_, span)| span.last >= slot)
+            .count()
+    }
+
+    /// Forgets what is decided and old.
+    pub(crate) fn forget_before(&mut self, before: Timestamp) {
+        self.slots.retain(|(_, at), slot| slot.is_open() || *at >= before);
+        self.spans.retain(|_, span| span.last >= before);
+        self.runs.retain(|key, _| key.nominal >= before);
+    }
+}

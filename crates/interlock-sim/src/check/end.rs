@@ -1,0 +1,64 @@
+//! After the faults: everything that can end has ended (L2, L4).
+
+use interlock_core::id::PipelineId;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Checker, Finding, book::Book, owed::pattern_of};
+use crate::naive;
+
+/// How long after the end of its time an open slot may still be open: the owner waits a minute for a watchdog.
+const MERCY: SignedDuration = SignedDuration::from_mins(3);
+/// How long after its instant a slot may be unrecorded when everything is over.
+const LAG: SignedDuration = SignedDuration::from_mins(2);
+
+impl Checker {
+    /// Judges what is left when the world has been calm for long enough.
+    pub fn conclude(&mut self) {
+        if self.alerts.resolved() > 0 {
+            self.luck.saw("incident resolved");
+        }
+        let now = self.clockwork.time();
+        let names: Vec<PipelineId> = self.books.keys().cloned().collect();
+        for name in names {
+            let Some(book) = self.books.get(&name) else { continue };
+            if let Err(finding) = self.pipeline_has_ended(&name, book, now) {
+                return self.found(&name, finding);
+            }
+        }
+        let waiting = self.alerts.on_their_way().next().map(|(place, channel)| {
+            (place.0.clone(), format!("{} on `{channel}` is still on its way", place.1))
+        });
+        if let Some((pipeline, message)) = waiting
+            && let Ok(pipeline) = PipelineId::parse(&pipeline)
+        {
+            self.found(&pipeline, Finding::of("L4", message));
+        }
+    }
+
+    fn pipeline_has_ended(
+        &self,
+        name: &PipelineId,
+        book: &Book,
+        now: Timestamp,
+    ) -> Result<(), Finding> {
+        for (place, slot) in book.slots.iter().filter(|(_, slot)| slot.is_open()) {
+            if slot.closes_at + MERCY < now {
+                let message = format!("still {} after its time: {slot:?}", slot.state);
+                return Err(Finding::of("L2", message).about(place));
+            }
+        }
+        if book.is_retired || book.is_disabled || book.is_paused(now) {
+            return Ok(());
+        }
+        let Some(truth) = self.files.truth_of(name, book.version) else { return Ok(()) };
+        for (schedule, watermark) in &book.watermarks {
+            let Some(pattern) = pattern_of(&truth, schedule) else { continue };
+            let left = naive::slots(&truth, pattern, *watermark, now - LAG);
+            if let Some(first) = left.first() {
+                let message = format!("{} slots are not recorded", left.len());
+                return Err(Finding::of("L2", message).about(&(schedule.clone(), *first)));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! What schedules owe: nothing vanishes, nothing is invented (S3, S4), and catch-up keeps to its policy (S5).
+
+use interlock_core::id::ScheduleId;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    Finding, Scene,
+    book::{Book, Place, SeenSlot, SeenSpan},
+    slots::{is_control, lies_in_pause},
+};
+use crate::{
+    naive,
+    truth::{Pattern, Policy, Truth},
+};
+
+/// A watermark moved, in a group whose rows are in the book already.
+pub(crate) fn watermark_moves(
+    book: &mut Book,
+    schedule: &ScheduleId,
+    new: Timestamp,
+    scene: &Scene<'_>,
+) -> Result<u64, Finding> {
+    let told = |invariant, message: String| {
+        Err(Finding::of(invariant, message).about(&(schedule.clone(), new)))
+    };
+    let Some(old) = book.watermarks.insert(schedule.clone(), new) else { return Ok(0) };
+    if new < old {
+        return told("S4", format!("the watermark went back from {old}"));
+    }
+    let Some(truth) = scene.truth(book.version) else { return Ok(0) };
+    let Some(pattern) = pattern_of(&truth, schedule) else { return Ok(0) };
+    let owed = naive::slots(&truth, pattern, old, new);
+    for slot in &owed {
+        let has_row = book.slots.contains_key(&(schedule.clone(), *slot));
+        let spans = book.spans_over(schedule, *slot);
+        if spans > 1 {
+            return told("S3", format!("{slot} lies in {spans} spans"));
+        }
+        if !has_row && spans == 0 {
+            return told("S3", format!("{slot} vanished: the watermark went from {old} to {new}"));
+        }
+    }
+    let invented = book
+        .rows(schedule, old, new)
+        .find(|((_, at), slot)| slot.opened_by != "manual" && owed.binary_search(at).is_err());
+    if let Some(((_, at), _)) = invented {
+        return told("S3", format!("{at} is recorded, and the schedule does not owe it"));
+    }
+    let in_rows = owed.iter().filter(|slot| book.slots.contains_key(&(schedule.clone(), **slot)));
+    let rows = in_rows.count() as u64;
+    let spans = book.spans.iter().filter(|((id, first), _)| id == schedule && *first > old);
+    for ((_, first), span) in spans {
+        let count = owed.iter().filter(|slot| (*first..=span.last).contains(*slot)).count() as u64;
+        if span.last <= new && count != span.count {
+            return told("S3", format!("a span of {} from {first} has {count} slots", span.count));
+        }
+    }
+    Ok(owed.len() as u64 - rows)
+}
+
+/// The pattern of a schedule, by its id.
+pub(crate) fn pattern_of<'a>(truth: &'a Truth, schedule: &ScheduleId) -> Option<&'a Pattern> {
+    if schedule.as_str() == "stop" {
+        return truth.stop.as_ref();
+    }
+    let start = truth.starts.iter().find(|start| start.id == schedule.as_str())?;
+    Some(&start.pattern)
+}
+
+/// A slot was recorded for the first time by its schedule.
+pub(crate) fn slot_is_planned(
+    book: &mut Book,
+    place: &Place,
+    slot: &SeenSlot,
+    scene: &Scene<'_>,
+) -> Result<(), Finding> {
+    if is_control(&place.0) || place.0.as_str() == "manual" {
+        return Ok(());
+    }
+    let Some(truth) = scene.truth(book.version) else { return Ok(()) };
+    if slot.is_open() && slot.opened_by == "catchup" {
+        return caught_up(book, place, slot, &truth);
+    }
+    if slot.generation == 0 && slot.disposition == "skipped" {
+        let found =
+            reason_is_right(book, (place.1, place.1), (slot.reason, slot.opened_at), &truth);
+        return found.map_err(|message| Finding::of("S5", message).about(place));
+    }
+    Ok(())
+}
+
+/// A span was recorded.
+pub(crate) fn span_is_planned(
+    book: &Book,
+    place: &Place,
+    span: &SeenSpan,
+    scene: &Scene<'_>,
+) -> Result<(), Finding> {
+    if let Some(edited_at) = book.edited_at.filter(|edited_at| place.1 < *edited_at) {
+        let message = format!("a span from before the edit at {edited_at}");
+        return Err(Finding::of("S16", message).about(place));
+    }
+    let Some(truth) = scene.truth(book.version).filter(|_| !is_control(&place.0)) else {
+        return Ok(());
+    };
+    let found =
+        reason_is_right(book, (place.1, span.last), (span.reason, span.recorded_at), &truth);
+    found.map_err(|message| Finding::of("S5", message).about(place))
+}
+
+fn window(truth: &Truth) -> Option<SignedDuration> {
+    truth.window_minutes.map(|minutes| SignedDuration::from_mins(i64::from(minutes)))
+}
+
+fn is_asked(book: &Book) -> bool {
+    book.pause.as_ref().is_some_and(|pause| pause.catchup.is_some())
+}
+
+fn caught_up(
+    book: &mut Book,
+    place: &Place,
+    slot: &SeenSlot,
+    truth: &Truth,
+) -> Result<(), Finding> {
+    let told = |message: String| Err(Finding::of("S5", message).about(place));
+    let together = match book.caught_up {
+        Some((at, count)) if at == slot.opened_at => count + 1,
+        _ => 1,
+    };
+    book.caught_up = Some((slot.opened_at, together));
+    if is_asked(book) {
+        return Ok(());
+    }
+    let Some(window) = window(truth) else {
+        return told("caught up, and its pipeline catches nothing up".to_owned());
+    };
+    if place.1 < slot.opened_at - window {
+        return told(format!("caught up at {}, beyond its window", slot.opened_at));
+    }
+    let most = if truth.policy == Policy::All { truth.catchup_max } else { 1 };
+    if together > most {
+        return told(format!("{together} were caught up in one plan, and {most} may be"));
+    }
+    Ok(())
+}
+
+/// Whether a skipped slot's reason is one that its policy gives.
+fn reason_is_right(
+    book: &Book,
+    (first, last): (Timestamp, Timestamp),
+    (reason, now): (&str, Timestamp),
+    truth: &Truth,
+) -> Result<(), String> {
+    let from = window(truth).map(|window| now - window);
+    let is_right = match reason {
+        "paused" => lies_in_pause(book, first, last),
+        "retired" => true,
+        _ if is_asked(book) => true,
+        "no_catchup" => from.is_none(),
+        "expired" => from.is_some_and(|from| last < from),
+        "overlap" => truth.policy == Policy::Skip && from.is_some_and(|from| first >= from),
+        "superseded" => truth.policy == Policy::Latest && from.is_some_and(|from| first >= from),
+        "capped" => truth.policy == Policy::All && from.is_some_and(|from| first >= from),
+        _ => false,
+    };
+    if is_right {
+        return Ok(());
+    }
+    let (window, policy) = (truth.window_minutes, truth.policy);
+    Err(format!(
+        "skipped({reason}) from {first} to {last}, decided at {now} with a window of {window:?} minutes and {policy:?}"
+    ))
+}

@@ -1,0 +1,153 @@
+//! One slot at a time: what may become of a slot (S11, S16, S19) and of a run (S2).
+
+use interlock_core::id::ScheduleId;
+use interlock_store::{RunKey, record::RunRecord};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    Finding, Scene,
+    book::{Book, Place, SeenSlot, word},
+};
+
+/// A slot's row was written.
+pub(crate) fn slot_changes(
+    book: &Book,
+    place: &Place,
+    new: &SeenSlot,
+    scene: &Scene<'_>,
+) -> Result<(), Finding> {
+    let told = |invariant, message: String| Err(Finding::of(invariant, message).about(place));
+    if [new.state, new.disposition, new.reason, new.opened_by].contains(&"?") {
+        return told("S3", format!("a word that nobody knows: {new:?}"));
+    }
+    if new.is_open() && new.closes_at < new.opened_at {
+        return told("S19", format!("it closes before it opens: {new:?}"));
+    }
+    let Some(old) = book.slots.get(place) else { return first_row(book, place, new, scene) };
+    let is_next = new.generation == old.generation + 1;
+    match (old.is_open(), new.is_open()) {
+        (true, true) if is_next && old.state == "monitoring" => Ok(()),
+        (true, _) if new.generation != old.generation => {
+            told("S2", format!("an open slot changed its generation: {old:?} → {new:?}"))
+        }
+        (true, _) if new.version != old.version => {
+            told("S16", format!("an open slot changed its version: {old:?} → {new:?}"))
+        }
+        (true, _) if new.attempt < old.attempt => {
+            told("S2", format!("attempts went back: {old:?} → {new:?}"))
+        }
+        (true, _) if old.is_uncertain && !new.is_uncertain => {
+            told("S18", "the mark `uncertain` went away".to_owned())
+        }
+        (false, true) if !is_next => {
+            told("S2", format!("opened again as the wrong generation: {old:?} → {new:?}"))
+        }
+        (false, false) if matches!(old.disposition, "missed" | "unknown") => Ok(()),
+        (false, false) => {
+            told("S11", format!("what was decided was decided again: {old:?} → {new:?}"))
+        }
+        (true, _) | (false, true) => Ok(()),
+    }
+}
+
+fn first_row(book: &Book, place: &Place, new: &SeenSlot, scene: &Scene<'_>) -> Result<(), Finding> {
+    let told = |invariant, message: String| Err(Finding::of(invariant, message).about(place));
+    let by_hand = new.opened_by == "manual";
+    if new.is_open() && new.generation == 0 {
+        return told("S2", "an open slot of generation 0".to_owned());
+    }
+    if !by_hand && new.version != book.version {
+        return told("S16", "recorded under a version that is not in force".to_owned());
+    }
+    if let Some(edited_at) = book.edited_at
+        && !by_hand
+        && place.1 < edited_at - scene.jitter(book, &place.0)
+        && book.spans_over(&place.0, place.1) == 0
+    {
+        let message =
+            format!("from before the edit at {edited_at}, recorded under what came with it");
+        return told("S16", message);
+    }
+    let is_due = place.1 <= scene.now + scene.ahead + SignedDuration::from_secs(1);
+    if !is_due {
+        return told("S15", format!("recorded before its time, at {}", scene.now));
+    }
+    scene.check_promptness(book, place, new)
+}
+
+/// A run's row was written.
+pub(crate) fn run_changes(
+    book: &mut Book,
+    key: &RunKey,
+    record: &RunRecord,
+    scene: &Scene<'_>,
+) -> Result<(), Finding> {
+    let place = (key.schedule.clone(), key.nominal);
+    let status = word(&record.status);
+    let old = book.runs.insert(key.clone(), status);
+    let Some(old) = old else { return run_begins(book, key, scene) };
+    let is_over = matches!(old, "COMPLETED" | "FAILED" | "CANCELLED");
+    if is_over && status != old {
+        let message = format!("attempt {} was {old} and is now {status}", key.attempt);
+        return Err(Finding::of("S11", message).about(&place));
+    }
+    Ok(())
+}
+
+fn run_begins(book: &Book, key: &RunKey, scene: &Scene<'_>) -> Result<(), Finding> {
+    let place = (key.schedule.clone(), key.nominal);
+    let told = |invariant, message: String| Err(Finding::of(invariant, message).about(&place));
+    let Some(slot) = book.slots.get(&place) else {
+        return told("S2", "a run of a slot that is not recorded".to_owned());
+    };
+    if (slot.generation, slot.attempt, slot.state) != (key.generation, key.attempt, "running") {
+        return told("S2", format!("a run that is not its slot's: {key:?}, {slot:?}"));
+    }
+    if key.attempt > 1 {
+        let before = RunKey { attempt: key.attempt - 1, ..key.clone() };
+        return match book.runs.get(&before) {
+            Some(&"FAILED") => Ok(()),
+            other => told("S2", format!("attempt {} after {other:?}", key.attempt)),
+        };
+    }
+    let taken = book.slots.values().filter(|slot| slot.occupies()).count();
+    let most = scene.truth(book.version).map_or(u32::MAX, |truth| truth.active_max);
+    if taken > most as usize {
+        return told("S6", format!("{taken} runs at once, and {most} are allowed"));
+    }
+    scene.check_readiness(book, &place, slot)
+}
+
+/// After the group: what is called completed was completed by its run.
+pub(crate) fn slot_is_backed(book: &Book, place: &Place, scene: &Scene<'_>) -> Result<(), Finding> {
+    let Some(slot) = book.slots.get(place) else { return Ok(()) };
+    if slot.disposition != "completed" || slot.generation == 0 {
+        return Ok(());
+    }
+    let key = RunKey {
+        schedule: place.0.clone(),
+        nominal: place.1,
+        generation: slot.generation,
+        attempt: slot.attempt,
+    };
+    let told = |message: String| Err(Finding::of("S11", message).about(place));
+    if book.runs.get(&key) != Some(&"COMPLETED") {
+        return told(format!("completed, but its run is {:?}", book.runs.get(&key)));
+    }
+    let run_id = key.id(scene.pipeline);
+    if scene.by_hand.contains(&run_id) || scene.jobs.ended_well(&run_id) == Some(true) {
+        return Ok(());
+    }
+    told(format!("completed, and its job says: {}", scene.jobs.story(&run_id)))
+}
+
+/// The instant of the latest slot that a schedule's clock could have shown.
+pub(crate) fn is_control(schedule: &ScheduleId) -> bool {
+    matches!(schedule.as_str(), "stop" | "restart")
+}
+
+/// Whether a slot lies in a pause.
+pub(crate) fn lies_in_pause(book: &Book, first: Timestamp, last: Timestamp) -> bool {
+    let pause = book.pause.as_ref();
+    pause.is_some_and(|pause| first >= pause.since && pause.until.is_none_or(|until| last <= until))
+}

@@ -1,0 +1,167 @@
+//! A store behind a gate: what goes wrong on the way to a store and back, and who looks on.
+//!
+//! Every call passes the gate twice, on its way in and on its way out. Whoever keeps the gate may let it wait, turn
+//! it back (nothing was done), lose its answer (it was done), or never let it through: that is how processes die.
+
+use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
+
+use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_store::{
+    Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Group, InboxEntry, Key,
+    Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Record, Refusal, Role, Row, RunQuery, RunRow,
+    Shard, Store, StoreError, StoreFuture, Writer,
+    record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
+};
+use jiff::{SignedDuration, Timestamp};
+
+/// A wait at the gate; an error turns the call back.
+pub type Passage<'a> = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + 'a>>;
+
+/// Keeps a gate. `None` lets a call through at once.
+pub trait Gate: Send + Sync + fmt::Debug {
+    /// A call with this name is on its way in.
+    fn enter(&self, verb: &'static str) -> Option<Passage<'_>>;
+
+    /// Its answer is on its way out.
+    fn leave(&self, verb: &'static str) -> Option<Passage<'_>>;
+
+    /// Groups are about to be applied; what is applied is what it answers.
+    fn commits(&self, groups: Vec<Group>) -> Vec<Group> {
+        groups
+    }
+
+    /// Whether it wants to see what came of groups.
+    fn looks_on(&self) -> bool {
+        false
+    }
+
+    /// What came of groups.
+    fn committed(&self, _groups: Vec<Group>, _results: &[Result<Accepted, Refusal>]) {}
+
+    /// A lease was given.
+    fn acquired(&self, _holder: &str, _lease: Lease) {}
+
+    /// A notification is about to be replaced; false if nothing is to happen.
+    fn settles(&self, _row: &OutboxRow, _becomes: &[(String, OutboxRecord)]) -> bool {
+        true
+    }
+}
+
+/// A store behind a gate.
+#[derive(Debug)]
+pub struct Gated<G> {
+    store: Arc<dyn Store>,
+    gate: G,
+}
+
+impl<G: Gate> Gated<G> {
+    /// Puts a gate in front of a store.
+    pub fn new(store: Arc<dyn Store>, gate: G) -> Self {
+        Self { store, gate }
+    }
+
+    /// Its gate.
+    pub fn gate(&self) -> &G {
+        &self.gate
+    }
+
+    async fn enter(&self, verb: &'static str) -> Result<(), StoreError> {
+        match self.gate.enter(verb) {
+            Some(passage) => passage.await,
+            None => Ok(()),
+        }
+    }
+
+    async fn leave(&self, verb: &'static str) -> Result<(), StoreError> {
+        match self.gate.leave(verb) {
+            Some(passage) => passage.await,
+            None => Ok(()),
+        }
+    }
+}
+
+macro_rules! through_the_gate {
+    ($(fn $name:ident $(<$life:lifetime>)? (& $($self_life:lifetime)? self $(, $arg:ident: $ty:ty)*) -> StoreFuture<$out_life:lifetime, $out:ty>;)*) => {
+        $(fn $name $(<$life>)? (& $($self_life)? self $(, $arg: $ty)*) -> StoreFuture<$out_life, $out> {
+            Box::pin(async move {
+                self.enter(stringify!($name)).await?;
+                let result = self.store.$name($($arg),*).await;
+                self.leave(stringify!($name)).await?;
+                result
+            })
+        })*
+    };
+}
+
+impl<G: Gate> Store for Gated<G> {
+    fn shard_count(&self) -> u16 {
+        self.store.shard_count()
+    }
+
+    fn commit(&self, groups: Vec<Group>) -> StoreFuture<'_, Vec<Result<Accepted, Refusal>>> {
+        Box::pin(async move {
+            self.enter("commit").await?;
+            let groups = self.gate.commits(groups);
+            let seen = self.gate.looks_on().then(|| groups.clone());
+            let results = self.store.commit(groups).await;
+            if let (Some(seen), Ok(results)) = (seen, &results) {
+                self.gate.committed(seen, results);
+            }
+            self.leave("commit").await?;
+            results
+        })
+    }
+
+    fn acquire<'a>(
+        &'a self,
+        role: Role,
+        shard: Shard,
+        holder: &'a str,
+        ttl: SignedDuration,
+    ) -> StoreFuture<'a, Option<Lease>> {
+        Box::pin(async move {
+            self.enter("acquire").await?;
+            let lease = self.store.acquire(role, shard, holder, ttl).await;
+            if let Ok(Some(lease)) = &lease {
+                self.gate.acquired(holder, *lease);
+            }
+            self.leave("acquire").await?;
+            lease
+        })
+    }
+
+    fn settle<'a>(
+        &'a self,
+        row: &'a OutboxRow,
+        becomes: Vec<(String, OutboxRecord)>,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            self.enter("settle").await?;
+            if self.gate.settles(row, &becomes) {
+                self.store.settle(row, becomes).await?;
+            }
+            self.leave("settle").await
+        })
+    }
+
+    through_the_gate! {
+        fn backfills<'a>(&'a self, query: &'a BackfillQuery) -> StoreFuture<'a, Page<BackfillRow>>;
+        fn now(&self) -> StoreFuture<'_, Timestamp>;
+        fn renew(&self, writer: Writer, ttl: SignedDuration) -> StoreFuture<'_, Option<Lease>>;
+        fn release(&self, writer: Writer) -> StoreFuture<'_, ()>;
+        fn read<'a>(&'a self, pipeline: &'a PipelineId, keys: &'a [Key]) -> StoreFuture<'a, Vec<Option<Row<Record>>>>;
+        fn agenda<'a>(&'a self, shard: Shard, after: Option<&'a PipelineId>, limit: usize) -> StoreFuture<'a, Page<AgendaRow>>;
+        fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>>;
+        fn open_slots<'a>(&'a self, shard: Shard, after: Option<&'a (PipelineId, Timestamp, ScheduleId)>, limit: usize) -> StoreFuture<'a, Page<LedgerRow>>;
+        fn runs<'a>(&'a self, query: &'a RunQuery) -> StoreFuture<'a, Page<RunRow>>;
+        fn sensors<'a>(&'a self, pipeline: &'a PipelineId) -> StoreFuture<'a, BTreeMap<String, Row<SensorRecord>>>;
+        fn incidents<'a>(&'a self, pipeline: Option<&'a PipelineId>, limit: usize) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
+        fn events<'a>(&'a self, pipeline: Option<&'a PipelineId>, after: u64, limit: usize) -> StoreFuture<'a, Page<EventRow>>;
+        fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>>;
+        fn post<'a>(&'a self, pipeline: &'a PipelineId, key: &'a str, record: &'a InboxRecord) -> StoreFuture<'a, ()>;
+        fn inbox(&self, shard: Shard, limit: usize) -> StoreFuture<'_, Page<InboxEntry>>;
+        fn claim(&self, limit: usize, ttl: SignedDuration) -> StoreFuture<'_, Vec<OutboxRow>>;
+        fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>>;
+        fn open_incidents<'a>(&'a self, shard: Shard, after: Option<&'a (PipelineId, String)>, limit: usize) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
+    }
+}

@@ -1,0 +1,257 @@
+//! The instances of Interlock: each is a process with an engine that wants the shard, and a notifier.
+//!
+//! An instance that ends, for whatever reason, is started again, as a supervisor would do it. A watchdog, once there
+//! is one, is one more task of an instance.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use interlock_engine::{
+    Changes, Engine, EngineError, Limits, Notifier, NotifierParts, Pace, Parts, Patience,
+    seam::World as _,
+    vitals::{Pulse, Vitals},
+};
+use interlock_store::{Shard, Store};
+use jiff::SignedDuration;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    around::{Around, Onlooker},
+    clockwork::{Clockwork, NATURE, Pid},
+    files::Files,
+    gated::Gated,
+    jobs::Jobs,
+    luck::{Luck, seconds},
+    random::Random,
+    road::Road,
+    tap::Mutation,
+};
+
+/// What instances are made of.
+pub struct Ground {
+    /// Time and tasks.
+    pub clockwork: Clockwork,
+    /// The ledger, with whoever looks on.
+    pub store: Arc<dyn Store>,
+    /// The files.
+    pub files: Files,
+    /// The jobs.
+    pub jobs: Jobs,
+    /// How bad things are.
+    pub luck: Arc<Luck>,
+    /// Who looks on.
+    pub onlooker: Arc<dyn Onlooker>,
+    /// How often the engine does what nothing else wakes it for.
+    pub pace: Pace,
+    /// The seed.
+    pub seed: u64,
+    /// A deliberate mistake.
+    pub mutation: Option<Mutation>,
+}
+
+/// All instances.
+#[derive(Clone)]
+pub struct Instances(Arc<Shared>);
+
+struct Shared {
+    ground: Ground,
+    roads: BTreeMap<Pid, Road>,
+    up: Mutex<BTreeMap<Pid, Life>>,
+}
+
+/// How an instance that is up is reached.
+#[derive(Default)]
+struct Life {
+    stop: Option<oneshot::Sender<()>>,
+    files: Option<mpsc::Sender<Changes>>,
+}
+
+impl Instances {
+    /// So many of them, all off.
+    pub fn new(ground: Ground, count: u32) -> Self {
+        Self(Arc::new_cyclic(|weak: &std::sync::Weak<Shared>| {
+            let road = |pid: Pid| {
+                let weak = weak.clone();
+                let death = Arc::new(move || {
+                    if let Some(shared) = weak.upgrade() {
+                        Self(shared).die(pid);
+                    }
+                });
+                let random = Random::of(ground.seed, &format!("road {pid}"));
+                let clocks = (ground.clockwork.clone(), ground.clockwork.process(pid));
+                (pid, Road::new(clocks, Arc::clone(&ground.luck), random, death))
+            };
+            let roads = (1..=count).map(road).collect();
+            Shared { roads, ground, up: Mutex::default() }
+        }))
+    }
+
+    /// Their numbers.
+    pub fn pids(&self) -> Vec<Pid> {
+        self.0.roads.keys().copied().collect()
+    }
+
+    /// The road of an instance.
+    pub fn road(&self, pid: Pid) -> Option<&Road> {
+        self.0.roads.get(&pid)
+    }
+
+    /// Whether an instance is up.
+    pub fn is_up(&self, pid: Pid) -> bool {
+        self.lock().contains_key(&pid)
+    }
+
+    /// Starts an instance that is off.
+    pub fn start(&self, pid: Pid) {
+        if self.lock().contains_key(&pid) {
+            return;
+        }
+        let (stop, stopped) = oneshot::channel();
+        self.lock().insert(pid, Life { stop: Some(stop), files: None });
+        let (this, world) = (self.clone(), self.0.ground.clockwork.process(pid));
+        let life = async move {
+            if let Err(EngineError::Deposed) = this.live(pid, stopped).await {
+                this.0.ground.luck.saw("owner deposed");
+            }
+            // Not from inside: what a process owns dies with it.
+            let (that, nature) = (this.clone(), this.0.ground.clockwork.process(NATURE));
+            nature.spawn("an instance ended", Box::pin(async move { that.crash(pid, seconds(5)) }));
+        };
+        world.spawn("an instance", Box::pin(life));
+    }
+
+    /// An instance dies now, and is started again after a while.
+    pub fn crash(&self, pid: Pid, downtime: SignedDuration) {
+        self.lock().remove(&pid);
+        self.0.ground.clockwork.kill(pid);
+        let (this, nature) = (self.clone(), self.0.ground.clockwork.process(NATURE));
+        let later = nature.clone();
+        let again = async move {
+            later.sleep(downtime).await;
+            this.start(pid);
+        };
+        nature.spawn("an instance is started again", Box::pin(again));
+    }
+
+    /// An instance dies where it stands; how long it is off depends on the hour.
+    fn die(&self, pid: Pid) {
+        let now = self.0.ground.clockwork.time();
+        let mut random = Random::of(self.0.ground.seed, &format!("death of {pid} at {now}"));
+        let downtime =
+            if random.chance(200) { random.between(60, 7_200) } else { random.below(20) };
+        self.crash(pid, seconds(downtime));
+    }
+
+    /// An instance is asked to end.
+    pub fn stop(&self, pid: Pid) {
+        let stop = self.lock().get_mut(&pid).and_then(|life| life.stop.take());
+        if let Some(stop) = stop {
+            let _it_has_ended = stop.send(());
+        }
+    }
+
+    /// Tells whoever owns the pipelines what changed in the files.
+    pub fn tell(&self, changes: impl Fn() -> Changes) {
+        for life in self.lock().values() {
+            if let Some(files) = &life.files {
+                // Who has no room is behind, and takes it up at its next start.
+                let _has_no_room = files.try_send(changes());
+            }
+        }
+    }
+
+    async fn live(&self, pid: Pid, stopped: oneshot::Receiver<()>) -> Result<(), EngineError> {
+        let Ground { clockwork, luck, onlooker, seed, files, jobs, pace, mutation, .. } =
+            &self.0.ground;
+        let world = clockwork.process(pid);
+        let Some(road) = self.road(pid) else { return Ok(()) };
+        let behind = Arc::clone(&self.0.ground.store);
+        let store: Arc<dyn Store> = Arc::new(Gated::new(behind, road.clone()));
+        let life = clockwork.life(pid);
+        let random = Random::of(*seed, &format!("around {pid} in life {life}"));
+        let around = Around {
+            world: world.clone(),
+            clockwork: clockwork.clone(),
+            luck: Arc::clone(luck),
+            onlooker: Arc::clone(onlooker),
+            trusts_blindly: *mutation == Some(Mutation::BlindTrust),
+            drops_alerts: *mutation == Some(Mutation::DroppedAlerts),
+            random: Arc::new(Mutex::new(random)),
+        };
+        let around = Arc::new(around);
+        self.start_notifier(pid, &store, &around);
+        let mut stopped = Some(stopped);
+        loop {
+            let (changed, declarations) = mpsc::channel(16);
+            let parts = Parts {
+                world: Arc::new(world.clone()),
+                store: Arc::clone(&store),
+                specs: Arc::new(files.clone()),
+                triggers: Arc::new(jobs.seen_by(world.clone())),
+                evaluators: Arc::clone(&around) as Arc<_>,
+                reports: jobs.connect(pid),
+                declarations,
+                holder: format!("{pid}"),
+                pace: *pace,
+                limits: Limits::default(),
+            };
+            let Some(mut engine) = Engine::open(parts, Shard(0)).await? else {
+                world.sleep(pace.lease / 2).await;
+                continue;
+            };
+            jobs.tell_again(pid);
+            engine.declare(&files.changes(&engine)).await?;
+            if let Some(life) = self.lock().get_mut(&pid) {
+                life.files = Some(changed);
+            }
+            // Edited while it was declaring.
+            engine.declare(&files.changes(&engine)).await?;
+            onlooker.live(pid);
+            let stop = stopped.take();
+            return engine
+                .run(Box::pin(async move {
+                    if let Some(stop) = stop {
+                        let _is_gone = stop.await;
+                    }
+                }))
+                .await;
+        }
+    }
+
+    fn start_notifier(&self, pid: Pid, store: &Arc<dyn Store>, around: &Arc<Around>) {
+        let world = self.0.ground.clockwork.process(pid);
+        let look = self.0.ground.pace.inbox * 2;
+        let notifier = Notifier::new(NotifierParts {
+            world: Arc::new(world.clone()),
+            store: Arc::clone(store),
+            channels: Arc::clone(around) as Arc<_>,
+            patience: Patience { look, ..Patience::default() },
+            vitals: Arc::new(Vitals::default()),
+            pulse: Pulse::default(),
+        });
+        let run = async move {
+            // It ends with its process, or when the store fails for good, which ours does not.
+            let _ended = notifier.run(Box::pin(std::future::pending())).await;
+        };
+        world.spawn("a notifier", Box::pin(run));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Pid, Life>> {
+        self.0.up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Ground {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ground").field("seed", &self.seed).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Instances {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instances").field("pids", &self.pids()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,27 @@
+//! The real engine in a seeded world of drifting clocks, failing stores and crashes.
+//!
+//! [`simulate`] runs several instances of Interlock, their jobs, evaluators, channels, files and people on virtual
+//! time, lets a nemesis loose on them, then calms down, and judges all the while. Why it is so: `docs/adr/0015-simulator.md`.
+//!
+//! The parts, in the order in which they lean on each other: [`random`]; [`clockwork`] (time and tasks); [`gated`] (a store
+//! behind a gate); [`truth`] and [`naive`] (what schedules really owe); [`files`], [`jobs`], [`around`] (evaluators and
+//! channels); [`luck`] (what can go wrong); [`road`] and [`instances`]; [`check`] and [`tap`]; [`nemesis`]; [`simulation`].
+
+pub mod around;
+pub mod check;
+pub mod clockwork;
+pub mod files;
+pub mod gated;
+pub mod instances;
+pub mod jobs;
+pub mod luck;
+pub mod naive;
+pub mod nemesis;
+pub mod random;
+pub mod road;
+pub mod simulation;
+pub mod swarm;
+pub mod tap;
+pub mod truth;
+
+pub use simulation::{Options, Outcome, Weather, simulate};

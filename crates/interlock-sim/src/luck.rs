@@ -1,0 +1,283 @@
+//! How bad luck is: what can happen, how often in this seed, and what did.
+//!
+//! Every kind of fault, and every meeting of a fault with a state that we want to see, is counted by name. A swarm in
+//! which one of [`EXPECTED`] never happened tests less than it says, and fails.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::random::Random;
+
+/// What can be done to the world, with how often it is chosen in a seed that likes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// A process dies at a wait for its store, for a while.
+    Crash,
+    /// All of them do, for hours.
+    Outage,
+    /// A process is asked to end, and ends.
+    Stop,
+    /// A process stands still for longer than its lease.
+    Freeze,
+    /// A process cannot reach the store.
+    Cut,
+    /// Answers of the store are lost after it did what was asked.
+    Lossy,
+    /// The store is slow.
+    Slow,
+    /// A clock is set forward or back.
+    ClockStep,
+    /// A file is edited.
+    Edit,
+    /// A file goes away, or comes back.
+    Remove,
+    /// Somebody pauses a pipeline.
+    Pause,
+    /// Somebody resumes one.
+    Resume,
+    /// Somebody asks for a run.
+    Run,
+    /// Somebody asks for a slot again.
+    Rerun,
+    /// Somebody ends something.
+    Cancel,
+    /// Somebody asks to catch up.
+    Catchup,
+    /// A sensor reports, perhaps twice, late or with a forged time.
+    Sensor,
+    /// Somebody reports a job's end by hand.
+    Complete,
+    /// Evaluators hang, fail or contradict themselves for a while.
+    Evaluators,
+    /// A channel fails for a while.
+    Channel,
+}
+
+impl Fault {
+    /// All of them, with their weights.
+    pub const ALL: [(Self, u64); 20] = [
+        (Self::Crash, 12),
+        (Self::Outage, 3),
+        (Self::Stop, 4),
+        (Self::Freeze, 6),
+        (Self::Cut, 5),
+        (Self::Lossy, 5),
+        (Self::Slow, 5),
+        (Self::ClockStep, 3),
+        (Self::Edit, 8),
+        (Self::Remove, 2),
+        (Self::Pause, 5),
+        (Self::Resume, 5),
+        (Self::Run, 6),
+        (Self::Rerun, 6),
+        (Self::Cancel, 6),
+        (Self::Catchup, 2),
+        (Self::Sensor, 10),
+        (Self::Complete, 3),
+        (Self::Evaluators, 4),
+        (Self::Channel, 5),
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Crash => "crash",
+            Self::Outage => "outage",
+            Self::Stop => "stop",
+            Self::Freeze => "freeze beyond the lease",
+            Self::Cut => "store cut off",
+            Self::Lossy => "store answers lost",
+            Self::Slow => "store slow",
+            Self::ClockStep => "clock step",
+            Self::Edit => "file edited",
+            Self::Remove => "file removed or back",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Run => "run by hand",
+            Self::Rerun => "rerun",
+            Self::Cancel => "cancel",
+            Self::Catchup => "catch-up by hand",
+            Self::Sensor => "sensor",
+            Self::Complete => "end reported by hand",
+            Self::Evaluators => "evaluators",
+            Self::Channel => "channel",
+        }
+    }
+}
+
+/// What a swarm must have seen besides every [`Fault`].
+pub const EXPECTED: [&str; 24] = [
+    "death before a commit",
+    "death after a commit",
+    "commit applied, answer lost",
+    "owner deposed",
+    "stale owner refused",
+    "job failed",
+    "job hung",
+    "job's end never reported",
+    "job reported twice",
+    "job reported late",
+    "job's end before its beginning",
+    "job lost, then found",
+    "start refused",
+    "start unclear",
+    "start repeated",
+    "evaluator hung",
+    "evaluator failed",
+    "channel failed",
+    "channel refused",
+    "delivered, but said failed",
+    "slot caught up",
+    "slot uncertain",
+    "slot skipped",
+    "incident resolved",
+];
+
+/// How often what happens in one seed.
+#[derive(Debug, Clone)]
+pub struct Profile {
+    /// Faults a day.
+    pub faults_per_day: u64,
+    weights: Vec<(Fault, u64)>,
+    /// Of a thousand jobs, how many misbehave.
+    pub jobs_per_mille: u64,
+    /// How large clock steps are, in seconds.
+    pub clock_seconds: u64,
+}
+
+impl Profile {
+    /// The profile of a seed: every seed has its likes, so that a swarm sees more than one kind of weather.
+    pub fn draw(seed: u64) -> Self {
+        let mut random = Random::of(seed, "profile");
+        let weights = Fault::ALL
+            .map(|(fault, weight)| (fault, weight * [0, 1, 1, 2, 6][random.below(5) as usize]));
+        Self {
+            faults_per_day: [4, 12, 40][random.below(3) as usize],
+            weights: weights.to_vec(),
+            jobs_per_mille: [0, 50, 200, 500][random.below(4) as usize],
+            clock_seconds: [1, 4, 90][random.below(3) as usize],
+        }
+    }
+
+    /// Everything sometimes, nothing too often: for long runs.
+    pub fn even() -> Self {
+        Self {
+            faults_per_day: 12,
+            weights: Fault::ALL.to_vec(),
+            jobs_per_mille: 60,
+            clock_seconds: 4,
+        }
+    }
+
+    /// Draws what happens next.
+    pub fn fault(&self, random: &mut Random) -> Fault {
+        let total: u64 = self.weights.iter().map(|(_, weight)| weight).sum();
+        let mut left = random.below(total);
+        for (fault, weight) in &self.weights {
+            if left < *weight {
+                return *fault;
+            }
+            left -= weight;
+        }
+        Fault::Crash
+    }
+}
+
+/// What is the matter with evaluators or a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// No answer within the time limit.
+    Hangs,
+    /// Answers that it cannot.
+    Fails,
+    /// Now this, now that.
+    Flaps,
+    /// Says that it never will.
+    Refuses,
+    /// Does it and says that it failed.
+    Lies,
+}
+
+/// What is going on now, and what happened.
+#[derive(Debug)]
+pub struct Luck {
+    profile: Profile,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    counts: BTreeMap<&'static str, u64>,
+    is_calm: bool,
+    evaluators: Option<(Timestamp, Trouble)>,
+    channels: BTreeMap<String, (Timestamp, Trouble)>,
+}
+
+impl Luck {
+    /// Luck with a profile.
+    pub fn new(profile: Profile) -> Self {
+        Self { profile, inner: Mutex::default() }
+    }
+
+    /// How often what happens.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// This happened.
+    pub fn saw(&self, name: &'static str) {
+        *self.lock().counts.entry(name).or_default() += 1;
+    }
+
+    /// What happened how often.
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.lock().counts.clone()
+    }
+
+    /// From now on nothing goes wrong.
+    pub fn calm_down(&self) {
+        let mut inner = self.lock();
+        inner.is_calm = true;
+        inner.evaluators = None;
+        inner.channels.clear();
+    }
+
+    /// Whether nothing goes wrong any more.
+    pub fn is_calm(&self) -> bool {
+        self.lock().is_calm
+    }
+
+    /// Evaluators misbehave until then.
+    pub fn trouble_evaluators(&self, until: Timestamp, trouble: Trouble) {
+        self.lock().evaluators = Some((until, trouble));
+    }
+
+    /// A channel misbehaves until then.
+    pub fn trouble_channel(&self, channel: &str, until: Timestamp, trouble: Trouble) {
+        self.lock().channels.insert(channel.to_owned(), (until, trouble));
+    }
+
+    /// What is the matter with evaluators.
+    pub fn evaluators(&self, now: Timestamp) -> Option<Trouble> {
+        self.lock().evaluators.filter(|(until, _)| now < *until).map(|(_, trouble)| trouble)
+    }
+
+    /// What is the matter with a channel.
+    pub fn channel(&self, channel: &str, now: Timestamp) -> Option<Trouble> {
+        let inner = self.lock();
+        inner.channels.get(channel).filter(|(until, _)| now < *until).map(|(_, trouble)| *trouble)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Some seconds.
+pub fn seconds(count: u64) -> SignedDuration {
+    SignedDuration::from_secs(count as i64)
+}

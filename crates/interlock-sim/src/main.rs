@@ -1,0 +1,190 @@
+//! `interlock-sim`: one seed, or a swarm of them. `cargo xtask sim` builds and calls it.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a report is what it is for")]
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use interlock_sim::{
+    Options, Outcome, Weather, simulate,
+    swarm::{Swarm, shape, shorten},
+};
+
+const HELP: &str = "\
+interlock-sim --seed N [--days D] [--pipelines P] [--instances I] [--faults N] [--weather even|drawn] [--twice]
+interlock-sim --seed N --as-in-swarm        the world that a swarm makes of this seed
+interlock-sim --swarm [--minutes M | --seeds N] [--from SEED]
+interlock-sim --some N                      a swarm too small to see everything
+";
+
+/// What was asked for.
+struct Asked {
+    options: Options,
+    is_as_in_swarm: bool,
+    is_twice: bool,
+    swarm: Option<Extent>,
+    from: u64,
+}
+
+/// How long a swarm goes on.
+#[derive(Clone, Copy)]
+enum Extent {
+    Minutes(u64),
+    Seeds(u64),
+    /// So many, and not every kind of luck need have been met.
+    Some(u64),
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let ran = ask(&arguments).and_then(|asked| match asked.swarm {
+        Some(extent) => swarm(extent, asked.from),
+        None => one(&asked),
+    });
+    match ran {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("interlock-sim: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn ask(arguments: &[String]) -> Result<Asked, String> {
+    let options = Options { weather: Weather::Even, ..Options::default() };
+    let mut asked = Asked { options, is_as_in_swarm: false, is_twice: false, swarm: None, from: 1 };
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut number = || -> Result<u64, String> {
+            let text = rest.next().ok_or_else(|| format!("{argument} needs a number after it"))?;
+            text.replace('_', "").parse().map_err(|error| format!("{argument} {text}: {error}"))
+        };
+        match argument.as_str() {
+            "--seed" => asked.options.seed = number()?,
+            "--days" => asked.options.days = number()? as u32,
+            "--pipelines" => asked.options.pipelines = number()? as u32,
+            "--instances" => asked.options.instances = number()? as u32,
+            "--faults" => asked.options.faults = number()?,
+            "--as-in-swarm" => asked.is_as_in_swarm = true,
+            "--twice" => asked.is_twice = true,
+            "--swarm" => asked.swarm = asked.swarm.or(Some(Extent::Minutes(1))),
+            "--minutes" => asked.swarm = Some(Extent::Minutes(number()?)),
+            "--seeds" => asked.swarm = Some(Extent::Seeds(number()?)),
+            "--some" => asked.swarm = Some(Extent::Some(number()?)),
+            "--from" => asked.from = number()?,
+            "--weather" => {
+                asked.options.weather = match rest.next().map(String::as_str) {
+                    Some("even") => Weather::Even,
+                    Some("drawn") => Weather::Drawn,
+                    other => return Err(format!("--weather is even or drawn, not {other:?}")),
+                }
+            }
+            _ => return Err(format!("unexpected argument {argument:?}\n{HELP}")),
+        }
+    }
+    if asked.is_as_in_swarm {
+        let faults = asked.options.faults;
+        asked.options = Options { faults, ..shape(asked.options.seed) };
+    }
+    Ok(asked)
+}
+
+fn one(asked: &Asked) -> Result<(), String> {
+    let watch = watch();
+    let outcome = simulate(&asked.options)?;
+    let took = watch.elapsed();
+    report(&outcome, took);
+    if outcome.violation.is_some() {
+        return fail(&outcome);
+    }
+    if asked.is_twice {
+        let again = simulate(&asked.options)?;
+        if again.tally != outcome.tally {
+            return Err(format!(
+                "two runs of one seed differ: {:?} and {:?}",
+                outcome.tally, again.tally
+            ));
+        }
+        println!("a second run gave the same hash");
+    }
+    Ok(())
+}
+
+fn report(outcome: &Outcome, took: Duration) {
+    let Options { seed, days, pipelines, instances, .. } = outcome.options;
+    let tally = outcome.tally;
+    println!(
+        "seed {seed}: {days} days and 30 hours of calm, {pipelines} pipelines, {instances} instances"
+    );
+    println!("injected: {} faults", outcome.faults);
+    for (name, count) in &outcome.counts {
+        println!("  {count:>9}  {name}");
+    }
+    println!(
+        "checked: {} groups, {} slots got their fate ({} enumerated in spans), {} runs, {} notifications delivered, {} jobs of deposed owners",
+        tally.groups, tally.dispositions, tally.owed, tally.runs, tally.deliveries, tally.orphans
+    );
+    let per_minute = u128::from(tally.dispositions) * 60_000 / took.as_millis().max(1);
+    println!(
+        "took: {:.1} s, {per_minute} dispositions a minute, {} waits",
+        took.as_secs_f64(),
+        outcome.waits
+    );
+    println!("event log: {} events, hash {:016x}", tally.events, tally.hash);
+}
+
+fn swarm(extent: Extent, from: u64) -> Result<(), String> {
+    let watch = watch();
+    let mut swarm = Swarm::default();
+    for seed in from.. {
+        let is_over = match extent {
+            Extent::Minutes(minutes) => watch.elapsed() >= Duration::from_secs(minutes * 60),
+            Extent::Seeds(seeds) | Extent::Some(seeds) => swarm.seeds >= seeds,
+        };
+        if is_over {
+            break;
+        }
+        let outcome = simulate(&shape(seed))?;
+        if outcome.violation.is_some() {
+            return fail(&outcome);
+        }
+        swarm.take(&outcome);
+    }
+    let took = watch.elapsed().as_secs_f64();
+    let Swarm { seeds, dispositions, faults, .. } = swarm;
+    println!(
+        "{seeds} seeds from {from}, {faults} faults, {dispositions} dispositions in {took:.1} s"
+    );
+    for (name, count) in &swarm.counts {
+        println!("  {count:>9}  {name}");
+    }
+    let never = swarm.never();
+    if never.is_empty() || matches!(extent, Extent::Some(_)) {
+        return Ok(());
+    }
+    Err(format!("never happened in {seeds} seeds: {}", never.join(", ")))
+}
+
+/// Tells of a violation, with the shortest prefix that shows it.
+fn fail(outcome: &Outcome) -> Result<(), String> {
+    let Some(violation) = &outcome.violation else { return Ok(()) };
+    println!("{violation}");
+    let short = shorten(outcome)?;
+    let Options { seed, days, pipelines, instances, faults, weather, .. } = &short.options;
+    let weather = if *weather == Weather::Even { "even" } else { "drawn" };
+    if let Some(violation) = &short.violation {
+        println!("with the first {faults} faults only: {violation}");
+    }
+    short.story.iter().for_each(|line| println!("{line}"));
+    println!(
+        "to see it again: cargo xtask sim --seed {seed} --days {days} --pipelines {pipelines} --instances {instances} --weather {weather} --faults {faults}"
+    );
+    Err(format!("{} violated by seed {seed}", violation.invariant))
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a run took is real time")]
+fn watch() -> Instant {
+    Instant::now()
+}

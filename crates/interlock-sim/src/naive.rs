@@ -1,0 +1,120 @@
+//! What a schedule owes, found by walking minute by minute.
+//!
+//! It shares no code with the evaluator: each minute is converted to the wall clock of its zone and compared with the
+//! numbers from which the schedule's text was written. Slow and obvious, on purpose.
+
+use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
+
+use crate::truth::{Pattern, Truth};
+
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+
+/// The slots of a pattern after one instant, up to and including another.
+pub fn slots(
+    truth: &Truth,
+    pattern: &Pattern,
+    after: Timestamp,
+    until: Timestamp,
+) -> Vec<Timestamp> {
+    let mut found = Vec::new();
+    // The first whole minute that is after it.
+    let first = after.as_second().div_euclid(60) * 60;
+    let Ok(mut minute) = Timestamp::from_second(first) else { return found };
+    while minute <= until {
+        if minute > after && is_owed(truth, pattern, minute) {
+            found.push(minute);
+        }
+        minute += MINUTE;
+    }
+    found
+}
+
+fn is_owed(truth: &Truth, pattern: &Pattern, minute: Timestamp) -> bool {
+    let zone = &truth.time_zone;
+    match pattern {
+        Pattern::Every(minutes) => {
+            let is_time = (minute.as_second() / 60) % i64::from((*minutes).max(1)) == 0;
+            is_time && has_slots(truth, zone.to_datetime(minute))
+        }
+        Pattern::Cron { .. } => {
+            let civil = zone.to_datetime(minute);
+            if matches(pattern, civil) && has_slots(truth, civil) {
+                return !pattern.is_fixed() || is_first(zone, civil, minute);
+            }
+            pattern.is_fixed() && {
+                let before = zone.to_datetime(minute - MINUTE);
+                lies_in_gap(truth, pattern, before, civil)
+            }
+        }
+    }
+}
+
+/// Whether the wall clock's time is one of the pattern's.
+fn matches(pattern: &Pattern, civil: DateTime) -> bool {
+    let Pattern::Cron { minutes, hours, weekdays, .. } = pattern else { return false };
+    let weekday = civil.date().weekday().to_sunday_zero_offset() as u8;
+    minutes.contains(&(civil.minute() as u8))
+        && hours.as_ref().is_none_or(|hours| hours.contains(&(civil.hour() as u8)))
+        && weekdays.as_ref().is_none_or(|weekdays| weekdays.contains(&weekday))
+}
+
+/// Whether a day has slots at all.
+fn has_slots(truth: &Truth, civil: DateTime) -> bool {
+    let weekday = civil.date().weekday().to_sunday_zero_offset();
+    !truth.skips_weekends || (1..=5).contains(&weekday)
+}
+
+/// Whether an instant is the first that shows its wall-clock time.
+fn is_first(zone: &TimeZone, civil: DateTime, minute: Timestamp) -> bool {
+    zone.to_ambiguous_timestamp(civil).earlier().is_ok_and(|first| first == minute)
+}
+
+/// Whether a time of the pattern was passed over between two minutes that follow each other.
+fn lies_in_gap(truth: &Truth, pattern: &Pattern, before: DateTime, after: DateTime) -> bool {
+    let mut missing = before + MINUTE;
+    while missing < after {
+        if matches(pattern, missing) && has_slots(truth, missing) {
+            return true;
+        }
+        missing += MINUTE;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn found(zone: &'static str, pattern: &Pattern, day: &str) -> Vec<String> {
+        let mut truth = Truth::draw(&mut Random::new(1), "a".to_owned(), None);
+        truth.time_zone = TimeZone::get(zone).unwrap();
+        truth.skips_weekends = false;
+        let start: Timestamp = format!("{day}T00:00:00Z").parse().unwrap();
+        let end = start + SignedDuration::from_hours(24);
+        slots(&truth, pattern, start - MINUTE, end - MINUTE)
+            .into_iter()
+            .map(|slot| slot.strftime("%H:%M").to_string())
+            .collect()
+    }
+
+    fn at(hour: u8, minute: u8) -> Pattern {
+        Pattern::Cron { minutes: vec![minute], hours: Some(vec![hour]), weekdays: None, step: None }
+    }
+
+    #[test]
+    fn a_fixed_time_is_once_a_day_also_when_the_clock_is_changed() {
+        // Riga: 03:00 to 04:00 is missing on 29 March 2026, and is there twice on 25 October.
+        assert_eq!(found("Europe/Riga", &at(3, 30), "2026-03-29"), ["01:00"]);
+        assert_eq!(found("Europe/Riga", &at(3, 30), "2026-10-25"), ["00:30"]);
+        assert_eq!(found("Europe/Riga", &at(3, 30), "2026-06-01"), ["00:30"]);
+    }
+
+    #[test]
+    fn stars_follow_real_time() {
+        let hourly = Pattern::Cron { minutes: vec![0], hours: None, weekdays: None, step: None };
+        for day in ["2026-03-29", "2026-10-25"] {
+            assert_eq!(found("Europe/Riga", &hourly, day).len(), 24);
+        }
+    }
+}

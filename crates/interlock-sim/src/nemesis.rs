@@ -1,0 +1,307 @@
+//! The nemesis: does one bad or merely busy thing after another, by number.
+//!
+//! Everything about a fault is drawn before it is known whether its number is allowed, so that leaving some out does
+//! not change the others. Requests of people and edits of files are faults too: what matters is that they come
+//! at the worst moment.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use interlock_core::id::PipelineId;
+use interlock_engine::{Changes, seam::World as _};
+use interlock_store::{
+    Store,
+    conformance::block_on,
+    record::{InboxRecord, SlotName},
+};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::{
+    around::CHANNELS,
+    clockwork::{Clockwork, NATURE, Pid},
+    files::Files,
+    instances::Instances,
+    luck::{Fault, Luck, Trouble, seconds},
+    random::Random,
+    tap::Tap,
+};
+
+/// What it needs to reach everything.
+#[derive(Clone, Debug)]
+pub struct Nemesis {
+    /// Time and tasks.
+    pub clockwork: Clockwork,
+    /// The instances.
+    pub instances: Instances,
+    /// The files.
+    pub files: Files,
+    /// How bad things are.
+    pub luck: Arc<Luck>,
+    /// The store, with its tap.
+    pub store: Arc<dyn Store>,
+    /// The checkers.
+    pub tap: Tap,
+    /// The seed.
+    pub seed: u64,
+    /// How many faults may happen.
+    pub allowed: u64,
+    /// What happened, by number.
+    pub done: Arc<Mutex<Vec<(u64, Timestamp, String)>>>,
+}
+
+impl Nemesis {
+    /// Goes on until an instant.
+    pub async fn haunt(self, until: Timestamp) {
+        let world = self.clockwork.process(NATURE);
+        let mut stream = Random::of(self.seed, "nemesis");
+        let mean = 86_400 / self.luck.profile().faults_per_day.max(1);
+        for number in 1.. {
+            world.sleep(seconds(stream.wait(mean))).await;
+            if self.clockwork.time() >= until {
+                return;
+            }
+            let fault = self.luck.profile().fault(&mut stream);
+            let mut draw = Random::new(stream.draw());
+            if number <= self.allowed {
+                self.luck.saw(fault.name());
+                let told = self.strike(fault, number, &mut draw);
+                let line = format!("{}: {told}", fault.name());
+                let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+                done.push((number, self.clockwork.time(), line));
+            }
+        }
+    }
+
+    /// Everything that is the matter is over.
+    pub fn calm_down(&self) {
+        self.luck.calm_down();
+        for pid in self.instances.pids() {
+            self.clockwork.set_clock(pid, seconds(0));
+            self.clockwork.let_go(pid);
+            if let Some(road) = self.instances.road(pid) {
+                road.mend();
+            }
+            self.instances.start(pid);
+        }
+        for name in self.files.names() {
+            self.post(&name, 0, &InboxRecord::Resume { catchup: None });
+        }
+    }
+
+    fn strike(&self, fault: Fault, number: u64, draw: &mut Random) -> String {
+        match fault {
+            Fault::Crash
+            | Fault::Outage
+            | Fault::Stop
+            | Fault::Freeze
+            | Fault::Cut
+            | Fault::Lossy
+            | Fault::Slow
+            | Fault::ClockStep => self.strike_instance(fault, draw),
+            Fault::Edit | Fault::Remove => self.change_files(fault, draw),
+            Fault::Evaluators | Fault::Channel => self.trouble(fault, draw),
+            Fault::Pause
+            | Fault::Resume
+            | Fault::Run
+            | Fault::Rerun
+            | Fault::Cancel
+            | Fault::Catchup
+            | Fault::Sensor
+            | Fault::Complete => self.ask(fault, number, draw),
+        }
+    }
+
+    fn strike_instance(&self, fault: Fault, draw: &mut Random) -> String {
+        let pids = self.instances.pids();
+        let Some(&pid) = draw.pick(&pids) else { return String::new() };
+        let Some(road) = self.instances.road(pid) else { return String::new() };
+        let now = self.clockwork.time();
+        let while_ =
+            now + seconds(draw.between(5, [30, 600, 7_200][draw.clone().below(3) as usize]));
+        match fault {
+            Fault::Outage => {
+                let hours = draw.between(1, 40);
+                for pid in pids {
+                    self.instances.crash(pid, seconds(hours * 3_600 + draw.below(60)));
+                }
+                return format!("all are off for {hours} h");
+            }
+            Fault::Crash => {
+                let waits = draw.below(40);
+                road.doom(waits);
+                return format!("instance {pid}, at wait {waits}");
+            }
+            Fault::Stop => self.instances.stop(pid),
+            Fault::Freeze => return self.freeze(pid, draw.between(10, 400)),
+            Fault::Cut => road.cut(while_),
+            Fault::Lossy => road.lose_answers(while_),
+            Fault::Slow => road.slow_down(while_, draw.between(50, 20_000)),
+            Fault::ClockStep => return self.step_clock(pid, draw),
+            Fault::Edit
+            | Fault::Remove
+            | Fault::Pause
+            | Fault::Resume
+            | Fault::Run
+            | Fault::Rerun
+            | Fault::Cancel
+            | Fault::Catchup
+            | Fault::Sensor
+            | Fault::Complete
+            | Fault::Evaluators
+            | Fault::Channel => {}
+        }
+        format!("instance {pid} until {while_}")
+    }
+
+    fn freeze(&self, pid: Pid, for_seconds: u64) -> String {
+        let world = self.clockwork.process(NATURE);
+        let (clockwork, live) = (self.clockwork.clone(), world.clone());
+        clockwork.hold(pid);
+        let thaw = async move {
+            live.sleep(seconds(for_seconds)).await;
+            clockwork.let_go(pid);
+        };
+        world.spawn("a process goes on", Box::pin(thaw));
+        format!("instance {pid} for {for_seconds} s")
+    }
+
+    fn step_clock(&self, pid: Pid, draw: &mut Random) -> String {
+        let most = self.luck.profile().clock_seconds;
+        let by = seconds(draw.between(1, most));
+        let ahead = if draw.chance(500) { by } else { -by };
+        let lasts = draw.between(60, 20_000);
+        let world = self.clockwork.process(NATURE);
+        let (clockwork, live) = (self.clockwork.clone(), world.clone());
+        clockwork.set_clock(pid, ahead);
+        let back = async move {
+            live.sleep(seconds(lasts)).await;
+            clockwork.set_clock(pid, seconds(0));
+        };
+        world.spawn("a clock is set right", Box::pin(back));
+        format!("instance {pid} is ahead by {ahead:#}")
+    }
+
+    fn change_files(&self, fault: Fault, draw: &mut Random) -> String {
+        let names = self.files.names();
+        let Some(name) = draw.pick(&names) else { return String::new() };
+        let Some(truth) = self.files.truth(name) else { return String::new() };
+        let now = self.clockwork.time();
+        if fault == Fault::Remove && self.files.has(name) {
+            self.files.remove(name);
+            self.instances.tell(|| Changes { declared: vec![], removed: vec![name.clone()] });
+            return format!("{name} is gone");
+        }
+        let truth = if fault == Fault::Edit { truth.edited(draw) } else { (*truth).clone() };
+        let edition = truth.edition;
+        match self.files.write_truth(truth, now) {
+            Ok(declared) => {
+                let changes = || Changes { declared: vec![declared.clone()], removed: vec![] };
+                self.instances.tell(changes);
+                format!("{name}, edition {edition}")
+            }
+            Err(problem) => problem,
+        }
+    }
+
+    fn trouble(&self, fault: Fault, draw: &mut Random) -> String {
+        let until = self.clockwork.time() + seconds(draw.between(60, 40_000));
+        let troubles =
+            [Trouble::Hangs, Trouble::Fails, Trouble::Flaps, Trouble::Refuses, Trouble::Lies];
+        let trouble = troubles[draw.below(5) as usize];
+        if fault == Fault::Evaluators {
+            self.luck.trouble_evaluators(until, trouble);
+            return format!("{trouble:?} until {until}");
+        }
+        let channel = CHANNELS[draw.below(CHANNELS.len() as u64) as usize];
+        self.luck.trouble_channel(channel, until, trouble);
+        format!("{channel}: {trouble:?} until {until}")
+    }
+
+    fn ask(&self, fault: Fault, number: u64, draw: &mut Random) -> String {
+        let names = self.files.names();
+        let Some(name) = draw.pick(&names) else { return String::new() };
+        let now = self.clockwork.time();
+        let recent = self.tap.checker().recent(name, 12);
+        let which = draw.below(12) as usize;
+        let chosen = recent.get(which.min(recent.len().saturating_sub(1)));
+        let slot = chosen.map(|(schedule, nominal, _)| SlotName {
+            schedule: schedule.to_string(),
+            nominal: *nominal,
+        });
+        let (force, params) = (draw.chance(200), [].into());
+        let words = ["none", "latest", "all"];
+        let word = words[draw.below(3) as usize];
+        let wish = draw.chance(300).then(|| word.to_owned());
+        let until = draw.chance(500).then(|| now + seconds(draw.clone().between(600, 90_000)));
+        let record = match (fault, slot) {
+            (Fault::Pause, _) => InboxRecord::Pause { reason: "moving".to_owned(), until },
+            (Fault::Resume, _) => InboxRecord::Resume { catchup: wish },
+            (Fault::Catchup, _) => InboxRecord::Catchup {},
+            (Fault::Sensor, _) => {
+                let at = forged(now, draw);
+                InboxRecord::Sensor {
+                    key: "landed".to_owned(),
+                    value: json!({ "ok": draw.chance(600) }),
+                    at,
+                }
+            }
+            (Fault::Rerun, Some(slot)) => {
+                InboxRecord::Rerun { slot, reason: format!("reason {}", draw.below(3)) }
+            }
+            (Fault::Cancel, Some(slot)) => {
+                InboxRecord::Cancel { slot, reason: "not now".to_owned() }
+            }
+            (Fault::Complete, Some(_)) => {
+                let run_id = chosen.map(|(.., run_id)| run_id.clone()).unwrap_or_default();
+                self.tap.checker().report_by_hand(run_id.clone());
+                let success = draw.chance(600);
+                let (message, category, metadata) = (None, None, [].into());
+                InboxRecord::Complete { run_id, success, message, category, metadata }
+            }
+            (_, slot) => {
+                let slot = slot.filter(|_| draw.chance(500));
+                InboxRecord::Run { slot, force, params }
+            }
+        };
+        self.post(name, number, &record);
+        if draw.chance(200) {
+            self.post(name, number, &record);
+        }
+        format!("{name}: {record:?}")
+    }
+
+    /// Puts something into the inbox; nothing can go wrong on this way.
+    fn post(&self, name: &PipelineId, number: u64, record: &InboxRecord) {
+        let _posted = block_on(self.store.post(name, &format!("request {number}"), record));
+    }
+
+    /// The sensors of those who wait for them, every half hour.
+    pub async fn report_sensors(self) {
+        let world = self.clockwork.process(NATURE);
+        for number in 0_u64.. {
+            world.sleep(seconds(1_800)).await;
+            for name in self.files.names() {
+                let waits = self
+                    .files
+                    .truth(&name)
+                    .is_some_and(|truth| truth.gate == crate::truth::Need::Sensor);
+                if waits {
+                    let (key, value) = ("landed".to_owned(), json!({ "ok": true, "n": number }));
+                    let at = self.clockwork.time();
+                    let record = InboxRecord::Sensor { key, value, at };
+                    let _posted =
+                        block_on(self.store.post(&name, &format!("sensor {number}"), &record));
+                }
+            }
+        }
+    }
+}
+
+/// A reporter's word on when it was: mostly now, sometimes long ago or in the future.
+fn forged(now: Timestamp, draw: &mut Random) -> Timestamp {
+    match draw.below(6) {
+        0 => now - seconds(draw.between(60, 200_000)),
+        1 => now + seconds(draw.between(60, 3_600)),
+        _ => now,
+    }
+}

@@ -1,0 +1,189 @@
+//! The road between a process and its store: cut, slow, lossy, or the place where the process dies.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use interlock_store::StoreError;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    clockwork::{Clockwork, ProcessWorld},
+    gated::{Gate, Passage},
+    luck::Luck,
+    random::Random,
+};
+
+/// What ends a process.
+pub type Death = Arc<dyn Fn() + Send + Sync>;
+
+/// The road of one process.
+#[derive(Clone)]
+pub struct Road(Arc<Shared>);
+
+struct Shared {
+    world: ProcessWorld,
+    clockwork: Clockwork,
+    luck: Arc<Luck>,
+    death: Death,
+    state: Mutex<State>,
+}
+
+struct State {
+    random: Random,
+    /// The process dies at the so-manieth wait from now on.
+    dies_in: Option<u64>,
+    cut_until: Timestamp,
+    lossy_until: Timestamp,
+    slow_until: Timestamp,
+    /// How slow, in milliseconds.
+    slow_by: u64,
+}
+
+/// Which way a call goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    In,
+    Out,
+}
+
+/// What happens to a call.
+enum Fate {
+    Passes,
+    Yields,
+    Waits(u64),
+    Fails(&'static str),
+    Dies,
+}
+
+impl Road {
+    /// A good road.
+    pub fn new(
+        (clockwork, world): (Clockwork, ProcessWorld),
+        luck: Arc<Luck>,
+        random: Random,
+        death: Death,
+    ) -> Self {
+        let never = Timestamp::MIN;
+        let state = Mutex::new(State {
+            random,
+            dies_in: None,
+            cut_until: never,
+            lossy_until: never,
+            slow_until: never,
+            slow_by: 0,
+        });
+        Self(Arc::new(Shared { world, clockwork, luck, death, state }))
+    }
+
+    /// The process dies at the so-manieth wait from now on.
+    pub fn doom(&self, waits: u64) {
+        self.lock().dies_in = Some(waits);
+    }
+
+    /// No call gets through for a while.
+    pub fn cut(&self, until: Timestamp) {
+        self.lock().cut_until = until;
+    }
+
+    /// Many answers are lost for a while.
+    pub fn lose_answers(&self, until: Timestamp) {
+        self.lock().lossy_until = until;
+    }
+
+    /// Calls take up to so many milliseconds for a while.
+    pub fn slow_down(&self, until: Timestamp, by: u64) {
+        let mut state = self.lock();
+        (state.slow_until, state.slow_by) = (until, by);
+    }
+
+    /// It is a good road again.
+    pub fn mend(&self) {
+        let mut state = self.lock();
+        let never = Timestamp::MIN;
+        (state.cut_until, state.lossy_until, state.slow_until) = (never, never, never);
+        state.dies_in = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fate(&self, way: Way) -> Fate {
+        let now = self.0.clockwork.time();
+        let mut state = self.lock();
+        match &mut state.dies_in {
+            Some(0) => {
+                state.dies_in = None;
+                return Fate::Dies;
+            }
+            Some(left) => {
+                *left -= 1;
+                return Fate::Yields;
+            }
+            None => {}
+        }
+        if now < state.cut_until {
+            return Fate::Fails("the store cannot be reached");
+        }
+        if way == Way::Out && now < state.lossy_until && state.random.chance(120) {
+            return Fate::Fails("the answer of the store was lost");
+        }
+        if now < state.slow_until && state.random.chance(300) {
+            let by = state.slow_by;
+            return Fate::Waits(state.random.between(1, by));
+        }
+        Fate::Passes
+    }
+
+    fn pass(&self, verb: &'static str, way: Way) -> Option<Passage<'_>> {
+        let Shared { world, luck, death, .. } = &*self.0;
+        match self.fate(way) {
+            Fate::Passes => None,
+            Fate::Yields => Some(Box::pin(async {
+                world.yield_now().await;
+                Ok(())
+            })),
+            Fate::Waits(milliseconds) => Some(Box::pin(async move {
+                world.sleep(SignedDuration::from_millis(milliseconds as i64)).await;
+                Ok(())
+            })),
+            Fate::Fails(message) => {
+                if way == Way::Out && verb == "commit" {
+                    luck.saw("commit applied, answer lost");
+                }
+                Some(Box::pin(async move {
+                    world.sleep(SignedDuration::from_secs(1)).await;
+                    Err(StoreError::retryable(message))
+                }))
+            }
+            Fate::Dies => {
+                if verb == "commit" {
+                    luck.saw(match way {
+                        Way::In => "death before a commit",
+                        Way::Out => "death after a commit",
+                    });
+                }
+                death();
+                Some(Box::pin(std::future::pending()))
+            }
+        }
+    }
+}
+
+impl Gate for Road {
+    fn enter(&self, verb: &'static str) -> Option<Passage<'_>> {
+        self.pass(verb, Way::In)
+    }
+
+    fn leave(&self, verb: &'static str) -> Option<Passage<'_>> {
+        self.pass(verb, Way::Out)
+    }
+}
+
+impl fmt::Debug for Road {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Road").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,290 @@
+//! One run of the world: days of bad luck, then calm, then judgement.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use interlock_core::id::PipelineId;
+use interlock_engine::{Pace, seam::World as _};
+use interlock_store::{Key, Record, Store, conformance::block_on, memory::MemoryStore};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    check::{Checker, Tally, Violation},
+    clockwork::{Clockwork, NATURE},
+    files::Files,
+    gated::Gated,
+    instances::{Ground, Instances},
+    jobs::Jobs,
+    luck::{Luck, Profile, seconds},
+    nemesis::Nemesis,
+    random::Random,
+    tap::{Mutation, Tap},
+    truth::Truth,
+};
+
+/// How long the world stays calm at the end: longer than a hung run may hold its place.
+const CALM: SignedDuration = SignedDuration::from_hours(30);
+/// What is decided and older than this is taken out of the store.
+const RETENTION: SignedDuration = SignedDuration::from_hours(10 * 24);
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+/// What to simulate.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Everything that is drawn follows from it.
+    pub seed: u64,
+    /// How many days of bad luck.
+    pub days: u32,
+    /// How many pipelines.
+    pub pipelines: u32,
+    /// How many instances.
+    pub instances: u32,
+    /// How many faults may happen.
+    pub faults: u64,
+    /// Whether the seed has its own weather, or all faults come evenly.
+    pub weather: Weather,
+    /// A deliberate mistake.
+    pub mutation: Option<Mutation>,
+}
+
+/// How luck is distributed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weather {
+    /// Everything sometimes.
+    Even,
+    /// As the seed likes it.
+    Drawn,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            days: 3,
+            pipelines: 8,
+            instances: 2,
+            faults: u64::MAX,
+            weather: Weather::Drawn,
+            mutation: None,
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// What was simulated.
+    pub options: Options,
+    /// What was violated, if anything.
+    pub violation: Option<Violation>,
+    /// What the ledger, the jobs and the nemesis say about it.
+    pub story: Vec<String>,
+    /// How much was checked.
+    pub tally: Tally,
+    /// What happened how often.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// How many faults happened.
+    pub faults: u64,
+    /// How often somebody waited.
+    pub waits: u64,
+}
+
+struct World {
+    clockwork: Clockwork,
+    memory: Arc<MemoryStore>,
+    checker: Arc<Mutex<Checker>>,
+    jobs: Jobs,
+    nemesis: Nemesis,
+    luck: Arc<Luck>,
+}
+
+/// Runs a world from its seed to its end.
+pub fn simulate(options: &Options) -> Result<Outcome, String> {
+    let world = World::new(options)?;
+    let start = world.clockwork.time();
+    let end = start + DAY * options.days as i32;
+    for pid in world.nemesis.instances.pids() {
+        world.nemesis.instances.start(pid);
+    }
+    let nature = world.clockwork.process(NATURE);
+    nature.spawn("the nemesis", Box::pin(world.nemesis.clone().haunt(end)));
+    nature.spawn("sensors", Box::pin(world.nemesis.clone().report_sensors()));
+    world.pass_until(end);
+    world.nemesis.calm_down();
+    world.checker().calm_down();
+    world.pass_until(end + CALM);
+    let panics = world.clockwork.take_panics();
+    let mut checker = world.checker();
+    if let Some((pid, words)) = panics.first() {
+        checker.report_panic(*pid, words);
+    }
+    if checker.violation().is_none() {
+        checker.conclude();
+    }
+    let violation = checker.violation().cloned();
+    let tally = checker.tally;
+    drop(checker);
+    let story = violation.as_ref().map(|it| world.story(it)).unwrap_or_default();
+    let faults = world.done().len() as u64;
+    let (counts, waits) = (world.luck.counts(), world.clockwork.timers_set());
+    Ok(Outcome { options: options.clone(), violation, story, tally, counts, faults, waits })
+}
+
+impl World {
+    fn new(options: &Options) -> Result<Self, String> {
+        let mut random = Random::of(options.seed, "world");
+        let clockwork = Clockwork::new(beginning(&mut random));
+        clockwork.shuffle(Random::of(options.seed, "order"));
+        let profile = match options.weather {
+            Weather::Even => Profile::even(),
+            Weather::Drawn => Profile::draw(options.seed),
+        };
+        let luck = Arc::new(Luck::new(profile));
+        let files = Files::default();
+        let mut last = None;
+        for number in 0..options.pipelines {
+            let name = format!("p{number:03}");
+            let truth = Truth::draw(&mut random, name.clone(), last.as_deref());
+            files.write_truth(truth, clockwork.time())?;
+            last = Some(name);
+        }
+        let clock = clockwork.clone();
+        let memory = Arc::new(MemoryStore::new(1, Arc::new(move || clock.time())));
+        let checker = Checker::new(clockwork.clone(), files.clone(), Arc::clone(&luck));
+        let checker = Arc::new(Mutex::new(checker));
+        let tap = Tap::new(Arc::clone(&checker), Arc::clone(&memory), options.mutation);
+        let behind = Arc::clone(&memory) as Arc<dyn Store>;
+        let store: Arc<dyn Store> = Arc::new(Gated::new(behind, tap.clone()));
+        let watcher = Arc::new(tap.clone());
+        let mut jobs = Jobs::new(clockwork.clone(), Arc::clone(&luck), options.seed, watcher);
+        if options.mutation == Some(Mutation::DoubleStarts) {
+            jobs = jobs.doubling();
+        }
+        checker.lock().unwrap_or_else(PoisonError::into_inner).meet(jobs.clone());
+        let ground = Ground {
+            clockwork: clockwork.clone(),
+            store: Arc::clone(&store),
+            files: files.clone(),
+            jobs: jobs.clone(),
+            luck: Arc::clone(&luck),
+            onlooker: Arc::new(tap.clone()),
+            pace: pace(options),
+            seed: options.seed,
+            mutation: options.mutation,
+        };
+        let nemesis = Nemesis {
+            clockwork: clockwork.clone(),
+            instances: Instances::new(ground, options.instances),
+            files,
+            luck: Arc::clone(&luck),
+            store,
+            tap,
+            seed: options.seed,
+            allowed: options.faults,
+            done: Arc::default(),
+        };
+        Ok(Self { clockwork, memory, checker, jobs, nemesis, luck })
+    }
+
+    /// Lets time pass, and forgets what is old on the way.
+    fn pass_until(&self, end: Timestamp) {
+        loop {
+            let next = (self.clockwork.time() + DAY * 2).min(end);
+            let mut nothing = std::pin::pin!(std::future::pending::<()>());
+            self.clockwork.run(nothing.as_mut(), next);
+            if let Some(who) = self.clockwork.restless() {
+                self.checker().report_restless(who);
+            }
+            if self.clockwork.time() >= end || self.checker().violation().is_some() {
+                return;
+            }
+            self.forget_what_is_old();
+        }
+    }
+
+    fn forget_what_is_old(&self) {
+        let before = self.clockwork.time() - RETENTION;
+        self.checker().forget_before(before);
+        self.jobs.forget_before(before);
+        self.memory.forget(&|_, key, record| match (key, record) {
+            (Key::Slot(_, at), Record::Slot(slot)) => !slot.is_open() && *at < before,
+            (Key::Span(..), Record::Span(span)) => span.last < before,
+            (Key::Run(run), _) => run.nominal < before,
+            (Key::Applied(_), Record::Applied(applied)) => applied.at < before,
+            (Key::Incident(_), Record::Incident(incident)) => {
+                incident.state == "resolved" && incident.updated_at < before
+            }
+            _ => false,
+        });
+        self.memory.forget_events(before);
+    }
+
+    fn checker(&self) -> MutexGuard<'_, Checker> {
+        self.checker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn done(&self) -> MutexGuard<'_, Vec<(u64, Timestamp, String)>> {
+        self.nemesis.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What there is to say about a violation.
+    fn story(&self, violation: &Violation) -> Vec<String> {
+        let mut lines = Vec::new();
+        let pipeline = PipelineId::parse(&violation.pipeline).unwrap_or(PipelineId::system());
+        let about = violation.slot.as_ref().map(|(schedule, at)| format!("{schedule}/{at}"));
+        let whose = Some(&pipeline).filter(|pipeline| **pipeline != PipelineId::system());
+        let events = block_on(self.memory.events(whose, 0, usize::MAX));
+        let events = events.map(|page| page.items).unwrap_or_default();
+        let told = events.iter().filter(|event| {
+            about.is_none() || event.record.slot.is_none() || event.record.slot == about
+        });
+        let told: Vec<_> = told.collect();
+        lines.push(format!("what the ledger says of {pipeline} and its slot:"));
+        for event in told.iter().skip(told.len().saturating_sub(25)) {
+            let record = &event.record;
+            let slot = record.slot.as_deref().unwrap_or_default();
+            lines.push(format!("  {} {} {slot} {}", record.at, record.kind, record.message));
+        }
+        let runs: std::collections::BTreeSet<_> =
+            told.iter().filter_map(|event| event.record.run_id.clone()).collect();
+        let runs = runs.iter().filter(|_| about.is_some());
+        lines.extend(runs.map(|run| format!("  job {}", self.jobs.story(run))));
+        if let Some(truth) = self.nemesis.files.truth(&pipeline) {
+            lines.push("its file:".to_owned());
+            lines.extend(truth.text().lines().map(|line| format!("  {line}")));
+        }
+        lines.push("what the nemesis did last:".to_owned());
+        let done = self.done();
+        for (number, at, what) in done.iter().skip(done.len().saturating_sub(12)) {
+            lines.push(format!("  {number}. {at} {what}"));
+        }
+        lines
+    }
+}
+
+/// Often the day before a night in which clocks are changed, or a leap day.
+fn beginning(random: &mut Random) -> Timestamp {
+    let days = [
+        "2026-03-07",
+        "2026-03-28",
+        "2026-04-04",
+        "2026-09-26",
+        "2026-10-03",
+        "2026-10-24",
+        "2026-10-31",
+        "2028-02-28",
+        "2026-06-10",
+        "2026-12-30",
+    ];
+    let day = days[random.below(days.len() as u64) as usize];
+    let midnight: Timestamp = format!("{day}T00:00:00Z").parse().unwrap_or(Timestamp::UNIX_EPOCH);
+    midnight + seconds(random.below(86_400))
+}
+
+/// Virtual months with real intervals would be millions of empty passes.
+fn pace(options: &Options) -> Pace {
+    let (lease, inbox) = if options.days > 30 { (180, 120) } else { (45, 30) };
+    Pace { lease: SignedDuration::from_secs(lease), inbox: SignedDuration::from_secs(inbox) }
+}

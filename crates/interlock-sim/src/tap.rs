@@ -1,0 +1,186 @@
+//! The tap in front of the memory store: everything that is accepted passes it, and so do deliberate mistakes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use interlock_core::{id::PipelineId, readiness::TraitStatus};
+use interlock_store::{
+    Accepted, Change, Expect, Group, Key, Lease, OutboxRow, Refusal, Store as _, Term,
+    conformance::block_on, memory::MemoryStore, record::OutboxRecord,
+};
+
+use crate::{
+    around::Onlooker,
+    check::Checker,
+    clockwork::Pid,
+    gated::{Gate, Passage},
+    jobs::JobWatcher,
+};
+
+/// A deliberate mistake between engine and store, to see it caught.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mutation {
+    /// The store accepts groups of owners whose term is over.
+    StaleTerms,
+    /// The store writes over whatever a watermark or slot has become since it was read.
+    BlindWrites,
+    /// Groups lose their watermarks' rows: the watermark moves, its slots are not there.
+    LostRows,
+    /// Watermarks move too far.
+    HastyWatermark,
+    /// Starts are made twice.
+    DoubleStarts,
+    /// Readiness is passed over: every answer is taken for a yes.
+    BlindTrust,
+    /// Notifications that failed are taken for delivered.
+    DroppedAlerts,
+    /// Incidents are opened without their notifications.
+    SilentIncidents,
+}
+
+impl Mutation {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::StaleTerms,
+        Self::BlindWrites,
+        Self::LostRows,
+        Self::HastyWatermark,
+        Self::DoubleStarts,
+        Self::BlindTrust,
+        Self::DroppedAlerts,
+        Self::SilentIncidents,
+    ];
+}
+
+/// Hands everything to the checkers.
+#[derive(Debug, Clone)]
+pub struct Tap {
+    checker: Arc<Mutex<Checker>>,
+    memory: Arc<MemoryStore>,
+    mutation: Option<Mutation>,
+    last_term: Arc<Mutex<Option<Term>>>,
+}
+
+impl Tap {
+    /// A tap in front of a store.
+    pub fn new(
+        checker: Arc<Mutex<Checker>>,
+        memory: Arc<MemoryStore>,
+        mutation: Option<Mutation>,
+    ) -> Self {
+        Self { checker, memory, mutation, last_term: Arc::default() }
+    }
+
+    /// The checkers.
+    pub fn checker(&self) -> MutexGuard<'_, Checker> {
+        self.checker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    /// What the store holds under a key, as the precondition that would be met.
+    fn as_it_is(&self, pipeline: &PipelineId, key: &Key) -> Expect {
+        let rows = block_on(self.memory.read(pipeline, std::slice::from_ref(key)));
+        let revision = rows.ok().and_then(|rows| rows.into_iter().next().flatten());
+        revision.map_or(Expect::Absent, |row| Expect::Revision(row.revision))
+    }
+
+    fn mutate(&self, group: &mut Group) {
+        if self.has(Mutation::StaleTerms) {
+            let last = *self.last_term.lock().unwrap_or_else(PoisonError::into_inner);
+            group.writer.term = last.unwrap_or(group.writer.term);
+        }
+        if self.has(Mutation::BlindWrites) {
+            for change in &mut group.changes {
+                if let Change::Put(
+                    key @ (Key::Slot(..) | Key::Watermark(_) | Key::Run(_)),
+                    expect,
+                    _,
+                ) = change
+                {
+                    *expect = self.as_it_is(&group.pipeline, key);
+                }
+            }
+        }
+        let has_watermark =
+            group.changes.iter().any(|change| matches!(change.key(), Some(Key::Watermark(_))));
+        if self.has(Mutation::LostRows) && has_watermark {
+            group.changes.retain(|change| !matches!(change.key(), Some(Key::Slot(..))));
+        }
+        if self.has(Mutation::HastyWatermark) {
+            for change in &mut group.changes {
+                if let Change::Put(Key::Watermark(_), _, interlock_store::Record::Watermark(row)) =
+                    change
+                {
+                    row.at += jiff::SignedDuration::from_hours(2);
+                }
+            }
+        }
+        if self.has(Mutation::SilentIncidents) {
+            group.changes.retain(|change| !matches!(change.key(), Some(Key::Outbox(_))));
+        }
+    }
+}
+
+impl Gate for Tap {
+    fn enter(&self, _verb: &'static str) -> Option<Passage<'_>> {
+        None
+    }
+
+    fn leave(&self, _verb: &'static str) -> Option<Passage<'_>> {
+        None
+    }
+
+    fn commits(&self, mut groups: Vec<Group>) -> Vec<Group> {
+        if self.mutation.is_some() {
+            for group in &mut groups {
+                self.mutate(group);
+            }
+        }
+        groups
+    }
+
+    fn looks_on(&self) -> bool {
+        true
+    }
+
+    fn committed(&self, groups: Vec<Group>, results: &[Result<Accepted, Refusal>]) {
+        self.checker().committed(groups, results);
+    }
+
+    fn acquired(&self, holder: &str, lease: Lease) {
+        *self.last_term.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease.writer.term);
+        self.checker().acquired(holder, lease);
+    }
+
+    fn settles(&self, row: &OutboxRow, becomes: &[(String, OutboxRecord)]) -> bool {
+        let key = Key::Outbox(row.name.clone());
+        // Who is too late changes nothing.
+        if self.as_it_is(&row.pipeline, &key) != Expect::Revision(row.revision) {
+            return false;
+        }
+        self.checker().settles(row, becomes);
+        true
+    }
+}
+
+impl JobWatcher for Tap {
+    fn began(&self, run_id: &str, times: u32, by: Pid) {
+        self.checker().began(run_id, times, by);
+    }
+}
+
+impl Onlooker for Tap {
+    fn live(&self, pid: Pid) {
+        self.checker().live(pid);
+    }
+
+    fn answered(&self, by: Pid, pipeline: &PipelineId, status: TraitStatus) {
+        self.checker().answered(by, pipeline, status);
+    }
+
+    fn delivered(&self, channel: &str, key: &str) {
+        self.checker().delivered(channel, key);
+    }
+}

@@ -1,0 +1,100 @@
+//! Incidents and the notifications that tell of them, as stored.
+
+use std::collections::BTreeMap;
+
+use interlock_core::incident::IncidentState;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Unreadable;
+
+/// Something a person should know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IncidentRecord {
+    /// `open`, `acknowledged` or `resolved`.
+    pub state: String,
+    /// The event type that opened it.
+    pub kind: String,
+    /// `error`, `warning` or `info`.
+    pub level: String,
+    /// For people.
+    pub message: String,
+    /// What it is about.
+    #[serde(default)]
+    pub details: BTreeMap<String, Value>,
+    /// When it was opened.
+    pub opened_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// How many findings joined it.
+    pub count: u64,
+    /// The notification that tells of its opening, by name; a resolve is told if and only if there is one
+    /// (S12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<String>,
+    /// Who looks at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledged: Option<Box<HandRecord>>,
+    /// Who called it over; nobody if that was found out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<Box<HandRecord>>,
+    /// When it was opened before, the last few times.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub openings: Box<[Timestamp]>,
+}
+
+/// What a person did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandRecord {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub by: String,
+    /// Why, or what else there is to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl IncidentRecord {
+    /// Whether somebody should still look, or looks.
+    pub fn is_open(&self) -> bool {
+        self.standing() != Ok(IncidentState::Resolved)
+    }
+
+    /// How it stands.
+    pub fn standing(&self) -> Result<IncidentState, Unreadable> {
+        IncidentState::parse(&self.state).ok_or_else(|| Unreadable::Word(self.state.clone()))
+    }
+}
+
+/// A notification on its way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OutboxRecord {
+    /// Which channel; empty until the one who delivers has asked who gets it.
+    pub channel: String,
+    /// The alert as it is sent.
+    pub alert: Value,
+    /// How often it was tried.
+    pub tries: u32,
+    /// Not to be tried before this.
+    pub not_before: Timestamp,
+    /// Who is trying, and until when nobody else may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed_until: Option<Timestamp>,
+    /// Why the last try failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Given up; visible until somebody deals with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dead: bool,
+    /// The notification, as it was named before it had a channel, that must go out on a channel first; if
+    /// that one is dead there, this one is not sent either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// Why nobody is told yet: it is told only if the incident is still open when the reason is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
+}

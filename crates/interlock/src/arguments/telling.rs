@@ -1,0 +1,108 @@
+//! Who is told, and what is kept back, as typed.
+
+use clap::{Args, Subcommand};
+use jiff::SignedDuration;
+
+use super::{By, Sending, asking::parameter, length};
+use crate::moment::Moment;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SilenceCommand {
+    /// Keep quiet about some alerts for a while. What happens is recorded all the same, and told afterwards if it lasts.
+    Add(Box<SilenceAdd>),
+    /// List silences.
+    List(SilenceList),
+    /// End a silence now.
+    Remove {
+        /// Which, by its name.
+        id: String,
+        #[command(flatten)]
+        by: By,
+        #[command(flatten)]
+        sending: Sending,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "What is not named matches everything; at least one of --pipeline, --type, --level, --owner and \
+                        --label must be named. A weekly window or a cron expression makes it come again."
+)]
+pub(crate) struct SilenceAdd {
+    /// Its name [default: a new one]
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) matching: Matching,
+    /// From when on [default: now]
+    #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
+    pub(crate) from: Option<Moment>,
+    /// Until when.
+    #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
+    pub(crate) until: Option<Moment>,
+    /// For how long; with `--cron`, for how long each time.
+    #[arg(long = "for", value_name = "D", value_parser = length)]
+    pub(crate) length: Option<SignedDuration>,
+    /// Only in these windows of each week, like `sat-sun 02:00-06:00`.
+    #[arg(long, value_name = "DAYS TIMES", conflicts_with_all = ["cron", "length"])]
+    pub(crate) weekly: Option<String>,
+    /// Only from each instant of this cron expression, for as long as `--for` says.
+    #[arg(long, value_name = "EXPR", requires = "length")]
+    pub(crate) cron: Option<String>,
+    /// The zone of `--weekly`, `--cron` and of times without an offset.
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    pub(crate) tz: String,
+    /// Why.
+    #[arg(long)]
+    pub(crate) reason: String,
+    /// Only show what it would keep back.
+    #[arg(long)]
+    pub(crate) preview: bool,
+    #[command(flatten)]
+    pub(crate) by: By,
+    #[command(flatten)]
+    pub(crate) sending: Sending,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SilenceList {
+    /// Those that are over, too.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print an array of objects.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which alerts; each can be given several times.
+#[derive(Debug, Args)]
+pub(crate) struct Matching {
+    /// Of these pipelines; `*` stands for anything.
+    #[arg(long = "pipeline", value_name = "P")]
+    pub(crate) pipelines: Vec<String>,
+    /// Of these types, such as `schedule_missed`.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) types: Vec<String>,
+    /// Of these levels: `error`, `warning`, `info`.
+    #[arg(long = "level", value_name = "LEVEL", value_parser = ["error", "warning", "info", "critical"])]
+    pub(crate) levels: Vec<String>,
+    /// Of the pipelines of these owners.
+    #[arg(long = "owner", value_name = "OWNER")]
+    pub(crate) owners: Vec<String>,
+    /// Of the pipelines with all of these labels.
+    #[arg(long = "label", value_name = "K=V", value_parser = parameter)]
+    pub(crate) labels: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bark {
+    /// As if this pipeline had missed a run [default: none, `_system`]
+    pub(crate) pipeline: Option<String>,
+    /// How long to wait for the channels.
+    #[arg(long, value_name = "D", value_parser = length, default_value = "30s")]
+    pub(crate) timeout: SignedDuration,
+    #[command(flatten)]
+    pub(crate) by: By,
+    /// Print an array of objects, one for each channel.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,216 @@
+//! The plan of a backfill for people and scripts: slots in a row with the same verdict are one line.
+
+use std::collections::BTreeMap;
+
+use interlock_core::{
+    backfill::{Fingerprint, Place, Verdict},
+    id::ScheduleId,
+    pipeline::Pipeline,
+    schedule::Omission,
+};
+use interlock_engine::{Forecast, Prospect};
+use interlock_store::{
+    Store,
+    conformance::block_on,
+    record::{BackfillRecord, version_text},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{exit::Failure, output::Output};
+
+/// Slots that are judged at a time.
+const AT_ONCE: usize = 1_000;
+/// Days that a calendar leaves out, of each schedule: most that are named.
+const EXCLUDED_MAX: usize = 1_000;
+/// A plan of more slots than this is printed in stretches, in JSON too.
+const EXPANDED_MAX: u64 = 10_000;
+
+/// What would be done.
+pub(super) struct Plan {
+    pub(super) lines: Vec<Line>,
+    /// How many slots would run.
+    pub(super) total: u64,
+    pub(super) hash: String,
+    /// How many slots there are.
+    pub(super) slots: u64,
+}
+
+/// Slots in a row of one schedule with the same verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    schedule: String,
+    /// The first and the last, or the date that has none.
+    what: What,
+    count: u64,
+    verdict: &'static str,
+    /// How it ended, or why it is not ready or left out.
+    reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    Slots(Timestamp, Timestamp),
+    Day(String),
+}
+
+/// What a plan is made from.
+pub(super) struct Planner<'a> {
+    pub(super) store: &'a dyn Store,
+    pub(super) spec: &'a Pipeline,
+    pub(super) record: &'a BackfillRecord,
+    pub(super) now: Timestamp,
+}
+
+impl Planner<'_> {
+    /// Goes through the whole range.
+    pub(super) fn plan(
+        &self,
+        recorded_until: impl Fn(&ScheduleId) -> Option<Timestamp>,
+    ) -> Result<Plan, Failure> {
+        let said = |error: &dyn std::fmt::Display| Failure::failed(error.to_string(), "");
+        let prospect = Prospect::new(self.spec, self.record, recorded_until);
+        let prospect = prospect.map_err(|error| said(&error))?;
+        let forecast = block_on(Forecast::new(self.store, self.spec))?;
+        let mut stretches = Stretches::default();
+        let (mut total, mut slots, mut hash) = (0, 0, Fingerprint::default());
+        let mut cursor: Option<Place> = None;
+        loop {
+            let portion = block_on(prospect.portion(self.store, cursor.as_ref(), AT_ONCE))?;
+            for (place, verdict) in &portion.slots {
+                slots += 1;
+                let (word, reason) = match verdict {
+                    Verdict::Run => {
+                        total += 1;
+                        hash = hash.with(place);
+                        match block_on(forecast.forbids(place, self.now))? {
+                            Some(reason) => ("not_ready", reason),
+                            None => ("would_run", String::new()),
+                        }
+                    }
+                    Verdict::Exists(disposition) => {
+                        let reason = disposition.reason().map(|it| format!("({})", it.as_str()));
+                        ("exists", disposition.as_str().to_owned() + &reason.unwrap_or_default())
+                    }
+                    Verdict::Open(state) => ("open", state.as_str().to_owned()),
+                    Verdict::Owed => ("owed", "its schedule records it first".to_owned()),
+                };
+                stretches.take(place, word, reason);
+            }
+            cursor = portion.slots.last().map(|(place, _)| place.clone()).or(cursor);
+            if portion.is_end {
+                break;
+            }
+        }
+        let mut lines = stretches.lines;
+        lines.extend(self.excluded());
+        Ok(Plan { lines, total, hash: version_text(hash.0), slots })
+    }
+
+    /// The days of the range that a calendar or a skipped gap leaves out.
+    fn excluded(&self) -> Vec<Line> {
+        let BackfillRecord { from, to, schedules, .. } = self.record;
+        let own = self.spec.starts.iter().map(|start| &start.schedule);
+        let meant = own.filter(|it| schedules.iter().any(|id| id == it.id().as_str()));
+        let mut lines = Vec::new();
+        for schedule in meant {
+            for omission in schedule.omissions(*from, *to, EXCLUDED_MAX) {
+                let (day, reason) = match omission {
+                    Omission::Date { date, reason } => (date.to_string(), reason),
+                    Omission::Gap { missing } => {
+                        (missing.date().to_string(), format!("{} does not exist", missing.time()))
+                    }
+                };
+                let schedule = schedule.id().to_string();
+                let what = What::Day(day);
+                lines.push(Line { schedule, what, count: 0, verdict: "excluded", reason });
+            }
+        }
+        lines
+    }
+}
+
+/// Lines as they grow: for each schedule the last one is continued while its verdict stays.
+#[derive(Default)]
+struct Stretches {
+    lines: Vec<Line>,
+    last: BTreeMap<ScheduleId, usize>,
+}
+
+impl Stretches {
+    fn take(&mut self, (slot, schedule): &Place, verdict: &'static str, reason: String) {
+        let last = self.last.get(schedule).and_then(|index| self.lines.get_mut(*index));
+        if let Some(line) = last
+            && line.verdict == verdict
+            && line.reason == reason
+            && let What::Slots(first, last) = &mut line.what
+        {
+            (*first, *last) = ((*first).min(*slot), (*last).max(*slot));
+            line.count += 1;
+            return;
+        }
+        self.last.insert(schedule.clone(), self.lines.len());
+        let what = What::Slots(*slot, *slot);
+        self.lines.push(Line { schedule: schedule.to_string(), what, count: 1, verdict, reason });
+    }
+}
+
+impl Plan {
+    /// Prints the lines for people.
+    pub(super) fn print(&self, output: &mut Output) -> Result<(), Failure> {
+        let row = |line: &Line| {
+            let what = match &line.what {
+                What::Slots(first, last) if first == last => first.to_string(),
+                What::Slots(first, last) => format!("{first} to {last} ({} slots)", line.count),
+                What::Day(day) => day.clone(),
+            };
+            let verdict = line.verdict.replace('_', " ");
+            [line.schedule.clone(), what, verdict, line.reason.clone()]
+        };
+        let rows: Vec<_> = self.lines.iter().map(row).collect();
+        output.table(["SCHEDULE", "SLOT", "VERDICT", "REASON"], &rows)
+    }
+
+    /// The lines for scripts, slot by slot where there are not too many.
+    pub(super) fn to_json(&self, spec: &Pipeline, order: &str) -> Vec<Value> {
+        let mut objects = Vec::new();
+        for line in &self.lines {
+            let What::Slots(first, last) = &line.what else {
+                objects.push(line.to_json(None));
+                continue;
+            };
+            if self.slots > EXPANDED_MAX {
+                objects.push(line.to_json(Some((*first, *last, line.count))));
+                continue;
+            }
+            let mut own = spec.starts.iter().map(|start| &start.schedule);
+            let schedule = own.find(|it| it.id().as_str() == line.schedule);
+            let mut slots = vec![*first];
+            while let Some(next) = schedule.and_then(|it| it.after(*slots.last()?))
+                && next <= *last
+            {
+                slots.push(next);
+            }
+            if order == "desc" {
+                slots.reverse();
+            }
+            objects.extend(slots.into_iter().map(|slot| line.to_json(Some((slot, slot, 1)))));
+        }
+        objects
+    }
+}
+
+impl Line {
+    fn to_json(&self, slots: Option<(Timestamp, Timestamp, u64)>) -> Value {
+        let day = if let What::Day(day) = &self.what { Some(day) } else { None };
+        json!({
+            "schedule": self.schedule,
+            "slot": slots.map(|(first, ..)| first.to_string()),
+            "last": slots.map(|(_, last, _)| last.to_string()),
+            "count": slots.map_or(0, |(.., count)| count),
+            "date": day,
+            "verdict": self.verdict,
+            "reason": Some(&self.reason).filter(|reason| !reason.is_empty()),
+        })
+    }
+}

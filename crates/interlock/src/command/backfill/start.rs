@@ -1,0 +1,200 @@
+//! `interlock backfill start`: shows or begins a backfill, and follows it if asked to.
+
+use std::{
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    path::Path,
+    sync::Arc,
+};
+
+use interlock_core::{
+    backfill::has_slots,
+    id::{PipelineId, ScheduleId},
+    pipeline::Pipeline,
+};
+use interlock_engine::backfill_of;
+use interlock_store::{
+    Store,
+    memory::MemoryStore,
+    record::{BackfillRecord, InboxRecord},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{
+    follow,
+    plan::{Plan, Planner},
+};
+use crate::{
+    arguments::BackfillStart,
+    clock, environment,
+    exit::{Failure, SUCCESS},
+    inbox::Inbox,
+    ledger::{self, Ledger},
+    output::Output,
+    project, slot_name,
+};
+
+/// More slots than this are asked about.
+const UNASKED_MAX: usize = 10_000;
+
+pub(super) fn run(
+    directory: &Path,
+    asked: &BackfillStart,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    let loaded = project::load(directory)?;
+    let spec = project::pipeline(&loaded, &asked.pipeline)?;
+    let now = clock::now();
+    let mut request = request(spec, asked, now);
+    let record = backfill_of(spec, &request, now);
+    let record = record.map_err(|reason| Failure::usage(reason, ""))?;
+    if !asked.dry_run && !asked.yes && !agreed(spec, (asked, &record), output)? {
+        writeln!(output.err, "nothing was done")?;
+        return Ok(SUCCESS);
+    }
+    let plan = plan(directory, spec, (&record, now))?;
+    if asked.dry_run {
+        show(spec, asked, (&record, &plan), output)?;
+        return Ok(SUCCESS);
+    }
+    if plan.total == 0 {
+        let slots = plan.slots;
+        return Err(Failure::refused(
+            format!("none of the {slots} slots in the range would run"),
+            "`--dry-run` says why of each; `--reprocess failed` or `all` takes more.",
+        ));
+    }
+    let inbox = Inbox::open(directory, &asked.pipeline)?;
+    if let InboxRecord::StartBackfill { total, plan: hash, .. } = &mut request {
+        (*total, *hash) = (plan.total, plan.hash.clone());
+    }
+    if asked.follow {
+        return follow::run(&inbox, &request, asked.sending, output);
+    }
+    let code = inbox.send(&request, asked.sending, output)?;
+    if code == SUCCESS && !inbox.ledger.is_served() {
+        writeln!(
+            output.err,
+            "no `interlock serve` is running: it runs when one does (`--follow` runs one here)"
+        )?;
+    }
+    Ok(code)
+}
+
+fn request(spec: &Pipeline, asked: &BackfillStart, now: Timestamp) -> InboxRecord {
+    let zone = slot_name::first_zone(Some(spec));
+    let by = environment::variable("USER").or_else(|| environment::variable("LOGNAME"));
+    InboxRecord::StartBackfill {
+        from: asked.from.at(now, &zone),
+        to: asked.to.at(now, &zone),
+        schedules: asked.schedules.clone(),
+        reprocess: asked.reprocess.clone(),
+        order: asked.order.clone(),
+        concurrency: asked.concurrency,
+        reason: asked.reason.clone(),
+        by: by.unwrap_or_default(),
+        total: 0,
+        plan: String::new(),
+    }
+}
+
+/// Plans with what the ledger says; one that does not exist yet says nothing.
+fn plan(
+    directory: &Path,
+    spec: &Pipeline,
+    (record, now): (&BackfillRecord, Timestamp),
+) -> Result<Plan, Failure> {
+    if !ledger::exists(&ledger::folder(directory)?) {
+        let store = MemoryStore::new(1, Arc::new(clock::now));
+        return Planner { store: &store, spec, record, now }.plan(|_| None);
+    }
+    let ledger = Ledger::open(directory)?;
+    let row = ledger.pipeline(&spec.name)?;
+    let pause = row.and_then(|row| row.pause);
+    let is_held = pause.is_some_and(|pause| pause.is_in_force(now)) || !spec.enabled;
+    let watermarks = watermarks(&ledger, &spec.name, record)?;
+    let store: &dyn Store = ledger.store();
+    Planner { store, spec, record, now }.plan(|id| {
+        let found = watermarks.iter().find(|(known, _)| known == id);
+        found.map(|(_, at)| *at).filter(|_| !is_held)
+    })
+}
+
+fn watermarks(
+    ledger: &Ledger,
+    pipeline: &PipelineId,
+    record: &BackfillRecord,
+) -> Result<Vec<(ScheduleId, Timestamp)>, Failure> {
+    let mut found = Vec::new();
+    for id in &record.schedules {
+        let Ok(id) = ScheduleId::any(id) else { continue };
+        if let Some(at) = ledger.watermark(pipeline, &id)? {
+            found.push((id, at));
+        }
+    }
+    Ok(found)
+}
+
+/// Asks about a very long range; a script must say so beforehand.
+fn agreed(
+    spec: &Pipeline,
+    (asked, record): (&BackfillStart, &BackfillRecord),
+    output: &mut Output,
+) -> Result<bool, Failure> {
+    let own = spec.starts.iter().map(|start| &start.schedule).filter(|it| has_slots(it));
+    let meant = own.filter(|it| record.schedules.iter().any(|id| id == it.id().as_str()));
+    let count = |schedule: &interlock_core::schedule::Schedule| {
+        schedule.slots(record.from, record.to, UNASKED_MAX + 1).found.len()
+    };
+    if meant.map(count).sum::<usize>() <= UNASKED_MAX {
+        return Ok(true);
+    }
+    let message =
+        format!("there are more than {UNASKED_MAX} slots from {} to {}", record.from, record.to);
+    if asked.sending.json || !io::stdin().is_terminal() {
+        let help = "Say `--yes` if that is meant; `--dry-run` shows what would run.";
+        return Err(Failure::usage(message, help));
+    }
+    write!(output.err, "{message}; go on? [y/N] ")?;
+    output.err.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Prints a plan.
+fn show(
+    spec: &Pipeline,
+    asked: &BackfillStart,
+    (record, plan): (&BackfillRecord, &Plan),
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let places = record.concurrency.min(spec.active_runs_max);
+    if asked.sending.json {
+        return output.json(&json!({
+            "pipeline": spec.name.as_str(),
+            "from": record.from.to_string(),
+            "to": record.to.to_string(),
+            "schedules": record.schedules,
+            "reprocess": record.reprocess,
+            "order": record.order,
+            "concurrency": places,
+            "count": plan.slots,
+            "total": plan.total,
+            "plan": plan.hash,
+            "slots": Value::Array(plan.to_json(spec, &record.order)),
+        }));
+    }
+    plan.print(output)?;
+    let bound = if places < record.concurrency {
+        format!(" (`maxActiveRuns` is {places})")
+    } else {
+        String::new()
+    };
+    writeln!(
+        output.out,
+        "{} of {} slots would run, {places} at a time{bound}; plan {}",
+        plan.total, plan.slots, plan.hash
+    )?;
+    Ok(())
+}

@@ -1,0 +1,296 @@
+//! `interlock backfill`: what it shows, what it refuses, and that it runs without a daemon too.
+
+use std::{fs, path::Path};
+
+use serde_json::{Value, json};
+
+use super::{Ran, alone::end_the_runner, interlock, project, recorded::story};
+
+const HISTORY: &str = "\
+name: history
+schedules: [{id: hourly, cron: '0 * * 1 *'}]
+maxActiveRuns: 2
+trigger: {type: command, command: 'echo \"$INTERLOCK_RUN_ID\" >> ran.log'}
+";
+
+fn history() -> tempfile::TempDir {
+    let watched = "name: watched\nschedule: '0 * * * *'\ntrigger: {type: external}\n";
+    let sensed = "name: sensed\nschedule: {sensor: {key: landed, check: exists}}\ntrigger: {type: command, command: 'true'}\n";
+    project(&[
+        ("pipelines/history.yaml", HISTORY),
+        ("pipelines/watched.yaml", watched),
+        ("pipelines/sensed.yaml", sensed),
+    ])
+}
+
+#[track_caller]
+fn ask(directory: &Path, arguments: &[&str]) -> Ran {
+    interlock(&[&["-C", directory.to_str().unwrap(), "backfill"], arguments].concat())
+}
+
+const MORNING: [&str; 4] = ["--from", "2026-01-01T00:00Z", "--to", "2026-01-01T03:00Z"];
+
+fn start<'a>(pipeline: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["start", pipeline], &MORNING[..], more].concat()
+}
+
+#[test]
+fn the_dry_run_says_of_each_slot_what_would_become_of_it() {
+    let directory = story();
+    let range = ["--from", "2026-02-25T00:00Z", "--to", "2026-02-25T15:00Z"];
+    let ran = ask(
+        directory.path(),
+        &[&["start", "orders", "--dry-run", "--concurrency", "4"], &range[..]].concat(),
+    );
+    let expected = "\
+SCHEDULE  SLOT                                                    VERDICT    REASON
+hourly    2026-02-25T00:00:00Z to 2026-02-25T07:00:00Z (8 slots)  would run
+hourly    2026-02-25T08:00:00Z                                    exists     cancelled
+hourly    2026-02-25T09:00:00Z to 2026-02-25T10:00:00Z (2 slots)  would run
+hourly    2026-02-25T11:00:00Z                                    exists     completed
+hourly    2026-02-25T12:00:00Z                                    open       waiting
+hourly    2026-02-25T13:00:00Z to 2026-02-25T14:00:00Z (2 slots)  owed       its schedule records it first
+10 of 15 slots would run, 1 at a time (`maxActiveRuns` is 1); plan 32045952335e5d83
+";
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, expected), "{}", ran.stderr);
+}
+
+#[test]
+fn the_dry_run_is_an_object_for_scripts() {
+    let directory = story();
+    let range = ["--from", "2026-02-25T11:00Z", "--to", "2026-02-25T14:00Z"];
+    let ran = ask(
+        directory.path(),
+        &[&["start", "orders", "--dry-run", "--json", "--reprocess", "all"], &range[..]].concat(),
+    );
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let slot = |hour: &str, verdict: &str, reason: Value| {
+        let slot = format!("2026-02-25T{hour}:00:00Z");
+        json!({
+            "schedule": "hourly",
+            "slot": slot,
+            "last": slot,
+            "count": 1,
+            "date": null,
+            "verdict": verdict,
+            "reason": reason,
+        })
+    };
+    assert_eq!(
+        ran.json(),
+        json!({
+            "pipeline": "orders",
+            "from": "2026-02-25T11:00:00Z",
+            "to": "2026-02-25T14:00:00Z",
+            "schedules": ["hourly"],
+            "reprocess": "all",
+            "order": "asc",
+            "concurrency": 1,
+            "count": 3,
+            "total": 1,
+            "plan": "87173e1e8cd089e0",
+            "slots": [
+                slot("11", "would_run", Value::Null),
+                slot("12", "open", json!("waiting")),
+                slot("13", "owed", json!("its schedule records it first")),
+            ],
+        })
+    );
+}
+
+#[test]
+fn days_that_a_calendar_leaves_out_are_named() {
+    let directory = story();
+    let range = ["--from", "2026-02-20T22:00Z", "--to", "2026-02-23T01:00Z"];
+    let ran = ask(directory.path(), &[&["start", "orders", "--dry-run"], &range[..]].concat());
+    let expected = "\
+SCHEDULE  SLOT                                                    VERDICT    REASON
+hourly    2026-02-20T22:00:00Z to 2026-02-23T00:00:00Z (3 slots)  would run
+hourly    2026-02-21                                              excluded   excluded by exclusions
+hourly    2026-02-22                                              excluded   excluded by exclusions
+3 of 3 slots would run, 1 at a time; plan cfdc23f892bd9e37
+";
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, expected), "{}", ran.stderr);
+}
+
+#[test]
+fn a_slot_that_stored_sensors_forbid_is_not_ready() {
+    let gated =
+        format!("{HISTORY}validation: {{trigger: ALL, rules: [{{key: landed, check: exists}}]}}\n");
+    let directory = project(&[("pipelines/history.yaml", &gated)]);
+    let dry = ask(directory.path(), &start("history", &["--dry-run"]));
+    let line = "hourly    2026-01-01T00:00:00Z to 2026-01-01T02:00:00Z (3 slots)  not ready  ";
+    assert!(dry.stdout.contains(line), "{}", dry.stdout);
+    assert!(dry.stdout.contains("landed"), "{}", dry.stdout);
+    assert!(dry.stdout.contains("3 of 3 slots would run"), "{}", dry.stdout);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_changes_nothing() {
+    let directory = history();
+    let long = ["start", "history", "--from", "1990-01-01", "--to", "2026-01-01"];
+    let cases: [(Vec<&str>, &str); 9] = [
+        (
+            vec!["start", "history", "--from", "2026-01-02", "--to", "2026-01-01"],
+            "error: 2026-01-02T00:00:00Z is not before 2026-01-01T00:00:00Z\n",
+        ),
+        (
+            vec!["start", "history", "--from", "2026-01-02", "--to", "2099-01-01"],
+            "error: 2099-01-01T00:00:00Z is not over yet: a backfill is about the past\n",
+        ),
+        (
+            long.to_vec(),
+            "error: there are more than 10000 slots from 1990-01-01T00:00:00Z to 2026-01-01T00:00:00Z\n\
+             help: Say `--yes` if that is meant; `--dry-run` shows what would run.\n",
+        ),
+        (
+            start("nobody", &[]),
+            "error: there is no pipeline `nobody`\nhelp: There are history, sensed, watched.\n",
+        ),
+        (
+            start("history", &["--schedule", "nightly"]),
+            "error: history has no schedule `nightly`; it has hourly\n",
+        ),
+        (start("watched", &[]), "error: somebody else runs watched; Interlock only watches it\n"),
+        (start("sensed", &[]), "error: no schedule of sensed owes slots by the clock\n"),
+        (start("history", &["--reprocess", "some"]), "error: invalid value 'some' for"),
+        (start("history", &["--concurrency", "0"]), "error: invalid value '0' for"),
+    ];
+    for (arguments, expected) in cases {
+        let ran = ask(directory.path(), &arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments:?}: {}", ran.stderr);
+        assert!(ran.stderr.starts_with(expected), "{arguments:?}: {}", ran.stderr);
+    }
+    assert!(!directory.path().join(".interlock").exists(), "nothing was made");
+    let dry = ask(directory.path(), &[&long[..], &["--dry-run"]].concat());
+    assert_eq!(dry.code, 0, "{}", dry.stderr);
+    assert!(dry.stdout.contains("26784 of 26784 slots would run"), "{}", dry.stdout);
+    assert!(!directory.path().join(".interlock").exists(), "a dry run makes nothing");
+}
+
+/// The runs that really happened.
+fn ran(directory: &Path) -> Vec<String> {
+    let text = fs::read_to_string(directory.join("ran.log")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn without_serve_it_is_recorded_and_with_follow_it_runs_here() {
+    let directory = history();
+    let recorded = ask(directory.path(), &start("history", &["--reason", "lost data"]));
+    assert_eq!((recorded.code, recorded.stdout.as_str()), (0, "done: backfill 1, slots 3\n"));
+    assert_eq!(
+        recorded.stderr,
+        "no `interlock serve` is running: it runs when one does (`--follow` runs one here)\n"
+    );
+    assert_eq!(ran(directory.path()), [] as [&str; 0]);
+    for (word, state) in [("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")] {
+        let steered = ask(directory.path(), &[word, "history", "1"]);
+        let expected = format!("done: backfill 1, state {state}\n");
+        assert_eq!((steered.code, steered.stdout), (0, expected), "{}", steered.stderr);
+    }
+    let refused = ask(directory.path(), &["resume", "history", "1"]);
+    let expected = "error: backfill 1 of history is cancelled\n";
+    assert_eq!((refused.code, refused.stderr.as_str()), (1, expected));
+    let unknown = ask(directory.path(), &["cancel", "history", "7"]);
+    assert!(unknown.stderr.contains("has no backfill 7"), "{}", unknown.stderr);
+
+    let followed = ask(directory.path(), &start("history", &["--follow", "--concurrency", "2"]));
+    end_the_runner(directory.path());
+    assert_eq!(followed.code, 0, "{}", followed.stderr);
+    assert!(
+        followed.stderr.ends_with("backfill 2 is done: 3/3 completed\n"),
+        "{}",
+        followed.stderr
+    );
+    let mut runs = ran(directory.path());
+    runs.sort();
+    let expected: Vec<_> =
+        (0..3).map(|hour| format!("history~hourly~20260101T0{hour}0000Z~1~1")).collect();
+    assert_eq!(runs, expected);
+    let nothing = ask(directory.path(), &start("history", &[]));
+    assert_eq!(nothing.code, 1);
+    assert!(nothing.stderr.starts_with("error: none of the 3 slots in the range would run\n"));
+    check_list(directory.path());
+}
+
+#[test]
+fn what_is_owed_is_left_to_serve() {
+    let secondly = HISTORY.replace("cron: '0 * * 1 *'", "every: 1s");
+    let directory = project(&[("pipelines/history.yaml", &secondly)]);
+    // A request is its first sight; from then on its slots are the schedule's to record, which nobody does.
+    let seen =
+        ["start", "history", "--from", "2026-01-01T00:00:00Z", "--to", "2026-01-01T00:00:02Z"];
+    assert_eq!(ask(directory.path(), &seen).code, 0);
+    assert_eq!(ask(directory.path(), &["cancel", "history", "1"]).code, 0);
+    let late = ["start", "history", "--from", "-10s", "--to", "now"];
+    while !ask(directory.path(), &[&late[..], &["--dry-run"]].concat()).stdout.contains("owed") {
+        std::thread::yield_now();
+    }
+    let followed = ask(directory.path(), &[&late[..], &["--follow"]].concat());
+    end_the_runner(directory.path());
+    assert_eq!(followed.code, 4, "{}", followed.stderr);
+    let left = "left as it is: `interlock serve` takes it up\n";
+    assert!(followed.stderr.ends_with(left), "{}", followed.stderr);
+    let listed = ask(directory.path(), &["list", "--json"]).json();
+    let record = &listed[1];
+    assert_eq!(record["state"], "running", "{record}");
+    assert_eq!((&record["open"], &record["completed"]), (&json!([]), &record["total"]));
+}
+
+#[track_caller]
+fn check_list(directory: &Path) {
+    let listed = ask(directory, &["list", "history"]);
+    let expected = "\
+PIPELINE  ID  STATE      FROM                  TO                    WHICH    DONE  FAILED  OTHER  LEFT
+history   1   cancelled  2026-01-01T00:00:00Z  2026-01-01T03:00:00Z  missing  0/3   0       0
+history   2   done       2026-01-01T00:00:00Z  2026-01-01T03:00:00Z  missing  3/3   0       0
+";
+    assert_eq!(listed.stdout, expected);
+    let Value::Array(mut objects) = ask(directory, &["list", "--json"]).json() else {
+        panic!("an array")
+    };
+    let mut last = objects.pop().unwrap();
+    for instant in ["startedAt", "updatedAt", "endedAt"] {
+        assert!(last[instant].is_string(), "{last}");
+        last[instant] = Value::Null;
+    }
+    assert_eq!(
+        last,
+        json!({
+            "pipeline": "history",
+            "id": 2,
+            "state": "done",
+            "from": "2026-01-01T00:00:00Z",
+            "to": "2026-01-01T03:00:00Z",
+            "schedules": ["hourly"],
+            "reprocess": "missing",
+            "order": "asc",
+            "concurrency": 2,
+            "reason": "",
+            "by": "",
+            "plan": last["plan"],
+            "total": 3,
+            "opened": 3,
+            "passed": 0,
+            "completed": 3,
+            "failed": 0,
+            "cancelled": 0,
+            "skipped": 0,
+            "open": [],
+            "cursor": "hourly/2026-01-01T02:00:00Z",
+            "startedAt": null,
+            "updatedAt": null,
+            "endedAt": null,
+            "etaSeconds": null,
+        })
+    );
+}
+
+#[test]
+fn a_project_without_backfills_says_so() {
+    let directory = story();
+    let listed = ask(directory.path(), &["list"]);
+    assert_eq!((listed.code, listed.stdout.as_str()), (0, "there are no backfills\n"));
+    assert_eq!(ask(directory.path(), &["list", "--json"]).json(), json!([]));
+}
