@@ -10,7 +10,7 @@ use std::{
 };
 
 use interlock_core::{
-    control::{Candidate, Flow, Room, plan_slots},
+    control::{Candidate, Flow, Move, Room, plan_slots},
     id::PipelineId,
     pipeline::Pipeline,
     readiness::{Condition, Outcome, TraitResult, TraitSpec, Verdict},
@@ -169,7 +169,9 @@ impl Engine {
                 }
             })
             .collect();
-        let moves = plan_slots(spec, &candidates, flow, room, now);
+        let mut moves = plan_slots(spec, &candidates, flow, room, now);
+        // Who gives up a place is recorded before who takes it: a death in between must not leave two in it (S6).
+        moves.sort_by_key(|(_, step)| matches!(step, Move::Start(_)));
         if !moves.is_empty() && (state.has_more_queued || !beyond.is_empty()) {
             // Others come up for their turn.
             self.dirty.insert(pipeline.clone());
