@@ -27,6 +27,7 @@ const ROOMS: &[Room] = &[
     Room { name: "interlock-trigger", sees: &[CORE] },
     // The declared channels, and the HTTP client.
     Room { name: "interlock-alert", sees: &[CORE, "interlock-config", "interlock-trigger"] },
+    // The simulator only for its tests: their world is there.
     Room { name: "interlock-engine", sees: BELOW_ENGINE },
     Room {
         name: "interlock-evaluator",
@@ -40,8 +41,14 @@ const ROOMS: &[Room] = &[
     Room { name: "xtask", sees: &[] },
 ];
 
-const BELOW_ENGINE: &[&str] =
-    &[CORE, "interlock-config", "interlock-store", "interlock-trigger", "interlock-alert"];
+const BELOW_ENGINE: &[&str] = &[
+    CORE,
+    "interlock-config",
+    "interlock-store",
+    "interlock-trigger",
+    "interlock-alert",
+    "interlock-sim",
+];
 
 const BELOW_API: &[&str] = &[
     CORE,
