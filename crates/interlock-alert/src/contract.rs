@@ -28,6 +28,8 @@ pub struct Hold {
 pub struct Manner {
     /// Only if an incident lasts so long and nobody looks at it: a later step of escalation.
     pub after: Option<SignedDuration>,
+    /// Only once so many were found in a row; 0 and 1 mean at once.
+    pub findings: u32,
     /// Again after so long, while an incident lasts and nobody looks at it.
     pub repeat: Option<SignedDuration>,
     /// Whether many alerts at once may be one message.

@@ -30,7 +30,7 @@ use crate::{
 pub type Known<'a> = Pin<Box<dyn Future<Output = Option<Arc<Pipeline>>> + Send + 'a>>;
 
 /// The silences that there are, to wait for.
-pub type Silences<'a> = Pin<Box<dyn Future<Output = Vec<Silence>> + Send + 'a>>;
+pub type Silences<'a> = Pin<Box<dyn Future<Output = Arc<[Silence]>> + Send + 'a>>;
 
 /// The key of an open incident, if there is one, to wait for.
 pub type Trouble<'a> = Pin<Box<dyn Future<Output = Option<String>> + Send + 'a>>;
@@ -53,7 +53,7 @@ pub trait Book: Send + Sync + 'static {
 
     /// The silences as they are now.
     fn silences(&self) -> Silences<'_> {
-        Box::pin(std::future::ready(vec![]))
+        Box::pin(std::future::ready(Arc::default()))
     }
 
     /// An incident of a pipeline that is open now: why what depends on it may be in trouble too.
@@ -128,6 +128,7 @@ impl Channels for LocalChannels {
             || Manner { takes_digests: channel == CONSOLE, ..Manner::default() },
             |declared| Manner {
                 after: declared.after,
+                findings: declared.findings,
                 repeat: declared.repeat,
                 takes_digests: declared.digest.unwrap_or_else(|| is_for_people(&declared.channel)),
             },

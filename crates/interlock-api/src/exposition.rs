@@ -32,6 +32,20 @@ impl Page {
         self.sample(name, label, value);
     }
 
+    /// Numbers that go up and down, by the value of a label.
+    pub(crate) fn gauges<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &'a str,
+        series: impl IntoIterator<Item = (&'a str, u64)>,
+    ) {
+        self.head(name, help, "gauge");
+        for (text, value) in series {
+            self.sample(name, Some((label, text)), value);
+        }
+    }
+
     /// How values are spread: cumulative counts by upper bound, then the sum and the count of all.
     pub(crate) fn histogram(
         &mut self,

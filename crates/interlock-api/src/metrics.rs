@@ -1,6 +1,7 @@
 //! `/metrics`: what the engine counted, for Prometheus.
 //!
-//! No pipeline is a label: a hundred thousand of them would make a page that nobody can read in time.
+//! No pipeline is a label, except of those that are overdue, and of those at most a thousand: a hundred thousand of
+//! them would make a page that nobody can read in time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,6 +13,7 @@ use axum::{
     routing::get,
 };
 use interlock_engine::vitals::{Tally, Vitals};
+use interlock_watchdog::WatchdogVitals;
 use tokio::time::Instant;
 
 use crate::{
@@ -37,6 +39,10 @@ async fn metrics(State(surface): State<Arc<Surface>>) -> Response {
     if let Some(vitals) = surface.vitals.get() {
         ledger(vitals, &mut page);
         engine(vitals, &mut page);
+        by_the_names_of_go(vitals, &mut page);
+    }
+    if let Some(vitals) = surface.watchdog.get() {
+        watchdog(vitals, &mut page);
     }
     ([(CONTENT_TYPE, exposition::CONTENT_TYPE)], page.finish()).into_response()
 }
@@ -95,6 +101,53 @@ fn engine(vitals: &Vitals, page: &mut Page) {
     page.gauge("interlock_agenda_entries", "Instants on the agenda.", None, agenda);
     let pipelines = vitals.pipelines.get();
     page.gauge("interlock_pipelines", "Pipelines that the ledger knows.", None, pipelines);
+}
+
+/// What the watchdog found. The first three have the Go controller's names.
+fn watchdog(vitals: &WatchdogVitals, page: &mut Page) {
+    let one = |number: u64| [(None, number)];
+    let missed = one(vitals.schedules_missed());
+    page.counter("interlock_schedules_missed_total", "Slots that were missed.", missed);
+    let stuck = one(vitals.runs_stuck());
+    page.counter("interlock_runs_stuck_total", "Runs that were found stuck.", stuck);
+    let breaches = one(vitals.sla_breaches());
+    page.counter("interlock_sla_breaches_total", "SLAs that were broken.", breaches);
+    let findings = one(vitals.findings());
+    page.counter("interlock_watchdog_findings_total", "All that the watchdog found.", findings);
+    let late = one(vitals.found_late());
+    let help = "Findings whose time had passed while nobody watched.";
+    page.counter("interlock_watchdog_found_late_total", help, late);
+    let failed = one(vitals.failed());
+    let help = "Checks of the watchdog that could not be done.";
+    page.counter("interlock_watchdog_checks_failed_total", help, failed);
+    let passes = one(vitals.passes());
+    page.counter("interlock_watchdog_passes_total", "Passes of the watchdog.", passes);
+    let overdue = vitals.overdue();
+    let overdue = overdue.iter().map(|(pipeline, seconds)| (pipeline.as_str(), *seconds));
+    let help = "How long ago a pipeline should have run that was missed and has not run since.";
+    page.gauges("interlock_overdue_seconds", help, "pipeline", overdue);
+}
+
+/// What the Go controller counted, under its names.
+fn by_the_names_of_go(vitals: &Vitals, page: &mut Page) {
+    let events: std::collections::BTreeMap<_, _> = vitals.events.read().into_iter().collect();
+    let event = |kind: &str| events.get(kind).copied().unwrap_or(0);
+    let sent: std::collections::BTreeMap<_, _> = vitals.notifications.read().into_iter().collect();
+    let sent = |outcome: &str| sent.get(outcome).copied().unwrap_or(0);
+    let help = "As the Go controller counted it.";
+    for (name, count) in [
+        ("interlock_evaluations_total", vitals.evaluators_asked.get()),
+        ("interlock_evaluation_errors_total", vitals.evaluator_errors.get()),
+        ("interlock_triggers_total", event("JOB_TRIGGERED")),
+        ("interlock_triggers_failed_total", event("JOB_FAILED")),
+        ("interlock_alerts_dispatched_total", sent("delivered")),
+        ("interlock_alerts_failed_total", sent("retried") + sent("dead")),
+        ("interlock_retries_scheduled_total", event("RETRY_SCHEDULED")),
+        ("interlock_monitoring_drift_detected_total", event("MONITORING_DRIFT_DETECTED")),
+        ("interlock_lifecycle_events_published_total", vitals.events_recorded.get()),
+    ] {
+        page.counter(name, help, [(None, count)]);
+    }
 }
 
 fn series<const N: usize>(

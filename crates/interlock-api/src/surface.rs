@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use interlock_engine::vitals::Vitals;
 use interlock_store::Store;
+use interlock_watchdog::WatchdogVitals;
 
 use crate::loops::Loops;
 
@@ -27,6 +28,8 @@ pub struct Surface {
     pub loops: Loops,
     /// What the engine counts, once there is an engine in this process.
     pub vitals: OnceLock<Arc<Vitals>>,
+    /// What the watchdog counts, once there is one in this process.
+    pub watchdog: OnceLock<Arc<WatchdogVitals>>,
     /// The store, once it is open.
     pub store: OnceLock<Arc<dyn Store>>,
     phase: Mutex<Phase>,
@@ -39,6 +42,7 @@ impl Surface {
             version,
             loops: Loops::default(),
             vitals: OnceLock::new(),
+            watchdog: OnceLock::new(),
             store: OnceLock::new(),
             phase: Mutex::new(Phase::Starting("the files are being read")),
         }

@@ -193,6 +193,8 @@ pub struct Alert {
     pub when: AlertFilter,
     /// Only what lasts so long while nobody looks at it: a later step of escalation.
     pub after: Option<SignedDuration>,
+    /// Only once so many were found in a row.
+    pub findings: u32,
     /// Again after so long, while it lasts and nobody looks at it.
     pub repeat: Option<SignedDuration>,
     /// Whether many at once are one message; what its kind does when absent.

@@ -86,14 +86,7 @@ pub fn concerns(pipeline: &Pipeline, key: &str, sensor: &Sensor, now: Timestamp)
     let is_post_run = pipeline.post_run.iter().flat_map(|post| &post.rules).any(|r| r.key == base);
     let mut found = Vec::new();
     for start in &pipeline.starts {
-        if let Recurrence::Sensor { rule, period } = start.schedule.recurrence()
-            && rule.key == base
-        {
-            let alone = Sensors::from([(base.to_owned(), sensor.clone())]);
-            if rule.judge(&alone, None, now).outcome == Outcome::Ready {
-                found.push(start.concern(key, sensor, (*period, Means::Data)));
-            }
-        }
+        found.extend(start.data_of(key, sensor, now));
         if is_post_run {
             found.push(start.concern(key, sensor, (start.period_length(), Means::PostRun)));
         }
@@ -102,6 +95,16 @@ pub fn concerns(pipeline: &Pipeline, key: &str, sensor: &Sensor, now: Timestamp)
 }
 
 impl StartSchedule {
+    /// Which slot of a sensor schedule a report opens; none if its condition is about another sensor or is not
+    /// met.
+    pub fn data_of(&self, key: &str, sensor: &Sensor, now: Timestamp) -> Option<Concern> {
+        let base = sensor::base_key(key);
+        let Recurrence::Sensor { rule, period } = self.schedule.recurrence() else { return None };
+        let alone = Sensors::from([(base.to_owned(), sensor.clone())]);
+        let is_met = rule.key == base && rule.judge(&alone, None, now).outcome == Outcome::Ready;
+        is_met.then(|| self.concern(key, sensor, (*period, Means::Data)))
+    }
+
     fn concern(&self, key: &str, sensor: &Sensor, (length, means): (Period, Means)) -> Concern {
         let (schedule, zone) = (self.schedule.id().clone(), &self.schedule.timing().zone);
         let period = match sensor::period_of(key, sensor, zone, length) {

@@ -22,7 +22,8 @@ use crate::{
     slot::{Disposition, OpenState, SkipReason, Slot, SlotState},
 };
 
-/// The watchdog closes a run that is too old; the owner does, this much later, if nobody has (S19).
+/// The watchdog closes a run that is too old, a slot that nobody reported on and one whose sensor did not come; the
+/// owner does, this much later, if nobody has (S19).
 pub const OWNER_WAITS: SignedDuration = SignedDuration::from_mins(1);
 
 /// Whether slots may start.
@@ -148,11 +149,19 @@ impl Plan<'_> {
         for (candidate, step) in self.slots.iter().zip(&mut self.moves) {
             let SlotState::Open(state) = candidate.slot.state else { continue };
             let flow = candidate.flow(flow);
-            let close = forced_close(candidate.slot, state, (flow, runner), now);
+            let is_sensor = waits_for_sensor(self.pipeline, candidate);
+            let patience = match state {
+                OpenState::Running => OWNER_WAITS,
+                OpenState::Waiting if is_sensor || runner == Runner::SomebodyElse => OWNER_WAITS,
+                OpenState::Waiting
+                | OpenState::Queued
+                | OpenState::Backoff
+                | OpenState::Monitoring => SignedDuration::ZERO,
+            };
+            let by = now.saturating_sub(patience).unwrap_or(Timestamp::MIN);
+            let close = forced_close(candidate.slot, state, (flow, runner), by);
             let close = match close {
-                Some(Disposition::Skipped(SkipReason::NotReady))
-                    if waits_for_sensor(self.pipeline, candidate) =>
-                {
+                Some(Disposition::Skipped(SkipReason::NotReady)) if is_sensor => {
                     Some(Disposition::Skipped(SkipReason::NoSensor))
                 }
                 other => other,
@@ -379,8 +388,7 @@ fn forced_close(
             return Some(Disposition::Failed);
         }
     }
-    let patience = if state == OpenState::Running { OWNER_WAITS } else { SignedDuration::ZERO };
-    if now < slot.closes_at.saturating_add(patience).unwrap_or(Timestamp::MAX) {
+    if now < slot.closes_at {
         return None;
     }
     let skipped = |reason| Some(Disposition::Skipped(reason));

@@ -96,6 +96,33 @@ pub fn format(duration: SignedDuration) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
+/// Writes a duration as Go does, for receivers that read the Go controller's alerts: `45m0s`, `2h0m0s`,
+/// `1.5s`, `300ms`.
+pub fn format_go(duration: SignedDuration) -> String {
+    let milliseconds = duration.as_millis();
+    let sign = if milliseconds < 0 { "-" } else { "" };
+    let all = milliseconds.unsigned_abs();
+    if all == 0 {
+        return "0s".to_owned();
+    }
+    if all < 1_000 {
+        return format!("{sign}{all}ms");
+    }
+    let (minutes, rest) = (all / 60_000, all % 60_000);
+    let seconds = match rest % 1_000 {
+        0 => (rest / 1_000).to_string(),
+        millis => {
+            let text = format!("{}.{millis:03}", rest / 1_000);
+            text.trim_end_matches('0').to_owned()
+        }
+    };
+    match (minutes / 60, minutes % 60) {
+        (0, 0) => format!("{sign}{seconds}s"),
+        (0, minutes) => format!("{sign}{minutes}m{seconds}s"),
+        (hours, minutes) => format!("{sign}{hours}h{minutes}m{seconds}s"),
+    }
+}
+
 /// One number with the letters after it.
 struct Token<'a> {
     digits: &'a str,

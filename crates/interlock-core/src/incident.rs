@@ -140,6 +140,19 @@ const NOT_READY: Family = Family { prefix: "not-ready", scope: Scope::Day };
 /// The seed's own key.
 const MISSED: Family = Family { prefix: "watchdog", scope: Scope::Day };
 const UNKNOWN: Family = Family { prefix: "unknown", scope: Scope::Day };
+/// The seed's own key too.
+const STUCK: Family = Family { prefix: "watchdog:stuck", scope: Scope::Day };
+/// Apart from the breach, which must be told even if the warning was.
+const SLA_AT_RISK: Family = Family { prefix: "sla-warning", scope: Scope::Day };
+const SLA: Family = Family { prefix: "sla", scope: Scope::Day };
+const BUDGET_AT_RISK: Family = Family { prefix: "relative-sla-warning", scope: Scope::Day };
+const BUDGET: Family = Family { prefix: "relative-sla", scope: Scope::Day };
+const NO_SENSOR: Family = Family { prefix: "no-sensor", scope: Scope::Day };
+const POST_RUN: Family = Family { prefix: "post-run", scope: Scope::Day };
+const RECOVERED: Family = Family { prefix: "recovered", scope: Scope::Day };
+/// Of a thing, not of the pipeline: every pause is an event, only one without an end is an incident.
+const PAUSED: Family = Family { prefix: "paused", scope: Scope::Thing };
+const DEGRADED: Family = Family { prefix: "watchdog-degraded", scope: Scope::Pipeline };
 const CONFIG: Family = Family { prefix: "config", scope: Scope::Thing };
 const ASIDE: Family = Family { prefix: "aside", scope: Scope::Pipeline };
 /// A test of the alerts, from end to end.
@@ -195,6 +208,47 @@ const OPENS: &[Opens] = &[
         Level::Warning,
         ("config_broken", "is broken, and what was loaded before stays in force"),
     ),
+    opens(
+        "IRREGULAR_SCHEDULE_MISSED",
+        MISSED,
+        Level::Error,
+        ("irregular_schedule_missed", "missed a listed date"),
+    ),
+    opens("RUN_STUCK", STUCK, Level::Error, ("stuck_run", "has a run that does not end")),
+    opens("SLA_WARNING", SLA_AT_RISK, Level::Warning, ("sla_warning", "may not complete in time")),
+    opens("SLA_BREACH", SLA, Level::Error, ("sla_breach", "broke its SLA")),
+    opens(
+        "RELATIVE_SLA_WARNING",
+        BUDGET_AT_RISK,
+        Level::Warning,
+        ("relative_sla_warning", "may take longer than it may"),
+    ),
+    opens(
+        "RELATIVE_SLA_BREACH",
+        BUDGET,
+        Level::Error,
+        ("relative_sla_breach", "took longer than it may"),
+    ),
+    opens(
+        "SENSOR_DEADLINE_EXPIRED",
+        NO_SENSOR,
+        Level::Error,
+        ("sensor_deadline_expired", "got no sensor in time"),
+    ),
+    opens(
+        "POST_RUN_SENSOR_MISSING",
+        POST_RUN,
+        Level::Warning,
+        ("post_run_sensor_missing", "was not reported on after its run"),
+    ),
+    opens("TRIGGER_RECOVERED", RECOVERED, Level::Info, ("trigger_recovered", "was opened late")),
+    opens("PIPELINE_PAUSED", PAUSED, Level::Warning, ("pipeline_paused", "is paused for long")),
+    opens(
+        "WATCHDOG_DEGRADED",
+        DEGRADED,
+        Level::Error,
+        ("watchdog_degraded", "is not wholly watched"),
+    ),
     opens("PIPELINE_SET_ASIDE", ASIDE, Level::Error, ("pipeline_set_aside", "was set aside")),
     // It goes where a miss would go.
     opens("BARK", BARK, Level::Error, ("schedule_missed", "is a test of the alerts")),
@@ -202,7 +256,29 @@ const OPENS: &[Opens] = &[
 
 /// Which events resolve which incidents.
 const RESOLVES: &[(&str, &[Family])] = &[
-    ("JOB_COMPLETED", &[FAILED, UNCERTAIN, NOT_READY, MISSED, UNKNOWN]),
+    (
+        "JOB_COMPLETED",
+        &[
+            FAILED,
+            UNCERTAIN,
+            NOT_READY,
+            MISSED,
+            UNKNOWN,
+            STUCK,
+            SLA_AT_RISK,
+            SLA,
+            BUDGET_AT_RISK,
+            BUDGET,
+            NO_SENSOR,
+            RECOVERED,
+        ],
+    ),
+    ("JOB_FAILED", &[STUCK]),
+    ("JOB_CANCELLED", &[STUCK]),
+    ("SLA_MET", &[SLA_AT_RISK]),
+    ("POST_RUN_PASSED", &[POST_RUN]),
+    ("PIPELINE_RESUMED", &[PAUSED]),
+    ("WATCHDOG_RECOVERED", &[DEGRADED]),
     ("RUN_FOUND", &[UNCERTAIN]),
     ("CONFIG_RESTORED", &[CONFIG]),
     ("PIPELINE_TAKEN_BACK", &[ASIDE]),

@@ -124,6 +124,19 @@ pub struct Slot {
     pub reruns: Option<Box<Reruns>>,
     /// What it promises about time, resolved when it was opened; nothing when absent.
     pub sla: Option<Box<ResolvedSla>>,
+    /// The first look at its readiness that found it not ready; kept if it promises an evaluation.
+    pub evaluated: Option<Box<Evaluated>>,
+}
+
+/// A look at a slot's readiness. It tells the watchdog that somebody looked, and what for people waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evaluated {
+    /// When.
+    pub at: Timestamp,
+    /// What it waited for.
+    pub blocking: Vec<String>,
+    /// Whether people were told that it was not ready by its deadline.
+    pub is_told: bool,
 }
 
 /// What whoever asks for a run may ask for beside it.
@@ -326,6 +339,7 @@ impl Slot {
             wish: None,
             reruns: None,
             sla: None,
+            evaluated: None,
         }
     }
 
@@ -376,7 +390,11 @@ impl Slot {
         let illegal = IllegalSlotChange { from: self.state, to };
         let mut slot = Self { state: to, retry_at: None, ..self.clone() };
         match self.state {
-            SlotState::Open(_) => {}
+            // It was called missed, and ran all the same.
+            SlotState::Open(_) => {
+                let is_end = matches!(disposition, Disposition::Completed | Disposition::Failed);
+                slot.marks.late |= is_end && self.marks.missed_at.is_some();
+            }
             SlotState::Closed(before) if before.is_provisional() => match disposition {
                 // S11: a success after a miss closes it as late and never erases it.
                 Disposition::Completed | Disposition::Failed => slot.marks.late = true,

@@ -10,11 +10,13 @@ use std::{
 };
 
 use interlock_core::{
-    control::{Candidate, Flow, Move, Room, plan_slots},
+    agenda::Work,
+    control::{Candidate, Flow, Move, OWNER_WAITS, Room, plan_slots},
     id::PipelineId,
     pipeline::Pipeline,
     readiness::{Condition, Outcome, TraitResult, TraitSpec, Verdict},
     run::{RunState, TriggerType},
+    schedule::Recurrence,
     sensor::Sensors,
     slot::{OpenState, Slot, SlotState},
 };
@@ -176,8 +178,18 @@ impl Engine {
             // Others come up for their turn.
             self.dirty.insert(pipeline.clone());
         }
-        let stepper = Stepper { pipeline, specs: &specs, state, now };
-        Ok(moves
+        let stuck_after = self.limits.stuck_after;
+        let stepper = Stepper { pipeline, specs: &specs, state, now, stuck_after };
+        let moved: BTreeSet<_> = moves.iter().map(|(index, _)| *index).collect();
+        let untouched = seen.iter().enumerate().filter(|(index, _)| !moved.contains(index));
+        let evaluated = untouched.filter_map(|(_, (place, _))| {
+            let mut plan = Planned::new(pipeline, self.writer);
+            let drives = self.scope.drives(place) && !state.is_asking();
+            stepper.evaluated(place, verdicts.get(*place).filter(|_| drives)?, &mut plan)?;
+            Some(plan)
+        });
+        let evaluated: Vec<_> = evaluated.collect();
+        let steps = moves
             .into_iter()
             .filter_map(|(index, step)| {
                 let (place, _) = seen.get(index)?;
@@ -188,7 +200,9 @@ impl Engine {
                 stepper.step(place, step, verdicts.get(*place), &mut plan)?;
                 Some(plan)
             })
-            .collect())
+            .chain(evaluated)
+            .collect();
+        Ok(steps)
     }
 
     /// The declaration in force and those of the versions under which open slots were recorded (S16).
@@ -328,8 +342,11 @@ impl Engine {
         };
         let evaluate_at = plus(now, interval);
         let driven = state.open.iter().filter(|(place, _)| self.scope.drives(place));
-        let times =
-            driven.flat_map(|(_, open)| times_of(open, evaluate_at).into_iter().take(count(open)));
+        let times = driven.flat_map(|(place, open)| {
+            let waits = state.is_watched(place, &open.slot);
+            let patience = if waits { OWNER_WAITS } else { SignedDuration::ZERO };
+            times_of(open, (evaluate_at, patience)).into_iter().take(count(open))
+        });
         // What should have happened and could not (no room, a pause) is looked at again soon, not at once.
         let soon = plus(now, SignedDuration::from_secs(1));
         let next = times.map(|at| if at > now { at } else { soon }).min();
@@ -372,13 +389,15 @@ fn is_covered(spec: &Pipeline, place: &SlotPlace, began: Timestamp) -> bool {
 }
 
 /// When something may happen to a slot by itself: first the end of its time.
-fn times_of(open: &OpenSlot, evaluate_at: Timestamp) -> Vec<Timestamp> {
+fn times_of(
+    open: &OpenSlot,
+    (evaluate_at, patience): (Timestamp, SignedDuration),
+) -> Vec<Timestamp> {
     let SlotState::Open(state) = open.slot.state else { return vec![] };
     let closes_at = match state {
-        OpenState::Running => plus(open.slot.closes_at, interlock_core::control::OWNER_WAITS),
-        OpenState::Waiting | OpenState::Queued | OpenState::Backoff | OpenState::Monitoring => {
-            open.slot.closes_at
-        }
+        OpenState::Running => plus(open.slot.closes_at, OWNER_WAITS),
+        OpenState::Waiting => plus(open.slot.closes_at, patience),
+        OpenState::Queued | OpenState::Backoff | OpenState::Monitoring => open.slot.closes_at,
     };
     let mut times = vec![closes_at];
     times.extend(open.slot.retry_at);
@@ -389,6 +408,19 @@ fn times_of(open: &OpenSlot, evaluate_at: Timestamp) -> Vec<Timestamp> {
 }
 
 impl PipelineState {
+    /// Whether an evaluator has yet to answer: what it blocks is not known.
+    fn is_asking(&self) -> bool {
+        self.traits.values().any(|answer| matches!(answer, Answer::Asked))
+    }
+
+    /// Whether somebody else should have closed a slot before the owner does: the watchdog, by its deadline.
+    fn is_watched(&self, place: &SlotPlace, slot: &Slot) -> bool {
+        let start = self.agenda.starts.iter().find(|start| *start.schedule.id() == place.1);
+        let is_sensor = start
+            .is_some_and(|start| matches!(start.schedule.recurrence(), Recurrence::Sensor { .. }));
+        self.agenda.work == Work::Watched || (is_sensor && slot.opened_by == TriggerType::Scheduler)
+    }
+
     fn answers(&self, now: Timestamp) -> BTreeMap<String, TraitResult> {
         let given = self.traits.iter().filter_map(|(kind, answer)| match answer {
             Answer::Given(result, until) if now < *until => Some((kind.clone(), result.clone())),

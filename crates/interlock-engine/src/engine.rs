@@ -68,6 +68,8 @@ pub struct Limits {
     pub catchup_per_minute: u32,
     /// How often a waiting slot is evaluated, where its pipeline does not say.
     pub evaluation_interval: SignedDuration,
+    /// How long a run may take before the watchdog calls it stuck, where its pipeline does not say.
+    pub stuck_after: SignedDuration,
 }
 
 impl Default for Limits {
@@ -77,6 +79,7 @@ impl Default for Limits {
             catchup_runs_max: 10,
             catchup_per_minute: 6_000,
             evaluation_interval: SignedDuration::from_mins(5),
+            stuck_after: SignedDuration::from_mins(30),
         }
     }
 }

@@ -67,6 +67,7 @@ impl Engine {
             | InboxRecord::Pause { .. }
             | InboxRecord::Resume { .. }
             | InboxRecord::Catchup {}
+            | InboxRecord::Look {}
             | InboxRecord::StartBackfill { .. }
             | InboxRecord::PauseBackfill { .. }
             | InboxRecord::ResumeBackfill { .. }

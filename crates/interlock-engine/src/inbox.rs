@@ -117,6 +117,10 @@ impl Engine {
             | InboxRecord::CancelBackfill { .. } => {
                 self.about_backfill((pipeline, &spec), (&entry.record, now), plan).await?
             }
+            InboxRecord::Look {} => {
+                self.reload(pipeline).await?;
+                Ok(json!({ "pipeline": pipeline.as_str() }))
+            }
             InboxRecord::File { .. }
             | InboxRecord::Incident { .. }
             | InboxRecord::Silence { .. }

@@ -7,7 +7,9 @@ use interlock_store::{AgendaRow, BackfillQuery, Key, LedgerQuery, LedgerRow, Rec
 
 use crate::{
     engine::{Engine, EngineError},
-    state::KnownRun,
+    request::{is_active, request},
+    state::{KnownRun, OpenSlot, SlotPlace},
+    write::Act,
 };
 
 /// Rows per page.
@@ -104,8 +106,16 @@ impl Engine {
 
     /// Forgets what it thought of a pipeline and loads it again.
     pub(crate) async fn reload(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
-        let known = self.pipelines.get_mut(pipeline).watermarked().cloned().collect();
+        let state = self.pipelines.get_mut(pipeline);
+        let known = state.watermarked().cloned().collect();
+        let running: Vec<_> = state
+            .open
+            .iter()
+            .filter(|(_, open)| open.last_run().is_some_and(is_active))
+            .map(|(place, open)| (place.clone(), open.clone()))
+            .collect();
         self.load_one(pipeline, &known).await?;
+        self.end_what_was_closed(pipeline, running).await;
         // What was refused may have been a job's last word, which is not said twice: ask for it.
         for run in self.requests_of(pipeline).await {
             self.look_up(run);
@@ -113,6 +123,24 @@ impl Engine {
         self.take_up(pipeline);
         self.dirty.insert(pipeline.clone());
         Ok(())
+    }
+
+    /// Asks the jobs to end whose slots the watchdog has closed.
+    async fn end_what_was_closed(
+        &mut self,
+        pipeline: &PipelineId,
+        running: Vec<(SlotPlace, OpenSlot)>,
+    ) {
+        for (place, open) in running {
+            if self.pipelines.get_mut(pipeline).open.contains_key(&place) {
+                continue;
+            }
+            let Some(run) = open.last_run() else { continue };
+            if let Ok(spec) = self.specs.pipeline(pipeline, open.slot.version).await {
+                let asked = request(pipeline, &spec, (&place, &open), run);
+                self.act(Act::Cancel(Box::new(asked)));
+            }
+        }
     }
 
     /// Loads a pipeline with the watermarks of these schedules.

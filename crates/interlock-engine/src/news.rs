@@ -106,8 +106,8 @@ impl Engine {
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(None) };
         let Some(open) = state.open.get(&place) else { return Ok(None) };
         let Some(run) = open.runs.iter().find(|run| run.key == *key) else { return Ok(None) };
-        let sensors = state.sensors.as_ref();
-        let teller = Teller { pipeline, spec: &spec, place: &place, open, run, sensors };
+        let known = (state.sensors.as_ref(), self.limits.stuck_after);
+        let teller = Teller::new((pipeline, &spec), (&place, open, run), known);
         let asked = || request(pipeline, &spec, (&place, open), run);
         match what {
             NewsOf::Job(What::Started { metadata })
@@ -207,9 +207,18 @@ struct Teller<'a> {
     open: &'a OpenSlot,
     run: &'a KnownRun,
     sensors: Option<&'a Sensors>,
+    stuck_after: SignedDuration,
 }
 
-impl Teller<'_> {
+impl<'a> Teller<'a> {
+    fn new(
+        (pipeline, spec): (&'a PipelineId, &'a Pipeline),
+        (place, open, run): (&'a SlotPlace, &'a OpenSlot, &'a KnownRun),
+        (sensors, stuck_after): (Option<&'a Sensors>, SignedDuration),
+    ) -> Self {
+        Self { pipeline, spec, place, open, run, sensors, stuck_after }
+    }
+
     fn started(&self, at: Timestamp, metadata: BTreeMap<String, Value>, plan: &mut Planned) {
         if self.uncertain_since().is_some() {
             // It was found after all; the mark stays on the slot.
@@ -246,6 +255,10 @@ impl Teller<'_> {
             None => RunEvent::Succeeded,
         };
         plan.slot(self.place, self.open.revision, &slot);
+        plan.has_ended(self.spec, self.run, self.stuck_after);
+        if let Some(post_run) = &self.spec.post_run {
+            plan.will_be_reported(self.place, (&slot, post_run), at);
+        }
         let baseline = self.baseline();
         plan.run(self.run, event, |record| {
             record.started_at = record.started_at.or(Some(at));
@@ -270,6 +283,7 @@ impl Teller<'_> {
     fn cancelled(&self, at: Timestamp, message: &str, plan: &mut Planned) {
         let Ok(slot) = self.open.slot.close(Disposition::Cancelled, at) else { return };
         plan.slot(self.place, self.open.revision, &slot);
+        plan.has_ended(self.spec, self.run, self.stuck_after);
         plan.run(self.run, RunEvent::Cancelled, |record| {
             record.ended_at = Some(at);
             record.message = Some(message.to_owned());
@@ -310,6 +324,7 @@ impl Teller<'_> {
         let Ok(mut slot) = slot else { return };
         slot.marks.uncertain |= end.is_uncertain;
         plan.slot(self.place, self.open.revision, &slot);
+        plan.has_ended(self.spec, self.run, self.stuck_after);
         let message = end.message.clone();
         plan.run(self.run, RunEvent::Failed, |record| {
             record.ended_at = Some(end.at);

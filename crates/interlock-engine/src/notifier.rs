@@ -76,6 +76,8 @@ pub struct Notifier {
     lanes: BTreeMap<String, Lane>,
     /// What is in a lane or being tried.
     in_hand: BTreeSet<(PipelineId, String)>,
+    /// When the outbox is looked into next.
+    claim_at: Timestamp,
     sender: mpsc::UnboundedSender<Tried>,
     tried: mpsc::UnboundedReceiver<Tried>,
 }
@@ -85,8 +87,19 @@ impl Notifier {
     pub fn new(parts: NotifierParts) -> Self {
         let NotifierParts { world, store, channels, patience, vitals, pulse } = parts;
         let (sender, tried) = mpsc::unbounded_channel();
-        let (lanes, in_hand) = (BTreeMap::new(), BTreeSet::new());
-        Self { world, store, channels, patience, vitals, pulse, lanes, in_hand, sender, tried }
+        Self {
+            world,
+            store,
+            channels,
+            patience,
+            vitals,
+            pulse,
+            lanes: BTreeMap::new(),
+            in_hand: BTreeSet::new(),
+            claim_at: Timestamp::MIN,
+            sender,
+            tried,
+        }
     }
 
     /// Delivers until it is told to stop or the store fails for good. What is being tried then is tried again by
@@ -129,15 +142,25 @@ impl Notifier {
         let queued: usize = self.lanes.values().map(Lane::waiting).sum();
         let limit = CLAIMED_AT_ONCE.min(QUEUED_MAX.saturating_sub(queued));
         let mut more = false;
-        if limit > 0 {
+        if limit > 0 && self.may_claim() {
             let mut rows = self.store.claim(limit, self.patience.claim).await?;
-            more = rows.len() == limit;
+            // What was claimed may have become something that can be claimed.
+            more = !rows.is_empty();
+            let pause = if more { SignedDuration::ZERO } else { self.patience.look };
+            self.claim_at = plus(self.world.now(), pause);
             // A try that outlives its claim: its end will settle it.
             rows.retain(|row| !self.in_hand.contains(&named_row(row)));
             self.take(rows).await?;
         }
         self.start().await?;
         Ok(more || self.lanes.values().any(|lane| lane.waiting() > 0))
+    }
+
+    /// Whether it is time to look into the outbox again: not each time that a lane moves on.
+    fn may_claim(&self) -> bool {
+        let now = self.world.now();
+        // A clock that was set back must not make it wait.
+        now >= self.claim_at || self.claim_at > plus(now, self.patience.look)
     }
 
     /// Decides about what was claimed: what may be told goes into its lane, the rest is settled.
@@ -197,17 +220,17 @@ impl Notifier {
         }
         let now = self.world.now();
         let becomes = channels.into_iter().map(|channel| {
-            let step = self.channels.manner(&channel).after;
-            let step = step.filter(|_| alert.state() == Some(IncidentState::Open));
+            let manner = self.channels.manner(&channel);
+            let is_later = manner.after.is_some() || manner.findings > 1;
             let mut record = OutboxRecord {
                 channel: channel.clone(),
                 alert: released(&row.record, now),
                 held: None,
                 ..row.record.clone()
             };
-            if let Some(step) = step {
-                record.not_before = plus(now, step);
-                record.held = Some("its step has not come".to_owned());
+            if is_later && alert.state() == Some(IncidentState::Open) {
+                // Whether its turn has come is asked when it is claimed.
+                record.held = Some("its turn has not come".to_owned());
             }
             (named(&row.name, &channel), record)
         });

@@ -44,6 +44,9 @@ impl Engine {
         let record = PipelineRecord { pause: Some(pause), ..row };
         plan.put(Key::Pipeline, revision, Record::Pipeline(record));
         plan.event(Event::of("PIPELINE_PAUSED", now, reason));
+        if until.is_none() {
+            plan.will_resume(since.unwrap_or(now));
+        }
         Ok(Ok(json!({ "pipeline": pipeline.as_str(), "event": "PIPELINE_PAUSED" })))
     }
 
@@ -66,7 +69,8 @@ impl Engine {
         let pause = PauseRecord { until: Some(now), catchup, ..before };
         let record = PipelineRecord { pause: Some(pause), ..row };
         plan.put(Key::Pipeline, revision, Record::Pipeline(record));
-        plan.event(Event::of("PIPELINE_RESUMED", now, message));
+        let event = Event::of("PIPELINE_RESUMED", now, message);
+        plan.event(event.detail("thing", pipeline.as_str()));
         Ok(json!({ "pipeline": pipeline.as_str(), "event": "PIPELINE_RESUMED" }))
     }
 

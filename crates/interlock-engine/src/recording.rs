@@ -127,7 +127,7 @@ impl Groups<'_> {
         max: usize,
         record: impl Fn(&mut Self, &[Timestamp]),
     ) {
-        for chunk in slots.chunks(SLOTS_PER_GROUP) {
+        for chunk in slots.chunks(SLOTS_PER_GROUP / self.rows_per_slot()) {
             if self.done.len() < max {
                 record(self, chunk);
             }
@@ -153,8 +153,14 @@ impl Groups<'_> {
         }
     }
 
+    /// A slot that promises its end has an entry in the due index.
+    fn rows_per_slot(&self) -> usize {
+        let sla = self.recording.agenda.sla.as_deref();
+        if sla.is_some_and(|sla| sla.completion.is_some()) { 2 } else { 1 }
+    }
+
     fn live(&mut self, slots: &[Timestamp]) {
-        self.room_for(slots.len() + 1);
+        self.room_for(slots.len() * self.rows_per_slot() + 1);
         let now = self.recording.now;
         self.open_all(slots, TriggerType::Scheduler);
         if let [only] = slots {
@@ -199,6 +205,7 @@ impl Groups<'_> {
                 revision = *known;
             }
             self.open.slot(&place, revision, &slot);
+            self.open.will_complete(&place, &slot, self.recording.now);
             self.until = Some(*nominal);
         }
     }

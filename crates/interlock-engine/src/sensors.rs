@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Slots that one report may touch: a group holds 25 changes. The rest is said, and found by the watchdog.
-const CONCERNS_MAX: usize = 6;
+const CONCERNS_MAX: usize = 5;
 
 /// A report on its way into the ledger.
 pub(crate) struct Arrival<'a> {
@@ -215,6 +215,8 @@ impl Arrival<'_> {
                 let opener = Opener { agenda: &agenda, start, version, now: self.now };
                 let slot = opener.open(touched.place.0, TriggerType::Sensor);
                 plan.slot(&touched.place, 0, &slot);
+                plan.will_complete(&touched.place, &slot, self.now);
+                plan.spends(&touched.place, &slot, self.now);
                 let message = format!("sensor {} came", self.key);
                 plan.event(Event::of("SLOT_OPENED", self.now, message).about(&touched.place));
             }
@@ -251,6 +253,7 @@ impl Arrival<'_> {
         let Ok(mut waiting) = slot.advance(OpenState::Waiting, opening.closes_at) else { return };
         waiting.opened_by = TriggerType::Sensor;
         plan.slot(&touched.place, *revision, &waiting);
+        plan.spends(&touched.place, &waiting, self.now);
         let message = format!("sensor {} came", self.key);
         plan.event(Event::of("SENSOR_ARRIVED", self.now, message).about(&touched.place));
     }

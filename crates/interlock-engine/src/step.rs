@@ -7,7 +7,7 @@ use interlock_core::{
     id::PipelineId,
     readiness::Verdict,
     run::{RunEvent, TriggerType},
-    slot::{Disposition, OpenState, RerunSource, SkipReason, Slot, SlotState},
+    slot::{Disposition, Evaluated, OpenState, RerunSource, SkipReason, Slot, SlotState},
 };
 use interlock_store::RunKey;
 use jiff::{SignedDuration, Timestamp};
@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::{
     controller::SpecsInUse,
+    obligations::began_with_sensor,
     request::{request, run_closes_at},
     rerun::Rerun,
     scheduler::plus,
@@ -31,6 +32,7 @@ pub(crate) struct Stepper<'a> {
     pub(crate) specs: &'a SpecsInUse,
     pub(crate) state: &'a PipelineState,
     pub(crate) now: Timestamp,
+    pub(crate) stuck_after: SignedDuration,
 }
 
 impl Stepper<'_> {
@@ -60,6 +62,29 @@ impl Stepper<'_> {
         }
     }
 
+    /// Keeps the first look at a slot that found it not ready, where the slot promises one: nobody but the
+    /// controller could tell otherwise that it looked.
+    pub(crate) fn evaluated(
+        &self,
+        place: &SlotPlace,
+        verdict: &Verdict,
+        plan: &mut Planned,
+    ) -> Option<()> {
+        let open = self.state.open.get(place)?;
+        let promises = open.slot.sla.as_deref().is_some_and(|sla| sla.evaluation_at.is_some());
+        let waits = open.slot.state == SlotState::Open(OpenState::Waiting);
+        if !promises || !waits || open.slot.evaluated.is_some() {
+            return None;
+        }
+        let reasons = blocking(verdict).into_iter();
+        let blocking = reasons.filter_map(|it| it.as_str().map(str::to_owned)).collect();
+        let mut slot = open.slot.clone();
+        let evaluated = Evaluated { at: self.now, blocking, is_told: false };
+        slot.evaluated = Some(Box::new(evaluated));
+        plan.slot(place, open.revision, &slot);
+        Some(())
+    }
+
     fn start(
         &self,
         place: &SlotPlace,
@@ -81,6 +106,10 @@ impl Stepper<'_> {
         plan.slot(place, open.revision, &slot);
         let metadata = origin_of(&slot);
         plan.new_run(key.clone(), trigger_type, NewRun { at: now, metadata });
+        plan.will_end(self.specs.of(&slot), &key, (now, self.stuck_after));
+        if attempt == 1 && !began_with_sensor(&slot) {
+            plan.spends(place, &slot, now);
+        }
         let message = format!("attempt {attempt}, {}", trigger_type.as_str());
         let mut event = Event::of("JOB_TRIGGERED", now, message).about(place).run(run_id);
         if let Some(verdict) = verdict.filter(|verdict| !verdict.parts.is_empty()) {
@@ -146,6 +175,9 @@ impl Stepper<'_> {
             };
             // The end of monitoring is not the end of the job.
             plan.run(run, event, |record| record.ended_at = record.ended_at.or(Some(now)));
+            if disposition != Disposition::Completed {
+                plan.has_ended(self.specs.of(&open.slot), run, self.stuck_after);
+            }
             if disposition == Disposition::Failed
                 && open.slot.state == SlotState::Open(OpenState::Running)
             {
@@ -173,6 +205,7 @@ fn close_kind(disposition: Disposition, from: SlotState) -> &'static str {
     match disposition {
         Disposition::Skipped(SkipReason::NotReady) => "VALIDATION_EXHAUSTED",
         Disposition::Skipped(SkipReason::DryRun) => "DRY_RUN_WOULD_TRIGGER",
+        Disposition::Skipped(SkipReason::NoSensor) => "SENSOR_DEADLINE_EXPIRED",
         Disposition::Skipped(_) => "SLOT_SKIPPED",
         Disposition::Completed => "MONITORING_COMPLETED",
         Disposition::Failed if from == SlotState::Open(OpenState::Running) => "SFN_TIMEOUT",
@@ -184,7 +217,7 @@ fn close_kind(disposition: Disposition, from: SlotState) -> &'static str {
 }
 
 /// Why the conditions do not hold, for people.
-fn blocking(verdict: &Verdict) -> Vec<Value> {
+pub(crate) fn blocking(verdict: &Verdict) -> Vec<Value> {
     let named = |part: &&Verdict| {
         if part.reason.contains(&part.name) {
             part.reason.clone()

@@ -39,7 +39,7 @@ const PAGE: usize = 1_000;
 type OpenSlots = BTreeMap<SlotPlace, OpenSlot>;
 
 /// Incidents of pipelines by their dedup keys, each with its revision.
-pub(crate) type Known = BTreeMap<(PipelineId, String), (IncidentRecord, u64)>;
+pub type Known = BTreeMap<(PipelineId, String), (IncidentRecord, u64)>;
 
 impl Engine {
     /// Loads the incidents that are open.
@@ -140,9 +140,11 @@ enum Need {
 /// The incidents that the events of a group are about.
 fn keys_of(group: &Group, open: &OpenSlots) -> BTreeSet<(String, Need)> {
     let follow = events(group).flat_map(|event| of_event(group, event, open));
+    let resolves = if may_be_watched(group) { Need::Any } else { Need::Open };
     let keys = follow.map(|consequence| match consequence {
         Consequence::Open(finding) => (finding.key, Need::Any),
-        Consequence::Resolve { key } | Consequence::Acknowledge { key } => (key, Need::Open),
+        Consequence::Resolve { key } => (key, resolves),
+        Consequence::Acknowledge { key } => (key, Need::Open),
     });
     keys.collect()
 }
@@ -164,6 +166,35 @@ fn older(
     found
 }
 
+/// Whether the watchdog may have opened an incident that this group ends, which is then not known here: a slot was
+/// called missed, promised something or took its time, or a pause ended.
+fn may_be_watched(group: &Group) -> bool {
+    const A_WHILE: jiff::SignedDuration = jiff::SignedDuration::from_mins(1);
+    let began = events(group).map(|event| event.at).min();
+    if events(group).any(|event| event.kind == "PIPELINE_RESUMED") {
+        return true;
+    }
+    group.changes.iter().any(|change| match change {
+        Change::Put(Key::Slot(..), _, Record::Slot(slot)) => {
+            slot.marks.missed_at.is_some()
+                || slot.sla.is_some()
+                || slot.marks.recovered
+                || began.is_some_and(|at| at.duration_since(slot.opened_at) > A_WHILE)
+        }
+        Change::Put(..) | Change::Delete(..) | Change::Append(_) => false,
+    })
+}
+
+/// The dedup keys of the incidents that a group's events are about, for a writer that keeps no slots in memory.
+pub fn incident_keys(group: &Group) -> Vec<String> {
+    keys_of(group, &OpenSlots::new()).into_iter().map(|(key, _)| key).collect()
+}
+
+/// Adds to such a writer's group what follows from its events, given the incidents as they are.
+pub fn add_incidents(group: &mut Group, known: &mut Known) {
+    add_what_follows(group, known, &OpenSlots::new());
+}
+
 fn events(group: &Group) -> impl Iterator<Item = &EventRecord> {
     group.changes.iter().filter_map(|change| match change {
         Change::Append(event) => Some(event),
@@ -172,7 +203,7 @@ fn events(group: &Group) -> impl Iterator<Item = &EventRecord> {
 }
 
 /// The details of an event that say what it is about, if that is no slot.
-const THINGS: [&str; 3] = ["file", "incident", "bark"];
+const THINGS: [&str; 4] = ["file", "incident", "bark", "thing"];
 
 /// What follows from one event of a group.
 fn of_event(group: &Group, event: &EventRecord, open: &OpenSlots) -> Vec<Consequence> {
@@ -210,7 +241,8 @@ fn all_of_event(
     all
 }
 
-/// The schedule and the local day of the slot that an event is about: one that its group changes, or an open one.
+/// The schedule and the local day of the slot that an event is about: one that its group changes, or an open one,
+/// else as the event itself says.
 fn day_of(group: &Group, event: &EventRecord, open: &OpenSlots) -> Option<(ScheduleId, Date)> {
     let (schedule, nominal) = event.slot.as_ref()?.split_once('/')?;
     let place: SlotPlace = (nominal.parse().ok()?, ScheduleId::any(schedule).ok()?);
@@ -222,8 +254,9 @@ fn day_of(group: &Group, event: &EventRecord, open: &OpenSlots) -> Option<(Sched
         }
         Change::Put(..) | Change::Delete(..) | Change::Append(_) => None,
     });
-    let date = changed.or_else(|| open.get(&place).map(|open| open.slot.date))?;
-    Some((place.1, date))
+    let date = changed.or_else(|| open.get(&place).map(|open| open.slot.date));
+    let said = || event.details.get("date").and_then(Value::as_str)?.parse().ok();
+    Some((place.1, date.or_else(said)?))
 }
 
 /// Adds to a group the incidents and notifications that follow from its events, given the incidents as they

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use interlock_core::{
     id::PipelineId,
-    readiness::{TraitResult, TraitSpec},
+    readiness::{TraitResult, TraitSpec, TraitStatus},
     run::{RunState, TriggerType},
     slot::{Disposition, SkipReason},
 };
@@ -168,6 +168,12 @@ pub struct Vitals {
     pub groups_refused: Number,
     /// Questions to evaluators.
     pub evaluators_asked: Number,
+    /// Those that got no answer.
+    pub evaluator_errors: Number,
+    /// Events that were recorded.
+    pub events_recorded: Number,
+    /// Some of them, by kind.
+    pub events: Tally<4>,
     /// Notifications by what came of the attempt: `delivered`, `retried` or `dead`.
     pub notifications: Tally<3>,
     /// Slots that are not decided.
@@ -194,6 +200,14 @@ impl Default for Vitals {
             groups_accepted: Number::default(),
             groups_refused: Number::default(),
             evaluators_asked: Number::default(),
+            evaluator_errors: Number::default(),
+            events_recorded: Number::default(),
+            events: Tally::of([
+                "JOB_TRIGGERED",
+                "JOB_FAILED",
+                "RETRY_SCHEDULED",
+                "MONITORING_DRIFT_DETECTED",
+            ]),
             notifications: Tally::of(["delivered", "retried", "dead"]),
             open_slots: Number::default(),
             agenda: Number::default(),
@@ -207,6 +221,10 @@ impl Vitals {
     pub(crate) fn count(&self, group: &Group, known: &Pipelines) {
         self.groups_accepted.add(1);
         for change in &group.changes {
+            if let Change::Append(event) = change {
+                self.events_recorded.add(1);
+                self.events.add(&event.kind, 1);
+            }
             let Change::Put(key, expect, record) = change else { continue };
             match (key, record) {
                 (Key::Slot(schedule, nominal), Record::Slot(slot)) => {
@@ -293,7 +311,15 @@ pub(crate) struct Counting {
 impl Evaluators for Counting {
     fn evaluate(&self, pipeline: &PipelineId, trait_spec: &TraitSpec) -> Task<TraitResult> {
         self.vitals.evaluators_asked.add(1);
-        self.evaluators.evaluate(pipeline, trait_spec)
+        let (asked, vitals) =
+            (self.evaluators.evaluate(pipeline, trait_spec), Arc::clone(&self.vitals));
+        Box::pin(async move {
+            let result = asked.await;
+            if result.status == TraitStatus::Error {
+                vitals.evaluator_errors.add(1);
+            }
+            result
+        })
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use interlock_core::id::PipelineId;
 use jiff::{Timestamp, Unit};
 
 use crate::{
@@ -67,11 +68,23 @@ impl Group {
             if !seen.insert(key) {
                 return Some(Refusal::Twice { key: key.clone() });
             }
-            if !may_write(self.writer.role, change) {
+            if !may_write(self.writer.role, change) && !self.is_own_watermark(change) {
                 return Some(Refusal::Forbidden { key: key.clone() });
             }
         }
         None
+    }
+}
+
+impl Group {
+    /// Whether it is the watchdog's own watermark, which is of no pipeline's schedule.
+    fn is_own_watermark(&self, change: &Change) -> bool {
+        self.writer.role == Role::Watchdog
+            && self.pipeline == PipelineId::system()
+            && matches!(
+                change,
+                Change::Put(Key::Watermark(_), Expect::Absent | Expect::Revision(_), _)
+            )
     }
 }
 
@@ -104,7 +117,8 @@ pub fn check_settlement(becomes: &[(String, OutboxRecord)]) -> Result<(), StoreE
 ///
 /// [`Expect::Any`] is for rows that hold no decision: everything else is written at what was read. The
 /// engine's role may do the rest. The watchdog opens slots that are absent, closes slots and sets marks at
-/// the revision that it read, and writes incidents, due entries and notifications. It writes no spans: they
+/// the revision that it read, moves the run of a slot that it closes to its end, and writes incidents, due entries
+/// and notifications; under `_system` also its own watermark. It writes no spans: they
 /// must not overlap, and no precondition could keep its own from overlapping the engine's. Which fields
 /// of a slot it changes is its plan's promise; the store sees rows only.
 pub fn may_write(role: Role, change: &Change) -> bool {
@@ -135,6 +149,7 @@ fn watchdog_may(change: &Change) -> bool {
     match change {
         Change::Put(key, ..) => {
             matches!(key, Key::Slot(..) | Key::Incident(_) | Key::Due(..) | Key::Outbox(_))
+                || matches!((key, change.expect()), (Key::Run(_), Expect::Revision(_)))
         }
         Change::Delete(key, _) => matches!(key, Key::Due(..)),
         Change::Append(_) => true,

@@ -61,6 +61,7 @@ mod contract;
 pub mod encode;
 mod key;
 pub mod memory;
+mod obligation;
 pub mod record;
 
 pub use check::{check_settlement, may_write, whole_milliseconds};
@@ -71,4 +72,5 @@ pub use contract::{
     Writer,
 };
 pub use key::{DueKind, Key, RunKey};
+pub use obligation::{Obligation, Subject};
 pub use record::Record;

@@ -26,7 +26,7 @@ pub use self::{
     backfill::{BackfillCounts, BackfillRecord, BackfillSlot},
     incident::{HandRecord, IncidentRecord, OutboxRecord},
     schedule::{CalendarRecord, RecurrenceRecord, ScheduleRecord, SensorRuleRecord},
-    slot::{MarksRecord, RerunsRecord, SlaRecord, SlotRecord, WishRecord},
+    slot::{EvaluatedRecord, MarksRecord, RerunsRecord, SlaRecord, SlotRecord, WishRecord},
 };
 
 /// The format that this version writes.
@@ -324,6 +324,8 @@ pub enum InboxRecord {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         ends_runs: bool,
     },
+    /// Read the pipeline again: somebody else changed its rows. Only the watchdog sends it.
+    Look {},
     /// What was found when a file was read again. Only the one who reads the files sends it.
     File {
         /// Which, from the project's directory.

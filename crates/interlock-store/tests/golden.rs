@@ -86,6 +86,7 @@ fn slot() -> SlotRecord {
         wish: None,
         reruns: None,
         sla: None,
+        evaluated: None,
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) use self::{
     backfill::{BackfillCommand, BackfillStart},
     reading::{
         Evaluate, Events, HandleIncident, IncidentsCommand, ListIncidents, Reading, Runs, Slots,
-        StoreCommand, WatermarkCommand,
+        StoreCommand, WatchdogPass, WatermarkCommand,
     },
     serving::{LogForm, RoleName, Serve},
     telling::{Bark, Matching, SilenceAdd, SilenceCommand, SilenceList},

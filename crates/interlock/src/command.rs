@@ -32,6 +32,7 @@ mod store;
 mod validate;
 mod version;
 mod wait;
+mod watchdog;
 mod watermark;
 mod why;
 
@@ -81,6 +82,7 @@ fn read(directory: &Path, reading: &Reading, output: &mut Output) -> Result<u8, 
         Reading::Incidents { command, list } => {
             incidents::run(directory, command.as_ref(), list, output)
         }
+        Reading::Watchdog(watchdog) => watchdog::run(directory, watchdog, output),
         Reading::Watermark { command } => watermark::run(directory, command, output),
         Reading::Logs { run, follow } => {
             let until = if *follow { logs::Until::Ended } else { logs::Until::Now };

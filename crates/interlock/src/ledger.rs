@@ -164,6 +164,16 @@ impl Ledger {
         project::pipeline(&loaded, name).map(|pipeline| pipeline.name.clone())
     }
 
+    /// The same, or `_system`, which has incidents and events and no file.
+    pub(crate) fn known_or_system(
+        &self,
+        directory: &Path,
+        name: &str,
+    ) -> Result<PipelineId, Failure> {
+        let system = PipelineId::system();
+        if name == system.as_str() { Ok(system) } else { self.known(directory, name) }
+    }
+
     /// What stands in an interval, spans included, in order of time.
     pub(crate) fn rows(&self, query: &LedgerQuery) -> Result<Vec<LedgerRow>, Failure> {
         let mut query = LedgerQuery { limit: PAGE, ..query.clone() };

@@ -14,6 +14,8 @@ pub(crate) mod retention;
 pub(crate) mod roles;
 pub(crate) mod signals;
 pub(crate) mod specs;
+pub(crate) mod telling;
 mod watch;
+pub(crate) mod watchdog;
 pub(crate) mod wiring;
 pub(crate) mod world;

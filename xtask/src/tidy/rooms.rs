@@ -16,39 +16,52 @@ pub(super) const CORE: &str = "interlock-core";
 struct Room {
     name: &'static str,
     sees: &'static [&'static str],
+    /// What its tests may see besides.
+    tests_see: &'static [&'static str],
 }
 
-/// The direction of dependencies. A `*` at the end stands for any rest of a name; tests count too.
+const fn room(name: &'static str, sees: &'static [&'static str]) -> Room {
+    Room { name, sees, tests_see: &[] }
+}
+
+/// The direction of dependencies. A `*` at the end stands for any rest of a name; tests count too,
+/// unless a room says what they may see.
 const ROOMS: &[Room] = &[
-    Room { name: CORE, sees: &[] },
-    Room { name: "interlock-config", sees: &[CORE] },
-    Room { name: "interlock-store", sees: &[CORE] },
-    Room { name: "interlock-store-*", sees: &[CORE, "interlock-store"] },
-    Room { name: "interlock-trigger", sees: &[CORE] },
+    room(CORE, &[]),
+    room("interlock-config", &[CORE]),
+    room("interlock-store", &[CORE]),
+    room("interlock-store-*", &[CORE, "interlock-store"]),
+    room("interlock-trigger", &[CORE]),
     // The declared channels, and the HTTP client.
-    Room { name: "interlock-alert", sees: &[CORE, "interlock-config", "interlock-trigger"] },
-    // The simulator only for its tests: their world is there.
-    Room { name: "interlock-engine", sees: BELOW_ENGINE },
+    room("interlock-alert", &[CORE, "interlock-config", "interlock-trigger"]),
+    // Its tests let it be watched, in the simulator's world.
     Room {
-        name: "interlock-evaluator",
-        // The engine's seam, which it implements, and the guarded client.
-        sees: &[CORE, "interlock-engine", "interlock-trigger"],
+        name: "interlock-engine",
+        sees: BELOW_ENGINE,
+        tests_see: &["interlock-watchdog", "interlock-sim"],
     },
-    Room { name: "interlock-sim", sees: BELOW_API },
-    Room { name: "interlock-api", sees: BELOW_API },
-    Room { name: "interlock-liveness", sees: &[] },
-    Room { name: "interlock", sees: &["interlock-*"] },
-    Room { name: "xtask", sees: &[] },
+    // The engine's seam, which it implements, and the guarded client.
+    room("interlock-evaluator", &[CORE, "interlock-engine", "interlock-trigger"]),
+    // It learns from the store alone; only its tests know whom it watches.
+    Room {
+        name: "interlock-watchdog",
+        sees: &[CORE, "interlock-store"],
+        tests_see: &[
+            "interlock-config",
+            "interlock-engine",
+            "interlock-store-*",
+            "interlock-trigger",
+        ],
+    },
+    room("interlock-sim", BELOW_API),
+    room("interlock-api", BELOW_API),
+    room("interlock-liveness", &[]),
+    room("interlock", &["interlock-*"]),
+    room("xtask", &[]),
 ];
 
-const BELOW_ENGINE: &[&str] = &[
-    CORE,
-    "interlock-config",
-    "interlock-store",
-    "interlock-trigger",
-    "interlock-alert",
-    "interlock-sim",
-];
+const BELOW_ENGINE: &[&str] =
+    &[CORE, "interlock-config", "interlock-store", "interlock-trigger", "interlock-alert"];
 
 const BELOW_API: &[&str] = &[
     CORE,
@@ -57,6 +70,7 @@ const BELOW_API: &[&str] = &[
     "interlock-trigger",
     "interlock-alert",
     "interlock-engine",
+    "interlock-watchdog",
 ];
 
 /// The crates from outside that the core's manifest may name, with the features it may ask for.
@@ -122,7 +136,8 @@ fn objection(
 ) -> Option<String> {
     let name = dependency.name.as_str();
     if members.contains(name) {
-        let seen = room.sees.iter().any(|pattern| matches(pattern, name));
+        let more = if dependency.development { room.tests_see } else { &[] };
+        let seen = room.sees.iter().chain(more).any(|pattern| matches(pattern, name));
         let cure = "move the code to where both may see it, or turn the dependency round";
         return (!seen).then(|| format!("`{}` may not see `{name}`: {cure}", package.name));
     }

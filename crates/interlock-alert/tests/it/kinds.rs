@@ -1,4 +1,4 @@
-//! Slack, PagerDuty and templated HTTP, against stand-ins that look at what they are sent.
+//! Slack, `PagerDuty` and templated HTTP, against stand-ins that look at what they are sent.
 
 use interlock_config::server::Slack;
 use serde_json::json;

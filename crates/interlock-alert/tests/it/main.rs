@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
+mod holding;
 mod kinds;
 mod mail;
 mod server;
@@ -49,6 +50,7 @@ impl Bench {
             channel,
             when,
             after: None,
+            findings: 1,
             repeat: None,
             digest: None,
         });

@@ -193,6 +193,12 @@ const ALERT: &MapShape = &MapShape {
             "Only what lasts so long while nobody acknowledges it: a later step of escalation.",
         )
         .default("at once"),
+        field(
+            "findings",
+            &Shape::Int { min: 1, max: 1_000 },
+            "Only once so many were found in a row: slots of a schedule with no good one between.",
+        )
+        .default("1"),
         field("repeat", &DURATION, "Again after so long, while it lasts and nobody acknowledges it.")
             .default("once"),
         field("digest", &Shape::Bool, "Whether more than ten at once are one message.")

@@ -181,6 +181,7 @@ fn all_of_interlock_yaml() {
     let Channel::Email(email) = &mail.channel else { panic!("email") };
     assert_eq!(email.tls, MailTls::Tls);
     assert_eq!((mail.after, mail.repeat), (Some(mins(30)), Some(mins(240))));
+    assert_eq!((mail.findings, found.alerts[4].findings), (3, 1));
     assert_eq!((mail.digest, found.alerts[4].digest), (Some(false), None));
     assert_eq!(found.dirs.pipelines.len(), 2);
     assert_eq!(found.zone.name(), "America/New_York");

@@ -55,11 +55,39 @@ fn events_open_and_resolve_by_the_table() {
             "-not-ready:orders:daily:2026-02-25",
             "-watchdog:orders:daily:2026-02-25",
             "-unknown:orders:daily:2026-02-25",
+            "-watchdog:stuck:orders:daily:2026-02-25",
+            "-sla-warning:orders:daily:2026-02-25",
+            "-sla:orders:daily:2026-02-25",
+            "-relative-sla-warning:orders:daily:2026-02-25",
+            "-relative-sla:orders:daily:2026-02-25",
+            "-no-sensor:orders:daily:2026-02-25",
+            "-recovered:orders:daily:2026-02-25",
         ],
     );
-    for quiet in ["JOB_TRIGGERED", "JOB_FAILED", "RETRY_SCHEDULED", "SLOT_OPENED", "NEVER_HEARD_OF"]
-    {
+    check("JOB_FAILED", &["-watchdog:stuck:orders:daily:2026-02-25"]);
+    for quiet in ["JOB_TRIGGERED", "RETRY_SCHEDULED", "SLOT_OPENED", "NEVER_HEARD_OF"] {
         check(quiet, &[]);
+    }
+}
+
+#[test]
+fn what_the_watchdog_finds_opens_by_the_table() {
+    let day = "orders:daily:2026-02-25";
+    for (kind, expected) in [
+        ("IRREGULAR_SCHEDULE_MISSED", format!("+watchdog:{day} error irregular_schedule_missed")),
+        ("RUN_STUCK", format!("+watchdog:stuck:{day} error stuck_run")),
+        ("SLA_WARNING", format!("+sla-warning:{day} warning sla_warning")),
+        ("SLA_BREACH", format!("+sla:{day} error sla_breach")),
+        ("RELATIVE_SLA_BREACH", format!("+relative-sla:{day} error relative_sla_breach")),
+        ("SENSOR_DEADLINE_EXPIRED", format!("+no-sensor:{day} error sensor_deadline_expired")),
+        ("POST_RUN_SENSOR_MISSING", format!("+post-run:{day} warning post_run_sensor_missing")),
+        ("TRIGGER_RECOVERED", format!("+recovered:{day} info trigger_recovered")),
+        ("PIPELINE_PAUSED", "+paused:orders.yaml warning pipeline_paused".to_owned()),
+        ("PIPELINE_RESUMED", "-paused:orders.yaml".to_owned()),
+        ("WATCHDOG_DEGRADED", "+watchdog-degraded:orders error watchdog_degraded".to_owned()),
+        ("WATCHDOG_RECOVERED", "-watchdog-degraded:orders".to_owned()),
+    ] {
+        check(kind, &[&expected]);
     }
 }
 

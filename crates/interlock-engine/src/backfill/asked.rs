@@ -46,6 +46,7 @@ impl Engine {
             | InboxRecord::Pause { .. }
             | InboxRecord::Resume { .. }
             | InboxRecord::Catchup {}
+            | InboxRecord::Look {}
             | InboxRecord::File { .. }
             | InboxRecord::Incident { .. }
             | InboxRecord::Silence { .. }

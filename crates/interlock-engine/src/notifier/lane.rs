@@ -26,6 +26,8 @@ const DIGEST_ABOVE: usize = 10;
 /// A digest is gathered until nothing came for so long, or since the first for so long.
 const QUIET: SignedDuration = SignedDuration::from_secs(1);
 const GATHERED: SignedDuration = SignedDuration::from_secs(8);
+/// For so long after a digest whatever comes is gathered too: the rest of a storm is no news by itself.
+const STORM: SignedDuration = SignedDuration::from_secs(30);
 
 /// What waits for a channel, and how it does.
 #[derive(Debug, Default)]
@@ -40,6 +42,8 @@ pub(super) struct Lane {
     is_proven: bool,
     /// It is left alone until then.
     shut_until: Option<Timestamp>,
+    /// Until then there is a storm of alerts.
+    storm_until: Option<Timestamp>,
 }
 
 impl Lane {
@@ -87,11 +91,14 @@ impl Lane {
         let (first, last) = self.came?;
         let is_whole = now >= plus(last, QUIET) || now >= plus(first, GATHERED);
         for kind in [IncidentState::Open, IncidentState::Resolved] {
-            if is_whole && self.count(kind) > DIGEST_ABOVE {
+            if is_whole && self.count(kind) > self.digest_above(now) {
                 let all = std::mem::take(&mut self.queue);
                 let (taken, left): (VecDeque<_>, VecDeque<_>) =
                     all.into_iter().partition(|(state, _)| *state == Some(kind));
                 self.queue = left;
+                if taken.len() > DIGEST_ABOVE {
+                    self.storm_until = Some(plus(now, STORM));
+                }
                 return Some(taken.into_iter().map(|(_, row)| row).collect());
             }
         }
@@ -103,10 +110,14 @@ impl Lane {
     }
 
     /// Whether so much waits that it is being gathered.
-    fn is_gathering(&self) -> bool {
+    fn is_gathering(&self, now: Timestamp) -> bool {
         [IncidentState::Open, IncidentState::Resolved]
             .into_iter()
-            .any(|kind| self.count(kind) > DIGEST_ABOVE)
+            .any(|kind| self.count(kind) > self.digest_above(now))
+    }
+
+    fn digest_above(&self, now: Timestamp) -> usize {
+        if self.storm_until.is_some_and(|until| until > now) { 0 } else { DIGEST_ABOVE }
     }
 
     /// Lets go of what waits too long for its claim.
@@ -138,7 +149,7 @@ impl Notifier {
             if takes_digests && let Some(rows) = lane.take_digest(now) {
                 tries.push(rows);
             }
-            while !(takes_digests && lane.is_gathering())
+            while !(takes_digests && lane.is_gathering(now))
                 && lane.under_way + tries.len() < lane.places()
                 && let Some((_, row)) = lane.queue.pop_front()
             {
@@ -191,5 +202,54 @@ impl Notifier {
             .then(|| plus(now, self.patience.pause_after(failures - FAILURES_MAX + 1)));
         lane.shut(shut.max(asked));
         shut.max(asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use interlock_core::id::PipelineId;
+    use interlock_store::record::OutboxRecord;
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn opening(number: usize) -> OutboxRow {
+        let record = OutboxRecord {
+            channel: "chat".into(),
+            alert: json!({"details": {"state": "open"}}),
+            tries: 0,
+            not_before: at(0),
+            claimed_until: None,
+            last_error: None,
+            dead: false,
+            after: None,
+            held: None,
+        };
+        OutboxRow { pipeline: PipelineId::system(), name: number.to_string(), record, revision: 1 }
+    }
+
+    #[test]
+    fn a_storm_is_one_digest_when_it_is_quiet_and_what_follows_soon_is_gathered_too() {
+        let mut lane = Lane::default();
+        (0..10).for_each(|number| lane.queue(opening(number), at(0)));
+        assert!(!lane.is_gathering(at(0)) && lane.take_digest(at(60)).is_none(), "ten are few");
+        lane.queue(opening(10), at(1));
+        assert!(lane.is_gathering(at(1)) && lane.take_digest(at(1)).is_none(), "more may come");
+        assert_eq!(lane.take_digest(at(2)).map(|rows| rows.len()), Some(11));
+        // The rest of the storm, and after it.
+        lane.came = None;
+        lane.queue(opening(11), at(20));
+        assert!(lane.is_gathering(at(20)) && lane.take_digest(at(20)).is_none());
+        assert_eq!(lane.take_digest(at(21)).map(|rows| rows.len()), Some(1));
+        lane.queue(opening(12), at(33));
+        assert!(!lane.is_gathering(at(33)));
+        // One that never ends is told in parts.
+        let mut lane = Lane::default();
+        (0..20).for_each(|second| lane.queue(opening(second as usize), at(second)));
+        assert!(lane.take_digest(at(19)).is_some());
     }
 }

@@ -6,9 +6,9 @@
 //! held back until now, both are dropped (S12).
 
 use interlock_alert::Hold;
-use interlock_core::incident::{Alert, IncidentState};
+use interlock_core::incident::{Alert, IncidentState, older_days};
 use interlock_store::{
-    Key, OutboxRow, Record, Row, StoreError,
+    Key, OutboxRow, Record, Row, Shard, StoreError,
     record::{IncidentRecord, OutboxRecord},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -22,6 +22,8 @@ const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 const FLAPS_FROM: usize = 3;
 const FLAPS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
 const FLAP_LASTS: SignedDuration = SignedDuration::from_mins(10);
+/// More open incidents of a pipeline are not counted.
+const IN_A_ROW_MAX: usize = 1_000;
 /// What the name of a notification ends with that tells again of what lasts.
 pub(super) const AGAIN: &str = "~again";
 /// Why an end is not told.
@@ -104,8 +106,14 @@ impl Notifier {
             let is_repeated = row.name.ends_with(AGAIN);
             return Ok(if is_repeated { Way::Moot } else { Way::NotBefore(plus(now, ASK_AGAIN)) });
         }
-        let flap = incident.filter(|_| channel.is_empty()).and_then(|found| flapping(&found, now));
-        let hold = match flap {
+        let reason = match &incident {
+            Some(incident) if channel.is_empty() => flapping(incident, now),
+            Some(incident) if !row.name.ends_with(AGAIN) => {
+                self.not_their_turn(row, (alert, incident), now).await?
+            }
+            Some(_) | None => None,
+        };
+        let hold = match reason {
             Some(hold) => Some(hold),
             None => self.channels.hold(alert, now).await,
         };
@@ -114,6 +122,43 @@ impl Notifier {
             let until = Some(hold.until.map_or(again, |until| until.min(again)));
             Way::Held(Hold { until, ..hold })
         }))
+    }
+
+    /// Whether a channel is a later step, or waits for more of the same.
+    async fn not_their_turn(
+        &self,
+        row: &OutboxRow,
+        (alert, incident): (&Alert, &IncidentRecord),
+        now: Timestamp,
+    ) -> Result<Option<Hold>, StoreError> {
+        let manner = self.channels.manner(&row.record.channel);
+        let turn = plus(incident.opened_at, manner.after.unwrap_or_default());
+        if now < turn {
+            let reason = "its step of escalation has not come".to_owned();
+            return Ok(Some(Hold { reason, until: Some(turn) }));
+        }
+        let found = if manner.findings > 1 { self.in_a_row(row, alert).await? } else { u64::MAX };
+        Ok((found < manner.findings.into()).then(|| Hold {
+            reason: format!("{found} of {} in a row were found", manner.findings),
+            until: None,
+        }))
+    }
+
+    /// How many were found in a row: a good slot ends what its schedule left open, so it is what is open of a kind.
+    async fn in_a_row(&self, row: &OutboxRow, alert: &Alert) -> Result<u64, StoreError> {
+        let key = alert.incident().unwrap_or_default();
+        let kind = older_days("JOB_COMPLETED", key).unwrap_or(key);
+        let shard = Shard::of(&row.pipeline, self.store.shard_count());
+        // The first key that begins so comes after its beginning, or is it.
+        let mut before = kind.to_owned();
+        before.pop();
+        let after = (row.pipeline.clone(), before);
+        let page = self.store.open_incidents(shard, Some(&after), IN_A_ROW_MAX).await?;
+        let theirs = page
+            .items
+            .iter()
+            .filter(|(name, found, _)| *name == row.pipeline && found.starts_with(kind));
+        Ok(theirs.map(|(.., found)| found.record.count).sum())
     }
 
     /// The incident that an alert tells of, as it is now.

@@ -15,6 +15,9 @@ use serde_json::Value;
 
 use super::{OpenSlots, day_of, events};
 
+/// The detail of an event that is the whole sentence for people, where the event's own is for programs.
+const ALERT: &str = "alert";
+
 /// How many former openings are remembered: enough to tell flapping.
 const OPENINGS_MAX: usize = 8;
 
@@ -87,6 +90,9 @@ impl Telling<'_> {
 
     /// The sentence for people: what, and every reason that the group gives.
     fn message(&self, finding: &Finding) -> String {
+        if let Some(whole) = self.event.details.get(ALERT).and_then(Value::as_str) {
+            return whole.to_owned();
+        }
         let blocking = self.event.details.get("blocking").and_then(Value::as_array);
         let blocking = blocking.into_iter().flatten().filter_map(Value::as_str);
         // That no attempt is left says little; why the last one failed is in the event before.
@@ -106,6 +112,7 @@ impl Telling<'_> {
 
     fn details(&self, alert_type: &str) -> BTreeMap<String, Value> {
         let mut details = self.event.details.clone();
+        details.remove(ALERT);
         details.insert("type".to_owned(), alert_type.into());
         if let Some((schedule, date)) = day_of(self.group, self.event, self.open) {
             details.insert("scheduleId".to_owned(), schedule.as_str().into());

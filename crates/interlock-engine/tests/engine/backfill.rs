@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use interlock_core::{id::PipelineId, retry::FailureCategory, run::TriggerType, slot::SlotState};
-use interlock_engine::{Changes, Engine, seam::World as _};
+use interlock_core::{id::ScheduleId, retry::FailureCategory, run::TriggerType, slot::Disposition};
+use interlock_engine::seam::World as _;
 use interlock_store::{
-    BackfillQuery, LedgerEntry, LedgerQuery, Shard, Store as _,
+    BackfillQuery, Change, Expect, Key, LedgerEntry, LedgerQuery, Record, Role, Store as _,
     conformance::block_on,
-    record::{BackfillRecord, InboxRecord, SlotRecord},
+    record::{BackfillRecord, InboxRecord, SlotRecord, SpanRecord, version_text},
 };
 use interlock_trigger::StartRequest;
 use jiff::SignedDuration;
 
 use crate::{
-    Files,
+    catchup::{row, write},
     stage::{Job, Stage, at},
     traps::hours,
 };
@@ -84,12 +84,12 @@ fn slot(stage: &Stage, time: &str) -> SlotRecord {
     found.unwrap_or_else(|| panic!("no row at {time}"))
 }
 
-fn five(_: &StartRequest) -> Job {
+pub(crate) fn five(_: &StartRequest) -> Job {
     Job::Succeeds(5)
 }
 
 /// The hours of the runs of a trigger type, in the order in which they began.
-fn begun(stage: &Stage, kind: TriggerType) -> Vec<String> {
+pub(crate) fn begun(stage: &Stage, kind: TriggerType) -> Vec<String> {
     let requests = stage.requests();
     let own = requests.iter().filter(|request| request.trigger_type == kind);
     own.map(|request| request.run_id.split('~').nth(2).unwrap()[9..11].to_owned()).collect()
@@ -311,131 +311,6 @@ fn what_the_schedule_owes_is_recorded_by_it_before_the_backfill_looks() {
 }
 
 #[test]
-fn pause_holds_it_resume_goes_on_and_nothing_is_lost() {
-    let mut stage = Stage::new(at("09:30"), &[&hourly("")], |_| Job::Succeeds(60));
-    stage.until(at("09:31"));
-    stage.ask("hourly", &start("00:00", "09:00"));
-    stage.until(at("09:33"));
-    assert!(stage.ask("hourly", &InboxRecord::PauseBackfill { backfill: 1 }).accepted);
-    stage.until(at("09:40"));
-    let begun_before = stage.started().len();
-    assert!((2..9).contains(&begun_before));
-    assert!(!stage.ask("hourly", &InboxRecord::PauseBackfill { backfill: 1 }).accepted);
-    stage.crash();
-    stage.until(at("09:55"));
-    assert_eq!(stage.started().len(), begun_before, "nothing begins");
-    assert!(stage.slots().iter().all(|line| !line.contains("running")), "what ran has ended");
-    assert!(stage.ask("hourly", &InboxRecord::ResumeBackfill { backfill: 1 }).accepted);
-    stage.until(at("10:59"));
-    assert_eq!(backfills(&stage)[&1].counts.completed, 9);
-    assert_eq!(begun(&stage, TriggerType::Backfill).len(), 9);
-    assert_eq!(
-        stage.told(&["BACKFILL_PAUSED", "BACKFILL_RESUMED"]),
-        ["BACKFILL_PAUSED backfill 1: paused", "BACKFILL_RESUMED backfill 1: resumed"]
-    );
-}
-
-#[expect(clippy::fn_params_excessive_bools, reason = "the flag of the request is a bool")]
-fn cancel(ends_runs: bool) -> InboxRecord {
-    InboxRecord::CancelBackfill { backfill: 1, reason: "enough".to_owned(), ends_runs }
-}
-
-#[test]
-fn a_cancel_leaves_nothing_that_blocks_later_runs() {
-    for ends_runs in [false, true] {
-        let mut stage =
-            Stage::new(at("09:30"), &[&hourly("maxActiveRuns: 12\n")], |_| Job::Succeeds(600));
-        stage.until(at("09:31"));
-        stage.ask("hourly", &with(start("00:00", "09:00"), ["missing", "asc"], 4));
-        stage.until(at("09:35"));
-        assert_eq!(backfills(&stage)[&1].open.len(), 7);
-        assert!(stage.ask("hourly", &cancel(ends_runs)).accepted);
-        stage.until(at("09:36"));
-        let states: Vec<_> = hours(&stage, "hourly");
-        assert_eq!(states[4..], ["04 cancelled", "05 cancelled", "06 cancelled"]);
-        let running = if ends_runs { 0 } else { 4 };
-        assert_eq!(states.iter().filter(|line| line.contains("running")).count(), running);
-        stage.until(at("09:50"));
-        let ended = &backfills(&stage)[&1];
-        assert_eq!((ended.state.as_str(), ended.open.len()), ("cancelled", 0));
-        let completed = if ends_runs { 0 } else { 4 };
-        assert_eq!((ended.counts.completed, ended.counts.cancelled), (completed, 7 - completed));
-        assert!(!stage.ask("hourly", &cancel(false)).accepted, "it is over");
-        // Another one takes all of it up, and live slots run.
-        stage.ask("hourly", &with(start("00:00", "09:00"), ["failed", "asc"], 12));
-        stage.until(at("10:30"));
-        let seen = hours(&stage, "hourly");
-        assert!(seen.iter().all(|line| line.ends_with("completed")), "{seen:?}");
-        assert_eq!(seen.len(), 10);
-    }
-}
-
-#[test]
-fn two_backfills_over_the_same_slots_do_not_double() {
-    for reprocess in ["missing", "failed", "all"] {
-        let mut stage = Stage::new(at("09:30"), &[&hourly("maxActiveRuns: 5\n")], five);
-        stage.until(at("09:31"));
-        let name = PipelineId::parse("hourly").unwrap();
-        for key in ["one", "two"] {
-            let asked = with(start("00:00", "09:00"), [reprocess, "asc"], 2);
-            block_on(stage.store.post(&name, key, &asked)).unwrap();
-            // The same request again is the same backfill.
-            block_on(stage.store.post(&name, key, &asked)).unwrap();
-        }
-        stage.until(at("09:50"));
-        let all = backfills(&stage);
-        assert_eq!(all.len(), 2);
-        assert!(all.values().all(|it| it.state == "done"), "{all:?}");
-        assert_eq!(all.values().map(|it| it.counts.completed).sum::<u64>(), 9, "{reprocess}");
-        assert_eq!(stage.started().len(), 9, "{reprocess}");
-    }
-}
-
-#[test]
-fn an_edit_of_the_file_in_the_middle_loses_nothing() {
-    let mut stage = Stage::new(at("09:30"), &[&hourly("")], |_| Job::Succeeds(60));
-    stage.until(at("09:31"));
-    stage.ask("hourly", &start("00:00", "09:00"));
-    stage.until(at("09:35"));
-    stage.files = Files::new(&[&hourly("owner: somebody\n")]);
-    stage.crash();
-    stage.until(at("09:59"));
-    assert_eq!(backfills(&stage)[&1].counts.completed, 9, "{:?}", stage.slots());
-    assert_eq!(stage.started().len(), 9);
-    // A schedule that is gone has no slots left.
-    let mut stage = Stage::new(at("09:30"), &[&hourly("")], |_| Job::Succeeds(60));
-    stage.until(at("09:31"));
-    stage.ask("hourly", &start("00:00", "09:00"));
-    stage.until(at("09:35"));
-    stage.files = Files::new(&[&hourly("").replace("\"0 * * * *\"", "{every: 2h}")]);
-    stage.crash();
-    stage.until(at("09:59"));
-    let ended = &backfills(&stage)[&1];
-    assert_eq!((ended.state.as_str(), ended.open.len()), ("done", 0), "{ended:?}");
-}
-
-#[test]
-fn a_pipeline_whose_file_goes_away_ends_its_backfill() {
-    let mut stage = Stage::new(at("09:30"), &[&hourly("")], |_| Job::Succeeds(60));
-    stage.until(at("09:31"));
-    stage.ask("hourly", &start("00:00", "09:00"));
-    stage.until(at("09:35"));
-    stage.crash();
-    let parts = stage.parts("test");
-    let mut life = Box::pin(async move {
-        let mut engine = Engine::open(parts, Shard(0)).await.unwrap().unwrap();
-        let removed = vec![PipelineId::parse("hourly").unwrap()];
-        engine.declare(&Changes { declared: vec![], removed }).await.unwrap();
-        engine.run(Box::pin(std::future::pending())).await
-    });
-    stage.world.run(life.as_mut(), at("09:50"));
-    let ended = &backfills(&stage)[&1];
-    assert_eq!((ended.state.as_str(), ended.open.len()), ("cancelled", 0), "{ended:?}");
-    let open: Vec<_> = stage.slots().into_iter().filter(|line| line.contains("open")).collect();
-    assert_eq!(open, [] as [&str; 0]);
-}
-
-#[test]
 fn slots_that_are_not_ready_wait_and_hold_only_a_few_back() {
     let file = hourly(
         "validation: {rules: [{key: landed, check: exists}]}\nevaluation: {window: 10m, interval: 1m}\n",
@@ -468,48 +343,39 @@ fn it_arms_no_absolute_sla() {
 fn a_missed_slot_that_a_backfill_runs_keeps_the_mark_of_its_miss() {
     let mut stage = Stage::new(at("09:30"), &[&hourly("")], five);
     stage.until(at("09:31"));
-    stage.ask("hourly", &start("08:00", "09:00"));
-    stage.until(at("09:40"));
-    let state = slot(&stage, "08:00").to_core().unwrap().state;
-    assert!(matches!(state, SlotState::Closed(_)));
+    stage.crash();
+    // Two of a span, and one with a row of its own.
+    write(&stage, Role::Watchdog, vec![row(at("08:00"), Disposition::Missed)]);
+    let span = SpanRecord {
+        last: at("06:00"),
+        count: 2,
+        disposition: "missed".to_owned(),
+        reason: None,
+        version: version_text(1),
+        recorded_at: at("06:30"),
+    };
+    let key = Key::Span(ScheduleId::parse("cron").unwrap(), at("05:00"));
+    write(&stage, Role::Engine, vec![Change::Put(key, Expect::Absent, Record::Span(span))]);
+    stage.crash();
+    stage.world.pass(SignedDuration::from_hours(1));
+    stage.until(at("10:45"));
+    stage.ask("hourly", &start("04:00", "09:00"));
+    stage.until(at("10:55"));
+    let seen = ["04:00", "05:00", "06:00", "07:00", "08:00"].map(|time| {
+        let slot = slot(&stage, time);
+        assert_eq!(slot.disposition.as_deref(), Some("completed"), "{time}");
+        (slot.marks.missed_at, slot.generation)
+    });
+    let (in_span, by_row) = (Some(at("06:30")), Some(at("08:00")));
+    assert_eq!(seen, [(None, 1), (in_span, 1), (in_span, 1), (None, 1), (by_row, 1)]);
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
-    let watched = "name: hourly\nschedule: \"0 * * * *\"\ntrigger: {type: external}\n";
-    let sensed = "name: hourly\nschedule: {sensor: {key: landed, check: exists}}\ntrigger: {type: command, command: 'true'}\n";
-    let odd = |change: &dyn Fn(&mut InboxRecord)| {
-        let mut asked = start("05:00", "08:00");
-        change(&mut asked);
-        asked
-    };
-    let set_schedules = odd(&|it| {
-        if let InboxRecord::StartBackfill { schedules, .. } = it {
-            schedules.push("nightly".to_owned());
-        }
-    });
-    let own = hourly("");
-    let cases = [
-        (own.as_str(), start("08:00", "05:00"), "is not before"),
-        (&own, start("08:00", "08:00"), "is not before"),
-        (&own, start("08:00", "12:00"), "is not over yet"),
-        (&own, with(start("05:00", "08:00"), ["some", "asc"], 1), "`some` is none of"),
-        (&own, with(start("05:00", "08:00"), ["all", "up"], 1), "`up` is none of"),
-        (&own, with(start("05:00", "08:00"), ["all", "asc"], 0), "not within 1 to 100"),
-        (&own, with(start("05:00", "08:00"), ["all", "asc"], 101), "not within 1 to 100"),
-        (&own, set_schedules, "has no schedule `nightly`"),
-        (watched, start("05:00", "08:00"), "only watches"),
-        (sensed, start("05:00", "08:00"), "by the clock"),
-        (&own, InboxRecord::PauseBackfill { backfill: 3 }, "has no backfill 3"),
-    ];
-    for (file, asked, reason) in cases {
-        let mut stage = Stage::new(at("09:30"), &[file], five);
-        stage.until(at("09:31"));
-        let answer = stage.ask("hourly", &asked);
-        assert!(!answer.accepted, "{asked:?}");
-        let told = answer.result["reason"].as_str().unwrap();
-        assert!(told.contains(reason), "{told}");
-        stage.until(at("09:40"));
-        assert_eq!((backfills(&stage).len(), stage.slots().len()), (0, 0), "{asked:?}");
-    }
+fn a_backfill_works_while_the_pipeline_is_disabled() {
+    let mut stage = Stage::new(at("09:30"), &[&hourly("watch: {enabled: false}\n")], five);
+    stage.until(at("09:31"));
+    stage.ask("hourly", &start("05:00", "09:00"));
+    stage.until(at("10:30"));
+    assert_eq!(begun(&stage, TriggerType::Backfill), ["05", "06", "07", "08"]);
+    assert_eq!(hours(&stage, "hourly").len(), 4, "nothing else runs");
 }

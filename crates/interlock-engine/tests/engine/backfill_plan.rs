@@ -77,8 +77,7 @@ fn planned(asked: InboxRecord, slots: &[Place]) -> InboxRecord {
     let mut asked = asked;
     if let InboxRecord::StartBackfill { total, plan, .. } = &mut asked {
         *total = slots.len() as u64;
-        *plan =
-            version_text(slots.iter().fold(Fingerprint::default(), |hash, slot| hash.with(slot)).0);
+        *plan = version_text(slots.iter().fold(Fingerprint::default(), Fingerprint::with).0);
     }
     asked
 }
@@ -141,7 +140,8 @@ proptest! {
         if runs_max.min(words.2) > 1 {
             // Those that begin together have no order among them.
             let mut expected = expected;
-            (expected.sort(), ran.sort());
+            expected.sort();
+            ran.sort();
             prop_assert_eq!(ran, expected);
         } else {
             prop_assert_eq!(ran, expected);
@@ -232,7 +232,7 @@ fn a_cancel_in_the_middle_survives_a_crash_at_every_await() {
         InboxRecord::CancelBackfill { backfill: 1, reason: "enough".into(), ends_runs: true };
     let until = at("09:32");
     for dies_at in 0.. {
-        let stage = posted(&[asked.clone()]);
+        let stage = posted(std::slice::from_ref(&asked));
         live(&stage, u64::MAX, at("09:31"));
         block_on(stage.store.post(&name(), "cancel", &cancel)).unwrap();
         live(&stage, dies_at, until);

@@ -65,7 +65,7 @@ fn begun(stage: &Stage) -> Vec<String> {
 }
 
 /// Writes rows as the watchdog or an owner before would.
-fn write(stage: &Stage, role: Role, changes: Vec<Change>) {
+pub(crate) fn write(stage: &Stage, role: Role, changes: Vec<Change>) {
     let lease = block_on(stage.store.acquire(role, Shard(0), "test", hours_of(1))).unwrap();
     let writer: Writer = lease.unwrap().writer;
     let pipeline = PipelineId::parse("hourly").unwrap();
@@ -73,7 +73,7 @@ fn write(stage: &Stage, role: Role, changes: Vec<Change>) {
     block_on(stage.store.commit(vec![group])).unwrap().pop().unwrap().unwrap();
 }
 
-fn row(nominal: Timestamp, disposition: Disposition) -> Change {
+pub(crate) fn row(nominal: Timestamp, disposition: Disposition) -> Change {
     let opening = Opening {
         opened_by: TriggerType::Scheduler,
         date: jiff::civil::date(2026, 2, 24),

@@ -2,7 +2,11 @@
 
 use interlock_alert::Manner;
 use interlock_core::{id::PipelineId, incident::Alert};
-use interlock_store::{Key, Record, Store as _, conformance::block_on, record::InboxRecord};
+use interlock_store::{
+    Change, Expect, Group, Key, Record, Role, Shard, Store as _,
+    conformance::block_on,
+    record::{InboxRecord, OutboxRecord},
+};
 use jiff::SignedDuration;
 
 use crate::incidents::{Receiver, Stage, break_files, takes};
@@ -91,6 +95,19 @@ fn a_later_step_hears_only_of_what_lasts_and_of_its_end() {
 }
 
 #[test]
+fn a_channel_that_waits_for_several_in_a_row_hears_of_them_and_of_their_end() {
+    for (findings, heard) in [(2, 2), (3, 0)] {
+        let mut stage = Stage::new(&[("chat", takes)]);
+        stage.receivers.manner = Manner { findings, ..Manner::default() };
+        stage.live(u64::MAX, Stage::end(58));
+        // Two in a row at 00:10 and 00:20, a good one, and one more at 00:40.
+        let told = crate::incidents::TOLD[..heard].to_vec();
+        assert_eq!(stage.receivers.heard("chat"), told, "{findings} in a row");
+        check_empty(&stage, "no death");
+    }
+}
+
+#[test]
 fn a_later_step_does_not_hear_of_what_somebody_looks_at() {
     let mut stage = Stage::new(&[("chat", takes)]);
     stage.receivers.manner = Manner { after: Some(mins(15)), ..Manner::default() };
@@ -165,6 +182,51 @@ fn many_at_once_are_one_message_for_people_and_each_by_itself_for_programs() {
         );
         check_empty(&stage, "settled");
     }
+}
+
+#[test]
+fn ten_thousand_at_once_are_one_message() {
+    const COUNT: usize = 10_000;
+    let mut stage = Stage::new(&[("chat", takes)]);
+    stage.receivers.manner = Manner { takes_digests: true, ..Manner::default() };
+    let day = SignedDuration::from_hours(24);
+    let lease = block_on(stage.store.acquire(Role::Watchdog, Shard(0), "other", day));
+    let writer = lease.unwrap().unwrap().writer;
+    let now = stage.world.time();
+    let groups = (0..COUNT).map(|number| {
+        let pipeline = PipelineId::parse(&format!("p{number}")).unwrap();
+        let key = format!("watchdog:p{number}:daily:2026-03-20");
+        let details = [("state".to_owned(), "open".into()), ("incident".to_owned(), key.into())];
+        let alert = Alert {
+            level: "error".into(),
+            alert_type: "schedule_missed".into(),
+            pipeline_id: pipeline.to_string(),
+            message: "missed".into(),
+            details: details.into(),
+            timestamp: now,
+        };
+        let record = OutboxRecord {
+            channel: String::new(),
+            alert: alert.to_json(),
+            tries: 0,
+            not_before: now,
+            claimed_until: None,
+            last_error: None,
+            dead: false,
+            after: None,
+            held: None,
+        };
+        let key = Key::Outbox("1".into());
+        let change = Change::Put(key, Expect::Absent, Record::Outbox(record));
+        Group { pipeline, writer, changes: vec![change] }
+    });
+    let accepted = block_on(stage.store.commit(groups.collect())).unwrap();
+    assert!(accepted.iter().all(Result::is_ok));
+    stage.live(u64::MAX, Stage::end(1));
+    let got = stage.receivers.got.lock().unwrap().clone();
+    let counts: Vec<_> = got.iter().map(|(_, _, alert)| alert.details["count"].clone()).collect();
+    assert_eq!(counts, [serde_json::json!(COUNT)]);
+    check_empty(&stage, "settled");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod agenda;
 mod aside;
 mod backfill;
 mod backfill_plan;
+mod backfill_steering;
 mod cases_monitoring;
 mod cases_watcher;
 mod catchup;
@@ -20,6 +21,7 @@ mod reports;
 mod solo;
 mod stage;
 mod traps;
+mod watched;
 mod world;
 
 use std::{

@@ -166,6 +166,7 @@ fn group(writer: Writer, pipeline: &PipelineId, round: i64) -> Group {
         wish: None,
         reruns: None,
         sla: None,
+        evaluated: None,
     };
     let event = EventRecord {
         kind: "SLOT_OPENED".to_owned(),

@@ -72,6 +72,7 @@ pub(crate) fn slot(number: u64) -> SlotRecord {
         wish: None,
         reruns: None,
         sla: None,
+        evaluated: None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Leases and terms: one owner at a time, and nobody writes under an older term (S9, case 74).
 
+use interlock_core::id::PipelineId;
 use jiff::SignedDuration;
 
 use super::{
@@ -38,6 +39,7 @@ promises!("lease":
     a_stale_owner_hears_of_its_term_before_its_rows,
     a_term_of_another_role_is_no_right,
     the_watchdog_writes_what_it_may,
+    the_watchdog_has_a_watermark_of_its_own,
     the_watchdog_writes_nothing_else,
     decisions_are_written_at_what_was_read,
 );
@@ -236,11 +238,28 @@ async fn the_watchdog_writes_what_it_may(t: Subject) {
         Change::Append(event("missed")),
     ];
     assert_eq!(as_watchdog(&t, changes).await, Ok(()));
+    let started = run("RUNNING", "scheduler", START);
+    t.write(&orders(), vec![Change::Put(Key::Run(run_key(0, 1)), Expect::Absent, started)]).await;
     let changes = vec![
-        Change::Put(slot_key(0), Expect::Revision(1), closed("missed")),
+        Change::Put(slot_key(0), Expect::Revision(1), closed("failed")),
+        Change::Put(
+            Key::Run(run_key(0, 1)),
+            Expect::Revision(1),
+            run("FAILED", "scheduler", START),
+        ),
         Change::Delete(due_key(9, "orders"), Expect::Any),
     ];
     assert_eq!(as_watchdog(&t, changes).await, Ok(()));
+}
+
+async fn the_watchdog_has_a_watermark_of_its_own(t: Subject) {
+    let pipeline = PipelineId::system();
+    let writer = t.writer(Role::Watchdog, &pipeline).await;
+    for expect in [Expect::Absent, Expect::Revision(1)] {
+        let changes = vec![Change::Put(Key::Watermark(daily()), expect, watermark(START))];
+        let group = Group { pipeline: pipeline.clone(), writer, changes };
+        assert!(t.commit_one(group).await.is_ok(), "{expect:?}");
+    }
 }
 
 async fn the_watchdog_writes_nothing_else(t: Subject) {

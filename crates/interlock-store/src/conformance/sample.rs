@@ -69,6 +69,7 @@ pub(super) fn open_slot() -> SlotRecord {
         wish: None,
         reruns: None,
         sla: None,
+        evaluated: None,
     }
 }
 

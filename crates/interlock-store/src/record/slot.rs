@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use interlock_core::{
     run::TriggerType,
     sla::{Limit, ResolvedSla},
-    slot::{Disposition, Marks, OpenState, Reruns, Slot, SlotState, Wish},
+    slot::{Disposition, Evaluated, Marks, OpenState, Reruns, Slot, SlotState, Wish},
 };
 use jiff::{SignedDuration, Timestamp, civil::Date};
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,22 @@ pub struct SlotRecord {
     /// What it promises about time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sla: Option<Box<SlaRecord>>,
+    /// The first look that found it not ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluated: Option<Box<EvaluatedRecord>>,
+}
+
+/// See [`Evaluated`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvaluatedRecord {
+    /// See [`Evaluated::at`].
+    pub at: Timestamp,
+    /// See [`Evaluated::blocking`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocking: Vec<String>,
+    /// See [`Evaluated::is_told`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told: bool,
 }
 
 /// See [`Reruns`].
@@ -168,6 +184,11 @@ impl SlotRecord {
                 Box::new(RerunsRecord { drift: reruns.drift, manual: reruns.manual.clone() })
             }),
             sla: slot.sla.as_deref().map(|sla| Box::new(SlaRecord::from_core(sla))),
+            evaluated: slot.evaluated.as_deref().map(|evaluated| {
+                let Evaluated { at, blocking, is_told } = evaluated;
+                let (at, blocking) = (*at, blocking.clone());
+                Box::new(EvaluatedRecord { at, blocking, told: *is_told })
+            }),
         }
     }
 
@@ -213,6 +234,10 @@ impl SlotRecord {
                 Box::new(Reruns { drift: reruns.drift, manual: reruns.manual.clone() })
             }),
             sla: self.sla.as_ref().map(|sla| Box::new(sla.to_core())),
+            evaluated: self.evaluated.as_deref().map(|evaluated| {
+                let EvaluatedRecord { at, blocking, told } = evaluated;
+                Box::new(Evaluated { at: *at, blocking: blocking.clone(), is_told: *told })
+            }),
         })
     }
 

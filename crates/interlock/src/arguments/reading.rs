@@ -57,6 +57,8 @@ pub(crate) enum Reading {
         #[command(flatten)]
         list: ListIncidents,
     },
+    /// Judge once what should have happened and did not: for a cron job, or to ask what would be found.
+    Watchdog(WatchdogPass),
     /// Look at how far schedules are recorded.
     Watermark {
         #[command(subcommand)]
@@ -224,6 +226,41 @@ pub(crate) struct HandleIncident {
     #[command(flatten)]
     pub(crate) sending: Sending,
 }
+
+#[derive(Debug, Args)]
+#[command(
+    after_long_help = "What is found is recorded and told as by the resident watchdog (the role `watchdog` of \
+                       `serve`). While `serve` is at work, it does that itself, and this only prints.\n\nExit codes: \
+                       0 everything was judged, 1 some checks could not be done."
+)]
+pub(crate) struct WatchdogPass {
+    /// One pass over everything, then end.
+    #[arg(long, required = true)]
+    pub(crate) once: bool,
+    /// Judge the ledger as it is now as if it were this instant, and write nothing.
+    #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
+    pub(crate) at: Option<Moment>,
+    /// Only this check.
+    #[arg(long, value_name = "NAME", value_parser = CHECKS)]
+    pub(crate) check: Option<String>,
+    /// Print `{"findings": […], "failed": […]}`.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `--check` takes: the names of the table.
+const CHECKS: [&str; 10] = [
+    "missed-schedules",
+    "missed-inclusion-schedules",
+    "stuck-runs",
+    "stale-triggers",
+    "sensor-trigger-reconciliation",
+    "sla-scheduling",
+    "trigger-deadlines",
+    "post-run-sensors",
+    "relative-sla-breaches",
+    "paused-too-long",
+];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WatermarkCommand {

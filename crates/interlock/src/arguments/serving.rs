@@ -44,7 +44,7 @@ pub(crate) enum RoleName {
     Api,
     /// Delivers alerts.
     Notifier,
-    /// Judges absence (not in this build yet).
+    /// Judges absence.
     Watchdog,
     /// Copies history to Postgres (not in this build yet).
     Archiver,

@@ -39,8 +39,7 @@ pub(super) fn run(directory: &Path, asked: &Bark, output: &mut Output) -> Result
         ));
     }
     let pipeline = match &asked.pipeline {
-        Some(name) if name == PipelineId::system().as_str() => PipelineId::system(),
-        Some(name) => ledger.known(directory, name)?,
+        Some(name) => ledger.known_or_system(directory, name)?,
         None => PipelineId::system(),
     };
     let channels = channels(directory, &pipeline)?;

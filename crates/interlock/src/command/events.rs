@@ -17,8 +17,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 pub(super) fn run(directory: &Path, events: &Events, output: &mut Output) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
-    let pipeline =
-        events.pipeline.as_ref().map(|name| ledger.known(directory, name)).transpose()?;
+    let pipeline = events.pipeline.as_ref();
+    let pipeline = pipeline.map(|name| ledger.known_or_system(directory, name)).transpose()?;
     let form = Form::asked(events.json);
     let mut after = events.after;
     loop {

@@ -47,12 +47,7 @@ fn named(
     ledger: &Ledger,
     name: Option<&str>,
 ) -> Result<Option<PipelineId>, Failure> {
-    let system = PipelineId::system();
-    match name {
-        Some(name) if name == system.as_str() => Ok(Some(system)),
-        Some(name) => ledger.known(directory, name).map(Some),
-        None => Ok(None),
-    }
+    name.map(|name| ledger.known_or_system(directory, name)).transpose()
 }
 
 fn list(directory: &Path, asked: &ListIncidents, output: &mut Output) -> Result<u8, Failure> {

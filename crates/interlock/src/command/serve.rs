@@ -20,6 +20,7 @@ use interlock_engine::{Changes, Engine, EngineError, Pace, Parts, vitals::Pulse}
 use interlock_store::{Shard, Store};
 use interlock_store_embedded::EmbeddedStore;
 use tokio::{
+    runtime::Handle,
     sync::{mpsc, oneshot},
     task::{JoinError, JoinHandle, spawn_blocking},
 };
@@ -41,6 +42,7 @@ use crate::{
         roles::Roles,
         signals::{Asked, Signals},
         specs::StoredSpecs,
+        watchdog::{self, Beside},
         wiring,
         world::TokioWorld,
     },
@@ -93,6 +95,8 @@ struct Parties {
     engine: Option<Loop>,
     /// Has the files read again.
     reload: mpsc::UnboundedSender<()>,
+    /// What the engine cannot block.
+    _beside: Beside,
 }
 
 /// The engine's loop.
@@ -154,6 +158,9 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         now: clock::now(),
     };
     let (reload, asked) = mpsc::unbounded_channel();
+    let runtime =
+        Beside::new().map_err(|error| failed(format!("cannot start the runtime: {error}")))?;
+    let beside = runtime.handle().cloned().unwrap_or_else(Handle::current);
     let engine = if roles.has(RoleName::Engine) {
         let served = Served { directory: &directory, folder: &folder, config: &config, zones };
         let (changes, declarations) = mpsc::channel(PORTIONS);
@@ -171,14 +178,24 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         }
         let mut broken = BrokenFiles::load(files.clone(), Arc::clone(&store)).await;
         broken.report(&scan).await;
+        if roles.has(RoleName::Watchdog) && config.watchdog.enabled {
+            let pulse = watched(&surface, "watchdog", watchdog::BOUND);
+            let (store, zones) = (Arc::clone(&store), Arc::clone(&served.zones));
+            let vitals = Arc::clone(surface.watchdog.get_or_init(Arc::default));
+            let config = config.watchdog.clone();
+            let around = watchdog::Around { store, zones, config, vitals, pulse };
+            beside.spawn(watchdog::run(around));
+        }
         if roles.has(RoleName::Notifier) {
             let pulse = watched(&surface, "notifier", notifier::BOUND);
             let (files, vitals) = (files.clone(), engine.vitals());
             let outbound = &config.engine.outbound;
             let around = notifier::Around { files, specs, store, outbound, vitals, pulse };
+            let entered = beside.enter();
             let notifier = notifier::open(around)
                 .map_err(|error| failed(format!("cannot make an HTTP client: {error}")))?;
-            tokio::spawn(notifier::run(notifier));
+            drop(entered);
+            beside.spawn(notifier::run(notifier));
         }
         let pulse = watched(&surface, "reload", reload::BOUND);
         tokio::spawn(Reload { files, engine: changes, asked, pulse, told, broken }.watch());
@@ -188,7 +205,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         None
     };
     surface.enter(Phase::Serving);
-    Ok((Parties { surface, interface, engine, reload }, greeting))
+    Ok((Parties { surface, interface, engine, reload, _beside: runtime }, greeting))
 }
 
 /// A pulse that `/healthz` watches.

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write as _},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -19,12 +19,18 @@ use interlock_store::{
     record::{IncidentRecord, version_number},
 };
 use interlock_trigger::web::Web;
+use jiff::{SignedDuration, Timestamp};
 
-use crate::serve::{files::Files, specs::StoredSpecs, world::TokioWorld};
+use crate::{
+    clock,
+    serve::{files::Files, specs::StoredSpecs, world::TokioWorld},
+};
 
 /// How long one look at the outbox may take before the loop counts as late.
 pub(crate) const BOUND: Duration = Duration::from_secs(30);
 
+/// How long silences that were read are believed.
+const SILENCES_KEPT: SignedDuration = SignedDuration::from_millis(500);
 /// So many open incidents of an upstream are looked at.
 const TROUBLES: usize = 50;
 
@@ -44,7 +50,13 @@ pub(crate) fn open(around: Around<'_>) -> io::Result<Notifier> {
     let web = Web::new(outbound).map_err(io::Error::other)?;
     let directory = files.directory().to_path_buf();
     let zones = SystemZones::new();
-    let book = Arc::new(AlertBook { files, specs, store: Arc::clone(&store), zones });
+    let book = Arc::new(AlertBook {
+        files,
+        specs,
+        store: Arc::clone(&store),
+        zones,
+        silences: Mutex::default(),
+    });
     let channels = LocalChannels::new(book, web, console(), directory);
     for warning in channels.warnings() {
         tracing::warn!("{warning}");
@@ -76,9 +88,15 @@ struct AlertBook {
     specs: StoredSpecs,
     store: Arc<dyn Store>,
     zones: SystemZones,
+    /// The silences, and when they were read: many alerts at once ask for them once.
+    silences: Mutex<Option<(Timestamp, Arc<[Silence]>)>>,
 }
 
 impl AlertBook {
+    fn known(&self) -> MutexGuard<'_, Option<(Timestamp, Arc<[Silence]>)>> {
+        self.silences.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn declared(&self, name: &PipelineId) -> Option<Arc<Pipeline>> {
         let rows = self.store.read(name, &[Key::Pipeline]).await.ok()?;
         let Record::Pipeline(row) = rows.into_iter().next()??.record else { return None };
@@ -113,8 +131,17 @@ impl Book for AlertBook {
 
     fn silences(&self) -> Silences<'_> {
         Box::pin(async {
+            let now = clock::now();
+            if let Some((read_at, known)) = &*self.known()
+                && now.duration_since(*read_at).abs() < SILENCES_KEPT
+            {
+                return Arc::clone(known);
+            }
             // A store that cannot be asked does not silence anybody.
-            silences(self.store.as_ref(), &self.zones).await.unwrap_or_default()
+            let read = silences(self.store.as_ref(), &self.zones).await.unwrap_or_default();
+            let read: Arc<[Silence]> = read.into();
+            *self.known() = Some((now, Arc::clone(&read)));
+            read
         })
     }
 

@@ -7,7 +7,8 @@ use clap::ValueEnum as _;
 use crate::{arguments::RoleName, exit::Failure};
 
 /// The roles that there are.
-const PRESENT: [RoleName; 3] = [RoleName::Engine, RoleName::Api, RoleName::Notifier];
+const PRESENT: [RoleName; 4] =
+    [RoleName::Engine, RoleName::Api, RoleName::Notifier, RoleName::Watchdog];
 
 /// The parts that run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,11 +24,16 @@ impl Roles {
         }
         let asked = if names.is_empty() { &PRESENT } else { names };
         let roles = Self(asked.iter().copied().collect());
-        if roles.has(RoleName::Notifier) && !roles.has(RoleName::Engine) {
-            return Err(Failure::usage(
-                "on the embedded store the notifier runs only beside the engine, which writes the file",
-                "Write `--roles engine,notifier`.",
-            ));
+        for beside in [RoleName::Notifier, RoleName::Watchdog] {
+            if roles.has(beside) && !roles.has(RoleName::Engine) {
+                let name = word(beside);
+                return Err(Failure::usage(
+                    format!(
+                        "on the embedded store the {name} runs only beside the engine, which writes the file"
+                    ),
+                    format!("Write `--roles engine,{name}`."),
+                ));
+            }
         }
         Ok(roles)
     }

@@ -17,6 +17,7 @@ pub(crate) fn limits(config: &ServerConfig) -> Limits {
         catchup_runs_max: config.engine.catchup_runs_max,
         catchup_per_minute: config.engine.catchup_per_minute,
         evaluation_interval: config.watcher.default_interval,
+        stuck_after: config.watchdog.stuck_run_threshold,
     }
 }
 

@@ -46,3 +46,14 @@ impl World for TokioWorld {
         self.runtime.spawn(task);
     }
 }
+
+/// The watchdog has a seam of its own; time is the same.
+impl interlock_watchdog::seam::World for TokioWorld {
+    fn now(&self) -> Timestamp {
+        World::now(self)
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> Task<()> {
+        World::sleep_until(self, at)
+    }
+}

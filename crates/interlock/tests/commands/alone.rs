@@ -81,15 +81,20 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let Ok(runner) = self.path().join(".interlock/runner").canonicalize() else { return };
-        let ours = runner.display().to_string();
-        for entry in fs::read_dir("/proc").unwrap().flatten() {
-            let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            let command = String::from_utf8_lossy(&command);
-            if command.contains("runner") && command.contains(&ours) {
-                let pid = entry.file_name().to_string_lossy().into_owned();
-                let _already_gone = Command::new("kill").args(["-9", &pid]).status();
-            }
+        end_the_runner(self.path());
+    }
+}
+
+/// Ends the runner of a project, if there is one.
+pub(crate) fn end_the_runner(project: &Path) {
+    let Ok(runner) = project.join(".interlock/runner").canonicalize() else { return };
+    let ours = runner.display().to_string();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command);
+        if command.contains("runner") && command.contains(&ours) {
+            let pid = entry.file_name().to_string_lossy().into_owned();
+            let _already_gone = Command::new("kill").args(["-9", &pid]).status();
         }
     }
 }

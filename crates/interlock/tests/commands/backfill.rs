@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 
-use super::{Ran, interlock, project, recorded::story};
+use super::{Ran, alone::end_the_runner, interlock, project, recorded::story};
 
 const HISTORY: &str = "\
 name: history
@@ -114,6 +114,18 @@ hourly    2026-02-22                                              excluded   exc
 }
 
 #[test]
+fn a_slot_that_stored_sensors_forbid_is_not_ready() {
+    let gated =
+        format!("{HISTORY}validation: {{trigger: ALL, rules: [{{key: landed, check: exists}}]}}\n");
+    let directory = project(&[("pipelines/history.yaml", &gated)]);
+    let dry = ask(directory.path(), &start("history", &["--dry-run"]));
+    let line = "hourly    2026-01-01T00:00:00Z to 2026-01-01T02:00:00Z (3 slots)  not ready  ";
+    assert!(dry.stdout.contains(line), "{}", dry.stdout);
+    assert!(dry.stdout.contains("landed"), "{}", dry.stdout);
+    assert!(dry.stdout.contains("3 of 3 slots would run"), "{}", dry.stdout);
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let directory = history();
     let long = ["start", "history", "--from", "1990-01-01", "--to", "2026-01-01"];
@@ -184,6 +196,7 @@ fn without_serve_it_is_recorded_and_with_follow_it_runs_here() {
     assert!(unknown.stderr.contains("has no backfill 7"), "{}", unknown.stderr);
 
     let followed = ask(directory.path(), &start("history", &["--follow", "--concurrency", "2"]));
+    end_the_runner(directory.path());
     assert_eq!(followed.code, 0, "{}", followed.stderr);
     assert!(
         followed.stderr.ends_with("backfill 2 is done: 3/3 completed\n"),
@@ -199,6 +212,30 @@ fn without_serve_it_is_recorded_and_with_follow_it_runs_here() {
     assert_eq!(nothing.code, 1);
     assert!(nothing.stderr.starts_with("error: none of the 3 slots in the range would run\n"));
     check_list(directory.path());
+}
+
+#[test]
+fn what_is_owed_is_left_to_serve() {
+    let secondly = HISTORY.replace("cron: '0 * * 1 *'", "every: 1s");
+    let directory = project(&[("pipelines/history.yaml", &secondly)]);
+    // A request is its first sight; from then on its slots are the schedule's to record, which nobody does.
+    let seen =
+        ["start", "history", "--from", "2026-01-01T00:00:00Z", "--to", "2026-01-01T00:00:02Z"];
+    assert_eq!(ask(directory.path(), &seen).code, 0);
+    assert_eq!(ask(directory.path(), &["cancel", "history", "1"]).code, 0);
+    let late = ["start", "history", "--from", "-10s", "--to", "now"];
+    while !ask(directory.path(), &[&late[..], &["--dry-run"]].concat()).stdout.contains("owed") {
+        std::thread::yield_now();
+    }
+    let followed = ask(directory.path(), &[&late[..], &["--follow"]].concat());
+    end_the_runner(directory.path());
+    assert_eq!(followed.code, 4, "{}", followed.stderr);
+    let left = "left as it is: `interlock serve` takes it up\n";
+    assert!(followed.stderr.ends_with(left), "{}", followed.stderr);
+    let listed = ask(directory.path(), &["list", "--json"]).json();
+    let record = &listed[1];
+    assert_eq!(record["state"], "running", "{record}");
+    assert_eq!((&record["open"], &record["completed"]), (&json!([]), &record["total"]));
 }
 
 #[track_caller]

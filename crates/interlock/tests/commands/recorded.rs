@@ -107,6 +107,7 @@ fn open_slot() -> SlotRecord {
             expected_duration: Some(SignedDuration::from_mins(30)),
             ..SlaRecord::default()
         })),
+        evaluated: None,
     }
 }
 

@@ -285,3 +285,36 @@ fn hands_silences_and_barks_reach_a_daemon() {
     drop(daemon);
     end_the_runner(project);
 }
+
+#[test]
+fn what_depends_on_a_pipeline_in_trouble_is_recorded_and_not_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let project = directory.path();
+    let config = "alerts:\n- {type: file, name: log, path: alerts.jsonl}\n";
+    fs::write(project.join("interlock.yaml"), config).unwrap();
+    fs::create_dir(project.join("pipelines")).unwrap();
+    fs::write(project.join("pipelines/orders.yaml"), ORDERS).unwrap();
+    let silver = ORDERS.replace("name: orders", "name: silver\ndependsOn: [orders]");
+    fs::write(project.join("pipelines/silver.yaml"), silver).unwrap();
+    let daemon = Daemon::start(project);
+    wait_for(project, "it serves", || ask(project, &["status"]).contains("silver"));
+    ask(project, &["run", "orders"]);
+    wait_for(project, "the first is told", || logged(project) == ["open job_failed"]);
+    ask(project, &["run", "silver", "--force"]);
+    wait_for(project, "the second is held", || {
+        let incidents = ask(project, &["incidents", "--pipeline", "silver"]);
+        incidents.contains("[nobody was told: its upstream orders has an incident: failed:orders:")
+    });
+    // Its end is dropped with it.
+    ask(project, &["incidents", "resolve", "failed:silver"]);
+    wait_for(project, "it is over", || {
+        ask(project, &["incidents", "--pipeline", "silver"]) == "no open incidents\n"
+    });
+    ask(project, &["incidents", "resolve", "failed:orders"]);
+    wait_for(project, "the end of the first is told", || {
+        logged(project).contains(&"resolved job_failed".to_owned())
+    });
+    assert_eq!(logged(project), ["open job_failed", "resolved job_failed"]);
+    drop(daemon);
+    end_the_runner(project);
+}

@@ -260,7 +260,7 @@ fn the_summary_says_what_it_serves_for_people_and_for_machines() {
     let [summary] = project.logged("SERVING").try_into().unwrap();
     assert_eq!((summary["pipelines"].as_u64(), summary["schedules"].as_u64()), (Some(2), Some(2)));
     assert_eq!(summary["url"].as_str(), Some(url.as_str()));
-    assert_eq!(summary["roles"].as_str(), Some("engine,api,notifier"));
+    assert_eq!(summary["roles"].as_str(), Some("engine,api,notifier,watchdog"));
     assert!(summary["problems"].as_u64() >= Some(1), "{summary}");
     for key in ["time", "level", "message", "nextAt", "nextPipeline", "openSlots", "ledger"] {
         assert!(!summary[key].is_null(), "{key} in {summary}");
@@ -272,7 +272,10 @@ fn the_summary_says_what_it_serves_for_people_and_for_machines() {
 
     project.serve(&[]).ready().stop();
     let said = project.text("out.log");
-    assert!(said.contains("serving 2 pipelines with 2 schedules; engine, api, notifier"), "{said}");
+    assert!(
+        said.contains("serving 2 pipelines with 2 schedules; engine, api, notifier, watchdog"),
+        "{said}"
+    );
     assert!(said.contains("  next      t") && said.contains("  http      http://127."), "{said}");
     assert!(said.contains("stopped; jobs that run go on"), "{said}");
 }
@@ -280,10 +283,10 @@ fn the_summary_says_what_it_serves_for_people_and_for_machines() {
 #[test]
 fn roles_are_run_in_parts_and_those_to_come_are_named() {
     let project = Project::new(ANY_PORT, &["ticker"]);
-    let refused = project.serve(&["--roles", "engine,watchdog"]).ended();
+    let refused = project.serve(&["--roles", "engine,archiver"]).ended();
     assert_eq!(refused.code(), Some(2));
     let log = project.text("serve.log");
-    assert!(log.contains("the role `watchdog` is not in this build yet"), "{log}");
+    assert!(log.contains("the role `archiver` is not in this build yet"), "{log}");
 
     let engine = project.serve(&["--log", "json", "--roles", "engine"]);
     wait_until("the engine works", || (project.completed("ticker") > 0).then_some(()));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use interlock_core::pipeline::Secret;
 
 use crate::{
-    decode::{Decoder, dict, flag, text, texts},
+    decode::{Decoder, count, dict, flag, text, texts},
     problem::Code,
     server::{Alert, AlertFilter, Channel, Email, MailTls, Slack},
     shape::TYPE,
@@ -17,7 +17,8 @@ impl Decoder<'_> {
         let Some(node) = root.get("alerts") else {
             let when = AlertFilter::default();
             let (name, channel) = ("console".to_owned(), Channel::Console);
-            return vec![Alert { name, channel, when, after: None, repeat: None, digest: None }];
+            let (after, findings, repeat, digest) = (None, 1, None, None);
+            return vec![Alert { name, channel, when, after, findings, repeat, digest }];
         };
         let mut alerts: Vec<Alert> = Vec::new();
         for item in node.items() {
@@ -36,8 +37,9 @@ impl Decoder<'_> {
                 std::iter::once(kind.clone()).chain(numbered).find(|n| !taken(n)).unwrap_or(kind)
             });
             let (after, repeat) = (self.duration(item, "after"), self.duration(item, "repeat"));
-            let digest = flag(item, "digest");
-            alerts.push(Alert { name, channel, when: filter(item), after, repeat, digest });
+            let (findings, digest) = (count(item, "findings").unwrap_or(1), flag(item, "digest"));
+            let when = filter(item);
+            alerts.push(Alert { name, channel, when, after, findings, repeat, digest });
         }
         alerts
     }

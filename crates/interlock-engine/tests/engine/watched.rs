@@ -1,0 +1,438 @@
+//! Engine and watchdog on one store: one hangs, the other tells; one comes back and lives with what was written; both
+//! die at every wait.
+
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{Arc, Mutex},
+    task::{Context, Waker},
+};
+
+use interlock_alert::{Channels, Delivery, DeliveryFuture, Notice, RouteFuture};
+use interlock_config::{SystemZones, ZoneSource as _};
+use interlock_core::incident::Alert;
+use interlock_engine::{
+    Notifier, NotifierParts, Patience, add_incidents, incident_keys, seam::World as _,
+    vitals::Pulse,
+};
+use interlock_store::{
+    DueKind, Group, Key, Record, Shard, Store,
+    conformance::block_on,
+    record::{InboxRecord, IncidentRecord},
+};
+use interlock_watchdog::{
+    Pace, Parts, Watchdog,
+    once::{CheckOptions, once},
+    seam::{Incidents, Task, Telling, World},
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use crate::{
+    crashing::{crashing, end_of},
+    stage::{Job, Stage, at},
+    world::Virtual,
+};
+
+impl World for Virtual {
+    fn now(&self) -> Timestamp {
+        self.time()
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> Task<()> {
+        interlock_engine::seam::World::sleep_until(self, at)
+    }
+}
+
+struct EngineTelling;
+
+impl Telling for EngineTelling {
+    fn keys(&self, group: &Group) -> Vec<String> {
+        incident_keys(group)
+    }
+
+    fn add(&self, group: &mut Group, incidents: &mut Incidents) {
+        add_incidents(group, incidents);
+    }
+}
+
+fn parts(world: &Virtual, store: Arc<dyn Store>, holder: &str) -> Parts {
+    let zones = SystemZones::new();
+    let zones = Arc::new(move |name: &str| zones.zone(name));
+    let mut parts = Parts::new(Arc::new(world.clone()), store, Arc::new(EngineTelling), zones);
+    holder.clone_into(&mut parts.holder);
+    parts.pace = Pace { interval: SignedDuration::from_mins(1), ..Pace::default() };
+    parts
+}
+
+/// Everything that reached somebody, and when.
+#[derive(Clone)]
+struct Heard(Virtual, Arc<Mutex<Vec<(Timestamp, Alert)>>>);
+
+impl Channels for Heard {
+    fn route<'a>(&'a self, _: &'a Alert) -> RouteFuture<'a> {
+        Box::pin(std::future::ready(vec!["phone".to_owned()]))
+    }
+
+    fn instead_of<'a>(&'a self, _: &'a str, _: &'a Alert) -> RouteFuture<'a> {
+        Box::pin(std::future::ready(vec![]))
+    }
+
+    fn deliver(&self, _: &str, notice: Notice) -> DeliveryFuture {
+        self.1.lock().unwrap().push((self.0.time(), notice.alert));
+        Box::pin(std::future::ready(Delivery::Delivered))
+    }
+}
+
+impl Heard {
+    /// As `HH:MM:SS type state`.
+    fn lines(&self) -> Vec<String> {
+        let heard = self.1.lock().unwrap();
+        let line = |(at, alert): &(Timestamp, Alert)| {
+            let state = alert.details.get("state").and_then(|state| state.as_str()).unwrap_or("-");
+            format!("{} {} {state}", at.strftime("%H:%M:%S"), alert.alert_type)
+        };
+        heard.iter().map(line).collect()
+    }
+}
+
+/// Lets a watchdog and a notifier live beside the engine.
+fn watch(stage: &Stage) -> Heard {
+    let store = Arc::clone(&stage.store) as Arc<dyn Store>;
+    let parts = parts(&stage.world, Arc::clone(&store), "watchdog");
+    let watchdog = async move {
+        let watchdog = Watchdog::open(parts, Shard(0)).await.unwrap().unwrap();
+        watchdog.run(Box::pin(std::future::pending())).await.unwrap();
+    };
+    stage.world.spawn("watchdog", Box::pin(watchdog));
+    let heard = Heard(stage.world.clone(), Arc::default());
+    let notifier = Notifier::new(NotifierParts {
+        world: Arc::new(stage.world.clone()),
+        store,
+        channels: Arc::new(heard.clone()),
+        patience: Patience::default(),
+        vitals: Arc::default(),
+        pulse: Pulse::default(),
+    });
+    let notifier = async move {
+        notifier.run(Box::pin(std::future::pending())).await.unwrap();
+    };
+    stage.world.spawn("notifier", Box::pin(notifier));
+    heard
+}
+
+/// Time passes, and the engine does nothing: it hangs, it is not dead.
+fn hang(stage: &Stage, until: Timestamp) {
+    let hung = pin!(std::future::pending::<()>());
+    assert!(stage.world.run(hung, until).is_none());
+    // Nobody at all may be waiting for anything.
+    stage.world.pass(until.duration_since(stage.world.time()));
+}
+
+fn incident(stage: &Stage, key: &str) -> IncidentRecord {
+    let page = block_on(stage.store.incidents(None, 100)).unwrap();
+    let found = page.items.into_iter().find(|(_, known, _)| known == key);
+    found.unwrap_or_else(|| panic!("no incident {key}")).2.record
+}
+
+const DEADLINE: &str = "
+name: orders
+schedules: [{name: nine, cron: '0 9 * * *', deadline: '09:30'}]
+catchupWindow: 6h
+trigger: {type: command, command: 'true'}
+";
+
+#[test]
+fn while_the_engine_hangs_people_hear_within_a_second_and_again_when_it_runs_late() {
+    let mut stage = Stage::new(at("08:00"), &[DEADLINE], |_| Job::Succeeds(5));
+    assert!(stage.until(at("08:05")).is_none());
+    let heard = watch(&stage);
+    hang(&stage, at("09:40"));
+    // Judged half a second after the deadline; the notifier looks every second.
+    assert_eq!(heard.lines(), ["09:30:01 schedule_missed open"]);
+    assert_eq!(stage.slots(), ["nine/2026-02-24T09:00:00Z missed"]);
+    // It comes back, and catches up what was called missed.
+    assert!(stage.until(at("09:45")).is_none());
+    assert_eq!(stage.slots(), ["nine/2026-02-24T09:00:00Z completed"]);
+    let slot = stage.slot().to_core().unwrap();
+    assert!(slot.marks.late && slot.marks.missed_at.is_some(), "{slot:?}");
+    assert_eq!(stage.started().len(), 1);
+    let resolved = &heard.lines()[1];
+    assert!(resolved.ends_with("schedule_missed resolved"), "{resolved}");
+    assert_eq!(incident(&stage, "watchdog:orders:nine:2026-02-24").count, 1);
+}
+
+#[test]
+fn a_healthy_engine_is_not_spoken_of() {
+    let mut stage = Stage::new(at("08:00"), &[DEADLINE], |_| Job::Succeeds(5));
+    assert!(stage.until(at("08:05")).is_none());
+    let heard = watch(&stage);
+    assert!(stage.until(at("23:00")).is_none());
+    assert_eq!(heard.lines(), Vec::<String>::new());
+    assert_eq!(stage.slots(), ["nine/2026-02-24T09:00:00Z completed"]);
+}
+
+#[test]
+fn a_slot_that_finds_no_room_breaks_its_sla_and_keeps_its_chance() {
+    let mut stage = Stage::new(at("08:00"), &[DEADLINE], |_| Job::Succeeds(5));
+    assert!(stage.until(at("08:05")).is_none());
+    stage.limits.runs_max = 0;
+    stage.crash();
+    let heard = watch(&stage);
+    assert!(stage.until(at("09:40")).is_none());
+    assert_eq!(stage.slots(), ["nine/2026-02-24T09:00:00Z open(waiting)"]);
+    assert_eq!(heard.lines(), ["09:30:01 sla_breach open"]);
+    let breach = incident(&stage, "sla:orders:nine:2026-02-24");
+    assert!(breach.message.ends_with("it found no room for its run"), "{}", breach.message);
+    stage.limits.runs_max = 10;
+    stage.crash();
+    assert!(stage.until(at("09:50")).is_none());
+    assert_eq!(stage.slots(), ["nine/2026-02-24T09:00:00Z completed"]);
+}
+
+const PLAIN: &str = "
+name: orders
+schedules: [{name: nine, cron: '0 9 * * *'}]
+trigger: {type: command, command: 'true'}
+";
+
+#[test]
+fn a_run_that_does_not_end_is_stuck_then_failed_once_and_its_job_is_asked_to_end() {
+    let mut stage = Stage::new(at("08:00"), &[PLAIN], |_| Job::Succeeds(1_000_000));
+    assert!(stage.until(at("08:05")).is_none());
+    let heard = watch(&stage);
+    assert!(stage.until(at("10:00")).is_none());
+    assert_eq!(heard.lines(), ["09:30:00 stuck_run open"]);
+    let next_day = at("09:00") + SignedDuration::from_hours(24) + SignedDuration::from_mins(3);
+    assert!(stage.until(next_day).is_none());
+    let timeouts = stage.told(&["SFN_TIMEOUT"]);
+    assert_eq!(timeouts, ["SFN_TIMEOUT step function timed out for orders/nine/2026-02-24"]);
+    assert!(stage.slots().contains(&"nine/2026-02-24T09:00:00Z failed".to_owned()));
+    assert_eq!(stage.run_rows()[0].record.status, "FAILED");
+    assert_eq!(stage.cast.cancelled(), ["orders~nine~20260224T090000Z~1~1"]);
+}
+
+#[test]
+fn a_run_that_ends_leaves_nothing_in_the_due_index() {
+    let mut stage = Stage::new(at("08:00"), &[PLAIN], |_| Job::Succeeds(5));
+    assert!(stage.until(at("09:10")).is_none());
+    let later = at("23:00") + SignedDuration::from_hours(48);
+    let due = block_on(stage.store.due(Shard(0), later, 10)).unwrap().items;
+    assert!(due.is_empty(), "{due:?}");
+}
+
+const PROMISE: &str = "
+name: orders
+schedules: [{name: nine, cron: '0 9 * * *'}]
+sla: {completionDeadline: '09:20', expectedDuration: 5m, maxDuration: 30m}
+postRun: {sensorTimeout: 1h, rules: [{key: rows, check: exists}]}
+trigger: {type: command, command: 'true'}
+";
+
+#[test]
+fn promises_are_watched_by_the_rows_that_the_engine_wrote() {
+    let mut stage = Stage::new(at("08:00"), &[PROMISE], |_| Job::Succeeds(3_000));
+    assert!(stage.until(at("08:05")).is_none());
+    let heard = watch(&stage);
+    assert!(stage.until(at("12:00")).is_none());
+    let types: Vec<_> =
+        heard.lines().iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
+    for expected in [
+        "sla_warning open",
+        "sla_breach open",
+        "relative_sla_warning open",
+        "relative_sla_breach open",
+        "stuck_run open",
+        "sla_breach resolved",
+        "stuck_run resolved",
+        "post_run_sensor_missing open",
+    ] {
+        let count = types.iter().filter(|line| *line == expected).count();
+        assert_eq!(count, 1, "{expected} in {types:?}");
+    }
+    assert_eq!(stage.slots(), ["nine/2026-02-24T09:00:00Z completed"]);
+}
+
+#[test]
+fn a_slot_that_was_looked_at_in_time_breaks_its_sla_instead_of_being_missed() {
+    let file = "
+name: orders
+schedules: [{name: nine, cron: '0 9 * * *', deadline: '09:30'}]
+validation: {trigger: ALL, rules: [{key: ready, check: exists}]}
+trigger: {type: command, command: 'true'}
+";
+    let mut stage = Stage::new(at("08:00"), &[file], |_| Job::Succeeds(5));
+    assert!(stage.until(at("08:05")).is_none());
+    let heard = watch(&stage);
+    assert!(stage.until(at("09:40")).is_none());
+    assert_eq!(heard.lines(), ["09:30:01 sla_breach open"]);
+    let breach = incident(&stage, "sla:orders:nine:2026-02-24");
+    assert!(breach.message.contains("ready"), "{}", breach.message);
+    stage.sensor("orders", "ready", json!(true));
+    assert!(stage.until(at("09:50")).is_none());
+    assert_eq!(stage.slots(), ["nine/2026-02-24T09:00:00Z completed"]);
+    assert!(heard.lines()[1].ends_with("sla_breach resolved"), "{:?}", heard.lines());
+}
+
+#[test]
+fn a_watched_slot_is_closed_by_the_watchdog_and_the_owner_finds_out() {
+    let file = "name: orders\nschedule: '0 9 * * *'\ntrigger: {type: external}\n";
+    let mut stage = Stage::new(at("08:00"), &[file], |_| Job::Succeeds(5));
+    assert!(stage.until(at("08:05")).is_none());
+    let heard = watch(&stage);
+    assert!(stage.until(at("09:30")).is_none());
+    assert_eq!(heard.lines(), ["09:05:01 schedule_missed open"]);
+    assert_eq!(stage.told(&["SCHEDULE_MISSED"]).len(), 1, "the owner says nothing more");
+    assert_eq!(stage.slots(), ["cron/2026-02-24T09:00:00Z missed"]);
+}
+
+const STREAM: &str = "
+name: orders
+schedules: [{name: stream, sensor: {key: ready, check: exists, period: day}}]
+trigger: {type: command, command: 'true'}
+";
+
+/// A stage on which a sensor is known and its slot is not: the engine was not asked.
+fn unopened() -> Stage {
+    let mut stage = Stage::new(at("08:00"), &[STREAM], |_| Job::Succeeds(5));
+    assert!(stage.until(at("08:05")).is_none());
+    let orders = interlock_core::id::PipelineId::parse("orders").unwrap();
+    let lease = block_on(stage.store.acquire(
+        interlock_store::Role::Engine,
+        Shard(0),
+        "test",
+        SignedDuration::from_mins(3),
+    ));
+    let now = stage.world.time();
+    let record = interlock_store::record::SensorRecord {
+        value: json!({"date": "2026-02-24"}),
+        at: now,
+        received_at: now,
+    };
+    let change = interlock_store::Change::Put(
+        Key::Sensor("ready".into()),
+        interlock_store::Expect::Any,
+        Record::Sensor(record),
+    );
+    let writer = lease.unwrap().unwrap().writer;
+    let group = Group { pipeline: orders, writer, changes: vec![change] };
+    assert!(block_on(stage.store.commit(vec![group])).unwrap()[0].is_ok());
+    stage.crash();
+    stage
+}
+
+#[test]
+fn a_recovered_slot_is_taken_up_by_the_engine_and_runs_once() {
+    let mut stage = unopened();
+    assert!(stage.until(at("08:20")).is_none());
+    assert_eq!(stage.slots(), Vec::<String>::new(), "nobody opened it");
+    let heard = watch(&stage);
+    assert!(stage.until(at("08:30")).is_none());
+    assert_eq!(stage.slots(), ["stream/2026-02-24T00:00:00Z completed"]);
+    assert_eq!(stage.started().len(), 1);
+    assert_eq!(stage.told(&["TRIGGER_RECOVERED"]).len(), 1);
+    assert!(heard.lines()[0].ends_with("trigger_recovered open"), "{:?}", heard.lines());
+}
+
+#[test]
+fn two_watchdogs_open_and_tell_once() {
+    let stage = unopened();
+    // The second is not let in while the first lives.
+    let first = parts(&stage.world, Arc::clone(&stage.store) as _, "one");
+    let first = block_on(Watchdog::open(first, Shard(0))).unwrap();
+    let second = parts(&stage.world, Arc::clone(&stage.store) as _, "two");
+    assert!(first.is_some() && block_on(Watchdog::open(second, Shard(0))).unwrap().is_none());
+    drop(first);
+    stage.world.pass(SignedDuration::from_mins(1));
+    // Two that take the lease from each other judge step by step beside each other.
+    let store = Arc::new(crashing(Arc::clone(&stage.store) as _, u64::MAX));
+    let now = stage.world.time();
+    let zones = SystemZones::new();
+    let zones = Arc::new(move |name: &str| zones.zone(name));
+    let mut options = CheckOptions::new(store, zones, now).telling(Arc::new(EngineTelling));
+    "the same".clone_into(&mut options.holder);
+    let mut lives = [Box::pin(once(&options, Shard(0))), Box::pin(once(&options, Shard(0)))];
+    let mut context = Context::from_waker(Waker::noop());
+    let mut ended = [false, false];
+    while ended != [true, true] {
+        for (life, ended) in lives.iter_mut().zip(&mut ended) {
+            *ended = *ended || life.as_mut().poll(&mut context).is_ready();
+        }
+    }
+    assert_eq!(stage.told(&["TRIGGER_RECOVERED"]).len(), 1);
+    assert_eq!(stage.slots(), ["stream/2026-02-24T00:00:00Z open(waiting)"]);
+    assert_eq!(incident(&stage, "recovered:orders:stream:2026-02-24").count, 1);
+}
+
+/// Everything that a watchdog left: events, incidents, notifications, each with how often.
+fn left(stage: &Stage) -> BTreeMap<String, usize> {
+    let mut left = BTreeMap::new();
+    for kind in stage.events().iter().map(|row| row.record.kind.clone()) {
+        if ["SCHEDULE_MISSED", "RUN_STUCK", "TRIGGER_RECOVERED"].contains(&kind.as_str()) {
+            *left.entry(kind).or_default() += 1;
+        }
+    }
+    for (_, key, row) in block_on(stage.store.incidents(None, 100)).unwrap().items {
+        left.insert(format!("{key} count"), row.record.count as usize);
+    }
+    let claimed = block_on(stage.store.claim(100, SignedDuration::from_mins(1))).unwrap();
+    for row in claimed {
+        *left.entry(row.name).or_default() += 1;
+    }
+    left
+}
+
+#[test]
+fn s12_a_watchdog_that_dies_at_any_wait_tells_each_finding_once() {
+    let lives = |dies_at: u64| {
+        let mut stage =
+            Stage::new(at("08:00"), &[DEADLINE, &STREAM.replace("orders", "clicks")], |_| {
+                Job::Succeeds(5)
+            });
+        assert!(stage.until(at("08:05")).is_none());
+        let second = SignedDuration::from_secs(1);
+        hang(&stage, at("09:30") - second * 2);
+        let mut has_died = false;
+        for (dies_at, until) in [(dies_at, at("09:30") + second * 5), (u64::MAX, at("09:31"))] {
+            let store = Arc::new(crashing(Arc::clone(&stage.store) as _, dies_at));
+            let parts = parts(&stage.world, Arc::clone(&store) as _, "watchdog");
+            let life = async {
+                let watchdog = Watchdog::open(parts, Shard(0)).await.unwrap().unwrap();
+                watchdog.run(Box::pin(std::future::pending())).await.unwrap();
+            };
+            has_died |= stage.world.run(pin!(end_of(&store, life)), until).is_some();
+            stage.world.kill();
+        }
+        (left(&stage), has_died)
+    };
+    let (expected, _) = lives(u64::MAX);
+    assert_eq!(expected["SCHEDULE_MISSED"], 1, "{expected:?}");
+    let mut dies_at = 0;
+    loop {
+        let (found, has_died) = lives(dies_at);
+        assert_eq!(found, expected, "it died at wait {dies_at}");
+        if !has_died {
+            break;
+        }
+        dies_at += 1;
+    }
+    assert!(dies_at > 50, "{dies_at} waits");
+}
+
+#[test]
+fn a_pause_without_an_end_is_told_and_resolved_by_a_resume() {
+    let mut stage = Stage::new(at("08:00"), &[PLAIN], |_| Job::Succeeds(5));
+    assert!(stage.until(at("08:05")).is_none());
+    let heard = watch(&stage);
+    let pause = InboxRecord::Pause { reason: "deploy".into(), until: None };
+    assert!(stage.ask("orders", &pause).accepted);
+    stage.world.pass(SignedDuration::from_hours(24));
+    assert!(stage.until(at("08:30") + SignedDuration::from_hours(24)).is_none());
+    assert_eq!(heard.lines().len(), 1, "{:?}", heard.lines());
+    assert!(heard.lines()[0].ends_with("pipeline_paused open"), "{:?}", heard.lines());
+    assert!(stage.ask("orders", &InboxRecord::Resume { catchup: None }).accepted);
+    assert!(stage.until(at("08:40") + SignedDuration::from_hours(24)).is_none());
+    assert!(heard.lines().iter().any(|line| line.ends_with("pipeline_paused resolved")));
+    let due = block_on(stage.store.due(Shard(0), Timestamp::MAX, 10)).unwrap().items;
+    assert!(due.iter().all(|row| row.kind != DueKind::Pause || row.name == "coverage"), "{due:?}");
+}

@@ -1,0 +1,153 @@
+//! stuck-runs and stale-triggers: runs that do not end.
+
+use interlock_core::{
+    agenda::Work,
+    duration,
+    run::{RunEvent, RunState},
+    slot::{Disposition, OpenState, SlotState},
+};
+use interlock_store::{
+    DueKind, Obligation, RunRow, Subject,
+    record::{InboxRecord, RunRecord, SlotName},
+};
+use jiff::Timestamp;
+
+use crate::{
+    finding::{CheckName, Finding, Remedy},
+    snapshot::{Known, Place, Snapshot},
+};
+
+/// Runs that have not ended for too long. Monitoring does not count: the job is over.
+pub(super) fn stuck_runs(snapshot: &Snapshot, now: Timestamp) -> Vec<Finding> {
+    let due = snapshot.due.iter().filter(|due| due.kind == DueKind::Stuck);
+    due.map(|due| stuck_run(snapshot, due, now)).collect()
+}
+
+fn stuck_run(snapshot: &Snapshot, due: &Obligation, now: Timestamp) -> Finding {
+    let name = CheckName::StuckRuns;
+    let over = Finding::silent(name, &snapshot.pipeline).with(Remedy::Drop(due.clone()));
+    let Subject::Run(key) = &due.subject else { return over };
+    let place = (key.nominal, key.schedule.clone());
+    let run = snapshot.runs.get(&place).filter(|run| run.key == *key);
+    let (Some(run), Some(known)) = (run, snapshot.slots.get(&place)) else { return over };
+    let Ok(status @ (RunState::Pending | RunState::Triggering | RunState::Running)) =
+        run.record.state()
+    else {
+        return over;
+    };
+    // Whatever is said, the day on which it must be over comes next.
+    let closes = Subject::Slot(place.1.clone(), place.0);
+    let closes = Obligation::new(known.slot.closes_at, DueKind::Closes, closes);
+    let over = over.with(Remedy::Arm(closes));
+    if snapshot.agenda.work == Work::Dormant {
+        return over;
+    }
+    let age = duration::format_go(now.duration_since(run.record.created_at));
+    let (pipeline, date) = (&snapshot.pipeline, known.slot.date);
+    let run_id = key.id(pipeline);
+    let what = format!("run stuck in {status} for {age} on {date}");
+    let mut finding = Finding::of(name, "RUN_STUCK", pipeline)
+        .about(&place, date)
+        .due(due.at)
+        .says(what.clone())
+        .alerts(format!("Pipeline {pipeline} schedule {} {what}", place.1))
+        .detail("status", status.as_str())
+        .detail("duration", age.as_str())
+        .detail("runId", run_id.as_str())
+        .detail("actionHint", hint(status));
+    finding.run_id = Some(run_id.clone());
+    finding.remedies = over.remedies;
+    match due.details.get("action").and_then(|action| action.as_str()) {
+        Some("cancel") => {
+            let reason = format!("stuck for {age}");
+            let slot = SlotName { schedule: place.1.to_string(), nominal: place.0 };
+            let ask = InboxRecord::Cancel { slot, reason };
+            finding.with(Remedy::Ask(format!("stuck~{run_id}"), Box::new(ask)))
+        }
+        Some("fail") => fail(finding, (&place, known), run, (now, &format!("stuck for {age}"))),
+        Some(_) | None => finding,
+    }
+}
+
+fn hint(status: RunState) -> &'static str {
+    match status {
+        RunState::Pending | RunState::Triggering => {
+            "its start has not been confirmed: look at the trigger and at whoever runs it"
+        }
+        RunState::Running
+        | RunState::CompletedMonitoring
+        | RunState::Completed
+        | RunState::Failed
+        | RunState::Cancelled => "look at its log, or end it with `interlock cancel`",
+    }
+}
+
+/// Runs older than any run may be: the slot is failed, for good.
+pub(super) fn stale_triggers(snapshot: &Snapshot, now: Timestamp) -> Vec<Finding> {
+    let due = snapshot.due.iter().filter(|due| due.kind == DueKind::Closes);
+    due.filter_map(|due| stale_trigger(snapshot, due, now)).collect()
+}
+
+fn stale_trigger(snapshot: &Snapshot, due: &Obligation, now: Timestamp) -> Option<Finding> {
+    let name = CheckName::StaleTriggers;
+    let over = Finding::silent(name, &snapshot.pipeline).with(Remedy::Drop(due.clone()));
+    let Subject::Slot(schedule, nominal) = &due.subject else { return Some(over) };
+    let place = (*nominal, schedule.clone());
+    let Some(known) = snapshot.slots.get(&place) else { return Some(over) };
+    match known.slot.state {
+        SlotState::Open(OpenState::Running) if now > known.slot.closes_at => {}
+        // It went on to another attempt: its end is later.
+        SlotState::Open(OpenState::Running) => {
+            let next = Obligation { at: known.slot.closes_at, ..due.clone() };
+            return (next != *due).then(|| over.with(Remedy::Arm(next)));
+        }
+        // One that a repair opened is the other check's.
+        SlotState::Open(OpenState::Waiting) if known.slot.marks.recovered => return None,
+        SlotState::Open(_) | SlotState::Closed(_) => return Some(over),
+    }
+    let (pipeline, date) = (&snapshot.pipeline, known.slot.date);
+    let message = format!("step function timed out for {pipeline}/{schedule}/{date}");
+    let finding = Finding::of(name, "SFN_TIMEOUT", pipeline)
+        .about(&place, date)
+        .due(known.slot.closes_at)
+        .says(message.clone())
+        .detail("source", "watchdog")
+        .detail("ttlExpired", known.slot.closes_at.to_string())
+        .detail("actionHint", "find out what became of its job, then `interlock rerun`")
+        .with(Remedy::Drop(due.clone()));
+    let run = snapshot.runs.get(&place);
+    Some(match run {
+        Some(run) => fail(finding, (&place, known), run, (now, "it did not end in time")),
+        None => close(finding, &place, known, now),
+    })
+}
+
+/// Adds that slot and run are failed.
+fn fail(
+    finding: Finding,
+    (place, known): (&Place, &Known),
+    run: &RunRow,
+    (now, why): (Timestamp, &str),
+) -> Finding {
+    let finding = close(finding, place, known, now);
+    let Ok(Ok(state)) = run.record.state().map(|state| state.apply(RunEvent::Failed)) else {
+        return finding;
+    };
+    let record = RunRecord {
+        status: state.as_str().to_owned(),
+        ended_at: run.record.ended_at.or(Some(now)),
+        message: Some(why.to_owned()),
+        category: Some("TIMEOUT".to_owned()),
+        ..run.record.clone()
+    };
+    let mut finding = finding;
+    finding.run_id = Some(run.key.id(&run.pipeline));
+    finding.with(Remedy::Run(run.key.clone(), run.revision, Box::new(record)))
+}
+
+fn close(finding: Finding, place: &Place, known: &Known, now: Timestamp) -> Finding {
+    match known.slot.close(Disposition::Failed, now) {
+        Ok(slot) => finding.with(Remedy::Slot(place.clone(), known.revision, Box::new(slot))),
+        Err(_it_moved_on) => finding,
+    }
+}

@@ -1,0 +1,124 @@
+//! What the watchdog makes durable: findings, its own watermark, and which checks could not be done.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use interlock_core::id::PipelineId;
+use interlock_store::{
+    Change, Expect, Group, Record, Refusal,
+    record::{EventRecord, WatermarkRecord},
+};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    finding::CheckName,
+    judging::commit,
+    load,
+    owed::plus,
+    plan::Planned,
+    resident::{Watchdog, WatchdogError},
+};
+
+/// How often the own watermark moves when nothing is judged.
+const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
+
+impl Watchdog {
+    /// Commits findings; answers with the pipelines for which somebody was faster.
+    pub(crate) async fn make_durable(
+        &mut self,
+        mut planned: Vec<Planned>,
+    ) -> Result<BTreeSet<PipelineId>, WatchdogError> {
+        let mut refused = BTreeSet::new();
+        if planned.is_empty() {
+            return Ok(refused);
+        }
+        let results = commit(self.store.as_ref(), self.telling.as_ref(), &mut planned).await?;
+        for (plan, result) in planned.into_iter().zip(results) {
+            match (result, plan.said) {
+                (Ok(_), Some(finding)) => {
+                    let (event, check) = (finding.event, finding.check.as_str());
+                    let slot = finding.slot.as_ref().map(|(at, id)| format!("{id}/{at}"));
+                    let message = finding.alert.as_deref().unwrap_or(&finding.message);
+                    tracing::warn!(event, check, pipeline = %finding.pipeline, slot, "{message}");
+                    self.vitals.count(&finding);
+                }
+                (Ok(_), None) => {}
+                (Err(Refusal::Term { .. }), _) => return Err(WatchdogError::Deposed),
+                (Err(refusal), _) => {
+                    tracing::debug!(pipeline = %plan.group.pipeline, %refusal, "judging again");
+                    refused.insert(plan.group.pipeline);
+                }
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Names the checks that could not be done, once for each set of them.
+    pub(crate) async fn tell_what_failed(
+        &mut self,
+        failed: &BTreeMap<CheckName, String>,
+        now: Timestamp,
+    ) -> Result<(), WatchdogError> {
+        let names: BTreeSet<CheckName> = failed.keys().copied().collect();
+        self.vitals.could_not(names.len());
+        // What failed is looked at again after a minute; until then nothing is known to be better.
+        if names == self.told_failed || (names.is_empty() && !self.aside.is_empty()) {
+            return Ok(());
+        }
+        let event = if names.is_empty() {
+            system_event("WATCHDOG_RECOVERED", "all watchdog checks can be done again".into(), now)
+        } else {
+            degraded(failed, now)
+        };
+        let (pipeline, writer) = (PipelineId::system(), self.writer);
+        let group = Group { pipeline, writer, changes: vec![Change::Append(event)] };
+        self.make_durable(vec![Planned { group, asks: vec![], said: None }]).await?;
+        self.told_failed = names;
+        Ok(())
+    }
+
+    /// Says how far everything was judged. It follows what was found, so that a death in between is judged again.
+    pub(crate) async fn move_the_watermark(&mut self, now: Timestamp) -> Result<(), WatchdogError> {
+        if now < self.beat_at {
+            return Ok(());
+        }
+        let behind = self.aside.keys().filter_map(|pipeline| self.list.behind(pipeline)).min();
+        let waiting = self.list.overdue(now);
+        let judged = [Some(now), behind, waiting].into_iter().flatten().min().unwrap_or(now);
+        self.beat_at = plus(now, HEARTBEAT);
+        if judged <= self.judged {
+            return Ok(());
+        }
+        let record = Record::Watermark(WatermarkRecord { at: judged });
+        let expect = match self.judged_revision {
+            0 => Expect::Absent,
+            revision => Expect::Revision(revision),
+        };
+        let changes = vec![Change::Put(load::own_watermark(), expect, record)];
+        let (pipeline, writer) = (PipelineId::system(), self.writer);
+        let results = self.store.commit(vec![Group { pipeline, writer, changes }]).await?;
+        match results.into_iter().next() {
+            Some(Ok(_)) => {
+                self.judged = judged;
+                self.judged_revision += 1;
+                Ok(())
+            }
+            Some(Err(_)) | None => Err(WatchdogError::Deposed),
+        }
+    }
+}
+
+/// What is of no pipeline.
+pub(crate) fn system_event(kind: &str, message: String, at: Timestamp) -> EventRecord {
+    let details = BTreeMap::new();
+    EventRecord { kind: kind.to_owned(), at, slot: None, run_id: None, message, details }
+}
+
+/// The checks that could not be done.
+pub(crate) fn degraded(failed: &BTreeMap<CheckName, String>, now: Timestamp) -> EventRecord {
+    let names: Vec<_> = failed.keys().map(|name| name.as_str()).collect();
+    let message = format!("watchdog checks failed: {}", names.join(", "));
+    let mut event = system_event("WATCHDOG_DEGRADED", message, now);
+    let reasons = failed.iter().map(|(name, reason)| (name.to_string(), reason.clone().into()));
+    event.details.extend(reasons);
+    event
+}

@@ -1,0 +1,299 @@
+//! Gathering a snapshot: what the store says about one pipeline and what is due of it.
+
+use std::collections::BTreeSet;
+
+use interlock_core::{
+    agenda::Work,
+    id::{PipelineId, ScheduleId},
+    schedule::Recurrence,
+    sla,
+    slot::{Disposition, SkipReason},
+};
+use interlock_store::{
+    DueKind, Key, LedgerEntry, LedgerQuery, LedgerRow, Obligation, Record, RunQuery, Store,
+    StoreError, Subject,
+    record::{PipelineRecord, SpanRecord, Unreadable},
+};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    owed::Owed,
+    snapshot::{Known, Place, Reported, Snapshot, SpanSeen},
+    watched::Watched,
+};
+
+/// What is asked about a pipeline.
+#[derive(Debug, Default)]
+pub(crate) struct Question {
+    /// Slots whose time has come.
+    pub(crate) owed: Vec<Owed>,
+    /// Obligations that are due.
+    pub(crate) due: Vec<Obligation>,
+    /// Open slots that are looked at besides.
+    pub(crate) open: BTreeSet<Place>,
+    /// Whether sensors are looked at for slots that were not opened.
+    pub(crate) reconciles: Reconciles,
+}
+
+/// Whether sensors are looked at without a cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Reconciles {
+    #[default]
+    No,
+    Yes,
+}
+
+/// What holds for every pipeline of a pass.
+#[derive(Debug, Default)]
+pub(crate) struct Surroundings {
+    /// Pipelines with reports that nobody has applied.
+    pub(crate) unapplied: BTreeSet<PipelineId>,
+    /// Times in which nobody watched.
+    pub(crate) blind: Vec<(Timestamp, Timestamp)>,
+    /// What is found later than this is found late.
+    pub(crate) late_after: SignedDuration,
+    /// The one time of the pass.
+    pub(crate) now: Timestamp,
+}
+
+/// Why there is no snapshot.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GatherError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}
+
+/// A snapshot, or the pipeline's row as it is now, if what is kept of it is out of date.
+#[derive(Debug)]
+pub(crate) enum Gathered {
+    Snapshot(Box<Snapshot>),
+    Changed(Box<PipelineRecord>, u64),
+    /// It is not there any more.
+    Gone,
+}
+
+pub(crate) struct Gatherer<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) around: &'a Surroundings,
+}
+
+impl Gatherer<'_> {
+    /// Reads what a question needs.
+    pub(crate) async fn snapshot(
+        &self,
+        pipeline: &PipelineId,
+        watched: &Watched,
+        question: Question,
+    ) -> Result<Gathered, GatherError> {
+        let keys = keys(watched, &question);
+        let rows = self.store.read(pipeline, &keys).await?;
+        let mut found = keys.into_iter().zip(rows).filter_map(|(key, row)| Some((key, row?)));
+        let Some((_, own)) = found.next() else { return Ok(Gathered::Gone) };
+        let Record::Pipeline(record) = own.record else { return Ok(Gathered::Gone) };
+        if interlock_store::record::version_number(&record.version)? != watched.version {
+            return Ok(Gathered::Changed(Box::new(record), own.revision));
+        }
+        let Surroundings { unapplied, blind, late_after, .. } = self.around;
+        let mut snapshot = Snapshot {
+            version: watched.version,
+            is_retired: record.retired_at.is_some(),
+            pause: record.pause,
+            has_unapplied: unapplied.contains(pipeline),
+            blind: blind.clone(),
+            late_after: *late_after,
+            ..Snapshot::new(pipeline.clone(), watched.agenda.clone(), record.first_seen)
+        };
+        for (key, row) in found {
+            match (key, row.record) {
+                (Key::Watermark(schedule), Record::Watermark(mark)) => {
+                    snapshot.watermarks.insert(schedule, mark.at);
+                }
+                (Key::Slot(schedule, nominal), Record::Slot(slot)) => {
+                    let known = Known { slot: slot.to_core()?, revision: row.revision };
+                    snapshot.slots.insert((nominal, schedule), known);
+                }
+                (Key::Due(_, _, name), Record::Due(_)) => snapshot.armed.extend(slot_named(&name)),
+                _ => {}
+            }
+        }
+        let Question { owed, due, reconciles, .. } = question;
+        (snapshot.owed, snapshot.due) = (owed, due);
+        self.add_sensors(&mut snapshot, reconciles).await?;
+        self.add_spans(&mut snapshot).await?;
+        self.add_armed(&mut snapshot).await?;
+        self.add_runs(&mut snapshot).await?;
+        Ok(Gathered::Snapshot(Box::new(snapshot)))
+    }
+
+    /// Sensors, and the rows of slots that they would open.
+    async fn add_sensors(
+        &self,
+        snapshot: &mut Snapshot,
+        reconciles: Reconciles,
+    ) -> Result<(), GatherError> {
+        let is_sensor =
+            |owed: &Owed| matches!(owed.start.schedule.recurrence(), Recurrence::Sensor { .. });
+        let is_asked = reconciles == Reconciles::Yes
+            || snapshot.due.iter().any(|due| due.kind == DueKind::PostRun)
+            || snapshot.owed.iter().any(is_sensor);
+        if !is_asked {
+            return Ok(());
+        }
+        for (key, row) in self.store.sensors(&snapshot.pipeline).await? {
+            let sensor =
+                interlock_core::sensor::Sensor { value: row.record.value, at: row.record.at };
+            let received_at = row.record.received_at;
+            snapshot.sensors.insert(key, Reported { sensor, received_at });
+        }
+        let mut places = BTreeSet::new();
+        for (key, reported) in &snapshot.sensors {
+            for start in &snapshot.agenda.starts {
+                let found = start.data_of(key, &reported.sensor, self.around.now);
+                if let Some(interlock_core::arrival::Concern::Slot { schedule, nominal, .. }) =
+                    found
+                {
+                    places.insert((nominal, schedule));
+                }
+            }
+        }
+        places.retain(|place| !snapshot.slots.contains_key(place));
+        let keys: Vec<_> = places.into_iter().map(|(at, id)| Key::Slot(id, at)).collect();
+        for (key, row) in keys.iter().zip(self.store.read(&snapshot.pipeline, &keys).await?) {
+            if let (Key::Slot(schedule, nominal), Some(row)) = (key, row)
+                && let Record::Slot(slot) = row.record
+            {
+                let known = Known { slot: slot.to_core()?, revision: row.revision };
+                snapshot.slots.insert((*nominal, schedule.clone()), known);
+            }
+        }
+        Ok(())
+    }
+
+    /// Spans matter for slots behind the scheduler's watermark that have no row.
+    async fn add_spans(&self, snapshot: &mut Snapshot) -> Result<(), GatherError> {
+        let behind: Vec<Timestamp> = snapshot
+            .owed
+            .iter()
+            .map(|owed| (owed.nominal, owed.start.schedule.id().clone()))
+            .filter(|place| !snapshot.slots.contains_key(place) && !snapshot.is_ahead(place))
+            .map(|(nominal, _)| nominal)
+            .collect();
+        let (Some(first), Some(last)) = (behind.iter().min(), behind.iter().max()) else {
+            return Ok(());
+        };
+        let until = last.saturating_add(SignedDuration::from_millis(1)).unwrap_or(*last);
+        let mut query = LedgerQuery {
+            pipeline: Some(snapshot.pipeline.clone()),
+            from: *first,
+            until,
+            ..LedgerQuery::everything(crate::load::PAGE)
+        };
+        loop {
+            let page = self.store.ledger(&query).await?;
+            let spans = page.items.iter().filter_map(|row| match &row.entry {
+                LedgerEntry::Span(span) => Some(span_seen(&row.schedule, row.nominal, span)),
+                LedgerEntry::Slot(_) => None,
+            });
+            snapshot.spans.extend(spans);
+            query.after = page.items.last().map(LedgerRow::place);
+            if !page.more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Which open slots have an SLA entry.
+    async fn add_armed(&self, snapshot: &mut Snapshot) -> Result<(), GatherError> {
+        let mut keys = Vec::new();
+        for (place, known) in &snapshot.slots {
+            let limit = known.slot.sla.as_deref().and_then(|sla| sla.completion);
+            if let Some(limit) = limit.filter(|_| known.slot.state.is_open()) {
+                keys.extend(sla_keys(place, limit));
+            }
+        }
+        if keys.is_empty() {
+            return Ok(());
+        }
+        for (key, row) in keys.iter().zip(self.store.read(&snapshot.pipeline, &keys).await?) {
+            if let (Key::Due(_, _, name), Some(_)) = (key, row) {
+                snapshot.armed.extend(slot_named(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// The last run of the slots that obligations are about.
+    async fn add_runs(&self, snapshot: &mut Snapshot) -> Result<(), GatherError> {
+        let places: BTreeSet<Place> =
+            snapshot.due.iter().filter_map(|due| due.subject.slot()).collect();
+        for (nominal, schedule) in places {
+            let query = RunQuery {
+                pipeline: Some(snapshot.pipeline.clone()),
+                slot: Some((schedule.clone(), nominal)),
+                limit: 1,
+                ..RunQuery::default()
+            };
+            if let Some(run) = self.store.runs(&query).await?.items.into_iter().next() {
+                snapshot.runs.insert((nominal, schedule), run);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rows that a question is about: the pipeline's own comes first.
+fn keys(watched: &Watched, question: &Question) -> Vec<Key> {
+    let mut places: BTreeSet<Place> = question.open.clone();
+    let mut schedules: BTreeSet<ScheduleId> = BTreeSet::new();
+    let mut entries = Vec::new();
+    for owed in &question.owed {
+        let place = (owed.nominal, owed.start.schedule.id().clone());
+        schedules.insert(place.1.clone());
+        let promise = || watched.agenda.promise(&owed.start, owed.nominal, sla::Opening::Live);
+        if watched.agenda.sla.is_some()
+            && let Some(limit) = promise().completion
+        {
+            entries.extend(sla_keys(&place, limit));
+        }
+        places.insert(place);
+    }
+    for place in question.due.iter().filter_map(|due| due.subject.slot()) {
+        schedules.insert(place.1.clone());
+        places.insert(place);
+    }
+    if question.reconciles == Reconciles::Yes && watched.agenda.work != Work::Dormant {
+        schedules.extend(watched.agenda.starts.iter().map(|start| start.schedule.id().clone()));
+    }
+    let slots = places.into_iter().map(|(nominal, schedule)| Key::Slot(schedule, nominal));
+    let marks = schedules.into_iter().map(Key::Watermark);
+    std::iter::once(Key::Pipeline).chain(marks).chain(slots).chain(entries).collect()
+}
+
+/// The entries that may be armed for a slot.
+fn sla_keys((nominal, schedule): &Place, limit: sla::Limit) -> Vec<Key> {
+    let subject = Subject::Slot(schedule.clone(), *nominal);
+    let warning = limit.warning_at.map(|at| (at, DueKind::SlaWarning));
+    let all = warning.into_iter().chain([(limit.breach_at, DueKind::SlaBreach)]);
+    all.map(|(at, kind)| Obligation::new(at, kind, subject.clone()).key()).collect()
+}
+
+fn slot_named(name: &str) -> Option<Place> {
+    let (schedule, nominal) = name.split_once('/')?;
+    Some((nominal.parse().ok()?, ScheduleId::any(schedule).ok()?))
+}
+
+fn span_seen(schedule: &ScheduleId, first: Timestamp, span: &SpanRecord) -> SpanSeen {
+    let reason = span.reason.clone().unwrap_or_default();
+    let counts = SkipReason::parse(&reason).is_ok_and(SkipReason::counts_as_missed);
+    let is_missed = span.disposition == Disposition::Missed.as_str();
+    SpanSeen {
+        schedule: schedule.clone(),
+        first,
+        last: span.last,
+        count: span.count,
+        counts_as_missed: counts || is_missed,
+        reason: if is_missed { span.disposition.clone() } else { reason },
+    }
+}

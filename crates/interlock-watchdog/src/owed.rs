@@ -1,0 +1,119 @@
+//! Which slots are judged, and when.
+//!
+//! A slot is judged half a second after its deadline, else after its grace. The instants of a schedule's slots
+//! and the instants at which they are judged come in the same order, so a cursor over the slots is enough.
+
+use std::sync::Arc;
+
+use interlock_core::{
+    agenda::{Agenda, Work},
+    id::PipelineId,
+    pipeline::StartSchedule,
+    schedule::Recurrence,
+    sla::{self, Deadline},
+};
+use jiff::{SignedDuration, Timestamp, civil::Date};
+
+/// How long after its time a slot is judged: what was reported in time may still be on its way into the store.
+pub const SETTLE: SignedDuration = SignedDuration::from_millis(500);
+
+/// A slot that is to be judged.
+#[derive(Debug, Clone)]
+pub struct Owed {
+    /// Of which schedule.
+    pub start: Arc<StartSchedule>,
+    /// Its instant.
+    pub nominal: Timestamp,
+    /// Its local date.
+    pub date: Date,
+    /// By when something must have been recorded.
+    pub limit: Timestamp,
+    /// The deadline as it was written, if there is one.
+    pub deadline: Option<String>,
+}
+
+impl Owed {
+    /// When it is judged.
+    pub fn judged_at(&self) -> Timestamp {
+        plus(self.limit, SETTLE)
+    }
+}
+
+/// A pipeline's slots, as far as absence is concerned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Expecting<'a> {
+    pub(crate) pipeline: &'a PipelineId,
+    pub(crate) agenda: &'a Agenda,
+}
+
+impl Expecting<'_> {
+    /// The schedules whose slots are judged by the clock. `daily` without a deadline has no time at which it
+    /// should have begun, and a dead-man's switch goes by its open slot.
+    pub(crate) fn schedules(&self) -> impl Iterator<Item = &Arc<StartSchedule>> {
+        self.agenda.owed().filter(|start| match start.schedule.recurrence() {
+            Recurrence::Daily => self.deadline(start).is_some(),
+            Recurrence::SinceLast { .. } => false,
+            Recurrence::Sensor { .. } => start.deadline.is_some(),
+            Recurrence::Cron(_)
+            | Recurrence::Every { .. }
+            | Recurrence::At { .. }
+            | Recurrence::Once(_)
+            | Recurrence::Dates { .. } => true,
+        })
+    }
+
+    /// The schedule's own deadline, else the pipeline's for evaluation.
+    fn deadline(&self, start: &StartSchedule) -> Option<Deadline> {
+        start.deadline.or_else(|| self.agenda.sla.as_ref().and_then(|sla| sla.evaluation))
+    }
+
+    /// One slot, with the time at which it is judged.
+    pub(crate) fn owed(&self, start: &Arc<StartSchedule>, nominal: Timestamp) -> Owed {
+        let date = start.schedule.occurrence(nominal).date;
+        let resolved = self.agenda.promise(start, nominal, sla::Opening::Live).evaluation_at;
+        // What we start is not missed while it is live: the scheduler would still open it.
+        let grace = match self.agenda.work {
+            Work::Started => start.delay(self.pipeline) + start.grace.max(start.start_grace),
+            Work::Watched | Work::Dormant => start.grace,
+        };
+        let limit = resolved.unwrap_or_else(|| plus(nominal, grace));
+        let deadline = self.deadline(start).map(|deadline| deadline.to_string());
+        Owed { start: Arc::clone(start), nominal, date, limit, deadline }
+    }
+
+    /// The last slot of a schedule that was judged by an instant; none from before it is looked at again.
+    pub(crate) fn cursor(&self, start: &Arc<StartSchedule>, judged: Timestamp) -> Timestamp {
+        // No slot that old can be judged later.
+        let mut cursor = plus(judged, -self.longest(start));
+        while let Some(next) = start.schedule.after(cursor)
+            && next <= judged
+            && self.owed(start, next).judged_at() <= judged
+        {
+            cursor = next;
+        }
+        cursor
+    }
+
+    /// The next slot of a schedule to be judged.
+    pub(crate) fn next(&self, start: &Arc<StartSchedule>, cursor: Timestamp) -> Option<Owed> {
+        start.schedule.after(cursor).map(|nominal| self.owed(start, nominal))
+    }
+
+    /// At most so long after its instant is a slot judged.
+    fn longest(&self, start: &StartSchedule) -> SignedDuration {
+        const DAYS: SignedDuration = SignedDuration::from_hours(4 * 24);
+        let wait = match self.deadline(start) {
+            None => start.grace.max(start.start_grace) + start.jitter,
+            Some(Deadline::TimeOfDay(_)) => DAYS,
+            Some(Deadline::MinuteOfNextHour(_)) => SignedDuration::from_hours(3),
+            Some(Deadline::After(duration)) => DAYS + duration,
+            Some(Deadline::AfterSlot(duration)) => duration,
+        };
+        wait + SETTLE + SignedDuration::from_secs(1)
+    }
+}
+
+pub(crate) fn plus(at: Timestamp, duration: SignedDuration) -> Timestamp {
+    let edge = if duration.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
+    at.checked_add(duration).unwrap_or(edge)
+}

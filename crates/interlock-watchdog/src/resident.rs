@@ -1,0 +1,444 @@
+//! The resident watchdog: a loop over timers, with a sweep as the safety net.
+//!
+//! A pass is: follow what changed, take what is due (heap, due index, a page of the sweep), gather snapshots, judge,
+//! commit, move the own watermark. It reads nothing about pipelines of which nothing is due.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use interlock_core::id::PipelineId;
+use interlock_store::{
+    Change, DueRow, Expect, Group, Key, Lease, Record, Role, Shard, Store, StoreError, Writer,
+    record::PipelineRecord,
+};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    check::{CHECKS, Check},
+    durable::system_event,
+    finding::CheckName,
+    gather::{Gatherer, Question, Surroundings},
+    judging::{judge_all, unapplied},
+    load::{self, PAGE},
+    owed::plus,
+    plan::Planner,
+    seam::{Task, Telling, World, ZoneBook},
+    sweep::Sweep,
+    vitals::WatchdogVitals,
+    watched::Watchlist,
+};
+
+/// Pipelines that are judged before their findings are committed.
+const CHUNK: usize = 500;
+/// Pipelines that are judged in one pass; the rest follows at once.
+const PASS_MAX: usize = 20_000;
+/// How often something is looked for that no timer announces.
+const LOOK_EVERY: SignedDuration = SignedDuration::from_millis(500);
+/// A gap between two heartbeats that is longer than this is a time in which nobody watched.
+const BLIND_AFTER: SignedDuration = SignedDuration::from_secs(60);
+/// Who wakes up that much later than it meant to has slept.
+const SLEPT: SignedDuration = SignedDuration::from_secs(5);
+/// How long a pipeline that could not be judged is left alone.
+const ASIDE_FOR: SignedDuration = SignedDuration::from_secs(60);
+/// When a pipeline is judged again whose rows changed under the plan.
+const AGAIN_AFTER: SignedDuration = SignedDuration::from_millis(200);
+
+/// How often.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// How long a lease is asked for; renewed at a third of it.
+    pub lease: SignedDuration,
+    /// How long one rotation of the sweep takes.
+    pub interval: SignedDuration,
+    /// How long the scheduler is given after a start to record what passed meanwhile.
+    pub settle: SignedDuration,
+    /// What is found later than this is found late.
+    pub late_after: SignedDuration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            lease: SignedDuration::from_secs(15),
+            interval: SignedDuration::from_mins(5),
+            settle: SignedDuration::from_secs(10),
+            late_after: SignedDuration::from_mins(1),
+        }
+    }
+}
+
+/// What a watchdog is made of.
+pub struct Parts {
+    /// Time.
+    pub world: Arc<dyn World>,
+    /// The ledger.
+    pub store: Arc<dyn Store>,
+    /// What follows from events for people.
+    pub telling: Arc<dyn Telling>,
+    /// Zones by name.
+    pub zones: ZoneBook,
+    /// Who this is, for the lease.
+    pub holder: String,
+    /// How often.
+    pub pace: Pace,
+    /// What is judged; [`CHECKS`] unless a test has its own.
+    pub checks: Vec<(CheckName, Check)>,
+    /// What it counts.
+    pub vitals: Arc<WatchdogVitals>,
+    /// Called each time that the loop has come round.
+    pub came_round: Arc<dyn Fn() + Send + Sync>,
+}
+
+/// Why the watchdog cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchdogError {
+    /// The store failed.
+    #[error("the store failed: {0}")]
+    Store(#[from] StoreError),
+    /// Another watchdog has the lease now.
+    #[error("another watchdog judges the pipelines now")]
+    Deposed,
+}
+
+/// The watchdog of one shard.
+pub struct Watchdog {
+    pub(crate) world: Arc<dyn World>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) telling: Arc<dyn Telling>,
+    pub(crate) checks: Vec<(CheckName, Check)>,
+    pub(crate) vitals: Arc<WatchdogVitals>,
+    came_round: Arc<dyn Fn() + Send + Sync>,
+    pub(crate) pace: Pace,
+    pub(crate) writer: Writer,
+    pub(crate) list: Watchlist,
+    /// Everything up to this was judged, as it is stored.
+    pub(crate) judged: Timestamp,
+    pub(crate) judged_revision: u64,
+    pub(crate) blind: Vec<(Timestamp, Timestamp)>,
+    /// The last event that was looked at.
+    pub(crate) followed: u64,
+    /// Pipelines that could not be judged, until when they are left alone.
+    pub(crate) aside: BTreeMap<PipelineId, Timestamp>,
+    /// The checks that people were told of.
+    pub(crate) told_failed: BTreeSet<CheckName>,
+    pub(crate) sweep: Sweep,
+    pub(crate) renew_at: Timestamp,
+    pub(crate) beat_at: Timestamp,
+    /// When the last pass ended.
+    rested_at: Timestamp,
+}
+
+impl std::fmt::Debug for Watchdog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watchdog").field("writer", &self.writer).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").field("holder", &self.holder).finish_non_exhaustive()
+    }
+}
+
+impl Parts {
+    /// All checks, at the usual pace.
+    pub fn new(
+        world: Arc<dyn World>,
+        store: Arc<dyn Store>,
+        telling: Arc<dyn Telling>,
+        zones: ZoneBook,
+    ) -> Self {
+        Self {
+            world,
+            store,
+            telling,
+            zones,
+            holder: "watchdog".to_owned(),
+            pace: Pace::default(),
+            checks: CHECKS.to_vec(),
+            vitals: Arc::default(),
+            came_round: Arc::new(|| {}),
+        }
+    }
+}
+
+impl Watchdog {
+    /// Takes a shard's lease and loads what the store knows; `None` while another watchdog holds it.
+    pub async fn open(parts: Parts, shard: Shard) -> Result<Option<Self>, WatchdogError> {
+        let Parts { world, store, telling, zones, holder, pace, checks, vitals, came_round } =
+            parts;
+        let lease = store.acquire(Role::Watchdog, shard, &holder, pace.lease).await?;
+        let Some(Lease { writer, .. }) = lease else { return Ok(None) };
+        let now = world.now();
+        let own = load::own(store.as_ref()).await?;
+        let mut watchdog = Self {
+            world,
+            store,
+            telling,
+            checks,
+            vitals,
+            came_round,
+            pace,
+            writer,
+            list: Watchlist::new(zones),
+            judged: own.judged.unwrap_or(Timestamp::MIN),
+            judged_revision: own.revision,
+            blind: own.blind,
+            followed: 0,
+            aside: BTreeMap::new(),
+            told_failed: BTreeSet::new(),
+            sweep: Sweep::default(),
+            renew_at: plus(now, pace.lease / 3),
+            beat_at: now,
+            rested_at: now,
+        };
+        watchdog.begin(own.judged, now).await?;
+        Ok(Some(watchdog))
+    }
+
+    /// Says that it watches, and since when nobody did; then loads the agendas. The event's number is where it
+    /// begins to follow, so that nothing that changes meanwhile is passed over.
+    async fn begin(
+        &mut self,
+        judged: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<(), WatchdogError> {
+        let mut changes = Vec::new();
+        let gap = judged.filter(|judged| now.duration_since(*judged) > BLIND_AFTER);
+        let message = match (gap, judged) {
+            (Some(since), _) => {
+                self.blind.push((since, now));
+                let record = load::coverage_record(&self.blind, now);
+                changes.push(Change::Put(load::coverage_key(), Expect::Any, record));
+                format!("nobody watched since {since}")
+            }
+            (None, Some(since)) => format!("goes on from {since}"),
+            (None, None) => "watches for the first time".to_owned(),
+        };
+        changes.push(Change::Append(system_event("WATCHDOG_STARTED", message, now)));
+        let (pipeline, writer) = (PipelineId::system(), self.writer);
+        let results = self.store.commit(vec![Group { pipeline, writer, changes }]).await?;
+        match results.into_iter().next() {
+            Some(Ok(accepted)) => self.followed = accepted.last_event,
+            Some(Err(_)) | None => return Err(WatchdogError::Deposed),
+        }
+        let unreadable =
+            load::agenda(self.store.as_ref(), self.writer.shard, &mut self.list, self.judged);
+        for (pipeline, reason) in unreadable.await? {
+            tracing::error!(%pipeline, reason, "its agenda cannot be used, so it is not watched");
+        }
+        self.list.settle(now, plus(now, self.pace.settle));
+        Ok(())
+    }
+
+    /// Runs until it is told to stop or the lease is lost; a store that fails is tried again.
+    pub async fn run(mut self, mut stop: Task<()>) -> Result<(), WatchdogError> {
+        loop {
+            let wake = match self.pass().await {
+                Ok(wake) => wake,
+                Err(WatchdogError::Store(error)) if error.is_retryable => {
+                    tracing::error!(%error, "the watchdog cannot read or write the store");
+                    plus(self.world.now(), SignedDuration::from_secs(1))
+                }
+                Err(error) => return Err(error),
+            };
+            let sleep = self.world.sleep_until(wake);
+            tokio::select! {
+                biased;
+                () = &mut stop => {
+                    self.store.release(self.writer).await?;
+                    return Ok(());
+                }
+                () = sleep => {}
+            }
+        }
+    }
+
+    /// One pass; answers with the instant at which the next is due at the latest.
+    pub async fn pass(&mut self) -> Result<Timestamp, WatchdogError> {
+        let now = self.world.now();
+        self.keep_the_lease(now).await?;
+        self.notice_a_sleep(now).await?;
+        self.follow().await?;
+        let mut asked = self.questions(now).await?;
+        self.sweep_a_page(now, &mut asked).await?;
+        self.look_at(asked, now).await?;
+        self.move_the_watermark(now).await?;
+        self.vitals.came_round(now);
+        (self.came_round)();
+        self.rested_at = self.world.now();
+        let soon = plus(now, LOOK_EVERY);
+        Ok(self.list.next_at().map_or(soon, |at| at.min(soon)))
+    }
+
+    async fn keep_the_lease(&mut self, now: Timestamp) -> Result<(), WatchdogError> {
+        if now < self.renew_at {
+            return Ok(());
+        }
+        let renewed = self.store.renew(self.writer, self.pace.lease).await?;
+        renewed.ok_or(WatchdogError::Deposed)?;
+        self.renew_at = plus(now, self.pace.lease / 3);
+        Ok(())
+    }
+
+    /// A process or a machine that slept begins like one that was started: the scheduler slept too.
+    async fn notice_a_sleep(&mut self, now: Timestamp) -> Result<(), WatchdogError> {
+        let slept = now.duration_since(self.rested_at);
+        if slept <= SLEPT {
+            return Ok(());
+        }
+        self.list.settle(now, plus(now, self.pace.settle));
+        if slept <= BLIND_AFTER {
+            return Ok(());
+        }
+        self.blind.push((self.rested_at, now));
+        let record = load::coverage_record(&self.blind, now);
+        let changes = vec![Change::Put(load::coverage_key(), Expect::Any, record)];
+        let (pipeline, writer) = (PipelineId::system(), self.writer);
+        let results = self.store.commit(vec![Group { pipeline, writer, changes }]).await?;
+        let is_done = results.iter().all(Result::is_ok);
+        if is_done { Ok(()) } else { Err(WatchdogError::Deposed) }
+    }
+
+    /// Takes up what changed: every change of a pipeline's row has its event.
+    async fn follow(&mut self) -> Result<(), WatchdogError> {
+        let mut changed = BTreeSet::new();
+        loop {
+            let page = self.store.events(None, self.followed, PAGE).await?;
+            for row in page.items {
+                self.followed = row.number;
+                match row.record.kind.as_str() {
+                    "JOB_COMPLETED" => self.vitals.caught_up(&row.pipeline),
+                    kind if kind.starts_with("PIPELINE_") => {
+                        changed.insert(row.pipeline);
+                    }
+                    _ => {}
+                }
+            }
+            if !page.more {
+                break;
+            }
+        }
+        for pipeline in changed {
+            let rows = self.store.read(&pipeline, &[Key::Pipeline]).await?;
+            if let Some(row) = rows.into_iter().flatten().next()
+                && let Record::Pipeline(record) = &row.record
+            {
+                self.take(&pipeline, record, row.revision);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn take(&mut self, pipeline: &PipelineId, record: &PipelineRecord, revision: u64) {
+        if let Err(reason) = self.list.take(pipeline, (record, revision), self.judged) {
+            tracing::error!(%pipeline, %reason, "its agenda cannot be used, so it is not watched");
+        }
+    }
+
+    /// What is due now: by the heap, and by the due index.
+    async fn questions(
+        &mut self,
+        now: Timestamp,
+    ) -> Result<BTreeMap<PipelineId, Question>, WatchdogError> {
+        let mut asked: BTreeMap<PipelineId, Question> = BTreeMap::new();
+        while asked.len() < PASS_MAX
+            && let Some(pipeline) = self.list.pop(now)
+        {
+            let owed = self.list.owed(&pipeline, now);
+            asked.entry(pipeline).or_default().owed = owed;
+        }
+        self.aside.retain(|_, until| *until > now);
+        for row in self.due_rows(now).await? {
+            if let Some(due) = row.obligation() {
+                asked.entry(row.pipeline).or_default().due.push(due);
+            }
+        }
+        Ok(asked)
+    }
+
+    /// Due entries, except of pipelines that are left alone: those must not fill the page.
+    async fn due_rows(&self, now: Timestamp) -> Result<Vec<DueRow>, WatchdogError> {
+        let mut limit = PAGE;
+        loop {
+            let page = self.store.due(self.writer.shard, now, limit).await?;
+            let all = page.items.len();
+            let mut rows = page.items;
+            rows.retain(|row| !self.aside.contains_key(&row.pipeline));
+            if !page.more || rows.len() * 2 > all || limit >= 64 * PAGE {
+                return Ok(rows);
+            }
+            limit *= 4;
+        }
+    }
+
+    /// Judges what was asked, portion by portion: what one found is durable before the next is read.
+    async fn look_at(
+        &mut self,
+        mut asked: BTreeMap<PipelineId, Question>,
+        now: Timestamp,
+    ) -> Result<(), WatchdogError> {
+        asked.retain(|pipeline, _| !self.aside.contains_key(pipeline));
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let mut around = Surroundings {
+            unapplied: BTreeSet::new(),
+            blind: self.blind.clone(),
+            late_after: self.pace.late_after,
+            now,
+        };
+        if asked.values().any(|question| !question.owed.is_empty()) {
+            around.unapplied = unapplied(self.store.as_ref(), self.writer.shard).await?;
+        }
+        let mut failed = BTreeMap::new();
+        let mut asked = asked.into_iter();
+        loop {
+            let chunk: Vec<_> = asked.by_ref().take(CHUNK).collect();
+            if chunk.is_empty() {
+                break;
+            }
+            self.judge_chunk(chunk, &around, &mut failed).await?;
+        }
+        self.tell_what_failed(&failed, now).await
+    }
+
+    async fn judge_chunk(
+        &mut self,
+        chunk: Vec<(PipelineId, Question)>,
+        around: &Surroundings,
+        failed: &mut BTreeMap<CheckName, String>,
+    ) -> Result<(), WatchdogError> {
+        let store = Arc::clone(&self.store);
+        let gatherer = Gatherer { store: store.as_ref(), around };
+        let outcome = judge_all(&gatherer, &self.list, &self.checks, chunk).await?;
+        let now = around.now;
+        for (pipeline, record, revision) in outcome.changed {
+            self.take(&pipeline, &record, revision);
+        }
+        failed.extend(outcome.failed);
+        let planner = Planner { writer: self.writer, now, late_after: around.late_after };
+        let mut planned = Vec::new();
+        let mut owed = Vec::new();
+        for judged in outcome.judged {
+            planned.extend(planner.plan(judged.findings));
+            owed.push((judged.pipeline, judged.owed));
+        }
+        let refused = self.make_durable(planned).await?;
+        for (pipeline, owed) in owed {
+            if refused.contains(&pipeline) {
+                self.list.arm(&pipeline, plus(now, AGAIN_AFTER));
+            } else if !outcome.aside.contains(&pipeline) {
+                self.list.judged(&pipeline, &owed);
+            }
+        }
+        for pipeline in outcome.aside {
+            tracing::error!(%pipeline, "it could not be judged, and is left alone for a minute");
+            self.list.arm(&pipeline, plus(now, ASIDE_FOR));
+            self.aside.insert(pipeline, plus(now, ASIDE_FOR));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,10 @@
+//! The watchdog against a store: the cases of the Go watchdog, absence in time, and what dies in between.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+
+mod cases;
+mod deleted;
+mod house;
+mod obligations;
+mod time;
+mod wire;

@@ -1,0 +1,113 @@
+//! The watchdog of the real binary: what did not happen reaches a real channel, in time, and one pass from the command
+//! line says the same.
+
+use std::fs;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{Daemon, project::Project};
+
+/// Nobody ever reports on it.
+const SILENT: &str = "
+name: silent
+schedule: {cron: '*/5 * * * * *', seconds: true, grace: 1s}
+trigger: {type: external}
+";
+
+/// It does not end.
+const ENDLESS: &str = "
+name: endless
+schedule: {cron: '* * * * * *', seconds: true}
+stuck: {threshold: 2s, action: cancel}
+trigger: {type: command, command: sleep 60}
+";
+
+/// It runs.
+const HOURLY: &str =
+    "name: hourly\nschedule: '0 * * * *'\ntrigger: {type: command, command: 'true'}\n";
+
+fn project(pipelines: &[(&str, &str)]) -> Project {
+    let project = Project::new(pipelines);
+    let config = "alerts: [{type: file, name: log, path: alerts.jsonl}]\n";
+    fs::write(project.path().join("interlock.yaml"), config).unwrap();
+    project
+}
+
+fn alerts(project: &Project) -> Vec<Value> {
+    let text = fs::read_to_string(project.path().join("alerts.jsonl")).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn alert(project: &Project, alert_type: &str) -> Value {
+    project.until(alert_type, || {
+        alerts(project).into_iter().find(|alert| alert["alertType"] == alert_type)
+    })
+}
+
+#[test]
+fn l3_what_nobody_reported_is_told_within_a_second_of_its_deadline() {
+    let project = project(&[("silent", SILENT)]);
+    let _daemon = Daemon::start(project.path());
+    let alert = alert(&project, "schedule_missed");
+    let slot = alert["details"]["expectedTime"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let told = alert["timestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    // The grace is a second, then half a second for what is on its way; the machine may be busy.
+    let late = told.duration_since(slot).as_millis() - 1_000;
+    assert!((500..5_000).contains(&late), "{late} ms after the deadline");
+    let ran = project.run(&["incidents", "--json"]);
+    let incidents: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(incidents[0]["kind"], "SCHEDULE_MISSED", "{incidents}");
+    // While it serves, a pass from outside only looks.
+    let ran = project.run(&["watchdog", "--once", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("is at work here"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_run_that_does_not_end_is_told_and_cancelled() {
+    let project = project(&[("endless", ENDLESS)]);
+    let _daemon = Daemon::start(project.path());
+    let alert = alert(&project, "stuck_run");
+    assert_eq!(alert["details"]["status"], "RUNNING");
+    project.until("its job was ended", || {
+        let ran = project.run(&["runs", "--json", "--status", "CANCELLED"]);
+        let runs: Value = serde_json::from_str(&ran.stdout).unwrap();
+        runs.as_array().is_some_and(|runs| !runs.is_empty()).then_some(())
+    });
+}
+
+#[test]
+fn one_pass_finds_what_is_missing_and_at_another_time_writes_nothing() {
+    let project = project(&[("hourly", HOURLY)]);
+    let ran = project.run(&["watchdog", "--once", "--json"]);
+    assert_eq!(
+        (ran.code, ran.stdout.trim().replace(char::is_whitespace, "")),
+        (0, "{\"failed\":[],\"findings\":[]}".into()),
+        "there is no ledger yet"
+    );
+    let daemon = Daemon::start(project.path());
+    project.until("it is declared", || {
+        project.run(&["watermark", "show"]).stdout.contains("hourly").then_some(())
+    });
+    drop(daemon);
+    let events = || project.run(&["events", "--json"]).stdout.lines().count();
+    let before = events();
+    let ran = project.run(&["watchdog", "--once", "--at", "+3h", "--json"]);
+    let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let findings = found["findings"].as_array().unwrap();
+    assert!((2..=3).contains(&findings.len()), "{found}");
+    for key in ["check", "event", "pipeline", "schedule", "slot", "date", "message"] {
+        assert!(findings[0][key].is_string(), "{key} in {}", findings[0]);
+    }
+    assert_eq!(findings[0]["check"], "missed-schedules");
+    assert_eq!(found["failed"].as_array().map(Vec::len), Some(0));
+    assert_eq!(events(), before, "it wrote something");
+    let only = ["watchdog", "--once", "--at", "+3h", "--check", "stuck-runs", "--json"];
+    let only: Value = serde_json::from_str(&project.run(&only).stdout).unwrap();
+    assert_eq!(only["findings"].as_array().map(Vec::len), Some(0));
+    assert_eq!(project.run(&["watchdog", "--once", "--check", "bogus"]).code, 2);
+    assert_eq!(project.run(&["watchdog"]).code, 2, "the resident one is a role of `serve`");
+    let ran = project.run(&["watchdog", "--once"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "nothing is missing\n"));
+}
