@@ -1,5 +1,12 @@
 //! The simulator, judged: it repeats itself, it bites, and what it once found stays fixed.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test that cannot go on should stop, and say what it saw"
+)]
+
 mod bites;
 mod regressions;
 
