@@ -5,7 +5,7 @@
 use crate::shell;
 
 /// The seeds that `cargo xtask test` runs.
-const SEEDS: &str = "12";
+const SEEDS: &str = "10";
 
 /// Builds the simulator and hands the arguments on.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {

@@ -11,7 +11,7 @@ use std::{
 
 use interlock_core::{
     agenda::Work,
-    control::{Candidate, Flow, OWNER_WAITS, Room, plan_slots},
+    control::{Candidate, Flow, Move, OWNER_WAITS, Room, plan_slots},
     id::PipelineId,
     pipeline::Pipeline,
     readiness::{Condition, Outcome, TraitResult, TraitSpec, Verdict},
@@ -171,7 +171,9 @@ impl Engine {
                 }
             })
             .collect();
-        let moves = plan_slots(spec, &candidates, flow, room, now);
+        let mut moves = plan_slots(spec, &candidates, flow, room, now);
+        // Who gives up a place is recorded before who takes it: a death in between must not leave two in it (S6).
+        moves.sort_by_key(|(_, step)| matches!(step, Move::Start(_)));
         if !moves.is_empty() && (state.has_more_queued || !beyond.is_empty()) {
             // Others come up for their turn.
             self.dirty.insert(pipeline.clone());

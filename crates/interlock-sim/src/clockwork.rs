@@ -220,6 +220,18 @@ impl Clockwork {
         self.lock().processes.entry(pid).or_default().is_held = true;
     }
 
+    /// A process stands still for a while.
+    pub fn hold_for(&self, pid: Pid, time: SignedDuration) {
+        self.hold(pid);
+        let (this, world) = (self.clone(), self.process(NATURE));
+        let sleep = world.sleep(time);
+        let thaw = async move {
+            sleep.await;
+            this.let_go(pid);
+        };
+        world.spawn("a process goes on", Box::pin(thaw));
+    }
+
     /// A process that was held goes on.
     pub fn let_go(&self, pid: Pid) {
         let held = {

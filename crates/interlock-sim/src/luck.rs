@@ -173,6 +173,11 @@ impl Profile {
         }
     }
 
+    /// One kind of fault, often.
+    pub fn only(fault: Fault) -> Self {
+        Self { faults_per_day: 40, weights: vec![(fault, 1)], ..Self::even() }
+    }
+
     /// Draws what happens next.
     pub fn fault(&self, random: &mut Random) -> Fault {
         let total: u64 = self.weights.iter().map(|(_, weight)| weight).sum();

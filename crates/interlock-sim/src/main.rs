@@ -173,7 +173,10 @@ fn fail(outcome: &Outcome) -> Result<(), String> {
     println!("{violation}");
     let short = shorten(outcome)?;
     let Options { seed, days, pipelines, instances, faults, weather, .. } = &short.options;
-    let weather = if *weather == Weather::Even { "even" } else { "drawn" };
+    let weather = match weather {
+        Weather::Even => "even",
+        Weather::Drawn | Weather::Only(_) => "drawn",
+    };
     if let Some(violation) = &short.violation {
         println!("with the first {faults} faults only: {violation}");
     }

@@ -23,6 +23,7 @@ use crate::{
     instances::Instances,
     luck::{Fault, Luck, Trouble, seconds},
     random::Random,
+    road::Road,
     tap::Tap,
 };
 
@@ -132,7 +133,7 @@ impl Nemesis {
                 return format!("instance {pid}, at wait {waits}");
             }
             Fault::Stop => self.instances.stop(pid),
-            Fault::Freeze => return self.freeze(pid, draw.between(10, 400)),
+            Fault::Freeze => return self.freeze(pid, road, draw),
             Fault::Cut => road.cut(while_),
             Fault::Lossy => road.lose_answers(while_),
             Fault::Slow => road.slow_down(while_, draw.between(50, 20_000)),
@@ -153,16 +154,15 @@ impl Nemesis {
         format!("instance {pid} until {while_}")
     }
 
-    fn freeze(&self, pid: Pid, for_seconds: u64) -> String {
-        let world = self.clockwork.process(NATURE);
-        let (clockwork, live) = (self.clockwork.clone(), world.clone());
-        clockwork.hold(pid);
-        let thaw = async move {
-            live.sleep(seconds(for_seconds)).await;
-            clockwork.let_go(pid);
-        };
-        world.spawn("a process goes on", Box::pin(thaw));
-        format!("instance {pid} for {for_seconds} s")
+    /// Half of the time in front of a commit, so that it has something to write when it goes on.
+    fn freeze(&self, pid: Pid, road: &Road, draw: &mut Random) -> String {
+        let (for_seconds, commits) = (draw.between(10, 400), draw.below(3));
+        if draw.chance(500) {
+            self.clockwork.hold_for(pid, seconds(for_seconds));
+            return format!("instance {pid} for {for_seconds} s");
+        }
+        road.freeze(commits, for_seconds);
+        format!("instance {pid} for {for_seconds} s, in front of a commit")
     }
 
     fn step_clock(&self, pid: Pid, draw: &mut Random) -> String {

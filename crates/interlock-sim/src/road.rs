@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     clockwork::{Clockwork, ProcessWorld},
     gated::{Gate, Passage},
-    luck::Luck,
+    luck::{Luck, seconds},
     random::Random,
 };
 
@@ -34,6 +34,8 @@ struct State {
     random: Random,
     /// The process dies at the so-manieth wait from now on.
     dies_in: Option<u64>,
+    /// It stands still in front of the so-manieth commit, for so many seconds: with a plan in its hands.
+    freezes_in: Option<(u64, u64)>,
     cut_until: Timestamp,
     lossy_until: Timestamp,
     slow_until: Timestamp,
@@ -52,6 +54,7 @@ enum Way {
 enum Fate {
     Passes,
     Yields,
+    Freezes(u64),
     Waits(u64),
     Fails(&'static str),
     Dies,
@@ -69,6 +72,7 @@ impl Road {
         let state = Mutex::new(State {
             random,
             dies_in: None,
+            freezes_in: None,
             cut_until: never,
             lossy_until: never,
             slow_until: never,
@@ -80,6 +84,11 @@ impl Road {
     /// The process dies at the so-manieth wait from now on.
     pub fn doom(&self, waits: u64) {
         self.lock().dies_in = Some(waits);
+    }
+
+    /// The process stands still in front of the so-manieth commit from now on, for so many seconds.
+    pub fn freeze(&self, commits: u64, for_seconds: u64) {
+        self.lock().freezes_in = Some((commits, for_seconds));
     }
 
     /// No call gets through for a while.
@@ -103,14 +112,14 @@ impl Road {
         let mut state = self.lock();
         let never = Timestamp::MIN;
         (state.cut_until, state.lossy_until, state.slow_until) = (never, never, never);
-        state.dies_in = None;
+        (state.dies_in, state.freezes_in) = (None, None);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fate(&self, way: Way) -> Fate {
+    fn fate(&self, verb: &str, way: Way) -> Fate {
         let now = self.0.clockwork.time();
         let mut state = self.lock();
         match &mut state.dies_in {
@@ -122,6 +131,16 @@ impl Road {
                 *left -= 1;
                 return Fate::Yields;
             }
+            None => {}
+        }
+        match &mut state.freezes_in {
+            _ if verb != "commit" || way != Way::In => {}
+            Some((0, for_seconds)) => {
+                let for_seconds = *for_seconds;
+                state.freezes_in = None;
+                return Fate::Freezes(for_seconds);
+            }
+            Some((left, _)) => *left -= 1,
             None => {}
         }
         if now < state.cut_until {
@@ -139,12 +158,19 @@ impl Road {
 
     fn pass(&self, verb: &'static str, way: Way) -> Option<Passage<'_>> {
         let Shared { world, luck, death, .. } = &*self.0;
-        match self.fate(way) {
+        match self.fate(verb, way) {
             Fate::Passes => None,
             Fate::Yields => Some(Box::pin(async {
                 world.yield_now().await;
                 Ok(())
             })),
+            Fate::Freezes(for_seconds) => {
+                self.0.clockwork.hold_for(world.pid(), seconds(for_seconds));
+                Some(Box::pin(async {
+                    world.yield_now().await;
+                    Ok(())
+                }))
+            }
             Fate::Waits(milliseconds) => Some(Box::pin(async move {
                 world.sleep(SignedDuration::from_millis(milliseconds as i64)).await;
                 Ok(())

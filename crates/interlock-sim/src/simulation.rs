@@ -17,7 +17,7 @@ use crate::{
     gated::Gated,
     instances::{Ground, Instances},
     jobs::Jobs,
-    luck::{Luck, Profile, seconds},
+    luck::{Fault, Luck, Profile, seconds},
     nemesis::Nemesis,
     random::Random,
     tap::{Mutation, Tap},
@@ -56,6 +56,8 @@ pub enum Weather {
     Even,
     /// As the seed likes it.
     Drawn,
+    /// One kind of fault, often.
+    Only(Fault),
 }
 
 impl Default for Options {
@@ -140,6 +142,7 @@ impl World {
         let profile = match options.weather {
             Weather::Even => Profile::even(),
             Weather::Drawn => Profile::draw(options.seed),
+            Weather::Only(fault) => Profile::only(fault),
         };
         let luck = Arc::new(Luck::new(profile));
         let files = Files::default();

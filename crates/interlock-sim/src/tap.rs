@@ -21,8 +21,6 @@ use crate::{
 pub enum Mutation {
     /// The store accepts groups of owners whose term is over.
     StaleTerms,
-    /// The store writes over whatever a watermark or slot has become since it was read.
-    BlindWrites,
     /// Groups lose their watermarks' rows: the watermark moves, its slots are not there.
     LostRows,
     /// Watermarks move too far.
@@ -39,9 +37,8 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::StaleTerms,
-        Self::BlindWrites,
         Self::LostRows,
         Self::HastyWatermark,
         Self::DoubleStarts,
@@ -58,6 +55,8 @@ pub struct Tap {
     memory: Arc<MemoryStore>,
     mutation: Option<Mutation>,
     last_term: Arc<Mutex<Option<Term>>>,
+    /// Under which terms the groups of the present commit really came.
+    terms: Arc<Mutex<Vec<Term>>>,
 }
 
 impl Tap {
@@ -67,7 +66,7 @@ impl Tap {
         memory: Arc<MemoryStore>,
         mutation: Option<Mutation>,
     ) -> Self {
-        Self { checker, memory, mutation, last_term: Arc::default() }
+        Self { checker, memory, mutation, last_term: Arc::default(), terms: Arc::default() }
     }
 
     /// The checkers.
@@ -90,18 +89,6 @@ impl Tap {
         if self.has(Mutation::StaleTerms) {
             let last = *self.last_term.lock().unwrap_or_else(PoisonError::into_inner);
             group.writer.term = last.unwrap_or(group.writer.term);
-        }
-        if self.has(Mutation::BlindWrites) {
-            for change in &mut group.changes {
-                if let Change::Put(
-                    key @ (Key::Slot(..) | Key::Watermark(_) | Key::Run(_)),
-                    expect,
-                    _,
-                ) = change
-                {
-                    *expect = self.as_it_is(&group.pipeline, key);
-                }
-            }
         }
         let has_watermark =
             group.changes.iter().any(|change| matches!(change.key(), Some(Key::Watermark(_))));
@@ -134,6 +121,8 @@ impl Gate for Tap {
 
     fn commits(&self, mut groups: Vec<Group>) -> Vec<Group> {
         if self.mutation.is_some() {
+            let terms = groups.iter().map(|group| group.writer.term).collect();
+            *self.terms.lock().unwrap_or_else(PoisonError::into_inner) = terms;
             for group in &mut groups {
                 self.mutate(group);
             }
@@ -145,7 +134,11 @@ impl Gate for Tap {
         true
     }
 
-    fn committed(&self, groups: Vec<Group>, results: &[Result<Accepted, Refusal>]) {
+    fn committed(&self, mut groups: Vec<Group>, results: &[Result<Accepted, Refusal>]) {
+        let terms = std::mem::take(&mut *self.terms.lock().unwrap_or_else(PoisonError::into_inner));
+        for (group, term) in groups.iter_mut().zip(terms) {
+            group.writer.term = term;
+        }
         self.checker().committed(groups, results);
     }
 

@@ -34,8 +34,12 @@ const ROOMS: &[Room] = &[
     room("interlock-trigger", &[CORE]),
     // The declared channels, and the HTTP client.
     room("interlock-alert", &[CORE, "interlock-config", "interlock-trigger"]),
-    // Its tests let it be watched.
-    Room { name: "interlock-engine", sees: BELOW_ENGINE, tests_see: &["interlock-watchdog"] },
+    // Its tests let it be watched, in the simulator's world.
+    Room {
+        name: "interlock-engine",
+        sees: BELOW_ENGINE,
+        tests_see: &["interlock-watchdog", "interlock-sim"],
+    },
     // The engine's seam, which it implements, and the guarded client.
     room("interlock-evaluator", &[CORE, "interlock-engine", "interlock-trigger"]),
     // It learns from the store alone; only its tests know whom it watches.

@@ -20,7 +20,7 @@ use proptest::prelude::*;
 
 use crate::{
     backfill::{backfills, hourly, start, with},
-    crashing::Crashing,
+    crashing::{crashing, end_of},
     stage::{Job, Stage, at},
 };
 
@@ -152,7 +152,7 @@ proptest! {
 /// Lets a daemon live until it dies at a wait for the store, or until an instant.
 fn live(stage: &Stage, dies_at: u64, until: Timestamp) {
     let inner = Arc::clone(&stage.store) as Arc<dyn Store>;
-    let store = Arc::new(Crashing::new(inner, dies_at));
+    let store = Arc::new(crashing(inner, dies_at));
     let parts = Parts { store: Arc::clone(&store) as Arc<dyn Store>, ..stage.parts("test") };
     let files = stage.files.clone();
     let life = async move {
@@ -161,7 +161,7 @@ fn live(stage: &Stage, dies_at: u64, until: Timestamp) {
         engine.declare(&changes).await.unwrap();
         engine.run(Box::pin(std::future::pending())).await.unwrap();
     };
-    stage.world.run(Box::pin(store.end_of(life)).as_mut(), until);
+    stage.world.run(Box::pin(end_of(&store, life)).as_mut(), until);
     stage.world.kill();
 }
 

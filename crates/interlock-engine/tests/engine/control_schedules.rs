@@ -13,7 +13,7 @@ use interlock_trigger::StartRequest;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    crashing::Crashing,
+    crashing::{crashing, end_of},
     stage::{Job, Stage, at},
 };
 
@@ -67,10 +67,10 @@ where
     L: Future<Output = ()> + Send,
 {
     let inner = Arc::clone(&stage.store) as Arc<dyn Store>;
-    let store = Arc::new(Crashing::new(inner, dies_at));
+    let store = Arc::new(crashing(inner, dies_at));
     let parts = Parts { store: Arc::clone(&store) as Arc<dyn Store>, ..stage.parts("test") };
     let life = life(parts);
-    stage.world.run(Box::pin(store.end_of(life)).as_mut(), until);
+    stage.world.run(Box::pin(end_of(&store, life)).as_mut(), until);
     stage.world.kill();
 }
 

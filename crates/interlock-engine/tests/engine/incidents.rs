@@ -31,7 +31,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     Files, START,
-    crashing::Crashing,
+    crashing::{crashing, end_of},
     world::{JOB_TAKES, Passing, Virtual},
 };
 
@@ -230,7 +230,7 @@ impl Stage {
 
     /// Runs engine and notifier until they die at a wait for the store, or time is over.
     pub(crate) fn live(&self, dies_at: u64, until: Timestamp) {
-        let store = Arc::new(Crashing::new(Arc::clone(&self.store) as Arc<dyn Store>, dies_at));
+        let store = Arc::new(crashing(Arc::clone(&self.store) as Arc<dyn Store>, dies_at));
         let (sender, reports) = mpsc::unbounded_channel();
         let triggers =
             Jobs { world: self.world.clone(), started: Arc::clone(&self.started), reports: sender };
@@ -270,7 +270,7 @@ impl Stage {
             let _delivering = notifier.as_mut().poll(context);
             Poll::Pending
         });
-        self.world.run(Box::pin(store.end_of(both)).as_mut(), until);
+        self.world.run(Box::pin(end_of(&store, both)).as_mut(), until);
         self.world.kill();
     }
 

@@ -48,7 +48,7 @@ use interlock_store::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    crashing::Crashing,
+    crashing::{crashing, end_of},
     world::{FakeTriggers, Jobs, Passing, Virtual},
 };
 
@@ -144,7 +144,7 @@ impl Machine {
     where
         L: Future<Output = ()> + Send,
     {
-        let store = Arc::new(Crashing::new(Arc::clone(&self.store) as Arc<dyn Store>, dies_at));
+        let store = Arc::new(crashing(Arc::clone(&self.store) as Arc<dyn Store>, dies_at));
         let parts = Parts {
             world: Arc::new(self.world.clone()),
             store: Arc::clone(&store) as Arc<dyn Store>,
@@ -162,7 +162,7 @@ impl Machine {
             },
         };
         let life = life(parts);
-        self.world.run(Box::pin(store.end_of(life)).as_mut(), until);
+        self.world.run(Box::pin(end_of(&store, life)).as_mut(), until);
         self.world.kill();
     }
 

@@ -245,3 +245,27 @@ fn two_runs_asked_for_in_one_millisecond_are_two_slots() {
     assert_eq!(stage.started().len(), 2, "{:?}", stage.slots());
     assert_eq!(stage.told(&["SLOT_OPENED"]).len(), 2);
 }
+
+#[test]
+fn s6_a_place_is_given_up_before_it_is_taken() {
+    // Found by the simulator: a rerun of an older slot was recorded as running before the run that had it timed out.
+    let mut stage = Stage::new(at("08:30"), &[HOURLY], |request| match request.slot {
+        slot if slot == at("10:00") => Job::Succeeds(200_000),
+        _ => Job::Succeeds(5),
+    });
+    stage.until(at("10:30"));
+    let slot = SlotName { schedule: "cron".to_owned(), nominal: at("09:00") };
+    let rerun = InboxRecord::Rerun { slot, reason: "again".to_owned() };
+    assert!(stage.ask("hourly", &rerun).accepted);
+    stage.until(at("10:05") + SignedDuration::from_hours(24));
+    let events = stage.events();
+    let place = |kind: &str, slot: &str| {
+        let is_it = |event: &interlock_store::EventRow| {
+            event.record.kind == kind && event.record.slot.as_deref() == Some(slot)
+        };
+        events.iter().rposition(is_it).unwrap()
+    };
+    let given_up = place("SFN_TIMEOUT", "cron/2026-02-24T10:00:00Z");
+    let taken = place("JOB_TRIGGERED", "cron/2026-02-24T09:00:00Z");
+    assert!(given_up < taken, "{given_up} comes after {taken}");
+}

@@ -29,7 +29,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use crate::{
-    crashing::Crashing,
+    crashing::{crashing, end_of},
     stage::{Job, Stage, at},
     world::Virtual,
 };
@@ -345,7 +345,7 @@ fn two_watchdogs_open_and_tell_once() {
     drop(first);
     stage.world.pass(SignedDuration::from_mins(1));
     // Two that take the lease from each other judge step by step beside each other.
-    let store = Arc::new(Crashing::new(Arc::clone(&stage.store) as _, u64::MAX));
+    let store = Arc::new(crashing(Arc::clone(&stage.store) as _, u64::MAX));
     let now = stage.world.time();
     let zones = SystemZones::new();
     let zones = Arc::new(move |name: &str| zones.zone(name));
@@ -394,13 +394,13 @@ fn s12_a_watchdog_that_dies_at_any_wait_tells_each_finding_once() {
         hang(&stage, at("09:30") - second * 2);
         let mut has_died = false;
         for (dies_at, until) in [(dies_at, at("09:30") + second * 5), (u64::MAX, at("09:31"))] {
-            let store = Arc::new(Crashing::new(Arc::clone(&stage.store) as _, dies_at));
+            let store = Arc::new(crashing(Arc::clone(&stage.store) as _, dies_at));
             let parts = parts(&stage.world, Arc::clone(&store) as _, "watchdog");
             let life = async {
                 let watchdog = Watchdog::open(parts, Shard(0)).await.unwrap().unwrap();
                 watchdog.run(Box::pin(std::future::pending())).await.unwrap();
             };
-            has_died |= stage.world.run(pin!(store.end_of(life)), until).is_some();
+            has_died |= stage.world.run(pin!(end_of(&store, life)), until).is_some();
             stage.world.kill();
         }
         (left(&stage), has_died)

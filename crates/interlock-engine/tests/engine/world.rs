@@ -1,16 +1,11 @@
-//! A world that can be replayed: virtual time, one thread, jobs that outlive the engine, and a store that
+//! A world that can be replayed: the simulator's clock, jobs that outlive the engine, and a store that
 //! lets the engine be killed at every await.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     future::Future,
-    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll, Wake, Waker},
+    sync::{Arc, Mutex},
 };
 
 use interlock_core::{
@@ -18,6 +13,7 @@ use interlock_core::{
     readiness::{TraitResult, TraitSpec, TraitStatus},
 };
 use interlock_engine::seam::{Evaluators, Task, World};
+use interlock_sim::clockwork::Clockwork;
 use interlock_trigger::{
     CancelFailure, LookUp, LookUpFailure, Outcome, Report, StartFailure, StartRequest,
     TriggerFuture, Triggers, What,
@@ -25,91 +21,46 @@ use interlock_trigger::{
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
-/// Virtual time and the tasks that live in it.
+/// The process whose engine is tested.
+const PROCESS: u32 = 1;
+
+/// The simulator's clock, with one process in it.
 #[derive(Clone)]
-pub(crate) struct Virtual(Arc<Mutex<Inner>>);
-
-struct Inner {
-    now: Timestamp,
-    timers: BTreeMap<(Timestamp, u64), Waker>,
-    tasks: VecDeque<Task<()>>,
-    count: u64,
-}
-
-/// Somebody has more to do at this instant.
-#[derive(Default)]
-struct Woken(AtomicBool);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
+pub(crate) struct Virtual(Clockwork);
 
 impl Virtual {
     pub(crate) fn new(now: Timestamp) -> Self {
-        let inner = Inner { now, timers: BTreeMap::new(), tasks: VecDeque::new(), count: 0 };
-        Self(Arc::new(Mutex::new(inner)))
+        Self(Clockwork::new(now))
     }
 
     pub(crate) fn time(&self) -> Timestamp {
-        self.0.lock().unwrap().now
+        self.0.time()
     }
 
-    /// Polls the main task and the spawned ones until the main one ends or time reaches `until`. Every poll
-    /// of everything happens in one order, so that a run can be repeated.
+    /// Runs the main task and the spawned ones until the main one ends or time reaches `until`.
     pub(crate) fn run<T>(
         &self,
-        mut main: Pin<&mut (dyn Future<Output = T> + Send)>,
+        main: Pin<&mut (dyn Future<Output = T> + Send)>,
         until: Timestamp,
     ) -> Option<T> {
-        let woken = Arc::new(Woken::default());
-        let waker = Waker::from(Arc::clone(&woken));
-        let mut context = Context::from_waker(&waker);
-        loop {
-            if let Poll::Ready(value) = main.as_mut().poll(&mut context) {
-                return Some(value);
-            }
-            let tasks = std::mem::take(&mut self.0.lock().unwrap().tasks);
-            for mut task in tasks {
-                // A task that panics is gone, as in a real runtime.
-                let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut context)));
-                if polled.is_ok_and(|polled| polled.is_pending()) {
-                    self.0.lock().unwrap().tasks.push_back(task);
-                }
-            }
-            // Time moves only when nobody has anything left to do now.
-            if woken.0.swap(false, Ordering::Relaxed) {
-                continue;
-            }
-            let mut inner = self.0.lock().unwrap();
-            let (&(at, _), _) = inner.timers.first_key_value()?;
-            if at >= until {
-                inner.now = until;
-                return None;
-            }
-            let now = inner.now.max(at);
-            inner.now = now;
-            inner.timers.retain(|(at, _), _| *at > now);
-        }
+        let ended = self.0.run(main, until);
+        assert_eq!(self.0.restless(), None, "somebody never sleeps at {}", self.time());
+        ended
     }
 
     /// How often somebody went to sleep.
     pub(crate) fn timers_set(&self) -> u64 {
-        self.0.lock().unwrap().count
+        self.0.timers_set()
     }
 
     /// The machine is off for a while.
     pub(crate) fn pass(&self, time: SignedDuration) {
-        let mut inner = self.0.lock().unwrap();
-        inner.now += time;
+        self.0.pass(time);
     }
 
     /// The process dies: its tasks and timers are gone.
     pub(crate) fn kill(&self) {
-        let mut inner = self.0.lock().unwrap();
-        inner.tasks.clear();
-        inner.timers.clear();
+        self.0.kill(PROCESS);
     }
 }
 
@@ -119,29 +70,11 @@ impl World for Virtual {
     }
 
     fn sleep_until(&self, at: Timestamp) -> Task<()> {
-        let world = self.clone();
-        let mut is_set = false;
-        Box::pin(std::future::poll_fn(move |context| {
-            let mut inner = world.0.lock().unwrap();
-            if inner.now >= at {
-                return Poll::Ready(());
-            }
-            if !is_set {
-                inner.count += 1;
-                let key = (at, inner.count);
-                inner.timers.insert(key, context.waker().clone());
-                is_set = true;
-            }
-            Poll::Pending
-        }))
+        self.0.process(PROCESS).sleep_until(at)
     }
 
-    fn spawn(&self, _name: &'static str, task: Task<()>) {
-        let mut inner = self.0.lock().unwrap();
-        inner.tasks.push_back(task);
-        // A new task is polled at this instant.
-        let key = (inner.now, 0);
-        inner.timers.insert(key, Waker::noop().clone());
+    fn spawn(&self, name: &'static str, task: Task<()>) {
+        self.0.process(PROCESS).spawn(name, task);
     }
 }
 

@@ -1,0 +1,18 @@
+//! Seeds that once violated something. A change of the generator changes what a seed means; each therefore also left a
+//! test of its own where the mistake was (`crates/interlock-engine/tests/engine/traps.rs`).
+
+use interlock_sim::{simulate, swarm::shape};
+
+/// Seeds of the swarm, the invariant, and what it was.
+const FOUND: [(u64, &str, &str); 2] = [
+    (2, "S17", "two runs asked for in one millisecond, applied again and again"),
+    (1012, "S6", "a rerun took its place before the run that timed out had given it up"),
+];
+
+#[test]
+fn what_was_found_stays_fixed() {
+    for (seed, invariant, what) in FOUND {
+        let outcome = simulate(&shape(seed)).unwrap();
+        assert!(outcome.violation.is_none(), "{invariant} again ({what}): {:?}", outcome.violation);
+    }
+}
