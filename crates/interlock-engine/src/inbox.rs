@@ -65,6 +65,12 @@ impl Engine {
         Ok(())
     }
 
+    /// Reads a pipeline again, because somebody else changed its rows.
+    async fn look_again(&mut self, pipeline: &PipelineId) -> Result<Answer, EngineError> {
+        self.reload(pipeline).await?;
+        Ok(Ok(json!({ "pipeline": pipeline.as_str() })))
+    }
+
     async fn apply(
         &mut self,
         entry: &InboxEntry,
@@ -111,15 +117,12 @@ impl Engine {
                 self.resume(pipeline, (catchup.as_deref(), now), plan)
             }
             InboxRecord::Catchup {} => self.catch_up(pipeline, now).await?,
+            InboxRecord::Look {} => self.look_again(pipeline).await?,
             InboxRecord::StartBackfill { .. }
             | InboxRecord::PauseBackfill { .. }
             | InboxRecord::ResumeBackfill { .. }
             | InboxRecord::CancelBackfill { .. } => {
                 self.about_backfill((pipeline, &spec), (&entry.record, now), plan).await?
-            }
-            InboxRecord::Look {} => {
-                self.reload(pipeline).await?;
-                Ok(json!({ "pipeline": pipeline.as_str() }))
             }
             InboxRecord::File { .. }
             | InboxRecord::Incident { .. }

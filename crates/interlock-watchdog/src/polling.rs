@@ -1,5 +1,5 @@
 //! The names under which the Go controller offered its watchdog (seed 000): two checks as functions, their results,
-//! and a wrapper that polls. Each is a thin reading of [`once`](crate::once::once).
+//! and a wrapper that polls. Each is a thin reading of [`once`].
 
 use std::sync::Arc;
 

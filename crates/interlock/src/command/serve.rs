@@ -159,8 +159,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         now: clock::now(),
     };
     let (reload, asked) = mpsc::unbounded_channel();
-    let runtime =
-        Beside::new().map_err(|error| failed(format!("cannot start the runtime: {error}")))?;
+    let runtime = beside()?;
     let beside = runtime.handle().cloned().unwrap_or_else(Handle::current);
     let engine = if roles.has(RoleName::Engine) {
         let served = Served { directory: &directory, folder: &folder, config: &config, zones };
@@ -174,12 +173,8 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         let mut broken = BrokenFiles::load(files.clone(), Arc::clone(&store)).await;
         broken.report(&scan).await;
         if roles.has(RoleName::Watchdog) && config.watchdog.enabled {
-            let pulse = watched(&surface, "watchdog", watchdog::BOUND);
-            let (store, zones) = (Arc::clone(&store), Arc::clone(&served.zones));
-            let vitals = Arc::clone(surface.watchdog.get_or_init(Arc::default));
-            let config = config.watchdog.clone();
-            let around = watchdog::Around { store, zones, config, vitals, pulse };
-            beside.spawn(watchdog::run(around));
+            let zones = Arc::clone(&served.zones);
+            beside.spawn(watchdog::run(around_watchdog(&surface, &config, (&store, zones))));
         }
         if roles.has(RoleName::Notifier) {
             let pulse = watched(&surface, "notifier", notifier::BOUND);
@@ -213,6 +208,26 @@ fn tell_problems(scan: &Scan) -> BTreeSet<String> {
         tracing::warn!("what was loaded of a broken file stays in force");
     }
     told
+}
+
+/// The runtime that the engine cannot block.
+fn beside() -> Result<Beside, Failure> {
+    Beside::new().map_err(|error| failed(format!("cannot start the runtime: {error}")))
+}
+
+/// What the watchdog needs of the rest.
+fn around_watchdog(
+    surface: &Surface,
+    config: &ServerConfig,
+    (store, zones): (&Arc<dyn Store>, Arc<SystemZones>),
+) -> watchdog::Around {
+    watchdog::Around {
+        store: Arc::clone(store),
+        zones,
+        config: config.watchdog.clone(),
+        vitals: Arc::clone(surface.watchdog.get_or_init(Arc::default)),
+        pulse: watched(surface, "watchdog", watchdog::BOUND),
+    }
 }
 
 /// A pulse that `/healthz` watches.
