@@ -10,7 +10,7 @@ use super::IncidentState;
 /// What is sent to people and programs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alert {
-    /// How bad it is: the word of a [`Level`].
+    /// How bad it is: the word of a [`Level`](super::Level).
     pub level: String,
     /// Such as `schedule_missed`.
     pub alert_type: String,
