@@ -136,7 +136,7 @@ impl Stage {
             pace: Pace {
                 lease: SignedDuration::from_mins(3),
                 // Less than a job takes to fail, so that it can be asked to end before.
-                inbox: SignedDuration::from_secs(3),
+                inbox: SignedDuration::from_secs(4),
             },
         }
     }

@@ -148,11 +148,8 @@ fn while_the_engine_hangs_people_hear_within_a_second_and_again_when_it_runs_lat
     assert!(stage.until(at("08:05")).is_none());
     let heard = watch(&stage);
     hang(&stage, at("09:40"));
-    // Judged half a second after the deadline; the notifier looks every half second, at that very instant before
-    // the watchdog or after it.
-    let first = heard.lines().join(", ");
-    let in_time = ["09:30:00 schedule_missed open", "09:30:01 schedule_missed open"];
-    assert!(in_time.contains(&first.as_str()), "{first}");
+    // Judged half a second after the deadline, and told at that instant.
+    assert_eq!(heard.lines(), ["09:30:00 schedule_missed open"]);
     assert_eq!(stage.slots(), ["nine/2026-02-24T09:00:00Z missed"]);
     // It comes back, and catches up what was called missed.
     assert!(stage.until(at("09:45")).is_none());
@@ -184,9 +181,7 @@ fn a_slot_that_finds_no_room_breaks_its_sla_and_keeps_its_chance() {
     let heard = watch(&stage);
     assert!(stage.until(at("09:40")).is_none());
     assert_eq!(stage.slots(), ["nine/2026-02-24T09:00:00Z open(waiting)"]);
-    let first = heard.lines().join(", ");
-    let in_time = ["09:30:00 sla_breach open", "09:30:01 sla_breach open"];
-    assert!(in_time.contains(&first.as_str()), "{first}");
+    assert_eq!(heard.lines(), ["09:30:00 sla_breach open"]);
     let breach = incident(&stage, "sla:orders:nine:2026-02-24");
     assert!(breach.message.ends_with("it found no room for its run"), "{}", breach.message);
     stage.limits.runs_max = 10;
@@ -270,9 +265,7 @@ trigger: {type: command, command: 'true'}
     assert!(stage.until(at("08:05")).is_none());
     let heard = watch(&stage);
     assert!(stage.until(at("09:40")).is_none());
-    let first = heard.lines().join(", ");
-    let in_time = ["09:30:00 sla_breach open", "09:30:01 sla_breach open"];
-    assert!(in_time.contains(&first.as_str()), "{first}");
+    assert_eq!(heard.lines(), ["09:30:00 sla_breach open"]);
     let breach = incident(&stage, "sla:orders:nine:2026-02-24");
     assert!(breach.message.contains("ready"), "{}", breach.message);
     stage.sensor("orders", "ready", json!(true));
@@ -288,9 +281,7 @@ fn a_watched_slot_is_closed_by_the_watchdog_and_the_owner_finds_out() {
     assert!(stage.until(at("08:05")).is_none());
     let heard = watch(&stage);
     assert!(stage.until(at("09:30")).is_none());
-    let first = heard.lines().join(", ");
-    let in_time = ["09:05:00 schedule_missed open", "09:05:01 schedule_missed open"];
-    assert!(in_time.contains(&first.as_str()), "{first}");
+    assert_eq!(heard.lines(), ["09:05:00 schedule_missed open"]);
     assert_eq!(stage.told(&["SCHEDULE_MISSED"]).len(), 1, "the owner says nothing more");
     assert_eq!(stage.slots(), ["cron/2026-02-24T09:00:00Z missed"]);
 }

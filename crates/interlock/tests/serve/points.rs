@@ -6,8 +6,8 @@
 //!
 //! Of the daemon: every sync of the ledger (commits of "opened", "about to trigger", "started", "ended"), the
 //! writes before it, the line in the log between commit and act, connecting and talking to the runner. Of the
-//! runner: every record of its journal, the fork, the wait, both directions of the socket, and then every second
-//! call of whatever kind.
+//! runner: every record of its journal, the fork, the wait, both directions of the socket, and then every call of
+//! whatever kind.
 
 use std::{
     collections::BTreeMap,
@@ -52,9 +52,8 @@ struct Aim {
     calls: &'static str,
     /// Only those about this file of the project.
     file: Option<&'static str>,
-    /// The first to die at, and how many lie between two deaths.
+    /// The first to die at.
     from: usize,
-    step: usize,
     /// Whether there is a runner already.
     runner: Runner,
 }
@@ -66,7 +65,7 @@ enum Runner {
 }
 
 const fn every(calls: &'static str, file: Option<&'static str>) -> Aim {
-    Aim { calls, file, from: 1, step: 1, runner: Runner::Lives }
+    Aim { calls, file, from: 1, runner: Runner::Lives }
 }
 
 const DAEMON: [Aim; 6] = [
@@ -86,7 +85,7 @@ const RUNNER: [Aim; 5] = [
     every("recvfrom", None),
     // The first belong to the loader. A new process of a job resets its signals before it is let go; it is not
     // the one who shall die.
-    Aim { from: 30, step: 2, ..every("!rt_sigaction", None) },
+    Aim { from: 30, ..every("!rt_sigaction", None) },
 ];
 
 /// What became of the process.
@@ -263,7 +262,7 @@ fn die_everywhere(
     let mut tally = Tally::default();
     for aim in aims {
         let before = tally.points;
-        for number in (aim.from..).step_by(aim.step) {
+        for number in aim.from.. {
             if dies_at(&project, aim, number, &mut tally) == Fate::Survived {
                 break;
             }
@@ -295,7 +294,5 @@ fn a_daemon_killed_at_any_call_around_a_trigger_runs_the_job_once() {
 #[test]
 fn a_runner_killed_at_any_call_doubles_nothing_and_hides_nothing() {
     let tally = die_everywhere(&RUNNER, runner_dies_at);
-    // How many deaths fall into the job's own time depends on the machine; the one at the wait for its end does on
-    // every machine.
-    assert!(tally.points > 30 && tally.uncertain > 0 && tally.ran_once > 0, "{tally:?}");
+    assert!(tally.points > 30 && tally.uncertain > 3 && tally.ran_once > 3, "{tally:?}");
 }
