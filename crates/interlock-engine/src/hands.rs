@@ -68,6 +68,7 @@ impl Engine {
             | InboxRecord::Resume { .. }
             | InboxRecord::Catchup {}
             | InboxRecord::Look {}
+            | InboxRecord::Report(_)
             | InboxRecord::StartBackfill { .. }
             | InboxRecord::PauseBackfill { .. }
             | InboxRecord::ResumeBackfill { .. }

@@ -8,6 +8,7 @@ use interlock_core::{
     firing::Ending,
     id::{PipelineId, ScheduleId},
     pipeline::{Pipeline, TriggerKind},
+    report::{Report, Said},
     retry::FailureCategory,
     run::{RunEvent, TriggerType},
     sensor::Sensor,
@@ -15,7 +16,7 @@ use interlock_core::{
 };
 use interlock_store::{
     InboxEntry, Key, Record, RunKey,
-    record::{AppliedRecord, InboxRecord, SlotName},
+    record::{AppliedRecord, InboxRecord, ReportRecord, SlotName},
 };
 use interlock_trigger::{Outcome, What};
 use jiff::{SignedDuration, Timestamp};
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 use crate::{
     ending::Ender,
     engine::{Engine, EngineError, News, NewsOf},
+    reports::{Hearing, Told},
     rerun::{OUT_OF_TURN_WINDOW, Rerun},
     scheduler::{Opener, plus},
     sensors::Arrival,
@@ -40,11 +42,22 @@ impl Engine {
     /// Applies what is in the inbox, entry by entry per pipeline.
     pub(crate) async fn apply_inbox(&mut self) -> Result<(), EngineError> {
         let entries = self.entries().await?;
+        if entries.len() >= ENTRIES_MAX {
+            // There is more: the next pass does not wait.
+            self.inbox_at = self.world.now();
+        }
         if !entries.is_empty() {
             self.settle().await?;
         }
         for entry in entries {
             let now = self.world.now();
+            if let InboxRecord::Report(report) = &entry.record {
+                // Held: what many reports become is one write to the disk.
+                let plan = self.plan_report(&entry, report, now).await?;
+                self.hold(plan.into_iter().collect()).await?;
+                self.dirty.insert(entry.pipeline.clone());
+                continue;
+            }
             let mut plan = Planned::new(&entry.pipeline, self.writer);
             let answer = self.apply(&entry, now, &mut plan).await?;
             let (accepted, result) = match answer {
@@ -63,6 +76,28 @@ impl Engine {
             self.arm(&entry.pipeline);
         }
         Ok(())
+    }
+
+    /// The end of a run that somebody else runs, by its id.
+    async fn complete_watched(
+        &mut self,
+        pipeline: &PipelineId,
+        (key, said, message): (RunKey, Said, Option<&str>),
+        now: Timestamp,
+        plan: &mut Planned,
+    ) -> Result<Answer, EngineError> {
+        let id = key.id(pipeline);
+        if self.whole_run(pipeline, &key).await?.is_none() {
+            return Ok(Err(format!("there is no run {id}")));
+        }
+        let record = ReportRecord::of(said.as_str(), now, message);
+        let report = Report { said, rid: None, at: now };
+        let hearing = Hearing { pipeline, record: &record, report, now };
+        Ok(match self.follow_report(&hearing, Some(key), plan).await? {
+            Told::Placed(result) => Ok(result),
+            Told::Rejected(reason) => Err(reason),
+            Told::Waits => Err(format!("{id} is not under way")),
+        })
     }
 
     /// Reads a pipeline again, because somebody else changed its rows.
@@ -114,6 +149,10 @@ impl Engine {
                 self.pause(pipeline, (reason, *until, now), plan).await?
             }
             InboxRecord::Resume { catchup } => {
+                for start in spec.starts.iter().filter(|start| start.is_switch()) {
+                    let set = self.plan_switch((&spec, version), start, now);
+                    plan.group.changes.extend(set.into_iter().flat_map(|set| set.group.changes));
+                }
                 self.resume(pipeline, (catchup.as_deref(), now), plan)
             }
             InboxRecord::Catchup {} => self.catch_up(pipeline, now).await?,
@@ -125,9 +164,18 @@ impl Engine {
                 self.about_backfill((pipeline, &spec), (&entry.record, now), plan).await?
             }
             InboxRecord::File { .. }
+            | InboxRecord::Report(_)
             | InboxRecord::Incident { .. }
             | InboxRecord::Silence { .. }
             | InboxRecord::Bark { .. } => Err("it is about no declaration".to_owned()),
+            InboxRecord::Complete { run_id, success, message, .. }
+                if let Ok((owner, key)) = RunKey::parse(run_id)
+                    && owner == *pipeline
+                    && spec.trigger.as_ref().is_some_and(|it| it.kind == TriggerKind::External) =>
+            {
+                let end = if *success { Said::Success } else { Said::Fail };
+                self.complete_watched(pipeline, (key, end, message.as_deref()), now, plan).await?
+            }
             InboxRecord::Complete { run_id, success, message, category, metadata } => {
                 let metadata = metadata.clone();
                 let outcome = if *success {
