@@ -5,11 +5,13 @@
 //! blocks its threads cannot keep `/healthz` from saying so.
 //!
 //! One file per area makes a router ([`health`], [`metrics`]); `routes` joins them under the common limits:
-//! how long a request may take, how large it may be, who may ask. Everything that is not an answer is
-//! `{"error": {"code", "message", "hint"}}`, 404 and 405 included.
+//! how long a request may take, how large it may be, how many may come. What an area needs of whoever asks it says by
+//! `access::guarded`. Everything that is not an answer is `{"error": {"code", "message", "hint"}}`, 404 and 405 included.
 
-mod access;
+pub mod access;
 pub mod address;
+mod buckets;
+mod crowd;
 mod error;
 mod exposition;
 mod health;
@@ -19,8 +21,9 @@ mod metrics;
 mod routes;
 mod server;
 mod surface;
+pub mod token;
 
-pub use access::Tokens;
+pub use access::Doorkeeper;
 pub use limits::Limits;
 pub use server::{Running, start};
 pub use surface::{Phase, Surface};

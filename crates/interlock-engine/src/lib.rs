@@ -49,7 +49,7 @@ pub use declare::Changes;
 pub use engine::{Declaration, Engine, EngineError, Limits, Pace, Parts};
 pub use evidence::{AskedSlot, verdict_now};
 pub use gap::Owing;
-pub use hands::SILENCE_PREFIX;
+pub use hands::{SILENCE_PREFIX, TOKEN_PREFIX};
 pub use notifier::{Notifier, NotifierParts, Patience};
 pub use overview::Overview;
 pub use prospect::{Forecast, Portion, Prospect};

@@ -144,7 +144,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     surface.enter(Phase::Starting("the ledger is being loaded"));
     surface.store.get_or_init(|| Arc::clone(&store));
     let interface = if roles.has(RoleName::Api) {
-        Interface::start(&config.server, &folder, &surface)?
+        Interface::start(&config.server, &folder, &surface).await?
     } else {
         None
     };
