@@ -16,13 +16,16 @@ use crate::{
     error::ApiError,
     health,
     limits::{self, Limits},
-    metrics,
+    metrics, ping, requests,
 };
 
 /// Health is for anybody who can reach it, as probes carry no token; the rest says what it needs.
 pub(crate) fn routes(surface: Arc<Surface>, door: Doorkeeper, limits: Limits) -> Router {
     health::routes()
         .merge(access::guarded(metrics::routes(), Need::View))
+        .merge(access::guarded(ping::routes(), Need::Ping))
+        .merge(access::guarded(requests::report_routes(), Need::Ping))
+        .merge(access::guarded(requests::routes(), Need::Operate))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_so)
         .layer(DefaultBodyLimit::max(limits.body_max))
@@ -37,7 +40,7 @@ async fn nothing_here(request: Request) -> Response {
         status: StatusCode::NOT_FOUND,
         code: "not_found",
         message: format!("there is nothing at {}", request.uri().path()),
-        hint: "There are /healthz, /readyz and /metrics.".to_owned(),
+        hint: "There are /ping/PIPELINE, /api/v1/…, /healthz, /readyz and /metrics.".to_owned(),
     }
     .into_response()
 }
