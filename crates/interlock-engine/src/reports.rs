@@ -14,6 +14,7 @@ use interlock_core::{
     pipeline::StartSchedule,
     report::{self, Meaning, Report, RunSeen, Said},
     run::TriggerType,
+    schedule::Recurrence,
     slot::{Disposition, Opening, Slot, SlotState},
 };
 use interlock_store::{
@@ -284,6 +285,12 @@ impl Engine {
             return Ok(Standing::Known(decided.slot.clone(), decided.revision));
         }
         let watermark = state.watermark(&place.1).map(|(at, _)| at);
+        let first_seen = state.row.as_ref().map(|(row, _)| row.first_seen);
+        // Of today's slot of a schedule without a time there is a row, though it began before.
+        let is_daily = matches!(start.schedule.recurrence(), Recurrence::Daily);
+        if first_seen.is_some_and(|seen| place.0 <= seen) && !is_daily {
+            return Ok(Standing::NotOwed);
+        }
         self.settle().await?;
         if let Some((slot, revision)) = self.read_slot(pipeline, place).await? {
             if !slot.state.is_open() {

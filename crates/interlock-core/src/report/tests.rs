@@ -1,3 +1,5 @@
+//! What reports mean, in tables; and that it does not matter how they come.
+
 use jiff::civil::Date;
 use proptest::prelude::*;
 
