@@ -153,9 +153,9 @@ impl Desk {
 }
 
 /// The store did not do it. Nothing was taken, as far as is known; a key may be sent again.
-fn refused(error: StoreError) -> ApiError {
+pub(crate) fn refused(StoreError { message, .. }: StoreError) -> ApiError {
     let hint = "Nothing was recorded. Send it again; `interlock doctor` looks closer.";
-    ApiError::unavailable("store_unreachable", format!("the store: {}", error.message), hint)
+    ApiError::unavailable("store_unreachable", format!("the store: {message}"), hint)
 }
 
 /// There is no such pipeline.

@@ -30,4 +30,4 @@ pub mod token;
 pub use access::Doorkeeper;
 pub use limits::Limits;
 pub use server::{Running, start};
-pub use surface::{Maker, Phase, Surface};
+pub use surface::{Make, Maker, Phase, Surface};

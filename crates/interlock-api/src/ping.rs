@@ -18,7 +18,7 @@ use interlock_core::{id::PipelineId, report::Said};
 use interlock_store::record::{InboxRecord, ReportRecord};
 
 use crate::{
-    desk::{Presence, unknown_pipeline},
+    desk::{Presence, refused, unknown_pipeline},
     error::ApiError,
     query::{self, Query},
     server::Peer,
@@ -82,9 +82,7 @@ async fn take(
         hint: "After the name comes nothing, `start`, `fail`, `log` or an exit code from 0 to 255."
             .to_owned(),
     })?;
-    let at = surface.open_store()?.now().await.map_err(|error| {
-        ApiError::unavailable("store_unreachable", error.message, "Send it again.")
-    })?;
+    let at = surface.open_store()?.now().await.map_err(refused)?;
     let peer = Peer::of(&request).to_string();
     let source = source(request.headers(), &peer);
     let key = surface.desk.key_of(request.headers())?;

@@ -21,7 +21,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
-    desk::{Presence, unknown_pipeline},
+    desk::{Presence, refused, unknown_pipeline},
     error::ApiError,
     ping,
     query::is_rid,
@@ -203,9 +203,7 @@ async fn report(
 }
 
 async fn now(surface: &Surface) -> Result<jiff::Timestamp, ApiError> {
-    surface.open_store()?.now().await.map_err(|error| {
-        ApiError::unavailable("store_unreachable", error.message, "Send it again.")
-    })
+    surface.open_store()?.now().await.map_err(refused)
 }
 
 async fn known(surface: &Surface, name: &str) -> Result<PipelineId, ApiError> {

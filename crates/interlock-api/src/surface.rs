@@ -23,9 +23,12 @@ pub enum Phase {
     Stopping(&'static str),
 }
 
-/// Makes a watch-only pipeline of a name; a sentence when it cannot.
+/// What makes a pipeline of a name; a sentence when it cannot.
+pub type Make = dyn Fn(&PipelineId) -> Result<(), String> + Send + Sync;
+
+/// Makes watch-only pipelines.
 #[derive(Clone)]
-pub struct Maker(pub Arc<dyn Fn(&PipelineId) -> Result<(), String> + Send + Sync>);
+pub struct Maker(pub Arc<Make>);
 
 impl fmt::Debug for Maker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -178,8 +178,15 @@ impl Engine {
         planned
     }
 
+    /// Sets the dead-man's switches of a pipeline that are not set.
+    pub(crate) fn set_switches(&self, of: (&Pipeline, u64), now: Timestamp, plan: &mut Planned) {
+        let switches = of.0.starts.iter().filter(|start| start.is_switch());
+        let set = switches.filter_map(|start| self.plan_switch(of, start, now));
+        plan.group.changes.extend(set.flat_map(|set| set.group.changes));
+    }
+
     /// Sets a dead-man's switch that is not set: from now on its first report is owed.
-    pub(crate) fn plan_switch(
+    fn plan_switch(
         &self,
         (pipeline, version): (&Pipeline, u64),
         start: &StartSchedule,

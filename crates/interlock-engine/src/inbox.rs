@@ -42,10 +42,7 @@ impl Engine {
     /// Applies what is in the inbox, entry by entry per pipeline.
     pub(crate) async fn apply_inbox(&mut self) -> Result<(), EngineError> {
         let entries = self.entries().await?;
-        if entries.len() >= ENTRIES_MAX {
-            // There is more: the next pass does not wait.
-            self.inbox_at = self.world.now();
-        }
+        let (all, mut waiting) = (entries.len(), 0);
         if !entries.is_empty() {
             self.settle().await?;
         }
@@ -54,6 +51,7 @@ impl Engine {
             if let InboxRecord::Report(report) = &entry.record {
                 // Held: what many reports become is one write to the disk.
                 let plan = self.plan_report(&entry, report, now).await?;
+                waiting += usize::from(plan.is_none());
                 self.hold(plan.into_iter().collect()).await?;
                 self.dirty.insert(entry.pipeline.clone());
                 continue;
@@ -75,7 +73,45 @@ impl Engine {
             // A pause may have begun or ended.
             self.arm(&entry.pipeline);
         }
+        if all >= ENTRIES_MAX && waiting < all {
+            // There is more: the next pass does not wait.
+            self.inbox_at = self.world.now();
+        }
         Ok(())
+    }
+
+    /// Applies the end of a run, which somebody tells by its id.
+    async fn apply_end(
+        &mut self,
+        (pipeline, spec): (&PipelineId, &Pipeline),
+        (asked, now): (&InboxRecord, Timestamp),
+        plan: &mut Planned,
+    ) -> Result<Answer, EngineError> {
+        let InboxRecord::Complete { run_id, success, message, category, metadata } = asked else {
+            return Ok(Err("it is no end of a run".to_owned()));
+        };
+        let is_watched =
+            spec.trigger.as_ref().is_some_and(|trigger| trigger.kind == TriggerKind::External);
+        if let Ok((owner, key)) = RunKey::parse(run_id)
+            && owner == *pipeline
+            && is_watched
+        {
+            let end = if *success { Said::Success } else { Said::Fail };
+            return self
+                .complete_watched(pipeline, (key, end, message.as_deref()), now, plan)
+                .await;
+        }
+        let metadata = metadata.clone();
+        let outcome = if *success {
+            Outcome::Success { metadata }
+        } else {
+            let category = category.as_deref().map(FailureCategory::parse);
+            let category = category.and_then(Result::ok);
+            let category = category.unwrap_or(FailureCategory::Transient);
+            let message = message.as_deref().unwrap_or("it was reported failed").into();
+            Outcome::Failure { message, category, metadata }
+        };
+        Ok(self.complete(pipeline, run_id, now, outcome))
     }
 
     /// The end of a run that somebody else runs, by its id.
@@ -149,10 +185,7 @@ impl Engine {
                 self.pause(pipeline, (reason, *until, now), plan).await?
             }
             InboxRecord::Resume { catchup } => {
-                for start in spec.starts.iter().filter(|start| start.is_switch()) {
-                    let set = self.plan_switch((&spec, version), start, now);
-                    plan.group.changes.extend(set.into_iter().flat_map(|set| set.group.changes));
-                }
+                self.set_switches((&spec, version), now, plan);
                 self.resume(pipeline, (catchup.as_deref(), now), plan)
             }
             InboxRecord::Catchup {} => self.catch_up(pipeline, now).await?,
@@ -168,26 +201,8 @@ impl Engine {
             | InboxRecord::Incident { .. }
             | InboxRecord::Silence { .. }
             | InboxRecord::Bark { .. } => Err("it is about no declaration".to_owned()),
-            InboxRecord::Complete { run_id, success, message, .. }
-                if let Ok((owner, key)) = RunKey::parse(run_id)
-                    && owner == *pipeline
-                    && spec.trigger.as_ref().is_some_and(|it| it.kind == TriggerKind::External) =>
-            {
-                let end = if *success { Said::Success } else { Said::Fail };
-                self.complete_watched(pipeline, (key, end, message.as_deref()), now, plan).await?
-            }
-            InboxRecord::Complete { run_id, success, message, category, metadata } => {
-                let metadata = metadata.clone();
-                let outcome = if *success {
-                    Outcome::Success { metadata }
-                } else {
-                    let category = category.as_deref().map(FailureCategory::parse);
-                    let category = category.and_then(Result::ok);
-                    let category = category.unwrap_or(FailureCategory::Transient);
-                    let message = message.as_deref().unwrap_or("it was reported failed").into();
-                    Outcome::Failure { message, category, metadata }
-                };
-                self.complete(pipeline, run_id, now, outcome)
+            InboxRecord::Complete { .. } => {
+                self.apply_end((pipeline, &spec), (&entry.record, now), plan).await?
             }
         })
     }

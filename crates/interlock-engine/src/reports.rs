@@ -262,9 +262,9 @@ impl Engine {
         }
         self.settle().await?;
         let rows = self.store.read(pipeline, &[Key::Run(key.clone())]).await?;
-        Ok(rows.into_iter().flatten().find_map(|Row { record, revision }| match record {
-            Record::Run(record) => Some(KnownRun { key: key.clone(), record, revision }),
-            _ => None,
+        Ok(rows.into_iter().flatten().find_map(|Row { record, revision }| {
+            let Record::Run(record) = record else { return None };
+            Some(KnownRun { key: key.clone(), record, revision })
         }))
     }
 

@@ -144,8 +144,8 @@ pub(crate) struct Exec {
     /// The name of this run, by which its reports belong together [default: a fresh one]
     #[arg(long, value_name = "R")]
     pub(crate) rid: Option<String>,
-    /// Where to report by HTTP, such as `http://10.0.0.5:8420`, with a token in $INTERLOCK_TOKEN [default:
-    /// $INTERLOCK_SERVER, else the inbox of the project here, else http://127.0.0.1:8420]
+    /// Where to report by HTTP, such as `http://10.0.0.5:8420`, with a token in `$INTERLOCK_TOKEN` [default:
+    /// `$INTERLOCK_SERVER`, else the inbox of the project here, else `http://127.0.0.1:8420`]
     #[arg(long, value_name = "URL")]
     pub(crate) server: Option<String>,
     /// The job and its arguments.

@@ -1,14 +1,11 @@
 //! `interlock exec PIPELINE -- CMD…`: runs a job as it is, and reports how it went.
 
-use std::{
-    io::Write as _,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{io::Write as _, path::Path, time::Duration};
 
 use interlock_core::{id::PipelineId, report::Said};
 use interlock_store::record::ReportRecord;
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use crate::{
     arguments::Exec,
@@ -86,16 +83,17 @@ async fn supervise(
             let _nobody_reads = writeln!(output.err, "interlock exec: {why}");
             ended
         }
-        Ok(mut job) => match job.ends_within(LINGER).await {
-            Some(ended) => ended,
-            None => {
+        Ok(mut job) => {
+            if let Some(ended) = job.ends_within(LINGER).await {
+                ended
+            } else {
                 reporter.send(&mut unsent, output);
                 job.ends().await
             }
-        },
+        }
     };
     let code = ended.code;
-    unsent.push(reporter.ended(ended, (began, clock.elapsed())));
+    unsent.push(reporter.ended(&ended, (began, clock.elapsed())));
     reporter.send(&mut unsent, output);
     code
 }
@@ -115,7 +113,7 @@ impl Reporter {
         })
     }
 
-    fn ended(&self, ended: Ended, (began, took): (Timestamp, Duration)) -> Parcel {
+    fn ended(&self, ended: &Ended, (began, took): (Timestamp, Duration)) -> Parcel {
         let said = Said::of_exit_code(ended.code);
         // By the clock that does not jump.
         let at = began.saturating_add(took).unwrap_or(began);
@@ -144,15 +142,13 @@ impl Reporter {
                 say(format!("the report was not taken: {reason}"));
             }
             Err(Trouble::Unreachable(reason)) => {
-                match spool::keep(&self.spool, &self.way, unsent) {
-                    Ok(()) => {
-                        say(format!("the report is kept until it can be delivered: {reason}"))
+                let kept = spool::keep(&self.spool, &self.way, unsent);
+                say(match kept {
+                    Ok(()) => format!("the report is kept until it can be delivered: {reason}"),
+                    Err(error) => {
+                        format!("the report is lost: {reason}; {}: {error}", self.spool.display())
                     }
-                    Err(error) => say(format!(
-                        "the report is lost: {reason}; {}: {error}",
-                        self.spool.display()
-                    )),
-                }
+                });
                 unsent.clear();
             }
         }

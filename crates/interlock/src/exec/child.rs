@@ -102,26 +102,23 @@ impl Job {
     /// Waits for its end, so long; `None` if it runs on.
     pub(crate) async fn ends_within(&mut self, time: Duration) -> Option<Ended> {
         let status = tokio::time::timeout(time, &mut self.ended).await.ok()?;
-        Some(self.end(status.map_err(io::Error::other).and_then(|status| status)))
+        Some(self.end(status.ok().and_then(Result::ok)))
     }
 
     /// Waits for its end.
     pub(crate) async fn ends(&mut self) -> Ended {
         let status = (&mut self.ended).await;
-        self.end(status.map_err(io::Error::other).and_then(|status| status))
+        self.end(status.ok().and_then(Result::ok))
     }
 
-    fn end(&self, status: io::Result<ExitStatus>) -> Ended {
+    /// How it ended; a status that nobody could find out is none.
+    fn end(&self, status: Option<ExitStatus>) -> Ended {
         for _ in 0..self.count {
             let _somebody_holds_it_open = self.streams.recv_timeout(STREAMS_END_IN);
         }
-        let code = match &status {
-            Ok(status) => {
-                let signal = status.signal().map(|signal| i64::from(signal) + 128);
-                status.code().map(i64::from).or(signal).unwrap_or(NOT_RUNNABLE)
-            }
-            Err(_lost) => NOT_RUNNABLE,
-        };
+        let signalled = |status: ExitStatus| status.signal().map(|signal| i64::from(signal) + 128);
+        let code = status.and_then(|status| status.code().map(i64::from).or(signalled(status)));
+        let code = code.unwrap_or(NOT_RUNNABLE);
         Ended { code, output: self.tail.text() }
     }
 }
