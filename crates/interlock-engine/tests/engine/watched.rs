@@ -67,7 +67,7 @@ fn parts(world: &Virtual, store: Arc<dyn Store>, holder: &str) -> Parts {
 
 /// Everything that reached somebody, and when.
 #[derive(Clone)]
-struct Heard(Virtual, Arc<Mutex<Vec<(Timestamp, Alert)>>>);
+pub(crate) struct Heard(Virtual, Arc<Mutex<Vec<(Timestamp, Alert)>>>);
 
 impl Channels for Heard {
     fn route<'a>(&'a self, _: &'a Alert) -> RouteFuture<'a> {
@@ -86,7 +86,7 @@ impl Channels for Heard {
 
 impl Heard {
     /// As `HH:MM:SS type state`.
-    fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let heard = self.1.lock().unwrap();
         let line = |(at, alert): &(Timestamp, Alert)| {
             let state = alert.details.get("state").and_then(|state| state.as_str()).unwrap_or("-");
@@ -97,7 +97,7 @@ impl Heard {
 }
 
 /// Lets a watchdog and a notifier live beside the engine.
-fn watch(stage: &Stage) -> Heard {
+pub(crate) fn watch(stage: &Stage) -> Heard {
     let store = Arc::clone(&stage.store) as Arc<dyn Store>;
     let parts = parts(&stage.world, Arc::clone(&store), "watchdog");
     let watchdog = async move {
