@@ -7,6 +7,7 @@ mod http;
 mod pagerduty;
 mod post;
 mod slack;
+mod threads;
 mod webhook;
 
 use std::{io, time::Duration};
@@ -14,13 +15,8 @@ use std::{io, time::Duration};
 use interlock_config::server::Channel;
 
 pub(crate) use self::{
-    console::deliver as to_console,
-    email::Email,
-    file::deliver as to_file,
-    http::Http,
-    pagerduty::Pagerduty,
-    slack::{Slack, Threads},
-    webhook::Webhook,
+    console::deliver as to_console, email::Email, file::deliver as to_file, http::Http,
+    pagerduty::Pagerduty, slack::Slack, threads::Threads, webhook::Webhook,
 };
 use crate::contract::Delivery;
 

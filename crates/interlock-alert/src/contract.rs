@@ -30,6 +30,10 @@ pub struct Manner {
     pub after: Option<SignedDuration>,
     /// Only once so many were found in a row; 0 and 1 mean at once.
     pub findings: u32,
+    /// Of the last so many slots, instead of in a row; 0 means in a row.
+    pub of: u32,
+    /// An end only once so many slots in a row went well; 0 and 1 mean at once.
+    pub recovered: u32,
     /// Again after so long, while an incident lasts and nobody looks at it.
     pub repeat: Option<SignedDuration>,
     /// Whether many alerts at once may be one message.

@@ -78,7 +78,7 @@ pub struct LocalChannels {
 impl LocalChannels {
     /// Channels that are declared in a book and write where they are told to.
     pub fn new(book: Arc<dyn Book>, web: Web, console: Console, directory: PathBuf) -> Self {
-        let (files, threads, time_limit) = (Arc::default(), Arc::default(), TIME_LIMIT);
+        let (files, threads, time_limit) = (Arc::default(), Threads::default(), TIME_LIMIT);
         Self { book, web, console, directory, files, threads, time_limit }
     }
 
@@ -86,6 +86,12 @@ impl LocalChannels {
     #[must_use]
     pub fn within(self, time_limit: SignedDuration) -> Self {
         Self { time_limit, ..self }
+    }
+
+    /// The same, and where threads began is kept in a file, for the next process.
+    #[must_use]
+    pub fn with_threads_in(self, file: PathBuf) -> Self {
+        Self { threads: Threads::kept_in(file), ..self }
     }
 
     /// A sentence for each declared channel that this build cannot deliver to.
@@ -129,6 +135,8 @@ impl Channels for LocalChannels {
             |declared| Manner {
                 after: declared.after,
                 findings: declared.findings,
+                of: declared.of,
+                recovered: declared.recovered,
                 repeat: declared.repeat,
                 takes_digests: declared.digest.unwrap_or_else(|| is_for_people(&declared.channel)),
             },
@@ -156,7 +164,7 @@ impl Channels for LocalChannels {
                 Box::pin(Webhook { url, secret, headers, time_limit }.deliver(web, notice))
             }
             Channel::Slack(declared) => {
-                let (name, threads) = (channel.to_owned(), Arc::clone(&self.threads));
+                let (name, threads) = (channel.to_owned(), self.threads.clone());
                 let slack = Slack { declared, name, threads, time_limit };
                 Box::pin(slack.deliver(web, notice))
             }

@@ -97,6 +97,10 @@ fn engine(vitals: &Vitals, page: &mut Page) {
     let notifications = series("outcome", &vitals.notifications);
     let help = "Attempts to deliver a notification, by outcome.";
     page.counter("interlock_notifications_total", help, notifications);
+    let digests = one(vitals.digests.get());
+    page.counter("interlock_digests_total", "Messages that stood for many alerts.", digests);
+    let digested = one(vitals.digested.get());
+    page.counter("interlock_digested_alerts_total", "Alerts that were told in digests.", digested);
     let agenda = vitals.agenda.get();
     page.gauge("interlock_agenda_entries", "Instants on the agenda.", None, agenda);
     let pipelines = vitals.pipelines.get();

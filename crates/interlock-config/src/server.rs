@@ -197,6 +197,10 @@ pub struct Alert {
     pub after: Option<SignedDuration>,
     /// Only once so many were found in a row.
     pub findings: u32,
+    /// Of the last so many slots, instead of in a row; 0 means in a row.
+    pub of: u32,
+    /// The end only once so many slots in a row went well.
+    pub recovered: u32,
     /// Again after so long, while it lasts and nobody looks at it.
     pub repeat: Option<SignedDuration>,
     /// Whether many at once are one message; what its kind does when absent.

@@ -51,6 +51,8 @@ pub struct Agenda {
     pub sla: Option<Arc<SlaSpec>>,
     /// Pipelines whose slots it waits for.
     pub upstreams: Box<[PipelineId]>,
+    /// Whether nothing is ever started (`dryRun`): then nobody misses anything.
+    pub is_rehearsal: bool,
 }
 
 impl Agenda {
@@ -78,6 +80,7 @@ impl Agenda {
             catchup: pipeline.catchup.clone(),
             sla: promises.then(|| Arc::new(pipeline.sla.clone())),
             upstreams: upstreams.filter_map(|name| PipelineId::parse(name).ok()).collect(),
+            is_rehearsal: pipeline.dry_run,
         }
     }
 

@@ -10,6 +10,7 @@
 
 mod digest;
 mod ending;
+mod history;
 mod lane;
 mod patience;
 mod together;
@@ -195,6 +196,9 @@ impl Notifier {
             Way::Moot => self.store.settle(&row, vec![]).await,
             Way::NotBefore(at) => self.put_back(row, at).await,
             Way::Held(hold) => {
+                if row.record.held.is_none() {
+                    self.vitals.notifications.add("held", 1);
+                }
                 let record = OutboxRecord {
                     not_before: hold.until.unwrap_or(Timestamp::MAX),
                     held: Some(hold.reason),

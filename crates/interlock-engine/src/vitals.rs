@@ -174,8 +174,13 @@ pub struct Vitals {
     pub events_recorded: Number,
     /// Some of them, by kind.
     pub events: Tally<4>,
-    /// Notifications by what came of the attempt: `delivered`, `retried` or `dead`.
-    pub notifications: Tally<3>,
+    /// Notifications by what came of the attempt: `delivered`, `retried` or `dead`; `held` are those that are not told
+    /// yet for a reason, `unheard` those that were over before it was gone.
+    pub notifications: Tally<5>,
+    /// Messages that stood for many notifications.
+    pub digests: Number,
+    /// How many they stood for.
+    pub digested: Number,
     /// Slots that are not decided.
     pub open_slots: Number,
     /// Instants on the agenda.
@@ -208,7 +213,9 @@ impl Default for Vitals {
                 "RETRY_SCHEDULED",
                 "MONITORING_DRIFT_DETECTED",
             ]),
-            notifications: Tally::of(["delivered", "retried", "dead"]),
+            notifications: Tally::of(["delivered", "retried", "dead", "held", "unheard"]),
+            digests: Number::default(),
+            digested: Number::default(),
             open_slots: Number::default(),
             agenda: Number::default(),
             pipelines: Number::default(),

@@ -200,6 +200,7 @@ fn agenda() -> AgendaRecord {
         catchup: Some(catchup()),
         sla: Some(promise()),
         upstreams: vec!["raw".into()],
+        is_rehearsal: true,
     }
 }
 

@@ -1,12 +1,6 @@
 //! Slack: by an incoming webhook, or by a bot that keeps one thread per pipeline and day.
 //!
-//! Threads are remembered by this process only. After a restart the next message begins a new one: a message that
-//! stands by itself is better than one that waits for its thread.
-
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+//! A thread that is not known begins anew: a message that stands by itself is better than one that waits for its thread.
 
 use interlock_config::server::Slack as Declared;
 use interlock_core::{
@@ -17,12 +11,13 @@ use interlock_trigger::web::{Call, Web};
 use jiff::{SignedDuration, tz::TimeZone};
 use serde_json::{Value, json};
 
-use super::post::post;
+use super::{
+    post::post,
+    threads::{Place, Threads},
+};
 use crate::contract::{Delivery, Notice};
 
 const API: &str = "https://slack.com/api/chat.postMessage";
-/// Threads that are remembered.
-const THREADS_MAX: usize = 10_000;
 /// Answers of the API that pass by themselves.
 const PASSING: [&str; 6] = [
     "ratelimited",
@@ -32,9 +27,6 @@ const PASSING: [&str; 6] = [
     "service_unavailable",
     "request_timeout",
 ];
-
-/// The thread of a channel's pipeline and day.
-pub(crate) type Threads = Arc<Mutex<BTreeMap<(String, String, String), String>>>;
 
 /// Where to, and as whom.
 pub(crate) struct Slack {
@@ -68,8 +60,8 @@ impl Slack {
     }
 
     async fn by_bot(&self, web: &Web, (token, url): (&Secret, &str), notice: &Notice) -> Delivery {
-        let place = (self.name.clone(), notice.alert.pipeline_id.clone(), day(&notice.alert));
-        let thread = self.lock().get(&place).cloned();
+        let place = (day(&notice.alert), self.name.clone(), notice.alert.pipeline_id.clone());
+        let thread = self.threads.get(&place);
         let mut body = json!({ "channel": self.declared.channel, "text": text(&notice.alert) });
         if let Some(thread) = &thread {
             body["thread_ts"] = thread.as_str().into();
@@ -87,16 +79,12 @@ impl Slack {
             return self.refused(&place, said.get("error").and_then(Value::as_str));
         }
         if let Some(ts) = said.get("ts").and_then(Value::as_str).filter(|_| thread.is_none()) {
-            let mut threads = self.lock();
-            if threads.len() >= THREADS_MAX {
-                threads.clear();
-            }
-            threads.insert(place, ts.to_owned());
+            self.threads.begin(place, ts.to_owned());
         }
         Delivery::Delivered
     }
 
-    fn refused(&self, place: &(String, String, String), error: Option<&str>) -> Delivery {
+    fn refused(&self, place: &Place, error: Option<&str>) -> Delivery {
         let Some(error) = error else {
             let reason = "Slack gave an answer that cannot be read".to_owned();
             return Delivery::Failed { reason, retry_after: None };
@@ -104,7 +92,7 @@ impl Slack {
         let reason = format!("Slack said no: {error}");
         if error == "thread_not_found" {
             // Somebody deleted it: the next try begins a new one.
-            self.lock().remove(place);
+            self.threads.forget(place);
             return Delivery::Failed { reason, retry_after: None };
         }
         if PASSING.contains(&error) {
@@ -112,10 +100,6 @@ impl Slack {
         } else {
             Delivery::Refused { reason }
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String, String), String>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn call(&self, url: &str, token: Option<&Secret>, body: &Value) -> Call {

@@ -73,6 +73,30 @@ async fn a_slack_bot_keeps_one_thread_per_pipeline_and_day() {
 }
 
 #[tokio::test]
+async fn a_slack_bot_goes_on_with_its_threads_after_a_restart() {
+    let server = Server::new(Does::Say("200 OK", r#"{"ok":true,"ts":"17.5"}"#)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("threads.jsonl");
+    for state in ["open", "resolved"] {
+        let mut bench = bench(slack(&server.url, Some("hush")));
+        bench.channels = bench.channels.with_threads_in(file.clone());
+        assert_eq!(tell(&bench, state).await, Delivery::Delivered);
+        // A process that died while it wrote leaves half a line.
+        let mut text = std::fs::read_to_string(&file).unwrap();
+        text.push_str("[\"2026-02-");
+        std::fs::write(&file, text).unwrap();
+    }
+    let mut gone = bench(slack(&server.url, Some("hush")));
+    gone.channels = gone.channels.with_threads_in(folder.path().join("none/threads.jsonl"));
+    assert_eq!(tell(&gone, "open").await, Delivery::Delivered, "it is delivered all the same");
+    let threads = server.asked().into_iter().map(|asked| {
+        let body: Value = serde_json::from_str(&asked.body).unwrap();
+        body["thread_ts"].clone()
+    });
+    assert_eq!(threads.collect::<Vec<_>>(), [Value::Null, json!("17.5"), Value::Null]);
+}
+
+#[tokio::test]
 async fn slack_says_no_with_a_200_too() {
     for (body, passes) in [
         (r#"{"ok":false,"error":"ratelimited"}"#, true),

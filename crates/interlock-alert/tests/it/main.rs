@@ -51,6 +51,8 @@ impl Bench {
             when,
             after: None,
             findings: 1,
+            of: 0,
+            recovered: 1,
             repeat: None,
             digest: None,
         });

@@ -205,6 +205,18 @@ const ALERT: &MapShape = &MapShape {
             "Only once so many were found in a row: slots of a schedule with no good one between.",
         )
         .default("1"),
+        field(
+            "of",
+            &Shape::Int { min: 2, max: 1_000 },
+            "With `findings`: so many of the schedule's last slots, instead of in a row.",
+        )
+        .default("in a row"),
+        field(
+            "recovered",
+            &Shape::Int { min: 1, max: 1_000 },
+            "The end only once so many slots in a row went well; what begins again before was not over.",
+        )
+        .default("1"),
         field("repeat", &DURATION, "Again after so long, while it lasts and nobody acknowledges it.")
             .default("once"),
         field("digest", &Shape::Bool, "Whether more than ten at once are one message.")

@@ -182,6 +182,8 @@ fn all_of_interlock_yaml() {
     assert_eq!(email.tls, MailTls::Tls);
     assert_eq!((mail.after, mail.repeat), (Some(mins(30)), Some(mins(240))));
     assert_eq!((mail.findings, found.alerts[4].findings), (3, 1));
+    assert_eq!((mail.of, mail.recovered), (5, 2));
+    assert_eq!((found.alerts[4].of, found.alerts[4].recovered), (0, 1));
     assert_eq!((mail.digest, found.alerts[4].digest), (Some(false), None));
     assert_eq!(found.dirs.pipelines.len(), 2);
     assert_eq!(found.zone.name(), "America/New_York");

@@ -50,8 +50,13 @@ fn digest(alerts: &[Alert], at: Timestamp) -> Alert {
         0 => String::new(),
         rest => format!("; and {rest} more, which `interlock incidents --all` lists"),
     };
+    let late = alerts.iter().filter(|alert| alert.details.contains_key("foundLate")).count();
+    let late_said = match late {
+        0 => String::new(),
+        late => format!(", {late} of them found late, because nobody watched at their time"),
+    };
     let message = format!(
-        "{} alerts {what} ({}): {}{rest}",
+        "{} alerts {what} ({}){late_said}: {}{rest}",
         alerts.len(),
         counted.join(", "),
         named.join("; ")
@@ -67,6 +72,7 @@ fn digest(alerts: &[Alert], at: Timestamp) -> Alert {
             ("state".to_owned(), json!(state.as_str())),
             ("type".to_owned(), json!(DIGEST)),
             ("count".to_owned(), json!(alerts.len())),
+            ("foundLate".to_owned(), json!(late)),
             ("types".to_owned(), json!(types)),
             ("first".to_owned(), Value::Array(first.iter().map(Alert::to_json).collect())),
         ]),

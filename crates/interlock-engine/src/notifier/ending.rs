@@ -24,6 +24,10 @@ impl Notifier {
         let channel = rows.first().map(|row| row.record.channel.clone()).unwrap_or_default();
         let shut = match &delivery {
             Delivery::Delivered => {
+                if rows.len() > 1 {
+                    self.vitals.digests.add(1);
+                    self.vitals.digested.add(rows.len() as u64);
+                }
                 self.lanes.entry(channel).or_default().delivered();
                 None
             }

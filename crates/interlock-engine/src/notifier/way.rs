@@ -22,6 +22,8 @@ const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 const FLAPS_FROM: usize = 3;
 const FLAPS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
 const FLAP_LASTS: SignedDuration = SignedDuration::from_mins(10);
+/// An end is told after so long, even if there were not so many good slots as its channel waits for.
+const RECOVERY_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// More open incidents of a pipeline are not counted.
 const IN_A_ROW_MAX: usize = 1_000;
 /// What the name of a notification ends with that tells again of what lasts.
@@ -79,10 +81,34 @@ impl Notifier {
                 Beginning::Unheard(rows) => Way::Unheard(rows),
                 // It was decided that nobody heard of it, and what was held back is gone by now.
                 Beginning::Told if row.record.held.is_some() => Way::Moot,
-                Beginning::Told => Way::Free,
+                Beginning::Told => return self.way_of_end(row, &alert).await,
             }),
             None => Ok(Way::Free),
         }
+    }
+
+    /// An end is told at once, unless its channel waits until it holds: for so many good slots in a row. What begins
+    /// again before that was not over. What a person ended is over.
+    async fn way_of_end(&self, row: &OutboxRow, alert: &Alert) -> Result<Way, StoreError> {
+        let wanted = self.channels.manner(&row.record.channel).recovered as usize;
+        let now = self.world.now();
+        let is_late = now.duration_since(alert.timestamp) > RECOVERY_MAX;
+        if row.record.channel.is_empty()
+            || wanted <= 1
+            || is_late
+            || alert.details.contains_key("by")
+        {
+            return Ok(Way::Free);
+        }
+        let began_again = self.incident(row, alert).await?.is_some_and(|incident| {
+            incident.standing() != Ok(IncidentState::Resolved) && incident.told != row.record.after
+        });
+        if began_again {
+            return Ok(Way::Moot);
+        }
+        let went = self.history(row, alert, wanted).await?;
+        let is_over = went.is_none_or(|went| went.len() >= wanted && went.iter().all(|it| *it));
+        Ok(if is_over { Way::Free } else { Way::NotBefore(plus(now, ASK_AGAIN)) })
     }
 
     fn soon(&self) -> Timestamp {
@@ -136,6 +162,17 @@ impl Notifier {
         if now < turn {
             let reason = "its step of escalation has not come".to_owned();
             return Ok(Some(Hold { reason, until: Some(turn) }));
+        }
+        if manner.findings > 1 && manner.of > manner.findings {
+            let went = self.history(row, alert, manner.of as usize).await?.unwrap_or_default();
+            let bad = went.iter().filter(|was_good| !**was_good).count();
+            return Ok((bad < manner.findings as usize).then(|| Hold {
+                reason: format!(
+                    "{bad} of the last {} went wrong, and {} are waited for",
+                    manner.of, manner.findings
+                ),
+                until: None,
+            }));
         }
         let found = if manner.findings > 1 { self.in_a_row(row, alert).await? } else { u64::MAX };
         Ok((found < manner.findings.into()).then(|| Hold {
@@ -225,6 +262,7 @@ impl Notifier {
             let record = OutboxRecord { held: Some(UNHEARD.to_owned()), ..row.record.clone() };
             return self.store.settle(&row, vec![(row.name.clone(), record)]).await;
         }
+        self.vitals.notifications.add("unheard", beginnings.len() as u64);
         for beginning in beginnings {
             self.store.settle(&beginning, vec![]).await?;
         }

@@ -108,6 +108,32 @@ fn a_channel_that_waits_for_several_in_a_row_hears_of_them_and_of_their_end() {
 }
 
 #[test]
+fn a_channel_that_waits_for_some_of_the_last_hears_when_there_are_so_many() {
+    // Bad at 00:10 and 00:20, good at 00:30, bad at 00:40, good at 00:50.
+    for (findings, of, told) in [(2, 3, 4), (3, 5, 2), (3, 4, 2), (4, 5, 0)] {
+        let mut stage = Stage::new(&[("chat", takes)]);
+        stage.receivers.manner = Manner { findings, of, ..Manner::default() };
+        stage.live(u64::MAX, Stage::end(58));
+        let heard = stage.receivers.heard("chat");
+        assert_eq!(heard, crate::incidents::TOLD[..told], "{findings} of {of}");
+        check_empty(&stage, "no death");
+    }
+}
+
+#[test]
+fn a_channel_that_waits_for_an_end_to_hold_hears_it_once() {
+    let mut stage = Stage::new(&[("chat", takes)]);
+    stage.receivers.manner = Manner { recovered: 2, ..Manner::default() };
+    stage.live(u64::MAX, Stage::end(58));
+    // The good slot of 00:30 was followed by a bad one.
+    assert_eq!(stage.receivers.heard("chat"), ["open job_failed", "open job_failed"]);
+    stage.live(u64::MAX, Stage::end(64));
+    let heard = stage.receivers.heard("chat");
+    assert_eq!(heard, ["open job_failed", "open job_failed", "resolved job_failed"]);
+    check_empty(&stage, "no death");
+}
+
+#[test]
 fn a_later_step_does_not_hear_of_what_somebody_looks_at() {
     let mut stage = Stage::new(&[("chat", takes)]);
     stage.receivers.manner = Manner { after: Some(mins(15)), ..Manner::default() };

@@ -50,6 +50,9 @@ pub struct AgendaRecord {
     /// See [`Agenda::upstreams`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub upstreams: Vec<String>,
+    /// See [`Agenda::is_rehearsal`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_rehearsal: bool,
 }
 
 /// See [`Catchup`].
@@ -201,6 +204,7 @@ impl AgendaRecord {
             catchup: CatchupRecord::from_core(&agenda.catchup),
             sla: agenda.sla.as_deref().map(SlaSpecRecord::from_core),
             upstreams: agenda.upstreams.iter().map(ToString::to_string).collect(),
+            is_rehearsal: agenda.is_rehearsal,
         }
     }
 
@@ -225,7 +229,8 @@ impl AgendaRecord {
             .iter()
             .map(|name| PipelineId::parse(name).map_err(|error| Unreadable::Word(error.message)));
         let upstreams = upstreams.collect::<Result<_, _>>()?;
-        Ok(Agenda { work, starts, controls, evaluation, catchup, sla, upstreams })
+        let is_rehearsal = self.is_rehearsal;
+        Ok(Agenda { work, starts, controls, evaluation, catchup, sla, upstreams, is_rehearsal })
     }
 }
 

@@ -313,3 +313,9 @@ trigger: {type: command, command: 'true'}
     assert_eq!(house.found(at("09:05")), NOTHING);
     assert_eq!(house.found(at("09:16")).len(), 1, "ten minutes at most, and the grace");
 }
+
+#[test]
+fn a_rehearsal_misses_nothing_also_if_nobody_schedules_it() {
+    let house = judged(&cron("0 9 * * *", "dryRun: true\n"), at("08:00"));
+    assert_eq!(house.found(at("10:00")), NOTHING);
+}

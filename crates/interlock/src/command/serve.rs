@@ -186,7 +186,8 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
             let pulse = watched(&surface, "notifier", notifier::BOUND);
             let (files, vitals) = (files.clone(), engine.vitals());
             let outbound = &config.engine.outbound;
-            let around = notifier::Around { files, specs, store, outbound, vitals, pulse };
+            let threads = folder.join("threads.jsonl");
+            let around = notifier::Around { files, specs, store, outbound, vitals, pulse, threads };
             let entered = beside.enter();
             let notifier = notifier::open(around)
                 .map_err(|error| failed(format!("cannot make an HTTP client: {error}")))?;

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Write as _},
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -42,11 +43,13 @@ pub(crate) struct Around<'a> {
     pub(crate) outbound: &'a Outbound,
     pub(crate) vitals: Arc<Vitals>,
     pub(crate) pulse: Pulse,
+    /// Where channels keep which thread a message belongs to.
+    pub(crate) threads: PathBuf,
 }
 
 /// A notifier for the channels that the files declare, and a word about those that it cannot serve.
 pub(crate) fn open(around: Around<'_>) -> io::Result<Notifier> {
-    let Around { files, specs, store, outbound, vitals, pulse } = around;
+    let Around { files, specs, store, outbound, vitals, pulse, threads } = around;
     let web = Web::new(outbound).map_err(io::Error::other)?;
     let directory = files.directory().to_path_buf();
     let zones = SystemZones::new();
@@ -57,7 +60,7 @@ pub(crate) fn open(around: Around<'_>) -> io::Result<Notifier> {
         zones,
         silences: Mutex::default(),
     });
-    let channels = LocalChannels::new(book, web, console(), directory);
+    let channels = LocalChannels::new(book, web, console(), directory).with_threads_in(threads);
     for warning in channels.warnings() {
         tracing::warn!("{warning}");
     }

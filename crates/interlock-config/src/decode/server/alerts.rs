@@ -17,8 +17,19 @@ impl Decoder<'_> {
         let Some(node) = root.get("alerts") else {
             let when = AlertFilter::default();
             let (name, channel) = ("console".to_owned(), Channel::Console);
-            let (after, findings, repeat, digest) = (None, 1, None, None);
-            return vec![Alert { name, channel, when, after, findings, repeat, digest }];
+            let (after, repeat, digest) = (None, None, None);
+            let (findings, of, recovered) = (1, 0, 1);
+            return vec![Alert {
+                name,
+                channel,
+                when,
+                after,
+                findings,
+                of,
+                recovered,
+                repeat,
+                digest,
+            }];
         };
         let mut alerts: Vec<Alert> = Vec::new();
         for item in node.items() {
@@ -38,10 +49,36 @@ impl Decoder<'_> {
             });
             let (after, repeat) = (self.duration(item, "after"), self.duration(item, "repeat"));
             let (findings, digest) = (count(item, "findings").unwrap_or(1), flag(item, "digest"));
+            let of = self.of_the_last(item, findings);
+            let recovered = count(item, "recovered").unwrap_or(1);
             let when = filter(item);
-            alerts.push(Alert { name, channel, when, after, findings, repeat, digest });
+            alerts.push(Alert {
+                name,
+                channel,
+                when,
+                after,
+                findings,
+                of,
+                recovered,
+                repeat,
+                digest,
+            });
         }
         alerts
+    }
+
+    /// Of how many slots; 0 when it is not said.
+    fn of_the_last(&mut self, item: &Node, findings: u32) -> u32 {
+        let Some(of) = count(item, "of") else { return 0 };
+        if of <= findings
+            && let Some(node) = item.get("of")
+        {
+            let message = format!("{findings} of the last {of} would be all of them");
+            let help =
+                "Let `of` be more than `findings`, or leave it away: then they must come in a row.";
+            self.problems.add(node.span, Code::OutOfRange, message, help);
+        }
+        of
     }
 
     fn channel(&mut self, node: &Node) -> Option<Channel> {
