@@ -3,6 +3,8 @@
 //! A missing one is installed where that is possible without asking (root, and `apt-get` is
 //! there); elsewhere the command stops with a sentence that names package and command.
 
+use std::fs;
+
 use crate::shell;
 
 /// What a program is needed for.
@@ -36,6 +38,24 @@ const TOOLS: &[Tool] = &[
         why: "the crash tests kill processes at chosen system calls with it",
     },
     Tool {
+        program: "redis-server",
+        package: "redis-server",
+        needs: &[Need::Test],
+        why: "the store on Redis is tested against a real one",
+    },
+    Tool {
+        program: "postgres",
+        package: "postgresql",
+        needs: &[Need::Test],
+        why: "the store on PostgreSQL is tested against a real one",
+    },
+    Tool {
+        program: "pgbouncer",
+        package: "pgbouncer",
+        needs: &[Need::Test],
+        why: "the store on PostgreSQL is tested behind its transaction pooling",
+    },
+    Tool {
         program: "g++",
         package: "g++",
         needs: &[Need::Fuzz],
@@ -57,8 +77,15 @@ pub(crate) fn ensure(need: Need) -> Result<(), String> {
     TOOLS
         .iter()
         .filter(|tool| tool.needs.contains(&need))
-        .filter(|tool| !shell::works(shell::program(tool.program).arg("--version")))
+        .filter(|tool| !is_there(tool.program))
         .try_for_each(|tool| provide(tool, means()))
+}
+
+/// Whether a program is on the path, or where Debian keeps those of each PostgreSQL.
+fn is_there(program: &str) -> bool {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    shell::works(shell::program(program).arg("--version"))
+        || versions.map(|entry| entry.path()).any(|path| path.join("bin").join(program).exists())
 }
 
 fn provide(tool: &Tool, means: Means) -> Result<(), String> {
