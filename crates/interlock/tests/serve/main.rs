@@ -10,6 +10,7 @@
 //! | `container` | the daemon as process 1, whose end is the end of its jobs |
 //! | `endings` | jobs that are to end: by schedule, by hand, and with the daemon killed in between |
 //! | `frozen` | a daemon that is stopped and continued |
+//! | `servers` | two instances on one Redis or PostgreSQL, of which one is killed |
 //! | `watched` | what does not happen, and who hears of it |
 //! | `traps` | mistakes of other schedulers, with the list of which test guards against which |
 //! | `checker` | judges what is left: the ledger against the jobs' own log |
@@ -28,6 +29,7 @@ mod frozen;
 mod kills;
 mod points;
 mod project;
+mod servers;
 mod surface;
 mod traps;
 mod watched;
