@@ -3,6 +3,8 @@
 //! A missing one is installed where that is possible without asking (root, and `apt-get` is
 //! there); elsewhere the command stops with a sentence that names package and command.
 
+use std::fs;
+
 use crate::shell;
 
 /// What a program is needed for.
@@ -56,6 +58,24 @@ const TOOLS: &[Tool] = &[
         why: "it measures how many pings are taken",
     },
     Tool {
+        program: "redis-server",
+        package: "redis-server",
+        needs: &[Need::Test],
+        why: "the store on Redis is tested against a real one",
+    },
+    Tool {
+        program: "postgres",
+        package: "postgresql",
+        needs: &[Need::Test],
+        why: "the store on PostgreSQL is tested against a real one",
+    },
+    Tool {
+        program: "pgbouncer",
+        package: "pgbouncer",
+        needs: &[Need::Test],
+        why: "the store on PostgreSQL is tested behind its transaction pooling",
+    },
+    Tool {
         program: "g++",
         package: "g++",
         needs: &[Need::Fuzz],
@@ -81,10 +101,12 @@ pub(crate) fn ensure(need: Need) -> Result<(), String> {
         .try_for_each(|tool| provide(tool, means()))
 }
 
-/// Whether a program can be found; not all of them have a version.
+/// Whether a program is on the path (not all of them have a version), or where Debian keeps those of each PostgreSQL.
 fn is_there(program: &str) -> bool {
     let find = format!("command -v {program}");
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     shell::works(shell::program("sh").args(["-c", &find]))
+        || versions.map(|entry| entry.path()).any(|path| path.join("bin").join(program).exists())
 }
 
 fn provide(tool: &Tool, means: Means) -> Result<(), String> {

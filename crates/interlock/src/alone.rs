@@ -20,7 +20,8 @@ use interlock_engine::{
     seam::{Task, World},
 };
 use interlock_store::{
-    Store,
+    Role, Shard, Store,
+    conformance::block_on,
     record::{InboxRecord, SlotName},
 };
 use interlock_trigger::{
@@ -43,7 +44,7 @@ use crate::{
     output::Output,
     project,
     serve::{evaluators, files::declaration, specs::StoredSpecs, wiring, world::TokioWorld},
-    writer::{self, HOLDER},
+    writer,
 };
 
 /// How long to wait for a job to have been asked to end.
@@ -72,15 +73,33 @@ impl From<EngineError> for Failure {
     }
 }
 
+/// The store as the one who writes it: by the lock of its file, or by the lease of the pipeline's shard.
+fn own(
+    ledger: &Ledger,
+    pipeline: &PipelineId,
+    (holder, what): (&str, &str),
+) -> Result<Option<Arc<dyn Store>>, Failure> {
+    if ledger.place().is_embedded() {
+        let store = writer::try_open(&ledger.place().folder, what)?;
+        return Ok(store.map(|store| Arc::new(store) as Arc<dyn Store>));
+    }
+    let store = ledger.shared();
+    let shard = Shard::of(pipeline, store.shard_count());
+    let lease = block_on(store.acquire(Role::Engine, shard, holder, Pace::default().lease))?;
+    Ok(lease.map(|_| store))
+}
+
 impl Alone {
     /// Becomes the owner of a pipeline; `None` if somebody else writes the ledger after all.
     pub(crate) fn take(
         directory: &Path,
-        folder: &Path,
+        ledger: &Ledger,
         pipeline: &PipelineId,
         what: &str,
     ) -> Result<Option<Self>, Failure> {
-        let Some(store) = writer::try_open(folder, what)? else { return Ok(None) };
+        let place = ledger.place();
+        let holder = place.holder();
+        let Some(store) = own(ledger, pipeline, (&holder, what))? else { return Ok(None) };
         let failed = |error: std::io::Error| Failure::failed(format!("cannot begin: {error}"), "");
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let tasks = Tasks::default();
@@ -92,12 +111,11 @@ impl Alone {
         let (reports_in, reports) = mpsc::unbounded_channel();
         let triggers = Arc::new(OnDemand {
             directory: directory.to_path_buf(),
-            runner: folder.join("runner"),
+            runner: place.folder.join("runner"),
             outbound: config.engine.outbound.clone(),
             reports: reports_in,
             triggers: OnceLock::new(),
         });
-        let store: Arc<dyn Store> = Arc::new(store);
         let parts = Parts {
             world: Arc::new(world),
             specs: Arc::new(StoredSpecs::new(Arc::clone(&store), Arc::default())),
@@ -106,7 +124,7 @@ impl Alone {
             evaluators: Arc::new(evaluators),
             reports,
             declarations: mpsc::channel(1).1,
-            holder: HOLDER.to_owned(),
+            holder,
             pace: Pace::default(),
             limits: wiring::limits(config),
         };

@@ -19,8 +19,9 @@ use crate::{
     arguments::Sending,
     clock,
     exit::{ACCEPTED, Failure, PROBLEMS, SUCCESS},
-    ledger::{self, Ledger},
+    ledger::Ledger,
     output::Output,
+    place::Place,
     project,
     writer::{self, Writing},
 };
@@ -45,10 +46,10 @@ pub(crate) struct Request<'a> {
 impl Inbox {
     /// The inbox of a pipeline that the ledger or the files know; a first request makes the ledger.
     pub(crate) fn open(directory: &Path, pipeline: &str) -> Result<Self, Failure> {
-        if directory.is_dir() && !ledger::exists(&ledger::folder(directory)?) {
+        if directory.is_dir() && !Place::of(directory).exists() {
             // Nothing is made for a name that nobody declares.
             project::pipeline(&project::load(directory)?, pipeline)?;
-            writer::open(&ledger::folder(directory)?, "interlock", writer::SERVE_WAITS)?;
+            Place::of(directory).open_writer("interlock", writer::SERVE_WAITS)?;
         }
         let ledger = Ledger::open(directory)?;
         let pipeline = ledger.known(directory, pipeline)?;
@@ -137,7 +138,7 @@ impl Inbox {
         if self.ledger.writing() != Writing::Nobody {
             return Ok(None);
         }
-        Alone::take(&self.directory, self.ledger.folder(), &self.pipeline, what)
+        Alone::take(&self.directory, &self.ledger, &self.pipeline, what)
     }
 
     /// A slot that was opened while nobody serves waits for somebody.

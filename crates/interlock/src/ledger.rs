@@ -3,14 +3,10 @@
 use std::{
     cmp::Reverse,
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
-    thread,
-    time::Duration,
 };
 
-use interlock_config::{SystemZones, parse_config, server::StoreConfig};
 use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
 use interlock_store::{
     AgendaRow, BackfillQuery, BackfillRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow,
@@ -21,12 +17,11 @@ use interlock_store::{
         RunRecord, SensorRecord, SlotRecord,
     },
 };
-use interlock_store_embedded::EmbeddedStore;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    clock, environment,
     exit::Failure,
+    place::Place,
     project,
     writer::{self, Writing},
 };
@@ -35,61 +30,8 @@ use crate::{
 const PAGE: usize = 1_000;
 /// Events looked at in one place: more in a row are hardly ever told late.
 const PROBE: usize = 100;
-/// Commands that begin at the same moment are in each other's way for an instant.
-const BUSY_MAX: Duration = Duration::from_secs(1);
-/// How long a ledger may take to be made, and how often it is looked at.
-const MAKING_MAX: Duration = Duration::from_secs(5);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// More attempts at one slot than anybody makes.
 const ATTEMPTS_MAX: usize = 10_000;
-
-/// The folder of a project that holds its ledger: `.interlock/` unless `interlock.yaml` names another. Only
-/// that file is read, so that asking the ledger costs the same however many pipelines there are.
-pub(crate) fn folder(directory: &Path) -> Result<PathBuf, Failure> {
-    let path = directory.join("interlock.yaml");
-    let text = fs::read_to_string(&path).unwrap_or_default();
-    let zones = SystemZones::new();
-    let (config, _problems) = parse_config(&path, &text, &zones, &environment::variable);
-    match config.map(|config| config.store) {
-        Some(StoreConfig::Embedded { path }) => Ok(directory.join(path)),
-        // A file that cannot be used is read as its defaults, as everywhere.
-        None => Ok(directory.join(".interlock")),
-        Some(StoreConfig::Redis(_) | StoreConfig::Postgres(_) | StoreConfig::Dynamodb(_)) => {
-            Err(Failure::failed(
-                "this build reads the embedded store only",
-                "Write `provider: embedded` in interlock.yaml.",
-            ))
-        }
-    }
-}
-
-/// Whether `interlock serve` runs on a folder now.
-pub(crate) fn is_served(folder: &Path) -> bool {
-    writer::writing(folder) == Writing::Serve
-}
-
-/// Whether anything was ever recorded in a folder.
-pub(crate) fn exists(folder: &Path) -> bool {
-    folder.join("ledger.db").exists()
-}
-
-/// Opens a ledger to read it; one that somebody is just making, or was making a moment ago, is waited for.
-fn open_reader(folder: &Path) -> Result<EmbeddedStore, Failure> {
-    let mut waited = Duration::ZERO;
-    loop {
-        match EmbeddedStore::open_reader(folder, Arc::new(clock::now)) {
-            Err(error)
-                if error.is_retryable
-                    && waited < MAKING_MAX
-                    && (waited < BUSY_MAX || writer::writing(folder) != Writing::Nobody) =>
-            {
-                thread::sleep(LOOK_EVERY);
-                waited += LOOK_EVERY;
-            }
-            opened => return Ok(opened?),
-        }
-    }
-}
 
 /// An incident with its pipeline and its key.
 pub(crate) type IncidentRow = (PipelineId, String, Row<IncidentRecord>);
@@ -97,8 +39,8 @@ pub(crate) type IncidentRow = (PipelineId, String, Row<IncidentRecord>);
 /// A ledger to read, and to leave requests for the one who writes it.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    store: EmbeddedStore,
-    folder: PathBuf,
+    store: Arc<dyn Store>,
+    place: Place,
 }
 
 impl From<StoreError> for Failure {
@@ -117,40 +59,45 @@ impl Ledger {
                 "Name the project with `-C DIR`, or write a new one with `interlock init DIR`.",
             ));
         }
-        let folder = folder(directory)?;
-        if !exists(&folder) {
+        let place = Place::of(directory);
+        if !place.exists() {
             return Err(Failure::failed(
                 "nothing was recorded yet",
                 "Start `interlock serve`, or run a pipeline with `interlock run`; or name another project with `-C DIR`.",
             ));
         }
-        let store = open_reader(&folder)?;
-        Ok(Self { store, folder })
+        let store = place.open_reader()?;
+        Ok(Self { store, place })
     }
 
     /// Where the runner keeps its files.
     pub(crate) fn runner_folder(&self) -> PathBuf {
-        self.folder.join("runner")
+        self.place.folder.join("runner")
     }
 
     /// The store itself.
     pub(crate) fn store(&self) -> &dyn Store {
-        &self.store
+        self.store.as_ref()
     }
 
-    /// Its folder.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    /// The store, to be kept.
+    pub(crate) fn shared(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store)
+    }
+
+    /// Where it is.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Whether `interlock serve` runs on it now.
     pub(crate) fn is_served(&self) -> bool {
-        is_served(&self.folder)
+        self.place.is_served()
     }
 
     /// Who writes it now.
     pub(crate) fn writing(&self) -> Writing {
-        writer::writing(&self.folder)
+        writer::writing(&self.place.folder)
     }
 
     /// The id of a pipeline that the ledger or the files know.

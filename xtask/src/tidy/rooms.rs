@@ -30,7 +30,13 @@ const ROOMS: &[Room] = &[
     room(CORE, &[]),
     room("interlock-config", &[CORE]),
     room("interlock-store", &[CORE]),
+    // What the stores on a server share.
+    room("interlock-store-remote", &[CORE, "interlock-store"]),
+    Room { name: "interlock-store-redis", sees: BELOW_REMOTE, tests_see: PRIVATE_SERVERS },
+    Room { name: "interlock-store-postgres", sees: BELOW_REMOTE, tests_see: PRIVATE_SERVERS },
     room("interlock-store-*", &[CORE, "interlock-store"]),
+    // Only tests see it.
+    room("interlock-private-server", &[]),
     room("interlock-trigger", &[CORE]),
     // The declared channels, and the HTTP client.
     room("interlock-alert", &[CORE, "interlock-config", "interlock-trigger"]),
@@ -59,6 +65,9 @@ const ROOMS: &[Room] = &[
     room("interlock", &["interlock-*"]),
     room("xtask", &[]),
 ];
+
+const BELOW_REMOTE: &[&str] = &[CORE, "interlock-store", "interlock-store-remote"];
+const PRIVATE_SERVERS: &[&str] = &["interlock-private-server"];
 
 const BELOW_ENGINE: &[&str] =
     &[CORE, "interlock-config", "interlock-store", "interlock-trigger", "interlock-alert"];

@@ -11,8 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     clock,
     exit::{Failure, PROBLEMS, SUCCESS},
-    ledger::{self, Ledger},
+    ledger::Ledger,
     output::Output,
+    place::Place,
     project,
     serve::http,
 };
@@ -31,14 +32,15 @@ enum Finding {
 use Finding::{Bad, Good};
 
 pub(super) fn run(directory: &Path, output: &mut Output) -> Result<u8, Failure> {
-    let folder = ledger::folder(directory)?;
+    let place = Place::of(directory);
+    let folder = place.folder.clone();
     let loaded = project::load(directory)?;
     let findings = [
         ("files", files(&loaded)),
-        ("store", store(&folder)),
-        ("daemon", daemon(&folder)),
+        ("store", store(&place)),
+        ("daemon", daemon(&place)),
         ("runner", runner(&folder.join("runner"))),
-        ("server", server(&folder, &loaded.config.server)),
+        ("server", server(&place, &loaded.config.server)),
         ("clock", clock(directory)),
         ("zones", zones()),
         ("disk", disk(if folder.is_dir() { &folder } else { directory })),
@@ -63,7 +65,14 @@ fn files(loaded: &Loaded) -> Finding {
     }
 }
 
-fn store(folder: &Path) -> Finding {
+fn store(place: &Place) -> Finding {
+    let folder = &place.folder;
+    if !place.is_embedded() {
+        return match place.open_reader() {
+            Ok(_) => Good(format!("{place} answers")),
+            Err(failure) => Bad(failure.message),
+        };
+    }
     if !folder.join("ledger.db").exists() {
         return Good("nothing was recorded yet; `interlock serve` makes a store".to_owned());
     }
@@ -75,8 +84,8 @@ fn store(folder: &Path) -> Finding {
 }
 
 /// Either answer is good: it is said because everything else depends on it.
-fn daemon(folder: &Path) -> Finding {
-    let is_served = ledger::is_served(folder);
+fn daemon(place: &Place) -> Finding {
+    let is_served = place.is_served();
     Good(if is_served { "running" } else { "not running" }.to_owned())
 }
 
@@ -89,14 +98,14 @@ fn runner(folder: &Path) -> Finding {
 }
 
 /// The HTTP interface: its answer while it is served, else whether it could be.
-fn server(folder: &Path, server: &Server) -> Finding {
-    match http::address(folder).filter(|_| ledger::is_served(folder)) {
+fn server(place: &Place, server: &Server) -> Finding {
+    match http::address(&place.folder).filter(|_| place.is_served()) {
         Some(address) => match http::health(&address) {
             Ok(200) => Good(format!("http://{address} is healthy")),
             Ok(status) => Bad(format!("http://{address}/healthz answers {status}")),
             Err(error) => Bad(format!("http://{address} does not answer: {error}")),
         },
-        None => match http::probe(server, tokens(folder)) {
+        None => match http::probe(server, tokens(place)) {
             Ok(()) => Good(format!("{} is free", server.addr)),
             // As `serve` does: only an address that somebody asked for is missed.
             Err(refusal) if !server.addr_is_written => {
@@ -108,9 +117,8 @@ fn server(folder: &Path, server: &Server) -> Finding {
 }
 
 /// How many tokens the store has.
-fn tokens(folder: &Path) -> usize {
-    let store = EmbeddedStore::open_reader(folder, Arc::new(clock::now));
-    let tokens = store.ok().and_then(|store| block_on(stored_tokens(&store)).ok());
+fn tokens(place: &Place) -> usize {
+    let tokens = place.open_reader().ok().and_then(|store| block_on(stored_tokens(&*store)).ok());
     tokens.map_or(0, |tokens| tokens.len())
 }
 

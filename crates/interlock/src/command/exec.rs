@@ -53,9 +53,10 @@ fn way(directory: &Path, exec: &Exec) -> Result<Way, Failure> {
     if let Some(url) = named.filter(|url| !url.is_empty()) {
         return to(&url);
     }
-    let folder = ledger::folder(directory)?;
-    if directory.join("interlock.yaml").exists() || folder.is_dir() {
-        return Ok(Way::Inbox(folder));
+    let place = Place::of(directory);
+    let is_project = directory.join("interlock.yaml").exists() || place.folder.is_dir();
+    if is_project && place.is_embedded() {
+        return Ok(Way::Inbox(place.folder));
     }
     to(HERE)
 }

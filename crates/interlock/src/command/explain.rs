@@ -28,8 +28,9 @@ use crate::{
     arguments::Explain,
     clock,
     exit::{Failure, SUCCESS},
-    ledger::{self, Ledger},
+    ledger::Ledger,
     output::{Output, instant},
+    place::Place,
     project,
     slot_name::{self, Typed},
 };
@@ -38,7 +39,7 @@ pub(super) fn run(directory: &Path, explain: &Explain, output: &mut Output) -> R
     let loaded = project::load(directory)?;
     project::mention_errors(&loaded, output)?;
     let spec = project::pipeline(&loaded, &explain.pipeline)?;
-    let is_recorded = ledger::exists(&ledger::folder(directory)?);
+    let is_recorded = Place::of(directory).exists();
     if explain.sensors.is_some() || explain.at.is_some() || !is_recorded {
         return from_files((&loaded, spec), explain, output);
     }

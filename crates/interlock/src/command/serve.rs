@@ -13,13 +13,10 @@ use std::{
 };
 
 use interlock_api::{Phase, Surface};
-use interlock_config::{
-    SystemZones,
-    server::{ServerConfig, StoreConfig},
-};
+use interlock_config::{SystemZones, server::ServerConfig};
 use interlock_engine::{Changes, Engine, EngineError, Pace, Parts, vitals::Pulse};
-use interlock_store::{Shard, Store};
-use interlock_store_embedded::EmbeddedStore;
+use interlock_store::{Role, Shard, Store};
+use jiff::SignedDuration;
 use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot},
@@ -32,6 +29,7 @@ use crate::{
     exec::way::Way,
     exit::{FAILED, Failure, SUCCESS},
     output::Output,
+    place::{Held, Place},
     serve::{
         broken::BrokenFiles,
         evaluators,
@@ -54,6 +52,8 @@ use crate::{
 
 /// How many portions of changed files may wait for the engine.
 const PORTIONS: usize = 2;
+/// How often an instance that stands by looks whether it is needed.
+const STAND_BY: Duration = Duration::from_millis(250);
 /// How long the end may take.
 const END_IN: Duration = Duration::from_secs(10);
 
@@ -100,6 +100,8 @@ struct Parties {
     reload: mpsc::UnboundedSender<()>,
     /// What the engine cannot block.
     _beside: Beside,
+    /// Keeps a second one away.
+    _held: Held,
 }
 
 /// The engine's loop.
@@ -141,8 +143,9 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     let zones = Arc::new(SystemZones::new());
     let (from, zones_read) = (directory.clone(), Arc::clone(&zones));
     let config = blocking(move || Files::around(&from, &zones_read)).await??.config;
-    let folder = folder(&directory, &config)?;
-    let store = open(&folder, &roles).await?;
+    let place = Place::named(&directory, &config.store);
+    let (folder, holder) = (place.folder.clone(), place.holder());
+    let (store, held) = open(&place, &roles).await?;
     surface.enter(Phase::Starting("the ledger is being loaded"));
     surface.store.get_or_init(|| Arc::clone(&store));
     surface.maker.get_or_init(|| making::maker(&directory, &config.dirs.pipelines));
@@ -158,7 +161,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         url: interface.as_ref().map(Interface::url),
         roles: roles.words(),
         overview: None,
-        folder: folder.clone(),
+        place: place.to_string(),
         now: clock::now(),
     };
     let mut names = vec![Way::Inbox(folder.clone()).name()];
@@ -171,7 +174,9 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         let served = Served { directory: &directory, folder: &folder, config: &config, zones };
         let (changes, declarations) = mpsc::channel(PORTIONS);
         let specs = StoredSpecs::new(Arc::clone(&store), Arc::clone(&served.zones));
-        let parts = served.parts((Arc::clone(&store), specs.clone()), declarations)?;
+        let parts = served
+            .parts((Arc::clone(&store), specs.clone()), (declarations, &holder, place.lease()))?;
+        stand_by(store.as_ref(), (&holder, place.lease()), &surface).await?;
         let files = Files::new(&directory, &folder, Arc::clone(&served.zones));
         let (engine, scan) = start_engine(parts, &files, agreement).await?;
         greeting.take(&engine, &scan);
@@ -180,7 +185,12 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         broken.report(&scan).await;
         if roles.has(RoleName::Watchdog) && config.watchdog.enabled {
             let zones = Arc::clone(&served.zones);
-            beside.spawn(watchdog::run(around_watchdog(&surface, &config, (&store, zones))));
+            beside.spawn(watchdog::run(around_watchdog(
+                &surface,
+                &config,
+                (&store, zones),
+                (holder, place.lease()),
+            )));
         }
         if roles.has(RoleName::Notifier) {
             let pulse = watched(&surface, "notifier", notifier::BOUND);
@@ -202,7 +212,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         None
     };
     surface.enter(Phase::Serving);
-    Ok((Parties { surface, interface, engine, reload, _beside: runtime }, greeting))
+    Ok((Parties { surface, interface, engine, reload, _beside: runtime, _held: held }, greeting))
 }
 
 /// Says what is wrong with the files; answers with what was said.
@@ -227,9 +237,12 @@ fn around_watchdog(
     surface: &Surface,
     config: &ServerConfig,
     (store, zones): (&Arc<dyn Store>, Arc<SystemZones>),
+    (holder, lease): (String, SignedDuration),
 ) -> watchdog::Around {
     watchdog::Around {
         store: Arc::clone(store),
+        holder,
+        lease,
         zones,
         config: config.watchdog.clone(),
         vitals: Arc::clone(surface.watchdog.get_or_init(Arc::default)),
@@ -309,29 +322,36 @@ async fn blocking<T: Send + 'static>(
     spawn_blocking(work).await.map_err(|error| failed(error.to_string()))
 }
 
-fn folder(directory: &Path, config: &ServerConfig) -> Result<PathBuf, Failure> {
-    match &config.store {
-        StoreConfig::Embedded { path } => Ok(directory.join(path)),
-        StoreConfig::Redis(_) | StoreConfig::Postgres(_) | StoreConfig::Dynamodb(_) => {
-            Err(Failure::failed(
-                "this build serves the embedded store only",
-                "Write `provider: embedded` in interlock.yaml.",
-            ))
-        }
-    }
-}
-
 /// The store: to write it, beside an engine; else only to read it and to leave requests.
-async fn open(folder: &Path, roles: &Roles) -> Result<Arc<dyn Store>, Failure> {
-    let (folder, is_writer) = (folder.to_path_buf(), roles.has(RoleName::Engine));
-    let opened = blocking(move || -> Result<EmbeddedStore, Failure> {
+async fn open(place: &Place, roles: &Roles) -> Result<(Arc<dyn Store>, Held), Failure> {
+    let (place, is_writer) = (place.clone(), roles.has(RoleName::Engine));
+    let opened = blocking(move || -> Result<_, Failure> {
         if is_writer {
-            writer::open(&folder, writer::SERVE, writer::SERVE_WAITS)
+            let held = place.hold()?;
+            Ok((place.open_writer(writer::SERVE, writer::SERVE_WAITS)?, held))
         } else {
-            Ok(EmbeddedStore::open_reader(&folder, Arc::new(clock::now))?)
+            Ok((place.open_reader()?, Held::default()))
         }
     });
-    Ok(Arc::new(opened.await??))
+    opened.await?
+}
+
+/// Waits until nobody else owns the pipelines: an instance that died is followed when its lease has run out.
+async fn stand_by(
+    store: &dyn Store,
+    (holder, lease): (&str, SignedDuration),
+    surface: &Surface,
+) -> Result<(), Failure> {
+    let mut said = false;
+    while store.acquire(Role::Engine, Shard(0), holder, lease).await?.is_none() {
+        if !said {
+            tracing::info!("another instance owns the pipelines: standing by");
+            surface.enter(Phase::Starting("another instance owns the pipelines"));
+        }
+        said = true;
+        tokio::time::sleep(STAND_BY).await;
+    }
+    Ok(())
 }
 
 /// A project that is served by an engine.
@@ -347,7 +367,7 @@ impl Served<'_> {
     fn parts(
         &self,
         (store, specs): (Arc<dyn Store>, StoredSpecs),
-        declarations: mpsc::Receiver<Changes>,
+        (declarations, holder, lease): (mpsc::Receiver<Changes>, &str, SignedDuration),
     ) -> Result<Parts, Failure> {
         let (reports_in, reports) = mpsc::unbounded_channel();
         let outbound = &self.config.engine.outbound;
@@ -364,8 +384,8 @@ impl Served<'_> {
             evaluators: Arc::new(evaluators),
             reports,
             declarations,
-            holder: writer::HOLDER.to_owned(),
-            pace: Pace::default(),
+            holder: holder.to_owned(),
+            pace: Pace { lease, ..Pace::default() },
             limits: wiring::limits(self.config),
         })
     }

@@ -19,8 +19,9 @@ use crate::{
     clock,
     exit::{Failure, SUCCESS},
     inbox::{Inbox, fresh_key},
-    ledger::{self, IncidentRow, Ledger},
+    ledger::{IncidentRow, Ledger},
     output::{Form, Output, instant},
+    place::Place,
     project,
     serve::notifier::silences,
     writer,
@@ -52,9 +53,9 @@ fn send(
     sending: Sending,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let folder = ledger::folder(directory)?;
-    if directory.is_dir() && !ledger::exists(&folder) {
-        writer::open(&folder, "interlock", writer::SERVE_WAITS)?;
+    let place = Place::of(directory);
+    if directory.is_dir() && !place.exists() {
+        place.open_writer("interlock", writer::SERVE_WAITS)?;
     }
     let ledger = Ledger::open(directory)?;
     Inbox::of(directory, ledger, PipelineId::system()).send(record, sending, output)

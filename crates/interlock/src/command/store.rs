@@ -7,8 +7,9 @@ use interlock_store_embedded::{backup, check};
 use crate::{
     arguments::StoreCommand,
     exit::{Failure, PROBLEMS, SUCCESS},
-    ledger::{Ledger, folder},
+    ledger::Ledger,
     output::Output,
+    place::Place,
 };
 
 pub(super) fn run(
@@ -18,7 +19,14 @@ pub(super) fn run(
 ) -> Result<u8, Failure> {
     // Says better than the store what is missing.
     drop(Ledger::open(directory)?);
-    let folder = folder(directory)?;
+    let place = Place::of(directory);
+    if !place.is_embedded() {
+        return Err(Failure::failed(
+            format!("{place} is looked after by its server's own tools"),
+            "This command is for the embedded store.",
+        ));
+    }
+    let folder = place.folder;
     match command {
         StoreCommand::Backup { file } => {
             backup(&folder, file)?;

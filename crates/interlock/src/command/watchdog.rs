@@ -5,7 +5,6 @@ use std::{io::Write as _, path::Path, sync::Arc, time::Duration};
 use interlock_config::{SystemZones, ZoneSource as _};
 use interlock_core::{id::SlotKey, zone::Zone};
 use interlock_store::{Shard, Store, conformance::block_on, whole_milliseconds};
-use interlock_store_embedded::EmbeddedStore;
 use interlock_watchdog::{
     CheckName, Finding,
     once::{CheckOptions, Report, once},
@@ -18,10 +17,9 @@ use crate::{
     arguments::WatchdogPass,
     clock,
     exit::{Failure, PROBLEMS, SUCCESS},
-    ledger,
     output::{Form, Output},
+    place::Place,
     serve::telling::EngineTelling,
-    writer,
 };
 
 /// How long a command that is just writing is waited for.
@@ -32,19 +30,20 @@ pub(super) fn run(
     asked: &WatchdogPass,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let folder = ledger::folder(directory)?;
-    if !ledger::exists(&folder) {
+    let place = Place::of(directory);
+    if !place.exists() {
         return print(&Report::default(), Form::asked(asked.json), output);
     }
     let now = clock::now();
     let at = asked.at.map(|at| at.at(now, &Zone::utc()));
-    let is_served = ledger::is_served(&folder);
+    let is_served = place.is_served();
     let writes = at.is_none() && !is_served;
     let store: Arc<dyn Store> = if writes {
-        Arc::new(writer::open(&folder, "interlock watchdog", PATIENCE)?)
+        place.open_writer("interlock watchdog", PATIENCE)?
     } else {
-        Arc::new(EmbeddedStore::open_reader(&folder, Arc::new(clock::now))?)
+        place.open_reader()?
     };
+    let writes = writes.then(|| place.holder());
     let report = judge(store, asked, (at.unwrap_or(now), writes))?;
     if at.is_none() && is_served {
         writeln!(
@@ -58,7 +57,7 @@ pub(super) fn run(
 fn judge(
     store: Arc<dyn Store>,
     asked: &WatchdogPass,
-    (now, writes): (Timestamp, bool),
+    (now, writes): (Timestamp, Option<String>),
 ) -> Result<Report, Failure> {
     let zones = SystemZones::new();
     let zones: ZoneBook = Arc::new(move |name| zones.zone(name));
@@ -66,10 +65,10 @@ fn judge(
     if let Some(name) = asked.check.as_deref().and_then(CheckName::parse) {
         options = options.only(name);
     }
-    if writes {
+    if let Some(holder) = writes {
         options = options.telling(Arc::new(EngineTelling));
         // Whoever has the store's lock need not wait for the lease of a daemon that died.
-        writer::HOLDER.clone_into(&mut options.holder);
+        options.holder = holder;
     }
     let report = block_on(once(&options, Shard(0)));
     let report = report.map_err(|error| Failure::failed(error.to_string(), ""))?;

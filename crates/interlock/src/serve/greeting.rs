@@ -1,6 +1,6 @@
 //! What `serve` says once it is at work: what it serves, what it took over, what comes next.
 
-use std::{io::Write as _, path::PathBuf};
+use std::io::Write as _;
 
 use interlock_engine::{Engine, Overview};
 use jiff::{SignedDuration, Timestamp};
@@ -20,7 +20,8 @@ pub(crate) struct Greeting {
     pub(crate) pipelines: usize,
     /// Problems in the files.
     pub(crate) problems: usize,
-    pub(crate) folder: PathBuf,
+    /// Where the ledger is.
+    pub(crate) place: String,
     pub(crate) url: Option<String>,
     pub(crate) roles: Vec<String>,
     /// Pipelines without a file that stay in force.
@@ -56,7 +57,7 @@ impl Greeting {
         let (pipelines, schedules) =
             (counted(self.pipelines, "pipeline"), counted(schedules, "schedule"));
         writeln!(out, "serving {pipelines} with {schedules}; {}", self.roles.join(", "))?;
-        writeln!(out, "  ledger    {}", self.folder.display())?;
+        writeln!(out, "  ledger    {}", self.place)?;
         match &self.url {
             Some(url) => writeln!(out, "  http      {url} (/healthz, /readyz, /metrics)")?,
             None => writeln!(out, "  http      none")?,
@@ -110,7 +111,7 @@ impl Greeting {
             runsTakenUp = overview.map_or(0, |overview| overview.active_runs),
             held = self.held,
             problems = self.problems,
-            ledger = %self.folder.display(),
+            ledger = %self.place,
             url = self.url.as_deref(),
             roles = self.roles.join(","),
             isContainer = interlock_trigger::runner::is_pid_one_namespace(),

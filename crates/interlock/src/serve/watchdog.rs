@@ -9,15 +9,13 @@ use interlock_config::{SystemZones, ZoneSource as _, server::Watchdog as Watchdo
 use interlock_engine::vitals::Pulse;
 use interlock_store::{Shard, Store};
 use interlock_watchdog::{Pace, Parts, Watchdog, WatchdogVitals, seam::ZoneBook};
+use jiff::SignedDuration;
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     time::sleep,
 };
 
-use crate::{
-    serve::{telling::EngineTelling, world::TokioWorld},
-    writer,
-};
+use crate::serve::{telling::EngineTelling, world::TokioWorld};
 
 /// How long one look may take before the loop counts as late.
 pub(crate) const BOUND: Duration = Duration::from_secs(30);
@@ -57,6 +55,10 @@ impl Drop for Beside {
 /// What the watchdog needs of the rest.
 pub(crate) struct Around {
     pub(crate) store: Arc<dyn Store>,
+    /// Who it is to the store's leases.
+    pub(crate) holder: String,
+    /// How long its lease lasts.
+    pub(crate) lease: SignedDuration,
     pub(crate) zones: Arc<SystemZones>,
     pub(crate) config: WatchdogConfig,
     pub(crate) vitals: Arc<WatchdogVitals>,
@@ -86,8 +88,8 @@ fn parts(around: &Arc<Around>) -> Parts {
     let world = Arc::new(TokioWorld::new());
     let (store, pulse) = (Arc::clone(&around.store), around.pulse.clone());
     let mut parts = Parts::new(world, store, Arc::new(EngineTelling), zones);
-    writer::HOLDER.clone_into(&mut parts.holder);
-    parts.pace = Pace { interval: around.config.interval, ..Pace::default() };
+    around.holder.clone_into(&mut parts.holder);
+    parts.pace = Pace { interval: around.config.interval, lease: around.lease, ..Pace::default() };
     parts.vitals = Arc::clone(&around.vitals);
     parts.came_round = Arc::new(move || pulse.beat());
     parts

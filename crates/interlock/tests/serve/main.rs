@@ -11,6 +11,7 @@
 //! | `endings` | jobs that are to end: by schedule, by hand, and with the daemon killed in between |
 //! | `frozen` | a daemon that is stopped and continued |
 //! | `pings` | reports by `curl`, scripts, Python and `exec`; kills between receipt and answer; a silent crowd |
+//! | `servers` | two instances on one Redis or PostgreSQL, of which one is killed |
 //! | `watched` | what does not happen, and who hears of it |
 //! | `traps` | mistakes of other schedulers, with the list of which test guards against which |
 //! | `checker` | judges what is left: the ledger against the jobs' own log |
@@ -30,6 +31,7 @@ mod kills;
 mod pings;
 mod points;
 mod project;
+mod servers;
 mod surface;
 mod traps;
 mod watched;

@@ -29,8 +29,9 @@ use crate::{
     clock, environment,
     exit::{Failure, SUCCESS},
     inbox::Inbox,
-    ledger::{self, Ledger},
+    ledger::Ledger,
     output::Output,
+    place::Place,
     project, slot_name,
 };
 
@@ -104,7 +105,7 @@ fn plan(
     spec: &Pipeline,
     (record, now): (&BackfillRecord, Timestamp),
 ) -> Result<Plan, Failure> {
-    if !ledger::exists(&ledger::folder(directory)?) {
+    if !Place::of(directory).exists() {
         let store = MemoryStore::new(1, Arc::new(clock::now));
         return Planner { store: &store, spec, record, now }.plan(|_| None);
     }

@@ -20,6 +20,7 @@ fn leave_a_hung_engine(signals: usize) -> Duration {
             engine: Some(Loop { task, stop }),
             reload: mpsc::unbounded_channel().0,
             _beside: Beside::new().unwrap(),
+            _held: Held::default(),
         };
         let surface = Arc::clone(&parties.surface);
         let sending = tokio::spawn(async move {

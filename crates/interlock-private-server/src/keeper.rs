@@ -1,0 +1,117 @@
+//! A server process with a keeper: a shell that starts the server and reads from a pipe that its owner holds.
+//!
+//! When the owner drops it, or dies in whatever way, the pipe closes; the shell then ends the server by its pid
+//! and removes its folder. Both are in a process group of their own, so that whoever ends the owner's group
+//! does not end the keeper first.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead as _, BufReader, Write as _},
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+};
+
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
+
+use crate::wait_until;
+
+/// `$1` is the folder, `$2` the signal that ends the server at once; the rest is the server.
+const SCRIPT: &str = r#"
+folder=$1 signal=$2
+shift 2
+"$@" >>"$folder/server.log" 2>&1 &
+pid=$!
+echo $pid
+read -r wish
+kill -CONT $pid 2>/dev/null
+kill -"$signal" $pid 2>/dev/null
+tries=0
+while kill -0 $pid 2>/dev/null && [ $tries -lt 500 ]; do
+    tries=$((tries + 1))
+    sleep 0.01
+done
+kill -KILL $pid 2>/dev/null
+wait $pid
+[ "$wish" = keep ] || rm -rf "$folder"
+"#;
+
+/// What is to be started, and where its data lies.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The program with its arguments.
+    pub(crate) line: Vec<String>,
+    /// The user as whom it runs, unless that is us.
+    pub(crate) user: Option<String>,
+    /// Ends it at once, by the name that `kill` knows.
+    pub(crate) signal: &'static str,
+    pub(crate) folder: PathBuf,
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    shell: Child,
+    pipe: Option<ChildStdin>,
+    pid: Pid,
+}
+
+impl Keeper {
+    /// Starts a server; its data is removed with it.
+    pub(crate) fn start(plan: &Plan) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", SCRIPT, "keeper"]).arg(&plan.folder).arg(plan.signal);
+        if let Some(user) = &plan.user {
+            let (uid, gid) = (format!("--reuid={user}"), format!("--regid={user}"));
+            command.args(["setpriv", &uid, &gid, "--clear-groups", "--"]);
+        }
+        command.args(&plan.line).process_group(0);
+        let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let pipe = shell.stdin.take();
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let pid = line.trim().parse().ok().and_then(Pid::from_raw).unwrap();
+        Self { shell, pipe, pid }
+    }
+
+    /// Sends a signal to the server itself.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid, signal).unwrap();
+    }
+
+    /// Whether the server has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        let path = format!("/proc/{}/stat", self.pid.as_raw_nonzero());
+        // The keeper looks after its end only when it is asked to.
+        fs::read_to_string(path).map_or(true, |stat| stat.contains(") Z "))
+    }
+
+    /// Waits for the server's own end, and keeps its data.
+    pub(crate) fn wait_and_keep(mut self) {
+        assert!(wait_until(|| self.has_ended(), || false), "the server did not end");
+        self.finish("keep\n");
+    }
+
+    fn finish(&mut self, wish: &str) {
+        if let Some(mut pipe) = self.pipe.take() {
+            // A keeper that is gone has nothing left to do.
+            let _gone = pipe.write_all(wish.as_bytes());
+            drop(pipe);
+            let _status = self.shell.wait();
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.finish("");
+    }
+}
+
+/// The end of what a server said, for a message.
+pub(crate) fn last_words(folder: &Path) -> String {
+    let Ok(file) = File::open(folder.join("server.log")) else { return String::new() };
+    let lines: Vec<String> = BufReader::new(file).lines().map_while(Result::ok).collect();
+    lines.iter().rev().take(10).rev().cloned().collect::<Vec<_>>().join("\n")
+}

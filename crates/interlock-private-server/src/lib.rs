@@ -1,0 +1,53 @@
+//! Real Redis and PostgreSQL servers for tests.
+//!
+//! Each is started for one test, on a free port of the loopback, with temporary data, and relies on nothing
+//! that the machine runs besides. It ends with its owner: dropped, it is ended by its pid; and if the owner
+//! dies without a word, its keeper notices (see the module `keeper`). PostgreSQL and PgBouncer refuse to run
+//! as root; they then run as an unprivileged user.
+//!
+//! Whatever is wrong is a panic that says what to install: this is for tests alone.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "this is test code that is shared: it waits by the real clock, and what cannot be started fails the test"
+)]
+
+mod bouncer;
+mod keeper;
+mod postgres;
+mod redis;
+
+pub use self::{
+    bouncer::PrivateBouncer, keeper::Signal, postgres::PrivatePostgres, redis::PrivateRedis,
+};
+
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long a server may take to be ready, on a machine that is busy.
+const READY_IN: Duration = Duration::from_mins(1);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// A port that nobody listens on now.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Waits until something is so; false if it takes too long, or `gave_up` says that it never will be.
+fn wait_until(mut is_so: impl FnMut() -> bool, mut gave_up: impl FnMut() -> bool) -> bool {
+    let began = Instant::now();
+    while !is_so() {
+        if began.elapsed() > READY_IN || gave_up() {
+            return false;
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    true
+}

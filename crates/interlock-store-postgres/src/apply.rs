@@ -1,0 +1,438 @@
+//! Groups: all of a call are judged against one look at the store, then written by a few statements.
+//!
+//! Two journeys to the server. The first locks the shards, and reads the leases and the revision of each row
+//! that the groups name. Nobody else can change these until the commit, so the groups are then judged here,
+//! one after the other, as if each had been applied before the next. The second writes what came of it: each
+//! row once, whatever happened to it in between.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use interlock_core::id::PipelineId;
+use interlock_store::{
+    Accepted, Change, Expect, Group, Key, Refusal, Role, Shard, StoreError, Term, Writer,
+};
+use interlock_store_remote::{Stored, key_text};
+use tokio_postgres::types::Type;
+
+use crate::{
+    failure::said,
+    pool::{Lent, Pool, bounded},
+    queue,
+};
+
+/// How many groups are written in one transaction.
+const GROUPS_MAX: usize = 2_000;
+
+type Outcome = Result<Accepted, Refusal>;
+
+/// Where a row is: kind, pipeline, key.
+type Place<'a> = (&'static str, &'a str, &'a str);
+
+/// A group with its records encoded.
+struct Prepared {
+    pipeline: PipelineId,
+    writer: Writer,
+    refusal: Option<Refusal>,
+    changes: Vec<PreparedChange>,
+}
+
+enum PreparedChange {
+    Row { key: Key, text: String, expect: Expect, put: Option<Stored> },
+    Append(String),
+}
+
+impl Prepared {
+    fn new(group: Group) -> Result<Self, StoreError> {
+        let refusal = group.refusal();
+        let Group { pipeline, writer, changes } = group;
+        let changes = changes.into_iter().map(prepare).collect::<Result<_, _>>()?;
+        Ok(Self { pipeline, writer, refusal, changes })
+    }
+
+    /// The rows that it names, if it can be applied at all.
+    fn rows(&self) -> impl Iterator<Item = Place<'_>> {
+        let changes = if self.refusal.is_some() { &[] } else { self.changes.as_slice() };
+        changes.iter().filter_map(|change| match change {
+            PreparedChange::Row { key, text, .. } => {
+                Some((key.kind(), self.pipeline.as_str(), text.as_str()))
+            }
+            PreparedChange::Append(_) => None,
+        })
+    }
+}
+
+fn prepare(change: Change) -> Result<PreparedChange, StoreError> {
+    let row = |key: Key, expect, put| {
+        let text = key_text(&key);
+        check_text(&text)?;
+        Ok(PreparedChange::Row { key, text, expect, put })
+    };
+    match change {
+        Change::Put(key, expect, record) => {
+            let stored = Stored::of(&key, &record);
+            row(key, expect, Some(stored))
+        }
+        Change::Delete(key, expect) => row(key, expect, None),
+        Change::Append(event) => Ok(PreparedChange::Append(event.encode())),
+    }
+}
+
+/// Refuses what PostgreSQL cannot keep in a text. JSON writes it in another way.
+pub(crate) fn check_text(text: &str) -> Result<(), StoreError> {
+    if text.contains('\0') {
+        return Err(StoreError::permanent(format!(
+            "PostgreSQL cannot keep a NUL in a key: {text:?}"
+        )));
+    }
+    Ok(())
+}
+
+/// Applies the groups of one call; a result each.
+pub(crate) async fn commit(
+    pool: &Arc<Pool>,
+    groups: Vec<Group>,
+) -> Result<Vec<Outcome>, StoreError> {
+    let groups: Vec<Prepared> = groups.into_iter().map(Prepared::new).collect::<Result<_, _>>()?;
+    let mut refused = BTreeSet::new();
+    let mut results = Vec::with_capacity(groups.len());
+    for part in groups.chunks(GROUPS_MAX) {
+        results.extend(bounded(commit_part(pool, part, &mut refused)).await?);
+    }
+    Ok(results)
+}
+
+async fn commit_part<'a>(
+    pool: &Arc<Pool>,
+    groups: &'a [Prepared],
+    refused: &mut BTreeSet<&'a PipelineId>,
+) -> Result<Vec<Outcome>, StoreError> {
+    let lent = pool.take().await?;
+    let mut desk = look(&lent, groups).await?;
+    let mut results: Vec<Outcome> = groups.iter().map(|group| desk.judge(group, refused)).collect();
+    let base = desk.write(&lent).await?;
+    lent.done();
+    for accepted in results.iter_mut().flatten().filter(|accepted| accepted.last_event > 0) {
+        accepted.last_event += base;
+    }
+    Ok(results)
+}
+
+/// A row that groups name: what it was, and what it is to become.
+struct RowState<'a> {
+    place: Place<'a>,
+    shard: Shard,
+    found: u64,
+    revision: u64,
+    put: Option<&'a Stored>,
+}
+
+/// What was found, and what is to be written.
+struct Desk<'a> {
+    leases: BTreeMap<(Shard, Role), (Term, bool)>,
+    rows: Vec<RowState<'a>>,
+    index: HashMap<Place<'a>, usize>,
+    events: Vec<(&'a str, &'a str)>,
+    answered: Vec<(&'a str, &'a str)>,
+}
+
+/// Begins the transaction, locks the shards, and reads what the groups speak of.
+async fn look<'a>(lent: &Lent, groups: &'a [Prepared]) -> Result<Desk<'a>, StoreError> {
+    let mut desk = Desk {
+        leases: BTreeMap::new(),
+        rows: Vec::new(),
+        index: HashMap::new(),
+        events: Vec::new(),
+        answered: Vec::new(),
+    };
+    for group in groups {
+        for place in group.rows() {
+            desk.index.entry(place).or_insert_with(|| {
+                let shard = group.writer.shard;
+                desk.rows.push(RowState { place, shard, found: 0, revision: 0, put: None });
+                desk.rows.len() - 1
+            });
+        }
+    }
+    let shards: BTreeSet<i32> =
+        groups.iter().map(|group| i32::from(group.writer.shard.0)).collect();
+    let shards: Vec<i32> = shards.into_iter().collect();
+    let lock = lent.sql(LOCK);
+    let lock_params = [(&shards as _, Type::INT4_ARRAY)];
+    let ((), leases, (), found) = tokio::try_join!(
+        biased;
+        lent.begin(),
+        lent.client().query_typed(&lock, &lock_params),
+        desk.lock_outbox(lent),
+        desk.find(lent),
+    )
+    .map_err(|error| said(&error))?;
+    for row in leases {
+        let role = if row.get::<_, &str>(1) == Role::Engine.as_str() {
+            Role::Engine
+        } else {
+            Role::Watchdog
+        };
+        let term = Term(row.get::<_, i64>(2) as u64);
+        desk.leases.insert((Shard(row.get::<_, i32>(0) as u16), role), (term, row.get(3)));
+    }
+    for row in found {
+        let at = row.get::<_, i64>(0) as usize;
+        if let Some(state) = at.checked_sub(1).and_then(|at| desk.rows.get_mut(at)) {
+            state.found = row.get::<_, i64>(1) as u64;
+            state.revision = state.found;
+        }
+    }
+    Ok(desk)
+}
+
+/// Locks shards, in one order for everybody.
+pub(crate) const LOCK: &str = "SELECT shard, role, term, holder IS NOT NULL FROM @leases
+    WHERE shard = ANY($1) ORDER BY shard, role FOR UPDATE";
+
+/// The subquery keeps its limit so that it stays one probe of an index for each row that is asked for.
+const FIND: &str = "SELECT u.n, r.revision
+    FROM unnest($1, $2, $3) WITH ORDINALITY u(kind, pipeline, key, n),
+    LATERAL (SELECT revision FROM @rows r
+        WHERE r.kind = u.kind AND r.pipeline = u.pipeline AND r.key = u.key LIMIT 1) r";
+
+/// Claims come without the shard's lock: they are waited for.
+const LOCK_OUTBOX: &str = "SELECT o.revision FROM unnest($1, $2) u(pipeline, key)
+    JOIN @outbox o ON o.pipeline = u.pipeline AND o.key = u.key
+    ORDER BY o.pipeline, o.key FOR UPDATE OF o";
+
+impl<'a> Desk<'a> {
+    async fn find(&self, lent: &Lent) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
+        let kinds: Vec<&str> = self.rows.iter().map(|row| row.place.0).collect();
+        let pipelines: Vec<&str> = self.rows.iter().map(|row| row.place.1).collect();
+        let keys: Vec<&str> = self.rows.iter().map(|row| row.place.2).collect();
+        let text = Type::TEXT_ARRAY;
+        let params =
+            [(&kinds as _, text.clone()), (&pipelines as _, text.clone()), (&keys as _, text)];
+        lent.client().query_typed(&lent.sql(FIND), &params).await
+    }
+
+    async fn lock_outbox(&self, lent: &Lent) -> Result<(), tokio_postgres::Error> {
+        let letters = || self.rows.iter().filter(|row| row.place.0 == "outbox");
+        if letters().next().is_none() {
+            return Ok(());
+        }
+        let pipelines: Vec<&str> = letters().map(|row| row.place.1).collect();
+        let keys: Vec<&str> = letters().map(|row| row.place.2).collect();
+        let params = [(&pipelines as _, Type::TEXT_ARRAY), (&keys as _, Type::TEXT_ARRAY)];
+        lent.client().query_typed(&lent.sql(LOCK_OUTBOX), &params).await.map(drop)
+    }
+
+    fn judge(&mut self, group: &'a Prepared, refused: &mut BTreeSet<&'a PipelineId>) -> Outcome {
+        let outcome = if refused.contains(&group.pipeline) {
+            Err(Refusal::Behind)
+        } else {
+            self.check(group).map(|()| self.take(group))
+        };
+        if outcome.is_err() {
+            refused.insert(&group.pipeline);
+        }
+        outcome
+    }
+
+    fn check(&self, group: &Prepared) -> Result<(), Refusal> {
+        if let Some(refusal) = &group.refusal {
+            return Err(refusal.clone());
+        }
+        let Writer { role, shard, term } = group.writer;
+        let (current, is_held) =
+            self.leases.get(&(shard, role)).copied().unwrap_or((Term(0), false));
+        if !is_held || current != term {
+            return Err(Refusal::Term { current });
+        }
+        for change in &group.changes {
+            let PreparedChange::Row { key, text, expect, .. } = change else { continue };
+            let place = (key.kind(), group.pipeline.as_str(), text.as_str());
+            let state = self.index.get(&place).and_then(|at| self.rows.get(*at));
+            let found = state.map_or(0, |state| state.revision);
+            if !expect.holds(found) {
+                return Err(Refusal::Conflict { key: key.clone(), found });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over what a group changes; its event's number is counted from the first of this call.
+    fn take(&mut self, group: &'a Prepared) -> Accepted {
+        let pipeline = group.pipeline.as_str();
+        let mut last_event = 0;
+        for change in &group.changes {
+            match change {
+                PreparedChange::Append(body) => {
+                    self.events.push((pipeline, body));
+                    last_event = self.events.len() as u64;
+                }
+                PreparedChange::Row { key, text, put, .. } => {
+                    if let (Key::Applied(name), Some(_)) = (key, put) {
+                        self.answered.push((pipeline, name));
+                    }
+                    let at = self.index.get(&(key.kind(), pipeline, text.as_str()));
+                    if let Some(state) = at.and_then(|at| self.rows.get_mut(*at)) {
+                        state.revision = if put.is_some() { state.revision + 1 } else { 0 };
+                        state.put = put.as_ref();
+                    }
+                }
+            }
+        }
+        Accepted { last_event }
+    }
+
+    /// Writes and commits; the number before that of the first event.
+    async fn write(&self, lent: &Lent) -> Result<u64, StoreError> {
+        let changed = || self.rows.iter().filter(|row| row.put.is_some());
+        let rows: Vec<Written<'_>> = changed()
+            .filter_map(|row| {
+                let (place, shard, revision) = (row.place, row.shard, row.revision);
+                row.put.map(|stored| Written { place, shard, revision, stored })
+            })
+            .collect();
+        let gone: Vec<Place<'_>> = self
+            .rows
+            .iter()
+            .filter(|row| row.put.is_none() && row.revision == 0 && row.found > 0)
+            .map(|row| row.place)
+            .collect();
+        let ((), (), (), base, ()) = tokio::try_join!(
+            biased;
+            upsert(lent, &rows),
+            delete(lent, &gone),
+            queue::forget_answered(lent, &self.answered),
+            append(lent, &self.events),
+            lent.commit(),
+        )
+        .map_err(|error| said(&error))?;
+        Ok(base)
+    }
+}
+
+/// A row as it will be.
+pub(crate) struct Written<'a> {
+    pub(crate) place: Place<'a>,
+    pub(crate) shard: Shard,
+    pub(crate) revision: u64,
+    pub(crate) stored: &'a Stored,
+}
+
+const INSERT: &str = "INSERT INTO @rows
+    (kind, pipeline, key, shard, revision, at_us, until_us, name, rank, word, more, body)
+    SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+    ON CONFLICT (pipeline, key, kind) DO ";
+const UPDATE: &str = "UPDATE SET revision = EXCLUDED.revision, at_us = EXCLUDED.at_us,
+    until_us = EXCLUDED.until_us, word = EXCLUDED.word, more = EXCLUDED.more, body = EXCLUDED.body";
+
+/// Writes rows over what is there.
+pub(crate) async fn upsert(lent: &Lent, rows: &[Written<'_>]) -> Result<(), tokio_postgres::Error> {
+    insert(lent, rows, UPDATE).await
+}
+
+/// Writes rows that are not there.
+pub(crate) async fn add(lent: &Lent, rows: &[Written<'_>]) -> Result<(), tokio_postgres::Error> {
+    insert(lent, rows, "NOTHING").await
+}
+
+async fn insert(
+    lent: &Lent,
+    rows: &[Written<'_>],
+    otherwise: &str,
+) -> Result<(), tokio_postgres::Error> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let kinds: Vec<&str> = rows.iter().map(|row| row.place.0).collect();
+    let pipelines: Vec<&str> = rows.iter().map(|row| row.place.1).collect();
+    let keys: Vec<&str> = rows.iter().map(|row| row.place.2).collect();
+    let shards: Vec<i32> = rows.iter().map(|row| i32::from(row.shard.0)).collect();
+    let revisions: Vec<i64> = rows.iter().map(|row| row.revision as i64).collect();
+    let ats: Vec<i64> = rows.iter().map(|row| row.stored.at).collect();
+    let untils: Vec<Option<i64>> = rows.iter().map(|row| row.stored.until).collect();
+    let names: Vec<&str> = rows.iter().map(|row| row.stored.name.as_str()).collect();
+    let ranks: Vec<i64> = rows.iter().map(|row| row.stored.rank).collect();
+    let words: Vec<&str> = rows.iter().map(|row| row.stored.word.as_str()).collect();
+    let mores: Vec<&str> = rows.iter().map(|row| row.stored.more.as_str()).collect();
+    let bodies: Vec<&str> = rows.iter().map(|row| row.stored.body.as_str()).collect();
+    let (text, number) = (Type::TEXT_ARRAY, Type::INT8_ARRAY);
+    let params = [
+        (&kinds as _, text.clone()),
+        (&pipelines as _, text.clone()),
+        (&keys as _, text.clone()),
+        (&shards as _, Type::INT4_ARRAY),
+        (&revisions as _, number.clone()),
+        (&ats as _, number.clone()),
+        (&untils as _, number.clone()),
+        (&names as _, text.clone()),
+        (&ranks as _, number),
+        (&words as _, text.clone()),
+        (&mores as _, text.clone()),
+        (&bodies as _, text),
+    ];
+    let sql = lent.sql(&format!("{INSERT}{otherwise}"));
+    lent.client().execute_typed(&sql, &params).await.map(drop)
+}
+
+/// The table of a kind.
+fn table(kind: &str) -> String {
+    match kind {
+        "due" | "outbox" | "applied" => kind.to_owned(),
+        other => format!("{other}s"),
+    }
+}
+
+/// Removes rows, in one statement: the commit is on its way behind it.
+pub(crate) async fn delete(lent: &Lent, places: &[Place<'_>]) -> Result<(), tokio_postgres::Error> {
+    if places.is_empty() {
+        return Ok(());
+    }
+    let mut kinds: BTreeMap<&'static str, (Vec<&str>, Vec<&str>)> = BTreeMap::new();
+    for (kind, pipeline, key) in places {
+        let (pipelines, keys) = kinds.entry(kind).or_default();
+        pipelines.push(pipeline);
+        keys.push(key);
+    }
+    let (mut parts, mut params) = (Vec::new(), Vec::new());
+    for (kind, (pipelines, keys)) in &kinds {
+        let (table, first) = (table(kind), params.len() + 1);
+        parts.push(format!(
+            "gone_{kind} AS (DELETE FROM @{table} r USING unnest(${first}, ${}) u(pipeline, key)
+             WHERE r.pipeline = u.pipeline AND r.key = u.key)",
+            first + 1
+        ));
+        params.push((pipelines as _, Type::TEXT_ARRAY));
+        params.push((keys as _, Type::TEXT_ARRAY));
+    }
+    let sql = lent.sql(&format!("WITH {} SELECT 1", parts.join(", ")));
+    lent.client().execute_typed(&sql, &params).await.map(drop)
+}
+
+/// The counter's row stays locked until the commit: numbers are in the order of commits.
+const APPEND: &str = "WITH counted AS (
+        UPDATE @counters SET value = value + $1 WHERE name = 'event' RETURNING value - $1 AS base
+    ), appended AS (
+        INSERT INTO @events (number, pipeline, body)
+        SELECT base + u.n, u.pipeline, u.body
+        FROM counted, unnest($2, $3) WITH ORDINALITY u(pipeline, body, n)
+    )
+    SELECT base FROM counted";
+
+/// Appends events; the number before that of the first.
+async fn append(lent: &Lent, events: &[(&str, &str)]) -> Result<u64, tokio_postgres::Error> {
+    if events.is_empty() {
+        return Ok(0);
+    }
+    let pipelines: Vec<&str> = events.iter().map(|event| event.0).collect();
+    let bodies: Vec<&str> = events.iter().map(|event| event.1).collect();
+    let count = events.len() as i64;
+    let params = [
+        (&count as _, Type::INT8),
+        (&pipelines as _, Type::TEXT_ARRAY),
+        (&bodies as _, Type::TEXT_ARRAY),
+    ];
+    let rows = lent.client().query_typed(&lent.sql(APPEND), &params).await?;
+    Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
+}

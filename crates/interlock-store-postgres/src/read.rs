@@ -1,0 +1,244 @@
+//! Reads of rows by key, and of the small listings. Each is one statement, so that it sees whole groups only.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_store::{
+    AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Key, OutboxRow, Page, Record, Row,
+    Shard, StoreError,
+    record::{EventRecord, IncidentRecord, SensorRecord, WatermarkRecord},
+};
+use interlock_store_remote::{Found, key_text, micros, one_more, page};
+use jiff::Timestamp;
+use tokio_postgres::types::Type;
+
+use crate::pool::{Param, Pool};
+
+/// What [`found`] reads, of a table that is called `r`.
+pub(crate) const COLUMNS: &str = "r.pipeline, r.kind, r.key, r.revision, r.until_us, r.body";
+
+/// A row out of [`COLUMNS`].
+pub(crate) fn found(row: &tokio_postgres::Row) -> Result<Found, StoreError> {
+    let revision = row.get::<_, i64>(3) as u64;
+    Found::read(row.get(0), (row.get(1), row.get(2)), revision, row.get(4), row.get(5))
+}
+
+/// A page of rows: what follows `SELECT … FROM @` with one more row than asked for.
+pub(crate) async fn listing<T>(
+    pool: &Arc<Pool>,
+    from: &str,
+    params: &[Param<'_>],
+    (limit, make): (usize, impl Fn(Found) -> Result<T, StoreError>),
+) -> Result<Page<T>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM @{from}");
+    let rows = pool.query(&sql, params).await?;
+    let rows = rows.iter().map(|row| make(found(row)?));
+    Ok(page(rows.collect::<Result<_, _>>()?, limit))
+}
+
+/// Reads rows by their keys.
+pub(crate) async fn rows(
+    pool: &Arc<Pool>,
+    pipeline: &PipelineId,
+    keys: &[Key],
+) -> Result<Vec<Option<Row<Record>>>, StoreError> {
+    let mut answer = vec![None; keys.len()];
+    let kinds: Vec<&str> = keys.iter().map(Key::kind).collect();
+    // A key with a NUL was never written.
+    let texts: Vec<String> =
+        keys.iter().map(|key| key_text(key).replace('\0', "\u{fffd}")).collect();
+    let sql = format!(
+        "SELECT {COLUMNS}, u.n FROM unnest($2, $3) WITH ORDINALITY u(kind, key, n),
+         LATERAL (SELECT * FROM @rows r
+             WHERE r.kind = u.kind AND r.pipeline = $1 AND r.key = u.key LIMIT 1) r"
+    );
+    let name = pipeline.as_str();
+    let params = [
+        (&name as _, Type::TEXT),
+        (&kinds as _, Type::TEXT_ARRAY),
+        (&texts as _, Type::TEXT_ARRAY),
+    ];
+    for row in pool.query(&sql, &params).await? {
+        let at = row.get::<_, i64>(6) as usize;
+        if let Some(place) = at.checked_sub(1).and_then(|at| answer.get_mut(at)) {
+            *place = Some(found(&row)?.row());
+        }
+    }
+    Ok(answer)
+}
+
+/// The pipelines of a shard with their watermarks, by name.
+pub(crate) async fn agenda(
+    pool: &Arc<Pool>,
+    shard: Shard,
+    after: Option<PipelineId>,
+    limit: usize,
+) -> Result<Page<AgendaRow>, StoreError> {
+    let sql = format!(
+        "WITH r AS (SELECT * FROM @pipelines WHERE shard = $1 AND pipeline > $2 ORDER BY pipeline LIMIT $3)
+         SELECT {COLUMNS}, w.name, w.revision, w.body
+         FROM r LEFT JOIN LATERAL (SELECT * FROM @watermarks w WHERE w.pipeline = r.pipeline OFFSET 0) w ON TRUE
+         ORDER BY r.pipeline, w.name"
+    );
+    let (number, rows_max) = (i32::from(shard.0), one_more(limit));
+    let after = after.as_ref().map_or("", PipelineId::as_str);
+    let params =
+        [(&number as _, Type::INT4), (&after as _, Type::TEXT), (&rows_max as _, Type::INT8)];
+    let mut list: Vec<AgendaRow> = Vec::new();
+    for row in pool.query(&sql, &params).await? {
+        if list.last().is_none_or(|last| last.pipeline.as_str() != row.get::<_, &str>(0)) {
+            let Found { pipeline, record, revision, .. } = found(&row)?;
+            let Record::Pipeline(record) = record else { continue };
+            let record = Row { record, revision };
+            list.push(AgendaRow { pipeline, record, watermarks: BTreeMap::new() });
+        }
+        if let (Some(last), Some(schedule)) = (list.last_mut(), row.get::<_, Option<&str>>(6)) {
+            let (schedule, mark) = watermark(&last.pipeline, schedule, (row.get(7), row.get(8)))?;
+            last.watermarks.insert(schedule, mark);
+        }
+    }
+    Ok(page(list, limit))
+}
+
+fn watermark(
+    pipeline: &PipelineId,
+    schedule: &str,
+    (revision, body): (i64, &str),
+) -> Result<(ScheduleId, Row<WatermarkRecord>), StoreError> {
+    let found =
+        Found::read(pipeline.as_str(), ("watermark", schedule), revision as u64, None, body)?;
+    match (found.key, found.record) {
+        (Key::Watermark(schedule), Record::Watermark(record)) => {
+            Ok((schedule, Row { record, revision: found.revision }))
+        }
+        (key, _) => Err(StoreError::permanent(format!("{key} is no watermark"))),
+    }
+}
+
+/// The sensors of a pipeline.
+pub(crate) async fn sensors(
+    pool: &Arc<Pool>,
+    pipeline: &PipelineId,
+) -> Result<BTreeMap<String, Row<SensorRecord>>, StoreError> {
+    let name = pipeline.as_str();
+    let make = |found: Found| match (found.key, found.record) {
+        (Key::Sensor(key), Record::Sensor(record)) => {
+            Ok((key, Row { record, revision: found.revision }))
+        }
+        (key, _) => Err(StoreError::permanent(format!("{key} is no sensor"))),
+    };
+    let from = "sensors r WHERE r.pipeline = $1";
+    let page = listing(pool, from, &[(&name, Type::TEXT)], (usize::MAX, make)).await?;
+    Ok(page.items.into_iter().collect())
+}
+
+/// An incident with its address.
+pub(crate) type IncidentRow = (PipelineId, String, Row<IncidentRecord>);
+
+/// Incidents of one pipeline or of all, newest first.
+pub(crate) async fn incidents(
+    pool: &Arc<Pool>,
+    pipeline: Option<PipelineId>,
+    limit: usize,
+) -> Result<Page<IncidentRow>, StoreError> {
+    let (name, rows_max) = (pipeline.as_ref().map(PipelineId::as_str), one_more(limit));
+    let from = "incidents r WHERE $1 IS NULL OR r.pipeline = $1
+        ORDER BY r.at_us DESC, r.pipeline, r.name LIMIT $2";
+    let params = [(&name as _, Type::TEXT), (&rows_max as _, Type::INT8)];
+    listing(pool, from, &params, (limit, Found::incident)).await
+}
+
+/// Incidents of a shard that are not resolved, in the order (pipeline, key), after a given one.
+pub(crate) async fn open_incidents(
+    pool: &Arc<Pool>,
+    shard: Shard,
+    after: Option<(PipelineId, String)>,
+    limit: usize,
+) -> Result<Page<IncidentRow>, StoreError> {
+    let (number, rows_max) = (i32::from(shard.0), one_more(limit));
+    let (name, key) = after.as_ref().map_or(("", ""), |(name, key)| (name.as_str(), key.as_str()));
+    let from = "incidents r WHERE r.shard = $1 AND r.word <> 'resolved' AND (r.pipeline, r.name) > ($2, $3)
+        ORDER BY r.pipeline, r.name LIMIT $4";
+    let params = [
+        (&number as _, Type::INT4),
+        (&name as _, Type::TEXT),
+        (&key as _, Type::TEXT),
+        (&rows_max as _, Type::INT8),
+    ];
+    listing(pool, from, &params, (limit, Found::incident)).await
+}
+
+/// Backfills, in the order (pipeline, number).
+pub(crate) async fn backfills(
+    pool: &Arc<Pool>,
+    query: &BackfillQuery,
+) -> Result<Page<BackfillRow>, StoreError> {
+    let of = query.pipeline.as_ref().map(PipelineId::as_str);
+    let shard = query.shard.map(|shard| i32::from(shard.0));
+    let after = query.after.as_ref();
+    let (name, number) = after.map_or(("", 0), |(name, number)| (name.as_str(), *number as i64));
+    let rows_max = one_more(query.limit);
+    let from = "backfills r WHERE ($1 IS NULL OR r.pipeline = $1) AND ($2 IS NULL OR r.shard = $2)
+        AND (NOT $3 OR r.word = 'unfinished') AND (r.pipeline, r.rank) > ($4, $5)
+        ORDER BY r.pipeline, r.rank LIMIT $6";
+    let params = [
+        (&of as _, Type::TEXT),
+        (&shard as _, Type::INT4),
+        (&query.unfinished as _, Type::BOOL),
+        (&name as _, Type::TEXT),
+        (&number as _, Type::INT8),
+        (&rows_max as _, Type::INT8),
+    ];
+    listing(pool, from, &params, (query.limit, Found::backfill)).await
+}
+
+/// Dead letters, those that came first first.
+pub(crate) async fn dead_letters(
+    pool: &Arc<Pool>,
+    limit: usize,
+) -> Result<Page<OutboxRow>, StoreError> {
+    let from = "outbox r WHERE r.word = 'dead' ORDER BY r.at_us, r.pipeline, r.name LIMIT $1";
+    listing(pool, from, &[(&one_more(limit), Type::INT8)], (limit, Found::outbox)).await
+}
+
+/// Due entries of a shard at or before an instant, earliest first.
+pub(crate) async fn due(
+    pool: &Arc<Pool>,
+    shard: Shard,
+    until: Timestamp,
+    limit: usize,
+) -> Result<Page<DueRow>, StoreError> {
+    let (number, until, rows_max) = (i32::from(shard.0), micros(until), one_more(limit));
+    let from = "due r WHERE r.shard = $1 AND r.at_us <= $2 ORDER BY r.at_us, r.pipeline LIMIT $3";
+    let params =
+        [(&number as _, Type::INT4), (&until as _, Type::INT8), (&rows_max as _, Type::INT8)];
+    listing(pool, from, &params, (limit, Found::due)).await
+}
+
+/// Events after a number, oldest first.
+pub(crate) async fn events(
+    pool: &Arc<Pool>,
+    pipeline: Option<PipelineId>,
+    after: u64,
+    limit: usize,
+) -> Result<Page<EventRow>, StoreError> {
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let (name, rows_max) = (pipeline.as_ref().map(PipelineId::as_str), one_more(limit));
+    let sql = "SELECT number, pipeline, body FROM @events
+        WHERE number > $1 AND ($2 IS NULL OR pipeline = $2) ORDER BY number LIMIT $3";
+    let params =
+        [(&after as _, Type::INT8), (&name as _, Type::TEXT), (&rows_max as _, Type::INT8)];
+    let rows = pool.query(sql, &params).await?;
+    let event = |row: &tokio_postgres::Row| {
+        let number = row.get::<_, i64>(0) as u64;
+        let unreadable =
+            |what: String| StoreError::permanent(format!("event {number} cannot be read: {what}"));
+        Ok(EventRow {
+            number,
+            pipeline: PipelineId::any(row.get(1)).map_err(|error| unreadable(error.message))?,
+            record: EventRecord::decode(row.get(2))
+                .map_err(|error| unreadable(error.to_string()))?,
+        })
+    };
+    Ok(page(rows.iter().map(event).collect::<Result<_, StoreError>>()?, limit))
+}

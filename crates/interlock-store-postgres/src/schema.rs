@@ -1,0 +1,158 @@
+//! The schema, its migrations, and what a server must promise.
+//!
+//! `migrations` says which steps were applied, each with its checksum, so that a step that was edited after it
+//! was released is found. Steps run in one transaction under an advisory lock of that transaction, so that two
+//! instances that start at once do not both take them.
+
+use std::sync::Arc;
+
+use interlock_core::id::fnv1a;
+use interlock_store::{Role, StoreError};
+use tokio_postgres::types::Type;
+
+use crate::{
+    failure::said,
+    pool::{Lent, Pool, bounded},
+};
+
+/// The steps, in order; never edited once released.
+const STEPS: &[&str] = &[include_str!("schema/0001.sql")];
+
+/// The oldest server that has all that is used: partitions that are pruned while a statement runs.
+const OLDEST: i32 = 130_000;
+
+/// Brings a schema to the present, or refuses it; tells how many shards it has.
+pub(crate) async fn prepare(
+    pool: &Arc<Pool>,
+    schema: &str,
+    shards: u16,
+) -> Result<u16, StoreError> {
+    check_server(pool).await?;
+    bounded(async {
+        let lent = pool.take().await?;
+        let lock = format!("SELECT pg_advisory_xact_lock({})", fnv1a(schema.as_bytes()) as i64);
+        let ((), ()) = tokio::try_join!(biased; lent.begin(), lent.client().batch_execute(&lock))
+            .map_err(|error| said(&error))?;
+        let done = steps_done(&lent, schema).await?;
+        for (index, step) in STEPS.iter().enumerate().skip(done) {
+            take_step(&lent, index, step).await.map_err(|error| said(&error))?;
+        }
+        let count = shard_count(&lent, shards).await?;
+        lent.commit().await.map_err(|error| said(&error))?;
+        lent.done();
+        Ok(count)
+    })
+    .await
+}
+
+/// Refuses a server that could not keep what it acknowledges.
+async fn check_server(pool: &Arc<Pool>) -> Result<(), StoreError> {
+    let sql = "SELECT current_setting('server_version_num')::int4, current_setting('fsync'),
+        current_setting('synchronous_commit'), pg_is_in_recovery()";
+    let rows = pool.query(sql, &[]).await?;
+    let Some(row) = rows.first() else { return Ok(()) };
+    if row.get::<_, i32>(0) < OLDEST {
+        let message = "this PostgreSQL is too old: Interlock needs 13 or later";
+        return Err(StoreError::permanent(message));
+    }
+    for (setting, value) in [("fsync", row.get::<_, &str>(1)), ("synchronous_commit", row.get(2))] {
+        if value == "off" {
+            let message = format!(
+                "this PostgreSQL has `{setting} = off` and may forget what it acknowledged: set it to `on` for \
+                 the server, or for Interlock's user with `ALTER ROLE … SET {setting} = on`"
+            );
+            return Err(StoreError::permanent(message));
+        }
+    }
+    if row.get(3) {
+        let message = "this PostgreSQL is a standby, which takes no writes: name the primary in `postgres.dsn`";
+        return Err(StoreError::retryable(message));
+    }
+    Ok(())
+}
+
+/// How many steps were taken; makes the schema if it is not there.
+async fn steps_done(lent: &Lent, schema: &str) -> Result<usize, StoreError> {
+    let name = schema.to_owned();
+    let sql = "SELECT to_regnamespace(quote_ident($1)) IS NOT NULL,
+        to_regclass(quote_ident($1) || '.migrations') IS NOT NULL,
+        (SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1)";
+    let rows = lent.client().query_typed(sql, &[(&name, Type::TEXT)]).await;
+    let rows = rows.map_err(|error| said(&error))?;
+    let Some(row) = rows.first() else { return Ok(0) };
+    let (exists, is_ours, tables) =
+        (row.get::<_, bool>(0), row.get::<_, bool>(1), row.get::<_, i64>(2));
+    if is_ours {
+        return check_steps(lent, schema).await;
+    }
+    if tables > 0 {
+        let message = format!(
+            "the schema `{schema}` holds another program's tables: name another one in `postgres.schema`; \
+             nothing was changed"
+        );
+        return Err(StoreError::permanent(message));
+    }
+    let make = if exists { String::new() } else { format!("CREATE SCHEMA \"{schema}\"; ") };
+    let make =
+        format!("{make}CREATE TABLE @migrations (step int4 PRIMARY KEY, checksum text NOT NULL)");
+    lent.client().batch_execute(&lent.sql(&make)).await.map_err(|error| said(&error))?;
+    Ok(0)
+}
+
+async fn check_steps(lent: &Lent, schema: &str) -> Result<usize, StoreError> {
+    let sql = lent.sql("SELECT checksum FROM @migrations ORDER BY step");
+    let rows = lent.client().query_typed(&sql, &[]).await.map_err(|error| said(&error))?;
+    if rows.len() > STEPS.len() {
+        let message = format!(
+            "the schema `{schema}` was written by a newer Interlock (step {}, this one knows {}): use that \
+             version; nothing was changed",
+            rows.len(),
+            STEPS.len()
+        );
+        return Err(StoreError::permanent(message));
+    }
+    for (index, (row, step)) in rows.iter().zip(STEPS).enumerate() {
+        if row.get::<_, &str>(0) != sum(step) {
+            let step = index + 1;
+            let message = format!(
+                "step {step} of the schema `{schema}` is not the one that this version knows"
+            );
+            return Err(StoreError::permanent(message));
+        }
+    }
+    Ok(rows.len())
+}
+
+async fn take_step(lent: &Lent, index: usize, step: &str) -> Result<(), tokio_postgres::Error> {
+    // Comments may hold an `@` of their own, and mean nothing to the server.
+    let code: Vec<&str> = step.lines().filter(|line| !line.starts_with("--")).collect();
+    lent.client().batch_execute(&lent.sql(&code.join("\n"))).await?;
+    let keep = lent.sql("INSERT INTO @migrations VALUES ($1, $2)");
+    let (number, sum) = (index as i32 + 1, sum(step));
+    lent.client().execute_typed(&keep, &[(&number, Type::INT4), (&sum, Type::TEXT)]).await.map(drop)
+}
+
+fn sum(step: &str) -> String {
+    format!("{:016x}", fnv1a(step.as_bytes()))
+}
+
+/// How many shards there are: as many as were asked for when the store was made.
+async fn shard_count(lent: &Lent, asked: u16) -> Result<u16, StoreError> {
+    let find = lent.sql("SELECT value FROM @about WHERE name = 'shards'");
+    let rows = lent.client().query_typed(&find, &[]).await.map_err(|error| said(&error))?;
+    if let Some(row) = rows.first() {
+        let text: &str = row.get(0);
+        return text.parse().map_err(|_broken| {
+            StoreError::permanent(format!("the store says that it has `{text}` shards"))
+        });
+    }
+    let count = asked.max(1);
+    let (engine, watchdog) = (Role::Engine.as_str(), Role::Watchdog.as_str());
+    let make = format!(
+        "INSERT INTO @about VALUES ('shards', '{count}');
+         INSERT INTO @leases (shard, role)
+         SELECT shard, role FROM generate_series(0, {count} - 1) shard, (VALUES ('{engine}'), ('{watchdog}')) r(role)"
+    );
+    lent.client().batch_execute(&lent.sql(&make)).await.map_err(|error| said(&error))?;
+    Ok(count)
+}

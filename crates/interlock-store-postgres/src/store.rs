@@ -1,0 +1,259 @@
+//! The store, put together.
+
+use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
+
+use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_store::{
+    Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Group, InboxEntry, Key,
+    Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Record, Refusal, Role, Row, RunQuery, RunRow,
+    Shard, Store, StoreError, StoreFuture, Writer, check_settlement,
+    record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
+};
+use interlock_store_remote::{Desk, instant};
+use jiff::{SignedDuration, Timestamp};
+use tokio_postgres::Config;
+
+use crate::{apply, lease, ledger, pool::Pool, queue, read, schema};
+
+/// Where a store is, and how it is used.
+#[derive(Clone)]
+pub struct PostgresSettings {
+    /// How to reach the server, such as `postgres://user:secret@host/database`.
+    pub dsn: String,
+    /// The schema of its tables: a plain word.
+    pub schema: String,
+    /// How many connections it may use.
+    pub connections_max: usize,
+    /// How many shards it gets when it is made; later it keeps what it has.
+    pub shards: u16,
+}
+
+impl fmt::Debug for PostgresSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address holds a password.
+        f.debug_struct("PostgresSettings").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+/// A store on a PostgreSQL server.
+pub struct PostgresStore {
+    schema: String,
+    shards: u16,
+    pool: Arc<Pool>,
+    desk: Desk,
+}
+
+impl PostgresStore {
+    /// Opens the store; makes it if it is not there. Blocks meanwhile.
+    pub fn open(settings: &PostgresSettings) -> Result<Self, StoreError> {
+        let PostgresSettings { dsn, schema, connections_max, shards } = settings;
+        check_word(schema)?;
+        let config: Config = dsn.parse().map_err(|error| {
+            StoreError::permanent(format!("`postgres.dsn` is not the address of a server: {error}"))
+        })?;
+        let desk = Desk::start("postgres-store")?;
+        let pool = Arc::new(Pool::new(config, schema, *connections_max));
+        let (to_prepare, name, asked) = (Arc::clone(&pool), schema.clone(), *shards);
+        let shards = desk.wait(async move { schema::prepare(&to_prepare, &name, asked).await })?;
+        Ok(Self { schema: schema.clone(), shards, pool, desk })
+    }
+
+    fn ask<'a, T: Send + 'static, F>(&self, work: impl FnOnce(Arc<Pool>) -> F) -> StoreFuture<'a, T>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        self.desk.ask(work(Arc::clone(&self.pool)))
+    }
+}
+
+/// A word that needs no care in a statement.
+fn check_word(schema: &str) -> Result<(), StoreError> {
+    let is_plain = schema
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    if is_plain && !schema.is_empty() && schema.len() <= 63 && !schema.starts_with("pg_") {
+        return Ok(());
+    }
+    let message =
+        format!("`{schema}` is not a name for a schema here: use small letters, digits and `_`");
+    Err(StoreError::permanent(message))
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore")
+            .field("schema", &self.schema)
+            .field("shards", &self.shards)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for PostgresStore {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
+        self.ask(|pool| async move {
+            let rows = pool.query(&format!("SELECT {}", lease::NOW_MS), &[]).await?;
+            let row =
+                rows.first().ok_or_else(|| StoreError::retryable("the server told no time"))?;
+            instant(row.get(0))
+        })
+    }
+
+    fn shard_count(&self) -> u16 {
+        self.shards
+    }
+
+    fn commit(&self, groups: Vec<Group>) -> StoreFuture<'_, Vec<Result<Accepted, Refusal>>> {
+        let checked = groups.iter().try_for_each(|group| group.check(self.shards));
+        self.ask(|pool| async move {
+            checked?;
+            apply::commit(&pool, groups).await
+        })
+    }
+
+    fn acquire<'a>(
+        &'a self,
+        role: Role,
+        shard: Shard,
+        holder: &'a str,
+        ttl: SignedDuration,
+    ) -> StoreFuture<'a, Option<Lease>> {
+        let (holder, count) = (holder.to_owned(), self.shards);
+        self.ask(move |pool| async move {
+            if shard.0 >= count {
+                let message = format!("there is no shard {} among {count}", shard.0);
+                return Err(StoreError::permanent(message));
+            }
+            lease::acquire(&pool, (role, shard), &holder, ttl).await
+        })
+    }
+
+    fn renew(&self, writer: Writer, ttl: SignedDuration) -> StoreFuture<'_, Option<Lease>> {
+        self.ask(move |pool| async move { lease::renew(&pool, writer, ttl).await })
+    }
+
+    fn release(&self, writer: Writer) -> StoreFuture<'_, ()> {
+        self.ask(move |pool| async move { lease::release(&pool, writer).await })
+    }
+
+    fn read<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        keys: &'a [Key],
+    ) -> StoreFuture<'a, Vec<Option<Row<Record>>>> {
+        let (pipeline, keys) = (pipeline.clone(), keys.to_vec());
+        self.ask(move |pool| async move { read::rows(&pool, &pipeline, &keys).await })
+    }
+
+    fn agenda<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a PipelineId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<AgendaRow>> {
+        let after = after.cloned();
+        self.ask(move |pool| async move { read::agenda(&pool, shard, after, limit).await })
+    }
+
+    fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>> {
+        let query = query.clone();
+        self.ask(move |pool| async move { ledger::ledger(&pool, &query).await })
+    }
+
+    fn open_slots<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a (PipelineId, Timestamp, ScheduleId)>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<LedgerRow>> {
+        let after = after.cloned();
+        self.ask(move |pool| async move { ledger::open_slots(&pool, shard, after, limit).await })
+    }
+
+    fn runs<'a>(&'a self, query: &'a RunQuery) -> StoreFuture<'a, Page<RunRow>> {
+        let query = query.clone();
+        self.ask(move |pool| async move { ledger::runs(&pool, &query).await })
+    }
+
+    fn sensors<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+    ) -> StoreFuture<'a, BTreeMap<String, Row<SensorRecord>>> {
+        let pipeline = pipeline.clone();
+        self.ask(move |pool| async move { read::sensors(&pool, &pipeline).await })
+    }
+
+    fn incidents<'a>(
+        &'a self,
+        pipeline: Option<&'a PipelineId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
+        let pipeline = pipeline.cloned();
+        self.ask(move |pool| async move { read::incidents(&pool, pipeline, limit).await })
+    }
+
+    fn open_incidents<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a (PipelineId, String)>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
+        let after = after.cloned();
+        self.ask(move |pool| async move { read::open_incidents(&pool, shard, after, limit).await })
+    }
+
+    fn backfills<'a>(&'a self, query: &'a BackfillQuery) -> StoreFuture<'a, Page<BackfillRow>> {
+        let query = query.clone();
+        self.ask(move |pool| async move { read::backfills(&pool, &query).await })
+    }
+
+    fn events<'a>(
+        &'a self,
+        pipeline: Option<&'a PipelineId>,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<EventRow>> {
+        let pipeline = pipeline.cloned();
+        self.ask(move |pool| async move { read::events(&pool, pipeline, after, limit).await })
+    }
+
+    fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>> {
+        self.ask(move |pool| async move { read::due(&pool, shard, until, limit).await })
+    }
+
+    fn post<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        key: &'a str,
+        record: &'a InboxRecord,
+    ) -> StoreFuture<'a, ()> {
+        let shard = Shard::of(pipeline, self.shards);
+        let (pipeline, key, record) = (pipeline.clone(), key.to_owned(), record.clone());
+        self.ask(
+            move |pool| async move { queue::post(&pool, (shard, &pipeline), &key, &record).await },
+        )
+    }
+
+    fn inbox(&self, shard: Shard, limit: usize) -> StoreFuture<'_, Page<InboxEntry>> {
+        self.ask(move |pool| async move { queue::inbox(&pool, shard, limit).await })
+    }
+
+    fn claim(&self, limit: usize, ttl: SignedDuration) -> StoreFuture<'_, Vec<OutboxRow>> {
+        self.ask(move |pool| async move { queue::claim(&pool, limit, ttl).await })
+    }
+
+    fn settle<'a>(
+        &'a self,
+        row: &'a OutboxRow,
+        becomes: Vec<(String, OutboxRecord)>,
+    ) -> StoreFuture<'a, ()> {
+        let (row, shard) = (row.clone(), Shard::of(&row.pipeline, self.shards));
+        self.ask(move |pool| async move {
+            check_settlement(&becomes)?;
+            queue::settle(&pool, shard, &row, becomes).await
+        })
+    }
+
+    fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>> {
+        self.ask(move |pool| async move { read::dead_letters(&pool, limit).await })
+    }
+}

@@ -1,0 +1,74 @@
+//! Several instances, and servers and clients that stop.
+
+use std::time::{Duration, Instant};
+
+use interlock_private_server::PrivatePostgres;
+use interlock_store::{Expect, Refusal, Store as _, conformance::block_on};
+use interlock_store_postgres::STOPPED_MAX;
+use jiff::SignedDuration;
+
+use crate::{
+    cast::{acquire, advance, open},
+    refusals::connect,
+};
+
+const LONG: SignedDuration = SignedDuration::from_hours(1);
+
+#[test]
+fn instances_that_start_at_once_make_one_store() {
+    let server = PrivatePostgres::start();
+    let dsn = server.dsn();
+    let opened: Vec<_> = std::thread::scope(|scope| {
+        let starting: Vec<_> = (0..6).map(|_| scope.spawn(|| open(&dsn))).collect();
+        starting.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert!(opened.iter().all(Result::is_ok), "{opened:?}");
+}
+
+#[test]
+fn owner_of_an_older_term_is_refused_whichever_instance_it_is() {
+    let server = PrivatePostgres::start();
+    let (one, other) = (open(&server.dsn()).unwrap(), open(&server.dsn()).unwrap());
+    let old = acquire(&one, "one", SignedDuration::ZERO).unwrap();
+    advance(&one, old, Expect::Absent).unwrap().unwrap();
+    let new = acquire(&other, "other", LONG).unwrap();
+    assert_eq!(acquire(&one, "one", LONG), None);
+    let refused = advance(&one, old, Expect::Revision(1)).unwrap();
+    assert_eq!(refused, Err(Refusal::Term { current: new.term }));
+    advance(&other, new, Expect::Revision(1)).unwrap().unwrap();
+}
+
+#[test]
+fn store_goes_on_after_its_server_was_killed() {
+    let mut server = PrivatePostgres::start();
+    let store = open(&server.dsn()).unwrap();
+    let writer = acquire(&store, "one", LONG).unwrap();
+    advance(&store, writer, Expect::Absent).unwrap().unwrap();
+    server.kill();
+    let error = advance(&store, writer, Expect::Revision(1)).unwrap_err();
+    assert!(error.is_retryable, "{error}");
+    assert!(server.start_again());
+    advance(&store, writer, Expect::Revision(1)).unwrap().unwrap();
+    block_on(store.now()).unwrap();
+}
+
+/// A client that is stopped in the middle of a commit holds the shard's lock; the server takes it back.
+#[test]
+fn client_that_stops_in_a_transaction_loses_it() {
+    let server = PrivatePostgres::start();
+    let store = open(&server.dsn()).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let stopped = runtime.block_on(connect(&server.dsn()));
+    let begin = format!(
+        "BEGIN; SET LOCAL idle_in_transaction_session_timeout = {}; \
+         SELECT 1 FROM interlock.leases FOR UPDATE",
+        STOPPED_MAX.as_millis()
+    );
+    runtime.block_on(stopped.batch_execute(&begin)).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "the server's clock is what is measured")]
+    let began = Instant::now();
+    assert!(acquire(&store, "one", LONG).is_some());
+    let waited = began.elapsed();
+    assert!(waited > Duration::from_millis(500), "it did hold the lock: {waited:?}");
+    assert!(waited < STOPPED_MAX + Duration::from_secs(2), "{waited:?}");
+}

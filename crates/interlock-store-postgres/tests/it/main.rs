@@ -1,0 +1,11 @@
+//! The store on PostgreSQL from outside: the contract, and what servers and other instances can do to it.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what is shared between tests fails like a test: with a panic"
+)]
+
+mod cast;
+mod conformance;
+mod instances;
+mod refusals;

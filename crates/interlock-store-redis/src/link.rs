@@ -1,0 +1,188 @@
+//! The way to the server: one connection that is made again when it breaks.
+//!
+//! Every request that changes something has an id, and the server keeps its answer for a while. So a request
+//! whose answer was lost is simply sent again, over the next connection: it is done once.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use interlock_store::StoreError;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, Value,
+    aio::MultiplexedConnection,
+};
+use tokio::{sync::Mutex, time::timeout};
+
+/// How long a connection may take to be made.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+/// How long the server may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How long a request is sent again before it has failed, and after which pause.
+const TRY_FOR: Duration = Duration::from_secs(8);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The scripts, each with the text that all share in front.
+const SCRIPTS: [&str; 5] = [
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/commit.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/lease.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/queue.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/read.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/recover.lua")),
+];
+
+/// One of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Script {
+    Commit,
+    Lease,
+    Queue,
+    Read,
+    Recover,
+}
+
+/// A connection that works, as far as is known.
+#[derive(Clone)]
+struct Live {
+    connection: MultiplexedConnection,
+    hashes: Arc<Vec<String>>,
+    number: u64,
+}
+
+/// The way to the server.
+pub(crate) struct Link {
+    client: Client,
+    live: Mutex<Option<Live>>,
+    made: AtomicU64,
+}
+
+/// Why a request got no answer.
+enum Trouble {
+    /// Over this connection; another may do.
+    Broken(StoreError),
+    /// The server will not.
+    Final(StoreError),
+}
+
+impl Link {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client, live: Mutex::new(None), made: AtomicU64::new(0) }
+    }
+
+    /// Runs a script, however often the connection breaks meanwhile.
+    pub(crate) async fn run(
+        &self,
+        script: Script,
+        arguments: &[String],
+    ) -> Result<Value, StoreError> {
+        self.persist(|live| {
+            let mut command = redis::cmd("EVALSHA");
+            command.arg(live.hashes.get(script as usize)).arg(0).arg(arguments);
+            command
+        })
+        .await
+    }
+
+    /// Runs a command that only reads.
+    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
+        let value = self.persist(|_| command.clone()).await?;
+        redis::from_redis_value(value).map_err(|error| StoreError::permanent(error.to_string()))
+    }
+
+    async fn persist(&self, command: impl Fn(&Live) -> Cmd) -> Result<Value, StoreError> {
+        let mut tried = Duration::ZERO;
+        loop {
+            let error = match self.try_once(&command).await {
+                Ok(value) => return Ok(value),
+                Err(Trouble::Final(error)) => return Err(error),
+                Err(Trouble::Broken(error)) => error,
+            };
+            if tried >= TRY_FOR {
+                return Err(error);
+            }
+            tokio::time::sleep(PAUSE).await;
+            tried += PAUSE;
+        }
+    }
+
+    async fn try_once(&self, command: &impl Fn(&Live) -> Cmd) -> Result<Value, Trouble> {
+        let live = self.live().await?;
+        let mut connection = live.connection.clone();
+        let command = command(&live);
+        let trouble = match timeout(ANSWER_MAX, command.query_async(&mut connection)).await {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => said(&error),
+            Err(_elapsed) => Trouble::Broken(StoreError::retryable("Redis did not answer in time")),
+        };
+        if matches!(trouble, Trouble::Broken(_)) {
+            let mut place = self.live.lock().await;
+            if place.as_ref().is_some_and(|found| found.number == live.number) {
+                *place = None;
+            }
+        }
+        Err(trouble)
+    }
+
+    /// The connection: the one there is, else a new one with its scripts.
+    async fn live(&self) -> Result<Live, Trouble> {
+        let mut place = self.live.lock().await;
+        if let Some(live) = &*place {
+            return Ok(live.clone());
+        }
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_MAX))
+            .set_response_timeout(None);
+        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+        let mut connection = match timeout(CONNECT_MAX, connecting).await {
+            Ok(made) => made.map_err(|error| said(&error))?,
+            Err(_elapsed) => {
+                return Err(Trouble::Broken(StoreError::retryable(
+                    "Redis cannot be reached in time",
+                )));
+            }
+        };
+        let mut hashes = Vec::with_capacity(SCRIPTS.len());
+        for script in SCRIPTS {
+            let mut load = redis::cmd("SCRIPT");
+            load.arg("LOAD").arg(script);
+            let loading = timeout(ANSWER_MAX, load.query_async(&mut connection)).await;
+            let hash = loading.map_err(|_elapsed| {
+                Trouble::Broken(StoreError::retryable("Redis did not answer in time"))
+            })?;
+            hashes.push(hash.map_err(|error| said(&error))?);
+        }
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let live = Live { connection, hashes: Arc::new(hashes), number };
+        *place = Some(live.clone());
+        Ok(live)
+    }
+}
+
+/// What an error of the server or of the way to it means.
+fn said(error: &RedisError) -> Trouble {
+    let code = error.code().unwrap_or_default();
+    match code {
+        // It has been started again, is not the primary any more, or is busy.
+        "NOSCRIPT" | "LOADING" | "READONLY" | "MASTERDOWN" | "TRYAGAIN" | "BUSY"
+        | "CLUSTERDOWN" => {
+            Trouble::Broken(StoreError::retryable(format!("Redis cannot do it now: {error}")))
+        }
+        "OOM" => Trouble::Final(StoreError::retryable(
+            "Redis is full (`maxmemory`) and takes nothing more: give it more memory",
+        )),
+        "" => Trouble::Broken(StoreError::retryable(format!("Redis cannot be reached: {error}"))),
+        _ => Trouble::Final(StoreError::permanent(format!("Redis refused: {error}"))),
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The client holds a password.
+        f.debug_struct("Link").finish_non_exhaustive()
+    }
+}

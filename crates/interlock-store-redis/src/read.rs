@@ -1,0 +1,358 @@
+//! Reads of rows by key, and of the small listings.
+
+use std::collections::BTreeMap;
+
+use interlock_core::id::PipelineId;
+use interlock_store::{
+    AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Key, OutboxRow, Page, Record, Row,
+    Shard, StoreError,
+    record::{EventRecord, IncidentRecord, SensorRecord},
+};
+use interlock_store_remote::{Found, key_text, micros, one_more, page};
+use jiff::Timestamp;
+use redis::Value;
+
+use crate::{
+    keys::{self, found},
+    request::{Server, list, number, optional, text},
+};
+
+/// A member with its value.
+pub(crate) fn pair(row: Value) -> Result<(String, String), StoreError> {
+    let mut parts = list(row)?.into_iter();
+    let mut next = || parts.next().map_or_else(|| Ok(String::new()), text);
+    Ok((next()?, next()?))
+}
+
+/// What is looked for by score.
+pub(crate) struct Scores<'a> {
+    /// How members are read.
+    pub(crate) kind: &'a str,
+    pub(crate) set: String,
+    /// `up` or `down`.
+    pub(crate) direction: &'a str,
+    /// The first score that is wanted.
+    pub(crate) first: String,
+    /// The first score that is not; upwards only.
+    pub(crate) last: String,
+    /// After this place: a score and a member.
+    pub(crate) after: (String, String),
+    pub(crate) limit: i64,
+    pub(crate) word: &'a str,
+    pub(crate) more: &'a str,
+}
+
+impl Scores<'_> {
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let Self { kind, set, direction, first, last, after, limit, word, more } = self;
+        let (score, member) = after.clone();
+        vec![
+            (*kind).to_owned(),
+            set.clone(),
+            (*direction).to_owned(),
+            first.clone(),
+            last.clone(),
+            score,
+            member,
+            limit.to_string(),
+            (*word).to_owned(),
+            (*more).to_owned(),
+        ]
+    }
+}
+
+/// Rows by score, in as many calls as it takes.
+pub(crate) async fn by_score(
+    server: &Server,
+    mut scores: Scores<'_>,
+) -> Result<Vec<Found>, StoreError> {
+    let mut rows = Vec::new();
+    loop {
+        let mut asked = vec!["scores".to_owned()];
+        asked.extend(scores.arguments());
+        let mut parts = list(server.read(asked).await?)?.into_iter();
+        let mut next = || parts.next().unwrap_or(Value::Nil);
+        let is_over = text(next())? == "end";
+        let found_now = rows_of(scores.kind, next())?;
+        scores.limit -= found_now.len() as i64;
+        rows.extend(found_now);
+        if is_over || scores.limit <= 0 {
+            return Ok(rows);
+        }
+        let (score, member) = (text(next())?, text(next())?);
+        scores.first.clone_from(&score);
+        scores.after = (score, member);
+    }
+}
+
+/// Rows out of pairs of member and value.
+pub(crate) fn rows_of(kind: &str, rows: Value) -> Result<Vec<Found>, StoreError> {
+    let read = |row: Value| {
+        let (member, value) = pair(row)?;
+        found(kind, &member, &value)
+    };
+    list(rows)?.into_iter().map(read).collect()
+}
+
+/// What is looked for by member.
+pub(crate) struct Members<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) set: String,
+    /// Bounds as Redis writes them: `[a`, `(a`, `-`, `+`.
+    pub(crate) first: String,
+    pub(crate) last: String,
+    pub(crate) limit: i64,
+    pub(crate) word: &'a str,
+}
+
+/// Rows by member, in as many calls as it takes.
+pub(crate) async fn by_member(
+    server: &Server,
+    mut members: Members<'_>,
+) -> Result<Vec<Found>, StoreError> {
+    let mut rows = Vec::new();
+    loop {
+        let Members { kind, set, first, last, limit, word } = &members;
+        let words = ["members", kind, set, first, last, &limit.to_string(), word];
+        let asked = words.iter().map(|word| (*word).to_owned()).collect();
+        let mut parts = list(server.read(asked).await?)?.into_iter();
+        let mut next = || parts.next().unwrap_or(Value::Nil);
+        let is_over = text(next())? == "end";
+        let found_now = rows_of(kind, next())?;
+        members.limit -= found_now.len() as i64;
+        rows.extend(found_now);
+        if is_over || members.limit <= 0 {
+            return Ok(rows);
+        }
+        next();
+        members.first = format!("({}", text(next())?);
+    }
+}
+
+/// After a member, or from the start.
+pub(crate) fn after(member: Option<String>) -> String {
+    member.map_or_else(|| "-".to_owned(), |member| format!("({member}"))
+}
+
+/// Reads rows by their keys.
+pub(crate) async fn rows(
+    server: &Server,
+    pipeline: &PipelineId,
+    keys: &[Key],
+) -> Result<Vec<Option<Row<Record>>>, StoreError> {
+    let mut asked = vec!["rows".to_owned(), keys.len().to_string()];
+    for key in keys {
+        asked.extend(server.keys.address(pipeline, key));
+    }
+    let values = list(server.read(asked).await?)?;
+    let row = |(key, value): (&Key, Value)| {
+        let Some(value) = optional(value)? else { return Ok(None) };
+        let found = keys::read(pipeline.as_str(), (key.kind(), &key_text(key)), &value)?;
+        Ok(Some(found.row()))
+    };
+    keys.iter().zip(values).map(row).collect()
+}
+
+/// The pipelines of a shard with their watermarks, by name.
+pub(crate) async fn agenda(
+    server: &Server,
+    shard: Shard,
+    last: Option<PipelineId>,
+    limit: usize,
+) -> Result<Page<AgendaRow>, StoreError> {
+    let set = server.keys.index(&format!("pipelines:{}", shard.0));
+    let last = after(last.map(|name| name.to_string()));
+    let asked = vec!["agenda".to_owned(), set, last, one_more(limit).to_string()];
+    let mut rows = Vec::new();
+    for row in list(server.read(asked).await?)? {
+        let mut parts = list(row)?.into_iter();
+        let mut next = || parts.next().unwrap_or(Value::Nil);
+        let name = text(next())?;
+        let own = keys::read(&name, ("pipeline", ""), &text(next())?)?;
+        let Record::Pipeline(record) = own.record else { continue };
+        let mut watermarks = BTreeMap::new();
+        let mut marks = list(next())?.into_iter();
+        while let (Some(schedule), Some(value)) = (marks.next(), marks.next()) {
+            let mark = keys::read(&name, ("watermark", &text(schedule)?), &text(value)?)?;
+            if let (Key::Watermark(schedule), Record::Watermark(record)) = (mark.key, mark.record) {
+                watermarks.insert(schedule, Row { record, revision: mark.revision });
+            }
+        }
+        let record = Row { record, revision: own.revision };
+        rows.push(AgendaRow { pipeline: own.pipeline, record, watermarks });
+    }
+    Ok(page(rows, limit))
+}
+
+/// The sensors of a pipeline.
+pub(crate) async fn sensors(
+    server: &Server,
+    pipeline: &PipelineId,
+) -> Result<BTreeMap<String, Row<SensorRecord>>, StoreError> {
+    let mut all = redis::cmd("HGETALL");
+    all.arg(server.keys.name(&format!("sensor:{pipeline}")));
+    let fields: BTreeMap<String, String> = server.link.ask(&all).await?;
+    let mut sensors = BTreeMap::new();
+    for (key, value) in fields {
+        let found = keys::read(pipeline.as_str(), ("sensor", &key), &value)?;
+        if let Record::Sensor(record) = found.record {
+            sensors.insert(key, Row { record, revision: found.revision });
+        }
+    }
+    Ok(sensors)
+}
+
+/// An incident with its address.
+pub(crate) type IncidentRow = (PipelineId, String, Row<IncidentRecord>);
+
+/// Incidents of one pipeline or of all, newest first.
+pub(crate) async fn incidents(
+    server: &Server,
+    pipeline: Option<PipelineId>,
+    limit: usize,
+) -> Result<Page<IncidentRow>, StoreError> {
+    let set = pipeline.map_or_else(|| "incidents".to_owned(), |name| format!("incidents:{name}"));
+    let scores = Scores {
+        kind: "incident",
+        set: server.keys.index(&set),
+        direction: "down",
+        first: "+inf".to_owned(),
+        last: String::new(),
+        after: (String::new(), String::new()),
+        limit: one_more(limit),
+        word: "",
+        more: "",
+    };
+    let rows = by_score(server, scores).await?.into_iter().map(Found::incident);
+    Ok(page(rows.collect::<Result<_, _>>()?, limit))
+}
+
+/// Incidents of a shard that are not resolved, in the order (pipeline, key), after a given one.
+pub(crate) async fn open_incidents(
+    server: &Server,
+    shard: Shard,
+    last: Option<(PipelineId, String)>,
+    limit: usize,
+) -> Result<Page<IncidentRow>, StoreError> {
+    let members = Members {
+        kind: "incident",
+        set: server.keys.index(&format!("incidents:open:{}", shard.0)),
+        first: after(last.map(|(name, key)| format!("{name} {key}"))),
+        last: "+".to_owned(),
+        limit: one_more(limit),
+        word: "",
+    };
+    let rows = by_member(server, members).await?.into_iter().map(Found::incident);
+    Ok(page(rows.collect::<Result<_, _>>()?, limit))
+}
+
+/// Backfills, in the order (pipeline, number). There are few: those of other shards are passed over here.
+pub(crate) async fn backfills(
+    server: &Server,
+    query: &BackfillQuery,
+) -> Result<Page<BackfillRow>, StoreError> {
+    let first =
+        query.after.as_ref().map(|(name, number)| keys::member(name, &Key::Backfill(*number)));
+    let members = Members {
+        kind: "backfill",
+        set: server.keys.index("backfills"),
+        first: after(first),
+        last: "+".to_owned(),
+        limit: i64::MAX,
+        word: if query.unfinished { "unfinished" } else { "" },
+    };
+    let rows = by_member(server, members).await?.into_iter().map(Found::backfill);
+    let mut rows: Vec<BackfillRow> = rows.collect::<Result<_, _>>()?;
+    let count = server.shard_count();
+    rows.retain(|row| {
+        query.pipeline.as_ref().is_none_or(|name| row.pipeline == *name)
+            && query.shard.is_none_or(|shard| Shard::of(&row.pipeline, count) == shard)
+    });
+    Ok(page(rows, query.limit))
+}
+
+/// Dead letters, those that came first first.
+pub(crate) async fn dead_letters(
+    server: &Server,
+    limit: usize,
+) -> Result<Page<OutboxRow>, StoreError> {
+    let scores = upwards(("outbox", server.keys.index("dead")), "-inf".to_owned(), "inf", limit);
+    let rows = by_score(server, scores).await?.into_iter().map(Found::outbox);
+    Ok(page(rows.collect::<Result<_, _>>()?, limit))
+}
+
+/// Due entries of a shard at or before an instant, earliest first.
+pub(crate) async fn due(
+    server: &Server,
+    shard: Shard,
+    until: Timestamp,
+    limit: usize,
+) -> Result<Page<DueRow>, StoreError> {
+    let set = server.keys.index(&format!("due:{}", shard.0));
+    let last = micros(until).saturating_add(1).to_string();
+    let scores = upwards(("due", set), "-inf".to_owned(), &last, limit);
+    let rows = by_score(server, scores).await?.into_iter().map(Found::due);
+    Ok(page(rows.collect::<Result<_, _>>()?, limit))
+}
+
+fn upwards<'a>(
+    (kind, set): (&'a str, String),
+    first: String,
+    last: &str,
+    limit: usize,
+) -> Scores<'a> {
+    Scores {
+        kind,
+        set,
+        direction: "up",
+        first,
+        last: last.to_owned(),
+        after: (String::new(), String::new()),
+        limit: one_more(limit),
+        word: "",
+        more: "",
+    }
+}
+
+/// Events after a number, oldest first.
+pub(crate) async fn events(
+    server: &Server,
+    pipeline: Option<PipelineId>,
+    last: u64,
+    limit: usize,
+) -> Result<Page<EventRow>, StoreError> {
+    let count = one_more(limit);
+    let mut rows = Vec::new();
+    if let Some(name) = pipeline {
+        let mut range = redis::cmd("XRANGE");
+        range.arg(server.keys.name(&format!("events:{name}"))).arg(format!("({last}-0")).arg("+");
+        let found: Vec<Value> = server.link.ask(range.arg("COUNT").arg(count)).await?;
+        for entry in found {
+            let mut parts = list(entry)?.into_iter();
+            let id = parts.next().map(text).transpose()?.unwrap_or_default();
+            let data = parts.next().map(list).transpose()?.unwrap_or_default().into_iter().nth(3);
+            let data = data.map(text).transpose()?.unwrap_or_default();
+            rows.push(event(&id, name.as_str(), &data)?);
+        }
+    } else {
+        let asked = vec!["feed".to_owned(), format!("{last}-0"), count.to_string()];
+        for entry in list(server.read(asked).await?)? {
+            let mut parts = list(entry)?.into_iter();
+            let mut next = || parts.next().map_or_else(|| Ok(String::new()), text);
+            let (id, name, data) = (next()?, next()?, next()?);
+            rows.push(event(&id, &name, &data)?);
+        }
+    }
+    Ok(page(rows, limit))
+}
+
+fn event(id: &str, pipeline: &str, data: &str) -> Result<EventRow, StoreError> {
+    let unreadable =
+        |what: String| StoreError::permanent(format!("event {id} cannot be read: {what}"));
+    let number = id.split('-').next().unwrap_or_default().to_owned();
+    Ok(EventRow {
+        number: self::number(Value::BulkString(number.into_bytes()))?,
+        pipeline: PipelineId::any(pipeline).map_err(|error| unreadable(error.message))?,
+        record: EventRecord::decode(data).map_err(|error| unreadable(error.to_string()))?,
+    })
+}

@@ -1,0 +1,162 @@
+//! Requests that change something: done once, and noticed if the server has forgotten one.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use interlock_store::{Role, Shard, StoreError};
+use redis::Value;
+
+use crate::{
+    keys::Keys,
+    link::{Link, Script},
+};
+
+/// How long the server keeps an answer: longer than a request is sent again.
+const ANSWER_KEPT_MS: &str = "60000";
+
+/// Hears that the server has forgotten what it acknowledged.
+pub type OnRollback = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// What all requests share.
+pub(crate) struct Server {
+    pub(crate) link: Link,
+    pub(crate) keys: Keys,
+    pub(crate) shards: AtomicU64,
+    /// Who we are to the server.
+    pub(crate) client: String,
+    /// How many of our requests the server has acknowledged.
+    acknowledged: AtomicU64,
+    sent: AtomicU64,
+    /// The number of the last event that we know of.
+    pub(crate) last_event: AtomicU64,
+    pub(crate) rollbacks: AtomicU64,
+    pub(crate) on_rollback: Option<OnRollback>,
+}
+
+impl Server {
+    pub(crate) fn new(
+        link: Link,
+        keys: Keys,
+        client: String,
+        on_rollback: Option<OnRollback>,
+    ) -> Self {
+        Self {
+            link,
+            keys,
+            shards: AtomicU64::new(1),
+            client,
+            acknowledged: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            last_event: AtomicU64::new(0),
+            rollbacks: AtomicU64::new(0),
+            on_rollback,
+        }
+    }
+
+    pub(crate) fn shard_count(&self) -> u16 {
+        self.shards.load(Ordering::Relaxed) as u16
+    }
+
+    /// Asks something.
+    pub(crate) async fn read(&self, arguments: Vec<String>) -> Result<Value, StoreError> {
+        let mut all = vec![self.keys.prefix.clone()];
+        all.extend(arguments);
+        self.link.run(Script::Read, &all).await
+    }
+
+    /// Changes something, once; the answer without what is only between us.
+    pub(crate) async fn write(
+        &self,
+        script: Script,
+        arguments: Vec<String>,
+    ) -> Result<Vec<Value>, StoreError> {
+        let number = self.sent.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{}-{number}", self.client);
+        let mut all = vec![
+            self.keys.prefix.clone(),
+            id,
+            ANSWER_KEPT_MS.to_owned(),
+            self.client.clone(),
+            String::new(),
+        ];
+        all.extend(arguments);
+        loop {
+            let acknowledged = self.acknowledged.load(Ordering::Acquire);
+            if let Some(place) = all.get_mut(4) {
+                *place = acknowledged.to_string();
+            }
+            let answer = list(self.link.run(script, &all).await?)?;
+            let mut parts = answer.into_iter();
+            let first = parts.next().map(text).transpose()?.unwrap_or_default();
+            if first == "rollback" {
+                self.recover(acknowledged).await?;
+                continue;
+            }
+            let count = first.parse().map_err(|_broken| strange("an answer without a number"))?;
+            self.acknowledged.fetch_max(count, Ordering::AcqRel);
+            return Ok(parts.collect());
+        }
+    }
+
+    /// Ends every term, since nobody knows any more what was done under it; owners then read again.
+    async fn recover(&self, acknowledged: u64) -> Result<(), StoreError> {
+        let count = self.shard_count();
+        let mut all = vec![
+            self.keys.prefix.clone(),
+            self.client.clone(),
+            acknowledged.to_string(),
+            self.last_event.load(Ordering::Relaxed).to_string(),
+            (usize::from(count) * 2).to_string(),
+        ];
+        for shard in (0..count).map(Shard) {
+            for role in [Role::Engine, Role::Watchdog] {
+                all.extend(self.keys.lease(role, shard));
+            }
+        }
+        self.link.run(Script::Recover, &all).await?;
+        self.rollbacks.fetch_add(1, Ordering::Relaxed);
+        if let Some(tell) = &self.on_rollback {
+            tell(
+                "STORE_ROLLBACK: Redis has forgotten writes that it acknowledged (a failover, or a restart without \
+                 `appendfsync always`); every term was ended, and owners read the store again",
+            );
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("keys", &self.keys).finish_non_exhaustive()
+    }
+}
+
+/// A list out of an answer.
+pub(crate) fn list(value: Value) -> Result<Vec<Value>, StoreError> {
+    redis::from_redis_value(value).map_err(|error| strange(&error.to_string()))
+}
+
+/// A text out of an answer.
+pub(crate) fn text(value: Value) -> Result<String, StoreError> {
+    redis::from_redis_value(value).map_err(|error| strange(&error.to_string()))
+}
+
+/// A text out of an answer, or nothing.
+pub(crate) fn optional(value: Value) -> Result<Option<String>, StoreError> {
+    redis::from_redis_value(value).map_err(|error| strange(&error.to_string()))
+}
+
+/// A number out of an answer.
+pub(crate) fn number<T: std::str::FromStr>(value: Value) -> Result<T, StoreError> {
+    let said = text(value)?;
+    said.parse().map_err(|_broken| strange(&format!("`{said}` for a number")))
+}
+
+fn strange(what: &str) -> StoreError {
+    StoreError::permanent(format!("Redis gave a strange answer: {what}"))
+}

@@ -1,0 +1,113 @@
+-- Shared by all scripts. ARGV[1] is the prefix of all keys.
+-- A row is one field of a hash: `REVISION CLAIMED WORD MORE BODY`, `-` for nothing.
+local P = ARGV[1]
+local at = 1
+local function take()
+    at = at + 1
+    return ARGV[at]
+end
+local function count()
+    return tonumber(take())
+end
+local call = redis.call
+
+-- Numbers are doubles: whole ones are exact up to 2^53, and must not be written with an exponent.
+local function text(number)
+    return string.format('%.0f', number)
+end
+
+local function micros()
+    local time = call('TIME')
+    return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+local function millis()
+    return math.floor(micros() / 1000)
+end
+
+local function revision(value)
+    return value and tonumber(string.match(value, '^%d+')) or 0
+end
+
+-- A request that was done already, and whose answer was lost on its way: the same answer again. A store that
+-- has forgotten what it acknowledged to this client says so instead of doing anything.
+local function once(work)
+    local id, ttl, client, acknowledged = take(), take(), take(), count()
+    local key = P .. ':request:' .. id
+    local done = call('GET', key)
+    if done then
+        return cmsgpack.unpack(done)
+    end
+    local witness = P .. ':witness:' .. client
+    if (tonumber(call('GET', witness)) or 0) < acknowledged then
+        return { 'rollback' }
+    end
+    local answer = work()
+    table.insert(answer, 1, text(call('INCR', witness)))
+    call('PEXPIRE', witness, 2592000000)
+    call('SET', key, cmsgpack.pack(answer), 'PX', ttl)
+    return answer
+end
+
+-- `HASH FIELD` of a row.
+local function find()
+    return take(), take()
+end
+
+-- Index entries: `ZSET MEMBER SCORE`, and no score for one that is to go.
+local function index(n)
+    for _ = 1, n do
+        local zset, member, score = take(), take(), take()
+        if score == '' then
+            call('ZREM', zset, member)
+        else
+            call('ZADD', zset, score, member)
+        end
+    end
+end
+
+-- Views: what the first Interlock kept, for those who look with redis-cli. Nothing is decided by them.
+local function view(n)
+    for _ = 1, n do
+        local kind, key = take(), take()
+        if kind == 'hash' then
+            local ttl, fields = count(), {}
+            for field = 1, count() do
+                fields[field] = take()
+            end
+            call('HSET', key, unpack(fields))
+            if ttl > 0 then
+                call('PEXPIRE', key, ttl)
+            end
+        else
+            local score, member, keep = take(), take(), count()
+            call('ZADD', key, score, member)
+            if call('ZCARD', key) > keep then
+                call('ZREMRANGEBYRANK', key, 0, -keep - 1)
+            end
+        end
+    end
+end
+
+-- The rest of a row that is written: `REST CLAIMED` and the index entries and views.
+local function put(hash, field, found)
+    local rest, claimed = take(), take()
+    call('HSET', hash, field, text(found + 1) .. ' ' .. claimed .. ' ' .. rest)
+    index(count())
+    view(count())
+end
+
+-- Where the row of an index entry is.
+local function address(kind, member)
+    local pipeline, rest = string.match(member, '^(%S+) ?(.*)$')
+    if kind == 'open' then
+        local instant, schedule = string.match(rest, '^(%S+) (%S+)$')
+        return P .. ':slot:' .. pipeline, schedule .. ' ' .. instant
+    elseif kind == 'run' then
+        local schedule, instant, generation, attempt = string.match(rest, '^(%S+) (%S+) (%d+) (%d+)$')
+        local compact = string.gsub(string.gsub(instant, '[-:]', ''), '%.000Z$', 'Z')
+        local id = table.concat(
+            { pipeline, schedule, compact, text(tonumber(generation)), text(tonumber(attempt)) }, '~')
+        return P .. ':run:' .. id, 'row'
+    end
+    return P .. ':' .. kind .. ':' .. pipeline, rest
+end

@@ -1,0 +1,65 @@
+-- What waits: reports on their way in, notifications on their way out.
+local function post()
+    local letters, applied, key, zset, member, body = take(), take(), take(), take(), take(), take()
+    if call('HEXISTS', applied, key) == 0 and call('HEXISTS', letters, key) == 0 then
+        local number = text(call('HINCRBY', P .. ':about', 'inbox', 1))
+        call('HSET', letters, key, number .. ' ' .. text(millis()) .. ' ' .. body)
+        call('ZADD', zset, number, member)
+    end
+    return {}
+end
+
+local function claim()
+    local limit, ttl, now = count(), count(), millis() * 1000
+    local zset, rank, rows = P .. ':index:outbox', 0, {}
+    while #rows < limit do
+        local found = call('ZRANGE', zset, rank, rank + 99, 'WITHSCORES')
+        for n = 1, #found, 2 do
+            if tonumber(found[n + 1]) > now or #rows >= limit then
+                return rows
+            end
+            local hash, field = address('outbox', found[n])
+            local value = call('HGET', hash, field)
+            local last, claimed, rest = string.match(value, '^(%d+) (%S+) (.*)$')
+            if claimed == '-' or tonumber(claimed) <= now then
+                value = text(tonumber(last) + 1) .. ' ' .. text(now + ttl * 1000) .. ' ' .. rest
+                call('HSET', hash, field, value)
+                rows[#rows + 1] = { found[n], value }
+            end
+        end
+        if #found < 200 then
+            return rows
+        end
+        rank = rank + 100
+    end
+    return rows
+end
+
+local function settle()
+    local hash, field = find()
+    local found = revision(call('HGET', hash, field))
+    if found == 0 or text(found) ~= take() then
+        return {}
+    end
+    call('HDEL', hash, field)
+    index(count())
+    for _ = 1, count() do
+        local name, rows = take(), count()
+        if call('HEXISTS', hash, name) == 1 then
+            at = at + rows
+        else
+            put(hash, name, name == field and found or 0)
+        end
+    end
+    return {}
+end
+
+return once(function()
+    local verb = take()
+    if verb == 'post' then
+        return post()
+    elseif verb == 'claim' then
+        return claim()
+    end
+    return settle()
+end)

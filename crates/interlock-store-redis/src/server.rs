@@ -1,0 +1,97 @@
+//! What a server must promise before anything is kept on it.
+
+use std::collections::BTreeMap;
+
+use interlock_store::StoreError;
+
+use crate::request::Server;
+
+/// The oldest major version that has all that is used.
+const OLDEST: u32 = 7;
+/// The format of the keys.
+const FORMAT: &str = "1";
+
+/// What is said of a server that is not refused, but should be known.
+pub(crate) type Warnings = Vec<String>;
+
+/// Refuses a server that cannot keep what it acknowledges; says what may be lost on another.
+pub(crate) async fn check(server: &Server) -> Result<Warnings, StoreError> {
+    let info: String = server.link.ask(redis::cmd("INFO").arg("everything")).await?;
+    let told: BTreeMap<&str, &str> =
+        info.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
+    let get = |name: &str| told.get(name).copied().unwrap_or_default();
+    let major = get("redis_version").split('.').next().and_then(|text| text.parse::<u32>().ok());
+    if major.is_none_or(|major| major < OLDEST) {
+        let message = format!("this Redis is {}: Interlock needs 7 or later", get("redis_version"));
+        return Err(StoreError::permanent(message));
+    }
+    if get("cluster_enabled") == "1" {
+        let message = "this Redis is a cluster, which this build cannot use: name a single Redis in `redis.addr`";
+        return Err(StoreError::permanent(message));
+    }
+    if get("role") == "slave" {
+        let message =
+            "this Redis is a replica, which takes no writes: name the primary in `redis.addr`";
+        return Err(StoreError::retryable(message));
+    }
+    if get("maxmemory") != "0" && get("maxmemory_policy").starts_with("allkeys") {
+        let message = format!(
+            "this Redis deletes keys when it is full (`maxmemory-policy {}`), and with them what is recorded: set it to \
+             `noeviction`",
+            get("maxmemory_policy")
+        );
+        return Err(StoreError::permanent(message));
+    }
+    persistence(server, get("aof_enabled")).await
+}
+
+async fn persistence(server: &Server, log: &str) -> Result<Warnings, StoreError> {
+    // Managed servers do not tell their settings.
+    let setting = async |name: &str| -> Option<String> {
+        let found: Result<BTreeMap<String, String>, _> =
+            server.link.ask(redis::cmd("CONFIG").arg("GET").arg(name)).await;
+        found.ok().and_then(|found| found.into_values().next())
+    };
+    if log != "1" {
+        return match setting("save").await.as_deref() {
+            Some("") => Err(StoreError::permanent(
+                "this Redis keeps nothing on disk: start it with `appendonly yes` and `appendfsync always`",
+            )),
+            Some(_) | None => Ok(vec![
+                "this Redis has no append-only file: a restart forgets minutes of what was acknowledged; start it with \
+                 `appendonly yes` and `appendfsync always`"
+                    .to_owned(),
+            ]),
+        };
+    }
+    match setting("appendfsync").await.as_deref() {
+        Some("always") | None => Ok(vec![]),
+        Some(other) => Ok(vec![format!(
+            "this Redis has `appendfsync {other}`: a failing machine forgets what was acknowledged last; `always` does not"
+        )]),
+    }
+}
+
+/// How many shards there are: as many as were asked for when the store was made.
+pub(crate) async fn shard_count(server: &Server, asked: u16) -> Result<u16, StoreError> {
+    let about = server.keys.name("about");
+    for (name, value) in [("format", FORMAT.to_owned()), ("shards", asked.max(1).to_string())] {
+        let _made: i64 =
+            server.link.ask(redis::cmd("HSETNX").arg(&about).arg(name).arg(value)).await?;
+    }
+    let found: Vec<Option<String>> =
+        server.link.ask(redis::cmd("HMGET").arg(&about).arg("format").arg("shards")).await?;
+    let mut found = found.into_iter().map(Option::unwrap_or_default);
+    let (format, shards) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
+    if format != FORMAT {
+        let message = format!(
+            "the keys under `{}` were written by another Interlock (format {format}, this one knows {FORMAT}): use \
+             that version, or another `redis.keyPrefix`; nothing was changed",
+            server.keys.prefix
+        );
+        return Err(StoreError::permanent(message));
+    }
+    shards.parse().map_err(|_broken| {
+        StoreError::permanent(format!("the store says that it has `{shards}` shards"))
+    })
+}

@@ -1,0 +1,323 @@
+//! The store, put together.
+
+use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
+
+use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_store::{
+    Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Group, InboxEntry, Key,
+    Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Record, Refusal, Role, Row, RunQuery, RunRow,
+    Shard, Store, StoreError, StoreFuture, Writer, check_settlement,
+    record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
+};
+use interlock_store_remote::{Desk, instant};
+use jiff::{SignedDuration, Timestamp};
+use redis::{Client, IntoConnectionInfo as _, RedisConnectionInfo};
+use std::sync::atomic::Ordering;
+
+use crate::{
+    apply,
+    keys::Keys,
+    lease, ledger,
+    link::Link,
+    queue, read,
+    request::{OnRollback, Server, number},
+    server,
+    views::Views,
+};
+
+/// Where a store is, and how it is used.
+#[derive(Clone)]
+pub struct RedisSettings {
+    /// `host:port`.
+    pub addr: String,
+    /// Its password; none when absent.
+    pub password: Option<String>,
+    /// Which database.
+    pub db: u32,
+    /// In front of every key.
+    pub key_prefix: String,
+    /// How long run logs and events are kept.
+    pub retention_ttl: SignedDuration,
+    /// How many runs the index of a pipeline has that people look at.
+    pub run_index_limit: u32,
+    /// How many events a pipeline's stream has, about.
+    pub event_stream_max: u32,
+    /// How many shards it gets when it is made; later it keeps what it has.
+    pub shards: u16,
+    /// Hears of writes that the server has forgotten.
+    pub on_rollback: Option<OnRollback>,
+}
+
+impl fmt::Debug for RedisSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisSettings")
+            .field("addr", &self.addr)
+            .field("key_prefix", &self.key_prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A store on a Redis server.
+pub struct RedisStore {
+    server: Arc<Server>,
+    views: Arc<Views>,
+    warnings: Vec<String>,
+    desk: Desk,
+}
+
+impl RedisStore {
+    /// Opens the store; makes it if it is not there. Blocks meanwhile.
+    pub fn open(settings: &RedisSettings) -> Result<Self, StoreError> {
+        let desk = Desk::start("redis-store")?;
+        let keys = Keys { prefix: prefix(&settings.key_prefix)? };
+        let link = Link::new(client(settings)?);
+        let server = Arc::new(Server::new(link, keys, identity(), settings.on_rollback.clone()));
+        let (asked, opening) = (settings.shards, Arc::clone(&server));
+        let warnings = desk.wait(async move {
+            let warnings = server::check(&opening).await?;
+            let count = server::shard_count(&opening, asked).await?;
+            opening.shards.store(u64::from(count), Ordering::Relaxed);
+            Ok(warnings)
+        })?;
+        let views = Views {
+            retention_ms: interlock_store_remote::whole_ttl(settings.retention_ttl),
+            runs_max: settings.run_index_limit,
+            events_max: settings.event_stream_max,
+        };
+        Ok(Self { server, views: Arc::new(views), warnings, desk })
+    }
+
+    /// What the server may lose, in sentences for its owner.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// How often the server was found to have forgotten something.
+    pub fn rollbacks(&self) -> u64 {
+        self.server.rollbacks.load(Ordering::Relaxed)
+    }
+
+    fn ask<'a, T: Send + 'static, F>(
+        &self,
+        work: impl FnOnce(Arc<Server>) -> F,
+    ) -> StoreFuture<'a, T>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        self.desk.ask(work(Arc::clone(&self.server)))
+    }
+}
+
+fn client(settings: &RedisSettings) -> Result<Client, StoreError> {
+    let RedisSettings { addr, password, db, .. } = settings;
+    let wrong = |what: &dyn fmt::Display| {
+        StoreError::permanent(format!(
+            "`redis.addr` is not the address of a server: {addr}: {what}"
+        ))
+    };
+    if addr.contains("://") {
+        return Err(wrong(&"write `host:port`; TLS is not in this build"));
+    }
+    let (host, port) = addr.rsplit_once(':').unwrap_or((addr, "6379"));
+    let port: u16 = port.parse().map_err(|error| wrong(&error))?;
+    let info = (host, port).into_connection_info().map_err(|error| wrong(&error))?;
+    let mut login = RedisConnectionInfo::default().set_db(i64::from(*db));
+    if let Some(password) = password {
+        login = login.set_password(password);
+    }
+    Client::open(info.set_redis_settings(login)).map_err(|error| wrong(&error))
+}
+
+fn prefix(prefix: &str) -> Result<String, StoreError> {
+    if prefix.is_empty() || prefix.contains(['{', '}', ' ']) {
+        let message = format!(
+            "`redis.keyPrefix` cannot be `{prefix}`: it needs a name without braces and spaces"
+        );
+        return Err(StoreError::permanent(message));
+    }
+    Ok(prefix.to_owned())
+}
+
+/// A name that no other client has.
+fn identity() -> String {
+    use std::hash::{BuildHasher as _, RandomState};
+    let part = || RandomState::new().hash_one(std::process::id());
+    format!("{:016x}{:016x}", part(), part())
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl Store for RedisStore {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
+        self.ask(|server| async move {
+            let told = server.read(vec!["now".to_owned()]).await?;
+            instant(number(told)?)
+        })
+    }
+
+    fn shard_count(&self) -> u16 {
+        self.server.shard_count()
+    }
+
+    fn commit(&self, groups: Vec<Group>) -> StoreFuture<'_, Vec<Result<Accepted, Refusal>>> {
+        let count = self.server.shard_count();
+        let checked = groups.iter().try_for_each(|group| group.check(count));
+        let views = self.views.clone();
+        self.ask(|server| async move {
+            checked?;
+            apply::commit(&server, &views, groups).await
+        })
+    }
+
+    fn acquire<'a>(
+        &'a self,
+        role: Role,
+        shard: Shard,
+        holder: &'a str,
+        ttl: SignedDuration,
+    ) -> StoreFuture<'a, Option<Lease>> {
+        let (holder, count) = (holder.to_owned(), self.server.shard_count());
+        self.ask(move |server| async move {
+            if shard.0 >= count {
+                let message = format!("there is no shard {} among {count}", shard.0);
+                return Err(StoreError::permanent(message));
+            }
+            lease::acquire(&server, (role, shard), holder, ttl).await
+        })
+    }
+
+    fn renew(&self, writer: Writer, ttl: SignedDuration) -> StoreFuture<'_, Option<Lease>> {
+        self.ask(move |server| async move { lease::renew(&server, writer, ttl).await })
+    }
+
+    fn release(&self, writer: Writer) -> StoreFuture<'_, ()> {
+        self.ask(move |server| async move { lease::release(&server, writer).await })
+    }
+
+    fn read<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        keys: &'a [Key],
+    ) -> StoreFuture<'a, Vec<Option<Row<Record>>>> {
+        let (pipeline, keys) = (pipeline.clone(), keys.to_vec());
+        self.ask(move |server| async move { read::rows(&server, &pipeline, &keys).await })
+    }
+
+    fn agenda<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a PipelineId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<AgendaRow>> {
+        let after = after.cloned();
+        self.ask(move |server| async move { read::agenda(&server, shard, after, limit).await })
+    }
+
+    fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>> {
+        let query = query.clone();
+        self.ask(move |server| async move { ledger::ledger(&server, &query).await })
+    }
+
+    fn open_slots<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a (PipelineId, Timestamp, ScheduleId)>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<LedgerRow>> {
+        let after = after.cloned();
+        self.ask(
+            move |server| async move { ledger::open_slots(&server, shard, after, limit).await },
+        )
+    }
+
+    fn runs<'a>(&'a self, query: &'a RunQuery) -> StoreFuture<'a, Page<RunRow>> {
+        let query = query.clone();
+        self.ask(move |server| async move { ledger::runs(&server, &query).await })
+    }
+
+    fn sensors<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+    ) -> StoreFuture<'a, BTreeMap<String, Row<SensorRecord>>> {
+        let pipeline = pipeline.clone();
+        self.ask(move |server| async move { read::sensors(&server, &pipeline).await })
+    }
+
+    fn incidents<'a>(
+        &'a self,
+        pipeline: Option<&'a PipelineId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
+        let pipeline = pipeline.cloned();
+        self.ask(move |server| async move { read::incidents(&server, pipeline, limit).await })
+    }
+
+    fn open_incidents<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a (PipelineId, String)>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
+        let after = after.cloned();
+        self.ask(
+            move |server| async move { read::open_incidents(&server, shard, after, limit).await },
+        )
+    }
+
+    fn backfills<'a>(&'a self, query: &'a BackfillQuery) -> StoreFuture<'a, Page<BackfillRow>> {
+        let query = query.clone();
+        self.ask(move |server| async move { read::backfills(&server, &query).await })
+    }
+
+    fn events<'a>(
+        &'a self,
+        pipeline: Option<&'a PipelineId>,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<EventRow>> {
+        let pipeline = pipeline.cloned();
+        self.ask(move |server| async move { read::events(&server, pipeline, after, limit).await })
+    }
+
+    fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>> {
+        self.ask(move |server| async move { read::due(&server, shard, until, limit).await })
+    }
+
+    fn post<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        key: &'a str,
+        record: &'a InboxRecord,
+    ) -> StoreFuture<'a, ()> {
+        let (pipeline, key, body) = (pipeline.clone(), key.to_owned(), record.encode());
+        self.ask(move |server| async move { queue::post(&server, &pipeline, &key, body).await })
+    }
+
+    fn inbox(&self, shard: Shard, limit: usize) -> StoreFuture<'_, Page<InboxEntry>> {
+        self.ask(move |server| async move { queue::inbox(&server, shard, limit).await })
+    }
+
+    fn claim(&self, limit: usize, ttl: SignedDuration) -> StoreFuture<'_, Vec<OutboxRow>> {
+        self.ask(move |server| async move { queue::claim(&server, limit, ttl).await })
+    }
+
+    fn settle<'a>(
+        &'a self,
+        row: &'a OutboxRow,
+        becomes: Vec<(String, OutboxRecord)>,
+    ) -> StoreFuture<'a, ()> {
+        let (row, views) = (row.clone(), self.views.clone());
+        self.ask(move |server| async move {
+            check_settlement(&becomes)?;
+            queue::settle(&server, &views, &row, becomes).await
+        })
+    }
+
+    fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>> {
+        self.ask(move |server| async move { read::dead_letters(&server, limit).await })
+    }
+}

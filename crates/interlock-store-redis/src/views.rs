@@ -1,0 +1,77 @@
+//! What the first Interlock kept beside the ledger, for those who look with `redis-cli`: a run's status, the run
+//! log of each day, and the newest runs of a pipeline. Nothing is decided by them, and they expire.
+
+use interlock_core::id::PipelineId;
+use interlock_store::{Key, Record};
+use interlock_store_remote::micros;
+
+use crate::keys::{Keys, fixed};
+
+/// How long and how many.
+#[derive(Debug, Clone)]
+pub(crate) struct Views {
+    /// How long a run log stays, and how old an event may be.
+    pub(crate) retention_ms: i64,
+    /// How many runs a pipeline's index has.
+    pub(crate) runs_max: u32,
+    /// How many events a pipeline's stream has, about.
+    pub(crate) events_max: u32,
+}
+
+impl Views {
+    /// The views of a row, as arguments, with their number in front.
+    pub(crate) fn of(
+        &self,
+        keys: &Keys,
+        pipeline: &PipelineId,
+        (key, record): (&Key, &Record),
+        into: &mut Vec<String>,
+    ) {
+        match (key, record) {
+            (Key::Run(run), Record::Run(found)) => {
+                let id = run.id(pipeline);
+                into.push("2".to_owned());
+                let fields = [
+                    ("pipelineId", pipeline.to_string()),
+                    ("runId", id.clone()),
+                    ("status", found.status.clone()),
+                    ("triggerType", found.trigger_type.clone()),
+                    ("createdAt", found.created_at.to_string()),
+                ];
+                // The run's own key: the row in it must not expire.
+                hash(keys.name(&format!("run:{id}")), 0, &fields, into);
+                let at = micros(found.created_at);
+                set((keys.name(&format!("runs:{pipeline}")), at), id, self.runs_max, into);
+            }
+            (Key::Slot(schedule, nominal), Record::Slot(slot)) => {
+                into.push("2".to_owned());
+                let status = slot.disposition.as_ref().filter(|_| !slot.is_open());
+                let fields = [
+                    ("pipelineId", pipeline.to_string()),
+                    ("scheduleId", schedule.to_string()),
+                    ("date", slot.date.to_string()),
+                    ("slot", fixed(*nominal)),
+                    ("status", status.unwrap_or(&slot.state).clone()),
+                    ("attempt", slot.attempt.to_string()),
+                ];
+                let place = format!("runlog:{pipeline}:{}:{schedule}", slot.date);
+                hash(keys.name(&place), self.retention_ms, &fields, into);
+                let member = format!("{}:{schedule}", slot.date);
+                let place = keys.name(&format!("runlogs:{pipeline}"));
+                set((place, micros(*nominal)), member, self.runs_max, into);
+            }
+            _ => into.push("0".to_owned()),
+        }
+    }
+}
+
+fn hash(key: String, ttl: i64, fields: &[(&str, String)], into: &mut Vec<String>) {
+    into.extend(["hash".to_owned(), key, ttl.to_string(), (fields.len() * 2).to_string()]);
+    for (name, value) in fields {
+        into.extend([(*name).to_owned(), value.clone()]);
+    }
+}
+
+fn set((key, score): (String, i64), member: String, keep: u32, into: &mut Vec<String>) {
+    into.extend(["set".to_owned(), key, score.to_string(), member, keep.max(1).to_string()]);
+}

@@ -1,0 +1,73 @@
+//! What the tests speak of.
+
+use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_store::{
+    Accepted, Change, Expect, Group, Key, Record, Refusal, Role, Shard, Store, StoreError, Writer,
+    conformance::{START, block_on},
+    record::WatermarkRecord,
+};
+use interlock_store_redis::{RedisSettings, RedisStore};
+use jiff::SignedDuration;
+
+/// Longer than any test.
+pub(crate) const LONG: SignedDuration = SignedDuration::from_hours(1);
+
+/// How to use a server as the files say when they say nothing.
+pub(crate) fn settings(addr: String) -> RedisSettings {
+    RedisSettings {
+        addr,
+        password: None,
+        db: 0,
+        key_prefix: "interlock".to_owned(),
+        retention_ttl: SignedDuration::from_hours(168),
+        run_index_limit: 100,
+        event_stream_max: 10_000,
+        shards: 1,
+        on_rollback: None,
+    }
+}
+
+/// A store with one shard.
+pub(crate) fn open(addr: String) -> Result<RedisStore, StoreError> {
+    RedisStore::open(&settings(addr))
+}
+
+/// The right to write, for a while.
+pub(crate) fn acquire(store: &dyn Store, holder: &str, ttl: SignedDuration) -> Option<Writer> {
+    let lease = block_on(store.acquire(Role::Engine, Shard(0), holder, ttl)).unwrap();
+    lease.map(|lease| lease.writer)
+}
+
+/// The pipeline that tests write to.
+pub(crate) fn orders() -> PipelineId {
+    PipelineId::parse("orders").unwrap()
+}
+
+/// Writes a group to it.
+pub(crate) fn commit(
+    store: &dyn Store,
+    writer: Writer,
+    changes: Vec<Change>,
+) -> Result<Result<Accepted, Refusal>, StoreError> {
+    let group = Group { pipeline: orders(), writer, changes };
+    Ok(block_on(store.commit(vec![group]))?.remove(0))
+}
+
+/// Moves a watermark.
+pub(crate) fn advance(
+    store: &dyn Store,
+    writer: Writer,
+    expect: Expect,
+) -> Result<Result<Accepted, Refusal>, StoreError> {
+    let key = Key::Watermark(ScheduleId::any("daily").unwrap());
+    let record = Record::Watermark(WatermarkRecord { at: START });
+    commit(store, writer, vec![Change::Put(key, expect, record)])
+}
+
+/// Asks the server something, as `redis-cli` would.
+pub(crate) fn redis_cli(addr: &str, words: &[&str]) -> String {
+    let port = addr.rsplit(':').next().unwrap();
+    let said =
+        std::process::Command::new("redis-cli").args(["-p", port]).args(words).output().unwrap();
+    String::from_utf8(said.stdout).unwrap().trim().to_owned()
+}

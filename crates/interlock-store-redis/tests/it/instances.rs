@@ -1,0 +1,89 @@
+//! Several instances, and servers that stop, start again, and forget.
+
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+};
+
+use interlock_private_server::PrivateRedis;
+use interlock_store::{Expect, Refusal, Store as _, conformance::block_on};
+use interlock_store_redis::{RedisSettings, RedisStore};
+use jiff::SignedDuration;
+
+use crate::cast::{LONG, acquire, advance, open, redis_cli, settings};
+
+#[test]
+fn owner_of_an_older_term_is_refused_whichever_instance_it_is() {
+    let server = PrivateRedis::start();
+    let (one, other) = (open(server.address()).unwrap(), open(server.address()).unwrap());
+    let old = acquire(&one, "one", SignedDuration::ZERO).unwrap();
+    advance(&one, old, Expect::Absent).unwrap().unwrap();
+    let new = acquire(&other, "other", LONG).unwrap();
+    assert_eq!(acquire(&one, "one", LONG), None);
+    let refused = advance(&one, old, Expect::Revision(1)).unwrap();
+    assert_eq!(refused, Err(Refusal::Term { current: new.term }));
+    advance(&other, new, Expect::Revision(1)).unwrap().unwrap();
+}
+
+#[test]
+fn store_goes_on_after_its_server_was_killed() {
+    let mut server = PrivateRedis::start();
+    let store = open(server.address()).unwrap();
+    let writer = acquire(&store, "one", LONG).unwrap();
+    advance(&store, writer, Expect::Absent).unwrap().unwrap();
+    server.kill();
+    assert!(server.start_again());
+    advance(&store, writer, Expect::Revision(1)).unwrap().unwrap();
+    assert_eq!(store.rollbacks(), 0, "a server that keeps everything has forgotten nothing");
+}
+
+/// A request that meets a dead server is done once, when it is there again.
+#[test]
+fn request_outlives_its_connection() {
+    let mut server = PrivateRedis::start();
+    let store = open(server.address()).unwrap();
+    let writer = acquire(&store, "one", LONG).unwrap();
+    for revision in 0..20 {
+        // Every connection of the server is cut, so the next request finds its own dead.
+        redis_cli(&server.address(), &["CLIENT", "KILL", "TYPE", "normal"]);
+        let expect = if revision == 0 { Expect::Absent } else { Expect::Revision(revision) };
+        advance(&store, writer, expect).unwrap().unwrap();
+    }
+    server.kill();
+    let again = std::thread::spawn(move || {
+        assert!(server.start_again());
+        server
+    });
+    block_on(store.now()).unwrap();
+    drop(again.join().unwrap());
+}
+
+/// The server is set back to an earlier append-only file, as a failover to a replica that lagged does it.
+#[test]
+fn server_that_has_forgotten_is_noticed_and_every_term_is_ended() {
+    let mut server = PrivateRedis::start();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let ear = Arc::clone(&told);
+    let on_rollback: interlock_store_redis::OnRollback =
+        Arc::new(move |said: &str| ear.lock().unwrap().push(said.to_owned()));
+    let settings = RedisSettings { on_rollback: Some(on_rollback), ..settings(server.address()) };
+    let store = RedisStore::open(&settings).unwrap();
+    let writer = acquire(&store, "one", LONG).unwrap();
+    advance(&store, writer, Expect::Absent).unwrap().unwrap();
+    let log = server.folder().join("appendonlydir/appendonly.aof.1.incr.aof");
+    let earlier = fs::metadata(&log).unwrap().len();
+    advance(&store, writer, Expect::Revision(1)).unwrap().unwrap();
+    server.kill();
+    let file = fs::OpenOptions::new().write(true).open(&log).unwrap();
+    file.set_len(earlier).unwrap();
+    assert!(server.start_again());
+    let refused = advance(&store, writer, Expect::Revision(2)).unwrap().unwrap_err();
+    let Refusal::Term { current } = refused else { panic!("the term is over: {refused:?}") };
+    assert!(current > writer.term);
+    assert_eq!(store.rollbacks(), 1);
+    assert!(told.lock().unwrap().concat().contains("STORE_ROLLBACK"));
+    let next = acquire(&store, "one", LONG).unwrap();
+    assert!(next.term > current);
+    advance(&store, next, Expect::Revision(1)).unwrap().unwrap();
+    assert_eq!(store.rollbacks(), 1, "what was told once is over");
+}

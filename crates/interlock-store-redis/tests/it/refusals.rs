@@ -1,0 +1,77 @@
+//! Servers that would lose what is recorded are refused or warned of, each with what to do.
+
+use interlock_private_server::PrivateRedis;
+use interlock_store_redis::RedisSettings;
+
+use crate::cast::{open, redis_cli, settings};
+
+#[test]
+fn server_that_keeps_nothing_is_refused() {
+    let server = PrivateRedis::start_with(&[]);
+    let error = open(server.address()).unwrap_err();
+    assert!(error.message.contains("appendonly yes") && !error.is_retryable, "{error}");
+}
+
+#[test]
+fn server_that_evicts_is_refused() {
+    let log = ["--appendonly", "yes", "--appendfsync", "always"];
+    let full = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
+    let server = PrivateRedis::start_with(&[&log[..], &full[..]].concat());
+    let error = open(server.address()).unwrap_err();
+    assert!(
+        error.message.contains("allkeys-lru") && error.message.contains("noeviction"),
+        "{error}"
+    );
+    redis_cli(&server.address(), &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    assert_eq!(open(server.address()).unwrap().warnings(), [""; 0]);
+}
+
+#[test]
+fn server_that_may_forget_the_last_second_is_warned_of() {
+    let server = PrivateRedis::start_with(&["--appendonly", "yes", "--appendfsync", "everysec"]);
+    let store = open(server.address()).unwrap();
+    assert!(store.warnings().iter().any(|said| said.contains("everysec")), "{store:?}");
+    redis_cli(&server.address(), &["CONFIG", "SET", "appendonly", "no"]);
+    redis_cli(&server.address(), &["CONFIG", "SET", "save", "3600 1"]);
+    let store = open(server.address()).unwrap();
+    assert!(store.warnings().iter().any(|said| said.contains("append-only")), "{store:?}");
+}
+
+#[test]
+fn password_is_used_and_never_said() {
+    let log = ["--appendonly", "yes", "--appendfsync", "always", "--requirepass", "hunter2"];
+    let server = PrivateRedis::start_with(&log);
+    let with = |password: &str| {
+        let password = Some(password.to_owned());
+        interlock_store_redis::RedisStore::open(&RedisSettings {
+            password,
+            ..settings(server.address())
+        })
+    };
+    let store = with("hunter2").unwrap();
+    assert!(!format!("{store:?}").contains("hunter2"));
+    let error = with("wrong-word").unwrap_err();
+    assert!(!error.message.contains("wrong-word"), "{error}");
+    assert!(open(server.address()).is_err());
+}
+
+#[test]
+fn keys_of_another_format_are_refused() {
+    let server = PrivateRedis::start();
+    drop(open(server.address()).unwrap());
+    redis_cli(&server.address(), &["HSET", "interlock:about", "format", "99"]);
+    let error = open(server.address()).unwrap_err();
+    assert!(error.message.contains("format 99"), "{error}");
+}
+
+#[test]
+fn addresses_and_prefixes_that_cannot_be_are_refused() {
+    for addr in ["rediss://localhost:6379", "localhost:port"] {
+        let error = open(addr.to_owned()).unwrap_err();
+        assert!(error.message.contains(addr) && !error.is_retryable, "{error}");
+    }
+    let wrong = RedisSettings { key_prefix: "{tag}".into(), ..settings("127.0.0.1:1".into()) };
+    assert!(
+        interlock_store_redis::RedisStore::open(&wrong).unwrap_err().message.contains("keyPrefix")
+    );
+}

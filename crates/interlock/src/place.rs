@@ -1,0 +1,263 @@
+//! Where a project's ledger is: in a folder, or on a server beside which the folder holds only what belongs to this
+//! machine (the runner, the index of files, where the interface is).
+
+use std::{
+    fmt,
+    fs::{self, File, OpenOptions, TryLockError},
+    hash::{BuildHasher as _, RandomState},
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use interlock_config::{SystemZones, parse_config, server::StoreConfig};
+use interlock_engine::Pace;
+use interlock_store::Store;
+use interlock_store_embedded::EmbeddedStore;
+use jiff::SignedDuration;
+
+use crate::{
+    clock, environment,
+    exit::Failure,
+    writer::{self, HOLDER, SERVE, Writing},
+};
+
+/// Commands that begin at the same moment are in each other's way for an instant.
+const BUSY_MAX: Duration = Duration::from_secs(1);
+/// How long a ledger may take to be made, and how often it is looked at.
+const MAKING_MAX: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The engine and the watchdog of a process own one shard each: a store on a server is made with as many.
+const SHARDS: u16 = 1;
+
+/// A dead instance is followed within this and a moment.
+const SHORT_LEASE: SignedDuration = SignedDuration::from_secs(4);
+
+/// Where a ledger is.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// What belongs to this machine.
+    pub(crate) folder: PathBuf,
+    store: StoreConfig,
+}
+
+/// The right to serve a folder, for as long as it lives.
+#[derive(Debug, Default)]
+pub(crate) struct Held(#[expect(dead_code, reason = "a lock ends with its file")] Option<File>);
+
+impl Place {
+    /// The place of a project. Only `interlock.yaml` is read, so that asking the ledger costs the same however
+    /// many pipelines there are.
+    pub(crate) fn of(directory: &Path) -> Self {
+        let path = directory.join("interlock.yaml");
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let zones = SystemZones::new();
+        let (config, _problems) = parse_config(&path, &text, &zones, &environment::variable);
+        // A file that cannot be used is read as its defaults, as everywhere.
+        let store = config.map(|config| config.store);
+        let store = store.unwrap_or_else(|| StoreConfig::Embedded { path: ".interlock".into() });
+        Self::named(directory, &store)
+    }
+
+    /// The place that a file names.
+    pub(crate) fn named(directory: &Path, store: &StoreConfig) -> Self {
+        let folder = match store {
+            StoreConfig::Embedded { path } => directory.join(path),
+            StoreConfig::Redis(_) | StoreConfig::Postgres(_) | StoreConfig::Dynamodb(_) => {
+                directory.join(".interlock")
+            }
+        };
+        Self { folder, store: store.clone() }
+    }
+
+    /// Whether the ledger is a file of this machine.
+    pub(crate) fn is_embedded(&self) -> bool {
+        matches!(self.store, StoreConfig::Embedded { .. })
+    }
+
+    /// Whether anything was ever recorded there, as far as can be said without asking a server.
+    pub(crate) fn exists(&self) -> bool {
+        !self.is_embedded() || self.folder.join("ledger.db").exists()
+    }
+
+    /// Whether `interlock serve` runs on this machine for it.
+    pub(crate) fn is_served(&self) -> bool {
+        writer::writing(&self.folder) == Writing::Serve
+    }
+
+    /// Opens the ledger to read it and to leave requests; one that somebody is just making is waited for.
+    pub(crate) fn open_reader(&self) -> Result<Arc<dyn Store>, Failure> {
+        match self.open_server()? {
+            Some(store) => Ok(store),
+            None => Ok(Arc::new(open_reader(&self.folder)?)),
+        }
+    }
+
+    /// Opens the ledger to write it; makes it if there is none.
+    pub(crate) fn open_writer(
+        &self,
+        what: &str,
+        patience: Duration,
+    ) -> Result<Arc<dyn Store>, Failure> {
+        match self.open_server()? {
+            Some(store) => Ok(store),
+            None => Ok(Arc::new(writer::open(&self.folder, what, patience)?)),
+        }
+    }
+
+    /// Opens the store on its server, if it is on one. Everybody may write there: leases decide.
+    fn open_server(&self) -> Result<Option<Arc<dyn Store>>, Failure> {
+        let store: Arc<dyn Store> = match &self.store {
+            StoreConfig::Embedded { .. } => return Ok(None),
+            StoreConfig::Redis(config) => server::redis(config)?,
+            StoreConfig::Postgres(config) => server::postgres(config)?,
+            StoreConfig::Dynamodb(_) => return Err(absent("dynamodb")),
+        };
+        let count = store.shard_count();
+        if count != SHARDS {
+            return Err(Failure::failed(
+                format!("the store has {count} shards, and this build serves one"),
+                "Use the version that made it, or name another prefix or schema.",
+            ));
+        }
+        Ok(Some(store))
+    }
+
+    /// Keeps a second `serve` of this machine away. The file of an embedded store has a lock of its own.
+    pub(crate) fn hold(&self) -> Result<Held, Failure> {
+        if self.is_embedded() {
+            return Ok(Held::default());
+        }
+        fs::create_dir_all(&self.folder)
+            .map_err(|error| Failure::file("create", &self.folder, &error))?;
+        let path = self.folder.join("daemon.lock");
+        let failed = |error: std::io::Error| Failure::file("lock", &path, &error);
+        let options =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = options.map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let text = fs::read_to_string(&path).unwrap_or_default();
+                let pid = text.lines().next().unwrap_or_default().to_owned();
+                return Err(Failure::failed(
+                    format!("`interlock serve` runs here already (process {pid})"),
+                    "Stop that one first, or serve from another folder.",
+                ));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let said = format!("{}\n{SERVE}\n", std::process::id());
+        file.set_len(0).and_then(|()| file.write_all(said.as_bytes())).map_err(failed)?;
+        Ok(Held(Some(file)))
+    }
+
+    /// How long a lease lasts. Where others wait for it, they must not wait for long.
+    pub(crate) fn lease(&self) -> SignedDuration {
+        if self.is_embedded() { Pace::default().lease } else { SHORT_LEASE }
+    }
+
+    /// Who this process is to the store's leases. Where a lock of the machine keeps others away it is always the same
+    /// one, so that a restart need not wait for the dead one's lease.
+    pub(crate) fn holder(&self) -> String {
+        if self.is_embedded() {
+            return HOLDER.to_owned();
+        }
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let chance = RandomState::new().hash_one(std::process::id());
+        format!("{}-{}-{chance:08x}", host.trim(), std::process::id())
+    }
+}
+
+/// Says where it is, without a password.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.store {
+            StoreConfig::Embedded { .. } => write!(f, "{}", self.folder.display()),
+            StoreConfig::Redis(config) => {
+                write!(f, "redis {} (prefix {})", config.addr, config.key_prefix)
+            }
+            StoreConfig::Postgres(config) => write!(f, "postgres (schema {})", config.schema),
+            StoreConfig::Dynamodb(config) => write!(f, "dynamodb {}", config.table_name),
+        }
+    }
+}
+
+fn absent(provider: &str) -> Failure {
+    Failure::failed(
+        format!("this build has no store on {provider}"),
+        "Write `provider: embedded` in interlock.yaml, or build with that feature.",
+    )
+}
+
+/// Opens a ledger to read it; one that somebody is just making, or was making a moment ago, is waited for.
+fn open_reader(folder: &Path) -> Result<EmbeddedStore, Failure> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match EmbeddedStore::open_reader(folder, Arc::new(clock::now)) {
+            Err(error)
+                if error.is_retryable
+                    && waited < MAKING_MAX
+                    && (waited < BUSY_MAX || writer::writing(folder) != Writing::Nobody) =>
+            {
+                thread::sleep(LOOK_EVERY);
+                waited += LOOK_EVERY;
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+/// Stores on servers, as far as they are built in.
+mod server {
+    use std::sync::Arc;
+
+    use interlock_config::server::{Postgres, Redis};
+    use interlock_store::Store;
+
+    use crate::exit::Failure;
+
+    #[cfg(feature = "redis")]
+    pub(super) fn redis(config: &Redis) -> Result<Arc<dyn Store>, Failure> {
+        use interlock_store_redis::{RedisSettings, RedisStore};
+        let store = RedisStore::open(&RedisSettings {
+            addr: config.addr.clone(),
+            password: config.password.as_ref().map(|secret| secret.expose().to_owned()),
+            db: config.db,
+            key_prefix: config.key_prefix.clone(),
+            retention_ttl: config.retention_ttl,
+            run_index_limit: config.run_index_limit,
+            event_stream_max: config.event_stream_max,
+            shards: super::SHARDS,
+            on_rollback: Some(Arc::new(|said: &str| tracing::error!("{said}"))),
+        })?;
+        for warning in store.warnings() {
+            tracing::warn!("{warning}");
+        }
+        Ok(Arc::new(store))
+    }
+
+    #[cfg(not(feature = "redis"))]
+    pub(super) fn redis(_config: &Redis) -> Result<Arc<dyn Store>, Failure> {
+        Err(super::absent("redis"))
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(super) fn postgres(config: &Postgres) -> Result<Arc<dyn Store>, Failure> {
+        use interlock_store_postgres::{PostgresSettings, PostgresStore};
+        let store = PostgresStore::open(&PostgresSettings {
+            dsn: config.dsn.expose().to_owned(),
+            schema: config.schema.clone(),
+            connections_max: config.connections_max as usize,
+            shards: super::SHARDS,
+        })?;
+        Ok(Arc::new(store))
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    pub(super) fn postgres(_config: &Postgres) -> Result<Arc<dyn Store>, Failure> {
+        Err(super::absent("postgres"))
+    }
+}
