@@ -14,7 +14,10 @@ use std::{
 };
 
 use self::table::Measurement;
-use crate::{metadata, shell};
+use crate::{
+    metadata, shell,
+    tools::{self, Need},
+};
 
 /// Runs the benchmarks whose ids contain the filter, and prints the table.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
@@ -23,6 +26,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         [filter] if !filter.starts_with('-') => Some(filter.as_str()),
         _ => return Err("bench takes one filter at most; see `cargo xtask help`".to_owned()),
     };
+    tools::ensure(Need::Bench)?;
     let home = metadata::target_directory()?.join("criterion");
     let before = criterion::stamps(&home);
     let mut measurements = Vec::new();

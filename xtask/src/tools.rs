@@ -12,6 +12,8 @@ pub(crate) enum Need {
     Test,
     /// `cargo xtask fuzz`.
     Fuzz,
+    /// `cargo xtask bench`.
+    Bench,
 }
 
 /// A program, and the Debian package that has it.
@@ -36,6 +38,24 @@ const TOOLS: &[Tool] = &[
         why: "the crash tests kill processes at chosen system calls with it",
     },
     Tool {
+        program: "curl",
+        package: "curl",
+        needs: &[Need::Test],
+        why: "pings are tested with the client that people use",
+    },
+    Tool {
+        program: "python3",
+        package: "python3-requests",
+        needs: &[Need::Test],
+        why: "pings are tested with Python's requests",
+    },
+    Tool {
+        program: "wrk",
+        package: "wrk",
+        needs: &[Need::Bench],
+        why: "it measures how many pings are taken",
+    },
+    Tool {
         program: "g++",
         package: "g++",
         needs: &[Need::Fuzz],
@@ -57,8 +77,14 @@ pub(crate) fn ensure(need: Need) -> Result<(), String> {
     TOOLS
         .iter()
         .filter(|tool| tool.needs.contains(&need))
-        .filter(|tool| !shell::works(shell::program(tool.program).arg("--version")))
+        .filter(|tool| !is_there(tool.program))
         .try_for_each(|tool| provide(tool, means()))
+}
+
+/// Whether a program can be found; not all of them have a version.
+fn is_there(program: &str) -> bool {
+    let find = format!("command -v {program}");
+    shell::works(shell::program("sh").args(["-c", &find]))
 }
 
 fn provide(tool: &Tool, means: Means) -> Result<(), String> {

@@ -1,26 +1,33 @@
-//! The HTTP interface of `serve`: health, readiness and metrics today; pings, the API and the pages later.
+//! The HTTP interface of `serve`: health, readiness, metrics, pings and requests today; the whole API and the pages later.
 //!
 //! It holds no state of its own: it shows what the engine counted, asks the store, and judges by its own
 //! clock whether the loops come round. It runs on a thread and a runtime of its own, so that a loop that
 //! blocks its threads cannot keep `/healthz` from saying so.
 //!
-//! One file per area makes a router ([`health`], [`metrics`]); `routes` joins them under the common limits:
-//! how long a request may take, how large it may be, who may ask. Everything that is not an answer is
-//! `{"error": {"code", "message", "hint"}}`, 404 and 405 included.
+//! One file per area makes a router ([`health`], [`metrics`], [`ping`], [`requests`]); `routes` joins them under the common limits:
+//! how long a request may take, how large it may be, how many may come. What an area needs of whoever asks it says by
+//! `access::guarded`. Everything that is not an answer is `{"error": {"code", "message", "hint"}}`, 404 and 405 included.
 
-mod access;
+pub mod access;
 pub mod address;
+mod buckets;
+mod crowd;
+mod desk;
 mod error;
 mod exposition;
 mod health;
 mod limits;
 pub mod loops;
 mod metrics;
+mod ping;
+mod query;
+mod requests;
 mod routes;
 mod server;
 mod surface;
+pub mod token;
 
-pub use access::Tokens;
+pub use access::Doorkeeper;
 pub use limits::Limits;
 pub use server::{Running, start};
-pub use surface::{Phase, Surface};
+pub use surface::{Make, Maker, Phase, Surface};

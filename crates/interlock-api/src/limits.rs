@@ -1,15 +1,20 @@
-//! What one request may cost: time and size.
+//! What one request may cost, time and size, and how many may come from one address.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     extract::{Request, State},
-    http::{StatusCode, header::CONTENT_LENGTH},
+    http::{
+        HeaderValue, StatusCode,
+        header::{CONTENT_LENGTH, RETRY_AFTER},
+    },
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
 
-use crate::error::ApiError;
+use tokio::time::Instant;
+
+use crate::{buckets::Buckets, error::ApiError, server::Peer};
 
 /// What one request may cost.
 #[derive(Debug, Clone, Copy)]
@@ -18,10 +23,31 @@ pub struct Limits {
     pub time: Duration,
     /// Bytes in a body at most.
     pub body_max: usize,
+    /// Requests from one address each second, twice as many at once; this machine is not counted.
+    pub per_second: u32,
 }
 
-/// Refuses what is too large before it is read, and gives up on what takes too long.
-pub(crate) async fn check(State(limits): State<Limits>, request: Request, next: Next) -> Response {
+/// The limits, and how often each address came.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    limits: Limits,
+    came: Buckets,
+}
+
+impl Gate {
+    pub(crate) fn new(limits: Limits) -> Self {
+        let came = Buckets::new(limits.per_second, limits.per_second.saturating_mul(2));
+        Self { limits, came }
+    }
+}
+
+/// Refuses what is too much or too large before it is read, and gives up on what takes too long.
+pub(crate) async fn check(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    let limits = gate.limits;
+    let peer = Peer::of(&request);
+    if !peer.is_loopback() && gate.came.take(peer, Instant::now()).is_err() {
+        return too_often(limits.per_second);
+    }
     let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let length: Option<usize> = length.and_then(|text| text.parse().ok());
     if length.is_some_and(|length| length > limits.body_max) {
@@ -40,4 +66,16 @@ pub(crate) async fn check(State(limits): State<Limits>, request: Request, next: 
             ApiError::unavailable("too_slow", message, "Try again.").into_response()
         }
     }
+}
+
+fn too_often(per_second: u32) -> Response {
+    let refusal = ApiError {
+        status: StatusCode::TOO_MANY_REQUESTS,
+        code: "too_often",
+        message: format!("more than {per_second} requests in a second came from this address"),
+        hint: "`server.maxRequestsPerSecond` in interlock.yaml sets the limit.".to_owned(),
+    };
+    let mut response = refusal.into_response();
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::{DefaultBodyLimit, Request},
     http::StatusCode,
     middleware::{from_fn_with_state, map_response},
@@ -11,17 +11,26 @@ use axum::{
 };
 
 use crate::surface::Surface;
-use crate::{access, access::Tokens, error::ApiError, health, limits, limits::Limits, metrics};
+use crate::{
+    access::{self, Doorkeeper, Need},
+    error::ApiError,
+    health,
+    limits::{self, Limits},
+    metrics, ping, requests,
+};
 
-/// Health is for anybody who can reach it, as probes carry no token; the rest is for those who may ask.
-pub(crate) fn routes(surface: Arc<Surface>, tokens: Tokens, limits: Limits) -> Router {
-    let guarded = metrics::routes().layer(from_fn_with_state(tokens, access::check));
+/// Health is for anybody who can reach it, as probes carry no token; the rest says what it needs.
+pub(crate) fn routes(surface: Arc<Surface>, door: Doorkeeper, limits: Limits) -> Router {
     health::routes()
-        .merge(guarded)
+        .merge(access::guarded(metrics::routes(), Need::View))
+        .merge(access::guarded(ping::routes(), Need::Ping))
+        .merge(access::guarded(requests::report_routes(), Need::Ping))
+        .merge(access::guarded(requests::routes(), Need::Operate))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_so)
         .layer(DefaultBodyLimit::max(limits.body_max))
-        .layer(from_fn_with_state(limits, limits::check))
+        .layer(Extension(door))
+        .layer(from_fn_with_state(Arc::new(limits::Gate::new(limits)), limits::check))
         .layer(map_response(never_sniffed))
         .with_state(surface)
 }
@@ -31,7 +40,7 @@ async fn nothing_here(request: Request) -> Response {
         status: StatusCode::NOT_FOUND,
         code: "not_found",
         message: format!("there is nothing at {}", request.uri().path()),
-        hint: "There are /healthz, /readyz and /metrics.".to_owned(),
+        hint: "There are /ping/PIPELINE, /api/v1/…, /healthz, /readyz and /metrics.".to_owned(),
     }
     .into_response()
 }

@@ -3,31 +3,40 @@
 use std::{
     collections::BTreeSet,
     io,
-    net::{SocketAddr, TcpListener as StdListener},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener as StdListener},
     sync::Arc,
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-use axum::Router;
-use hyper::server::conn::http1;
+use axum::{Router, extract::Request};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::GracefulShutdown,
-    service::TowerToHyperService,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::watch,
     time::Instant,
 };
+use tower_service::Service as _;
 
-use crate::{access::Tokens, limits::Limits, loops::LOOK_EVERY, routes, surface::Surface};
+use crate::{
+    access::{Doorkeeper, stored_tokens},
+    crowd::{Crowd, Place},
+    limits::Limits,
+    loops::LOOK_EVERY,
+    routes,
+    surface::Surface,
+};
 
-/// Connections at once; more wait to be taken.
+/// Connections at once; for more, those that have been still for longest make room.
 const CONNECTIONS_MAX: usize = 512;
 /// How long a request's head may take: who says nothing holds a place no longer.
 const HEAD_IN: Duration = Duration::from_secs(15);
+/// How often the tokens are read again: for so long a revoked one still opens the door.
+const TOKENS_EVERY: Duration = Duration::from_secs(1);
 /// How long requests that are being answered are waited for at the end.
 const END_IN: Duration = Duration::from_secs(2);
 /// After a failure to take a connection (no file left, say).
@@ -53,25 +62,39 @@ impl Running {
     }
 }
 
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
+impl Peer {
+    /// Who sent a request; ourselves, if it did not come over a connection.
+    pub(crate) fn of<B>(request: &axum::http::Request<B>) -> IpAddr {
+        let nobody = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        request.extensions().get::<Self>().map_or(nobody, |peer| peer.0.to_canonical())
+    }
+}
+
 /// Answers on a listener, on a thread of its own.
 pub fn start(
     listener: StdListener,
     surface: Arc<Surface>,
-    tokens: Tokens,
+    door: Doorkeeper,
     limits: Limits,
 ) -> io::Result<Running> {
     let address = listener.local_addr()?;
     let (stop, stopped) = watch::channel(false);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let router = routes::routes(Arc::clone(&surface), tokens, limits);
+    let router = routes::routes(Arc::clone(&surface), door.clone(), limits);
     let thread = thread::Builder::new().name("http".to_owned()).spawn(move || {
         runtime.block_on(async move {
+            let reading = tokio::spawn(read_tokens(Arc::clone(&surface), door));
             let watching = tokio::spawn(watch_loops(surface));
             match TcpListener::from_std(listener) {
                 Ok(listener) => answer(listener, router, stopped).await,
                 Err(error) => tracing::error!(%error, "the HTTP interface cannot listen"),
             }
             watching.abort();
+            reading.abort();
         });
     })?;
     Ok(Running { address, stop, thread })
@@ -95,26 +118,38 @@ async fn watch_loops(surface: Arc<Surface>) {
     }
 }
 
+/// Keeps up with the tokens of the store. While it does not answer, those hold that were read last.
+async fn read_tokens(surface: Arc<Surface>, door: Doorkeeper) {
+    loop {
+        if let Some(store) = surface.store.get() {
+            match stored_tokens(store.as_ref()).await {
+                Ok(tokens) => door.take(tokens),
+                Err(error) => {
+                    tracing::warn!(%error, "the tokens cannot be read; the last ones hold");
+                }
+            }
+        }
+        tokio::time::sleep(TOKENS_EVERY).await;
+    }
+}
+
 async fn answer(listener: TcpListener, router: Router, mut stopped: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let crowd = Crowd::new(CONNECTIONS_MAX);
     let connections = GracefulShutdown::new();
     loop {
-        let next = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (listener.accept().await, place)
-        };
-        let (accepted, place) = tokio::select! {
+        let accepted = tokio::select! {
             biased;
             _ = stopped.changed() => break,
-            next = next => next,
+            accepted = listener.accept() => accepted,
         };
-        match (accepted, place) {
-            (Ok((stream, _)), Ok(place)) => talk(stream, place, router.clone(), &connections),
-            (Err(error), _) => {
+        match accepted {
+            Ok((stream, peer)) => {
+                talk(stream, (crowd.enter(), Peer(peer.ip())), router.clone(), &connections);
+            }
+            Err(error) => {
                 tracing::warn!(%error, "a connection could not be taken");
                 tokio::time::sleep(PAUSE).await;
             }
-            (Ok(_), Err(_closed)) => break,
         }
     }
     drop(listener);
@@ -123,19 +158,34 @@ async fn answer(listener: TcpListener, router: Router, mut stopped: watch::Recei
 
 fn talk(
     stream: TcpStream,
-    place: OwnedSemaphorePermit,
+    (place, peer): (Arc<Place>, Peer),
     router: Router,
     connections: &GracefulShutdown,
 ) {
+    let at_work = Arc::clone(&place);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        at_work.moves();
+        request.extensions_mut().insert(peer);
+        let (mut router, place) = (router.clone(), Arc::clone(&at_work));
+        async move {
+            let response = router.call(request).await;
+            place.moves();
+            response
+        }
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_IN)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     let connection = connections.watch(connection);
     tokio::spawn(async move {
-        let _place = place;
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection broke off");
+        tokio::select! {
+            ended = connection => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection broke off");
+                }
+            }
+            () = place.is_needed() => tracing::debug!("a connection that was still made room"),
         }
     });
 }

@@ -1,12 +1,16 @@
 //! What the interface shows: handed over by `serve` part by part while it starts.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
 
+use interlock_core::id::PipelineId;
 use interlock_engine::vitals::Vitals;
 use interlock_store::Store;
 use interlock_watchdog::WatchdogVitals;
 
-use crate::loops::Loops;
+use crate::{desk::Desk, error::ApiError, loops::Loops};
 
 /// How far `serve` is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +21,19 @@ pub enum Phase {
     Serving,
     /// On its way out, with what it waits for.
     Stopping(&'static str),
+}
+
+/// What makes a pipeline of a name; a sentence when it cannot.
+pub type Make = dyn Fn(&PipelineId) -> Result<(), String> + Send + Sync;
+
+/// Makes watch-only pipelines.
+#[derive(Clone)]
+pub struct Maker(pub Arc<Make>);
+
+impl fmt::Debug for Maker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Maker")
+    }
 }
 
 /// What there is to show.
@@ -32,6 +49,9 @@ pub struct Surface {
     pub watchdog: OnceLock<Arc<WatchdogVitals>>,
     /// The store, once it is open.
     pub store: OnceLock<Arc<dyn Store>>,
+    /// Makes pipelines for pings with `create=1`, where there are files to make.
+    pub maker: OnceLock<Maker>,
+    pub(crate) desk: Desk,
     phase: Mutex<Phase>,
 }
 
@@ -44,8 +64,27 @@ impl Surface {
             vitals: OnceLock::new(),
             watchdog: OnceLock::new(),
             store: OnceLock::new(),
+            maker: OnceLock::new(),
+            desk: Desk::default(),
             phase: Mutex::new(Phase::Starting("the files are being read")),
         }
+    }
+
+    /// Makes a pipeline, for a ping that asks for it.
+    pub(crate) async fn create(&self, pipeline: &PipelineId) -> Result<(), ApiError> {
+        let refused = |reason: String| {
+            ApiError::unavailable(
+                "cannot_create",
+                format!("the pipeline `{pipeline}` cannot be made: {reason}"),
+                "Write its file by hand: `trigger: {type: external}` and a schedule.",
+            )
+        };
+        let Some(maker) = self.maker.get().cloned() else {
+            return Err(refused("this process has no files".to_owned()));
+        };
+        let name = pipeline.clone();
+        let made = tokio::task::spawn_blocking(move || maker.0(&name)).await;
+        made.unwrap_or_else(|broken| Err(broken.to_string())).map_err(refused)
     }
 
     /// How far `serve` is.

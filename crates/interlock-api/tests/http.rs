@@ -12,13 +12,19 @@ use std::{
 };
 
 use interlock_api::{
-    Limits, Phase, Running, Surface, Tokens,
+    Doorkeeper, Limits, Phase, Running, Surface,
+    access::TOKEN_PREFIX,
     address::{Exposure, bind},
     start,
+    token::{Scope, Token},
 };
+use interlock_core::id::PipelineId;
 use interlock_engine::vitals::{Pulse, Vitals};
-use interlock_store::memory::MemoryStore;
-use jiff::Timestamp;
+use interlock_store::{
+    Change, Expect, Group, Key, Record, Role, Shard, Store, conformance::block_on,
+    memory::MemoryStore, record::SensorRecord,
+};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 /// Nothing that is waited for takes longer, however busy the machine.
@@ -26,6 +32,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 struct Site {
     surface: Arc<Surface>,
+    door: Doorkeeper,
+    store: Arc<MemoryStore>,
     running: Running,
 }
 
@@ -33,16 +41,38 @@ impl Site {
     fn new(tokens: &[&str]) -> Self {
         let surface = Arc::new(Surface::new("1.2.3"));
         let listener = bind("127.0.0.1:0", Exposure::LoopbackOnly).unwrap();
-        let tokens = Tokens::new(tokens.iter().map(|token| (*token).to_owned()));
-        let limits = Limits { time: Duration::from_secs(10), body_max: 64 };
-        let running = start(listener, Arc::clone(&surface), tokens, limits).unwrap();
-        Self { surface, running }
+        let tokens = tokens.iter().map(|text| Token::known(text, Scope::Viewer, text)).collect();
+        let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
+        let door = Doorkeeper::new(tokens, Exposure::LoopbackOnly, clock);
+        let limits = Limits { time: Duration::from_secs(10), body_max: 64, per_second: 10 };
+        let running = start(listener, Arc::clone(&surface), door.clone(), limits).unwrap();
+        let store = Arc::new(MemoryStore::new(1, Arc::new(|| Timestamp::UNIX_EPOCH)));
+        Self { surface, door, store, running }
     }
 
     fn with_store(self) -> Self {
-        let store = MemoryStore::new(1, Arc::new(|| Timestamp::UNIX_EPOCH));
-        self.surface.store.set(Arc::new(store)).unwrap();
+        self.surface.store.set(Arc::clone(&self.store) as Arc<dyn Store>).unwrap();
         self
+    }
+
+    /// Has the store keep a token, or forget it.
+    fn keep_token(&self, token: Option<&Token>) {
+        let ttl = SignedDuration::from_secs(60);
+        let lease = block_on(self.store.acquire(Role::Engine, Shard(0), "test", ttl)).unwrap();
+        let key = Key::Sensor(format!("{TOKEN_PREFIX}one"));
+        let change = match token {
+            Some(token) => {
+                let (at, received_at) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
+                let record = SensorRecord { value: token.to_json(), at, received_at };
+                Change::Put(key, Expect::Any, Record::Sensor(record))
+            }
+            None => Change::Delete(key, Expect::Any),
+        };
+        let (pipeline, writer) = (PipelineId::system(), lease.unwrap().writer);
+        let group = Group { pipeline, writer, changes: vec![change] };
+        for result in block_on(self.store.commit(vec![group])).unwrap() {
+            result.unwrap();
+        }
     }
 
     fn get(&self, path: &str) -> Answer {
@@ -171,6 +201,64 @@ fn with_tokens_only_who_shows_one_sees_more_than_health() {
     let shown = ["long-and-secret", "another", "long-and-secre", "long-and-secret2", ""];
     assert_eq!(shown.map(with), [200, 200, 401, 401, 401]);
     assert_eq!(site.get("/healthz").status, 200);
+}
+
+#[test]
+fn a_scope_that_is_not_enough_is_told_so_and_a_token_may_be_shown_in_three_ways() {
+    let site = Site::new(&["look"]);
+    let ping = Token::known("cron", Scope::Ping(vec!["*".to_owned()]), "ping");
+    site.door.take(vec![ping, Token::known("ops", Scope::Operator, "act")]);
+    let with = |header: &str| {
+        ask(site.running.address, &format!("GET /metrics HTTP/1.1\r\n{header}\r\n"), "")
+    };
+    let refused = with("Authorization: Bearer ping");
+    assert_eq!(refused.refusal(), (403, "scope_needed".to_owned()));
+    assert!(refused.body.contains("viewer, operator or admin"), "{}", refused.body);
+    // `curl http://:act@…` sends the third one.
+    for shown in ["Authorization: Bearer act", "X-API-Key: act", "Authorization: Basic OmFjdA=="] {
+        assert_eq!(with(shown).status, 200, "{shown}");
+    }
+    let nobody = with("X-Nothing: at all");
+    assert!(nobody.head.contains("www-authenticate: bearer"), "{}", nobody.head);
+    let guesses: Vec<u16> = (0..40).map(|_| with("X-API-Key: guess").status).collect();
+    assert!(guesses.contains(&429) && guesses.first() == Some(&401), "{guesses:?}");
+    assert_eq!(with("X-API-Key: act").status, 200, "who guesses keeps nobody else out");
+}
+
+/// The tokens of the store are read again and again, so one that is made or revoked counts within a second or two.
+#[test]
+fn a_token_of_the_store_counts_soon_and_no_longer_than_it_is_there() {
+    let site = Site::new(&[]).with_store();
+    assert_eq!(site.get("/metrics").status, 200);
+    site.keep_token(Some(&Token::known("ci", Scope::Viewer, "abc")));
+    wait_until("it is asked for", || site.get("/metrics").status == 401);
+    let with = "GET /metrics HTTP/1.1\r\nAuthorization: Bearer abc\r\n";
+    assert_eq!(ask(site.running.address, with, "").status, 200);
+    site.keep_token(None);
+    wait_until("the door is open again", || site.get("/metrics").status == 200);
+}
+
+/// Each holds a connection and never finishes its question.
+#[test]
+fn a_thousand_clients_that_say_nothing_do_not_keep_others_waiting() {
+    let site = Site::new(&[]);
+    let address = site.running.address;
+    let start = Instant::now();
+    let mut slow = Vec::new();
+    for number in 0..1_000 {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /healthz HT").unwrap();
+        slow.push(stream);
+        if number % 100 == 99 {
+            assert_eq!(site.get("/healthz").status, 200);
+        }
+    }
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(10), "sooner than a slow one is given up: {took:?}");
+    // Those that were there first made room.
+    let mut first = slow.swap_remove(0);
+    first.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(matches!(first.read(&mut [0; 1]), Ok(0) | Err(_)), "it was closed");
 }
 
 #[test]

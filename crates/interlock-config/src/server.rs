@@ -158,6 +158,8 @@ pub struct Server {
     pub tokens: Vec<Token>,
     /// Bytes in one request at most.
     pub request_body_max: u32,
+    /// Requests from one address each second.
+    pub requests_per_second: u32,
 }
 
 /// A scoped token.

@@ -89,7 +89,8 @@ impl Agenda {
     pub fn owed(&self) -> impl Iterator<Item = &Arc<StartSchedule>> {
         let starts = if self.work == Work::Dormant { &[] } else { &*self.starts };
         starts.iter().filter(|start| match start.schedule.recurrence() {
-            Recurrence::Sensor { .. } | Recurrence::SinceLast { .. } => start.deadline.is_some(),
+            Recurrence::Sensor { .. } => start.deadline.is_some(),
+            Recurrence::SinceLast { .. } => false,
             Recurrence::Cron(_)
             | Recurrence::Every { .. }
             | Recurrence::At { .. }
@@ -156,10 +157,14 @@ impl StartSchedule {
         jitter_offset(pipeline, self.schedule.id(), self.jitter)
     }
 
-    /// How long a slot counts as live. One that stands for a whole day does so all day.
-    pub fn live_for(&self) -> SignedDuration {
+    /// How long a slot counts as live. One that stands for a whole day does so all day, and one that somebody
+    /// else runs does until it is judged: its report may still come.
+    pub fn live_for(&self, work: Work) -> SignedDuration {
+        let is_reported = work == Work::Watched;
         match self.schedule.recurrence() {
             Recurrence::Daily => self.start_grace.max(DAY_MAX),
+            _ if is_reported && self.deadline.is_some() => self.start_grace.max(DAY_MAX),
+            _ if is_reported => self.start_grace.max(self.grace),
             Recurrence::Cron(_)
             | Recurrence::Every { .. }
             | Recurrence::SinceLast { .. }

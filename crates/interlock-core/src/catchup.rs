@@ -223,12 +223,12 @@ impl Owed<'_> {
     }
 
     /// From this instant on slots are live.
-    fn live_from(&self, now: Timestamp) -> Timestamp {
-        minus(self.due_until(now), self.start.live_for())
+    fn live_from(&self, (work, now): (Work, Timestamp)) -> Timestamp {
+        minus(self.due_until(now), self.start.live_for(work))
     }
 
-    fn first_missed(&self, now: Timestamp) -> Option<Timestamp> {
-        self.start.schedule.after(self.watermark).filter(|slot| *slot < self.live_from(now))
+    fn first_missed(&self, by: (Work, Timestamp)) -> Option<Timestamp> {
+        self.start.schedule.after(self.watermark).filter(|slot| *slot < self.live_from(by))
     }
 
     fn is_due(&self, now: Timestamp) -> bool {
@@ -239,14 +239,15 @@ impl Owed<'_> {
 impl Gap<'_> {
     /// Whether something was missed, so that what is recorded ahead matters.
     pub fn has_missed(&self) -> bool {
-        self.owed.iter().any(|owed| owed.first_missed(self.now).is_some())
+        self.owed.iter().any(|owed| owed.first_missed((self.work, self.now)).is_some())
     }
 
     /// The pause whose end somebody asked something about, while it is not recorded. Its gap is planned by
     /// itself, so that what is missed later has no say in it.
     fn asked(&self) -> Option<(Pause, Wish)> {
         let pause = self.pause?;
-        let first = self.owed.iter().filter_map(|owed| owed.first_missed(self.now)).min()?;
+        let first =
+            self.owed.iter().filter_map(|owed| owed.first_missed((self.work, self.now))).min()?;
         pause.wish.filter(|_| first <= pause.until).map(|wish| (pause, wish))
     }
 }
@@ -319,7 +320,7 @@ impl<'a> Planner<'a> {
 
     /// Missed slots are before this.
     fn end(&self, owed: &Owed<'_>) -> Timestamp {
-        let live_from = owed.live_from(self.gap.now);
+        let live_from = owed.live_from((self.gap.work, self.gap.now));
         let horizon = self.horizon.map(|horizon| minus(horizon, SignedDuration::from_nanos(-1)));
         horizon.map_or(live_from, |horizon| horizon.min(live_from))
     }
@@ -447,7 +448,7 @@ impl<'a> Planner<'a> {
     fn live(&self, index: usize, owed: &Owed<'_>) -> (Option<Portion>, bool) {
         let schedule = &owed.start.schedule;
         let until = owed.due_until(self.gap.now);
-        let mut next = schedule.next(owed.live_from(self.gap.now));
+        let mut next = schedule.next(owed.live_from((self.gap.work, self.gap.now)));
         if next.is_none_or(|slot| slot <= owed.watermark) {
             next = schedule.after(owed.watermark);
         }

@@ -147,6 +147,8 @@ const SLA_AT_RISK: Family = Family { prefix: "sla-warning", scope: Scope::Day };
 const SLA: Family = Family { prefix: "sla", scope: Scope::Day };
 const BUDGET_AT_RISK: Family = Family { prefix: "relative-sla-warning", scope: Scope::Day };
 const BUDGET: Family = Family { prefix: "relative-sla", scope: Scope::Day };
+/// A watch-only job reported more often than it should run.
+const EXTRA: Family = Family { prefix: "extra", scope: Scope::Day };
 const NO_SENSOR: Family = Family { prefix: "no-sensor", scope: Scope::Day };
 const POST_RUN: Family = Family { prefix: "post-run", scope: Scope::Day };
 const RECOVERED: Family = Family { prefix: "recovered", scope: Scope::Day };
@@ -241,6 +243,7 @@ const OPENS: &[Opens] = &[
         Level::Warning,
         ("post_run_sensor_missing", "was not reported on after its run"),
     ),
+    opens("REPORT_EXTRA", EXTRA, Level::Warning, ("report_extra", "reported more than once")),
     opens("TRIGGER_RECOVERED", RECOVERED, Level::Info, ("trigger_recovered", "was opened late")),
     opens("PIPELINE_PAUSED", PAUSED, Level::Warning, ("pipeline_paused", "is paused for long")),
     opens(
@@ -271,6 +274,7 @@ const RESOLVES: &[(&str, &[Family])] = &[
             BUDGET,
             NO_SENSOR,
             RECOVERED,
+            EXTRA,
         ],
     ),
     ("JOB_FAILED", &[STUCK]),

@@ -37,6 +37,8 @@ pub mod slot;
 
 pub mod arrival;
 
+pub mod report;
+
 pub mod firing;
 
 pub mod control;

@@ -274,6 +274,15 @@ impl Disposition {
     fn is_provisional(self) -> bool {
         matches!(self, Self::Missed | Self::Unknown)
     }
+
+    /// Whether it says that nothing was heard of the slot, so that a late report still decides it.
+    pub fn is_absence(self) -> bool {
+        match self {
+            Self::Missed | Self::Unknown => true,
+            Self::Skipped(reason) => reason.counts_as_missed(),
+            Self::Completed | Self::Failed | Self::Cancelled => false,
+        }
+    }
 }
 
 impl SlotState {
@@ -403,6 +412,13 @@ impl Slot {
                     return Err(illegal);
                 }
             },
+            // Nobody looked when it was due, and somebody ran it all the same.
+            SlotState::Closed(before)
+                if before.is_absence()
+                    && matches!(disposition, Disposition::Completed | Disposition::Failed) =>
+            {
+                slot.marks.late = true;
+            }
             SlotState::Closed(_) => return Err(illegal),
         }
         if disposition == Disposition::Missed {

@@ -4,7 +4,11 @@
 //! what was due under the old version (S16); a file that went away retires its pipeline. Only what changed
 //! is told, so that one edited file among a hundred thousand costs one row.
 
-use interlock_core::{agenda::Agenda, id::PipelineId};
+use interlock_core::{
+    agenda::{Agenda, Work},
+    id::PipelineId,
+    pipeline::{Pipeline, StartSchedule},
+};
 use interlock_store::{
     CHANGES_MAX, Key, Record,
     record::{AgendaRecord, PauseRecord, PipelineRecord, version_text},
@@ -14,7 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     aside::guarded,
     engine::{Declaration, Engine, EngineError},
-    scheduler::plus,
+    scheduler::{Opener, plus},
     state::{KnownPipeline, PipelineState},
     write::{Event, Planned},
 };
@@ -126,8 +130,15 @@ impl Engine {
         let starts = new.pipeline.starts.iter();
         let starts = starts.map(|start| (start.schedule.id(), start.first_watermark(now)));
         let controls = new.pipeline.controls.iter().map(|control| (control.schedule.id(), now));
+        let returned = row.is_some_and(|(row, _)| row.retired_at.is_some());
+        let is_edit = returned || state.is_none_or(|state| state.version != new.version);
+        for start in new.pipeline.starts.iter().filter(|start| is_edit && start.is_switch()) {
+            planned.extend(self.plan_switch((&new.pipeline, new.version), start, now));
+        }
         for (id, first) in starts.chain(controls) {
-            if state.is_some_and(|state| state.watermark(id).is_some()) {
+            let is_switch =
+                new.pipeline.starts.iter().any(|it| it.is_switch() && it.schedule.id() == id);
+            if is_switch || state.is_some_and(|state| state.watermark(id).is_some()) {
                 continue;
             }
             // The pipeline's row is in the last group: until it is there, nothing is owed.
@@ -143,7 +154,6 @@ impl Engine {
         }
         let is_known = row.is_some_and(|(row, _)| row.version == new.version);
         let has_agenda = state.is_some_and(|state| state.version == new.version);
-        let returned = row.is_some_and(|(row, _)| row.retired_at.is_some());
         if let Some(plan) = planned.last_mut()
             && (!has_agenda || returned)
         {
@@ -166,6 +176,36 @@ impl Engine {
             }
         }
         planned
+    }
+
+    /// Sets the dead-man's switches of a pipeline that are not set.
+    pub(crate) fn set_switches(&self, of: (&Pipeline, u64), now: Timestamp, plan: &mut Planned) {
+        let switches = of.0.starts.iter().filter(|start| start.is_switch());
+        let set = switches.filter_map(|start| self.plan_switch(of, start, now));
+        plan.group.changes.extend(set.flat_map(|set| set.group.changes));
+    }
+
+    /// Sets a dead-man's switch that is not set: from now on its first report is owed.
+    fn plan_switch(
+        &self,
+        (pipeline, version): (&Pipeline, u64),
+        start: &StartSchedule,
+        now: Timestamp,
+    ) -> Option<Planned> {
+        let (name, agenda) = (&pipeline.name, Agenda::of(pipeline));
+        let state = self.pipelines.0.get(name);
+        let is_set = state.is_some_and(|state| {
+            state.open.keys().any(|(_, schedule)| schedule == start.schedule.id())
+        });
+        if is_set || agenda.work != Work::Watched {
+            return None;
+        }
+        let (watermark, revision) =
+            state.and_then(|state| state.watermark(start.schedule.id())).unwrap_or((now, 0));
+        let next = start.next_of_switch(now.max(watermark))?;
+        let mut plan = Planned::new(name, self.writer);
+        plan.switch(&Opener { agenda: &agenda, start, version, now }, (next, revision));
+        Some(plan)
     }
 
     fn plan_retirement(&self, name: &PipelineId, now: Timestamp) -> Option<Planned> {

@@ -219,7 +219,7 @@ pub struct Engine {
     pub(crate) is_live: bool,
     renew_at: Timestamp,
     /// When the inbox is looked at next; a pass that something else calls for need not ask again.
-    inbox_at: Timestamp,
+    pub(crate) inbox_at: Timestamp,
     pace: Pace,
 }
 

@@ -23,6 +23,8 @@ use crate::{
 
 /// What the keys of silences begin with, among the sensors of `_system`.
 pub const SILENCE_PREFIX: &str = "silence/";
+/// What the keys of tokens begin with, beside them.
+pub const TOKEN_PREFIX: &str = "token/";
 
 impl Engine {
     /// Applies a request that is about no declaration; `None` if it is about one.
@@ -68,6 +70,7 @@ impl Engine {
             | InboxRecord::Resume { .. }
             | InboxRecord::Catchup {}
             | InboxRecord::Look {}
+            | InboxRecord::Report(_)
             | InboxRecord::StartBackfill { .. }
             | InboxRecord::PauseBackfill { .. }
             | InboxRecord::ResumeBackfill { .. }

@@ -8,6 +8,7 @@ use interlock_core::{
     firing::Ending,
     id::{PipelineId, ScheduleId},
     pipeline::{Pipeline, TriggerKind},
+    report::{Report, Said},
     retry::FailureCategory,
     run::{RunEvent, TriggerType},
     sensor::Sensor,
@@ -15,7 +16,7 @@ use interlock_core::{
 };
 use interlock_store::{
     InboxEntry, Key, Record, RunKey,
-    record::{AppliedRecord, InboxRecord, SlotName},
+    record::{AppliedRecord, InboxRecord, ReportRecord, SlotName},
 };
 use interlock_trigger::{Outcome, What};
 use jiff::{SignedDuration, Timestamp};
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 use crate::{
     ending::Ender,
     engine::{Engine, EngineError, News, NewsOf},
+    reports::{Hearing, Told},
     rerun::{OUT_OF_TURN_WINDOW, Rerun},
     scheduler::{Opener, plus},
     sensors::Arrival,
@@ -40,11 +42,20 @@ impl Engine {
     /// Applies what is in the inbox, entry by entry per pipeline.
     pub(crate) async fn apply_inbox(&mut self) -> Result<(), EngineError> {
         let entries = self.entries().await?;
+        let (all, mut waiting) = (entries.len(), 0);
         if !entries.is_empty() {
             self.settle().await?;
         }
         for entry in entries {
             let now = self.world.now();
+            if let InboxRecord::Report(report) = &entry.record {
+                // Held: what many reports become is one write to the disk.
+                let plan = self.plan_report(&entry, report, now).await?;
+                waiting += usize::from(plan.is_none());
+                self.hold(plan.into_iter().collect()).await?;
+                self.dirty.insert(entry.pipeline.clone());
+                continue;
+            }
             let mut plan = Planned::new(&entry.pipeline, self.writer);
             let answer = self.apply(&entry, now, &mut plan).await?;
             let (accepted, result) = match answer {
@@ -62,7 +73,67 @@ impl Engine {
             // A pause may have begun or ended.
             self.arm(&entry.pipeline);
         }
+        if all >= ENTRIES_MAX && waiting < all {
+            // There is more: the next pass does not wait.
+            self.inbox_at = self.world.now();
+        }
         Ok(())
+    }
+
+    /// Applies the end of a run, which somebody tells by its id.
+    async fn apply_end(
+        &mut self,
+        (pipeline, spec): (&PipelineId, &Pipeline),
+        (asked, now): (&InboxRecord, Timestamp),
+        plan: &mut Planned,
+    ) -> Result<Answer, EngineError> {
+        let InboxRecord::Complete { run_id, success, message, category, metadata } = asked else {
+            return Ok(Err("it is no end of a run".to_owned()));
+        };
+        let is_watched =
+            spec.trigger.as_ref().is_some_and(|trigger| trigger.kind == TriggerKind::External);
+        if let Ok((owner, key)) = RunKey::parse(run_id)
+            && owner == *pipeline
+            && is_watched
+        {
+            let end = if *success { Said::Success } else { Said::Fail };
+            return self
+                .complete_watched(pipeline, (key, end, message.as_deref()), now, plan)
+                .await;
+        }
+        let metadata = metadata.clone();
+        let outcome = if *success {
+            Outcome::Success { metadata }
+        } else {
+            let category = category.as_deref().map(FailureCategory::parse);
+            let category = category.and_then(Result::ok);
+            let category = category.unwrap_or(FailureCategory::Transient);
+            let message = message.as_deref().unwrap_or("it was reported failed").into();
+            Outcome::Failure { message, category, metadata }
+        };
+        Ok(self.complete(pipeline, run_id, now, outcome))
+    }
+
+    /// The end of a run that somebody else runs, by its id.
+    async fn complete_watched(
+        &mut self,
+        pipeline: &PipelineId,
+        (key, said, message): (RunKey, Said, Option<&str>),
+        now: Timestamp,
+        plan: &mut Planned,
+    ) -> Result<Answer, EngineError> {
+        let id = key.id(pipeline);
+        if self.whole_run(pipeline, &key).await?.is_none() {
+            return Ok(Err(format!("there is no run {id}")));
+        }
+        let record = ReportRecord::of(said.as_str(), now, message);
+        let report = Report { said, rid: None, at: now };
+        let hearing = Hearing { pipeline, record: &record, report, now };
+        Ok(match self.follow_report(&hearing, Some(key), plan).await? {
+            Told::Placed(result) => Ok(result),
+            Told::Rejected(reason) => Err(reason),
+            Told::Waits => Err(format!("{id} is not under way")),
+        })
     }
 
     /// Reads a pipeline again, because somebody else changed its rows.
@@ -114,6 +185,7 @@ impl Engine {
                 self.pause(pipeline, (reason, *until, now), plan).await?
             }
             InboxRecord::Resume { catchup } => {
+                self.set_switches((&spec, version), now, plan);
                 self.resume(pipeline, (catchup.as_deref(), now), plan)
             }
             InboxRecord::Catchup {} => self.catch_up(pipeline, now).await?,
@@ -125,21 +197,12 @@ impl Engine {
                 self.about_backfill((pipeline, &spec), (&entry.record, now), plan).await?
             }
             InboxRecord::File { .. }
+            | InboxRecord::Report(_)
             | InboxRecord::Incident { .. }
             | InboxRecord::Silence { .. }
             | InboxRecord::Bark { .. } => Err("it is about no declaration".to_owned()),
-            InboxRecord::Complete { run_id, success, message, category, metadata } => {
-                let metadata = metadata.clone();
-                let outcome = if *success {
-                    Outcome::Success { metadata }
-                } else {
-                    let category = category.as_deref().map(FailureCategory::parse);
-                    let category = category.and_then(Result::ok);
-                    let category = category.unwrap_or(FailureCategory::Transient);
-                    let message = message.as_deref().unwrap_or("it was reported failed").into();
-                    Outcome::Failure { message, category, metadata }
-                };
-                self.complete(pipeline, run_id, now, outcome)
+            InboxRecord::Complete { .. } => {
+                self.apply_end((pipeline, &spec), (&entry.record, now), plan).await?
             }
         })
     }

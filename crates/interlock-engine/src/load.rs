@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_core::{
+    agenda::Work,
+    id::{PipelineId, ScheduleId},
+};
 use interlock_store::{AgendaRow, BackfillQuery, Key, LedgerQuery, LedgerRow, Record, RunQuery};
 
 use crate::{
@@ -112,6 +115,7 @@ impl Engine {
             .open
             .iter()
             .filter(|(_, open)| open.last_run().is_some_and(is_active))
+            .filter(|_| state.agenda.work != Work::Watched)
             .map(|(place, open)| (place.clone(), open.clone()))
             .collect();
         self.load_one(pipeline, &known).await?;
@@ -163,6 +167,7 @@ impl Engine {
         state.has_more_queued = false;
         state.sensors = None;
         state.backfills.clear();
+        state.heard = None;
         let loaded = self.load_open_slots(pipeline).await;
         let after = self.pipelines.get_mut(pipeline).open.len();
         self.vitals.open_slots_reloaded(before, after);

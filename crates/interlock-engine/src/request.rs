@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::{
+    agenda::Work,
     id::PipelineId,
     pipeline::Pipeline,
     run::{RunState, TriggerType},
@@ -28,7 +29,9 @@ impl Engine {
     /// Those of one pipeline.
     pub(crate) async fn requests_of(&self, pipeline: &PipelineId) -> Vec<StartRequest> {
         let mut requests = Vec::new();
-        let open = self.pipelines.0.get(pipeline).into_iter().flat_map(|state| &state.open);
+        // Of a job that somebody else runs only its reports can tell.
+        let state = self.pipelines.0.get(pipeline).filter(|it| it.agenda.work != Work::Watched);
+        let open = state.into_iter().flat_map(|state| &state.open);
         for (place, open) in open {
             let Some(run) = open.last_run().filter(|run| is_active(run)) else { continue };
             if let Ok(spec) = self.specs.pipeline(pipeline, open.slot.version).await {

@@ -202,11 +202,13 @@ impl PipelineState {
         Some(Owing { pipeline, agenda: &self.agenda, watermarks, pause, now })
     }
 
-    /// The open slots, which may stand after a watermark.
+    /// What is known to stand after a watermark: open slots, and the one that an early report decided.
     fn ahead(&self) -> Ahead {
         let open = self.open.iter();
-        let slots = open.map(|(place, open)| (place.clone(), (open.slot.clone(), open.revision)));
-        Ahead { slots: slots.collect(), spans: vec![] }
+        let open = open.map(|(place, open)| (place.clone(), (open.slot.clone(), open.revision)));
+        let decided = self.heard.as_ref().and_then(|heard| heard.decided.as_ref());
+        let decided = decided.map(|it| (it.place.clone(), (it.slot.clone(), it.revision)));
+        Ahead { slots: open.chain(decided).collect(), spans: vec![] }
     }
 }
 

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use interlock_core::{
-    agenda::Agenda,
+    agenda::{Agenda, Work},
     id::{PipelineId, ScheduleId},
     readiness::TraitResult,
     run::TriggerType,
@@ -22,7 +22,7 @@ use interlock_store::{
 };
 use jiff::Timestamp;
 
-use crate::seam::Specs;
+use crate::{heard::Heard, seam::Specs};
 
 /// Slots of one pipeline that catch-up queued and that are kept in memory: the oldest.
 pub(crate) const QUEUE_KEPT: usize = 100;
@@ -62,6 +62,8 @@ pub(crate) struct PipelineState {
     pub(crate) incidents: BTreeMap<String, (IncidentRecord, u64)>,
     /// Backfills that are not finished, by their numbers.
     pub(crate) backfills: BTreeMap<u64, (BackfillRecord, u64)>,
+    /// What is remembered of reports, once there were some.
+    pub(crate) heard: Option<Box<Heard>>,
 }
 
 /// A pipeline's row without its agenda, which is kept as core's type; [`PipelineState::record`] puts both
@@ -182,7 +184,11 @@ impl PipelineState {
                 if record.is_open() {
                     self.put_slot(place, record.to_core()?, revision);
                 } else {
-                    self.open.remove(&place);
+                    let runs = self.open.remove(&place).map(|open| open.runs).unwrap_or_default();
+                    if self.agenda.work == Work::Watched {
+                        let slot = (record.to_core()?, revision);
+                        self.heard.get_or_insert_default().decided(&place, slot, &runs);
+                    }
                 }
             }
             (Key::Run(key), Record::Run(record)) => {
@@ -287,6 +293,9 @@ impl PipelineState {
     }
 
     pub(crate) fn put_run(&mut self, run: KnownRun) {
+        if let Some(heard) = &mut self.heard {
+            heard.run(&run.key, &run.record);
+        }
         let place = (run.key.nominal, run.key.schedule.clone());
         let Some(open) = self.open.get_mut(&place) else { return };
         match open.runs.iter_mut().find(|known| known.key == run.key) {

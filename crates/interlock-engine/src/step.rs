@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use interlock_core::{
+    agenda::Work,
     control::Move,
     id::PipelineId,
     readiness::Verdict,
@@ -180,6 +181,7 @@ impl Stepper<'_> {
             }
             if disposition == Disposition::Failed
                 && open.slot.state == SlotState::Open(OpenState::Running)
+                && self.state.agenda.work != Work::Watched
             {
                 let asked = request(self.pipeline, self.specs.of(&open.slot), (place, open), run);
                 plan.acts.push(Act::Cancel(Box::new(asked)));

@@ -45,7 +45,7 @@ pub(crate) fn open_writing(path: &Path) -> Result<Connection, StoreError> {
     // cache of our own was memory for nothing (74 MB instead of 49 after the first load of 10,000 pipelines).
     let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
         PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864;
-        PRAGMA cache_size = -16384;";
+        PRAGMA cache_size = -8192;";
     configured(db, pragmas, path)
 }
 

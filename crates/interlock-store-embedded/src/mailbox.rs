@@ -181,7 +181,7 @@ pub(crate) fn waiting(folder: &Path, ledger: &Connection) -> Result<Vec<Letter>,
     if FileId::of(&path).is_none() {
         return Ok(vec![]);
     }
-    let letters = patiently(|| open_existing(&path))
+    let letters = patiently(PATIENCE, || open_existing(&path))
         .map_err(Failure::from)
         .and_then(|db| collect(&db, ledger));
     match letters {
@@ -196,18 +196,30 @@ pub(crate) fn waiting(folder: &Path, ledger: &Connection) -> Result<Vec<Letter>,
 
 /// Leaves a letter for the daemon; durable when it returns.
 pub(crate) fn leave(folder: &Path, letter: &Letter) -> Result<(), StoreError> {
+    leave_all(folder, std::slice::from_ref(letter), PATIENCE)
+}
+
+/// Leaves letters, all of them in one write to the disk; durable when it returns.
+pub(crate) fn leave_all(
+    folder: &Path,
+    letters: &[Letter],
+    patience: Duration,
+) -> Result<(), StoreError> {
     let path = folder.join("inbox.db");
-    patiently(|| try_leave(&path, letter))
+    patiently(patience, || try_leave(&path, letters, patience))
         .map_err(|error| Trouble::of(Failure::Sql(error), &path).error())
 }
 
 /// Tries again while others are in the way. The engine waits by itself, except while two make the file at the
 /// same moment: to turn the log on it wants to be alone, and says at once that it is not.
-fn patiently<T>(work: impl Fn() -> Result<T, rusqlite::Error>) -> Result<T, rusqlite::Error> {
+fn patiently<T>(
+    patience: Duration,
+    work: impl Fn() -> Result<T, rusqlite::Error>,
+) -> Result<T, rusqlite::Error> {
     let mut waited = Duration::ZERO;
     loop {
         match work() {
-            Err(error) if is_busy(&error) && waited < PATIENCE => {
+            Err(error) if is_busy(&error) && waited < patience => {
                 thread::sleep(PAUSE);
                 waited += PAUSE;
             }
@@ -221,24 +233,26 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-fn try_leave(path: &Path, letter: &Letter) -> Result<(), rusqlite::Error> {
+fn try_leave(path: &Path, letters: &[Letter], patience: Duration) -> Result<(), rusqlite::Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let mut db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    db.busy_timeout(PATIENCE)?;
+    db.busy_timeout(patience)?;
     db.execute_batch(
         "PRAGMA trusted_schema = OFF; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;",
     )?;
     let transaction = Transaction::new(&mut db, TransactionBehavior::Immediate)?;
-    let at = letter.received_at.as_microsecond();
     let made = transaction.query_row("SELECT 1 FROM sqlite_schema", [], |_| Ok(())).optional()?;
     if made.is_none() {
         transaction.execute_batch(SCHEMA)?;
         transaction.execute("INSERT INTO about VALUES (hex(randomblob(16)))", [])?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
-    transaction.execute(
-        "INSERT OR IGNORE INTO letters (pipeline, key, received_at, body) VALUES (?1, ?2, ?3, ?4)",
-        params![letter.pipeline.as_str(), letter.key, at, letter.body],
-    )?;
+    for letter in letters {
+        let at = letter.received_at.as_microsecond();
+        transaction.execute(
+            "INSERT OR IGNORE INTO letters (pipeline, key, received_at, body) VALUES (?1, ?2, ?3, ?4)",
+            params![letter.pipeline.as_str(), letter.key, at, letter.body],
+        )?;
+    }
     transaction.commit()
 }

@@ -9,6 +9,7 @@
 mod agenda;
 mod backfill;
 mod incident;
+mod report;
 mod schedule;
 mod slot;
 
@@ -25,6 +26,7 @@ pub use self::{
     },
     backfill::{BackfillCounts, BackfillRecord, BackfillSlot},
     incident::{HandRecord, IncidentRecord, OutboxRecord},
+    report::ReportRecord,
     schedule::{CalendarRecord, RecurrenceRecord, ScheduleRecord, SensorRuleRecord},
     slot::{EvaluatedRecord, MarksRecord, RerunsRecord, SlaRecord, SlotRecord, WishRecord},
 };
@@ -363,6 +365,8 @@ pub enum InboxRecord {
         /// Who.
         by: String,
     },
+    /// What a job says about itself that somebody else runs.
+    Report(Box<ReportRecord>),
     /// A job's end, reported from outside.
     Complete {
         /// Which run, by its id.

@@ -14,9 +14,9 @@ use interlock_store::{
         AgendaRecord, AppliedRecord, BackfillCounts, BackfillRecord, BackfillSlot, CalendarRecord,
         CatchupRecord, ControlRecord, DueRecord, EventRecord, HandRecord, InboxRecord,
         IncidentRecord, MarksRecord, OutboxRecord, PauseRecord, PipelineRecord, RecurrenceRecord,
-        RerunsRecord, RunRecord, ScheduleRecord, SensorRecord, SensorRuleRecord, Shared, SlaRecord,
-        SlaSpecRecord, SlotName, SlotRecord, SpanRecord, StartRecord, Unreadable, VersionRecord,
-        WatermarkRecord, WishRecord,
+        ReportRecord, RerunsRecord, RunRecord, ScheduleRecord, SensorRecord, SensorRuleRecord,
+        Shared, SlaRecord, SlaSpecRecord, SlotName, SlotRecord, SpanRecord, StartRecord,
+        Unreadable, VersionRecord, WatermarkRecord, WishRecord,
     },
 };
 use jiff::{SignedDuration, Timestamp};
@@ -437,6 +437,30 @@ fn reports_and_requests_are_written_as_ever() {
         metadata: details(json!({"rows": 0})),
     };
     check_inbox("inbox-complete", &complete);
+    let report = ReportRecord {
+        said: "fail".into(),
+        rid: Some("a1".into()),
+        at: nine(),
+        exit_code: Some(3),
+        duration_ms: Some(1_500),
+        body: Some("no space left".into()),
+        source: Some("curl/8.5 from 127.0.0.1".into()),
+        pipeline: None,
+        create: false,
+    };
+    check_inbox("inbox-report", &InboxRecord::Report(Box::new(report.clone())));
+    let bare = ReportRecord {
+        said: "success".into(),
+        rid: None,
+        exit_code: None,
+        duration_ms: None,
+        body: None,
+        source: None,
+        pipeline: Some("ordres".into()),
+        create: true,
+        ..report
+    };
+    check_inbox("inbox-report-bare", &InboxRecord::Report(Box::new(bare)));
 }
 
 #[test]

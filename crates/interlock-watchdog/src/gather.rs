@@ -10,7 +10,7 @@ use interlock_core::{
     slot::{Disposition, SkipReason},
 };
 use interlock_store::{
-    DueKind, Key, LedgerEntry, LedgerQuery, LedgerRow, Obligation, Record, RunQuery, Store,
+    DueKind, Key, LedgerEntry, LedgerQuery, LedgerRow, Obligation, Record, RunQuery, RunRow, Store,
     StoreError, Subject,
     record::{PipelineRecord, Shared, SpanRecord, Unreadable, version_number},
 };
@@ -263,6 +263,31 @@ impl Gatherer<'_> {
             };
             if let Some(run) = self.store.runs(&query).await?.items.into_iter().next() {
                 snapshot.runs.insert((nominal, schedule), run);
+            }
+        }
+        self.add_limited(snapshot).await
+    }
+
+    /// The runs whose own time limit is due: of a watch-only slot there may be several.
+    async fn add_limited(&self, snapshot: &mut Snapshot) -> Result<(), GatherError> {
+        let closes = snapshot.due.iter().filter(|due| due.kind == DueKind::Closes);
+        let keys: Vec<Key> = closes
+            .filter_map(|due| match &due.subject {
+                Subject::Run(key) => Some(Key::Run(key.clone())),
+                Subject::Slot(..) | Subject::Budget(..) | Subject::Pipeline => None,
+            })
+            .collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let pipeline = &snapshot.pipeline;
+        for (key, row) in keys.iter().zip(self.store.read(pipeline, &keys).await?) {
+            if let (Key::Run(key), Some(row)) = (key, row)
+                && let Record::Run(record) = row.record
+            {
+                let (pipeline, revision) = (pipeline.clone(), row.revision);
+                let run = RunRow { pipeline, key: key.clone(), record, revision };
+                snapshot.limited.insert(key.clone(), run);
             }
         }
         Ok(())

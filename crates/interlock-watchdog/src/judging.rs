@@ -129,14 +129,20 @@ pub(crate) async fn unapplied(
     store: &dyn Store,
     shard: Shard,
 ) -> Result<BTreeSet<PipelineId>, StoreError> {
-    let page = store.inbox(shard, PAGE).await?;
+    // All of them: one that is overlooked is a miss that is told and did not happen.
+    let mut limit = PAGE;
+    let mut page = store.inbox(shard, limit).await?;
+    while page.more {
+        limit = limit.saturating_mul(8);
+        page = store.inbox(shard, limit).await?;
+    }
     let reports = page.items.into_iter().filter(|entry| is_report(&entry.record));
     Ok(reports.map(|InboxEntry { pipeline, .. }| pipeline).collect())
 }
 
 fn is_report(record: &InboxRecord) -> bool {
     match record {
-        InboxRecord::Sensor { .. } | InboxRecord::Complete { .. } => true,
+        InboxRecord::Sensor { .. } | InboxRecord::Complete { .. } | InboxRecord::Report(_) => true,
         InboxRecord::Run { .. }
         | InboxRecord::Rerun { .. }
         | InboxRecord::Cancel { .. }

@@ -1,14 +1,18 @@
 //! What the checks look at: one pipeline, with what is due of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use interlock_core::{
     agenda::Agenda,
     id::{PipelineId, ScheduleId},
+    pipeline::StartSchedule,
     sensor::Sensor,
     slot::Slot,
 };
-use interlock_store::{Obligation, RunRow, record::PauseRecord};
+use interlock_store::{Obligation, RunKey, RunRow, record::PauseRecord};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::owed::Owed;
@@ -41,6 +45,8 @@ pub struct Snapshot {
     pub spans: Vec<SpanSeen>,
     /// The last run of the slots that obligations are about.
     pub runs: BTreeMap<Place, RunRow>,
+    /// Runs that have a time limit of their own which is due.
+    pub limited: BTreeMap<RunKey, RunRow>,
     /// Its sensors, where something asks for them.
     pub sensors: BTreeMap<String, Reported>,
     /// Obligations that are due.
@@ -105,6 +111,7 @@ impl Snapshot {
             slots: BTreeMap::new(),
             spans: vec![],
             runs: BTreeMap::new(),
+            limited: BTreeMap::new(),
             sensors: BTreeMap::new(),
             due: vec![],
             armed: BTreeSet::new(),
@@ -120,6 +127,12 @@ impl Snapshot {
         let covers =
             |at| self.pause.as_ref().is_some_and(|it| it.since <= at && it.is_in_force(at));
         covers(nominal) || covers(limit)
+    }
+
+    /// A dead-man's switch, if the schedule is one.
+    pub(crate) fn switch(&self, schedule: &ScheduleId) -> Option<&Arc<StartSchedule>> {
+        let starts = self.agenda.starts.iter();
+        starts.filter(|start| start.is_switch()).find(|start| start.schedule.id() == schedule)
     }
 
     /// The span that stands for a slot.

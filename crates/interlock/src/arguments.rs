@@ -53,6 +53,7 @@ impl Arguments {
             Command::Schema { .. }
             | Command::Next(_)
             | Command::Explain(_)
+            | Command::Exec(_)
             | Command::Calendar { .. }
             | Command::Runner { .. }
             | Command::EvaluatorGuard { .. }
@@ -109,6 +110,9 @@ pub(crate) enum Command {
     Reading(Reading),
     #[command(flatten)]
     Asking(Asking),
+    /// Run a job as it is, and report its start, its end, how long it took and the last lines it printed to a
+    /// watch-only pipeline. Exits with the job's code. What cannot be reported now is kept and reported later.
+    Exec(Exec),
     /// Work with calendars.
     Calendar {
         #[command(subcommand)]
@@ -131,6 +135,22 @@ pub(crate) enum SchemaKind {
     Archetype,
     /// A calendar's file.
     Calendar,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Exec {
+    /// Which pipeline is reported to.
+    pub(crate) pipeline: String,
+    /// The name of this run, by which its reports belong together [default: a fresh one]
+    #[arg(long, value_name = "R")]
+    pub(crate) rid: Option<String>,
+    /// Where to report by HTTP, such as `http://10.0.0.5:8420`, with a token in `$INTERLOCK_TOKEN` [default:
+    /// `$INTERLOCK_SERVER`, else the inbox of the project here, else `http://127.0.0.1:8420`]
+    #[arg(long, value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// The job and its arguments.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<std::ffi::OsString>,
 }
 
 #[derive(Debug, Args)]

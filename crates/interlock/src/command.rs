@@ -10,6 +10,7 @@ mod completions;
 mod doctor;
 mod evaluate;
 pub(crate) mod events;
+mod exec;
 mod explain;
 mod incidents;
 mod init;
@@ -60,6 +61,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
         Command::Explain(explain) => explain::run(directory, explain, output),
         Command::Reading(reading) => read(directory, reading, output),
         Command::Asking(asking) => ask(directory, asking, output),
+        Command::Exec(exec) => exec::run(directory, exec, output),
         Command::Calendar { command } => calendar::run(directory, command, output),
         Command::Completions { shell } => Ok(completions::run(*shell, output)),
     }

@@ -6,6 +6,7 @@ mod clock;
 mod command;
 mod declaration;
 mod environment;
+mod exec;
 mod exit;
 mod inbox;
 mod ledger;

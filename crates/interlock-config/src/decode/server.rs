@@ -248,6 +248,7 @@ impl Decoder<'_> {
             api_key: self.secret(node, "apiKey"),
             tokens,
             request_body_max: count(node, "maxRequestBody").unwrap_or(1 << 20),
+            requests_per_second: count(node, "maxRequestsPerSecond").unwrap_or(1_000),
         }
     }
 

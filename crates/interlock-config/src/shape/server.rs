@@ -140,6 +140,12 @@ const SERVER: &MapShape = &map(
             "Bytes in one request at most.",
         )
         .default("1048576"),
+        field(
+            "maxRequestsPerSecond",
+            &COUNT,
+            "Requests from one other machine each second, twice as many at once.",
+        )
+        .default("1000"),
     ]],
 );
 

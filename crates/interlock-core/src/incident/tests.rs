@@ -62,6 +62,7 @@ fn events_open_and_resolve_by_the_table() {
             "-relative-sla:orders:daily:2026-02-25",
             "-no-sensor:orders:daily:2026-02-25",
             "-recovered:orders:daily:2026-02-25",
+            "-extra:orders:daily:2026-02-25",
         ],
     );
     check("JOB_FAILED", &["-watchdog:stuck:orders:daily:2026-02-25"]);
@@ -81,6 +82,7 @@ fn what_the_watchdog_finds_opens_by_the_table() {
         ("RELATIVE_SLA_BREACH", format!("+relative-sla:{day} error relative_sla_breach")),
         ("SENSOR_DEADLINE_EXPIRED", format!("+no-sensor:{day} error sensor_deadline_expired")),
         ("POST_RUN_SENSOR_MISSING", format!("+post-run:{day} warning post_run_sensor_missing")),
+        ("REPORT_EXTRA", format!("+extra:{day} warning report_extra")),
         ("TRIGGER_RECOVERED", format!("+recovered:{day} info trigger_recovered")),
         ("PIPELINE_PAUSED", "+paused:orders.yaml warning pipeline_paused".to_owned()),
         ("PIPELINE_RESUMED", "-paused:orders.yaml".to_owned()),

@@ -51,6 +51,7 @@ impl Engine {
             | InboxRecord::Incident { .. }
             | InboxRecord::Silence { .. }
             | InboxRecord::Bark { .. }
+            | InboxRecord::Report(_)
             | InboxRecord::Complete { .. } => return Ok(Err("it is about no backfill".to_owned())),
         };
         let ends_runs = matches!(asked, InboxRecord::CancelBackfill { ends_runs: true, .. });

@@ -15,6 +15,7 @@ mod control_schedules;
 mod crashing;
 mod evaluating;
 mod hands;
+mod heard;
 mod holding;
 mod incidents;
 mod reports;

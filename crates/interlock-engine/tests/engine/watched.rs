@@ -67,7 +67,7 @@ fn parts(world: &Virtual, store: Arc<dyn Store>, holder: &str) -> Parts {
 
 /// Everything that reached somebody, and when.
 #[derive(Clone)]
-struct Heard(Virtual, Arc<Mutex<Vec<(Timestamp, Alert)>>>);
+pub(crate) struct Heard(Virtual, Arc<Mutex<Vec<(Timestamp, Alert)>>>);
 
 impl Channels for Heard {
     fn route<'a>(&'a self, _: &'a Alert) -> RouteFuture<'a> {
@@ -90,7 +90,7 @@ impl Channels for Heard {
 
 impl Heard {
     /// As `HH:MM:SS type state`.
-    fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let heard = self.1.lock().unwrap();
         let line = |(at, alert): &(Timestamp, Alert)| {
             let state = alert.details.get("state").and_then(|state| state.as_str()).unwrap_or("-");
@@ -101,7 +101,7 @@ impl Heard {
 }
 
 /// Lets a watchdog and a notifier live beside the engine.
-fn watch(stage: &Stage) -> Heard {
+pub(crate) fn watch(stage: &Stage) -> Heard {
     let heard = Heard(stage.world.clone(), Arc::default());
     let (watchdog, notifier) = watchers(stage, Arc::clone(&stage.store) as _, &heard);
     stage.world.spawn("watchdog", watchdog);

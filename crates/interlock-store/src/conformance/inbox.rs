@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     contract::{Change, Expect, InboxEntry, Shard},
-    record::{InboxRecord, SlotName},
+    record::{InboxRecord, ReportRecord, SlotName},
 };
 
 promises!("inbox":
@@ -183,6 +183,17 @@ async fn every_kind_of_entry_comes_back_as_it_went_in(t: Subject) {
             category: None,
             metadata: [("host".to_owned(), json!("b1"))].into(),
         },
+        InboxRecord::Report(Box::new(ReportRecord {
+            said: "success".into(),
+            rid: Some("é ☃".into()),
+            at: START,
+            exit_code: Some(0),
+            duration_ms: None,
+            body: Some("x\n".repeat(50_000)),
+            source: None,
+            pipeline: None,
+            create: false,
+        })),
     ];
     for (number, record) in records.iter().enumerate() {
         post(&t, &orders(), &format!("é/{number}"), record).await;

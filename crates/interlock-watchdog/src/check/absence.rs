@@ -1,5 +1,7 @@
 //! missed-schedules and missed-inclusion-schedules: what was owed and is not there.
 
+use std::sync::Arc;
+
 use interlock_core::{
     agenda::Work,
     duration,
@@ -8,7 +10,8 @@ use interlock_core::{
     sla,
     slot::{Disposition, Evaluated, OpenState, Opening, Slot, SlotState},
 };
-use jiff::{SignedDuration, Timestamp};
+use interlock_store::{DueKind, Obligation};
+use jiff::Timestamp;
 
 use crate::{
     finding::{CheckName, Finding, Remedy},
@@ -29,7 +32,21 @@ pub(super) fn missed_schedules(snapshot: &Snapshot, now: Timestamp) -> Vec<Findi
         }
     };
     let teller = Teller { snapshot, now, check: CheckName::MissedSchedules };
-    snapshot.owed.iter().filter(is_ours).filter_map(|owed| teller.judge(owed)).collect()
+    let by_clock = snapshot.owed.iter().filter(is_ours).filter_map(|owed| teller.judge(owed));
+    let switches = snapshot.due.iter().filter_map(|due| {
+        let finding = teller.judge(&switched(snapshot, due)?)?;
+        Some(finding.with(Remedy::Drop(due.clone())))
+    });
+    by_clock.chain(switches).collect()
+}
+
+/// The slot of a dead-man's switch, which the clock does not give: its obligation does.
+fn switched(snapshot: &Snapshot, due: &Obligation) -> Option<Owed> {
+    let (nominal, schedule) = due.subject.slot().filter(|_| due.kind == DueKind::Closes)?;
+    let known = snapshot.slots.get(&(nominal, schedule.clone()))?;
+    let start = snapshot.switch(&schedule)?;
+    let (date, limit) = (known.slot.date, known.slot.closes_at);
+    Some(Owed { start: Arc::clone(start), nominal, date, limit, deadline: None })
 }
 
 /// Slots of listed dates.
@@ -281,7 +298,7 @@ impl Teller<'_> {
 
     /// Whether a report could have reached us all the time (S10).
     fn is_covered(&self, owed: &Owed) -> bool {
-        let from = plus(owed.nominal, -early(owed));
+        let from = plus(owed.nominal, -owed.start.early_for(owed.nominal));
         let blind = |(began, ended): &&(Timestamp, Timestamp)| *began < owed.limit && *ended > from;
         self.snapshot.blind.iter().find(blind).is_none()
     }
@@ -305,13 +322,4 @@ fn is_live(slot: &Slot) -> bool {
         | TriggerType::Subdag
         | TriggerType::Backfill => false,
     }
-}
-
-/// How long before its time a report may already belong to a slot.
-fn early(owed: &Owed) -> SignedDuration {
-    const HOUR: SignedDuration = SignedDuration::from_hours(1);
-    owed.start.early.unwrap_or_else(|| {
-        let before = owed.start.schedule.previous(owed.nominal);
-        before.map_or(HOUR, |before| (owed.nominal.duration_since(before) / 10).min(HOUR))
-    })
 }

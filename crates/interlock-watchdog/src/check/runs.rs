@@ -7,7 +7,7 @@ use interlock_core::{
     slot::{Disposition, OpenState, SlotState},
 };
 use interlock_store::{
-    DueKind, Obligation, RunRow, Subject,
+    DueKind, Obligation, RunKey, RunRow, Subject,
     record::{InboxRecord, RunRecord, SlotName},
 };
 use jiff::Timestamp;
@@ -91,6 +91,9 @@ pub(super) fn stale_triggers(snapshot: &Snapshot, now: Timestamp) -> Vec<Finding
 fn stale_trigger(snapshot: &Snapshot, due: &Obligation, now: Timestamp) -> Option<Finding> {
     let name = CheckName::StaleTriggers;
     let over = Finding::silent(name, &snapshot.pipeline).with(Remedy::Drop(due.clone()));
+    if let Subject::Run(key) = &due.subject {
+        return overdue_run(snapshot, key, over, now);
+    }
     let Subject::Slot(schedule, nominal) = &due.subject else { return Some(over) };
     let place = (*nominal, schedule.clone());
     let Some(known) = snapshot.slots.get(&place) else { return Some(over) };
@@ -101,8 +104,12 @@ fn stale_trigger(snapshot: &Snapshot, due: &Obligation, now: Timestamp) -> Optio
             let next = Obligation { at: known.slot.closes_at, ..due.clone() };
             return (next != *due).then(|| over.with(Remedy::Arm(next)));
         }
-        // One that a repair opened is the other check's.
-        SlotState::Open(OpenState::Waiting) if known.slot.marks.recovered => return None,
+        // One that a repair opened, and that of a dead-man's switch, are the other checks'.
+        SlotState::Open(OpenState::Waiting)
+            if known.slot.marks.recovered || snapshot.switch(schedule).is_some() =>
+        {
+            return None;
+        }
         SlotState::Open(_) | SlotState::Closed(_) => return Some(over),
     }
     let (pipeline, date) = (&snapshot.pipeline, known.slot.date);
@@ -120,6 +127,39 @@ fn stale_trigger(snapshot: &Snapshot, due: &Obligation, now: Timestamp) -> Optio
         Some(run) => fail(finding, (&place, known), run, (now, "it did not end in time")),
         None => close(finding, &place, known, now),
     })
+}
+
+/// A run that somebody else runs and that has taken longer than it may, whatever became of its slot.
+fn overdue_run(
+    snapshot: &Snapshot,
+    key: &RunKey,
+    over: Finding,
+    now: Timestamp,
+) -> Option<Finding> {
+    if snapshot.has_unapplied {
+        // Its end may lie in the inbox.
+        return None;
+    }
+    let place = (key.nominal, key.schedule.clone());
+    let run = snapshot.limited.get(key);
+    let (Some(run), Some(known)) = (run, snapshot.slots.get(&place)) else { return Some(over) };
+    if !matches!(run.record.state(), Ok(RunState::Running)) {
+        return Some(over);
+    }
+    let (pipeline, date) = (&snapshot.pipeline, known.slot.date);
+    let began = run.record.started_at.unwrap_or(run.record.created_at);
+    let age = duration::format_go(now.duration_since(began));
+    let what = format!("run did not end in {age} on {date}");
+    let mut finding = Finding::of(CheckName::StaleTriggers, "SFN_TIMEOUT", pipeline)
+        .about(&place, date)
+        .due(now)
+        .says(what.clone())
+        .alerts(format!("Pipeline {pipeline} schedule {} {what}", place.1))
+        .detail("source", "watchdog")
+        .detail("duration", age.as_str())
+        .detail("actionHint", "look at whoever runs it; `maxDuration` is how long it may take");
+    finding.remedies = over.remedies;
+    Some(fail(finding, (&place, known), run, (now, "it did not end in time")))
 }
 
 /// Adds that slot and run are failed.

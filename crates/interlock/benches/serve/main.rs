@@ -8,6 +8,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark's result is what it prints")]
 
 mod catchup;
+mod pings;
 mod scale;
 mod served;
 
@@ -42,6 +43,12 @@ fn main() -> ExitCode {
     }
     if wanted("serve/catchup_memory") {
         catchup::memory(100);
+    }
+    if wanted("serve/pings") {
+        pings::durable(1_000);
+    }
+    if wanted("serve/exec_overhead") {
+        pings::exec();
     }
     ExitCode::SUCCESS
 }

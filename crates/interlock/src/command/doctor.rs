@@ -1,8 +1,11 @@
 //! `interlock doctor`: whether everything around the pipelines is as it should be.
 
-use std::{fs, io::Write as _, path::Path};
+use std::{fs, io::Write as _, path::Path, sync::Arc};
 
+use interlock_api::access::stored_tokens;
 use interlock_config::{Loaded, problem::Severity, server::Server};
+use interlock_store::conformance::block_on;
+use interlock_store_embedded::EmbeddedStore;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -93,7 +96,7 @@ fn server(folder: &Path, server: &Server) -> Finding {
             Ok(status) => Bad(format!("http://{address}/healthz answers {status}")),
             Err(error) => Bad(format!("http://{address} does not answer: {error}")),
         },
-        None => match http::probe(server) {
+        None => match http::probe(server, tokens(folder)) {
             Ok(()) => Good(format!("{} is free", server.addr)),
             // As `serve` does: only an address that somebody asked for is missed.
             Err(refusal) if !server.addr_is_written => {
@@ -102,6 +105,13 @@ fn server(folder: &Path, server: &Server) -> Finding {
             Err(refusal) => Bad(refusal),
         },
     }
+}
+
+/// How many tokens the store has.
+fn tokens(folder: &Path) -> usize {
+    let store = EmbeddedStore::open_reader(folder, Arc::new(clock::now));
+    let tokens = store.ok().and_then(|store| block_on(stored_tokens(&store)).ok());
+    tokens.map_or(0, |tokens| tokens.len())
 }
 
 /// A clock that went back would hold up every decision until it has caught up.

@@ -14,6 +14,8 @@ use crate::{
 
 /// How often new events are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// A report that could be placed nowhere.
+const REJECTED: &str = "REPORT_REJECTED";
 
 pub(super) fn run(directory: &Path, events: &Events, output: &mut Output) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
@@ -25,7 +27,9 @@ pub(super) fn run(directory: &Path, events: &Events, output: &mut Output) -> Res
         let page = ledger.events(pipeline.as_ref(), after)?;
         for event in &page.items {
             after = event.number;
-            print(event, form, output)?;
+            if !events.rejected || event.record.kind == REJECTED {
+                print(event, form, output)?;
+            }
         }
         if page.more {
             continue;
@@ -55,5 +59,21 @@ pub(crate) fn sentence(event: &EventRow) -> String {
         .or_else(|| record.slot.as_ref().map(|slot| format!("{}/{slot}", event.pipeline)));
     let about = about.unwrap_or_else(|| event.pipeline.to_string());
     let separator = if record.message.is_empty() { "" } else { ": " };
-    format!("{} {} {about}{separator}{}", instant(record.at), record.kind, record.message)
+    let said = said(event);
+    format!("{} {} {about}{separator}{}{said}", instant(record.at), record.kind, record.message)
+}
+
+/// What a report said that is not kept anywhere else, and who made it.
+fn said(event: &EventRow) -> String {
+    let record = &event.record;
+    if record.kind != REJECTED {
+        return String::new();
+    }
+    let text = |name: &str| record.details.get(name).and_then(|value| value.as_str());
+    let named = |name: &str| text(name).map(|value| format!("{name} {value}"));
+    let said = text("said").map(|said| format!("it said {said}"));
+    let at = text("reportedAt").map(|at| format!("at {at}"));
+    let from = text("source").map(|source| format!("by {source}"));
+    let parts: Vec<_> = [said, at, named("rid"), from].into_iter().flatten().collect();
+    format!(" ({})", parts.join(", "))
 }

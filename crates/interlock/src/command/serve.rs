@@ -29,6 +29,7 @@ use tokio::{
 use crate::{
     arguments::{LogForm, RoleName, Serve},
     clock,
+    exec::way::Way,
     exit::{FAILED, Failure, SUCCESS},
     output::Output,
     serve::{
@@ -37,12 +38,13 @@ use crate::{
         files::{Agreement, Files, Scan, Since},
         greeting::Greeting,
         http::Interface,
-        log, notifier,
+        log, making, notifier,
         reload::{self, Reload, rendered},
         retention,
         roles::Roles,
         signals::{Asked, Signals},
         specs::StoredSpecs,
+        spooled,
         watchdog::{self, Beside},
         wiring,
         world::TokioWorld,
@@ -143,8 +145,9 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     let store = open(&folder, &roles).await?;
     surface.enter(Phase::Starting("the ledger is being loaded"));
     surface.store.get_or_init(|| Arc::clone(&store));
+    surface.maker.get_or_init(|| making::maker(&directory, &config.dirs.pipelines));
     let interface = if roles.has(RoleName::Api) {
-        Interface::start(&config.server, &folder, &surface)?
+        Interface::start(&config.server, &folder, &surface).await?
     } else {
         None
     };
@@ -158,6 +161,9 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         folder: folder.clone(),
         now: clock::now(),
     };
+    let mut names = vec![Way::Inbox(folder.clone()).name()];
+    names.extend(greeting.url.clone());
+    tokio::spawn(spooled::take_over(Arc::clone(&store), names));
     let (reload, asked) = mpsc::unbounded_channel();
     let runtime = beside()?;
     let beside = runtime.handle().cloned().unwrap_or_else(Handle::current);

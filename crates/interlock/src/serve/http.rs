@@ -14,10 +14,12 @@ use std::{
 };
 
 use interlock_api::{
-    Limits, Running, Surface, Tokens,
+    Doorkeeper, Limits, Running, Surface,
+    access::stored_tokens,
     address::{self, BindError, Exposure},
+    token::{Scope, Token},
 };
-use interlock_config::server::Server;
+use interlock_config::server::{Scope as Declared, Server};
 use serde_json::json;
 
 use crate::{clock, exit::Failure};
@@ -39,19 +41,34 @@ pub(crate) struct Interface {
 
 impl Interface {
     /// Starts it; `None` when its address is taken and nobody asked for that one.
-    pub(crate) fn start(
+    pub(crate) async fn start(
         server: &Server,
         folder: &Path,
         surface: &Arc<Surface>,
     ) -> Result<Option<Self>, Failure> {
-        let tokens = tokens(server);
-        let Some(listener) = listen(server, &tokens)? else { return Ok(None) };
-        let limits = Limits { time: ANSWER_IN, body_max: server.request_body_max as usize };
+        let declared = declared(server);
+        let stored = match surface.store.get() {
+            Some(store) => stored_tokens(store.as_ref()).await?,
+            None => vec![],
+        };
+        let has_tokens = !declared.is_empty() || !stored.is_empty();
+        let exposure = if has_tokens { Exposure::Anywhere } else { Exposure::LoopbackOnly };
+        let Some(listener) = listen(server, exposure)? else { return Ok(None) };
+        // Whoever is on this machine may ask without a token while there is none at all.
+        let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        let exposure = if is_local { Exposure::LoopbackOnly } else { Exposure::Anywhere };
+        let door = Doorkeeper::new(declared, exposure, Arc::new(clock::now));
+        door.take(stored);
+        let limits = Limits {
+            time: ANSWER_IN,
+            body_max: server.request_body_max as usize,
+            per_second: server.requests_per_second,
+        };
         let failed = |error: io::Error| {
             Failure::failed(format!("cannot start the HTTP interface: {error}"), "")
         };
         let surface = Arc::clone(surface);
-        let running = interlock_api::start(listener, surface, tokens, limits).map_err(failed)?;
+        let running = interlock_api::start(listener, surface, door, limits).map_err(failed)?;
         let file = folder.join(FILE);
         write(&file, &running).map_err(|error| Failure::file("write", &file, &error))?;
         Ok(Some(Self { running, file }))
@@ -70,14 +87,25 @@ impl Interface {
     }
 }
 
-fn tokens(server: &Server) -> Tokens {
-    let tokens = server.tokens.iter().map(|token| &token.token).chain(&server.api_key);
-    Tokens::new(tokens.map(|token| token.expose().to_owned()))
+/// The tokens of the files.
+fn declared(server: &Server) -> Vec<Token> {
+    let tokens = server.tokens.iter().map(|token| {
+        let scope = match token.scope {
+            Declared::Viewer => Scope::Viewer,
+            Declared::Operator => Scope::Operator,
+            Declared::Admin => Scope::Admin,
+        };
+        Token::known(&token.name, scope, token.token.expose())
+    });
+    let key = server.api_key.iter().map(|key| Token::known("apiKey", Scope::Admin, key.expose()));
+    tokens.chain(key).collect()
 }
 
-/// Whether the interface could be started; a sentence when not.
-pub(crate) fn probe(server: &Server) -> Result<(), String> {
-    match bind(server, &tokens(server)) {
+/// Whether the interface could be started, with so many tokens in the store; a sentence when not.
+pub(crate) fn probe(server: &Server, stored: usize) -> Result<(), String> {
+    let has_tokens = stored > 0 || !declared(server).is_empty();
+    let exposure = if has_tokens { Exposure::Anywhere } else { Exposure::LoopbackOnly };
+    match bind(server, exposure) {
         Ok(_listener) => Ok(()),
         Err((_, message)) => Err(message),
     }
@@ -101,8 +129,7 @@ pub(crate) fn health(address: &SocketAddr) -> io::Result<u16> {
     status.ok_or_else(|| io::Error::other("it does not speak HTTP"))
 }
 
-fn bind(server: &Server, tokens: &Tokens) -> Result<TcpListener, (BindError, String)> {
-    let exposure = if tokens.is_empty() { Exposure::LoopbackOnly } else { Exposure::Anywhere };
+fn bind(server: &Server, exposure: Exposure) -> Result<TcpListener, (BindError, String)> {
     address::bind(&server.addr, exposure).map_err(|refusal| {
         let message = match &refusal {
             BindError::Refused { source, .. } => format!("{refusal}: {source}"),
@@ -114,8 +141,8 @@ fn bind(server: &Server, tokens: &Tokens) -> Result<TcpListener, (BindError, Str
     })
 }
 
-fn listen(server: &Server, tokens: &Tokens) -> Result<Option<TcpListener>, Failure> {
-    let (refusal, message) = match bind(server, tokens) {
+fn listen(server: &Server, exposure: Exposure) -> Result<Option<TcpListener>, Failure> {
+    let (refusal, message) = match bind(server, exposure) {
         Ok(listener) => return Ok(Some(listener)),
         Err(refused) => refused,
     };
@@ -127,7 +154,7 @@ fn listen(server: &Server, tokens: &Tokens) -> Result<Option<TcpListener>, Failu
     }
     let help = match refusal {
         BindError::Exposed { .. } => {
-            "Write `server.tokens` or `server.apiKey`, or listen on 127.0.0.1."
+            "Make one with `interlock token create`, or listen on 127.0.0.1."
         }
         BindError::Taken { .. } => {
             "End that process, or write another `server.addr`; 127.0.0.1:0 takes any free port."

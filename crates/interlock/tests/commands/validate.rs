@@ -6,6 +6,8 @@ use super::{interlock, project};
 fn the_examples_are_clean() {
     let ran = interlock(&["validate", "examples/quickstart"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "5 usable pipelines, 0 errors, 0 warnings\n"));
+    let ran = interlock(&["validate", "examples/watch-only"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "2 usable pipelines, 0 errors, 0 warnings\n"));
     let ran = interlock(&["validate", "-C", "examples/quickstart", "--json"]);
     assert_eq!((ran.code, ran.json()), (0, serde_json::json!([])));
 }

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Files that are read, told and forgotten together.
-const PORTION: usize = 500;
+const PORTION: usize = 128;
 /// More threads than this only wait for each other.
 const THREADS_MAX: usize = 8;
 

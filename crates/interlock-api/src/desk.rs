@@ -1,0 +1,169 @@
+//! Where reports and requests are handed in: durable in the inbox before anybody hears that they were taken.
+//!
+//! An answer that an entry was taken comes after the store's own (the daemon's writer makes many entries durable in
+//! one write to the disk). What comes of a request is read from the store, under the same key, so that whoever
+//! sends a key again gets the same answer.
+
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher as _, RandomState},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::http::{HeaderMap, StatusCode};
+use interlock_core::id::PipelineId;
+use interlock_store::{
+    Key, Record, Store, StoreError,
+    record::{AppliedRecord, InboxRecord},
+};
+use tokio::time::Instant;
+
+use crate::{error::ApiError, surface::Surface};
+
+/// How long it is believed that a pipeline is there.
+const KNOWN_FOR: Duration = Duration::from_secs(5);
+/// Pipelines that are remembered as known.
+const KNOWN_MAX: usize = 100_000;
+/// How long the answer to a request is waited for.
+const APPLIED_IN: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Bytes of an `Idempotency-Key`.
+const KEY_MAX: usize = 200;
+
+/// What there is of a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// It is declared.
+    Declared,
+    /// There is none.
+    Absent,
+}
+
+/// The desk of this process.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    /// What tells its keys from those of other processes.
+    process: u64,
+    count: AtomicU64,
+    known: Mutex<BTreeMap<PipelineId, Instant>>,
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        let process = RandomState::new().hash_one(std::process::id());
+        Self { process, count: AtomicU64::new(0), known: Mutex::default() }
+    }
+}
+
+impl Surface {
+    /// The store, or that it is not there yet.
+    pub(crate) fn open_store(&self) -> Result<&Arc<dyn Store>, ApiError> {
+        self.store.get().ok_or_else(|| {
+            ApiError::unavailable("starting", "it is starting".to_owned(), "Try again in a moment.")
+        })
+    }
+
+    /// Whether a pipeline is declared. That it is, is believed for a few seconds.
+    pub(crate) async fn presence(&self, pipeline: &PipelineId) -> Result<Presence, ApiError> {
+        let now = Instant::now();
+        if self.desk.is_known(pipeline, now) {
+            return Ok(Presence::Declared);
+        }
+        let rows = self.open_store()?.read(pipeline, &[Key::Pipeline]).await.map_err(refused)?;
+        match rows.into_iter().flatten().next().map(|row| row.record) {
+            Some(Record::Pipeline(record)) if record.retired_at.is_none() => {
+                self.desk.know(pipeline, now);
+                Ok(Presence::Declared)
+            }
+            _ => Ok(Presence::Absent),
+        }
+    }
+
+    /// Hands in an entry; durable when it returns.
+    pub(crate) async fn post(
+        &self,
+        pipeline: &PipelineId,
+        key: &str,
+        record: &InboxRecord,
+    ) -> Result<(), ApiError> {
+        self.open_store()?.post(pipeline, key, record).await.map_err(refused)
+    }
+
+    /// What came of an entry, if that is known soon.
+    pub(crate) async fn applied(
+        &self,
+        pipeline: &PipelineId,
+        key: &str,
+    ) -> Result<Option<AppliedRecord>, ApiError> {
+        let store = self.open_store()?;
+        let (until, keys) = (Instant::now() + APPLIED_IN, [Key::Applied(key.to_owned())]);
+        loop {
+            let rows = store.read(pipeline, &keys).await.map_err(refused)?;
+            if let Some(Record::Applied(found)) =
+                rows.into_iter().flatten().next().map(|it| it.record)
+            {
+                return Ok(Some(found));
+            }
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+impl Desk {
+    /// A key that nobody has used.
+    pub(crate) fn fresh_key(&self) -> String {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        format!("http-{:016x}-{number}", self.process)
+    }
+
+    /// The key of a request: the caller's own, else a fresh one.
+    pub(crate) fn key_of(&self, headers: &HeaderMap) -> Result<String, ApiError> {
+        let Some(given) = headers.get("idempotency-key") else { return Ok(self.fresh_key()) };
+        let text = given.to_str().ok().map(str::trim);
+        let is_fine = |text: &&str| {
+            (1..=KEY_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
+        };
+        text.filter(is_fine).map(|text| format!("given-{text}")).ok_or_else(|| ApiError {
+            status: StatusCode::BAD_REQUEST,
+            code: "bad_idempotency_key",
+            message: "the header `Idempotency-Key` cannot be used".to_owned(),
+            hint: format!("It has 1 to {KEY_MAX} visible ASCII characters, such as a UUID."),
+        })
+    }
+
+    fn is_known(&self, pipeline: &PipelineId, now: Instant) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(pipeline).is_some_and(|seen| now.saturating_duration_since(*seen) < KNOWN_FOR)
+    }
+
+    fn know(&self, pipeline: &PipelineId, now: Instant) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(pipeline.clone(), now);
+    }
+}
+
+/// The store did not do it. Nothing was taken, as far as is known; a key may be sent again.
+pub(crate) fn refused(StoreError { message, .. }: StoreError) -> ApiError {
+    let hint = "Nothing was recorded. Send it again; `interlock doctor` looks closer.";
+    ApiError::unavailable("store_unreachable", format!("the store: {message}"), hint)
+}
+
+/// There is no such pipeline.
+pub(crate) fn unknown_pipeline(name: &str) -> ApiError {
+    ApiError {
+        status: StatusCode::NOT_FOUND,
+        code: "pipeline_unknown",
+        message: format!("there is no pipeline `{name}`"),
+        hint: "`interlock list` names them; `?create=1` on a ping makes one.".to_owned(),
+    }
+}

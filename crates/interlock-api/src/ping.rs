@@ -1,0 +1,206 @@
+//! `/ping/{pipeline}`: what `curl` says at the end of somebody's script. Paths, words, bodies and `rid` are those of
+//! healthchecks.io, so that a line needs another host and nothing else.
+//!
+//! 200 is answered when the report is durable, and never before. What cannot be placed is kept all the same
+//! (`interlock events --rejected`); a pipeline that is not there is a 404 as well, so that `curl -f` notices.
+
+use std::{future::poll_fn, pin::Pin, sync::Arc};
+
+use axum::{
+    Router,
+    body::{Body, HttpBody as _},
+    extract::{Path, Request, State},
+    http::{HeaderMap, Method, StatusCode, header::USER_AGENT},
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use interlock_core::{id::PipelineId, report::Said};
+use interlock_store::record::{InboxRecord, ReportRecord};
+
+use crate::{
+    desk::{Presence, refused, unknown_pipeline},
+    error::ApiError,
+    query::{self, Query},
+    server::Peer,
+    surface::Surface,
+};
+
+/// Bytes of a body that are read at all; after that the connection is not worth keeping.
+const READ_MAX: usize = 1_024 * 1_024;
+/// Bytes of a program's name that are kept.
+const SOURCE_MAX: usize = 200;
+/// Bytes of a name in a path that are kept with what was rejected.
+const NAME_MAX: usize = 200;
+
+pub(crate) fn routes() -> Router<Arc<Surface>> {
+    Router::new()
+        .route("/ping/{pipeline}", get(ping).post(ping))
+        .route("/ping/{pipeline}/{what}", get(ping_of).post(ping_of))
+}
+
+async fn ping(
+    State(surface): State<Arc<Surface>>,
+    Path(pipeline): Path<String>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    take(&surface, (&pipeline, None), request).await
+}
+
+async fn ping_of(
+    State(surface): State<Arc<Surface>>,
+    Path((pipeline, what)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    take(&surface, (&pipeline, Some(&what)), request).await
+}
+
+/// What the last part of the path says, and with which exit code.
+fn said(what: Option<&str>) -> Option<(Said, Option<i64>)> {
+    match what {
+        None => Some((Said::Success, None)),
+        Some("start") => Some((Said::Start, None)),
+        Some("fail") => Some((Said::Fail, None)),
+        Some("log") => Some((Said::Log, None)),
+        Some(code) => {
+            let digits = code.bytes().all(|byte| byte.is_ascii_digit()) && code.len() <= 3;
+            let code: u8 = code.parse().ok().filter(|_| digits)?;
+            Some((Said::of_exit_code(code.into()), Some(code.into())))
+        }
+    }
+}
+
+async fn take(
+    surface: &Surface,
+    (name, what): (&str, Option<&str>),
+    request: Request,
+) -> Result<Response, ApiError> {
+    let asked = query::read(request.uri().query())?;
+    let (said, exit_code) = said(what).ok_or_else(|| ApiError {
+        status: StatusCode::BAD_REQUEST,
+        code: "bad_ping",
+        message: format!("`{}` is nothing that a job says", what.unwrap_or_default()),
+        hint: "After the name comes nothing, `start`, `fail`, `log` or an exit code from 0 to 255."
+            .to_owned(),
+    })?;
+    let at = surface.open_store()?.now().await.map_err(refused)?;
+    let peer = Peer::of(&request).to_string();
+    let source = source(request.headers(), &peer);
+    let key = surface.desk.key_of(request.headers())?;
+    let body = match *request.method() {
+        Method::POST => read(request.into_body()).await?,
+        _ => None,
+    };
+    let Query { rid, create } = asked;
+    let report = ReportRecord {
+        rid,
+        exit_code,
+        source: Some(source),
+        ..ReportRecord::of(said.as_str(), at, body.as_deref())
+    };
+    place(surface, name, (report, create), &key).await
+}
+
+/// Hands a report in, under its pipeline or under what keeps those that have none.
+pub(crate) async fn place(
+    surface: &Surface,
+    name: &str,
+    (mut report, create): (ReportRecord, bool),
+    key: &str,
+) -> Result<Response, ApiError> {
+    let id = PipelineId::parse(name).ok();
+    let presence = match &id {
+        Some(id) => surface.presence(id).await?,
+        None => Presence::Absent,
+    };
+    match (id, presence) {
+        (Some(id), Presence::Declared) => {
+            surface.post(&id, key, &InboxRecord::Report(Box::new(report))).await?;
+            Ok(taken(StatusCode::OK, "OK"))
+        }
+        (Some(id), Presence::Absent) if create => {
+            surface.create(&id).await?;
+            report.create = true;
+            surface.post(&id, key, &InboxRecord::Report(Box::new(report))).await?;
+            Ok(taken(StatusCode::CREATED, "Created"))
+        }
+        (Some(_) | None, Presence::Declared | Presence::Absent) => {
+            report.pipeline = Some(cut(name, NAME_MAX).to_owned());
+            let system = PipelineId::system();
+            surface.post(&system, key, &InboxRecord::Report(Box::new(report))).await?;
+            Err(unknown_pipeline(cut(name, NAME_MAX)))
+        }
+    }
+}
+
+fn taken(status: StatusCode, word: &'static str) -> Response {
+    let limit = [("ping-body-limit", "100000")];
+    (status, limit, word).into_response()
+}
+
+fn source(headers: &HeaderMap, peer: &str) -> String {
+    let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or("somebody");
+    format!("{} from {peer}", cut(agent, SOURCE_MAX))
+}
+
+/// The beginning of a text, whole characters only.
+fn cut(text: &str, bytes: usize) -> &str {
+    let mut end = bytes.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or(text)
+}
+
+/// Reads a body: its beginning is kept, the rest is read over. Nothing when it is empty.
+pub(crate) async fn read(mut body: Body) -> Result<Option<String>, ApiError> {
+    let (mut kept, mut seen) = (Vec::new(), 0_usize);
+    while seen < READ_MAX
+        && let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
+    {
+        let frame = frame.map_err(|error| ApiError {
+            status: StatusCode::BAD_REQUEST,
+            code: "broken_body",
+            message: format!("the body cannot be read: {error}"),
+            hint: "Nothing was recorded. Send it again.".to_owned(),
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        seen = seen.saturating_add(data.len());
+        let room = ReportRecord::BODY_MAX.saturating_sub(kept.len());
+        kept.extend(data.iter().take(room));
+    }
+    if kept.is_empty() {
+        return Ok(None);
+    }
+    let mut text = String::from_utf8_lossy(&kept).into_owned();
+    if seen > kept.len() {
+        // The last character may have been cut in two.
+        text.truncate(text.trim_end_matches('\u{fffd}').len());
+        text.push_str("\n… (cut off)");
+    }
+    Ok(Some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_path_says_what_happened() {
+        assert_eq!(said(None), Some((Said::Success, None)));
+        assert_eq!(said(Some("start")), Some((Said::Start, None)));
+        assert_eq!(said(Some("fail")), Some((Said::Fail, None)));
+        assert_eq!(said(Some("log")), Some((Said::Log, None)));
+        assert_eq!(said(Some("0")), Some((Said::Success, Some(0))));
+        assert_eq!(said(Some("255")), Some((Said::Fail, Some(255))));
+        for odd in ["256", "-1", "+1", "", "0x1", "1.0", "Start", "0000", "success"] {
+            assert_eq!(said(Some(odd)), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        assert_eq!(cut("aé", 2), "a");
+        assert_eq!(cut("aé", 3), "aé");
+        assert_eq!(cut("", 3), "");
+    }
+}

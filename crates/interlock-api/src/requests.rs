@@ -1,0 +1,266 @@
+//! Requests by HTTP: sensors, ends of runs, runs, and reports with their true time. Each goes to the inbox under the
+//! caller's `Idempotency-Key`, is applied by the owner, and is answered with what came of it: 200 when it was done,
+//! 202 when it is durable and not yet applied, 409 when the owner refused it. The same key gives the same answer.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse as _, Response},
+    routing::post,
+};
+use interlock_core::{id::PipelineId, report::Said, retry::FailureCategory, sensor};
+use interlock_store::{
+    RunKey,
+    record::{AppliedRecord, InboxRecord, ReportRecord, SlotName},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::{
+    desk::{Presence, refused, unknown_pipeline},
+    error::ApiError,
+    ping,
+    query::is_rid,
+    surface::Surface,
+};
+
+/// Bytes of a sensor's key.
+const SENSOR_KEY_MAX: usize = 200;
+
+/// What people and other systems ask for.
+pub(crate) fn routes() -> Router<Arc<Surface>> {
+    Router::new()
+        .route("/api/v1/pipelines/{pipeline}/sensors/{key}", post(put_sensor))
+        .route("/api/v1/pipelines/{pipeline}/run", post(run))
+        .route("/api/v1/runs/{id}/complete", post(complete))
+}
+
+/// What a wrapped job says, with when that was.
+pub(crate) fn report_routes() -> Router<Arc<Surface>> {
+    Router::new().route("/api/v1/pipelines/{pipeline}/reports", post(report))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SensorBody {
+    value: Value,
+    at: Option<Value>,
+}
+
+async fn put_sensor(
+    State(surface): State<Arc<Surface>>,
+    Path((pipeline, key)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    if key.is_empty() || key.len() > SENSOR_KEY_MAX || key.chars().any(char::is_control) {
+        let message = "the sensor's key cannot be used".to_owned();
+        let hint = format!("It has 1 to {SENSOR_KEY_MAX} bytes and no control characters.");
+        return Err(invalid("bad_sensor_key", message, &hint));
+    }
+    let SensorBody { value, at } =
+        read(&body, r#"{"value": {"rows": 3}, "at": "2026-02-25T09:00:00Z"}"#)?;
+    let at = match at {
+        Some(at) => sensor::parse_time(&at)
+            .map_err(|error| invalid("bad_time", error.to_string(), "Leave `at` out for now."))?,
+        None => now(&surface).await?,
+    };
+    let record = InboxRecord::Sensor { key, value, at };
+    ask(&surface, &pipeline, &headers, &record).await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CompleteBody {
+    status: String,
+    message: Option<String>,
+    category: Option<String>,
+    #[serde(default)]
+    metadata: BTreeMap<String, Value>,
+}
+
+async fn complete(
+    State(surface): State<Arc<Surface>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    let (pipeline, _) = RunKey::parse(&id)
+        .map_err(|error| invalid("bad_run_id", error.message, "`interlock runs` lists them."))?;
+    let asked: CompleteBody = read(&body, r#"{"status": "success"}"#)?;
+    let success = match asked.status.as_str() {
+        "success" => true,
+        "failed" => false,
+        other => {
+            let message = format!("`status` is `{other}`");
+            return Err(invalid("bad_status", message, "It is `success` or `failed`."));
+        }
+    };
+    if let Some(word) = &asked.category {
+        FailureCategory::parse(word)
+            .map_err(|error| invalid("bad_category", error.message, "Leave it out if unsure."))?;
+    }
+    let CompleteBody { message, category, metadata, .. } = asked;
+    let record = InboxRecord::Complete { run_id: id, success, message, category, metadata };
+    ask(&surface, pipeline.as_str(), &headers, &record).await
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunBody {
+    slot: Option<String>,
+    #[serde(default)]
+    force: bool,
+    #[serde(default)]
+    params: BTreeMap<String, String>,
+}
+
+async fn run(
+    State(surface): State<Arc<Surface>>,
+    Path(pipeline): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    let asked: RunBody = if body.is_empty() {
+        RunBody::default()
+    } else {
+        read(&body, r#"{"slot": "daily/2026-02-25T09:00:00Z", "force": false, "params": {}}"#)?
+    };
+    let RunBody { slot, force, params } = asked;
+    let slot = slot.map(|text| slot_name(&text)).transpose()?;
+    ask(&surface, &pipeline, &headers, &InboxRecord::Run { slot, force, params }).await
+}
+
+fn slot_name(text: &str) -> Result<SlotName, ApiError> {
+    let parts = text.split_once('/');
+    let parsed = parts.and_then(|(schedule, at)| Some((schedule.to_owned(), at.parse().ok()?)));
+    let (schedule, nominal) = parsed.ok_or_else(|| {
+        let hint = "Write `schedule/instant`, such as `daily/2026-02-25T09:00:00Z`.";
+        invalid("bad_slot", format!("`{text}` is no slot"), hint)
+    })?;
+    Ok(SlotName { schedule, nominal })
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ReportBody {
+    said: String,
+    rid: Option<String>,
+    at: Option<jiff::Timestamp>,
+    exit_code: Option<i64>,
+    duration_ms: Option<u64>,
+    body: Option<String>,
+    source: Option<String>,
+}
+
+/// A report with its true time. Nobody waits for what comes of it, as with a ping.
+async fn report(
+    State(surface): State<Arc<Surface>>,
+    Path(pipeline): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    let asked: ReportBody = read(&body, r#"{"said": "success", "rid": "a1"}"#)?;
+    let ReportBody { said, rid, at, exit_code, duration_ms, body, source } = asked;
+    if Said::parse(&said).is_none() {
+        let message = format!("`said` is `{said}`");
+        return Err(invalid("bad_report", message, "It is `start`, `success`, `fail` or `log`."));
+    }
+    if rid.as_deref().is_some_and(|rid| !is_rid(rid)) {
+        let hint = "It has 1 to 200 visible ASCII characters, such as a UUID.";
+        return Err(invalid("bad_rid", "`rid` cannot be used".to_owned(), hint));
+    }
+    let at = match at {
+        Some(at) => at,
+        None => now(&surface).await?,
+    };
+    let body = body.map(|mut text| {
+        let mut end = text.len().min(ReportRecord::BODY_MAX);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text
+    });
+    let report = ReportRecord {
+        said,
+        rid,
+        at,
+        exit_code,
+        duration_ms,
+        body,
+        source,
+        pipeline: None,
+        create: false,
+    };
+    let key = surface.desk.key_of(&headers)?;
+    ping::place(&surface, &pipeline, (report, false), &key).await?;
+    Ok(Json(json!({ "key": key, "durable": true })).into_response())
+}
+
+async fn now(surface: &Surface) -> Result<jiff::Timestamp, ApiError> {
+    surface.open_store()?.now().await.map_err(refused)
+}
+
+async fn known(surface: &Surface, name: &str) -> Result<PipelineId, ApiError> {
+    let id = PipelineId::parse(name).map_err(|_unusable| unknown_pipeline(name))?;
+    match surface.presence(&id).await? {
+        Presence::Declared => Ok(id),
+        Presence::Absent => Err(unknown_pipeline(name)),
+    }
+}
+
+/// Hands a request in and answers with what came of it.
+async fn ask(
+    surface: &Surface,
+    pipeline: &str,
+    headers: &HeaderMap,
+    record: &InboxRecord,
+) -> Result<Response, ApiError> {
+    let id = known(surface, pipeline).await?;
+    let key = surface.desk.key_of(headers)?;
+    surface.post(&id, &key, record).await?;
+    answer(&key, surface.applied(&id, &key).await?)
+}
+
+fn answer(key: &str, applied: Option<AppliedRecord>) -> Result<Response, ApiError> {
+    match applied {
+        Some(AppliedRecord { accepted: true, at, result }) => {
+            let body =
+                json!({ "key": key, "applied": true, "at": at.to_string(), "result": result });
+            Ok(Json(body).into_response())
+        }
+        Some(AppliedRecord { accepted: false, result, .. }) => {
+            let reason = result.get("reason").and_then(Value::as_str);
+            Err(ApiError {
+                status: StatusCode::CONFLICT,
+                code: "refused",
+                message: reason.map_or_else(|| result.to_string(), str::to_owned),
+                hint: "It was not done, and the same key gets the same answer.".to_owned(),
+            })
+        }
+        None => {
+            let body = json!({ "key": key, "applied": false });
+            Ok((StatusCode::ACCEPTED, Json(body)).into_response())
+        }
+    }
+}
+
+/// A JSON body, as it is expected.
+fn read<T: DeserializeOwned>(body: &[u8], example: &str) -> Result<T, ApiError> {
+    serde_json::from_slice(body).map_err(|error| {
+        invalid(
+            "bad_body",
+            format!("the body cannot be used: {error}"),
+            &format!("Send {example}."),
+        )
+    })
+}
+
+fn invalid(code: &'static str, message: String, hint: &str) -> ApiError {
+    ApiError { status: StatusCode::BAD_REQUEST, code, message, hint: hint.to_owned() }
+}

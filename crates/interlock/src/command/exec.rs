@@ -1,0 +1,162 @@
+//! `interlock exec PIPELINE -- CMD…`: runs a job as it is, and reports how it went.
+
+use std::{io::Write as _, path::Path, time::Duration};
+
+use interlock_core::{id::PipelineId, report::Said};
+use interlock_store::record::ReportRecord;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::{
+    arguments::Exec,
+    clock, environment,
+    exec::{
+        child::{Ended, Job},
+        spool,
+        way::{Parcel, Trouble, Way},
+    },
+    exit::Failure,
+    inbox::fresh_key,
+    ledger,
+    output::Output,
+};
+
+/// The start of a job that ends sooner is reported with its end.
+const LINGER: Duration = Duration::from_millis(100);
+/// The interface of this machine, where nothing else is named and there is no project here.
+const HERE: &str = "http://127.0.0.1:8420";
+
+pub(super) fn run(directory: &Path, exec: &Exec, output: &mut Output) -> Result<u8, Failure> {
+    let pipeline = PipelineId::parse(&exec.pipeline)
+        .map_err(|error| Failure::usage(error.message, "`interlock list` names the pipelines."))?;
+    let way = way(directory, exec)?;
+    let fresh = fresh_key();
+    let rid = exec.rid.clone().unwrap_or_else(|| fresh.clone());
+    let reporter = Reporter { pipeline, rid, fresh, way, spool: spool::folder() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime
+        .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}"), ""))?;
+    let code = runtime.block_on(supervise(&exec.command, &reporter, output));
+    runtime.shutdown_background();
+    Ok(u8::try_from(code).unwrap_or(u8::MAX))
+}
+
+/// Where reports go: to the interface that is named, else into the inbox of the project here, else to this machine's
+/// interface.
+fn way(directory: &Path, exec: &Exec) -> Result<Way, Failure> {
+    let named = exec.server.clone().or_else(|| environment::variable("INTERLOCK_SERVER"));
+    let token = environment::variable("INTERLOCK_TOKEN");
+    let to = |url: &str| {
+        let hint = "Write `--server http://HOST:PORT`, or set INTERLOCK_SERVER.";
+        Way::to(url, token.clone()).map_err(|reason| Failure::usage(reason, hint))
+    };
+    if let Some(url) = named.filter(|url| !url.is_empty()) {
+        return to(&url);
+    }
+    let folder = ledger::folder(directory)?;
+    if directory.join("interlock.yaml").exists() || folder.is_dir() {
+        return Ok(Way::Inbox(folder));
+    }
+    to(HERE)
+}
+
+/// What reporting needs.
+struct Reporter {
+    pipeline: PipelineId,
+    rid: String,
+    /// What tells this call from others, should somebody use a `rid` twice.
+    fresh: String,
+    way: Way,
+    spool: std::path::PathBuf,
+}
+
+async fn supervise(
+    program: &[std::ffi::OsString],
+    reporter: &Reporter,
+    output: &mut Output,
+) -> i64 {
+    let (began, clock) = (clock::now(), Instant::now());
+    let mut unsent = vec![reporter.started(began)];
+    let ended = match Job::start(program) {
+        Err(ended) => {
+            let why = ended.output.as_deref().unwrap_or_default();
+            let _nobody_reads = writeln!(output.err, "interlock exec: {why}");
+            ended
+        }
+        Ok(mut job) => {
+            if let Some(ended) = job.ends_within(LINGER).await {
+                ended
+            } else {
+                reporter.send(&mut unsent, output);
+                job.ends().await
+            }
+        }
+    };
+    let code = ended.code;
+    unsent.push(reporter.ended(&ended, (began, clock.elapsed())));
+    reporter.send(&mut unsent, output);
+    code
+}
+
+impl Reporter {
+    fn parcel(&self, report: ReportRecord) -> Parcel {
+        // The same report under the same key, however often it is sent.
+        let key = format!("exec-{}-{}", self.fresh, report.said);
+        Parcel { pipeline: self.pipeline.clone(), key, report }
+    }
+
+    fn started(&self, at: Timestamp) -> Parcel {
+        self.parcel(ReportRecord {
+            rid: Some(self.rid.clone()),
+            source: Some(source()),
+            ..ReportRecord::of(Said::Start.as_str(), at, None)
+        })
+    }
+
+    fn ended(&self, ended: &Ended, (began, took): (Timestamp, Duration)) -> Parcel {
+        let said = Said::of_exit_code(ended.code);
+        // By the clock that does not jump.
+        let at = began.saturating_add(took).unwrap_or(began);
+        self.parcel(ReportRecord {
+            rid: Some(self.rid.clone()),
+            exit_code: Some(ended.code),
+            duration_ms: u64::try_from(took.as_millis()).ok(),
+            source: Some(source()),
+            ..ReportRecord::of(said.as_str(), at, ended.output.as_deref())
+        })
+    }
+
+    /// Delivers reports, and what waited before; what cannot be delivered is kept, and said.
+    fn send(&self, unsent: &mut Vec<Parcel>, output: &mut Output) {
+        let mut say = |message: String| {
+            let _nobody_reads = writeln!(output.err, "interlock exec: {message}");
+        };
+        match self.way.deliver(unsent) {
+            Ok(()) => {
+                for reason in spool::deliver(&self.spool, &self.way) {
+                    say(format!("a report that had waited was not taken: {reason}"));
+                }
+            }
+            Err(Trouble::Refused(reason)) => {
+                unsent.clear();
+                say(format!("the report was not taken: {reason}"));
+            }
+            Err(Trouble::Unreachable(reason)) => {
+                let kept = spool::keep(&self.spool, &self.way, unsent);
+                say(match kept {
+                    Ok(()) => format!("the report is kept until it can be delivered: {reason}"),
+                    Err(error) => {
+                        format!("the report is lost: {reason}; {}: {error}", self.spool.display())
+                    }
+                });
+                unsent.clear();
+            }
+        }
+    }
+}
+
+fn source() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "somewhere" } else { host.trim() };
+    format!("interlock exec on {host}, process {}", std::process::id())
+}

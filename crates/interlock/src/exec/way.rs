@@ -1,0 +1,179 @@
+//! The ways a report goes: into the inbox's file beside the ledger, or to an interface by HTTP.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{TcpStream, ToSocketAddrs as _},
+    path::PathBuf,
+    time::Duration,
+};
+
+use interlock_core::id::PipelineId;
+use interlock_store::record::{InboxRecord, ReportRecord};
+use serde_json::{Value, json};
+
+use crate::clock;
+
+/// How long an interface may take to be reached, and to answer.
+const CONNECTED_IN: Duration = Duration::from_secs(1);
+const ANSWERED_IN: Duration = Duration::from_secs(5);
+/// How long others in the way of the inbox's file are waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Bytes of an answer that are read.
+const ANSWER_MAX: u64 = 64 * 1_024;
+
+/// A report with its address.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Parcel {
+    pub(crate) pipeline: PipelineId,
+    pub(crate) key: String,
+    pub(crate) report: ReportRecord,
+}
+
+/// Where reports go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Into the inbox's file of a state folder: no interface is needed, nor anybody who serves.
+    Inbox(PathBuf),
+    /// To an interface.
+    Http {
+        /// `host:port`.
+        authority: String,
+        /// A token, if one is asked for.
+        token: Option<String>,
+    },
+}
+
+/// Why a report did not arrive.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// It may arrive later.
+    Unreachable(String),
+    /// It never will: whoever got it does not want it.
+    Refused(String),
+}
+
+impl Way {
+    /// The way to a URL such as `http://127.0.0.1:8420`.
+    pub(crate) fn to(url: &str, token: Option<String>) -> Result<Self, String> {
+        let Some(rest) = url.strip_prefix("http://") else {
+            return Err(format!("`{url}` is no address: it begins with http://"));
+        };
+        let authority = rest.trim_end_matches('/');
+        if authority.is_empty() || authority.contains(['/', '?', '#', '@', ' ']) {
+            return Err(format!("`{url}` is no address: write http://HOST:PORT"));
+        }
+        let has_port =
+            authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let authority = if has_port { authority.to_owned() } else { format!("{authority}:80") };
+        Ok(Self::Http { authority, token })
+    }
+
+    /// What tells this way from others, in a spool.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Inbox(folder) => {
+                let whole = folder.canonicalize().unwrap_or_else(|_missing| folder.clone());
+                format!("file:{}", whole.display())
+            }
+            Self::Http { authority, .. } => format!("http://{authority}"),
+        }
+    }
+
+    /// Delivers reports, in order; durable when it returns. What did not arrive is left in the list.
+    pub(crate) fn deliver(&self, parcels: &mut Vec<Parcel>) -> Result<(), Trouble> {
+        match self {
+            Self::Inbox(folder) => {
+                let entries: Vec<_> = parcels.iter().map(Parcel::entry).collect();
+                if !entries.is_empty() {
+                    let made = std::fs::create_dir_all(folder);
+                    made.map_err(|error| Trouble::Unreachable(error.to_string()))?;
+                    interlock_store_embedded::leave(folder, &entries, (clock::now(), PATIENCE))
+                        .map_err(|error| Trouble::Unreachable(error.message))?;
+                }
+                parcels.clear();
+            }
+            Self::Http { authority, token } => {
+                while let Some(parcel) = parcels.first() {
+                    post(authority, token.as_deref(), parcel)?;
+                    parcels.remove(0);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Parcel {
+    fn entry(&self) -> (PipelineId, String, InboxRecord) {
+        let record = InboxRecord::Report(Box::new(self.report.clone()));
+        (self.pipeline.clone(), self.key.clone(), record)
+    }
+
+    fn body(&self) -> Value {
+        let ReportRecord { said, rid, at, exit_code, duration_ms, body, source, .. } = &self.report;
+        json!({
+            "said": said, "rid": rid, "at": at.to_string(), "exitCode": exit_code,
+            "durationMs": duration_ms, "body": body, "source": source,
+        })
+    }
+}
+
+fn post(authority: &str, token: Option<&str>, parcel: &Parcel) -> Result<(), Trouble> {
+    let unreachable = |error: io::Error| Trouble::Unreachable(format!("{authority}: {error}"));
+    let (status, answer) = send(authority, token, parcel).map_err(unreachable)?;
+    let said = || {
+        let body: Option<Value> = serde_json::from_str(&answer).ok();
+        let message = body.as_ref().and_then(|body| body["error"]["message"].as_str());
+        format!("{authority} answered {status}: {}", message.unwrap_or("(nothing)"))
+    };
+    match status {
+        200..=299 => Ok(()),
+        // Too many, too slow, or a token that may be put right.
+        401 | 403 | 408 | 429 => Err(Trouble::Unreachable(said())),
+        400..=499 => Err(Trouble::Refused(said())),
+        _ => Err(Trouble::Unreachable(said())),
+    }
+}
+
+fn send(authority: &str, token: Option<&str>, parcel: &Parcel) -> io::Result<(u16, String)> {
+    let missing = || io::Error::other("the name has no address");
+    let address = authority.to_socket_addrs()?.next().ok_or_else(missing)?;
+    let mut stream = TcpStream::connect_timeout(&address, CONNECTED_IN)?;
+    stream.set_read_timeout(Some(ANSWERED_IN))?;
+    stream.set_write_timeout(Some(ANSWERED_IN))?;
+    let body = parcel.body().to_string();
+    let token = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
+    let request = format!(
+        "POST /api/v1/pipelines/{}/reports HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\nIdempotency-Key: {}\r\n{token}\r\n{body}",
+        parcel.pipeline,
+        body.len(),
+        parcel.key,
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut text = String::new();
+    stream.take(ANSWER_MAX).read_to_string(&mut text)?;
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.ok_or_else(|| io::Error::other("it does not speak HTTP"))?;
+    let answer = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+    Ok((status, answer.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_host_and_a_port() {
+        let authority = |url: &str| match Way::to(url, None) {
+            Ok(Way::Http { authority, .. }) => Some(authority),
+            Ok(Way::Inbox(_)) | Err(_) => None,
+        };
+        assert_eq!(authority("http://127.0.0.1:8420").as_deref(), Some("127.0.0.1:8420"));
+        assert_eq!(authority("http://[::1]:8420/").as_deref(), Some("[::1]:8420"));
+        assert_eq!(authority("http://interlock").as_deref(), Some("interlock:80"));
+        for odd in ["https://a", "ftp://a", "http://", "http://a/b", "http://u:p@a", "a:1"] {
+            assert_eq!(authority(odd), None, "{odd}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Reports that `interlock exec` could not deliver while this process was not there.
+
+use std::{fs, sync::Arc, time::Duration};
+
+use interlock_store::{Store, record::InboxRecord};
+
+use crate::exec::spool::{self, Waiting};
+
+/// How often the spool is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+/// Takes over what waits in this user's spool for one of the names that this process has.
+pub(crate) async fn take_over(store: Arc<dyn Store>, names: Vec<String>) {
+    loop {
+        let found = {
+            let names = names.clone();
+            let read = move || spool::waiting(&spool::folder(), &names);
+            tokio::task::spawn_blocking(read).await.unwrap_or_default()
+        };
+        let is_all = found.is_empty();
+        for Waiting { file, parcel } in found {
+            let record = InboxRecord::Report(Box::new(parcel.report));
+            match store.post(&parcel.pipeline, &parcel.key, &record).await {
+                Ok(()) => {
+                    tracing::info!(pipeline = %parcel.pipeline, "a report that had waited was taken");
+                    let _taken_twice_is_once = fs::remove_file(file);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a report that had waited could not be taken");
+                    break;
+                }
+            }
+        }
+        if is_all {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Jobs that somebody else runs, reported by clients that nobody here wrote: `curl`, a script as cron runs it, and
+//! Python's requests. And `interlock exec`, with the interface there and gone.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{
+    Daemon,
+    project::{Dice, Project, Ran},
+};
+
+const SERVER: &str = "server: {addr: '127.0.0.1:0'}\n";
+/// A switch: there always is a slot.
+const WATCHED: &str = "
+name: NAME
+schedules: [{name: s, every: 1h, from: last}]
+trigger: {type: external}
+";
+
+struct Site {
+    project: Project,
+    daemon: Option<Daemon>,
+}
+
+impl Site {
+    fn new(names: &[&str]) -> Self {
+        let project = Project::new(&[]);
+        fs::write(project.path().join("interlock.yaml"), SERVER).unwrap();
+        for name in names {
+            project.write(name, &WATCHED.replace("NAME", name));
+        }
+        let mut site = Self { project, daemon: None };
+        site.serve();
+        for name in names {
+            let is_known =
+                || site.project.run(&["slots", name]).stdout.contains("waiting").then_some(());
+            site.project.until("the pipeline is known", is_known);
+        }
+        site
+    }
+
+    fn serve(&mut self) {
+        let _gone = fs::remove_file(self.project.folder().join("http.json"));
+        self.daemon = Some(Daemon::start(self.project.path()));
+        self.address();
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.project.until("it listens", || {
+            let text = fs::read_to_string(self.project.folder().join("http.json")).ok()?;
+            serde_json::from_str::<Value>(&text).ok()?["address"].as_str()?.parse().ok()
+        })
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address())
+    }
+
+    fn runs(&self, name: &str) -> Vec<Value> {
+        let listed = self.project.run(&["runs", "--pipeline", name, "--json"]);
+        let value: Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
+        value.as_array().cloned().unwrap_or_default()
+    }
+
+    fn until_runs(&self, name: &str, count: usize) -> Vec<Value> {
+        self.project.until(&format!("{count} runs of {name}"), || {
+            let runs = self.runs(name);
+            (runs.len() == count).then_some(runs)
+        })
+    }
+
+    fn events(&self, arguments: &[&str]) -> String {
+        self.project.run(&[&["events"], arguments].concat()).stdout
+    }
+
+    fn exec(&self, arguments: &[&str], job: &[&str]) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interlock"));
+        command.arg("exec").args(arguments).arg("-C").arg(self.project.path()).arg("--").args(job);
+        command.env("INTERLOCK_SPOOL", self.project.path().join("spool")).stdin(Stdio::null());
+        command.env_remove("INTERLOCK_SERVER").output().unwrap().into()
+    }
+}
+
+fn curl(arguments: &[&str]) -> Ran {
+    Command::new("curl").args(["-sS", "-m", "20"]).args(arguments).output().unwrap().into()
+}
+
+#[test]
+fn a_line_of_curl_reports_and_its_answers_are_those_that_people_know() {
+    let site = Site::new(&["nightly"]);
+    let ok = curl(&["-f", "-i", &site.url("/ping/nightly")]);
+    assert_eq!(ok.code, 0, "{ok:?}");
+    assert!(ok.stdout.starts_with("HTTP/1.1 200") && ok.stdout.ends_with("OK"), "{}", ok.stdout);
+    assert!(ok.stdout.contains("ping-body-limit: 100000"), "{}", ok.stdout);
+    let run = site.until_runs("nightly", 1).remove(0);
+    assert_eq!(run["status"], "COMPLETED", "{run}");
+    // HEAD, and POST with a body that is too long: what fits is kept.
+    assert_eq!(curl(&["-f", "-I", &site.url("/ping/nightly")]).code, 0);
+    site.until_runs("nightly", 2);
+    fs::write(site.project.path().join("long"), "x".repeat(150_000)).unwrap();
+    let long = format!("@{}", site.project.path().join("long").display());
+    let posted = curl(&["-f", "--data-binary", &long, &site.url("/ping/nightly/3?rid=r-1")]);
+    assert_eq!(posted.stdout, "OK", "{posted:?}");
+    let runs = site.until_runs("nightly", 3);
+    let failed = runs.iter().find(|run| run["status"] == "FAILED").unwrap();
+    assert_eq!(failed["metadata"]["rid"], "r-1");
+    assert_eq!(failed["metadata"]["exitCode"], 3);
+    let body = failed["metadata"]["body"].as_str().unwrap();
+    assert!(body.starts_with("xxx") && body.ends_with("(cut off)") && body.len() < 100_100);
+    for (path, status) in [
+        ("/ping/nightly/256", "400"),
+        ("/ping/nightly/begin", "400"),
+        ("/ping/nightly?rid=", "400"),
+        ("/ping/nobody", "404"),
+        ("/ping/No%20Name", "404"),
+        ("/ping/nightly/start/more", "404"),
+    ] {
+        let answer = curl(&["-o", "/dev/null", "-w", "%{http_code}", &site.url(path)]);
+        assert_eq!(answer.stdout, status, "{path}");
+    }
+    let put =
+        curl(&["-X", "PUT", "-o", "/dev/null", "-w", "%{http_code}", &site.url("/ping/nightly")]);
+    assert_eq!(put.stdout, "405");
+    // What belongs nowhere is kept, and shown with why.
+    let rejected = site.project.until("the rejected ones", || {
+        let shown = site.events(&["--rejected"]);
+        (shown.lines().count() == 2).then_some(shown)
+    });
+    assert!(rejected.contains("there is no pipeline `nobody`"), "{rejected}");
+    assert!(rejected.contains("curl/"), "{rejected}");
+}
+
+#[test]
+fn a_script_as_cron_runs_it_is_one_run_from_start_to_end() {
+    let site = Site::new(&["backup"]);
+    let script = site.project.path().join("backup.sh");
+    let text = format!(
+        "#!/bin/sh\nURL={}\nRID=$$-$(date +%s)\ncurl -fsS -m 10 --retry 5 -o /dev/null \"$URL/start?rid=$RID\"\n\
+         OUT=$(echo three files; exit 4 2>&1)\ncurl -fsS -m 10 --retry 5 -o /dev/null --data-raw \"$OUT\" \"$URL/$??rid=$RID\"\n",
+        site.url("/ping/backup")
+    );
+    fs::write(&script, text).unwrap();
+    // As cron does: no terminal, no environment to speak of.
+    let ran: Ran = Command::new("/bin/sh")
+        .arg(&script)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
+    let run = site.project.until("it ended", || {
+        site.runs("backup").into_iter().find(|run| run["status"] == "FAILED")
+    });
+    assert_eq!(run["metadata"]["exitCode"], 4);
+    assert_eq!(run["metadata"]["body"], "three files");
+    assert!(run["startedAt"].is_string(), "{run}");
+    assert_eq!(site.runs("backup").len(), 1);
+}
+
+#[test]
+fn python_requests_reports_creates_and_asks() {
+    let site = Site::new(&["etl"]);
+    let script = r#"
+import sys, requests
+base = sys.argv[1]
+s = requests.Session()
+assert s.get(base + "/ping/etl/start", params={"rid": "a\nb"}).status_code == 400
+assert s.get(base + "/ping/etl/start", params={"rid": "a/1"}, timeout=10).text == "OK"
+assert s.post(base + "/ping/etl", params={"rid": "a/1"}, data="42 rows".encode()).ok
+r = s.post(base + "/ping/fresh?create=1", data="first")
+assert r.status_code == 201, (r.status_code, r.text)
+key = {"Idempotency-Key": "k-1"}
+one = s.post(base + "/api/v1/pipelines/etl/sensors/landed", json={"value": {"rows": 3}}, headers=key)
+assert one.status_code == 200, one.text
+two = s.post(base + "/api/v1/pipelines/etl/sensors/landed", json={"value": {"rows": 3}}, headers=key)
+assert (one.json() == two.json()), (one.text, two.text)
+for path, body, code, word in [
+    ("/api/v1/pipelines/etl/sensors/landed", {"val": 1}, 400, "bad_body"),
+    ("/api/v1/pipelines/etl/sensors/landed", {"value": 1, "at": "soon"}, 400, "bad_time"),
+    ("/api/v1/pipelines/nobody/sensors/landed", {"value": 1}, 404, "pipeline_unknown"),
+    ("/api/v1/pipelines/etl/run", {}, 409, "refused"),
+    ("/api/v1/pipelines/etl/run", {"slot": "x"}, 400, "bad_slot"),
+    ("/api/v1/runs/nonsense/complete", {"status": "success"}, 400, "bad_run_id"),
+    ("/api/v1/runs/etl~s~20260225T090000Z~1~1/complete", {"status": "maybe"}, 400, "bad_status"),
+    ("/api/v1/runs/etl~s~20260225T090000Z~1~1/complete", {"status": "failed", "category": "x"}, 400, "bad_category"),
+    ("/api/v1/runs/etl~s~20260225T090000Z~1~1/complete", {"status": "success"}, 409, "refused"),
+]:
+    r = s.post(base + path, json=body)
+    error = r.json()["error"]
+    assert (r.status_code, error["code"]) == (code, word), (path, r.status_code, r.text)
+    assert error["message"] and error["hint"], r.text
+assert s.post(base + "/api/v1/pipelines/etl/run", headers={"Idempotency-Key": "a b"}).status_code == 400
+"#;
+    let python = Command::new("python3").args(["-c", script, &site.url("")]).output().unwrap();
+    let ran = Ran::from(python);
+    assert_eq!(
+        ran.code, 0,
+        "python3 with `requests` (package python3-requests) is needed: {ran:?}"
+    );
+    let run = site.until_runs("etl", 1).remove(0);
+    assert_eq!(
+        (&run["status"], &run["metadata"]["body"]),
+        (&"COMPLETED".into(), &"42 rows".into())
+    );
+    let fresh = site.until_runs("fresh", 1).remove(0);
+    assert_eq!(fresh["metadata"]["body"], "first");
+    let file = fs::read_to_string(site.project.path().join("pipelines/fresh.yaml")).unwrap();
+    assert!(file.contains("type: external"), "{file}");
+    assert!(site.project.run(&["sensor", "get", "etl", "landed"]).stdout.contains("rows"));
+}
+
+#[test]
+fn a_ping_that_was_answered_is_never_lost_to_a_kill() {
+    let mut site = Site::new(&["burst"]);
+    let mut dice = Dice::new();
+    let mut answered = Vec::new();
+    for round in 0..6 {
+        let address = site.address();
+        let senders: Vec<_> = (0..8)
+            .map(|sender| {
+                thread::spawn(move || {
+                    let mut answered = Vec::new();
+                    for number in 0.. {
+                        let rid = format!("{round}-{sender}-{number}");
+                        if !is_answered(address, &rid) {
+                            return answered;
+                        }
+                        answered.push(rid);
+                    }
+                    answered
+                })
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(150 + dice.below(300)));
+        // Dropping it kills it.
+        site.daemon = None;
+        answered.extend(senders.into_iter().flat_map(|sender| sender.join().unwrap()));
+        site.serve();
+    }
+    assert!(answered.len() > 100, "{} were answered", answered.len());
+    println!("{} pings were answered over six kills", answered.len());
+    site.project.until("everything that was answered is recorded", || {
+        let events = site.events(&["burst", "--json"]);
+        let missing = answered.iter().filter(|rid| !events.contains(&format!("<{rid}>"))).count();
+        (missing == 0).then_some(())
+    });
+}
+
+/// Sends a log ping, which is an event of its own; whether 200 came back whole.
+fn is_answered(address: SocketAddr, rid: &str) -> bool {
+    let Ok(mut stream) = TcpStream::connect(address) else { return false };
+    let body = format!("<{rid}>");
+    let request = format!(
+        "POST /ping/burst/log?rid={rid} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut text = String::new();
+    stream.write_all(request.as_bytes()).is_ok()
+        && stream.read_to_string(&mut text).is_ok()
+        && text.starts_with("HTTP/1.1 200")
+        && text.ends_with("OK")
+}
+
+#[test]
+fn exec_passes_streams_codes_and_signals_and_reports_what_happened() {
+    let site = Site::new(&["wrapped"]);
+    let ran = site.exec(&["wrapped"], &["sh", "-c", "echo out; echo err >&2; exit 7"]);
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (7, "out\n", "err\n"));
+    let run = site.until_runs("wrapped", 1).remove(0);
+    assert_eq!((&run["status"], &run["metadata"]["exitCode"]), (&"FAILED".into(), &7.into()));
+    let body = run["metadata"]["body"].as_str().unwrap();
+    assert!(body.contains("out") && body.contains("err"), "{body}");
+    assert!(run["metadata"]["durationMs"].is_u64() && run["startedAt"].is_string(), "{run}");
+    // Standard input passes, and a signal reaches the job, whose end it is.
+    let mut cat = Command::new(env!("CARGO_BIN_EXE_interlock"));
+    cat.args(["exec", "wrapped", "-C"]).arg(site.project.path()).args(["--", "cat"]);
+    let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    cat.stdin.take().unwrap().write_all(b"through").unwrap();
+    let output = cat.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"through".as_slice()));
+    site.until_runs("wrapped", 2);
+    let mut slow = Command::new(env!("CARGO_BIN_EXE_interlock"));
+    slow.args(["exec", "wrapped", "-C"]).arg(site.project.path());
+    slow.args(["--", "sh", "-c", "trap 'exit 9' TERM; echo on; while :; do sleep 0.05; done"]);
+    let mut slow = slow.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 3];
+    slow.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    // Its start is told while it runs.
+    site.project.until("it is under way", || {
+        site.runs("wrapped").iter().any(|run| run["status"] == "RUNNING").then_some(())
+    });
+    let sent = Command::new("kill").args(["-TERM", &slow.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    assert_eq!(slow.wait().unwrap().code(), Some(9));
+    let gone = site.exec(&["wrapped"], &["/no/such/program"]);
+    assert_eq!(gone.code, 127, "{gone:?}");
+    site.project.until("all ended", || {
+        let runs = site.runs("wrapped");
+        let codes: Vec<_> =
+            runs.iter().filter_map(|run| run["metadata"]["exitCode"].as_i64()).collect();
+        (runs.len() == 4 && [0, 7, 9, 127].iter().all(|code| codes.contains(code))).then_some(())
+    });
+}
+
+#[test]
+fn exec_runs_the_job_when_nobody_can_be_reached_and_its_reports_arrive_later_with_their_times() {
+    let mut site = Site::new(&["away"]);
+    let address = site.address();
+    site.daemon = None;
+    let server = format!("http://{address}");
+    let before = jiff::Timestamp::now();
+    let ran = site.exec(&["away", "--server", &server], &["echo", "done"]);
+    let after = jiff::Timestamp::now();
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"));
+    assert!(ran.stderr.contains("is kept until it can be delivered"), "{}", ran.stderr);
+    let spool = site.project.path().join("spool");
+    assert_eq!(fs::read_dir(&spool).unwrap().count(), 2, "a start and an end");
+    // Back at the same address, and the next job brings them along.
+    let config = format!("server: {{addr: '{address}'}}\n");
+    fs::write(site.project.path().join("interlock.yaml"), config).unwrap();
+    site.serve();
+    let next = site.exec(&["away", "--server", &server], &["true"]);
+    assert_eq!((next.code, next.stderr.as_str()), (0, ""), "{next:?}");
+    assert_eq!(fs::read_dir(&spool).unwrap().count(), 0);
+    let runs = site.until_runs("away", 2);
+    let kept = runs.iter().find(|run| run["metadata"]["body"] == "done\n").unwrap();
+    let ended: jiff::Timestamp = kept["endedAt"].as_str().unwrap().parse().unwrap();
+    assert!((before..=after).contains(&ended), "{before} {ended} {after}");
+}
+
+#[test]
+fn a_crowd_that_says_nothing_does_not_keep_pings_waiting() {
+    let site = Site::new(&["busy"]);
+    let address = site.address();
+    let mut silent = Vec::new();
+    for _ in 0..1_000 {
+        // One that is pushed out sees its end; that is no failure of ours.
+        if let Ok(mut stream) = TcpStream::connect(address) {
+            let _pushed_out =
+                stream.write_all(b"POST /ping/busy HTTP/1.1\r\nHost: x\r\nContent-Le");
+            silent.push(stream);
+        }
+    }
+    assert!(silent.len() >= 900, "{} connected", silent.len());
+    let began = Instant::now();
+    for _ in 0..20 {
+        let answer = curl(&["-f", &site.url("/ping/busy/log")]);
+        assert_eq!(answer.stdout, "OK", "{answer:?}");
+    }
+    println!("20 pings beside 1000 silent connections took {:?}", began.elapsed());
+    drop(silent);
+}
