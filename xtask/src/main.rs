@@ -14,6 +14,7 @@ mod bench;
 mod deny;
 mod fuzz;
 mod metadata;
+mod mutants;
 mod shell;
 mod sim;
 mod soak;
@@ -64,6 +65,12 @@ const COMMANDS: &[Command] = &[
         arguments: "--seed N [--days D] | --swarm [--minutes M]",
         help: "the engine in a world of bad luck, from a seed; see docs/simulator.md",
         run: sim::run,
+    },
+    Command {
+        name: "mutants",
+        arguments: "[FILTER]",
+        help: "the watchdog's checks, one at a time made to find nothing: its tests must notice",
+        run: mutants::run,
     },
     Command {
         name: "fuzz",

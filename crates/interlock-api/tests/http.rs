@@ -272,10 +272,16 @@ fn metrics_show_the_process_at_once_and_the_engine_when_there_is_one() {
     let vitals = Arc::new(Vitals::default());
     vitals.open_slots.set(7);
     vitals.notifications.add("dead", 2);
+    vitals.notifications.add("held", 3);
+    vitals.digests.add(1);
+    vitals.digested.add(400);
     site.surface.vitals.set(vitals).unwrap();
     let after = site.get("/metrics").body;
     assert!(after.contains("\ninterlock_slots_open 7\n"), "{after}");
     assert!(after.contains("\ninterlock_notifications_total{outcome=\"dead\"} 2\n"), "{after}");
+    assert!(after.contains("\ninterlock_notifications_total{outcome=\"held\"} 3\n"), "{after}");
+    assert!(after.contains("\ninterlock_digests_total 1\n"), "{after}");
+    assert!(after.contains("\ninterlock_digested_alerts_total 400\n"), "{after}");
 }
 
 #[test]

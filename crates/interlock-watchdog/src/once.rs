@@ -197,7 +197,7 @@ impl<'a> Pass<'a> {
                 break;
             }
         }
-        for name in list.with_sensors() {
+        for name in list.with_sensors(0..list.len()) {
             asked.entry(name.clone()).or_default().reconciles = Reconciles::Yes;
         }
         Ok(asked)

@@ -121,11 +121,12 @@ impl Snapshot {
         }
     }
 
-    /// Whether a pause accounts for what did not happen at an instant.
-    pub(crate) fn was_paused(&self, at: Timestamp, now: Timestamp) -> bool {
-        self.pause.as_ref().is_some_and(|pause| {
-            pause.is_in_force(now) || (pause.since <= at && pause.is_in_force(at))
-        })
+    /// Whether a pause accounts for what did not happen between two instants: it covers the one at which it should have
+    /// begun, or the one by which it should have. Not whether one holds now: who looks later must find the same.
+    pub(crate) fn was_paused(&self, nominal: Timestamp, limit: Timestamp) -> bool {
+        let covers =
+            |at| self.pause.as_ref().is_some_and(|it| it.since <= at && it.is_in_force(at));
+        covers(nominal) || covers(limit)
     }
 
     /// A dead-man's switch, if the schedule is one.

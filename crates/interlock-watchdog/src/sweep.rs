@@ -23,8 +23,12 @@ use crate::{
 const SWEEP_PAGE: usize = 100;
 /// Open slots per page: these are read.
 const OPEN_PAGE: usize = 30;
-/// Pages are this far apart at least; a rotation over more than that allows takes longer than the interval.
-const PAUSE_MIN: SignedDuration = SignedDuration::from_secs(1);
+/// Pages are this far apart at least; a rotation over more than that allows takes longer than the interval. Every
+/// change of a pipeline's row has its event, so this is a net below a net.
+const PAUSE_MIN: SignedDuration = SignedDuration::from_secs(5);
+/// How often some open slots are read, and some of the pipelines whose slots a report may open; all of the latter once
+/// per interval.
+const TURN: SignedDuration = SignedDuration::from_secs(1);
 /// The owner may be a moment late with the end of a run that is too old.
 const OVERDUE_BY: SignedDuration = SignedDuration::from_secs(2);
 
@@ -35,6 +39,9 @@ pub(crate) struct Sweep {
     pipeline: Option<PipelineId>,
     open: Option<OpenPlace>,
     open_at: Option<Timestamp>,
+    /// How many pipelines were asked about their sensors in this rotation.
+    sensors: usize,
+    sensors_at: Option<Timestamp>,
 }
 
 impl Watchdog {
@@ -45,6 +52,7 @@ impl Watchdog {
         asked: &mut BTreeMap<PipelineId, Question>,
     ) -> Result<(), WatchdogError> {
         self.sweep_open_slots(now, asked).await?;
+        self.sweep_sensors(now, asked);
         if self.sweep.next_at.is_some_and(|at| now < at) {
             return Ok(());
         }
@@ -57,13 +65,25 @@ impl Watchdog {
             if self.list.revision(pipeline) != Some(*revision) {
                 self.read_again(pipeline).await?;
             }
-            if self.list.has_sensors(pipeline) {
-                asked.entry(pipeline.clone()).or_default().reconciles = Reconciles::Yes;
-            }
         }
         self.sweep.pipeline =
             page.items.last().filter(|_| page.more).map(|(pipeline, _)| pipeline.clone());
         Ok(())
+    }
+
+    /// Some of the pipelines whose slots a report may open. Who they are is known without a question to the store.
+    fn sweep_sensors(&mut self, now: Timestamp, asked: &mut BTreeMap<PipelineId, Question>) {
+        if self.sweep.sensors_at.is_some_and(|at| now < at) {
+            return;
+        }
+        self.sweep.sensors_at = Some(plus(now, TURN));
+        let turns = (self.pace.interval.as_secs() / TURN.as_secs()).max(1) as usize;
+        let portion = self.list.len().div_ceil(turns);
+        let first = if self.sweep.sensors < self.list.len() { self.sweep.sensors } else { 0 };
+        for pipeline in self.list.with_sensors(first..first.saturating_add(portion)) {
+            asked.entry(pipeline.clone()).or_default().reconciles = Reconciles::Yes;
+        }
+        self.sweep.sensors = first.saturating_add(portion);
     }
 
     /// A page of all open slots, and after the last a rest: to find that there are none takes a look at every
@@ -78,7 +98,7 @@ impl Watchdog {
         }
         let after = (self.sweep.open.as_ref(), OPEN_PAGE);
         let (rows, next) = load::open_slots(self.store.as_ref(), self.writer.shard, after).await?;
-        let pause = if next.is_some() { PAUSE_MIN } else { self.pace.interval };
+        let pause = if next.is_some() { TURN } else { self.pace.interval };
         self.sweep.open = next;
         self.sweep.open_at = Some(plus(now, pause));
         for row in &rows {

@@ -5,7 +5,7 @@
 //! costs what is due, and memory does not grow with what schedules say. An entry of the heap counts only if it is what
 //! its pipeline is armed for; others were overtaken.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
 use interlock_core::{agenda::Agenda, id::PipelineId, schedule::Recurrence};
 use interlock_store::record::{PipelineRecord, Shared, Unreadable};
@@ -65,14 +65,10 @@ impl Watchlist {
         self.row(pipeline).map(|watched| watched.revision)
     }
 
-    /// Whether a report may open slots of a pipeline.
-    pub(crate) fn has_sensors(&self, pipeline: &PipelineId) -> bool {
-        self.row(pipeline).is_some_and(|watched| watched.has_sensors)
-    }
-
-    /// The pipelines of which a report may open slots.
-    pub(crate) fn with_sensors(&self) -> impl Iterator<Item = &PipelineId> {
-        self.rows.iter().filter(|watched| watched.has_sensors).map(|watched| &watched.name)
+    /// The pipelines of which a report may open slots, among some by their numbers.
+    pub(crate) fn with_sensors(&self, numbers: Range<usize>) -> impl Iterator<Item = &PipelineId> {
+        let some = self.rows.iter().skip(numbers.start).take(numbers.len());
+        some.filter(|watched| watched.has_sensors).map(|watched| &watched.name)
     }
 
     /// Takes over a pipeline's row, if it is not the one that is known. What was to be judged by an instant was

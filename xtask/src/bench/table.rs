@@ -59,6 +59,18 @@ const LIMITS: &[Limit] = &[
     Limit { name: "serve/start_500", unit: Unit::Seconds, bound: Bound::AtMost(1.2) },
     Limit { name: "trigger/command_cpu", unit: Unit::Seconds, bound: Bound::AtMost(0.006) },
     Limit { name: "trigger/command_runs", unit: Unit::PerSecond, bound: Bound::AtLeast(410.0) },
+    Limit { name: "watchdog/idle_pass_100000", unit: Unit::Seconds, bound: Bound::AtMost(0.02) },
+    Limit {
+        name: "watchdog/idle_pass_worst_100000",
+        unit: Unit::Seconds,
+        bound: Bound::AtMost(0.02),
+    },
+    Limit { name: "watchdog/lateness_1_of_100000", unit: Unit::Seconds, bound: Bound::AtMost(1.0) },
+    Limit {
+        name: "watchdog/misses_10000_of_100000",
+        unit: Unit::Seconds,
+        bound: Bound::AtMost(1.0),
+    },
 ];
 
 /// The names of the table's columns.

@@ -43,7 +43,7 @@ impl Notifier {
                 went.truncate(count);
                 return Ok(Some(went));
             }
-            back = back * 4;
+            back *= 4;
         }
         Ok(None)
     }

@@ -78,6 +78,10 @@ impl Channels for Heard {
         Box::pin(std::future::ready(vec![]))
     }
 
+    fn manner(&self, _: &str) -> interlock_alert::Manner {
+        interlock_alert::Manner { takes_digests: true, ..interlock_alert::Manner::default() }
+    }
+
     fn deliver(&self, _: &str, notice: Notice) -> DeliveryFuture {
         self.1.lock().unwrap().push((self.0.time(), notice.alert));
         Box::pin(std::future::ready(Delivery::Delivered))
@@ -98,14 +102,20 @@ impl Heard {
 
 /// Lets a watchdog and a notifier live beside the engine.
 pub(crate) fn watch(stage: &Stage) -> Heard {
-    let store = Arc::clone(&stage.store) as Arc<dyn Store>;
+    let heard = Heard(stage.world.clone(), Arc::default());
+    let (watchdog, notifier) = watchers(stage, Arc::clone(&stage.store) as _, &heard);
+    stage.world.spawn("watchdog", watchdog);
+    stage.world.spawn("notifier", notifier);
+    heard
+}
+
+/// The lives of both, on a store of their own.
+fn watchers(stage: &Stage, store: Arc<dyn Store>, heard: &Heard) -> (Task<()>, Task<()>) {
     let parts = parts(&stage.world, Arc::clone(&store), "watchdog");
     let watchdog = async move {
         let watchdog = Watchdog::open(parts, Shard(0)).await.unwrap().unwrap();
         watchdog.run(Box::pin(std::future::pending())).await.unwrap();
     };
-    stage.world.spawn("watchdog", Box::pin(watchdog));
-    let heard = Heard(stage.world.clone(), Arc::default());
     let notifier = Notifier::new(NotifierParts {
         world: Arc::new(stage.world.clone()),
         store,
@@ -117,8 +127,7 @@ pub(crate) fn watch(stage: &Stage) -> Heard {
     let notifier = async move {
         notifier.run(Box::pin(std::future::pending())).await.unwrap();
     };
-    stage.world.spawn("notifier", Box::pin(notifier));
-    heard
+    (Box::pin(watchdog), Box::pin(notifier))
 }
 
 /// Time passes, and the engine does nothing: it hangs, it is not dead.
@@ -494,4 +503,100 @@ fn what_a_failing_store_kept_from_being_judged_is_judged_when_it_answers() {
     let store = interlock_sim::gated::Gated::new(Arc::clone(&stage.store) as _, gate);
     alone(&stage, Arc::new(store), at("09:30") + second * 6);
     assert_eq!(stage.told(&["SCHEDULE_MISSED"]).len(), 1);
+}
+
+#[test]
+fn s13_a_death_at_any_wait_between_finding_and_delivery_tells_at_least_once_of_one_incident() {
+    let lives = |dies_at: u64| {
+        let mut stage = Stage::new(at("08:00"), &[DEADLINE], |_| Job::Succeeds(5));
+        assert!(stage.until(at("08:05")).is_none());
+        let second = SignedDuration::from_secs(1);
+        hang(&stage, at("09:30") - second);
+        let heard = Heard(stage.world.clone(), Arc::default());
+        let mut has_died = false;
+        for (dies_at, until) in [(dies_at, at("09:30") + second * 3), (u64::MAX, at("09:32"))] {
+            let store = Arc::new(crashing(Arc::clone(&stage.store) as _, dies_at));
+            let (watchdog, notifier) = watchers(&stage, Arc::clone(&store) as _, &heard);
+            let life = async {
+                tokio::join!(watchdog, notifier);
+            };
+            has_died |= stage.world.run(pin!(end_of(&store, life)), until).is_some();
+            stage.world.kill();
+        }
+        (stage, heard, has_died)
+    };
+    let mut dies_at = 0;
+    loop {
+        let (stage, heard, has_died) = lives(dies_at);
+        let told = heard.lines();
+        let context = format!("it died at wait {dies_at}: {told:?}");
+        assert!((1..=2).contains(&told.len()), "{context}");
+        assert!(told.iter().all(|line| line.ends_with("schedule_missed open")), "{context}");
+        assert_eq!(stage.told(&["SCHEDULE_MISSED"]).len(), 1, "{context}");
+        assert_eq!(incident(&stage, "watchdog:orders:nine:2026-02-24").count, 1, "{context}");
+        let left = block_on(stage.store.claim(10, SignedDuration::from_mins(1))).unwrap();
+        assert!(left.is_empty(), "{context}");
+        if !has_died {
+            assert_eq!(told.len(), 1, "nobody died, so it is told once");
+            break;
+        }
+        dies_at += 1;
+    }
+    assert!(dies_at > 30, "{dies_at} waits");
+}
+
+#[test]
+fn many_that_were_missed_while_nobody_watched_are_one_digest_that_says_so() {
+    let files: Vec<String> =
+        (0..12).map(|number| DEADLINE.replace("orders", &format!("p{number}"))).collect();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let mut stage = Stage::new(at("08:00"), &files, |_| Job::Succeeds(5));
+    assert!(stage.until(at("08:05")).is_none());
+    hang(&stage, at("11:00"));
+    let heard = watch(&stage);
+    hang(&stage, at("11:05"));
+    let told = heard.1.lock().unwrap().clone();
+    let [(_, digest)] = told.as_slice() else { panic!("{:?}", heard.lines()) };
+    assert_eq!(digest.alert_type, "digest");
+    assert_eq!((&digest.details["count"], &digest.details["foundLate"]), (&json!(12), &json!(12)));
+    let said = "12 alerts came at once (12 schedule_missed), 12 of them found late";
+    assert!(digest.message.starts_with(said), "{}", digest.message);
+    assert!(digest.message.contains("(found 1h30m"), "{}", digest.message);
+}
+
+/// Counts the questions about single pipelines.
+#[derive(Debug, Default)]
+struct Counting(std::sync::atomic::AtomicUsize);
+
+impl interlock_sim::gated::Gate for Counting {
+    fn enter(&self, verb: &'static str) -> Option<interlock_sim::gated::Passage<'_>> {
+        if ["read", "ledger", "runs", "sensors", "agenda"].contains(&verb) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        None
+    }
+
+    fn leave(&self, _: &'static str) -> Option<interlock_sim::gated::Passage<'_>> {
+        None
+    }
+}
+
+#[test]
+fn nothing_is_read_about_pipelines_of_which_nothing_is_due() {
+    let files: Vec<String> =
+        (0..50).map(|number| DEADLINE.replace("orders", &format!("p{number}"))).collect();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let mut stage = Stage::new(at("08:00"), &files, |_| Job::Succeeds(5));
+    assert!(stage.until(at("08:05")).is_none());
+    let store = Arc::new(interlock_sim::gated::Gated::new(
+        Arc::clone(&stage.store) as _,
+        Counting::default(),
+    ));
+    let parts = parts(&stage.world, Arc::clone(&store) as _, "watchdog");
+    let watchdog = block_on(Watchdog::open(parts, Shard(0))).unwrap().unwrap();
+    let count = || store.gate().0.load(std::sync::atomic::Ordering::Relaxed);
+    let opened = count();
+    let life = watchdog.run(Box::pin(std::future::pending()));
+    assert!(stage.world.run(pin!(life), at("09:29")).is_none());
+    assert_eq!(count() - opened, 0, "nothing was due for more than an hour");
 }

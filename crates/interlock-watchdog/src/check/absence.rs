@@ -106,7 +106,7 @@ impl Teller<'_> {
         let is_excused = snapshot.is_retired
             || snapshot.agenda.is_rehearsal
             || owed.limit <= snapshot.first_seen
-            || snapshot.was_paused(owed.nominal, self.now);
+            || snapshot.was_paused(owed.nominal, owed.limit);
         if !is_over || is_excused || place.1.is_control() {
             return Standing::Fine;
         }

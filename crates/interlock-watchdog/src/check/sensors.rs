@@ -150,7 +150,7 @@ fn expired(snapshot: &Snapshot, owed: &Owed, now: Timestamp) -> Option<Finding> 
     let place = (owed.nominal, owed.start.schedule.id().clone());
     let is_excused = snapshot.is_retired
         || owed.limit <= snapshot.first_seen
-        || snapshot.was_paused(owed.nominal, now)
+        || snapshot.was_paused(owed.nominal, owed.limit)
         || snapshot.has_unapplied;
     // What came is the other check's to take up.
     let came = snapshot.sensors.iter().any(|(key, reported)| {

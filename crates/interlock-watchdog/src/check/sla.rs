@@ -128,7 +128,7 @@ impl Firing<'_> {
         let slot = known.map(|known| &known.slot);
         let is_owed = slot.is_some() || self.snapshot.is_ahead(&self.place);
         let is_excused =
-            self.snapshot.is_retired || self.snapshot.was_paused(self.place.0, self.now);
+            self.snapshot.is_retired || self.snapshot.was_paused(self.place.0, self.due.at);
         let Some(limit) = self.limit.filter(|_| is_owed && !is_excused) else { return quiet };
         let run = self.snapshot.runs.get(&self.place);
         let breach = || {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
+mod both;
 mod cases;
 mod deleted;
 mod house;
