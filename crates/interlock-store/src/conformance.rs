@@ -21,7 +21,7 @@
 //! The cases of the Go Interlock's provider suite (C5 of `facts/interlock-cases.md`) live on here as far as
 //! this contract has the same things, each named where it is tried:
 //! - 67 (pipelines) and 80 (sensors) in `pipelines`, 69 (runs) in `runs`, 70 (compare and swap) in `commit`,
-//!   72 (a run log for each schedule) in `ledger`, 74 (locks) in `lease`, 75 (events) in `events`.
+//!   72 (a run log for each schedule) in `ledger`, 74 (locks, and races of two owners) in `lease`, 75 (events) in `events`.
 //!
 //! Superseded, each with its reason:
 //! - Case 36 (the name of an evaluation lock): there is no lock for each pipeline and schedule; the lease of
@@ -34,7 +34,7 @@
 //!   gets that one (`case_62_…` in the engine).
 //! - 73 and 78 (a rerun or a replay is the next generation of its slot), 76 (every row is idempotent by its
 //!   key), 77 (lateness is a mark), 79 (alerts are incidents, in `pipelines`), 80's trait history (see 68), 81
-//!   (nothing that decides expires by itself), 82 and 83 (the archive is not a store).
+//!   (nothing that decides expires by itself; the views of the store on Redis do, and its own tests look), 82 and 83 (the archive is not a store).
 
 #![expect(
     clippy::panic,

@@ -37,6 +37,8 @@ promises!("lease":
     a_released_term_is_refused,
     expiry_alone_ends_no_term,
     a_stale_owner_hears_of_its_term_before_its_rows,
+    two_owners_that_write_at_once_are_told_apart_by_their_terms,
+    a_commit_that_races_a_takeover_is_whole_or_refused,
     a_term_of_another_role_is_no_right,
     the_watchdog_writes_what_it_may,
     the_watchdog_has_a_watermark_of_its_own,
@@ -214,6 +216,47 @@ async fn a_stale_owner_hears_of_its_term_before_its_rows(t: Subject) {
     let new = given(&t, "bob", LONG).await.writer;
     let changes = vec![Change::Put(slot_key(0), Expect::Revision(7), open())];
     assert_eq!(commit(&t, old, changes).await, Err(Refusal::Term { current: new.term }));
+}
+
+/// Two committers: one whose lease ran out while it was away, and the one who followed.
+async fn two_owners_that_write_at_once_are_told_apart_by_their_terms(t: Subject) {
+    let old = given(&t, "alice", SHORT).await.writer;
+    t.pass(PAST_SHORT);
+    let new = given(&t, "bob", LONG).await.writer;
+    let create = |at: i64| vec![Change::Put(slot_key(at), Expect::Absent, open())];
+    let writers = [old, new].into_iter().cycle().zip(0..16);
+    let racers = writers.map(|(writer, at)| commit(&t, writer, create(at))).collect();
+    for (at, result) in all(racers).await.into_iter().enumerate() {
+        let is_new = at % 2 == 1;
+        let expected = if is_new { Ok(()) } else { Err(Refusal::Term { current: new.term }) };
+        assert_eq!(result, expected, "{at}");
+        assert_eq!(t.revision(&orders(), &slot_key(at as i64)).await, u64::from(is_new));
+    }
+}
+
+async fn a_commit_that_races_a_takeover_is_whole_or_refused(t: Subject) {
+    let old = given(&t, "alice", SHORT).await.writer;
+    t.pass(PAST_SHORT);
+    let create = |at: i64| vec![Change::Put(slot_key(at), Expect::Absent, open())];
+    // One future of each kind in one list: a takeover in the middle of eight commits.
+    let racers = (0..9).map(|at| {
+        let t = &t;
+        async move {
+            if at == 4 {
+                return acquire(t, "bob", LONG).await.map(|_| ()).ok_or(None);
+            }
+            commit(t, old, create(at)).await.map_err(Some)
+        }
+    });
+    let results = all(racers.collect()).await;
+    assert_eq!(results.get(4), Some(&Ok(())), "an expired lease may be taken over");
+    for (at, result) in results.iter().enumerate().filter(|(at, _)| *at != 4) {
+        let revision = t.revision(&orders(), &slot_key(at as i64)).await;
+        assert_eq!(revision, u64::from(result.is_ok()), "{at}: {result:?}");
+        assert!(matches!(result, Ok(()) | Err(Some(Refusal::Term { .. }))), "{at}: {result:?}");
+    }
+    let late = commit(&t, old, create(20)).await;
+    assert!(matches!(late, Err(Refusal::Term { .. })), "{late:?}");
 }
 
 async fn a_term_of_another_role_is_no_right(t: Subject) {

@@ -17,8 +17,8 @@ use crate::{
     },
     exit::Failure,
     inbox::fresh_key,
-    ledger,
     output::Output,
+    place::Place,
 };
 
 /// The start of a job that ends sooner is reported with its end.

@@ -149,11 +149,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     surface.enter(Phase::Starting("the ledger is being loaded"));
     surface.store.get_or_init(|| Arc::clone(&store));
     surface.maker.get_or_init(|| making::maker(&directory, &config.dirs.pipelines));
-    let interface = if roles.has(RoleName::Api) {
-        Interface::start(&config.server, &folder, &surface).await?
-    } else {
-        None
-    };
+    let interface = interface(&roles, &config, (&folder, &surface)).await?;
     let mut greeting = Greeting {
         pipelines: 0,
         problems: 0,
@@ -213,6 +209,18 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     };
     surface.enter(Phase::Serving);
     Ok((Parties { surface, interface, engine, reload, _beside: runtime, _held: held }, greeting))
+}
+
+/// The HTTP interface, if that is among the roles.
+async fn interface(
+    roles: &Roles,
+    config: &ServerConfig,
+    (folder, surface): (&Path, &Arc<Surface>),
+) -> Result<Option<Interface>, Failure> {
+    if !roles.has(RoleName::Api) {
+        return Ok(None);
+    }
+    Interface::start(&config.server, folder, surface).await
 }
 
 /// Says what is wrong with the files; answers with what was said.

@@ -81,8 +81,8 @@ fn follow(settings: &str) {
     let begun = begun(&[&one, &other]);
     assert!(begun.values().all(|times| *times == 1), "{begun:?}");
     let instants: Vec<Timestamp> = begun.keys().map(|slot| slot.parse().unwrap()).collect();
-    let gaps =
-        instants.windows(2).filter(|pair| pair[1] - pair[0] != SignedDuration::from_secs(2).into());
+    let two = SignedDuration::from_secs(2);
+    let gaps = instants.windows(2).filter(|pair| pair[1].duration_since(pair[0]) != two);
     assert_eq!(gaps.count(), 0, "no slot is lost: {instants:?}");
 }
 
@@ -90,7 +90,7 @@ fn follow(settings: &str) {
 fn commands_are_answered(project: &Project) {
     let ran = project.run(&["sensor", "put", "ticker", "landed", "1"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    for arguments in [&["status"][..], &["runs", "ticker"], &["doctor"], &["incidents", "list"]] {
+    for arguments in [&["status"][..], &["runs"], &["doctor"], &["incidents", "list"]] {
         let ran = project.run(arguments);
         assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
     }
