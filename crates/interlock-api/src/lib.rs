@@ -15,6 +15,7 @@ mod crowd;
 mod error;
 mod exposition;
 mod health;
+mod hearing;
 mod limits;
 pub mod loops;
 mod metrics;
@@ -24,6 +25,7 @@ mod surface;
 pub mod token;
 
 pub use access::Doorkeeper;
+pub use hearing::Hearing;
 pub use limits::Limits;
 pub use server::{Running, start};
-pub use surface::{Phase, Surface};
+pub use surface::{BeaconStanding, Phase, Surface, Wellness};

@@ -1,6 +1,9 @@
 //! What the interface shows: handed over by `serve` part by part while it starts.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::{
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
 
 use interlock_engine::vitals::Vitals;
 use interlock_store::Store;
@@ -19,6 +22,26 @@ pub enum Phase {
     Stopping(&'static str),
 }
 
+/// What the process finds wrong with itself, and whether somebody outside hears of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wellness {
+    /// In a sentence each.
+    pub complaints: Vec<String>,
+    /// The beacons, which are called only while there is nothing to complain of.
+    pub beacons: Vec<BeaconStanding>,
+}
+
+/// How a beacon stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BeaconStanding {
+    /// All of its address that may be shown.
+    pub host: String,
+    /// How long ago it last answered.
+    pub answered_ago: Option<Duration>,
+    /// Why it did not answer the last time.
+    pub error: Option<String>,
+}
+
 /// What there is to show.
 #[derive(Debug)]
 pub struct Surface {
@@ -33,6 +56,7 @@ pub struct Surface {
     /// The store, once it is open.
     pub store: OnceLock<Arc<dyn Store>>,
     phase: Mutex<Phase>,
+    wellness: Mutex<Wellness>,
 }
 
 impl Surface {
@@ -45,7 +69,18 @@ impl Surface {
             watchdog: OnceLock::new(),
             store: OnceLock::new(),
             phase: Mutex::new(Phase::Starting("the files are being read")),
+            wellness: Mutex::default(),
         }
+    }
+
+    /// Takes over what the process finds wrong with itself.
+    pub fn take_wellness(&self, wellness: Wellness) {
+        *self.wellness.lock().unwrap_or_else(PoisonError::into_inner) = wellness;
+    }
+
+    /// What the process finds wrong with itself.
+    pub fn wellness(&self) -> Wellness {
+        self.wellness.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How far `serve` is.

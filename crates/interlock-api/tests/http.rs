@@ -12,8 +12,7 @@ use std::{
 };
 
 use interlock_api::{
-    Doorkeeper, Limits, Phase, Running, Surface,
-    access::TOKEN_PREFIX,
+    Doorkeeper, Hearing, Limits, Phase, Running, Surface,
     address::{Exposure, bind},
     start,
     token::{Scope, Token},
@@ -22,7 +21,7 @@ use interlock_core::id::PipelineId;
 use interlock_engine::vitals::{Pulse, Vitals};
 use interlock_store::{
     Change, Expect, Group, Key, Record, Role, Shard, Store, conformance::block_on,
-    memory::MemoryStore, record::SensorRecord,
+    kept::TOKEN_PREFIX, memory::MemoryStore, record::SensorRecord,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -45,7 +44,9 @@ impl Site {
         let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
         let door = Doorkeeper::new(tokens, Exposure::LoopbackOnly, clock);
         let limits = Limits { time: Duration::from_secs(10), body_max: 64, per_second: 10 };
-        let running = start(listener, Arc::clone(&surface), door.clone(), limits).unwrap();
+        let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
+        let hearing = Hearing { instance: "here".to_owned(), clock };
+        let running = start(listener, Arc::clone(&surface), door.clone(), limits, hearing).unwrap();
         let store = Arc::new(MemoryStore::new(1, Arc::new(|| Timestamp::UNIX_EPOCH)));
         Self { surface, door, store, running }
     }

@@ -126,6 +126,9 @@ impl Engine {
             }
             InboxRecord::File { .. }
             | InboxRecord::Incident { .. }
+            | InboxRecord::Noticed { .. }
+            | InboxRecord::Heard { .. }
+            | InboxRecord::Keep { .. }
             | InboxRecord::Silence { .. }
             | InboxRecord::Bark { .. } => Err("it is about no declaration".to_owned()),
             InboxRecord::Complete { run_id, success, message, category, metadata } => {

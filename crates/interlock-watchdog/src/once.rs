@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     check::{CHECKS, Check},
+    coverage::deaf,
     durable::degraded,
     finding::{CheckName, Finding},
     gather::{Gatherer, Question, Reconciles, Surroundings},
@@ -133,7 +134,7 @@ impl Pass<'_> {
         }
         let around = Surroundings {
             unapplied: unapplied(store, self.shard).await?,
-            blind: own.blind.clone(),
+            blind: deaf(store, self.shard, &own.blind, now).await?,
             late_after: *late_after,
             now,
         };

@@ -55,6 +55,15 @@ impl Inbox {
         Ok(Self { directory: directory.to_path_buf(), ledger, pipeline })
     }
 
+    /// The inbox of `_system`, for what is about no pipeline; a first request makes the ledger.
+    pub(crate) fn system(directory: &Path) -> Result<Self, Failure> {
+        let folder = ledger::folder(directory)?;
+        if directory.is_dir() && !ledger::exists(&folder) {
+            writer::open(&folder, "interlock", writer::SERVE_WAITS)?;
+        }
+        Ok(Self::of(directory, Ledger::open(directory)?, PipelineId::system()))
+    }
+
     /// The inbox of whoever an incident belongs to: a pipeline that may be long gone, or `_system`.
     pub(crate) fn of(directory: &Path, ledger: Ledger, pipeline: PipelineId) -> Self {
         Self { directory: directory.to_path_buf(), ledger, pipeline }

@@ -49,6 +49,9 @@ impl Engine {
             | InboxRecord::Look {}
             | InboxRecord::File { .. }
             | InboxRecord::Incident { .. }
+            | InboxRecord::Noticed { .. }
+            | InboxRecord::Heard { .. }
+            | InboxRecord::Keep { .. }
             | InboxRecord::Silence { .. }
             | InboxRecord::Bark { .. }
             | InboxRecord::Complete { .. } => return Ok(Err("it is about no backfill".to_owned())),

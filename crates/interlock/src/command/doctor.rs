@@ -1,4 +1,7 @@
-//! `interlock doctor`: whether everything around the pipelines is as it should be.
+//! `interlock doctor`: whether everything around the pipelines is as it should be; with `--live` also whether `serve` does
+//! what it must (`live`).
+
+mod live;
 
 use std::{fs, io::Write as _, path::Path, sync::Arc};
 
@@ -30,10 +33,19 @@ enum Finding {
 
 use Finding::{Bad, Good};
 
-pub(super) fn run(directory: &Path, output: &mut Output) -> Result<u8, Failure> {
+/// How closely to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// At what stands around the pipelines.
+    Around,
+    /// Also at what runs.
+    Live,
+}
+
+pub(super) fn run(directory: &Path, depth: Depth, output: &mut Output) -> Result<u8, Failure> {
     let folder = ledger::folder(directory)?;
     let loaded = project::load(directory)?;
-    let findings = [
+    let mut findings = vec![
         ("files", files(&loaded)),
         ("store", store(&folder)),
         ("daemon", daemon(&folder)),
@@ -43,6 +55,9 @@ pub(super) fn run(directory: &Path, output: &mut Output) -> Result<u8, Failure> 
         ("zones", zones()),
         ("disk", disk(if folder.is_dir() { &folder } else { directory })),
     ];
+    if depth == Depth::Live {
+        findings.extend(live::findings(directory, &folder));
+    }
     for (name, finding) in &findings {
         let (word, text) = match finding {
             Good(text) => ("ok", text),
@@ -92,8 +107,8 @@ fn runner(folder: &Path) -> Finding {
 fn server(folder: &Path, server: &Server) -> Finding {
     match http::address(folder).filter(|_| ledger::is_served(folder)) {
         Some(address) => match http::health(&address) {
-            Ok(200) => Good(format!("http://{address} is healthy")),
-            Ok(status) => Bad(format!("http://{address}/healthz answers {status}")),
+            Ok((200, _)) => Good(format!("http://{address} is healthy")),
+            Ok((status, _)) => Bad(format!("http://{address}/healthz answers {status}")),
             Err(error) => Bad(format!("http://{address} does not answer: {error}")),
         },
         None => match http::probe(server, tokens(folder)) {

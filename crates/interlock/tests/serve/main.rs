@@ -10,6 +10,8 @@
 //! | `container` | the daemon as process 1, whose end is the end of its jobs |
 //! | `endings` | jobs that are to end: by schedule, by hand, and with the daemon killed in between |
 //! | `frozen` | a daemon that is stopped and continued |
+//! | `ourselves` | what breaks in Interlock itself, and who outside hears of it |
+//! | `tokens` | who may ask, over real connections |
 //! | `watched` | what does not happen, and who hears of it |
 //! | `traps` | mistakes of other schedulers, with the list of which test guards against which |
 //! | `checker` | judges what is left: the ledger against the jobs' own log |
@@ -26,9 +28,11 @@ mod container;
 mod endings;
 mod frozen;
 mod kills;
+mod ourselves;
 mod points;
 mod project;
 mod surface;
+mod tokens;
 mod traps;
 mod watched;
 
