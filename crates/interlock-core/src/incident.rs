@@ -316,6 +316,7 @@ const RESOLVES: &[(&str, &[Family])] = &[
 /// What Interlock may notice about itself: how the event is called when it begins, and when it is over.
 const NOTICES: &[(&str, &str)] = &[
     ("CLOCK_SKEW", "CLOCKS_AGREE"),
+    ("BARK_LOST", "BARK_HEARD"),
     // Told from the spool while they lasted; afterwards they are only recorded.
     ("STORE_WAS_UNREACHABLE", "STORE_WAS_UNREACHABLE"),
     ("LOOP_WAS_LATE", "LOOP_WAS_LATE"),

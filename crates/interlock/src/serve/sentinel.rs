@@ -13,7 +13,7 @@ mod tests;
 
 use std::{collections::BTreeSet, io, sync::Arc, thread, time::Duration};
 
-use interlock_api::{Surface, Wellness};
+use interlock_api::{Phase, Surface, Wellness};
 use interlock_core::{duration, id::PipelineId};
 use interlock_engine::vitals::Vitals;
 use interlock_store::{
@@ -158,7 +158,8 @@ impl Post {
         self.sound_alarms(now).await;
         self.around.spool.go_on(now).await;
         self.around.beacons.take_up(now).await;
-        if self.complaints.is_empty() && self.store.is_proven() {
+        let is_at_work = self.around.surface.phase() == Phase::Serving && self.store.is_proven();
+        if self.complaints.is_empty() && is_at_work {
             self.around.beacons.call(now);
         }
         let says = self.complaints.iter().map(|complaint| complaint.says.clone()).collect();
@@ -253,7 +254,7 @@ impl Post {
             match answer {
                 Ok(answered) => {
                     self.store.answered(Ok(()));
-                    self.bark = answered.bark;
+                    self.judge_bark(answered.bark).await;
                     self.judge_skew(answered.skew).await;
                 }
                 Err(error) => self.store.answered(Err(error)),
@@ -263,6 +264,15 @@ impl Post {
             self.next_asked = now + ASK_EVERY;
             self.store.asked(now);
             self.asking = Some(tokio::spawn(ask(Arc::clone(&self.around.store))));
+        }
+    }
+
+    /// A bark that does not come is an incident, as one that nobody hears; the next that is heard ends it.
+    async fn judge_bark(&mut self, overdue: Option<Complaint>) {
+        let is_known = self.bark.is_some();
+        self.bark = overdue;
+        if let Some(complaint) = self.bark.clone().filter(|_| !is_known) {
+            self.notice("BARK_LOST", "barks", complaint.says, Over::No).await;
         }
     }
 

@@ -89,7 +89,9 @@ impl House {
         let (dir, beacon, hook) = (tempfile::tempdir().unwrap(), Receiver::new(), Receiver::new());
         let config = format!("alerts: [{{type: webhook, name: hook, url: '{}'}}]\n", hook.url);
         fs::write(dir.path().join("interlock.yaml"), config).unwrap();
-        Self { dir, beacon, hook, surface: Arc::new(Surface::new("test")) }
+        let surface = Arc::new(Surface::new("test"));
+        surface.enter(Phase::Serving);
+        Self { dir, beacon, hook, surface }
     }
 
     fn folder(&self) -> &Path {
