@@ -1,6 +1,6 @@
 //! Committing: what was planned becomes true in the store, then in memory, and only then in the world.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, task::Poll};
 
 use interlock_store::{Accepted, Change, Group, Refusal};
 
@@ -68,16 +68,38 @@ impl Engine {
         results: Vec<Result<Accepted, Refusal>>,
     ) -> Result<(), EngineError> {
         let mut conflicts = BTreeSet::new();
+        let (mut accepted, mut acts, mut is_deposed) = (vec![], vec![], false);
         for (plan, result) in batch.into_iter().zip(results) {
             match result {
-                Ok(_) => self.take_over(plan),
-                Err(Refusal::Term { .. }) => return Err(EngineError::Deposed),
+                Ok(_) => {
+                    self.take_over(&plan);
+                    acts.extend(plan.acts);
+                    accepted.push(plan.group);
+                }
+                Err(Refusal::Term { .. }) => {
+                    is_deposed = true;
+                    break;
+                }
                 Err(refusal) => {
                     self.vitals.groups_refused.add(1);
                     tracing::warn!(pipeline = %plan.group.pipeline, %refusal, "reloading");
                     conflicts.insert(plan.group.pipeline);
                 }
             }
+        }
+        // A job waits for its start, nobody for the rest.
+        acts.sort_by_key(|act| !act.is_start());
+        let starts = acts.first().is_some_and(Act::is_start);
+        acts.into_iter().for_each(|act| self.act(act));
+        if starts {
+            give_way().await;
+        }
+        for group in &accepted {
+            log_events(group);
+            self.progress.saw(group, self.world.now());
+        }
+        if is_deposed {
+            return Err(EngineError::Deposed);
         }
         for pipeline in conflicts {
             if let Err(reason) = guarded(self.reload(&pipeline)).await? {
@@ -87,19 +109,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Absorbs a group that was accepted, if that is to be done, and acts on it.
-    fn take_over(&mut self, plan: Planned) {
-        log_events(&plan.group);
-        self.progress.saw(&plan.group, self.world.now());
+    /// Absorbs a group that was accepted, if that is yet to be done.
+    fn take_over(&mut self, plan: &Planned) {
         if !plan.is_held {
-            self.absorb(&plan);
+            self.absorb(plan);
         }
         if plan.ends_work() {
             self.dirty.extend(self.dependents.of(&plan.group.pipeline));
             // What ended makes room for the next of a backfill.
             self.dirty.extend(self.backfilling.get(&plan.group.pipeline).cloned());
         }
-        plan.acts.into_iter().for_each(|act| self.act(act));
     }
 
     fn absorb(&mut self, plan: &Planned) {
@@ -151,6 +170,20 @@ impl Engine {
             }
         }
     }
+}
+
+/// Lets the tasks go first that wait for this thread: a start that was just asked for leaves now, not after
+/// everything else that this pass does.
+async fn give_way() {
+    let mut has_waited = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Every decision is an event; the log is their shadow.

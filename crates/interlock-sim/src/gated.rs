@@ -98,6 +98,10 @@ impl<G: Gate> Store for Gated<G> {
         self.store.shard_count()
     }
 
+    fn moved(&self) -> Option<u64> {
+        self.store.moved()
+    }
+
     fn commit(&self, groups: Vec<Group>) -> StoreFuture<'_, Vec<Result<Accepted, Refusal>>> {
         Box::pin(async move {
             self.enter("commit").await?;
@@ -151,6 +155,7 @@ impl<G: Gate> Store for Gated<G> {
         fn release(&self, writer: Writer) -> StoreFuture<'_, ()>;
         fn read<'a>(&'a self, pipeline: &'a PipelineId, keys: &'a [Key]) -> StoreFuture<'a, Vec<Option<Row<Record>>>>;
         fn agenda<'a>(&'a self, shard: Shard, after: Option<&'a PipelineId>, limit: usize) -> StoreFuture<'a, Page<AgendaRow>>;
+        fn revisions<'a>(&'a self, shard: Shard, after: Option<&'a PipelineId>, limit: usize) -> StoreFuture<'a, Page<(PipelineId, u64)>>;
         fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>>;
         fn open_slots<'a>(&'a self, shard: Shard, after: Option<&'a (PipelineId, Timestamp, ScheduleId)>, limit: usize) -> StoreFuture<'a, Page<LedgerRow>>;
         fn runs<'a>(&'a self, query: &'a RunQuery) -> StoreFuture<'a, Page<RunRow>>;

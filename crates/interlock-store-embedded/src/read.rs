@@ -112,6 +112,28 @@ pub(crate) fn agenda(
     Ok(page(found, limit))
 }
 
+/// The pipelines with the revisions of their rows, in the order in which they lie in the file: those are read one after
+/// the other, and bodies not at all.
+pub(crate) fn revisions(
+    db: &Connection,
+    after: Option<&PipelineId>,
+    limit: usize,
+) -> Result<Page<(PipelineId, u64)>, Failure> {
+    let mut statement = db.prepare_cached(
+        "SELECT n.name, p.revision FROM pipelines p CROSS JOIN names n ON n.id = p.pipeline
+         WHERE p.pipeline > coalesce((SELECT id FROM names WHERE name = ?1), 0)
+         ORDER BY p.pipeline LIMIT ?2",
+    )?;
+    let after = after.map(PipelineId::as_str);
+    let mut rows = statement.query(params![after, one_more(limit)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        found.push((PipelineId::any(name)?, row.get::<_, i64>(1)? as u64));
+    }
+    Ok(page(found, limit))
+}
+
 /// The sensors of a pipeline.
 pub(crate) fn sensors(
     db: &Connection,

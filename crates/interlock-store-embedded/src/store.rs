@@ -178,6 +178,13 @@ impl Store for EmbeddedStore {
         SHARDS
     }
 
+    fn moved(&self) -> Option<u64> {
+        match &self.access {
+            Access::Daemon { writer, .. } => Some(writer.moved()),
+            Access::Reader => None,
+        }
+    }
+
     fn commit(&self, groups: Vec<Group>) -> StoreFuture<'_, Vec<Result<Accepted, Refusal>>> {
         if let Err(error) = groups.iter().try_for_each(|group| group.check(SHARDS)) {
             return Box::pin(std::future::ready(Err(error)));
@@ -231,6 +238,19 @@ impl Store for EmbeddedStore {
             return nothing();
         }
         self.ask(move |db| read::agenda(db, after.as_ref(), limit))
+    }
+
+    fn revisions<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a PipelineId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, u64)>> {
+        let after = after.cloned();
+        if shard.0 >= SHARDS {
+            return nothing();
+        }
+        self.ask(move |db| read::revisions(db, after.as_ref(), limit))
     }
 
     fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>> {

@@ -10,7 +10,11 @@
 //! believed any more, and every later call is refused ([`Health`]).
 
 use std::{
-    sync::mpsc::{Receiver, Sender, TryRecvError, channel},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, Sender, TryRecvError, channel},
+    },
     thread::JoinHandle,
 };
 
@@ -105,6 +109,8 @@ pub(crate) struct Writer {
     tasks: Option<Sender<Box<dyn Task>>>,
     thread: Option<JoinHandle<()>>,
     health: Health,
+    /// How many transactions were made durable.
+    moved: Arc<AtomicU64>,
 }
 
 impl Writer {
@@ -112,12 +118,18 @@ impl Writer {
     pub(crate) fn start(db: Connection, health: Health) -> Result<Self, StoreError> {
         let memory = Memory::load(&db).map_err(|failure| health.diagnose(failure).error())?;
         let (tasks, queue) = channel();
-        let mut desk = Desk { db, memory, health: health.clone() };
+        let moved = Arc::<AtomicU64>::default();
+        let mut desk = Desk { db, memory, health: health.clone(), moved: Arc::clone(&moved) };
         let thread = std::thread::Builder::new()
             .name("ledger-writer".to_owned())
             .spawn(move || desk.work(&queue))
             .map_err(|error| StoreError::retryable(format!("no thread could start: {error}")))?;
-        Ok(Self { tasks: Some(tasks), thread: Some(thread), health })
+        Ok(Self { tasks: Some(tasks), thread: Some(thread), health, moved })
+    }
+
+    /// A number that grows with each transaction, once that can be read: nobody else writes the ledger.
+    pub(crate) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Acquire)
     }
 
     /// Hands in work. What it returns is given to the caller once it is durable.
@@ -152,6 +164,7 @@ struct Desk {
     db: Connection,
     memory: Memory,
     health: Health,
+    moved: Arc<AtomicU64>,
 }
 
 impl Desk {
@@ -193,7 +206,9 @@ impl Desk {
             task.perform(&mut ledger)?;
         }
         self.memory.keep_counters(&transaction)?;
-        Ok(transaction.commit()?)
+        transaction.commit()?;
+        self.moved.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
     /// After a transaction was given up, what is remembered may never have happened.

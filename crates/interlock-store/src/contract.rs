@@ -427,6 +427,12 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// How many shards there are; fixed for the life of a store.
     fn shard_count(&self) -> u16;
 
+    /// A number that has changed whenever a group may have been applied since it was last asked, by anybody: who
+    /// finds it unchanged need not read again. `None` from an engine that cannot tell for nothing.
+    fn moved(&self) -> Option<u64> {
+        None
+    }
+
     /// Applies groups; a result each, in order. Durable when it returns.
     fn commit(&self, groups: Vec<Group>) -> StoreFuture<'_, Vec<Result<Accepted, Refusal>>>;
 
@@ -460,6 +466,22 @@ pub trait Store: Send + Sync + fmt::Debug {
         after: Option<&'a PipelineId>,
         limit: usize,
     ) -> StoreFuture<'a, Page<AgendaRow>>;
+
+    /// The same pipelines with no more than the revisions of their rows, in an order of the engine's own, after a given
+    /// one: what somebody asks who keeps them, to see which to read again. An engine that can tell without reading the
+    /// rows does so.
+    fn revisions<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a PipelineId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, u64)>> {
+        Box::pin(async move {
+            let page = self.agenda(shard, after, limit).await?;
+            let items = page.items.into_iter().map(|row| (row.pipeline, row.record.revision));
+            Ok(Page { items: items.collect(), more: page.more })
+        })
+    }
 
     /// The ledger, in the order of [`LedgerPlace`].
     fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>>;

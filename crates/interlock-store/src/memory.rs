@@ -14,7 +14,10 @@ mod state;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use interlock_core::id::{PipelineId, ScheduleId};
@@ -40,12 +43,15 @@ pub struct MemoryStore {
     state: Mutex<State>,
     clock: Clock,
     shard_count: u16,
+    /// How often it was changed.
+    moved: AtomicU64,
 }
 
 impl MemoryStore {
     /// An empty store.
     pub fn new(shard_count: u16, clock: Clock) -> Self {
-        Self { state: Mutex::new(State::new(shard_count)), clock, shard_count }
+        let state = Mutex::new(State::new(shard_count));
+        Self { state, clock, shard_count, moved: AtomicU64::new(0) }
     }
 
     /// All that it holds now.
@@ -56,6 +62,7 @@ impl MemoryStore {
     /// Makes it hold something else, such as what was durable before a crash.
     pub fn restore(&self, state: State) {
         *self.lock() = state;
+        self.moved.fetch_add(1, Ordering::Release);
     }
 
     /// Takes rows out for good, as retention would: those that `is_over` says.
@@ -102,8 +109,16 @@ impl Store for MemoryStore {
         self.shard_count
     }
 
+    fn moved(&self) -> Option<u64> {
+        Some(self.moved.load(Ordering::Acquire))
+    }
+
     fn commit(&self, groups: Vec<Group>) -> StoreFuture<'_, Vec<Result<Accepted, Refusal>>> {
-        Box::pin(async move { self.lock().commit(groups) })
+        Box::pin(async move {
+            let results = self.lock().commit(groups);
+            self.moved.fetch_add(1, Ordering::Release);
+            results
+        })
     }
 
     fn acquire<'a>(

@@ -47,6 +47,7 @@ use rustix::process::{WaitId, WaitIdOptions, WaitOptions, setsid, wait, waitid};
 use self::{
     adopted::Adopted,
     book::{Intent, Record},
+    connection::Outgoing,
     desk::{Desk, Listener, complain},
     execution::{Execution, Progressed},
     job::Job,
@@ -73,9 +74,11 @@ pub(crate) enum Event {
     /// Some child can be waited for.
     ChildOver,
     /// Somebody connected.
-    Connected { connection: u64, lines: Sender<Vec<u8>> },
+    Connected { connection: u64, outgoing: Outgoing },
     /// Somebody asks.
     Asked { connection: u64, request: Request },
+    /// Somebody said what nobody understands.
+    Malformed { connection: u64, message: String },
     /// Somebody is gone.
     Disconnected { connection: u64 },
 }
@@ -168,6 +171,7 @@ impl Runner {
                 book: found.book,
                 pids: BTreeMap::new(),
                 listeners: BTreeMap::new(),
+                spare: log::Spare::new(dir),
             },
             executions: BTreeMap::new(),
             adopted,
@@ -190,12 +194,27 @@ impl Runner {
                 return;
             }
             self.let_waiter_wait();
-            match inbox.recv_timeout(self.patience(now)) {
+            self.desk.flush();
+            match self.next_event(inbox, now) {
                 Ok(event) => self.handle(event),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+
+    fn next_event(
+        &mut self,
+        inbox: &Receiver<Event>,
+        now: Moment,
+    ) -> Result<Event, RecvTimeoutError> {
+        if let Ok(event) = inbox.try_recv() {
+            return Ok(event);
+        }
+        if !self.executions.is_empty() {
+            self.desk.spare.prepare();
+        }
+        inbox.recv_timeout(self.patience(now))
     }
 
     fn is_idle(&self) -> bool {
@@ -216,12 +235,15 @@ impl Runner {
                 self.is_waited_for = false;
                 self.wait_for_all(Moment::now());
             }
-            Event::Connected { connection, lines } => {
-                let listener = Listener::new(lines);
-                listener.send(&Line::Hello { protocol: PROTOCOL, pid: std::process::id() });
+            Event::Connected { connection, outgoing } => {
+                let mut listener = Listener::new(outgoing);
+                listener.say(&Line::Hello { protocol: PROTOCOL, pid: std::process::id() });
                 self.desk.listeners.insert(connection, listener);
             }
             Event::Asked { connection, request } => self.answer(connection, request),
+            Event::Malformed { connection, message } => {
+                self.say(connection, &Line::Malformed { message });
+            }
             Event::Disconnected { connection } => {
                 self.desk.listeners.remove(&connection);
             }
@@ -238,21 +260,20 @@ impl Runner {
                 let run_ids = self.desk.book.open().map(|entry| entry.intent.run_id.clone());
                 Reply::Runs { run_ids: run_ids.collect() }
             }
-            Ask::Subscribe => {
-                self.desk.subscribe(connection);
-                Reply::Done
-            }
-            Ask::Acknowledge { run_id } => {
-                self.acknowledge(run_id);
-                Reply::Done
-            }
+            // Nobody waits for an answer to these.
+            Ask::Subscribe => return self.desk.subscribe(connection),
+            Ask::Acknowledge { run_id } => return self.acknowledge(run_id),
         };
         self.reply(connection, id, reply);
     }
 
-    fn reply(&self, connection: u64, id: u64, reply: Reply) {
-        if let Some(listener) = self.desk.listeners.get(&connection) {
-            listener.send(&Line::Reply { id, reply });
+    fn reply(&mut self, connection: u64, id: u64, reply: Reply) {
+        self.say(connection, &Line::Reply { id, reply });
+    }
+
+    fn say(&mut self, connection: u64, line: &Line) {
+        if let Some(listener) = self.desk.listeners.get_mut(&connection) {
+            listener.say(line);
         }
     }
 
@@ -264,8 +285,9 @@ impl Runner {
             return self.reply(connection, id, reply);
         }
         if let Some(entry) = self.desk.book.get(&job.run_id) {
+            let ended = entry.ended.clone();
             self.reply(connection, id, Reply::Already);
-            if let Some((at, end)) = entry.ended.clone() {
+            if let Some((at, end)) = ended {
                 let news = News::Ended(end);
                 self.desk.tell_told(Told { run_id: job.run_id, at, news });
             }

@@ -81,9 +81,7 @@ impl Watchdog {
         if now < self.beat_at {
             return Ok(());
         }
-        let behind = self.aside.keys().filter_map(|pipeline| self.list.behind(pipeline)).min();
-        let waiting = self.list.overdue(now);
-        let judged = [Some(now), behind, waiting].into_iter().flatten().min().unwrap_or(now);
+        let judged = self.list.judged_by(now);
         self.beat_at = plus(now, HEARTBEAT);
         if judged <= self.judged {
             return Ok(());

@@ -12,21 +12,21 @@ use interlock_core::{
 use interlock_store::{
     DueKind, Key, LedgerEntry, LedgerQuery, LedgerRow, Obligation, Record, RunQuery, Store,
     StoreError, Subject,
-    record::{PipelineRecord, SpanRecord, Unreadable},
+    record::{PipelineRecord, Shared, SpanRecord, Unreadable, version_number},
 };
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    owed::Owed,
+    owed::{Expecting, Owed},
+    seam::ZoneBook,
     snapshot::{Known, Place, Reported, Snapshot, SpanSeen},
-    watched::Watched,
 };
 
 /// What is asked about a pipeline.
 #[derive(Debug, Default)]
 pub(crate) struct Question {
-    /// Slots whose time has come.
-    pub(crate) owed: Vec<Owed>,
+    /// From when on its slots are judged by the clock, if the time has come.
+    pub(crate) from: Option<Timestamp>,
     /// Obligations that are due.
     pub(crate) due: Vec<Obligation>,
     /// Open slots that are looked at besides.
@@ -68,44 +68,76 @@ pub(crate) enum GatherError {
 /// A snapshot, or the pipeline's row as it is now, if what is kept of it is out of date.
 #[derive(Debug)]
 pub(crate) enum Gathered {
-    Snapshot(Box<Snapshot>),
+    /// With when there is something to be judged next, if it was asked about by the clock.
+    Snapshot(Box<Snapshot>, Option<Next>),
     Changed(Box<PipelineRecord>, u64),
     /// It is not there any more.
     Gone,
 }
 
+/// When there is something to be judged next; nothing ever, when absent.
+pub(crate) type Next = Option<Timestamp>;
+
 pub(crate) struct Gatherer<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) around: &'a Surroundings,
+    pub(crate) zones: &'a ZoneBook,
+    /// What the agendas of a portion have in common.
+    pub(crate) shared: Shared,
 }
 
 impl Gatherer<'_> {
-    /// Reads what a question needs.
+    /// Reads what a question needs: the pipeline's row, which says what it owes, and then the rows about that.
     pub(crate) async fn snapshot(
-        &self,
+        &mut self,
         pipeline: &PipelineId,
-        watched: &Watched,
+        revision: u64,
         question: Question,
     ) -> Result<Gathered, GatherError> {
-        let keys = keys(watched, &question);
-        let rows = self.store.read(pipeline, &keys).await?;
-        let mut found = keys.into_iter().zip(rows).filter_map(|(key, row)| Some((key, row?)));
-        let Some((_, own)) = found.next() else { return Ok(Gathered::Gone) };
+        let own = self.store.read(pipeline, &[Key::Pipeline]).await?.into_iter().flatten().next();
+        let Some(own) = own else { return Ok(Gathered::Gone) };
         let Record::Pipeline(record) = own.record else { return Ok(Gathered::Gone) };
-        if interlock_store::record::version_number(&record.version)? != watched.version {
+        if own.revision != revision {
             return Ok(Gathered::Changed(Box::new(record), own.revision));
         }
-        let Surroundings { unapplied, blind, late_after, .. } = self.around;
+        let Surroundings { unapplied, blind, late_after, now } = self.around;
+        let zones = |name: &str| (self.zones)(name);
+        let agenda = record.agenda.map(|it| it.to_core(&mut self.shared, &zones)).transpose()?;
         let mut snapshot = Snapshot {
-            version: watched.version,
+            version: version_number(&record.version)?,
             is_retired: record.retired_at.is_some(),
             pause: record.pause,
             has_unapplied: unapplied.contains(pipeline),
             blind: blind.clone(),
             late_after: *late_after,
-            ..Snapshot::new(pipeline.clone(), watched.agenda.clone(), record.first_seen)
+            ..Snapshot::new(pipeline.clone(), agenda.unwrap_or_default(), record.first_seen)
         };
-        for (key, row) in found {
+        let mut next = None;
+        if let Some(from) = question.from {
+            let expecting = Expecting { pipeline, agenda: &snapshot.agenda };
+            let (owed, until) = expecting.between(from, *now);
+            next = Some(expecting.next_after(until));
+            snapshot.owed = owed;
+        }
+        self.add_rows(&mut snapshot, &question).await?;
+        snapshot.due = question.due;
+        self.add_sensors(&mut snapshot, question.reconciles).await?;
+        self.add_spans(&mut snapshot).await?;
+        self.add_armed(&mut snapshot).await?;
+        self.add_runs(&mut snapshot).await?;
+        Ok(Gathered::Snapshot(Box::new(snapshot), next))
+    }
+
+    /// Watermarks, slots and SLA entries.
+    async fn add_rows(
+        &self,
+        snapshot: &mut Snapshot,
+        question: &Question,
+    ) -> Result<(), GatherError> {
+        let keys = keys(snapshot, question);
+        let rows = self.store.read(&snapshot.pipeline, &keys).await?;
+        for (key, row) in keys.into_iter().zip(rows) {
+            let Some(row) = row else { continue };
             match (key, row.record) {
                 (Key::Watermark(schedule), Record::Watermark(mark)) => {
                     snapshot.watermarks.insert(schedule, mark.at);
@@ -118,13 +150,7 @@ impl Gatherer<'_> {
                 _ => {}
             }
         }
-        let Question { owed, due, reconciles, .. } = question;
-        (snapshot.owed, snapshot.due) = (owed, due);
-        self.add_sensors(&mut snapshot, reconciles).await?;
-        self.add_spans(&mut snapshot).await?;
-        self.add_armed(&mut snapshot).await?;
-        self.add_runs(&mut snapshot).await?;
-        Ok(Gathered::Snapshot(Box::new(snapshot)))
+        Ok(())
     }
 
     /// Sensors, and the rows of slots that they would open.
@@ -243,16 +269,17 @@ impl Gatherer<'_> {
     }
 }
 
-/// The rows that a question is about: the pipeline's own comes first.
-fn keys(watched: &Watched, question: &Question) -> Vec<Key> {
+/// The rows that a question is about, besides the pipeline's own.
+fn keys(snapshot: &Snapshot, question: &Question) -> Vec<Key> {
+    let agenda = &snapshot.agenda;
     let mut places: BTreeSet<Place> = question.open.clone();
     let mut schedules: BTreeSet<ScheduleId> = BTreeSet::new();
     let mut entries = Vec::new();
-    for owed in &question.owed {
+    for owed in &snapshot.owed {
         let place = (owed.nominal, owed.start.schedule.id().clone());
         schedules.insert(place.1.clone());
-        let promise = || watched.agenda.promise(&owed.start, owed.nominal, sla::Opening::Live);
-        if watched.agenda.sla.is_some()
+        let promise = || agenda.promise(&owed.start, owed.nominal, sla::Opening::Live);
+        if agenda.sla.is_some()
             && let Some(limit) = promise().completion
         {
             entries.extend(sla_keys(&place, limit));
@@ -263,12 +290,12 @@ fn keys(watched: &Watched, question: &Question) -> Vec<Key> {
         schedules.insert(place.1.clone());
         places.insert(place);
     }
-    if question.reconciles == Reconciles::Yes && watched.agenda.work != Work::Dormant {
-        schedules.extend(watched.agenda.starts.iter().map(|start| start.schedule.id().clone()));
+    if question.reconciles == Reconciles::Yes && agenda.work != Work::Dormant {
+        schedules.extend(agenda.starts.iter().map(|start| start.schedule.id().clone()));
     }
     let slots = places.into_iter().map(|(nominal, schedule)| Key::Slot(schedule, nominal));
     let marks = schedules.into_iter().map(Key::Watermark);
-    std::iter::once(Key::Pipeline).chain(marks).chain(slots).chain(entries).collect()
+    marks.chain(slots).chain(entries).collect()
 }
 
 /// The entries that may be armed for a slot.

@@ -11,9 +11,8 @@ use interlock_store::{
 use crate::{
     check::{Check, judge},
     finding::{CheckName, Finding},
-    gather::{GatherError, Gathered, Gatherer, Question},
+    gather::{GatherError, Gathered, Gatherer, Next, Question},
     load::PAGE,
-    owed::Owed,
     plan::Planned,
     seam::{Incidents, Telling},
     watched::Watchlist,
@@ -34,26 +33,27 @@ pub(crate) struct Outcome {
 #[derive(Debug)]
 pub(crate) struct JudgedPipeline {
     pub(crate) pipeline: PipelineId,
-    pub(crate) owed: Vec<Owed>,
+    /// When there is something to be judged next, if it was asked about by the clock.
+    pub(crate) next: Option<Next>,
     pub(crate) findings: Vec<Finding>,
 }
 
 /// Gathers and judges. Nothing of one pipeline stops another; only a store that fails stops all.
 pub(crate) async fn judge_all(
-    gatherer: &Gatherer<'_>,
+    gatherer: &mut Gatherer<'_>,
     list: &Watchlist,
     checks: &[(CheckName, Check)],
     asked: Vec<(PipelineId, Question)>,
 ) -> Result<Outcome, StoreError> {
     let mut outcome = Outcome::default();
     for (pipeline, question) in asked {
-        let Some(watched) = list.get(&pipeline) else { continue };
-        match gatherer.snapshot(&pipeline, watched, question).await {
+        let Some(revision) = list.revision(&pipeline) else { continue };
+        match gatherer.snapshot(&pipeline, revision, question).await {
             Ok(Gathered::Gone) => {}
             Ok(Gathered::Changed(record, revision)) => {
                 outcome.changed.push((pipeline, *record, revision));
             }
-            Ok(Gathered::Snapshot(snapshot)) => {
+            Ok(Gathered::Snapshot(snapshot, next)) => {
                 let judged = judge(checks, &snapshot, gatherer.around.now);
                 for (name, reason) in judged.failed {
                     let reason = format!("{pipeline}: {reason}");
@@ -62,8 +62,8 @@ pub(crate) async fn judge_all(
                         outcome.aside.push(pipeline.clone());
                     }
                 }
-                let (owed, findings) = (snapshot.owed, judged.findings);
-                outcome.judged.push(JudgedPipeline { pipeline, owed, findings });
+                let findings = judged.findings;
+                outcome.judged.push(JudgedPipeline { pipeline, next, findings });
             }
             Err(GatherError::Store(error)) => return Err(error),
             Err(GatherError::Unreadable(reason)) => {

@@ -3,7 +3,7 @@
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     DueKind, Key, LedgerRow, Record, Shard, Store, StoreError,
-    record::{DueRecord, WatermarkRecord},
+    record::{DueRecord, Shared, WatermarkRecord},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -12,6 +12,8 @@ use crate::watched::Watchlist;
 
 /// Rows per page.
 pub(crate) const PAGE: usize = 1_000;
+/// Agendas per page: each is some kilobytes while it is read, and nothing of it is kept.
+const AGENDAS: usize = 100;
 
 /// The watchdog's own schedule, under `_system`: how far everything was judged.
 const OWN: &str = "watchdog";
@@ -85,15 +87,17 @@ pub(crate) async fn agenda(
     let mut unreadable = Vec::new();
     let mut last: Option<PipelineId> = None;
     loop {
-        let page = store.agenda(shard, last.as_ref(), PAGE).await?;
+        let page = store.agenda(shard, last.as_ref(), AGENDAS).await?;
+        let mut shared = Shared::default();
         for row in &page.items {
             let record = (&row.record.record, row.record.revision);
-            if let Err(reason) = list.take(&row.pipeline, record, judged) {
+            if let Err(reason) = list.take(&row.pipeline, record, judged, &mut shared) {
                 unreadable.push((row.pipeline.clone(), reason.to_string()));
             }
         }
         last = page.items.last().map(|row| row.pipeline.clone());
         if !page.more {
+            list.shrink();
             return Ok(unreadable);
         }
     }

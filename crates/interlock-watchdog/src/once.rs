@@ -2,12 +2,15 @@
 //!
 //! It keeps nothing between calls but what the store keeps: the watchdog's own watermark says what was judged.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
     Change, Expect, Group, Lease, Record, Refusal, Role, Shard, Store, Term, Writer,
-    record::WatermarkRecord,
+    record::{Shared, WatermarkRecord},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -19,12 +22,11 @@ use crate::{
     gather::{Gatherer, Question, Reconciles, Surroundings},
     judging::{commit, judge_all, unapplied},
     load,
-    owed::Owed,
     plan::{Planned, Planner},
     resident::WatchdogError,
     seam::{Telling, ZoneBook},
     sweep::ask_about_open,
-    watched::{Watched, Watchlist},
+    watched::Watchlist,
 };
 
 /// How long a single pass may hold the lease.
@@ -104,11 +106,14 @@ pub struct Report {
 pub async fn once(options: &CheckOptions, shard: Shard) -> Result<Option<Report>, WatchdogError> {
     let store = options.store.as_ref();
     if options.telling.is_none() {
-        return Pass { options, shard, writer: None }.run().await.map(Some);
+        return Pass::new(options, shard, None).await?.run().await.map(Some);
     }
     let lease = store.acquire(Role::Watchdog, shard, &options.holder, LEASE).await?;
     let Some(Lease { writer, .. }) = lease else { return Ok(None) };
-    let report = Pass { options, shard, writer: Some(writer) }.run().await;
+    let report = match Pass::new(options, shard, Some(writer)).await {
+        Ok(pass) => pass.run().await,
+        Err(error) => Err(error),
+    };
     store.release(writer).await?;
     report.map(Some)
 }
@@ -117,31 +122,40 @@ struct Pass<'a> {
     options: &'a CheckOptions,
     shard: Shard,
     writer: Option<Writer>,
+    own: load::Own,
+    /// Everything up to this was judged before.
+    judged: Timestamp,
 }
 
-impl Pass<'_> {
+impl<'a> Pass<'a> {
+    async fn new(
+        options: &'a CheckOptions,
+        shard: Shard,
+        writer: Option<Writer>,
+    ) -> Result<Self, WatchdogError> {
+        let own = load::own(options.store.as_ref()).await?;
+        let judged = own.judged.unwrap_or(Timestamp::MIN);
+        Ok(Self { options, shard, writer, own, judged })
+    }
+
     async fn run(&self) -> Result<Report, WatchdogError> {
         let CheckOptions { store, zones, now, late_after, .. } = self.options;
         let (store, now) = (store.as_ref(), *now);
-        let own = load::own(store).await?;
         let mut list = Watchlist::new(Arc::clone(zones));
-        let judged = own.judged.unwrap_or(Timestamp::MIN);
         let mut report = Report::default();
-        for (pipeline, reason) in load::agenda(store, self.shard, &mut list, judged).await? {
-            for (name, _) in &self.options.checks {
-                report.failed.entry(*name).or_insert_with(|| format!("{pipeline}: {reason}"));
-            }
+        for (pipeline, reason) in load::agenda(store, self.shard, &mut list, self.judged).await? {
+            self.could_not(&pipeline, &reason, &mut report);
         }
         let around = Surroundings {
             unapplied: unapplied(store, self.shard).await?,
-            blind: deaf(store, self.shard, &own.blind, now).await?,
+            blind: deaf(store, self.shard, &self.own.blind, now).await?,
             late_after: *late_after,
             now,
         };
         let mut asked = self.questions(&list).await?;
         for _ in 0..ROUNDS_MAX {
-            for (pipeline, question) in due_by_the_clock(&mut list, now) {
-                asked.entry(pipeline).or_default().owed = question;
+            while let Some((pipeline, from)) = list.pop(now) {
+                asked.entry(pipeline).or_default().from = Some(from);
             }
             if asked.is_empty() {
                 break;
@@ -156,7 +170,7 @@ impl Pass<'_> {
                 self.judge_chunk(chunk, &around, (&mut list, &mut report)).await?;
             }
         }
-        self.finish(&own, &report).await?;
+        self.finish(list.judged_by(now), &report).await?;
         Ok(report)
     }
 
@@ -184,10 +198,8 @@ impl Pass<'_> {
                 break;
             }
         }
-        for name in list.names() {
-            if list.get(name).is_some_and(Watched::has_sensors) {
-                asked.entry(name.clone()).or_default().reconciles = Reconciles::Yes;
-            }
+        for name in list.with_sensors() {
+            asked.entry(name.clone()).or_default().reconciles = Reconciles::Yes;
         }
         Ok(asked)
     }
@@ -199,9 +211,17 @@ impl Pass<'_> {
         (list, report): (&mut Watchlist, &mut Report),
     ) -> Result<(), WatchdogError> {
         let store = self.options.store.as_ref();
-        let gatherer = Gatherer { store, around };
-        let outcome = judge_all(&gatherer, list, &self.options.checks, chunk).await?;
+        let zones = &self.options.zones;
+        let mut gatherer = Gatherer { store, around, zones, shared: Shared::default() };
+        let outcome = judge_all(&mut gatherer, list, &self.options.checks, chunk).await?;
         report.failed.extend(outcome.failed);
+        for (pipeline, record, revision) in outcome.changed {
+            // It is judged in the next round, as it is now.
+            let (row, shared) = ((&record, revision), &mut Shared::default());
+            if let Err(reason) = list.take(&pipeline, row, self.judged, shared) {
+                self.could_not(&pipeline, &reason.to_string(), report);
+            }
+        }
         let writer = self.writer.unwrap_or(Writer {
             role: Role::Watchdog,
             shard: self.shard,
@@ -209,24 +229,57 @@ impl Pass<'_> {
         });
         let planner = Planner { writer, now: around.now, late_after: around.late_after };
         let mut planned = Vec::new();
+        let mut judged_until = Vec::new();
         for judged in outcome.judged {
-            list.judged(&judged.pipeline, &judged.owed);
             planned.extend(planner.plan(judged.findings));
+            judged_until.extend(judged.next.map(|next| (judged.pipeline, next)));
         }
-        if let (Some(telling), Some(_)) = (&self.options.telling, self.writer) {
-            let results = commit(store, telling.as_ref(), &mut planned).await?;
-            if results.iter().any(|it| matches!(it, Err(Refusal::Term { .. }))) {
-                return Err(WatchdogError::Deposed);
+        let refused = self.make_durable(&mut planned).await?;
+        for (pipeline, next) in judged_until {
+            if refused.contains(&pipeline) {
+                // Somebody was faster: it is read and judged again in the next round.
+                list.arm(&pipeline, Timestamp::MIN);
+            } else {
+                list.judged(&pipeline, next);
             }
-            let mut accepted = results.iter().map(Result::is_ok);
-            planned.retain(|_| accepted.next() == Some(true));
         }
         report.findings.extend(planned.into_iter().filter_map(|plan| plan.said).map(|it| *it));
         Ok(())
     }
 
+    /// Writes what was found, if this pass may; what was refused is left out, and whose it was is answered.
+    async fn make_durable(
+        &self,
+        planned: &mut Vec<Planned>,
+    ) -> Result<BTreeSet<PipelineId>, WatchdogError> {
+        let mut refused = BTreeSet::new();
+        let (Some(telling), Some(_)) = (&self.options.telling, self.writer) else {
+            return Ok(refused);
+        };
+        let results = commit(self.options.store.as_ref(), telling.as_ref(), planned).await?;
+        if results.iter().any(|it| matches!(it, Err(Refusal::Term { .. }))) {
+            return Err(WatchdogError::Deposed);
+        }
+        let mut accepted = results.iter().map(Result::is_ok);
+        planned.retain(|plan| {
+            let is_accepted = accepted.next() == Some(true);
+            if !is_accepted {
+                refused.insert(plan.group.pipeline.clone());
+            }
+            is_accepted
+        });
+        Ok(refused)
+    }
+
+    /// Without its agenda none of the checks can be done for a pipeline.
+    fn could_not(&self, pipeline: &PipelineId, reason: &str, report: &mut Report) {
+        for (name, _) in &self.options.checks {
+            report.failed.entry(*name).or_insert_with(|| format!("{pipeline}: {reason}"));
+        }
+    }
+
     /// Says how far everything was judged, and what could not be.
-    async fn finish(&self, own: &load::Own, report: &Report) -> Result<(), WatchdogError> {
+    async fn finish(&self, judged: Timestamp, report: &Report) -> Result<(), WatchdogError> {
         let (Some(telling), Some(writer)) = (&self.options.telling, self.writer) else {
             return Ok(());
         };
@@ -235,10 +288,10 @@ impl Pass<'_> {
         // Part of the checks is not all of them: what they left is judged by the next whole pass.
         let is_whole = self.options.checks.len() == CHECKS.len() && report.failed.is_empty();
         let mut changes = Vec::new();
-        if is_whole && own.judged.is_none_or(|judged| judged < now) {
-            let expect =
-                if own.revision == 0 { Expect::Absent } else { Expect::Revision(own.revision) };
-            let record = Record::Watermark(WatermarkRecord { at: now });
+        if is_whole && self.judged < judged {
+            let revision = self.own.revision;
+            let expect = if revision == 0 { Expect::Absent } else { Expect::Revision(revision) };
+            let record = Record::Watermark(WatermarkRecord { at: judged });
             changes.push(Change::Put(load::own_watermark(), expect, record));
         }
         if !report.failed.is_empty() {
@@ -255,14 +308,4 @@ impl Pass<'_> {
             Some(Err(_)) | None => Err(WatchdogError::Deposed),
         }
     }
-}
-
-/// The slots that are to be judged by the clock.
-fn due_by_the_clock(list: &mut Watchlist, now: Timestamp) -> Vec<(PipelineId, Vec<Owed>)> {
-    let mut due = Vec::new();
-    while let Some(pipeline) = list.pop(now) {
-        let owed = list.owed(&pipeline, now);
-        due.push((pipeline, owed));
-    }
-    due
 }

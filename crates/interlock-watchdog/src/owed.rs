@@ -17,6 +17,12 @@ use jiff::{SignedDuration, Timestamp, civil::Date};
 /// How long after its time a slot is judged: what was reported in time may still be on its way into the store.
 pub const SETTLE: SignedDuration = SignedDuration::from_millis(500);
 
+/// Slots of one schedule that are judged in one go; the rest is judged right after. Those that are judged at the same
+/// instant are judged together.
+const OWED_MAX: usize = 500;
+/// Slots that are looked at one by one for where the judged ones end.
+const STEPS_MAX: usize = 16;
+
 /// A slot that is to be judged.
 #[derive(Debug, Clone)]
 pub struct Owed {
@@ -82,20 +88,64 @@ impl Expecting<'_> {
     }
 
     /// The last slot of a schedule that was judged by an instant; none from before it is looked at again.
-    pub(crate) fn cursor(&self, start: &Arc<StartSchedule>, judged: Timestamp) -> Timestamp {
+    fn cursor(&self, start: &Arc<StartSchedule>, judged: Timestamp) -> Timestamp {
+        let was_judged = |cursor: Timestamp| {
+            let next = start.schedule.after(cursor).filter(|next| *next <= judged);
+            next.filter(|next| self.owed(start, *next).judged_at() <= judged)
+        };
         // No slot that old can be judged later.
         let mut cursor = plus(judged, -self.longest(start));
-        while let Some(next) = start.schedule.after(cursor)
-            && next <= judged
-            && self.owed(start, next).judged_at() <= judged
-        {
-            cursor = next;
+        for _ in 0..STEPS_MAX {
+            match was_judged(cursor) {
+                Some(next) => cursor = next,
+                None => return cursor,
+            }
         }
-        cursor
+        // Many slots wait for one deadline: halving finds the place among them.
+        let mut later = judged;
+        while later.duration_since(cursor) > SignedDuration::from_millis(1) {
+            let middle = plus(cursor, later.duration_since(cursor) / 2);
+            if was_judged(middle).is_some() { cursor = middle } else { later = middle }
+        }
+        later
+    }
+
+    /// The slots that are to be judged from one instant until another, at most so many of each schedule, and until
+    /// when that is all of them.
+    pub(crate) fn between(&self, from: Timestamp, now: Timestamp) -> (Vec<Owed>, Timestamp) {
+        let mut all = Vec::new();
+        let mut until = now;
+        for start in self.schedules() {
+            let mut cursor = self.cursor(start, plus(from, -SignedDuration::from_millis(1)));
+            let mut last = Timestamp::MIN;
+            let mut count = 0;
+            while let Some(owed) = self.next(start, cursor)
+                && owed.judged_at() <= now
+            {
+                if count >= OWED_MAX && owed.judged_at() > last {
+                    until = until.min(last);
+                    break;
+                }
+                (cursor, last) = (owed.nominal, owed.judged_at());
+                count += 1;
+                all.push(owed);
+            }
+        }
+        all.retain(|owed| owed.judged_at() <= until);
+        (all, until)
+    }
+
+    /// When something is next to be judged after an instant.
+    pub(crate) fn next_after(&self, judged: Timestamp) -> Option<Timestamp> {
+        let next = self.schedules().filter_map(|start| {
+            let owed = self.next(start, self.cursor(start, judged))?;
+            Some(owed.judged_at())
+        });
+        next.min()
     }
 
     /// The next slot of a schedule to be judged.
-    pub(crate) fn next(&self, start: &Arc<StartSchedule>, cursor: Timestamp) -> Option<Owed> {
+    fn next(&self, start: &Arc<StartSchedule>, cursor: Timestamp) -> Option<Owed> {
         start.schedule.after(cursor).map(|nominal| self.owed(start, nominal))
     }
 

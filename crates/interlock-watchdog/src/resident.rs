@@ -11,7 +11,7 @@ use std::{
 use interlock_core::{clock::ClockWatch, id::PipelineId};
 use interlock_store::{
     Change, DueRow, Expect, Group, Key, Lease, Record, Role, Shard, Store, StoreError, Writer,
-    record::PipelineRecord,
+    record::{PipelineRecord, Shared},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -38,6 +38,8 @@ const CHUNK: usize = 500;
 const PASS_MAX: usize = 20_000;
 /// How often something is looked for that no timer announces.
 const LOOK_EVERY: SignedDuration = SignedDuration::from_millis(500);
+/// Due entries are read so far ahead: until then nothing need be read if nothing was written.
+const AHEAD: SignedDuration = SignedDuration::from_secs(10);
 /// A gap between two heartbeats that is longer than this is a time in which nobody watched.
 const BLIND_AFTER: SignedDuration = SignedDuration::from_secs(60);
 /// Who wakes up that much later than it meant to has slept.
@@ -126,6 +128,10 @@ pub struct Watchdog {
     pub(crate) blind: Vec<(Timestamp, Timestamp)>,
     /// The last event that was looked at.
     pub(crate) followed: u64,
+    /// What the store said when events and due entries were last read.
+    seen: Option<u64>,
+    /// When the next of the due entries is due that were read then.
+    due_at: Timestamp,
     /// Pipelines that could not be judged, until when they are left alone.
     pub(crate) aside: BTreeMap<PipelineId, Timestamp>,
     /// The checks that people were told of.
@@ -204,6 +210,8 @@ impl Watchdog {
             judged_revision: own.revision,
             blind: own.blind,
             followed: 0,
+            seen: None,
+            due_at: now,
             aside: BTreeMap::new(),
             told_failed: BTreeSet::new(),
             sweep: Sweep::default(),
@@ -284,10 +292,19 @@ impl Watchdog {
             return Ok(plus(now, LOOK_EVERY));
         }
         self.notice_a_sleep(now).await?;
-        self.follow().await?;
-        let mut asked = self.questions(now).await?;
-        self.sweep_a_page(now, &mut asked).await?;
-        self.look_at(asked, now).await?;
+        let moved = self.store.moved();
+        if moved.is_none() || moved != self.seen {
+            self.follow().await?;
+            self.due_at = now;
+            self.seen = moved;
+        }
+        let judged = self.judge_what_is_due(now).await;
+        if judged.is_err() {
+            // What was taken off the heap was not judged.
+            self.list.settle(plus(now, AGAIN_AFTER), plus(now, AGAIN_AFTER));
+            self.due_at = now;
+        }
+        judged?;
         self.move_the_watermark(now).await?;
         self.bark(now).await?;
         self.scan(now).await?;
@@ -295,7 +312,14 @@ impl Watchdog {
         (self.came_round)();
         self.rested_at = self.world.now();
         let soon = plus(now, LOOK_EVERY);
+        let soon = if self.due_at > now { soon.min(self.due_at) } else { soon };
         Ok(self.list.next_at().map_or(soon, |at| at.min(soon)))
+    }
+
+    async fn judge_what_is_due(&mut self, now: Timestamp) -> Result<(), WatchdogError> {
+        let mut asked = self.questions(now).await?;
+        self.sweep_a_page(now, &mut asked).await?;
+        self.look_at(asked, now).await
     }
 
     async fn keep_the_lease(&mut self, now: Timestamp) -> Result<(), WatchdogError> {
@@ -347,18 +371,24 @@ impl Watchdog {
             }
         }
         for pipeline in changed {
-            let rows = self.store.read(&pipeline, &[Key::Pipeline]).await?;
-            if let Some(row) = rows.into_iter().flatten().next()
-                && let Record::Pipeline(record) = &row.record
-            {
-                self.take(&pipeline, record, row.revision);
-            }
+            self.read_again(&pipeline).await?;
         }
         Ok(())
     }
 
-    pub(crate) fn take(&mut self, pipeline: &PipelineId, record: &PipelineRecord, revision: u64) {
-        if let Err(reason) = self.list.take(pipeline, (record, revision), self.judged) {
+    pub(crate) async fn read_again(&mut self, pipeline: &PipelineId) -> Result<(), WatchdogError> {
+        let rows = self.store.read(pipeline, &[Key::Pipeline]).await?;
+        if let Some(row) = rows.into_iter().flatten().next()
+            && let Record::Pipeline(record) = &row.record
+        {
+            self.take(pipeline, record, row.revision);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, pipeline: &PipelineId, record: &PipelineRecord, revision: u64) {
+        let shared = &mut Shared::default();
+        if let Err(reason) = self.list.take(pipeline, (record, revision), self.judged, shared) {
             tracing::error!(%pipeline, %reason, "its agenda cannot be used, so it is not watched");
         }
     }
@@ -370,12 +400,14 @@ impl Watchdog {
     ) -> Result<BTreeMap<PipelineId, Question>, WatchdogError> {
         let mut asked: BTreeMap<PipelineId, Question> = BTreeMap::new();
         while asked.len() < PASS_MAX
-            && let Some(pipeline) = self.list.pop(now)
+            && let Some((pipeline, from)) = self.list.pop(now)
         {
-            let owed = self.list.owed(&pipeline, now);
-            asked.entry(pipeline).or_default().owed = owed;
+            asked.entry(pipeline).or_default().from = Some(from);
         }
         self.aside.retain(|_, until| *until > now);
+        if now < self.due_at {
+            return Ok(asked);
+        }
         for row in self.due_rows(now).await? {
             if let Some(due) = row.obligation() {
                 asked.entry(row.pipeline).or_default().due.push(due);
@@ -385,14 +417,19 @@ impl Watchdog {
     }
 
     /// Due entries, except of pipelines that are left alone: those must not fill the page.
-    async fn due_rows(&self, now: Timestamp) -> Result<Vec<DueRow>, WatchdogError> {
-        let mut limit = PAGE;
+    async fn due_rows(&mut self, now: Timestamp) -> Result<Vec<DueRow>, WatchdogError> {
+        let (mut limit, ahead) = (PAGE, plus(now, AHEAD));
         loop {
-            let page = self.store.due(self.writer.shard, now, limit).await?;
+            let page = self.store.due(self.writer.shard, ahead, limit).await?;
             let all = page.items.len();
             let mut rows = page.items;
-            rows.retain(|row| !self.aside.contains_key(&row.pipeline));
-            if !page.more || rows.len() * 2 > all || limit >= 64 * PAGE {
+            // What is left alone, or is being handled, is asked for again by the clock.
+            let is_any_due = rows.first().is_some_and(|row| row.at <= now);
+            let next = rows.iter().map(|row| row.at).find(|at| *at > now);
+            rows.retain(|row| row.at <= now && !self.aside.contains_key(&row.pipeline));
+            if next.is_some() || !page.more || rows.len() * 2 > all || limit >= 64 * PAGE {
+                let next = next.unwrap_or(ahead);
+                self.due_at = if is_any_due { now } else { next };
                 return Ok(rows);
             }
             limit *= 4;
@@ -405,7 +442,11 @@ impl Watchdog {
         mut asked: BTreeMap<PipelineId, Question>,
         now: Timestamp,
     ) -> Result<(), WatchdogError> {
-        asked.retain(|pipeline, _| !self.aside.contains_key(pipeline));
+        for (pipeline, until) in &self.aside {
+            if asked.remove(pipeline).is_some_and(|question| question.from.is_some()) {
+                self.list.arm(pipeline, *until);
+            }
+        }
         if asked.is_empty() {
             return Ok(());
         }
@@ -415,7 +456,7 @@ impl Watchdog {
             late_after: self.pace.late_after,
             now,
         };
-        if asked.values().any(|question| !question.owed.is_empty()) {
+        if asked.values().any(|question| question.from.is_some()) {
             let (store, shard) = (self.store.as_ref(), self.writer.shard);
             around.unapplied = unapplied(store, shard).await?;
             around.blind = deaf(store, shard, &self.blind, now).await?;
@@ -439,8 +480,10 @@ impl Watchdog {
         failed: &mut BTreeMap<CheckName, String>,
     ) -> Result<(), WatchdogError> {
         let store = Arc::clone(&self.store);
-        let gatherer = Gatherer { store: store.as_ref(), around };
-        let outcome = judge_all(&gatherer, &self.list, &self.checks, chunk).await?;
+        let zones = Arc::clone(&self.list.zones);
+        let (store, zones, shared) = (store.as_ref(), &zones, Shared::default());
+        let mut gatherer = Gatherer { store, around, zones, shared };
+        let outcome = judge_all(&mut gatherer, &self.list, &self.checks, chunk).await?;
         let now = around.now;
         for (pipeline, record, revision) in outcome.changed {
             self.take(&pipeline, &record, revision);
@@ -448,17 +491,17 @@ impl Watchdog {
         failed.extend(outcome.failed);
         let planner = Planner { writer: self.writer, now, late_after: around.late_after };
         let mut planned = Vec::new();
-        let mut owed = Vec::new();
+        let mut judged_until = Vec::new();
         for judged in outcome.judged {
             planned.extend(planner.plan(judged.findings));
-            owed.push((judged.pipeline, judged.owed));
+            judged_until.extend(judged.next.map(|next| (judged.pipeline, next)));
         }
         let refused = self.make_durable(planned).await?;
-        for (pipeline, owed) in owed {
+        for (pipeline, next) in judged_until {
             if refused.contains(&pipeline) {
                 self.list.arm(&pipeline, plus(now, AGAIN_AFTER));
             } else if !outcome.aside.contains(&pipeline) {
-                self.list.judged(&pipeline, &owed);
+                self.list.judged(&pipeline, next);
             }
         }
         for pipeline in outcome.aside {

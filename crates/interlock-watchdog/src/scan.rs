@@ -269,7 +269,7 @@ impl Section<'_> {
         });
         let next = self.start.schedule.after(self.watermark)?;
         let expecting = Expecting { pipeline: self.pipeline, agenda: self.agenda };
-        let judged = expecting.next(self.start, self.watermark).map_or(next, |owed| owed.limit);
+        let judged = expecting.owed(self.start, next).limit;
         let due = plus(judged.max(plus(next, self.start.delay(self.pipeline))), BEHIND_MAX);
         (due < now && !is_paused)
             .then(|| self.violation("frozen", format!("{next} was due and nobody has recorded it")))

@@ -1,4 +1,7 @@
 //! The sweep: a slow rotation over every pipeline and every open slot, for what no timer announced.
+//!
+//! It is a safety net, and must not cost what it saves: its rate is bounded, whatever there is to rotate over, and of
+//! pipelines whose rows did not change only the revisions are read.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +17,24 @@ use crate::{
     load::{self, OpenPlace},
     owed::plus,
     resident::{Watchdog, WatchdogError},
-    watched::Watched,
 };
 
-/// Pipelines per page: so many that no pass is held up by them.
-const SWEEP_PAGE: usize = 200;
+/// Pipelines per page.
+const SWEEP_PAGE: usize = 100;
+/// Open slots per page: these are read.
+const OPEN_PAGE: usize = 30;
+/// Pages are this far apart at least; a rotation over more than that allows takes longer than the interval.
+const PAUSE_MIN: SignedDuration = SignedDuration::from_secs(1);
 /// The owner may be a moment late with the end of a run that is too old.
 const OVERDUE_BY: SignedDuration = SignedDuration::from_secs(2);
 
 /// Where the sweep stands.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
-    pub(crate) next_at: Option<Timestamp>,
-    pub(crate) pipeline: Option<PipelineId>,
-    pub(crate) open: Option<OpenPlace>,
+    next_at: Option<Timestamp>,
+    pipeline: Option<PipelineId>,
+    open: Option<OpenPlace>,
+    open_at: Option<Timestamp>,
 }
 
 impl Watchdog {
@@ -37,24 +44,43 @@ impl Watchdog {
         now: Timestamp,
         asked: &mut BTreeMap<PipelineId, Question>,
     ) -> Result<(), WatchdogError> {
+        self.sweep_open_slots(now, asked).await?;
         if self.sweep.next_at.is_some_and(|at| now < at) {
             return Ok(());
         }
         let pages = self.list.len() / SWEEP_PAGE + 1;
-        self.sweep.next_at = Some(plus(now, self.pace.interval / pages as i32));
-        let shard = self.writer.shard;
-        let page = self.store.agenda(shard, self.sweep.pipeline.as_ref(), SWEEP_PAGE).await?;
-        for row in &page.items {
-            self.take(&row.pipeline, &row.record.record, row.record.revision);
-            if self.list.get(&row.pipeline).is_some_and(Watched::has_sensors) {
-                asked.entry(row.pipeline.clone()).or_default().reconciles = Reconciles::Yes;
+        let pause = self.pace.interval / i32::try_from(pages).unwrap_or(i32::MAX);
+        self.sweep.next_at = Some(plus(now, pause.max(PAUSE_MIN)));
+        let (shard, after) = (self.writer.shard, self.sweep.pipeline.as_ref());
+        let page = self.store.revisions(shard, after, SWEEP_PAGE).await?;
+        for (pipeline, revision) in &page.items {
+            if self.list.revision(pipeline) != Some(*revision) {
+                self.read_again(pipeline).await?;
+            }
+            if self.list.has_sensors(pipeline) {
+                asked.entry(pipeline.clone()).or_default().reconciles = Reconciles::Yes;
             }
         }
-        self.sweep.pipeline = page.items.last().filter(|_| page.more).map(|r| r.pipeline.clone());
-        let (rows, next) =
-            load::open_slots(self.store.as_ref(), shard, (self.sweep.open.as_ref(), SWEEP_PAGE))
-                .await?;
+        self.sweep.pipeline =
+            page.items.last().filter(|_| page.more).map(|(pipeline, _)| pipeline.clone());
+        Ok(())
+    }
+
+    /// A page of all open slots, and after the last a rest: to find that there are none takes a look at every
+    /// pipeline.
+    async fn sweep_open_slots(
+        &mut self,
+        now: Timestamp,
+        asked: &mut BTreeMap<PipelineId, Question>,
+    ) -> Result<(), WatchdogError> {
+        if self.sweep.open_at.is_some_and(|at| now < at) {
+            return Ok(());
+        }
+        let after = (self.sweep.open.as_ref(), OPEN_PAGE);
+        let (rows, next) = load::open_slots(self.store.as_ref(), self.writer.shard, after).await?;
+        let pause = if next.is_some() { PAUSE_MIN } else { self.pace.interval };
         self.sweep.open = next;
+        self.sweep.open_at = Some(plus(now, pause));
         for row in &rows {
             ask_about_open(row, now, asked);
         }

@@ -1,175 +1,150 @@
 //! The pipelines that are watched, and when each is next judged.
 //!
-//! Built from the compact agendas in the pipelines' rows (ADR 7): a pass costs what is due, not what is registered.
-//! An entry of the heap counts only if it is what its pipeline is armed for; others were overtaken.
+//! Of a pipeline so much is kept as waking up for it takes: its name, the revision of its row and an instant, about a
+//! hundred bytes. Its agenda is read again with its row when that instant has come (ADR 7: the row has it), so a pass
+//! costs what is due, and memory does not grow with what schedules say. An entry of the heap counts only if it is what
+//! its pipeline is armed for; others were overtaken.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
-};
+use std::{cmp::Reverse, collections::BinaryHeap};
 
-use interlock_core::{
-    agenda::Agenda,
-    id::{PipelineId, ScheduleId},
-    schedule::Recurrence,
-};
-use interlock_store::record::{PipelineRecord, Shared, Unreadable, version_number};
+use interlock_core::{agenda::Agenda, id::PipelineId, schedule::Recurrence};
+use interlock_store::record::{PipelineRecord, Shared, Unreadable};
 use jiff::Timestamp;
 
-use crate::{
-    owed::{Expecting, Owed},
-    seam::ZoneBook,
-};
+use crate::{owed::Expecting, seam::ZoneBook};
 
-/// Slots of one pipeline that are judged in one go; the rest is judged right after.
-pub(crate) const OWED_MAX: usize = 500;
+/// Overtaken entries that the heap may hold before it is built anew.
+const OVERTAKEN_MAX: usize = 1_024;
+
+/// An instant in milliseconds: half of what a timestamp takes.
+type Millis = i64;
+/// Later than everything.
+const NEVER: Millis = Millis::MAX;
 
 /// One pipeline, as far as it is kept in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Watched {
-    /// The version of its agenda; 0 when that cannot be read.
-    pub(crate) version: u64,
-    pub(crate) agenda: Agenda,
+    name: PipelineId,
+    /// Nothing of it is to be judged before this. What was to be judged earlier was.
+    from: Millis,
+    /// When it is looked at: then, or later if somebody was to be waited for.
+    armed: Millis,
     /// Of its row, as it was last seen.
     revision: u64,
-    is_retired: bool,
-    /// The last judged slot of each schedule, in the order of [`Expecting::schedules`].
-    cursors: Box<[Timestamp]>,
-    armed_at: Option<Timestamp>,
+    /// Whether a report may open its slots.
+    has_sensors: bool,
 }
 
 /// All of them.
 pub(crate) struct Watchlist {
-    shared: Shared,
-    zones: ZoneBook,
-    pipelines: BTreeMap<PipelineId, Box<Watched>>,
-    heap: BinaryHeap<Reverse<(Timestamp, PipelineId)>>,
+    pub(crate) zones: ZoneBook,
+    rows: Vec<Watched>,
+    /// The numbers of the rows, in the order of names.
+    by_name: Vec<u32>,
+    heap: BinaryHeap<Reverse<(Millis, u32)>>,
 }
 
 impl Watchlist {
     pub(crate) fn new(zones: ZoneBook) -> Self {
-        Self {
-            shared: Shared::default(),
-            zones,
-            pipelines: BTreeMap::new(),
-            heap: BinaryHeap::new(),
-        }
+        Self { zones, rows: vec![], by_name: vec![], heap: BinaryHeap::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.pipelines.len()
+        self.rows.len()
     }
 
-    pub(crate) fn get(&self, pipeline: &PipelineId) -> Option<&Watched> {
-        self.pipelines.get(pipeline).map(AsRef::as_ref)
+    /// Gives back what loading took too much of.
+    pub(crate) fn shrink(&mut self) {
+        self.rows.shrink_to_fit();
+        self.by_name.shrink_to_fit();
+        self.heap.shrink_to_fit();
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &PipelineId> {
-        self.pipelines.keys()
+    /// The revision of a pipeline's row, as it was last seen.
+    pub(crate) fn revision(&self, pipeline: &PipelineId) -> Option<u64> {
+        self.row(pipeline).map(|watched| watched.revision)
     }
 
-    /// Takes over a pipeline's row, if it is not the one that is known. What was to be judged by an instant
-    /// was judged.
+    /// Whether a report may open slots of a pipeline.
+    pub(crate) fn has_sensors(&self, pipeline: &PipelineId) -> bool {
+        self.row(pipeline).is_some_and(|watched| watched.has_sensors)
+    }
+
+    /// The pipelines of which a report may open slots.
+    pub(crate) fn with_sensors(&self) -> impl Iterator<Item = &PipelineId> {
+        self.rows.iter().filter(|watched| watched.has_sensors).map(|watched| &watched.name)
+    }
+
+    /// Takes over a pipeline's row, if it is not the one that is known. What was to be judged by an instant was
+    /// judged; what was judged after it is judged again, which changes nothing.
     pub(crate) fn take(
         &mut self,
         pipeline: &PipelineId,
         (record, revision): (&PipelineRecord, u64),
         judged: Timestamp,
+        shared: &mut Shared,
     ) -> Result<(), Unreadable> {
-        let known = self.pipelines.get(pipeline);
-        if known.is_some_and(|known| known.revision == revision) {
+        if self.revision(pipeline) == Some(revision) {
             return Ok(());
         }
-        let version = version_number(&record.version)?;
-        let is_same = known.is_some_and(|known| known.version == version && version != 0);
-        if !is_same {
-            let zones = |name: &str| (self.zones)(name);
-            let agenda = record.agenda.as_ref().map(|it| it.to_core(&mut self.shared, &zones));
-            let agenda = agenda.transpose()?.unwrap_or_default();
-            let judged = judged.max(record.first_seen);
-            let expecting = Expecting { pipeline, agenda: &agenda };
-            let cursors = expecting.schedules().map(|start| expecting.cursor(start, judged));
-            let cursors = cursors.collect();
-            let watched = Watched { version, agenda, cursors, ..Watched::default() };
-            self.pipelines.insert(pipeline.clone(), Box::new(watched));
-        }
-        if let Some(watched) = self.pipelines.get_mut(pipeline) {
-            watched.revision = revision;
-            watched.is_retired = record.retired_at.is_some();
-        }
-        self.arm(pipeline, Timestamp::MIN);
-        Ok(())
-    }
-
-    /// The slots of a pipeline that are to be judged now, at most so many.
-    pub(crate) fn owed(&self, pipeline: &PipelineId, now: Timestamp) -> Vec<Owed> {
-        let Some(watched) = self.pipelines.get(pipeline) else { return vec![] };
-        let expecting = Expecting { pipeline, agenda: &watched.agenda };
-        let mut all = Vec::new();
-        for (start, cursor) in expecting.schedules().zip(&watched.cursors) {
-            let mut cursor = *cursor;
-            let mut count = 0;
-            while count < OWED_MAX
-                && let Some(owed) = expecting.next(start, cursor)
-                && owed.judged_at() <= now
-            {
-                cursor = owed.nominal;
-                count += 1;
-                all.push(owed);
+        let zones = |name: &str| (self.zones)(name);
+        let agenda = record.agenda.as_ref().map(|it| it.to_core(shared, &zones)).transpose();
+        let read = agenda.map(Option::unwrap_or_default);
+        let (from, has_sensors) = match &read {
+            Ok(agenda) if record.retired_at.is_none() => {
+                let expecting = Expecting { pipeline, agenda };
+                let next = expecting.next_after(judged.max(record.first_seen));
+                (next.map_or(NEVER, millis), has_sensors(agenda))
             }
+            Ok(_) | Err(_) => (NEVER, false),
+        };
+        let number = self.place(pipeline);
+        if let Some(watched) = self.rows.get_mut(number as usize) {
+            *watched =
+                Watched { name: pipeline.clone(), from, armed: NEVER, revision, has_sensors };
         }
-        all
+        self.arm_at(number, from);
+        read.map(|_| ())
     }
 
-    /// These were judged.
-    pub(crate) fn judged(&mut self, pipeline: &PipelineId, owed: &[Owed]) {
-        let Some(watched) = self.pipelines.get_mut(pipeline) else { return };
-        let expecting = Expecting { pipeline, agenda: &watched.agenda };
-        let ids: Vec<ScheduleId> =
-            expecting.schedules().map(|start| start.schedule.id().clone()).collect();
-        for owed in owed {
-            let index = ids.iter().position(|id| id == owed.start.schedule.id());
-            if let Some(cursor) = index.and_then(|index| watched.cursors.get_mut(index)) {
-                *cursor = owed.nominal.max(*cursor);
-            }
+    /// A pipeline was judged; there is nothing more to be judged of it before an instant.
+    pub(crate) fn judged(&mut self, pipeline: &PipelineId, next: Option<Timestamp>) {
+        let Some(number) = self.number(pipeline) else { return };
+        let next = next.map_or(NEVER, millis);
+        if let Some(watched) = self.rows.get_mut(number as usize) {
+            watched.from = next;
         }
-        self.arm(pipeline, Timestamp::MIN);
+        self.arm_at(number, next);
     }
 
-    /// Puts a pipeline's next judgement on the heap, not before an instant.
+    /// Looks at a pipeline again, not before an instant.
     pub(crate) fn arm(&mut self, pipeline: &PipelineId, soonest: Timestamp) {
-        let Some(watched) = self.pipelines.get_mut(pipeline) else { return };
-        let expecting = Expecting { pipeline, agenda: &watched.agenda };
-        let schedules = expecting.schedules().zip(&watched.cursors);
-        let next = schedules.filter_map(|(start, cursor)| expecting.next(start, *cursor));
-        let next = next.map(|owed| owed.judged_at()).min().filter(|_| !watched.is_retired);
-        let next = next.map(|next| next.max(soonest));
-        if watched.armed_at != next {
-            watched.armed_at = next;
-            self.heap.extend(next.map(|at| Reverse((at, pipeline.clone()))));
-        }
+        let Some(number) = self.number(pipeline) else { return };
+        self.arm_not_before(number, millis(soonest));
     }
 
-    /// Whatever should have been judged before an instant is judged then: the scheduler is given the time to
-    /// record what it knows.
+    /// Whatever should have been judged before an instant, and was not, is looked at later: the scheduler is given
+    /// the time to record what it knows, or the store the time to answer again.
     pub(crate) fn settle(&mut self, from: Timestamp, until: Timestamp) {
-        let late = self.pipelines.iter().filter(|(_, it)| it.armed_at.is_some_and(|at| at < from));
-        let late: Vec<_> = late.map(|(pipeline, _)| pipeline.clone()).collect();
-        for pipeline in late {
-            self.arm(&pipeline, until);
+        let from = millis(from);
+        let late = self.rows.iter().enumerate().filter(|(_, watched)| watched.from < from);
+        let late: Vec<u32> = late.map(|(number, _)| number as u32).collect();
+        for number in late {
+            self.arm_not_before(number, millis(until));
         }
     }
 
-    /// Takes a pipeline off the heap that is to be judged now.
-    pub(crate) fn pop(&mut self, now: Timestamp) -> Option<PipelineId> {
+    /// Takes a pipeline off the heap that is to be looked at now, and tells from when on it is to be judged.
+    pub(crate) fn pop(&mut self, now: Timestamp) -> Option<(PipelineId, Timestamp)> {
+        let now = millis(now);
         while let Some(Reverse((at, _))) = self.heap.peek()
             && *at <= now
-            && let Some(Reverse((at, pipeline))) = self.heap.pop()
+            && let Some(Reverse((at, number))) = self.heap.pop()
         {
-            let Some(watched) = self.pipelines.get_mut(&pipeline) else { continue };
-            if watched.armed_at == Some(at) {
-                watched.armed_at = None;
-                return Some(pipeline);
+            let Some(watched) = self.rows.get_mut(number as usize) else { continue };
+            if watched.armed == at {
+                watched.armed = NEVER;
+                return Some((watched.name.clone(), timestamp(watched.from)));
             }
         }
         None
@@ -177,36 +152,88 @@ impl Watchlist {
 
     /// When the next judgement is.
     pub(crate) fn next_at(&self) -> Option<Timestamp> {
-        self.heap.peek().map(|Reverse((at, _))| *at)
+        self.heap.peek().map(|Reverse((at, _))| timestamp(*at))
     }
 
-    /// The earliest judgement that has come and not been made.
-    pub(crate) fn overdue(&self, now: Timestamp) -> Option<Timestamp> {
-        self.next_at().filter(|at| *at <= now)
+    /// Until when everything was judged, at an instant: what waits for somebody, was set aside or was cut off was
+    /// not.
+    pub(crate) fn judged_by(&self, now: Timestamp) -> Timestamp {
+        let first = self.rows.iter().map(|watched| watched.from).min().unwrap_or(NEVER);
+        now.min(timestamp(first.saturating_sub(1)))
     }
 
-    /// When the oldest slot of a pipeline that was not judged should have been.
-    pub(crate) fn behind(&self, pipeline: &PipelineId) -> Option<Timestamp> {
-        let watched = self.pipelines.get(pipeline).filter(|it| !it.is_retired)?;
-        let expecting = Expecting { pipeline, agenda: &watched.agenda };
-        let schedules = expecting.schedules().zip(&watched.cursors);
-        let next = schedules.filter_map(|(start, cursor)| expecting.next(start, *cursor));
-        next.map(|owed| owed.judged_at()).min()
+    fn arm_not_before(&mut self, number: u32, soonest: Millis) {
+        let from = self.rows.get(number as usize).map_or(NEVER, |watched| watched.from);
+        self.arm_at(number, if from == NEVER { NEVER } else { from.max(soonest) });
+    }
+
+    fn arm_at(&mut self, number: u32, at: Millis) {
+        let Some(watched) = self.rows.get_mut(number as usize) else { return };
+        if watched.armed == at {
+            return;
+        }
+        watched.armed = at;
+        if at == NEVER {
+            return;
+        }
+        self.heap.push(Reverse((at, number)));
+        if self.heap.len() > 2 * self.rows.len() + OVERTAKEN_MAX {
+            let Self { heap, rows, .. } = self;
+            heap.retain(|Reverse((at, number))| {
+                rows.get(*number as usize).is_some_and(|watched| watched.armed == *at)
+            });
+        }
+    }
+
+    fn row(&self, pipeline: &PipelineId) -> Option<&Watched> {
+        self.rows.get(self.number(pipeline)? as usize)
+    }
+
+    fn number(&self, pipeline: &PipelineId) -> Option<u32> {
+        let found = self.search(pipeline).ok()?;
+        self.by_name.get(found).copied()
+    }
+
+    /// Where a name stands in the order of names, or would.
+    fn search(&self, pipeline: &PipelineId) -> Result<usize, usize> {
+        self.by_name.binary_search_by(|number| {
+            self.rows.get(*number as usize).map(|watched| &watched.name).cmp(&Some(pipeline))
+        })
+    }
+
+    /// The number of a pipeline's row, which is made if there is none.
+    fn place(&mut self, pipeline: &PipelineId) -> u32 {
+        match self.search(pipeline) {
+            Ok(found) => self.by_name.get(found).copied().unwrap_or_default(),
+            Err(place) => {
+                let number = self.rows.len() as u32;
+                let name = pipeline.clone();
+                let (from, armed) = (NEVER, NEVER);
+                self.rows.push(Watched { name, from, armed, revision: 0, has_sensors: false });
+                self.by_name.insert(place, number);
+                number
+            }
+        }
     }
 }
 
-impl Watched {
-    /// Whether a report may open its slots.
-    pub(crate) fn has_sensors(&self) -> bool {
-        let starts = &self.agenda.starts;
-        starts.iter().any(|it| matches!(it.schedule.recurrence(), Recurrence::Sensor { .. }))
-    }
+fn has_sensors(agenda: &Agenda) -> bool {
+    agenda.starts.iter().any(|it| matches!(it.schedule.recurrence(), Recurrence::Sensor { .. }))
+}
+
+/// The first whole millisecond that is not before an instant.
+fn millis(at: Timestamp) -> Millis {
+    let whole = at.as_millisecond();
+    let is_later = at.as_nanosecond() > i128::from(whole) * 1_000_000;
+    whole.saturating_add(Millis::from(is_later))
+}
+
+fn timestamp(millis: Millis) -> Timestamp {
+    Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX)
 }
 
 impl std::fmt::Debug for Watchlist {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watchlist")
-            .field("pipelines", &self.pipelines.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Watchlist").field("pipelines", &self.rows.len()).finish_non_exhaustive()
     }
 }

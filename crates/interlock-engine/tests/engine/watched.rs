@@ -393,7 +393,7 @@ fn s12_a_watchdog_that_dies_at_any_wait_tells_each_finding_once() {
         let second = SignedDuration::from_secs(1);
         hang(&stage, at("09:30") - second * 2);
         let mut has_died = false;
-        for (dies_at, until) in [(dies_at, at("09:30") + second * 5), (u64::MAX, at("09:31"))] {
+        for (dies_at, until) in [(dies_at, at("09:30") + second * 20), (u64::MAX, at("09:31"))] {
             let store = Arc::new(crashing(Arc::clone(&stage.store) as _, dies_at));
             let parts = parts(&stage.world, Arc::clone(&store) as _, "watchdog");
             let life = async {
@@ -435,4 +435,63 @@ fn a_pause_without_an_end_is_told_and_resolved_by_a_resume() {
     assert!(heard.lines().iter().any(|line| line.ends_with("pipeline_paused resolved")));
     let due = block_on(stage.store.due(Shard(0), Timestamp::MAX, 10)).unwrap().items;
     assert!(due.iter().all(|row| row.kind != DueKind::Pause || row.name == "coverage"), "{due:?}");
+}
+
+/// A watchdog alone, on a store, until an instant.
+fn alone(stage: &Stage, store: Arc<dyn Store>, until: Timestamp) {
+    let parts = parts(&stage.world, store, "watchdog");
+    let life = async {
+        let watchdog = Watchdog::open(parts, Shard(0)).await.unwrap().unwrap();
+        watchdog.run(Box::pin(std::future::pending())).await.unwrap();
+    };
+    assert!(stage.world.run(pin!(life), until).is_none());
+    stage.world.kill();
+}
+
+#[test]
+fn what_waits_for_the_scheduler_is_not_called_judged() {
+    let mut stage = Stage::new(at("08:00"), &[DEADLINE], |_| Job::Succeeds(5));
+    assert!(stage.until(at("08:05")).is_none());
+    hang(&stage, at("09:40"));
+    // It starts after the deadline, gives the scheduler its ten seconds, and dies within them.
+    let store = Arc::clone(&stage.store) as Arc<dyn Store>;
+    alone(&stage, Arc::clone(&store), at("09:40") + SignedDuration::from_secs(5));
+    assert_eq!(stage.told(&["SCHEDULE_MISSED"]).len(), 0);
+    hang(&stage, at("09:41"));
+    alone(&stage, store, at("09:42"));
+    assert_eq!(stage.told(&["SCHEDULE_MISSED"]).len(), 1, "the next one finds it, late");
+    let missed = incident(&stage, "watchdog:orders:nine:2026-02-24");
+    assert!(missed.message.contains("late"), "{}", missed.message);
+}
+
+/// For some seconds a store answers no question about rows.
+struct Failing(Virtual, Timestamp, Timestamp);
+
+impl std::fmt::Debug for Failing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "failing from {} until {}", self.1, self.2)
+    }
+}
+
+impl interlock_sim::gated::Gate for Failing {
+    fn enter(&self, verb: &'static str) -> Option<interlock_sim::gated::Passage<'_>> {
+        let fails = verb == "read" && (self.1..self.2).contains(&self.0.time());
+        let error = interlock_store::StoreError::retryable("it does not answer");
+        Some(Box::pin(std::future::ready(if fails { Err(error) } else { Ok(()) })))
+    }
+
+    fn leave(&self, _: &'static str) -> Option<interlock_sim::gated::Passage<'_>> {
+        None
+    }
+}
+
+#[test]
+fn what_a_failing_store_kept_from_being_judged_is_judged_when_it_answers() {
+    let mut stage = Stage::new(at("08:00"), &[DEADLINE], |_| Job::Succeeds(5));
+    assert!(stage.until(at("08:05")).is_none());
+    let second = SignedDuration::from_secs(1);
+    let gate = Failing(stage.world.clone(), at("09:30"), at("09:30") + second * 3);
+    let store = interlock_sim::gated::Gated::new(Arc::clone(&stage.store) as _, gate);
+    alone(&stage, Arc::new(store), at("09:30") + second * 6);
+    assert_eq!(stage.told(&["SCHEDULE_MISSED"]).len(), 1);
 }

@@ -27,6 +27,8 @@ promises!("pipelines":
     the_agenda_is_paged,
     the_agenda_tells_watermarks_with_their_revisions,
     a_pipeline_without_its_row_is_not_on_the_agenda,
+    revisions_alone_are_told_of_the_same_pipelines,
+    who_finds_that_nothing_moved_has_missed_nothing,
     sensors_are_listed_by_their_keys,
     sensor_values_come_back_as_they_went_in,
     incidents_come_newest_first,
@@ -124,6 +126,36 @@ async fn a_pipeline_without_its_row_is_not_on_the_agenda(t: Subject) {
     assert_eq!(agenda(&t, t.shard(&name), 10).await.len(), 1);
     t.write(&name, vec![Change::Delete(Key::Pipeline, Expect::Revision(1))]).await;
     assert_eq!(agenda(&t, t.shard(&name), 10).await, []);
+}
+
+async fn revisions_alone_are_told_of_the_same_pipelines(t: Subject) {
+    let names = register(&t).await;
+    let changed = names.first().expect("some");
+    t.write(changed, vec![Change::Put(Key::Pipeline, Expect::Revision(1), pipeline_row())]).await;
+    for (limit, shard) in [1, 3, 8].into_iter().zip((0..t.store.shard_count()).map(Shard).cycle()) {
+        let mut found: Vec<(PipelineId, u64)> = Vec::new();
+        loop {
+            let after = found.last().map(|(name, _)| name.clone());
+            let page = t.store.revisions(shard, after.as_ref(), limit).await;
+            let page = page.expect("revisions answers");
+            let more = page.more;
+            take(&mut found, page, limit);
+            if !more {
+                break;
+            }
+        }
+        found.sort();
+        let here = names.iter().filter(|name| t.shard(name) == shard);
+        let here = here.map(|name| (name.clone(), if name == changed { 2 } else { 1 }));
+        assert_eq!(found, here.collect::<Vec<_>>(), "pages of {limit}");
+    }
+}
+
+async fn who_finds_that_nothing_moved_has_missed_nothing(t: Subject) {
+    let before = t.store.moved();
+    assert_eq!(t.store.moved(), before, "it does not move by itself");
+    register(&t).await;
+    assert!(before.is_none() || t.store.moved() != before, "groups were applied: {before:?}");
 }
 
 async fn sensors(t: &Subject, name: &PipelineId) -> BTreeMap<String, (Value, u64)> {

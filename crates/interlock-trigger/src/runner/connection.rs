@@ -1,8 +1,8 @@
 //! The socket: who may speak, and how lines become events.
 //!
-//! A connection is two threads: one reads requests, one writes lines. A daemon that does not read
-//! (stopped, swapped out) is cut off after a while instead of being waited for; what it missed is
-//! told again when it comes back.
+//! A connection is two threads: one reads requests, one writes what the runner could not write itself
+//! at once. A daemon that does not read (stopped, swapped out) is cut off after a while instead of
+//! being waited for; what it missed is told again when it comes back.
 
 use std::{
     fs::{self, File, Permissions},
@@ -25,10 +25,12 @@ use std::{
     time::Duration,
 };
 
+use rustix::net::SendFlags;
+
 use super::{
     Event,
     desk::complain,
-    protocol::{LINE_BYTES_MAX, Line, Request},
+    protocol::{LINE_BYTES_MAX, Request},
 };
 
 /// More daemons than this have no business here.
@@ -36,9 +38,6 @@ const CONNECTIONS_MAX: usize = 32;
 
 /// How long a daemon may leave its lines unread once the socket's buffer is full.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
-
-/// Lines are written together up to this size.
-const BATCH_BYTES_MAX: usize = 64 * 1024;
 
 /// An address that fits into a socket's name.
 #[derive(Debug)]
@@ -110,14 +109,11 @@ fn serve(
     events: &SyncSender<Event>,
     open: &Arc<AtomicUsize>,
 ) -> io::Result<()> {
-    let (lines, outgoing) = mpsc::channel();
-    let writing = stream.try_clone()?;
-    writing.set_write_timeout(Some(WRITE_PATIENCE))?;
-    thread::Builder::new().name("writer".to_owned()).spawn(move || write(&writing, &outgoing))?;
+    let outgoing = Outgoing::new(&stream)?;
     let (events, open) = (events.clone(), Arc::clone(open));
     thread::Builder::new().name("reader".to_owned()).spawn(move || {
-        if events.send(Event::Connected { connection, lines: lines.clone() }).is_ok() {
-            read(&stream, connection, &lines, &events);
+        if events.send(Event::Connected { connection, outgoing }).is_ok() {
+            read(&stream, connection, &events);
         }
         let _ended = events.send(Event::Disconnected { connection });
         open.fetch_sub(1, Ordering::Relaxed);
@@ -125,26 +121,54 @@ fn serve(
     Ok(())
 }
 
-fn write(mut stream: &UnixStream, lines: &mpsc::Receiver<Vec<u8>>) {
-    while let Ok(mut batch) = lines.recv() {
-        while batch.len() < BATCH_BYTES_MAX {
-            let Ok(more) = lines.try_recv() else { break };
-            batch.extend(more);
+/// What goes to a daemon. It is written at once; what the socket does not take waits with a thread, so that nobody
+/// who does not read can hold up the runner.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    stream: UnixStream,
+    backlog: mpsc::Sender<Vec<u8>>,
+    /// How many texts the thread has not written yet; while there are any, the next goes behind them.
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Outgoing {
+    fn new(stream: &UnixStream) -> io::Result<Self> {
+        let (backlog, texts) = mpsc::channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let (writing, written) = (stream.try_clone()?, Arc::clone(&waiting));
+        writing.set_write_timeout(Some(WRITE_PATIENCE))?;
+        thread::Builder::new()
+            .name("writer".to_owned())
+            .spawn(move || write(&writing, &texts, &written))?;
+        Ok(Self { stream: stream.try_clone()?, backlog, waiting })
+    }
+
+    /// Sends a text; a peer that is gone is noticed by its reader.
+    pub(crate) fn send(&self, mut text: Vec<u8>) {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            let sent = rustix::net::send(&self.stream, &text, flags).unwrap_or(0);
+            text.drain(..sent);
         }
-        if stream.write_all(&batch).is_err() {
+        if !text.is_empty() {
+            self.waiting.fetch_add(1, Ordering::Release);
+            let _gone = self.backlog.send(text);
+        }
+    }
+}
+
+fn write(mut stream: &UnixStream, texts: &mpsc::Receiver<Vec<u8>>, waiting: &AtomicUsize) {
+    while let Ok(text) = texts.recv() {
+        if stream.write_all(&text).is_err() {
             break;
         }
+        waiting.fetch_sub(1, Ordering::Release);
     }
     // Whatever ended it, the reader must notice.
     let _gone = stream.shutdown(Shutdown::Both);
 }
 
-fn read(
-    stream: &UnixStream,
-    connection: u64,
-    lines: &mpsc::Sender<Vec<u8>>,
-    events: &SyncSender<Event>,
-) {
+fn read(stream: &UnixStream, connection: u64, events: &SyncSender<Event>) {
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
     loop {
@@ -153,18 +177,12 @@ fn read(
         if !matches!(limited, Ok(1..)) || line.pop() != Some(b'\n') {
             break;
         }
-        match serde_json::from_slice::<Request>(&line) {
-            Ok(request) => {
-                if events.send(Event::Asked { connection, request }).is_err() {
-                    break;
-                }
-            }
-            Err(error) => {
-                let line = Line::Malformed { message: error.to_string() };
-                let mut text = serde_json::to_vec(&line).unwrap_or_default();
-                text.push(b'\n');
-                let _gone = lines.send(text);
-            }
+        let event = match serde_json::from_slice::<Request>(&line) {
+            Ok(request) => Event::Asked { connection, request },
+            Err(error) => Event::Malformed { connection, message: error.to_string() },
+        };
+        if events.send(event).is_err() {
+            break;
         }
     }
     let _gone = stream.shutdown(Shutdown::Both);

@@ -5,11 +5,11 @@ use std::{
     fmt,
     io::{self, Write},
     path::PathBuf,
-    sync::mpsc,
 };
 
 use super::{
     book::{Book, Record},
+    connection::Outgoing,
     journal::Journal,
     log,
     protocol::{Known, Line, News, Told},
@@ -26,31 +26,36 @@ pub(crate) struct Desk {
     /// Which run a child belongs to.
     pub(crate) pids: BTreeMap<i32, String>,
     pub(crate) listeners: BTreeMap<u64, Listener>,
+    pub(crate) spare: log::Spare,
 }
 
 /// A connected daemon.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    lines: mpsc::Sender<Vec<u8>>,
+    outgoing: Outgoing,
+    /// Lines that go out together, once what they are about is done.
+    text: Vec<u8>,
     subscribed: bool,
 }
 
 impl Listener {
     /// A connection that has asked for nothing yet.
-    pub(crate) fn new(lines: mpsc::Sender<Vec<u8>>) -> Self {
-        Self { lines, subscribed: false }
+    pub(crate) fn new(outgoing: Outgoing) -> Self {
+        Self { outgoing, text: Vec::new(), subscribed: false }
     }
 
-    /// Sends a line; a peer that is gone is noticed by its reader.
-    pub(crate) fn send(&self, line: &Line) {
-        let _gone = self.lines.send(encode(line));
+    /// Adds a line to what is sent next.
+    pub(crate) fn say(&mut self, line: &Line) {
+        // Lines are strings and numbers in maps; they can always be written.
+        let _written = serde_json::to_writer(&mut self.text, line);
+        self.text.push(b'\n');
     }
-}
 
-fn encode(line: &Line) -> Vec<u8> {
-    let mut text = serde_json::to_vec(line).unwrap_or_default();
-    text.push(b'\n');
-    text
+    fn flush(&mut self) {
+        if !self.text.is_empty() {
+            self.outgoing.send(std::mem::take(&mut self.text));
+        }
+    }
 }
 
 impl Desk {
@@ -70,20 +75,22 @@ impl Desk {
         Ok(())
     }
 
+    /// Sends what was said. A start and all that follows from it at once is one message, so that the daemon wakes
+    /// once, and after the job began.
+    pub(crate) fn flush(&mut self) {
+        self.listeners.values_mut().for_each(Listener::flush);
+    }
+
     /// Tells every daemon that listens.
-    pub(crate) fn tell(&self, run_id: &str, news: News) {
+    pub(crate) fn tell(&mut self, run_id: &str, news: News) {
         self.tell_told(Told { run_id: run_id.to_owned(), at: time::wall(), news });
     }
 
     /// Tells what happened earlier.
-    pub(crate) fn tell_told(&self, told: Told) {
-        let mut listening =
-            self.listeners.values().filter(|listener| listener.subscribed).peekable();
-        if listening.peek().is_some() {
-            let text = encode(&Line::Told(told));
-            for listener in listening {
-                let _gone = listener.lines.send(text.clone());
-            }
+    pub(crate) fn tell_told(&mut self, told: Told) {
+        let line = Line::Told(told);
+        for listener in self.listeners.values_mut().filter(|listener| listener.subscribed) {
+            listener.say(&line);
         }
     }
 
@@ -93,7 +100,7 @@ impl Desk {
         listener.subscribed = true;
         for (run_id, at, end) in self.book.untold() {
             let news = News::Ended(end.clone());
-            listener.send(&Line::Told(Told { run_id: run_id.to_owned(), at, news }));
+            listener.say(&Line::Told(Told { run_id: run_id.to_owned(), at, news }));
         }
     }
 

@@ -223,7 +223,7 @@ impl Execution {
         }
     }
 
-    fn tell_left_out(&self, steps: &[usize], why: &str, desk: &Desk) {
+    fn tell_left_out(&self, steps: &[usize], why: &str, desk: &mut Desk) {
         for index in steps {
             self.tell_step(*index, StepStatus::Skipped, Some(why.to_owned()), desk);
         }
@@ -260,7 +260,11 @@ impl Execution {
 
     fn spawn(&mut self, launch: &Launch, desk: &mut Desk, now: Moment) -> Result<(), SpawnFailure> {
         let part = launch.part;
-        let mut process = Process::spawn(&launch.exec, &self.job.env, &self.log)?;
+        let output = desk.spare.open(&self.log).map_err(|error| SpawnFailure {
+            message: format!("the log {} cannot be written: {error}", self.log.display()),
+            category: Category::Transient,
+        })?;
+        let mut process = Process::spawn(&launch.exec, &self.job.env, output)?;
         process.deadline = launch.timeout.map(|timeout| now.after(timeout));
         let run_id = self.job.run_id.clone();
         desk.pids.insert(process.pid, run_id.clone());
@@ -295,7 +299,7 @@ impl Execution {
         }
     }
 
-    fn step_over(&mut self, index: usize, running: &Running, desk: &Desk, now: Moment) {
+    fn step_over(&mut self, index: usize, running: &Running, desk: &mut Desk, now: Moment) {
         let exit = running.process.over().unwrap_or(Exit::Unknown);
         self.exit_code = exit.code();
         if exit == Exit::Code(0) && !running.is_out_of_time && self.forced.is_none() {
@@ -312,7 +316,7 @@ impl Execution {
         self.step_failed(index, Failure { message, category, is_hopeless }, desk, now);
     }
 
-    fn step_failed(&mut self, index: usize, failure: Failure, desk: &Desk, now: Moment) {
+    fn step_failed(&mut self, index: usize, failure: Failure, desk: &mut Desk, now: Moment) {
         let after = if failure.is_hopeless {
             self.progress.give_up(index)
         } else {
@@ -345,7 +349,13 @@ impl Execution {
         }
     }
 
-    fn tell_step(&self, index: usize, status: StepStatus, message: Option<String>, desk: &Desk) {
+    fn tell_step(
+        &self,
+        index: usize,
+        status: StepStatus,
+        message: Option<String>,
+        desk: &mut Desk,
+    ) {
         let Some(step) = self.job.steps.get(index).and_then(|step| step.name.clone()) else {
             return;
         };

@@ -14,6 +14,7 @@ use std::{
 };
 
 use interlock_core::id::fnv1a;
+use rustix::fs::{CWD, RenameFlags, Timespec, Timestamps, UTIME_NOW, futimens, renameat_with};
 
 /// File systems allow 255 bytes; a name stays well below.
 const NAME_BYTES_MAX: usize = 200;
@@ -43,6 +44,45 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
             options.open(path)
         }
         opened => opened,
+    }
+}
+
+/// A log that exists before it is needed. Creating a file is the slowest part of starting a short job, and there is
+/// time for it while the last one runs; a job's start is then a change of the file's name.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Spare {
+    /// None yet. One that an earlier runner left behind is used.
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self { path: dir.join("logs").join("spare"), file: None }
+    }
+
+    /// Makes one. Where that is not possible, neither is a log, and that is said when one is opened.
+    pub(crate) fn prepare(&mut self) {
+        if self.file.is_none() {
+            self.file = open(&self.path).ok();
+        }
+    }
+
+    /// Opens a log for a process to write to. One that is there already goes on.
+    pub(crate) fn open(&mut self, path: &Path) -> io::Result<File> {
+        let Some(file) = self.file.take() else { return open(path) };
+        match renameat_with(CWD, &self.path, CWD, path, RenameFlags::NOREPLACE) {
+            Ok(()) => {
+                // A sweep goes by when it was last written to, and this may be an old file.
+                let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+                futimens(&file, &Timestamps { last_access: now, last_modification: now })?;
+                Ok(file)
+            }
+            Err(_) => {
+                self.file = Some(file);
+                open(path)
+            }
+        }
     }
 }
 
@@ -92,6 +132,28 @@ mod tests {
         assert!(lines[0].ends_with("bytes of older output were cut here"), "{}", lines[0]);
         assert!(lines[1].starts_with("line "));
         assert_eq!(lines[lines.len() - 2..], ["line 999", "afterwards"]);
+    }
+
+    #[test]
+    fn a_spare_becomes_a_log_and_never_replaces_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| log_path(dir.path(), "orders", name);
+        let mut spare = Spare::new(dir.path());
+        writeln!(spare.open(&path("one")).unwrap(), "made without a spare").unwrap();
+
+        spare.prepare();
+        writeln!(spare.open(&path("one")).unwrap(), "goes on").unwrap();
+        assert_eq!(fs::read_to_string(path("one")).unwrap(), "made without a spare\ngoes on\n");
+
+        // Prepared long before it is used, and left behind by a runner that died.
+        let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1);
+        File::open(&spare.path).unwrap().set_modified(old).unwrap();
+        let mut spare = Spare::new(dir.path());
+        spare.prepare();
+        writeln!(spare.open(&path("two")).unwrap(), "its own").unwrap();
+        assert_eq!(fs::read_to_string(path("two")).unwrap(), "its own\n");
+        assert_ne!(fs::metadata(path("two")).unwrap().modified().unwrap(), old);
+        assert!(!spare.path.exists());
     }
 
     #[test]

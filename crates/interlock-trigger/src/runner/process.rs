@@ -7,7 +7,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs::{self, File},
+    io,
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -16,7 +17,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, WaitStatus, kill_process_group, test_kill_process_group};
 
-use super::{host, job::Exec, log, protocol::Category, time::Moment};
+use super::{host, job::Exec, protocol::Category, time::Moment};
 
 /// How often a dying group is looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -63,7 +64,7 @@ impl Process {
     pub(crate) fn spawn(
         exec: &Exec,
         env: &BTreeMap<String, String>,
-        log_path: &Path,
+        output: File,
     ) -> Result<Self, SpawnFailure> {
         let workdir = Path::new(&exec.workdir);
         if !fs::metadata(workdir).is_ok_and(|found| found.is_dir()) {
@@ -76,17 +77,12 @@ impl Process {
         };
         let search = exec.env.get("PATH").or_else(|| env.get("PATH"));
         let program = resolve(name, search.map_or(PATH_DEFAULT, String::as_str), workdir)?;
-        let output = || log::open(log_path);
-        let (stdout, stderr) =
-            output().and_then(|first| Ok((first.try_clone()?, first))).map_err(|error| {
-                let message = format!("the log {} cannot be written: {error}", log_path.display());
-                SpawnFailure { message, category: Category::Transient }
-            })?;
+        let errors = output.try_clone().map_err(|error| spawn_failure(name, &error))?;
         let mut command = Command::new(program);
         command.arg0(name).args(arguments).current_dir(workdir);
         // Together with an absolute program this keeps to the standard library's `posix_spawn`.
         command.env_clear().envs(env).envs(&exec.env).process_group(0);
-        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+        command.stdin(Stdio::null()).stdout(output).stderr(errors);
         let child = command.spawn().map_err(|error| spawn_failure(name, &error))?;
         let pid = child.id().cast_signed();
         Ok(Self {
