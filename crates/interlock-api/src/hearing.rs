@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use interlock_core::id::PipelineId;
-use interlock_store::{Key, Store, record::InboxRecord, whole_milliseconds};
+use interlock_store::{Key, Store, kept::HEARD_PREFIX, record::InboxRecord, whole_milliseconds};
 use interlock_watchdog::DEAF_AFTER;
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -100,7 +100,8 @@ async fn speak(store: &dyn Store, hearing: &Hearing, stretch: &mut Stretch) {
         return;
     }
     let (instance, after) = (hearing.instance.clone(), stretch.said.clone());
-    let key = format!("heard/{instance}/{}/{}", since.as_millisecond(), now.as_millisecond());
+    let key =
+        format!("{HEARD_PREFIX}{instance}/{}/{}", since.as_millisecond(), now.as_millisecond());
     let record = InboxRecord::Heard { instance, since, until: now, after };
     match tokio::time::timeout(TAKES_IN, store.post(&PipelineId::system(), &key, &record)).await {
         Ok(Ok(())) => {

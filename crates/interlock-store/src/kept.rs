@@ -17,6 +17,9 @@ pub const BARKS_KEY: &str = "barks/standing";
 /// What the keys of the rows begin with that say when an instance could hear reports.
 pub const COVERAGE_PREFIX: &str = "coverage/";
 
+/// What the inbox keys begin with of what listeners say: nobody asked for anything, so it is not counted.
+pub const HEARD_PREFIX: &str = "heard/";
+
 /// A stretch of time, from the first to the last instant.
 pub type Stretch = (Timestamp, Timestamp);
 

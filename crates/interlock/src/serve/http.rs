@@ -165,7 +165,7 @@ fn listen(server: &Server, exposure: Exposure) -> Result<Option<TcpListener>, Fa
     }
     let help = match refusal {
         BindError::Exposed { .. } => {
-            "Make one with `interlock token create`, or listen on 127.0.0.1."
+            "Make one with `interlock token create`, write `server.tokens`, or listen on 127.0.0.1."
         }
         BindError::Taken { .. } => {
             "End that process, or write another `server.addr`; 127.0.0.1:0 takes any free port."
