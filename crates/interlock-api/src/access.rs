@@ -36,7 +36,8 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use interlock_store::{Store, StoreError};
+use interlock_core::id::PipelineId;
+use interlock_store::{Store, StoreError, kept::TOKEN_PREFIX};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -49,9 +50,6 @@ use crate::{
     surface::Surface,
     token::{self, Scope, Token},
 };
-
-/// What the keys of tokens begin with, among the sensors of `_system`.
-pub use interlock_engine::TOKEN_PREFIX;
 
 /// Wrong tokens that an address may show at once, and how many more each second.
 const WRONG_AT_ONCE: u32 = 20;
@@ -223,7 +221,7 @@ fn too_many(wait: Duration) -> ApiError {
 
 /// The tokens that a store has. One that cannot be read opens nothing.
 pub async fn stored_tokens(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
-    let rows = store.sensors(&interlock_core::id::PipelineId::system()).await?;
+    let rows = store.sensors(&PipelineId::system()).await?;
     let tokens = rows.into_iter().filter(|(key, _)| key.starts_with(TOKEN_PREFIX));
     Ok(tokens.filter_map(|(_, row)| Token::from_json(&row.record.value)).collect())
 }

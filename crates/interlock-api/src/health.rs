@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::{
     error::ApiError,
     loops::Standing,
-    surface::{Phase, Surface},
+    surface::{Phase, Surface, Wellness},
 };
 
 /// A store that takes longer to answer is not ready.
@@ -32,14 +32,27 @@ pub(crate) fn routes() -> Router<Arc<Surface>> {
 async fn healthz(State(surface): State<Arc<Surface>>) -> Response {
     let standing = surface.loops.look(Instant::now());
     let loops: Vec<Value> = standing.iter().map(shown).collect();
+    let wellness = wellness(&surface.wellness());
     match late(&standing) {
-        None => Json(json!({ "status": "ok", "loops": loops })).into_response(),
+        None => {
+            let body = json!({ "status": "ok", "loops": loops, "self": wellness });
+            Json(body).into_response()
+        }
         Some(error) => {
             let mut body = error.body();
-            body["loops"] = loops.into();
+            (body["loops"], body["self"]) = (loops.into(), wellness);
             (error.status, Json(body)).into_response()
         }
     }
+}
+
+/// What is wrong is for anybody to see; who hears of it is not, so beacons are only numbered.
+fn wellness(wellness: &Wellness) -> Value {
+    let beacons = wellness.beacons.iter().map(|beacon| {
+        let ago = beacon.answered_ago.map(|ago| ago.as_secs());
+        json!({ "answeredSecondsAgo": ago, "failing": beacon.error.is_some() })
+    });
+    json!({ "complaints": wellness.complaints, "beacons": beacons.collect::<Vec<_>>() })
 }
 
 fn shown(standing: &Standing) -> Value {

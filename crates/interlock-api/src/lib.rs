@@ -16,6 +16,7 @@ mod desk;
 mod error;
 mod exposition;
 mod health;
+mod hearing;
 mod limits;
 pub mod loops;
 mod metrics;
@@ -28,6 +29,7 @@ mod surface;
 pub mod token;
 
 pub use access::Doorkeeper;
+pub use hearing::Hearing;
 pub use limits::Limits;
 pub use server::{Running, start};
-pub use surface::{Make, Maker, Phase, Surface};
+pub use surface::{BeaconStanding, Make, Maker, Phase, Surface, Wellness};

@@ -15,9 +15,18 @@ use tokio::time::Instant;
 /// How often the pulses are looked at: what a verdict can be late by.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
+/// Who looks after a longer pause than this has slept, with the whole process: no loop could come round meanwhile.
+const SLEPT: Duration = Duration::from_secs(5);
+
 /// The loops that are watched.
 #[derive(Debug, Default)]
-pub struct Loops(Mutex<Vec<Watched>>);
+pub struct Loops(Mutex<Watch>);
+
+#[derive(Debug, Default)]
+struct Watch {
+    all: Vec<Watched>,
+    looked_at: Option<Instant>,
+}
 
 #[derive(Debug)]
 struct Watched {
@@ -51,18 +60,21 @@ impl Loops {
     /// Watches a loop from now on: it comes round at least once in `bound`.
     pub fn register(&self, name: &'static str, pulse: Pulse, bound: Duration) {
         let (seen, since) = (pulse.count(), Instant::now());
-        self.lock().push(Watched { name, pulse, bound, seen, since });
+        self.lock().all.push(Watched { name, pulse, bound, seen, since });
     }
 
     /// No loop is watched any more: they are about to end.
     pub fn clear(&self) {
-        self.lock().clear();
+        self.lock().all.clear();
     }
 
-    /// Looks at every pulse, and says how the loops stand.
+    /// Looks at every pulse, and says how the loops stand. A time in which nobody could look does not count.
     pub fn look(&self, now: Instant) -> Vec<Standing> {
-        let mut loops = self.lock();
-        let standing = loops.iter_mut().map(|watched| {
+        let mut watch = self.lock();
+        let paused = watch.looked_at.replace(now).map(|at| now.saturating_duration_since(at));
+        let slept = paused.filter(|paused| *paused > SLEPT).unwrap_or_default();
+        let standing = watch.all.iter_mut().map(|watched| {
+            watched.since += slept;
             let count = watched.pulse.count();
             if count != watched.seen {
                 (watched.seen, watched.since) = (count, now);
@@ -73,7 +85,7 @@ impl Loops {
         standing.collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Watched>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Watch> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -97,5 +109,8 @@ mod tests {
         assert!(is_late(14));
         pulse.beat();
         assert!(!is_late(15));
+        // The whole process was stopped for a minute; then the loop really stands still.
+        assert!(!is_late(75) && !is_late(79));
+        assert!(is_late(82));
     }
 }

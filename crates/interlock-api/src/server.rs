@@ -25,6 +25,7 @@ use tower_service::Service as _;
 use crate::{
     access::{Doorkeeper, stored_tokens},
     crowd::{Crowd, Place},
+    hearing::{self, Hearing},
     limits::Limits,
     loops::LOOK_EVERY,
     routes,
@@ -80,6 +81,7 @@ pub fn start(
     surface: Arc<Surface>,
     door: Doorkeeper,
     limits: Limits,
+    hearing: Hearing,
 ) -> io::Result<Running> {
     let address = listener.local_addr()?;
     let (stop, stopped) = watch::channel(false);
@@ -87,6 +89,8 @@ pub fn start(
     let router = routes::routes(Arc::clone(&surface), door.clone(), limits);
     let thread = thread::Builder::new().name("http".to_owned()).spawn(move || {
         runtime.block_on(async move {
+            let saying = hearing::say(Arc::clone(&surface), hearing, stopped.clone());
+            let saying = tokio::spawn(saying);
             let reading = tokio::spawn(read_tokens(Arc::clone(&surface), door));
             let watching = tokio::spawn(watch_loops(surface));
             match TcpListener::from_std(listener) {
@@ -95,6 +99,7 @@ pub fn start(
             }
             watching.abort();
             reading.abort();
+            let _elapsed = tokio::time::timeout(END_IN, saying).await;
         });
     })?;
     Ok(Running { address, stop, thread })

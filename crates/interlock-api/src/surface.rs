@@ -3,6 +3,7 @@
 use std::{
     fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
 };
 
 use interlock_core::id::PipelineId;
@@ -36,6 +37,26 @@ impl fmt::Debug for Maker {
     }
 }
 
+/// What the process finds wrong with itself, and whether somebody outside hears of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wellness {
+    /// In a sentence each.
+    pub complaints: Vec<String>,
+    /// The beacons, which are called only while there is nothing to complain of.
+    pub beacons: Vec<BeaconStanding>,
+}
+
+/// How a beacon stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BeaconStanding {
+    /// All of its address that may be shown.
+    pub host: String,
+    /// How long ago it last answered.
+    pub answered_ago: Option<Duration>,
+    /// Why it did not answer the last time.
+    pub error: Option<String>,
+}
+
 /// What there is to show.
 #[derive(Debug)]
 pub struct Surface {
@@ -53,6 +74,7 @@ pub struct Surface {
     pub maker: OnceLock<Maker>,
     pub(crate) desk: Desk,
     phase: Mutex<Phase>,
+    wellness: Mutex<Wellness>,
 }
 
 impl Surface {
@@ -67,6 +89,7 @@ impl Surface {
             maker: OnceLock::new(),
             desk: Desk::default(),
             phase: Mutex::new(Phase::Starting("the files are being read")),
+            wellness: Mutex::default(),
         }
     }
 
@@ -85,6 +108,16 @@ impl Surface {
         let name = pipeline.clone();
         let made = tokio::task::spawn_blocking(move || maker.0(&name)).await;
         made.unwrap_or_else(|broken| Err(broken.to_string())).map_err(refused)
+    }
+
+    /// Takes over what the process finds wrong with itself.
+    pub fn take_wellness(&self, wellness: Wellness) {
+        *self.wellness.lock().unwrap_or_else(PoisonError::into_inner) = wellness;
+    }
+
+    /// What the process finds wrong with itself.
+    pub fn wellness(&self) -> Wellness {
+        self.wellness.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How far `serve` is.

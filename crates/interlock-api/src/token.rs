@@ -6,7 +6,7 @@
 //!
 //! A token of `interlock.yaml` is hashed when it is read, and the same from then on.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use aws_lc_rs::{constant_time, digest, rand};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 const PREFIX: &str = "il_";
 /// Bytes that are drawn for a token.
 const DRAWN: usize = 32;
-/// Characters of an id.
-const ID_LENGTH: usize = 10;
+/// Bytes of the hash that an id shows.
+const ID_BYTES: usize = 6;
 
 /// What a token may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -168,7 +168,12 @@ impl Token {
 
     /// What it is called where its text must not be.
     pub fn id(&self) -> String {
-        self.hash.text().chars().take(ID_LENGTH).collect()
+        let mut id = String::new();
+        for byte in self.hash.0.iter().take(ID_BYTES) {
+            // Writing to a text cannot fail.
+            let _written = write!(id, "{byte:02x}");
+        }
+        id
     }
 
     /// Whether it still opens anything.

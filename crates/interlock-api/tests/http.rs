@@ -5,15 +5,14 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::{SocketAddr, TcpStream},
+    net::{IpAddr, SocketAddr, TcpStream, UdpSocket},
     sync::{Arc, Mutex, MutexGuard},
     thread,
     time::{Duration, Instant},
 };
 
 use interlock_api::{
-    Doorkeeper, Limits, Phase, Running, Surface,
-    access::TOKEN_PREFIX,
+    Doorkeeper, Hearing, Limits, Phase, Running, Surface,
     address::{Exposure, bind},
     start,
     token::{Scope, Token},
@@ -22,7 +21,7 @@ use interlock_core::id::PipelineId;
 use interlock_engine::vitals::{Pulse, Vitals};
 use interlock_store::{
     Change, Expect, Group, Key, Record, Role, Shard, Store, conformance::block_on,
-    memory::MemoryStore, record::SensorRecord,
+    kept::TOKEN_PREFIX, memory::MemoryStore, record::SensorRecord,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -39,13 +38,19 @@ struct Site {
 
 impl Site {
     fn new(tokens: &[&str]) -> Self {
+        Self::at("127.0.0.1:0", Exposure::LoopbackOnly, tokens)
+    }
+
+    fn at(addr: &str, exposure: Exposure, tokens: &[&str]) -> Self {
         let surface = Arc::new(Surface::new("1.2.3"));
-        let listener = bind("127.0.0.1:0", Exposure::LoopbackOnly).unwrap();
+        let listener = bind(addr, exposure).unwrap();
         let tokens = tokens.iter().map(|text| Token::known(text, Scope::Viewer, text)).collect();
         let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
-        let door = Doorkeeper::new(tokens, Exposure::LoopbackOnly, clock);
+        let door = Doorkeeper::new(tokens, exposure, clock);
         let limits = Limits { time: Duration::from_secs(10), body_max: 64, per_second: 10 };
-        let running = start(listener, Arc::clone(&surface), door.clone(), limits).unwrap();
+        let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
+        let hearing = Hearing { instance: "here".to_owned(), clock };
+        let running = start(listener, Arc::clone(&surface), door.clone(), limits, hearing).unwrap();
         let store = Arc::new(MemoryStore::new(1, Arc::new(|| Timestamp::UNIX_EPOCH)));
         Self { surface, door, store, running }
     }
@@ -259,6 +264,36 @@ fn a_thousand_clients_that_say_nothing_do_not_keep_others_waiting() {
     let mut first = slow.swap_remove(0);
     first.set_read_timeout(Some(PATIENCE)).unwrap();
     assert!(matches!(first.read(&mut [0; 1]), Ok(0) | Err(_)), "it was closed");
+}
+
+/// An address of this machine that others reach it by, if it has one.
+fn reachable() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    // Nothing is sent: it only says from where it would be.
+    socket.connect("192.0.2.1:9").ok()?;
+    Some(socket.local_addr().unwrap().ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+}
+
+#[test]
+fn another_machine_that_asks_too_often_is_told_so_and_this_one_is_not() {
+    let Some(ip) = reachable() else {
+        println!("this machine has no address but its own: not tried");
+        return;
+    };
+    let site = Site::at("0.0.0.0:0", Exposure::Anywhere, &["look"]);
+    let port = site.running.address.port();
+    let ask_at = |ip: IpAddr| {
+        let head = "GET /metrics HTTP/1.1\r\nX-API-Key: look\r\n";
+        ask(SocketAddr::new(ip, port), head, "")
+    };
+    let mut often: Vec<_> = (0..60).map(|_| ask_at(ip)).collect();
+    assert_eq!(often.first().map(|answer| answer.status), Some(200));
+    // Ten each second, twenty at once: sixty take longer than a second only on a machine that is very busy.
+    often.retain(|answer| answer.status == 429);
+    let refused = often.first().map(Answer::refusal);
+    assert_eq!(refused, Some((429, "too_often".to_owned())));
+    let here: Vec<u16> = (0..60).map(|_| ask_at([127, 0, 0, 1].into()).status).collect();
+    assert_eq!(here, [200; 60]);
 }
 
 #[test]

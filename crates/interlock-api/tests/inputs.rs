@@ -10,7 +10,7 @@ use std::{
 };
 
 use interlock_api::{
-    Doorkeeper, Limits, Running, Surface,
+    Doorkeeper, Hearing, Limits, Running, Surface,
     address::{Exposure, bind},
     start,
 };
@@ -41,7 +41,8 @@ fn site() -> &'static Site {
         let door = Doorkeeper::new(vec![], Exposure::LoopbackOnly, Arc::new(move || now));
         let (time, body_max) = (Duration::from_secs(2), 4 * 1_024 * 1_024);
         let limits = Limits { time, body_max, per_second: 1_000_000 };
-        let running = start(listener, Arc::clone(&surface), door, limits).unwrap();
+        let hearing = Hearing { instance: "here".to_owned(), clock: Arc::new(move || now) };
+        let running = start(listener, Arc::clone(&surface), door, limits, hearing).unwrap();
         let store = Arc::new(MemoryStore::new(1, Arc::new(move || now)));
         declare(&store, now);
         surface.store.set(Arc::clone(&store) as Arc<dyn Store>).unwrap();

@@ -159,6 +159,11 @@ const CONFIG: Family = Family { prefix: "config", scope: Scope::Thing };
 const ASIDE: Family = Family { prefix: "aside", scope: Scope::Pipeline };
 /// A test of the alerts, from end to end.
 const BARK: Family = Family { prefix: "bark", scope: Scope::Thing };
+/// What Interlock finds out about itself, each by the thing that it is about.
+const CLOCK: Family = Family { prefix: "clock", scope: Scope::Thing };
+const SKEW: Family = Family { prefix: "skew", scope: Scope::Thing };
+const INVARIANT: Family = Family { prefix: "invariant", scope: Scope::Thing };
+const BARK_LOST: Family = Family { prefix: "bark-lost", scope: Scope::Pipeline };
 /// The one that somebody names.
 const NAMED: Family = Family { prefix: "", scope: Scope::Key };
 
@@ -253,6 +258,25 @@ const OPENS: &[Opens] = &[
         ("watchdog_degraded", "is not wholly watched"),
     ),
     opens("PIPELINE_SET_ASIDE", ASIDE, Level::Error, ("pipeline_set_aside", "was set aside")),
+    opens(
+        "CLOCK_JUMP",
+        CLOCK,
+        Level::Error,
+        ("clock_jump", "went forward while no time passed, and nothing is planned"),
+    ),
+    opens(
+        "CLOCK_SKEW",
+        SKEW,
+        Level::Error,
+        ("clock_skew", "and the store do not agree on the time"),
+    ),
+    opens(
+        "INVARIANT_BROKEN",
+        INVARIANT,
+        Level::Error,
+        ("invariant_broken", "is not as it must always be"),
+    ),
+    opens("BARK_LOST", BARK_LOST, Level::Error, ("bark_lost", "barked, and not everybody heard")),
     // It goes where a miss would go.
     opens("BARK", BARK, Level::Error, ("schedule_missed", "is a test of the alerts")),
 ];
@@ -286,8 +310,44 @@ const RESOLVES: &[(&str, &[Family])] = &[
     ("RUN_FOUND", &[UNCERTAIN]),
     ("CONFIG_RESTORED", &[CONFIG]),
     ("PIPELINE_TAKEN_BACK", &[ASIDE]),
+    ("CLOCK_STEADY", &[CLOCK]),
+    ("CLOCKS_AGREE", &[SKEW]),
+    ("INVARIANT_HOLDS", &[INVARIANT]),
+    ("BARK_HEARD", &[BARK_LOST]),
     (RESOLVED_BY_HAND, &[NAMED]),
 ];
+
+/// What Interlock may notice about itself: how the event is called when it begins, and when it is over.
+const NOTICES: &[(&str, &str)] = &[
+    ("CLOCK_SKEW", "CLOCKS_AGREE"),
+    ("BARK_LOST", "BARK_HEARD"),
+    // Told from the spool while they lasted; afterwards they are only recorded.
+    ("STORE_WAS_UNREACHABLE", "STORE_WAS_UNREACHABLE"),
+    ("LOOP_WAS_LATE", "LOOP_WAS_LATE"),
+];
+
+/// The event for something that Interlock noticed about itself; nothing if that is no such thing.
+pub fn noticed(kind: &str, when: Noticed) -> Option<&'static str> {
+    let (begins, ends) = NOTICES.iter().find(|(begins, _)| *begins == kind)?;
+    Some(match when {
+        Noticed::Begins => begins,
+        Noticed::IsOver => ends,
+    })
+}
+
+/// Whether something begins or is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noticed {
+    /// It begins, or goes on.
+    Begins,
+    /// It is over.
+    IsOver,
+}
+
+/// The incident of a clock that jumped: to acknowledge it is to say that the clock is right.
+pub const CLOCK_INCIDENT: &str = "clock:the clock";
+/// What that incident is about.
+pub const THE_CLOCK: &str = "the clock";
 
 /// The event that says that somebody looks at an incident.
 pub const ACKNOWLEDGED_BY_HAND: &str = "INCIDENT_ACKNOWLEDGED";

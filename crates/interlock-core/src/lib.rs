@@ -4,7 +4,7 @@
 //! every function takes what it needs (`now` included) and returns a value. That is what lets the
 //! same code serve the daemon, `--dry-run`, the simulator and the tests.
 //!
-//! Read the modules in this order: what text means ([`text`], [`duration`], [`time_of_day`], [`outbound`]), who is
+//! Read the modules in this order: what text means ([`text`], [`duration`], [`time_of_day`], [`outbound`]), when it is ([`clock`]), who is
 //! who ([`id`]), when something is owed ([`zone`], [`calendar`], [`cron`], [`schedule`]), whether it
 //! should run ([`sensor`], [`readiness`], [`arrival`]), what becomes of it ([`slot`], [`run`], [`retry`], [`sla`]), who is
 //! told ([`incident`]), and the whole declaration ([`pipeline`]), of
@@ -12,6 +12,7 @@
 
 pub mod text;
 
+pub mod clock;
 pub mod duration;
 pub mod outbound;
 pub mod time_of_day;

@@ -115,16 +115,20 @@ impl Outbound {
     }
 }
 
-/// An address and the IPv4 address that it carries a packet to, where it does: mapped, compatible, NAT64, 6to4.
+/// An address and the IPv4 address that it carries a packet to, where it does: mapped, compatible, translated, NAT64
+/// (the well-known prefix and the one for local use), 6to4, Teredo (which hides it by inverting it) and ISATAP.
 fn forms(address: IpAddr) -> Vec<IpAddr> {
     let mut forms = vec![address];
     if let IpAddr::V6(v6) = address {
         let embedded = match v6.segments() {
             [0, 0, 0, 0, 0, 0, high, low] if high != 0 => Some((high, low)),
-            [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-                Some((high, low))
-            }
-            [0x2002, high, low, ..] => Some((high, low)),
+            [0, 0, 0, 0, 0, 0xffff, high, low]
+            | [0, 0, 0, 0, 0xffff, 0, high, low]
+            | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+            | [0x64, 0xff9b, 1, _, _, _, high, low]
+            | [_, _, _, _, 0 | 0x200, 0x5efe, high, low]
+            | [0x2002, high, low, ..] => Some((high, low)),
+            [0x2001, 0, _, _, _, _, high, low] => Some((!high, !low)),
             _ => None,
         };
         let v4 = embedded.map(|(high, low)| (u32::from(high) << 16) | u32::from(low));
@@ -172,6 +176,13 @@ mod tests {
             "::169.254.169.254",
             "64:ff9b::169.254.169.254",
             "2002:a9fe:a9fe::1",
+            "::ffff:0:169.254.169.254",
+            "64:ff9b:1::169.254.169.254",
+            "64:ff9b:1:fffe::169.254.169.254",
+            // Teredo: the address is inverted.
+            "2001:0:102:304::5601:5601",
+            "2001:db8::5efe:169.254.169.254",
+            "fe80::200:5efe:169.254.169.254",
         ] {
             assert!(objects(&Outbound::default(), address), "{address}");
         }
@@ -195,6 +206,8 @@ mod tests {
             "fec0::1",
             "::ffff:127.0.0.1",
             "64:ff9b::8.8.8.8",
+            "2001:db8::5efe:8.8.8.8",
+            "2001:0:102:304::f7f7:f7f7",
         ] {
             assert!(!objects(&Outbound::default(), address), "{address}");
         }

@@ -90,7 +90,9 @@ impl Engine {
         // A job waits for its start, nobody for the rest.
         acts.sort_by_key(|act| !act.is_start());
         let starts = acts.first().is_some_and(Act::is_start);
-        acts.into_iter().for_each(|act| self.act(act));
+        for act in acts {
+            self.act(act);
+        }
         if starts {
             give_way().await;
         }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use interlock_core::{
+    clock::ClockWatch,
     id::PipelineId,
     pipeline::Pipeline,
     readiness::{TraitResult, TraitSpec},
@@ -217,6 +218,8 @@ pub struct Engine {
     declarations: mpsc::Receiver<Changes>,
     /// Whether it began to act: from then on a change of the files is an edit.
     pub(crate) is_live: bool,
+    /// Whether the wall clock can be believed.
+    pub(crate) clock: ClockWatch,
     renew_at: Timestamp,
     /// When the inbox is looked at next; a pass that something else calls for need not ask again.
     pub(crate) inbox_at: Timestamp,
@@ -296,6 +299,7 @@ impl Engine {
             reports,
             declarations,
             is_live: false,
+            clock: ClockWatch::default(),
             renew_at,
             inbox_at: Timestamp::MIN,
             pace,
@@ -357,16 +361,25 @@ impl Engine {
             self.inbox_at = plus(self.world.now(), self.pace.inbox);
             self.apply_inbox().await?;
         }
-        if self.scope.is_shard() {
-            self.open_what_is_due().await?;
+        if self.believes_the_clock().await? {
+            self.plan_what_is_due().await?;
+        } else {
+            self.settle().await?;
         }
-        self.advance_backfills().await?;
-        self.step_what_is_dirty().await?;
         self.tell_progress();
         self.vitals.pass_ended(self.world.uptime().saturating_sub(began));
         self.vitals.agenda.set(self.agenda.len() as u64);
         self.vitals.pipelines.set(self.pipelines.0.len() as u64);
         Ok(self.next_wake())
+    }
+
+    /// Everything that is decided by the time.
+    async fn plan_what_is_due(&mut self) -> Result<(), EngineError> {
+        if self.scope.is_shard() {
+            self.open_what_is_due().await?;
+        }
+        self.advance_backfills().await?;
+        self.step_what_is_dirty().await
     }
 
     async fn keep_the_lease(&mut self) -> Result<(), EngineError> {
@@ -389,6 +402,9 @@ impl Engine {
 
     fn next_wake(&self) -> Timestamp {
         let now = self.world.now();
+        if self.clock.doubt().is_some() {
+            return plus(now, self.pace.inbox);
+        }
         if !self.dirty.is_empty() {
             // Something ended in the last commit of the pass that others wait for.
             return now;

@@ -5,7 +5,7 @@
 
 use interlock_core::{
     id::PipelineId,
-    incident::{Hand, IncidentState, by_hand},
+    incident::{Hand, IncidentState, Noticed, by_hand, noticed},
 };
 use interlock_store::{
     Change, Expect, InboxEntry, Key, Record, Row,
@@ -17,14 +17,13 @@ use serde_json::{Value, json};
 use crate::{
     engine::{Engine, EngineError},
     inbox::Answer,
+    keeping::Keeping,
     tell::file_event,
     write::{Event, Planned},
 };
 
 /// What the keys of silences begin with, among the sensors of `_system`.
 pub const SILENCE_PREFIX: &str = "silence/";
-/// What the keys of tokens begin with, beside them.
-pub const TOKEN_PREFIX: &str = "token/";
 
 impl Engine {
     /// Applies a request that is about no declaration; `None` if it is about one.
@@ -55,6 +54,26 @@ impl Engine {
             }
             InboxRecord::Silence { id, silence, by } => {
                 self.silence(pipeline, (id, silence.as_ref()), (by, now), plan).await?
+            }
+            InboxRecord::Keep { kind, id, value, by } => {
+                let asked = Keeping { kind, id, value: value.as_ref(), by };
+                self.keep(pipeline, &asked, now, plan).await?
+            }
+            InboxRecord::Noticed { event, thing, message, over } => {
+                let when = if *over { Noticed::IsOver } else { Noticed::Begins };
+                match noticed(event, when) {
+                    Some(kind) => {
+                        let event = Event::of(kind, now, message.as_str());
+                        plan.event(event.detail("thing", thing.as_str()));
+                        Ok(json!({ "event": kind }))
+                    }
+                    None => {
+                        Err(format!("`{event}` is nothing that Interlock notices about itself"))
+                    }
+                }
+            }
+            InboxRecord::Heard { instance, since, until, after } => {
+                self.hear((instance, after.as_deref()), (*since, *until), now, plan).await?
             }
             InboxRecord::Bark { id, by } => {
                 let message = format!("{by} asked for it; nothing is wrong, nothing need be done");

@@ -199,6 +199,9 @@ impl Engine {
             InboxRecord::File { .. }
             | InboxRecord::Report(_)
             | InboxRecord::Incident { .. }
+            | InboxRecord::Noticed { .. }
+            | InboxRecord::Heard { .. }
+            | InboxRecord::Keep { .. }
             | InboxRecord::Silence { .. }
             | InboxRecord::Bark { .. } => Err("it is about no declaration".to_owned()),
             InboxRecord::Complete { .. } => {

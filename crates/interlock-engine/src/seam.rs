@@ -27,6 +27,12 @@ pub trait World: Send + Sync + 'static {
         Duration::try_from(self.now().duration_since(Timestamp::UNIX_EPOCH)).unwrap_or_default()
     }
 
+    /// Since the machine was started, sleep included: what a step of the wall clock is held against (S15). Without
+    /// such a clock every step is believed.
+    fn boot(&self) -> Option<Duration> {
+        None
+    }
+
     /// Ready when the clock has reached an instant. Wake-ups are hints: who waits looks again.
     fn sleep_until(&self, at: Timestamp) -> Task<()>;
 

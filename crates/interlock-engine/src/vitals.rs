@@ -18,6 +18,7 @@ use interlock_core::{
 };
 use interlock_store::{
     Change, Expect, Group, Key, Record,
+    kept::HEARD_PREFIX,
     record::{RunRecord, SlotRecord},
 };
 use jiff::Timestamp;
@@ -244,7 +245,7 @@ impl Vitals {
                     self.slots_skipped.add(span.reason.as_deref().unwrap_or_default(), span.count);
                 }
                 (Key::Run(_), Record::Run(run)) => self.count_run(run, *expect),
-                (Key::Applied(_), Record::Applied(applied)) => {
+                (Key::Applied(key), Record::Applied(applied)) if !key.starts_with(HEARD_PREFIX) => {
                     let word = if applied.accepted { "accepted" } else { "refused" };
                     self.inbox_applied.add(word, 1);
                 }

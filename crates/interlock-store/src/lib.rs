@@ -59,6 +59,7 @@ mod check;
 pub mod conformance;
 mod contract;
 pub mod encode;
+pub mod kept;
 mod key;
 pub mod memory;
 mod obligation;

@@ -367,6 +367,42 @@ pub enum InboxRecord {
     },
     /// What a job says about itself that somebody else runs.
     Report(Box<ReportRecord>),
+    /// Something that Interlock found out about itself.
+    Noticed {
+        /// The event that says it, such as `LOOP_WAS_LATE`.
+        event: String,
+        /// What it is about.
+        thing: String,
+        /// For people.
+        message: String,
+        /// Whether it is over.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        over: bool,
+    },
+    /// An instance could hear reports for a while. Only those who listen send it.
+    Heard {
+        /// Which, by a name that outlives its process.
+        instance: String,
+        /// Since when without a break.
+        since: Timestamp,
+        /// Until when, so far.
+        until: Timestamp,
+        /// The key of what it sent before: its answer need not be kept any longer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
+    },
+    /// A fact about all pipelines, to be kept or forgotten.
+    Keep {
+        /// `token` or `barks`.
+        kind: String,
+        /// Its name.
+        id: String,
+        /// What it says; nothing any more when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value: Option<Value>,
+        /// Who.
+        by: String,
+    },
     /// A job's end, reported from outside.
     Complete {
         /// Which run, by its id.

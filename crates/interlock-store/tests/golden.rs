@@ -427,6 +427,25 @@ fn reports_and_requests_are_written_as_ever() {
     let silence = InboxRecord::Silence { id: "quiet".into(), silence, by: by.clone() };
     check_inbox("inbox-silence", &silence);
     check_inbox("inbox-bark", &InboxRecord::Bark { id: "1".into(), by });
+    let noticed = InboxRecord::Noticed {
+        event: "LOOP_WAS_LATE".into(),
+        thing: "engine".into(),
+        message: "it has not come round for 16 s".into(),
+        over: false,
+    };
+    check_inbox("inbox-noticed", &noticed);
+    let heard = InboxRecord::Heard {
+        instance: "box/127.0.0.1:8420".into(),
+        since: nine(),
+        until: nine(),
+        after: Some("heard-1".into()),
+    };
+    check_inbox("inbox-heard", &heard);
+    let (kind, value) = ("token".into(), Some(json!({"scope": "viewer"})));
+    check_inbox(
+        "inbox-keep",
+        &InboxRecord::Keep { kind, id: "ci".into(), value, by: "ann".into() },
+    );
     let file = InboxRecord::File { file: "orders.yaml".into(), problem: Some("line 3".into()) };
     check_inbox("inbox-file", &file);
     let complete = InboxRecord::Complete {
@@ -437,6 +456,10 @@ fn reports_and_requests_are_written_as_ever() {
         metadata: details(json!({"rows": 0})),
     };
     check_inbox("inbox-complete", &complete);
+}
+
+#[test]
+fn what_jobs_say_about_themselves_is_written_as_ever() {
     let report = ReportRecord {
         said: "fail".into(),
         rid: Some("a1".into()),

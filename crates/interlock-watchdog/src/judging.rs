@@ -154,6 +154,9 @@ fn is_report(record: &InboxRecord) -> bool {
         | InboxRecord::ResumeBackfill { .. }
         | InboxRecord::CancelBackfill { .. }
         | InboxRecord::Incident { .. }
+        | InboxRecord::Noticed { .. }
+        | InboxRecord::Heard { .. }
+        | InboxRecord::Keep { .. }
         | InboxRecord::Silence { .. }
         | InboxRecord::Bark { .. }
         | InboxRecord::Look {}

@@ -6,7 +6,10 @@
 //! ([`Watchdog`]), one pass for a cron job ([`once`]) and the functions under the names of the Go controller
 //! ([`polling`]) differ only in who calls them. See `docs/adr/0013-watchdog.md`.
 
+mod bark;
 mod check;
+mod clock;
+mod coverage;
 mod durable;
 mod finding;
 mod gather;
@@ -17,6 +20,8 @@ mod owed;
 mod plan;
 pub mod polling;
 mod resident;
+mod scan;
+mod scanning;
 pub mod seam;
 mod snapshot;
 mod sweep;
@@ -25,8 +30,10 @@ mod watched;
 pub mod wire;
 
 pub use check::{CHECKS, Check, Judged, judge};
+pub use coverage::DEAF_AFTER;
 pub use finding::{CheckName, Finding, Remedy};
 pub use owed::{Owed, SETTLE};
-pub use resident::{Pace, Parts, Watchdog, WatchdogError};
+pub use resident::{Hearers, Pace, Parts, Watchdog, WatchdogError};
+pub use scan::{Scanned, Scanner, Violation};
 pub use snapshot::{Known, Place, Reported, Snapshot, SpanSeen};
 pub use vitals::WatchdogVitals;

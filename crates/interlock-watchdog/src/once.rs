@@ -16,6 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     check::{CHECKS, Check},
+    coverage::deaf,
     durable::degraded,
     finding::{CheckName, Finding},
     gather::{Gatherer, Question, Reconciles, Surroundings},
@@ -147,7 +148,7 @@ impl<'a> Pass<'a> {
         }
         let around = Surroundings {
             unapplied: unapplied(store, self.shard).await?,
-            blind: self.own.blind.clone(),
+            blind: deaf(store, self.shard, &self.own.blind, now).await?,
             late_after: *late_after,
             now,
         };

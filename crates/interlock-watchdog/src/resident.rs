@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use interlock_core::id::PipelineId;
+use interlock_core::{clock::ClockWatch, id::PipelineId};
 use interlock_store::{
     Change, DueRow, Expect, Group, Key, Lease, Record, Role, Shard, Store, StoreError, Writer,
     record::{PipelineRecord, Shared},
@@ -17,6 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     check::{CHECKS, Check},
+    coverage::deaf,
     durable::system_event,
     finding::CheckName,
     gather::{Gatherer, Question, Surroundings},
@@ -24,6 +25,7 @@ use crate::{
     load::{self, PAGE},
     owed::plus,
     plan::Planner,
+    scanning::{SCAN_AFTER, Scanning},
     seam::{Task, Telling, World, ZoneBook},
     sweep::Sweep,
     vitals::WatchdogVitals,
@@ -91,7 +93,12 @@ pub struct Parts {
     pub vitals: Arc<WatchdogVitals>,
     /// Called each time that the loop has come round.
     pub came_round: Arc<dyn Fn() + Send + Sync>,
+    /// The channels that a miss of nobody's pipeline goes to: those must hear a bark.
+    pub hears: Hearers,
 }
+
+/// The names of channels, as they are now.
+pub type Hearers = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// Why the watchdog cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -132,8 +139,14 @@ pub struct Watchdog {
     pub(crate) sweep: Sweep,
     pub(crate) renew_at: Timestamp,
     pub(crate) beat_at: Timestamp,
+    /// Whether the wall clock can be believed.
+    pub(crate) clock: ClockWatch,
     /// When the last pass ended.
     rested_at: Timestamp,
+    pub(crate) hears: Hearers,
+    /// When it is looked next whether a bark is due.
+    pub(crate) bark_at: Timestamp,
+    pub(crate) scanning: Scanning,
 }
 
 impl std::fmt::Debug for Watchdog {
@@ -166,6 +179,7 @@ impl Parts {
             checks: CHECKS.to_vec(),
             vitals: Arc::default(),
             came_round: Arc::new(|| {}),
+            hears: Arc::new(Vec::new),
         }
     }
 }
@@ -173,8 +187,8 @@ impl Parts {
 impl Watchdog {
     /// Takes a shard's lease and loads what the store knows; `None` while another watchdog holds it.
     pub async fn open(parts: Parts, shard: Shard) -> Result<Option<Self>, WatchdogError> {
-        let Parts { world, store, telling, zones, holder, pace, checks, vitals, came_round } =
-            parts;
+        let Parts { world, store, telling, zones, holder, pace, checks, vitals, .. } = parts;
+        let (came_round, hears) = (parts.came_round, parts.hears);
         let lease = store.acquire(Role::Watchdog, shard, &holder, pace.lease).await?;
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
         let now = world.now();
@@ -188,6 +202,9 @@ impl Watchdog {
             came_round,
             pace,
             writer,
+            hears,
+            bark_at: now,
+            scanning: Scanning::new(Arc::clone(&zones), plus(now, SCAN_AFTER)),
             list: Watchlist::new(zones),
             judged: own.judged.unwrap_or(Timestamp::MIN),
             judged_revision: own.revision,
@@ -200,6 +217,7 @@ impl Watchdog {
             sweep: Sweep::default(),
             renew_at: plus(now, pace.lease / 3),
             beat_at: now,
+            clock: ClockWatch::default(),
             rested_at: now,
         };
         watchdog.begin(own.judged, now).await?;
@@ -268,6 +286,11 @@ impl Watchdog {
     pub async fn pass(&mut self) -> Result<Timestamp, WatchdogError> {
         let now = self.world.now();
         self.keep_the_lease(now).await?;
+        if !self.believes_the_clock(now).await? {
+            self.rested_at = now;
+            (self.came_round)();
+            return Ok(plus(now, LOOK_EVERY));
+        }
         self.notice_a_sleep(now).await?;
         let moved = self.store.moved();
         if moved.is_none() || moved != self.seen {
@@ -283,6 +306,8 @@ impl Watchdog {
         }
         judged?;
         self.move_the_watermark(now).await?;
+        self.bark(now).await?;
+        self.scan(now).await?;
         self.vitals.came_round(now);
         (self.came_round)();
         self.rested_at = self.world.now();
@@ -432,7 +457,9 @@ impl Watchdog {
             now,
         };
         if asked.values().any(|question| question.from.is_some()) {
-            around.unapplied = unapplied(self.store.as_ref(), self.writer.shard).await?;
+            let (store, shard) = (self.store.as_ref(), self.writer.shard);
+            around.unapplied = unapplied(store, shard).await?;
+            around.blind = deaf(store, shard, &self.blind, now).await?;
         }
         let mut failed = BTreeMap::new();
         let mut asked = asked.into_iter();

@@ -1,6 +1,6 @@
 //! What the watchdog needs from the world, so that a simulated one can stand in.
 
-use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use interlock_core::{id::PipelineId, zone::Zone};
 use interlock_store::{Group, record::IncidentRecord};
@@ -13,6 +13,12 @@ pub type Task<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait World: Send + Sync + 'static {
     /// The present instant, in whole milliseconds.
     fn now(&self) -> Timestamp;
+
+    /// Since the machine was started, sleep included: what a step of the wall clock is held against (S15). Without
+    /// such a clock every step is believed.
+    fn boot(&self) -> Option<Duration> {
+        None
+    }
 
     /// Ready when the clock has reached an instant. Wake-ups are hints: who waits looks again.
     fn sleep_until(&self, at: Timestamp) -> Task<()>;

@@ -23,7 +23,9 @@ pub(crate) use self::{
         StoreCommand, WatchdogPass, WatermarkCommand,
     },
     serving::{LogForm, RoleName, Serve},
-    telling::{Bark, Matching, SilenceAdd, SilenceCommand, SilenceList},
+    telling::{
+        Bark, Every, Matching, SilenceAdd, SilenceCommand, SilenceList, TokenCommand, TokenCreate,
+    },
 };
 use crate::moment::Moment;
 

@@ -30,6 +30,7 @@ mod silence;
 pub(crate) mod slots;
 mod status;
 mod store;
+mod token;
 mod validate;
 mod version;
 mod wait;
@@ -92,7 +93,10 @@ fn read(directory: &Path, reading: &Reading, output: &mut Output) -> Result<u8, 
         }
         Reading::Wait { what, timeout } => wait::run(directory, what, *timeout, output),
         Reading::Store { command } => store::run(directory, command, output),
-        Reading::Doctor => doctor::run(directory, output),
+        Reading::Doctor { live } => {
+            let depth = if *live { doctor::Depth::Live } else { doctor::Depth::Around };
+            doctor::run(directory, depth, output)
+        }
         Reading::Version => version::run(output),
     }
 }
@@ -116,5 +120,6 @@ fn ask(directory: &Path, asking: &Asking, output: &mut Output) -> Result<u8, Fai
         Asking::Complete(complete) => complete::run(directory, complete, output),
         Asking::Silence { command } => silence::run(directory, command, output),
         Asking::Bark(bark) => bark::run(directory, bark, output),
+        Asking::Token { command } => token::run(directory, command, output),
     }
 }

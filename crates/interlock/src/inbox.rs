@@ -56,6 +56,15 @@ impl Inbox {
         Ok(Self { directory: directory.to_path_buf(), ledger, pipeline })
     }
 
+    /// The inbox of `_system`, for what is about no pipeline; a first request makes the ledger.
+    pub(crate) fn system(directory: &Path) -> Result<Self, Failure> {
+        let place = Place::of(directory);
+        if directory.is_dir() && !place.exists() {
+            place.open_writer("interlock", writer::SERVE_WAITS)?;
+        }
+        Ok(Self::of(directory, Ledger::open(directory)?, PipelineId::system()))
+    }
+
     /// The inbox of whoever an incident belongs to: a pipeline that may be long gone, or `_system`.
     pub(crate) fn of(directory: &Path, ledger: Ledger, pipeline: PipelineId) -> Self {
         Self { directory: directory.to_path_buf(), ledger, pipeline }

@@ -13,6 +13,7 @@ pub(crate) mod notifier;
 pub(crate) mod reload;
 pub(crate) mod retention;
 pub(crate) mod roles;
+pub(crate) mod sentinel;
 pub(crate) mod signals;
 pub(crate) mod specs;
 pub(crate) mod spooled;

@@ -49,6 +49,9 @@ impl Engine {
             | InboxRecord::Look {}
             | InboxRecord::File { .. }
             | InboxRecord::Incident { .. }
+            | InboxRecord::Noticed { .. }
+            | InboxRecord::Heard { .. }
+            | InboxRecord::Keep { .. }
             | InboxRecord::Silence { .. }
             | InboxRecord::Bark { .. }
             | InboxRecord::Report(_)

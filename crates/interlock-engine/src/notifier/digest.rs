@@ -56,7 +56,8 @@ fn digest(alerts: &[Alert], at: Timestamp) -> Alert {
         late => format!(", {late} of them found late, because nobody watched at their time"),
     };
     let message = format!(
-        "{} alerts {what} ({}){late_said}: {}{rest}",
+        "{}{} alerts {what} ({}){late_said}: {}{rest}",
+        outage(alerts).unwrap_or_default(),
         alerts.len(),
         counted.join(", "),
         named.join("; ")
@@ -77,5 +78,54 @@ fn digest(alerts: &[Alert], at: Timestamp) -> Alert {
             ("first".to_owned(), Value::Array(first.iter().map(Alert::to_json).collect())),
         ]),
         timestamp: at,
+    }
+}
+
+/// Why so much is not known: the time in which nobody could have reported, if many alerts are of that.
+fn outage(alerts: &[Alert]) -> Option<String> {
+    let text = |alert: &Alert, key: &str| alert.details.get(key)?.as_str()?.parse().ok();
+    let unknown = alerts.iter().filter(|alert| !alert.is_resolution());
+    let windows = unknown.filter_map(|alert| {
+        Some::<(Timestamp, Timestamp)>((text(alert, "deafFrom")?, text(alert, "deafUntil")?))
+    });
+    let windows: Vec<_> = windows.collect();
+    let from = windows.iter().map(|(from, _)| *from).min()?;
+    let until = windows.iter().map(|(_, until)| *until).max()?;
+    let what = if windows.len() == 1 { "slot" } else { "slots" };
+    Some(format!("we could not hear from {from} to {until}; {} {what} unknown; ", windows.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alert(window: Option<(&str, &str)>) -> Alert {
+        let mut details = BTreeMap::from([("state".to_owned(), json!("open"))]);
+        if let Some((from, until)) = window {
+            details.insert("deafFrom".to_owned(), json!(from));
+            details.insert("deafUntil".to_owned(), json!(until));
+        }
+        Alert {
+            level: "warning".into(),
+            alert_type: "schedule_unknown".into(),
+            pipeline_id: "orders".into(),
+            message: "may have been missed".into(),
+            details,
+            timestamp: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn s10_a_digest_says_when_nobody_could_have_reported_and_how_many_are_unknown() {
+        let (two, half) = ("2026-02-24T02:10:00Z", "2026-02-24T02:40:00Z");
+        let mut alerts = vec![alert(Some((two, half))); 14];
+        alerts.push(alert(None));
+        let said = digest(&alerts, Timestamp::UNIX_EPOCH).message;
+        let outage = "we could not hear from 2026-02-24T02:10:00Z to 2026-02-24T02:40:00Z; 14 slots unknown; \
+                      15 alerts came at once";
+        assert!(said.starts_with(outage), "{said}");
+        assert!(
+            digest(&vec![alert(None); 3], Timestamp::UNIX_EPOCH).message.starts_with("3 alerts")
+        );
     }
 }

@@ -71,18 +71,14 @@ impl Spare {
     /// Opens a log for a process to write to. One that is there already goes on.
     pub(crate) fn open(&mut self, path: &Path) -> io::Result<File> {
         let Some(file) = self.file.take() else { return open(path) };
-        match renameat_with(CWD, &self.path, CWD, path, RenameFlags::NOREPLACE) {
-            Ok(()) => {
-                // A sweep goes by when it was last written to, and this may be an old file.
-                let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-                futimens(&file, &Timestamps { last_access: now, last_modification: now })?;
-                Ok(file)
-            }
-            Err(_) => {
-                self.file = Some(file);
-                open(path)
-            }
+        if renameat_with(CWD, &self.path, CWD, path, RenameFlags::NOREPLACE).is_err() {
+            self.file = Some(file);
+            return open(path);
         }
+        // A sweep goes by when it was last written to, and this may be an old file.
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        futimens(&file, &Timestamps { last_access: now, last_modification: now })?;
+        Ok(file)
     }
 }
 

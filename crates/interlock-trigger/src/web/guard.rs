@@ -27,12 +27,15 @@ pub(super) struct Guard(Arc<Outbound>);
 pub(super) struct Refused {
     host: String,
     objection: String,
+    /// Whether a site can allow it.
+    can_open: bool,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, objection } = self;
-        write!(f, "{host} may not be called: {objection}; `engine.outbound.allow` can open it")
+        let Self { host, objection, can_open } = self;
+        write!(f, "{host} may not be called: {objection}")?;
+        if *can_open { f.write_str("; `engine.outbound.allow` can open it") } else { Ok(()) }
     }
 }
 
@@ -57,9 +60,23 @@ impl Guard {
         Self(Arc::new(outbound.clone()))
     }
 
-    /// Checks an address that stands in the url itself.
+    /// Checks what stands in the url itself: how it is called, and an address. A name and a password in it are refused:
+    /// they are what makes one host look like another, and they end up in logs.
     pub(super) fn check(&self, url: &Url) -> Result<(), Refused> {
         let written = url.host_str().unwrap_or_default();
+        let refused = |objection: &str| {
+            Err(Refused {
+                host: written.to_owned(),
+                objection: objection.to_owned(),
+                can_open: false,
+            })
+        };
+        if !matches!(url.scheme(), "http" | "https") {
+            return refused("only http and https are");
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return refused("its address holds a name or a password, which belong into a header");
+        }
         let bare = written.trim_start_matches('[').trim_end_matches(']');
         match bare.parse::<IpAddr>() {
             Ok(address) => self.objection(written, address).map_or(Ok(()), Err),
@@ -74,7 +91,7 @@ impl Guard {
         } else {
             format!("its address {address} {objection}")
         };
-        Some(Refused { host: host.to_owned(), objection })
+        Some(Refused { host: host.to_owned(), objection, can_open: true })
     }
 }
 

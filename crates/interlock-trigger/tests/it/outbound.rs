@@ -7,7 +7,7 @@ use interlock_core::{
 };
 use interlock_trigger::{
     Triggers as _,
-    web::{Call, Web, WebFailure, WebFailureKind},
+    web::{BODY_BYTES_MAX, Call, Web, WebFailure, WebFailureKind},
 };
 use jiff::SignedDuration;
 use tokio::{
@@ -51,6 +51,18 @@ async fn a_refused_address_is_not_dialled_however_it_is_written() {
         "0x7f.1",
         "127.1",
         "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[::127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "[64:ff9b:1::7f00:1]",
+        "[2002:7f00:1::]",
+        "[::ffff:0:127.0.0.1]",
+        // Octal, hexadecimal, a dot at the end, other digits, percent signs.
+        "0177.0.0.1",
+        "0x7f000001",
+        "127.0.0.1.",
+        "\u{2460}\u{2461}\u{2466}.0.0.1",
+        "%31%32%37.0.0.1",
         // The name says nothing; what it resolves to does.
         "localhost",
     ] {
@@ -128,4 +140,49 @@ async fn a_trigger_to_a_refused_address_fails_for_good_and_surely_did_not_start(
     assert_eq!(failure.category, FailureCategory::Permanent);
     assert!(!failure.may_have_started);
     assert!(failure.message.contains("may not be called"), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn what_is_no_web_address_or_holds_a_password_is_refused_before_anything_is_dialled() {
+    let (server, port) = listening().await;
+    for url in [
+        format!("ftp://127.0.0.1:{port}/"),
+        "file:///etc/passwd".to_owned(),
+        format!("gopher://127.0.0.1:{port}/"),
+        // Which of the two is the host?
+        format!("http://169.254.169.254@127.0.0.1:{port}/"),
+        format!("http://ann:secret@127.0.0.1:{port}/"),
+        format!("http://:secret@127.0.0.1:{port}/"),
+    ] {
+        let failure = get(&Outbound::default(), &url).await.unwrap_err();
+        assert_eq!(failure.kind, WebFailureKind::Refused, "{url}: {failure:?}");
+        assert!(!failure.message.contains("secret"), "{}", failure.message);
+        assert!(!failure.message.contains("can open it"), "{}", failure.message);
+    }
+    assert!(server.asked().is_empty(), "somebody was dialled");
+}
+
+/// An answer that never ends, and does not say how long it is.
+#[tokio::test]
+async fn an_endless_answer_is_cut_by_what_came_not_by_what_it_says() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = [0; 1024];
+        assert!(stream.read(&mut request).await.unwrap() > 0);
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let chunk = format!("2000\r\n{}\r\n", "x".repeat(0x2000));
+        while stream.write_all(chunk.as_bytes()).await.is_ok() {}
+    });
+    let call = Call {
+        method: "GET".to_owned(),
+        url,
+        headers: vec![],
+        body: None,
+        timeout: SignedDuration::from_secs(30),
+    };
+    let answer = Web::new(&Outbound::default()).unwrap().send(&call).await.unwrap();
+    assert!(answer.is_cut && answer.body.len() == BODY_BYTES_MAX, "{}", answer.body.len());
 }

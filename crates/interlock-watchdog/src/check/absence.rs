@@ -233,13 +233,21 @@ impl Teller<'_> {
             .about(place, date)
             .due(owed.limit)
             .says(format!("missed schedule for {pipeline} on {date}"));
-        finding.alert = Some(if sight == Sight::Clear {
-            format!("Pipeline {pipeline} schedule {schedule} missed: {what}")
-        } else {
-            finding.message = format!("cannot tell whether {pipeline} ran on {date}");
-            format!(
-                "Pipeline {pipeline} schedule {schedule} may have been missed: {what}, and nobody could have reported"
-            )
+        finding.alert = Some(match (sight, self.blindness(owed)) {
+            (Sight::Blind, Some((from, until))) => {
+                finding.message = format!(
+                    "cannot tell whether {pipeline} ran on {date}: nobody could have reported from {from} to {until}"
+                );
+                finding = finding.detail("deafFrom", from.to_string());
+                finding = finding.detail("deafUntil", until.to_string());
+                format!(
+                    "Pipeline {pipeline} schedule {schedule} may have been missed: {what}, and nobody could have \
+                     reported from {from} to {until}"
+                )
+            }
+            (Sight::Blind | Sight::Clear, _) => {
+                format!("Pipeline {pipeline} schedule {schedule} missed: {what}")
+            }
         });
         if let Some(deadline) = &owed.deadline {
             finding = finding.detail("deadline", deadline.as_str());
@@ -298,9 +306,14 @@ impl Teller<'_> {
 
     /// Whether a report could have reached us all the time (S10).
     fn is_covered(&self, owed: &Owed) -> bool {
+        self.blindness(owed).is_none()
+    }
+
+    /// The first time in which a report on a slot could not have reached us.
+    fn blindness(&self, owed: &Owed) -> Option<(Timestamp, Timestamp)> {
         let from = plus(owed.nominal, -owed.start.early_for(owed.nominal));
         let blind = |(began, ended): &&(Timestamp, Timestamp)| *began < owed.limit && *ended > from;
-        self.snapshot.blind.iter().find(blind).is_none()
+        self.snapshot.blind.iter().find(blind).copied()
     }
 }
 

@@ -7,5 +7,6 @@ mod cases;
 mod deleted;
 mod house;
 mod obligations;
+mod ourselves;
 mod time;
 mod wire;

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use jiff::SignedDuration;
 
-use super::{Bark, SilenceCommand, backfill::BackfillCommand, length};
+use super::{Bark, SilenceCommand, TokenCommand, backfill::BackfillCommand, length};
 use crate::{environment, moment::Moment};
 
 /// How a request is sent and its answer printed.
@@ -101,6 +101,11 @@ pub(crate) enum Asking {
     /// Test the alerts from end to end: a miss that did not happen, told like one that did. Exits with 0 if every
     /// channel took it.
     Bark(Bark),
+    /// Who may use the HTTP interface, and for what.
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
+    },
 }
 
 #[derive(Debug, Args)]

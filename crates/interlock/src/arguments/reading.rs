@@ -87,7 +87,12 @@ pub(crate) enum Reading {
         command: StoreCommand,
     },
     /// Check files, store, clock, time zones and disk space.
-    Doctor,
+    Doctor {
+        /// Also what the running `serve` does: its loops, beacons, ears and barks, and whether its ledger is as it must
+        /// always be.
+        #[arg(long)]
+        live: bool,
+    },
     /// Print the version.
     Version,
 }

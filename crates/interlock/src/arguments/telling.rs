@@ -97,6 +97,9 @@ pub(crate) struct Matching {
 pub(crate) struct Bark {
     /// As if this pipeline had missed a run [default: none, `_system`]
     pub(crate) pipeline: Option<String>,
+    /// Have `serve` do it again and again, such as every `1h`; `off` ends that. One that nobody hears is an incident.
+    #[arg(long, value_name = "D", value_parser = every, conflicts_with = "pipeline")]
+    pub(crate) every: Option<Every>,
     /// How long to wait for the channels.
     #[arg(long, value_name = "D", value_parser = length, default_value = "30s")]
     pub(crate) timeout: SignedDuration,
@@ -105,4 +108,64 @@ pub(crate) struct Bark {
     /// Print an array of objects, one for each channel.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// How often something is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Every {
+    /// So often.
+    So(SignedDuration),
+    /// No longer.
+    Off,
+}
+
+fn every(text: &str) -> Result<Every, String> {
+    if text == "off" {
+        return Ok(Every::Off);
+    }
+    let length = length(text)?;
+    if length < SignedDuration::from_secs(1) {
+        return Err("it cannot be more often than every second".to_owned());
+    }
+    Ok(Every::So(length))
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token, and print it. It is shown only now: what is kept is a hash.
+    Create(TokenCreate),
+    /// List tokens, without what opens anything.
+    List {
+        /// Print an array of objects.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a token worthless, within a second or two.
+    Revoke {
+        /// Which, by its id.
+        id: String,
+        #[command(flatten)]
+        by: By,
+        #[command(flatten)]
+        sending: Sending,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenCreate {
+    /// Whose it is.
+    pub(crate) name: String,
+    /// What it may do: report on some pipelines, look, act on pipelines, or everything.
+    #[arg(long, value_parser = ["ping", "viewer", "operator", "admin"], default_value = "viewer")]
+    pub(crate) scope: String,
+    /// Which pipelines a token with `--scope ping` may report on; `*` stands for anything. Can be given several times.
+    #[arg(long = "pipeline", value_name = "P")]
+    pub(crate) pipelines: Vec<String>,
+    /// For how long it is worth something [default: until it is revoked]
+    #[arg(long, value_name = "D", value_parser = length)]
+    pub(crate) expires: Option<SignedDuration>,
+    #[command(flatten)]
+    pub(crate) by: By,
+    #[command(flatten)]
+    pub(crate) sending: Sending,
 }

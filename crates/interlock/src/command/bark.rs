@@ -1,7 +1,8 @@
 //! `interlock bark`: a miss that did not happen, told like one that did.
 //!
 //! It goes the whole way: inbox, event, incident, outbox, routes, channels; so it proves that somebody would hear. It is
-//! ended as soon as the channels have it, and the end is told too.
+//! ended as soon as the channels have it, and the end is told too. With `--every` the watchdog of `serve` does the same
+//! again and again.
 
 use std::{io::Write as _, path::Path, thread, time::Duration};
 
@@ -11,7 +12,7 @@ use interlock_store::record::{InboxRecord, OutboxRecord};
 use serde_json::{Value, json};
 
 use crate::{
-    arguments::{Bark, Sending},
+    arguments::{Bark, Every, Sending},
     exit::{Failure, PROBLEMS, SUCCESS},
     inbox::{Inbox, fresh_key},
     ledger::Ledger,
@@ -30,6 +31,9 @@ struct Heard {
 }
 
 pub(super) fn run(directory: &Path, asked: &Bark, output: &mut Output) -> Result<u8, Failure> {
+    if let Some(every) = asked.every {
+        return order(directory, (every, asked), output);
+    }
     let ledger = Ledger::open(directory)?;
     if !ledger.is_served() {
         let help = "Start `interlock serve`; `interlock incidents test CHANNEL` tries a channel without it.";
@@ -64,6 +68,22 @@ pub(super) fn run(directory: &Path, asked: &Bark, output: &mut Output) -> Result
     let end = InboxRecord::Incident { key, hand: "resolve".to_owned(), by, note };
     inbox.post_only(&end)?;
     print(&heard, asked, output)
+}
+
+/// Leaves a standing order, or ends it.
+fn order(
+    directory: &Path,
+    (every, asked): (Every, &Bark),
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    let value = match every {
+        Every::So(length) => Some(json!({ "seconds": length.as_secs() })),
+        Every::Off => None,
+    };
+    let (kind, id) = ("barks".to_owned(), "standing".to_owned());
+    let record = InboxRecord::Keep { kind, id, value, by: asked.by.name() };
+    let sending = Sending { wait: asked.timeout, json: asked.json };
+    Inbox::system(directory)?.send(&record, sending, output)
 }
 
 /// The channels that a miss of the pipeline goes to, by the files.

@@ -1,11 +1,13 @@
-//! `interlock doctor`: whether everything around the pipelines is as it should be.
+//! `interlock doctor`: whether everything around the pipelines is as it should be; with `--live` also whether `serve` does
+//! what it must (`live`).
 
-use std::{fs, io::Write as _, path::Path, sync::Arc};
+mod live;
+
+use std::{fs, io::Write as _, path::Path};
 
 use interlock_api::access::stored_tokens;
 use interlock_config::{Loaded, problem::Severity, server::Server};
 use interlock_store::conformance::block_on;
-use interlock_store_embedded::EmbeddedStore;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -31,11 +33,20 @@ enum Finding {
 
 use Finding::{Bad, Good};
 
-pub(super) fn run(directory: &Path, output: &mut Output) -> Result<u8, Failure> {
+/// How closely to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// At what stands around the pipelines.
+    Around,
+    /// Also at what runs.
+    Live,
+}
+
+pub(super) fn run(directory: &Path, depth: Depth, output: &mut Output) -> Result<u8, Failure> {
     let place = Place::of(directory);
     let folder = place.folder.clone();
     let loaded = project::load(directory)?;
-    let findings = [
+    let mut findings = vec![
         ("files", files(&loaded)),
         ("store", store(&place)),
         ("daemon", daemon(&place)),
@@ -45,6 +56,9 @@ pub(super) fn run(directory: &Path, output: &mut Output) -> Result<u8, Failure> 
         ("zones", zones()),
         ("disk", disk(if folder.is_dir() { &folder } else { directory })),
     ];
+    if depth == Depth::Live {
+        findings.extend(live::findings(directory, &place));
+    }
     for (name, finding) in &findings {
         let (word, text) = match finding {
             Good(text) => ("ok", text),
@@ -101,8 +115,8 @@ fn runner(folder: &Path) -> Finding {
 fn server(place: &Place, server: &Server) -> Finding {
     match http::address(&place.folder).filter(|_| place.is_served()) {
         Some(address) => match http::health(&address) {
-            Ok(200) => Good(format!("http://{address} is healthy")),
-            Ok(status) => Bad(format!("http://{address}/healthz answers {status}")),
+            Ok((200, _)) => Good(format!("http://{address} is healthy")),
+            Ok((status, _)) => Bad(format!("http://{address}/healthz answers {status}")),
             Err(error) => Bad(format!("http://{address} does not answer: {error}")),
         },
         None => match http::probe(server, tokens(place)) {

@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeSet,
-    io::Write as _,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process,
     sync::Arc,
@@ -14,8 +14,12 @@ use std::{
 
 use interlock_api::{Phase, Surface};
 use interlock_config::{SystemZones, server::ServerConfig};
-use interlock_engine::{Changes, Engine, EngineError, Pace, Parts, vitals::Pulse};
+use interlock_engine::{
+    Changes, Engine, EngineError, Pace, Parts,
+    vitals::{Pulse, Vitals},
+};
 use interlock_store::{Role, Shard, Store};
+use interlock_trigger::web::Web;
 use jiff::SignedDuration;
 use tokio::{
     runtime::Handle,
@@ -40,6 +44,7 @@ use crate::{
         reload::{self, Reload, rendered},
         retention,
         roles::Roles,
+        sentinel::{self, Beacons, Sentinel, Spool},
         signals::{Asked, Signals},
         specs::StoredSpecs,
         spooled,
@@ -96,6 +101,8 @@ struct Parties {
     surface: Arc<Surface>,
     interface: Option<Interface>,
     engine: Option<Loop>,
+    /// Watches the others, where there is an engine.
+    sentinel: Option<Sentinel>,
     /// Has the files read again.
     reload: mpsc::UnboundedSender<()>,
     /// What the engine cannot block.
@@ -150,22 +157,14 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     surface.store.get_or_init(|| Arc::clone(&store));
     surface.maker.get_or_init(|| making::maker(&directory, &config.dirs.pipelines));
     let interface = interface(&roles, &config, (&folder, &surface)).await?;
-    let mut greeting = Greeting {
-        pipelines: 0,
-        problems: 0,
-        held: 0,
-        url: interface.as_ref().map(Interface::url),
-        roles: roles.words(),
-        overview: None,
-        place: place.to_string(),
-        now: clock::now(),
-    };
+    let mut greeting = greeting(&place, &roles, interface.as_ref());
     let mut names = vec![Way::Inbox(folder.clone()).name()];
     names.extend(greeting.url.clone());
     tokio::spawn(spooled::take_over(Arc::clone(&store), names));
     let (reload, asked) = mpsc::unbounded_channel();
     let runtime = beside()?;
     let beside = runtime.handle().cloned().unwrap_or_else(Handle::current);
+    let mut sentinel = None;
     let engine = if roles.has(RoleName::Engine) {
         let served = Served { directory: &directory, folder: &folder, config: &config, zones };
         let (changes, declarations) = mpsc::channel(PORTIONS);
@@ -181,25 +180,24 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         broken.report(&scan).await;
         if roles.has(RoleName::Watchdog) && config.watchdog.enabled {
             let zones = Arc::clone(&served.zones);
-            beside.spawn(watchdog::run(around_watchdog(
-                &surface,
-                &config,
-                (&store, zones),
-                (holder, place.lease()),
-            )));
+            let (around, by) = ((&store, zones), (holder, place.lease()));
+            let around = around_watchdog((&surface, files.clone()), &config, around, by);
+            beside.spawn(watchdog::run(around));
         }
         if roles.has(RoleName::Notifier) {
             let pulse = watched(&surface, "notifier", notifier::BOUND);
             let (files, vitals) = (files.clone(), engine.vitals());
             let outbound = &config.engine.outbound;
-            let threads = folder.join("threads.jsonl");
+            let (store, threads) = (Arc::clone(&store), folder.join("threads.jsonl"));
             let around = notifier::Around { files, specs, store, outbound, vitals, pulse, threads };
-            let entered = beside.enter();
-            let notifier = notifier::open(around)
-                .map_err(|error| failed(format!("cannot make an HTTP client: {error}")))?;
-            drop(entered);
-            beside.spawn(notifier::run(notifier));
+            start_notifier(&beside, around)?;
         }
+        sentinel = Some(post_sentinel(
+            (&surface, &store),
+            (&folder, &config),
+            files.clone(),
+            engine.vitals(),
+        )?);
         let pulse = watched(&surface, "reload", reload::BOUND);
         tokio::spawn(Reload { files, engine: changes, asked, pulse, told, broken }.watch());
         tokio::spawn(retention::keep_logs(folder.join("runner"), config.retention.logs));
@@ -208,7 +206,23 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         None
     };
     surface.enter(Phase::Serving);
-    Ok((Parties { surface, interface, engine, reload, _beside: runtime, _held: held }, greeting))
+    let parties =
+        Parties { surface, interface, engine, sentinel, reload, _beside: runtime, _held: held };
+    Ok((parties, greeting))
+}
+
+/// What is known before anything is loaded.
+fn greeting(place: &Place, roles: &Roles, interface: Option<&Interface>) -> Greeting {
+    Greeting {
+        pipelines: 0,
+        problems: 0,
+        held: 0,
+        url: interface.map(Interface::url),
+        roles: roles.words(),
+        overview: None,
+        place: place.to_string(),
+        now: clock::now(),
+    }
 }
 
 /// The HTTP interface, if that is among the roles.
@@ -221,6 +235,35 @@ async fn interface(
         return Ok(None);
     }
     Interface::start(&config.server, folder, surface).await
+}
+
+/// Lets a notifier run where the engine cannot block it.
+fn start_notifier(beside: &Handle, around: notifier::Around<'_>) -> Result<(), Failure> {
+    let entered = beside.enter();
+    let notifier = notifier::open(around)
+        .map_err(|error| failed(format!("cannot make an HTTP client: {error}")))?;
+    drop(entered);
+    beside.spawn(notifier::run(notifier));
+    Ok(())
+}
+
+/// Has somebody watch this process, on a thread of its own.
+fn post_sentinel(
+    (surface, store): (&Arc<Surface>, &Arc<dyn Store>),
+    (folder, config): (&Path, &ServerConfig),
+    files: Files,
+    vitals: Arc<Vitals>,
+) -> Result<Sentinel, Failure> {
+    let (surface, store) = (Arc::clone(surface), Arc::clone(store));
+    let (folder, outbound) = (folder.to_path_buf(), config.engine.outbound.clone());
+    let beacons = config.beacons.clone();
+    let around = move || {
+        let web = Web::new(&outbound).map_err(io::Error::other)?;
+        let beacons = Beacons::new(&beacons, web.clone());
+        let spool = Spool::open(&folder, files, web, notifier::console());
+        Ok(sentinel::Around { surface, store, vitals, beacons, spool })
+    };
+    Sentinel::start(around).map_err(|error| failed(format!("cannot watch this process: {error}")))
 }
 
 /// Says what is wrong with the files; answers with what was said.
@@ -242,7 +285,7 @@ fn beside() -> Result<Beside, Failure> {
 
 /// What the watchdog needs of the rest.
 fn around_watchdog(
-    surface: &Surface,
+    (surface, files): (&Surface, Files),
     config: &ServerConfig,
     (store, zones): (&Arc<dyn Store>, Arc<SystemZones>),
     (holder, lease): (String, SignedDuration),
@@ -255,6 +298,7 @@ fn around_watchdog(
         config: config.watchdog.clone(),
         vitals: Arc::clone(surface.watchdog.get_or_init(Arc::default)),
         pulse: watched(surface, "watchdog", watchdog::BOUND),
+        files,
     }
 }
 
@@ -267,7 +311,7 @@ fn watched(surface: &Surface, name: &'static str, bound: Duration) -> Pulse {
 
 /// Serves until a signal or the engine's own end; answers with what to say about it.
 async fn attend(parties: &mut Parties, signals: &mut Signals) -> Result<&'static str, Failure> {
-    let Parties { surface, engine, reload, .. } = parties;
+    let Parties { surface, engine, reload, sentinel, .. } = parties;
     let Some(Loop { mut task, stop }) = engine.take() else {
         let signal = signals.stop().await;
         tracing::info!("{signal}: stopping");
@@ -283,7 +327,13 @@ async fn attend(parties: &mut Parties, signals: &mut Signals) -> Result<&'static
                 }
                 Asked::Reload => tracing::warn!("SIGHUP: nobody reads files any more"),
             },
-            ended = &mut task => return judged(ended).map(|()| "stopped"),
+            ended = &mut task => {
+                say_last(sentinel.as_ref(), &ended).await;
+                return judged(ended).map(|()| "stopped");
+            }
+            reason = stands_down(sentinel.as_mut()) => {
+                return Err(Failure::failed(reason, "Set the clocks right; another instance goes on."));
+            }
         }
     };
     surface.enter(Phase::Stopping("the engine ends its pass"));
@@ -303,6 +353,22 @@ async fn attend(parties: &mut Parties, signals: &mut Signals) -> Result<&'static
             tracing::error!("the engine did not end its pass in {seconds} s: ending without it; nothing is lost");
             Ok(STOPPED)
         }
+    }
+}
+
+/// People hear that the store failed before the process that could tell them is gone.
+async fn say_last(sentinel: Option<&Sentinel>, ended: &Result<Result<(), EngineError>, JoinError>) {
+    if let (Some(sentinel), Ok(Err(EngineError::Store(error)))) = (sentinel, ended) {
+        sentinel.last_words(error.to_string()).await;
+    }
+}
+
+/// Why this instance should end, once it should.
+async fn stands_down(sentinel: Option<&mut Sentinel>) -> String {
+    let Some(sentinel) = sentinel else { return std::future::pending().await };
+    match sentinel.stand_down.wait_for(Option::is_some).await {
+        Ok(reason) => reason.clone().unwrap_or_default(),
+        Err(_gone) => std::future::pending().await,
     }
 }
 

@@ -9,22 +9,20 @@ use interlock_config::{
     silence::{Silence, Windows},
     zones,
 };
-use interlock_core::{duration, id::PipelineId, text::TextError};
+use interlock_core::{duration, text::TextError};
 use interlock_store::{conformance::block_on, record::InboxRecord};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
-    arguments::{Matching, Sending, SilenceAdd, SilenceCommand, SilenceList},
+    arguments::{Matching, SilenceAdd, SilenceCommand, SilenceList},
     clock,
     exit::{Failure, SUCCESS},
     inbox::{Inbox, fresh_key},
     ledger::{IncidentRow, Ledger},
     output::{Form, Output, instant},
-    place::Place,
     project,
     serve::notifier::silences,
-    writer,
 };
 
 /// A preview looks so far back: what would have been hidden lately is what will be hidden.
@@ -42,23 +40,9 @@ pub(super) fn run(
         SilenceCommand::List(asked) => list(directory, asked, output),
         SilenceCommand::Remove { id, by, sending } => {
             let record = InboxRecord::Silence { id: id.clone(), silence: None, by: by.name() };
-            send(directory, &record, *sending, output)
+            Inbox::system(directory)?.send(&record, *sending, output)
         }
     }
-}
-
-fn send(
-    directory: &Path,
-    record: &InboxRecord,
-    sending: Sending,
-    output: &mut Output,
-) -> Result<u8, Failure> {
-    let place = Place::of(directory);
-    if directory.is_dir() && !place.exists() {
-        place.open_writer("interlock", writer::SERVE_WAITS)?;
-    }
-    let ledger = Ledger::open(directory)?;
-    Inbox::of(directory, ledger, PipelineId::system()).send(record, sending, output)
 }
 
 fn add(directory: &Path, asked: &SilenceAdd, output: &mut Output) -> Result<u8, Failure> {
@@ -71,7 +55,7 @@ fn add(directory: &Path, asked: &SilenceAdd, output: &mut Output) -> Result<u8, 
         silence: Some(silence.to_json()),
         by: silence.by.clone(),
     };
-    send(directory, &record, asked.sending, output)
+    Inbox::system(directory)?.send(&record, asked.sending, output)
 }
 
 /// The silence that is asked for.

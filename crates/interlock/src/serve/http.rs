@@ -14,13 +14,13 @@ use std::{
 };
 
 use interlock_api::{
-    Doorkeeper, Limits, Running, Surface,
+    Doorkeeper, Hearing, Limits, Running, Surface,
     access::stored_tokens,
     address::{self, BindError, Exposure},
     token::{Scope, Token},
 };
 use interlock_config::server::{Scope as Declared, Server};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{clock, exit::Failure};
 
@@ -68,7 +68,9 @@ impl Interface {
             Failure::failed(format!("cannot start the HTTP interface: {error}"), "")
         };
         let surface = Arc::clone(surface);
-        let running = interlock_api::start(listener, surface, door, limits).map_err(failed)?;
+        let hearing = Hearing { instance: instance(&listener), clock: Arc::new(clock::now) };
+        let running = interlock_api::start(listener, surface, door, limits, hearing);
+        let running = running.map_err(failed)?;
         let file = folder.join(FILE);
         write(&file, &running).map_err(|error| Failure::file("write", &file, &error))?;
         Ok(Some(Self { running, file }))
@@ -85,6 +87,13 @@ impl Interface {
         let _already_gone = fs::remove_file(&self.file);
         self.running.stop();
     }
+}
+
+/// Who this is, by a name that the next process here has too.
+fn instance(listener: &TcpListener) -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let address = listener.local_addr().map(|address| address.to_string());
+    format!("{host}/{}", address.unwrap_or_default())
 }
 
 /// The tokens of the files.
@@ -114,19 +123,21 @@ pub(crate) fn probe(server: &Server, stored: usize) -> Result<(), String> {
 /// Where the interface of a folder is, or was when its process was killed.
 pub(crate) fn address(folder: &Path) -> Option<SocketAddr> {
     let text = fs::read_to_string(folder.join(FILE)).ok()?;
-    let told: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let told: Value = serde_json::from_str(&text).ok()?;
     told.get("address")?.as_str()?.parse().ok()
 }
 
-/// The status that `/healthz` answers with.
-pub(crate) fn health(address: &SocketAddr) -> io::Result<u16> {
+/// The status and the body that `/healthz` answers with.
+pub(crate) fn health(address: &SocketAddr) -> io::Result<(u16, Value)> {
     let mut stream = TcpStream::connect_timeout(address, PROBE_IN)?;
     stream.set_read_timeout(Some(PROBE_IN))?;
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: interlock\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
     stream.take(64 * 1024).read_to_string(&mut text)?;
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
-    status.ok_or_else(|| io::Error::other("it does not speak HTTP"))
+    let status = status.ok_or_else(|| io::Error::other("it does not speak HTTP"))?;
+    let body = text.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok());
+    Ok((status, body.unwrap_or_default()))
 }
 
 fn bind(server: &Server, exposure: Exposure) -> Result<TcpListener, (BindError, String)> {
@@ -154,7 +165,7 @@ fn listen(server: &Server, exposure: Exposure) -> Result<Option<TcpListener>, Fa
     }
     let help = match refusal {
         BindError::Exposed { .. } => {
-            "Make one with `interlock token create`, or listen on 127.0.0.1."
+            "Make one with `interlock token create`, write `server.tokens`, or listen on 127.0.0.1."
         }
         BindError::Taken { .. } => {
             "End that process, or write another `server.addr`; 127.0.0.1:0 takes any free port."

@@ -5,7 +5,12 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use interlock_config::{SystemZones, ZoneSource as _, server::Watchdog as WatchdogConfig};
+use interlock_config::{
+    SystemZones, ZoneSource as _,
+    route::Subject,
+    server::{Alert, Watchdog as WatchdogConfig},
+};
+use interlock_core::id::PipelineId;
 use interlock_engine::vitals::Pulse;
 use interlock_store::{Shard, Store};
 use interlock_watchdog::{Pace, Parts, Watchdog, WatchdogVitals, seam::ZoneBook};
@@ -15,7 +20,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::serve::{telling::EngineTelling, world::TokioWorld};
+use crate::serve::{files::Files, telling::EngineTelling, world::TokioWorld};
 
 /// How long one look may take before the loop counts as late.
 pub(crate) const BOUND: Duration = Duration::from_secs(30);
@@ -63,6 +68,7 @@ pub(crate) struct Around {
     pub(crate) config: WatchdogConfig,
     pub(crate) vitals: Arc<WatchdogVitals>,
     pub(crate) pulse: Pulse,
+    pub(crate) files: Files,
 }
 
 /// Watches until the process ends. One that loses its lease, or finds a store that it cannot use, begins again.
@@ -92,5 +98,20 @@ fn parts(around: &Arc<Around>) -> Parts {
     parts.pace = Pace { interval: around.config.interval, lease: around.lease, ..Pace::default() };
     parts.vitals = Arc::clone(&around.vitals);
     parts.came_round = Arc::new(move || pulse.beat());
+    let files = around.files.clone();
+    parts.hears = Arc::new(move || hears_misses(&files.alerts(), &PipelineId::system()));
     parts
+}
+
+/// The channels that a miss of a pipeline goes to which declares nothing about itself.
+fn hears_misses(channels: &[Alert], pipeline: &PipelineId) -> Vec<String> {
+    let subject = Subject {
+        level: "error",
+        alert_type: "schedule_missed",
+        pipeline: pipeline.as_str(),
+        owner: None,
+        labels: None,
+    };
+    let wanted = channels.iter().filter(|channel| channel.when.matches(&subject));
+    wanted.map(|channel| channel.name.clone()).collect()
 }

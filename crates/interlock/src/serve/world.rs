@@ -37,6 +37,10 @@ impl World for TokioWorld {
         self.began.elapsed()
     }
 
+    fn boot(&self) -> Option<Duration> {
+        clock::boot()
+    }
+
     fn sleep_until(&self, at: Timestamp) -> Task<()> {
         let nap = Duration::try_from(at.duration_since(clock::now())).unwrap_or(Duration::ZERO);
         Box::pin(tokio::time::sleep(nap.min(NAP_MAX)))
@@ -51,6 +55,10 @@ impl World for TokioWorld {
 impl interlock_watchdog::seam::World for TokioWorld {
     fn now(&self) -> Timestamp {
         World::now(self)
+    }
+
+    fn boot(&self) -> Option<Duration> {
+        World::boot(self)
     }
 
     fn sleep_until(&self, at: Timestamp) -> Task<()> {

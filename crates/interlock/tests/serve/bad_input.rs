@@ -103,10 +103,10 @@ fn a_second_daemon_is_refused_with_the_pid_of_the_first() {
 }
 
 /// A small disk, as far as this user may mount one.
-struct SmallDisk(PathBuf);
+pub(crate) struct SmallDisk(pub(crate) PathBuf);
 
 impl SmallDisk {
-    fn mount(at: PathBuf) -> Option<Self> {
+    pub(crate) fn mount(at: PathBuf) -> Option<Self> {
         fs::create_dir(&at).unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(&at);

@@ -10,8 +10,10 @@
 //! | `container` | the daemon as process 1, whose end is the end of its jobs |
 //! | `endings` | jobs that are to end: by schedule, by hand, and with the daemon killed in between |
 //! | `frozen` | a daemon that is stopped and continued |
+//! | `ourselves` | what breaks in Interlock itself, and who outside hears of it |
 //! | `pings` | reports by `curl`, scripts, Python and `exec`; kills between receipt and answer; a silent crowd |
 //! | `servers` | two instances on one Redis or PostgreSQL, of which one is killed |
+//! | `tokens` | who may ask, over real connections |
 //! | `watched` | what does not happen, and who hears of it |
 //! | `traps` | mistakes of other schedulers, with the list of which test guards against which |
 //! | `checker` | judges what is left: the ledger against the jobs' own log |
@@ -28,11 +30,13 @@ mod container;
 mod endings;
 mod frozen;
 mod kills;
+mod ourselves;
 mod pings;
 mod points;
 mod project;
 mod servers;
 mod surface;
+mod tokens;
 mod traps;
 mod watched;
 

@@ -18,6 +18,7 @@ fn leave_a_hung_engine(signals: usize) -> Duration {
             surface: Arc::new(Surface::new("test")),
             interface: None,
             engine: Some(Loop { task, stop }),
+            sentinel: None,
             reload: mpsc::unbounded_channel().0,
             _beside: Beside::new().unwrap(),
             _held: Held::default(),

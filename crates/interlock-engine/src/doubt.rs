@@ -1,0 +1,63 @@
+//! Nothing is planned by a clock that jumped (S15).
+//!
+//! What jobs and people report is still taken: it is true whatever the clock says.
+
+use interlock_core::{
+    clock::Look,
+    duration,
+    id::PipelineId,
+    incident::{CLOCK_INCIDENT, IncidentState, THE_CLOCK},
+};
+use jiff::Timestamp;
+
+use crate::{
+    engine::{Engine, EngineError},
+    write::{Event, Planned},
+};
+
+impl Engine {
+    /// Whether anything may be planned now. A jump and its end are told.
+    pub(crate) async fn believes_the_clock(&mut self) -> Result<bool, EngineError> {
+        let Some(boot) = self.world.boot() else { return Ok(true) };
+        let now = self.world.now();
+        if self.clock.doubt().is_some() && self.is_clock_confirmed() {
+            self.clock.confirm();
+        }
+        let look = self.clock.look(now, boot);
+        match look {
+            Look::Steady | Look::Doubted => {}
+            Look::Jumped(by) => {
+                let by = duration::format(by);
+                let message = format!(
+                    "it went {by} forward while no time passed; planning goes on when it has held for 5 minutes, \
+                     has gone back, or somebody acknowledges this incident"
+                );
+                tracing::error!("the clock jumped: {message}");
+                self.say_of_the_clock("CLOCK_JUMP", message, now).await?;
+            }
+            Look::Settled => {
+                tracing::info!("the clock is believed again");
+                self.say_of_the_clock("CLOCK_STEADY", "it is believed again".into(), now).await?;
+            }
+        }
+        Ok(look.is_believed())
+    }
+
+    async fn say_of_the_clock(
+        &mut self,
+        kind: &'static str,
+        message: String,
+        now: Timestamp,
+    ) -> Result<(), EngineError> {
+        let mut plan = Planned::new(&PipelineId::system(), self.writer);
+        plan.event(Event::of(kind, now, message).detail("thing", THE_CLOCK));
+        self.commit(vec![plan]).await
+    }
+
+    /// Somebody looked at the incident, or called it over.
+    fn is_clock_confirmed(&self) -> bool {
+        let known = self.pipelines.0.get(&PipelineId::system());
+        let incident = known.and_then(|state| state.incidents.get(CLOCK_INCIDENT));
+        incident.is_none_or(|(record, _)| record.standing() != Ok(IncidentState::Open))
+    }
+}

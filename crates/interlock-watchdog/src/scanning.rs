@@ -1,0 +1,96 @@
+//! The scanner at its pace: so slow that nobody notices, and never done.
+//!
+//! After each page it rests a thousand times as long as the page took, two seconds at least: a thousandth of one core,
+//! however many pipelines there are.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use interlock_store::{Change, Group};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    durable::system_event,
+    owed::plus,
+    plan::Planned,
+    resident::{Watchdog, WatchdogError},
+    scan::{Scanned, Scanner, Violation},
+    seam::ZoneBook,
+};
+
+/// What was missed in a downtime is being recorded for a while after a start.
+pub(crate) const SCAN_AFTER: SignedDuration = SignedDuration::from_mins(5);
+/// Pipelines of one page.
+const PAGE: usize = 10;
+/// How many times longer than a page took it rests.
+const RESTS: i32 = 1_000;
+const REST_MIN: SignedDuration = SignedDuration::from_secs(2);
+const REST_MAX: SignedDuration = SignedDuration::from_mins(10);
+/// A rotation takes at least so long.
+const ROTATION_MIN: SignedDuration = SignedDuration::from_mins(1);
+
+/// How far the scan is, and what it found.
+#[derive(Debug)]
+pub(crate) struct Scanning {
+    scanner: Scanner,
+    next_at: Timestamp,
+    /// What people were told of.
+    told: BTreeSet<Violation>,
+}
+
+impl Scanning {
+    pub(crate) fn new(zones: ZoneBook, next_at: Timestamp) -> Self {
+        Self { scanner: Scanner::new(zones), next_at, told: BTreeSet::new() }
+    }
+
+    /// What is newly wrong, and what is no longer.
+    fn news(&mut self, scanned: Scanned) -> (Vec<Violation>, Vec<Violation>) {
+        let Scanned { pipelines, violations, .. } = scanned;
+        let is_over = |told: &Violation| {
+            told.can_pass() && pipelines.contains(&told.pipeline) && !is_among(told, &violations)
+        };
+        let over: Vec<_> = self.told.iter().filter(|told| is_over(told)).cloned().collect();
+        self.told.retain(|told| !over.contains(told));
+        let new = violations.into_iter().filter(|found| !is_among(found, &self.told));
+        let new: Vec<_> = new.collect();
+        self.told.extend(new.iter().cloned());
+        (new, over)
+    }
+}
+
+/// Whether the same is wrong with the same schedule, whatever the words.
+fn is_among(one: &Violation, others: &BTreeSet<Violation>) -> bool {
+    others.iter().any(|other| other.thing() == one.thing())
+}
+
+impl Watchdog {
+    /// Looks at a page of the ledger, if it is time to.
+    pub(crate) async fn scan(&mut self, now: Timestamp) -> Result<(), WatchdogError> {
+        if now < self.scanning.next_at {
+            return Ok(());
+        }
+        let store = Arc::clone(&self.store);
+        let shard = self.writer.shard;
+        let scanned = self.scanning.scanner.page(store.as_ref(), (shard, PAGE), now).await?;
+        let took = self.world.now().duration_since(now);
+        let least = if scanned.is_last { ROTATION_MIN } else { REST_MIN };
+        self.scanning.next_at = plus(now, (took * RESTS).min(REST_MAX).max(least));
+        let (new, over) = self.scanning.news(scanned);
+        let broken = new.iter().map(|found| ("INVARIANT_BROKEN", found, found.says.clone()));
+        let holds =
+            over.iter().map(|found| ("INVARIANT_HOLDS", found, "it holds again".to_owned()));
+        let mut planned = Vec::new();
+        for (kind, found, says) in broken.chain(holds) {
+            tracing::error!(pipeline = %found.pipeline, "{kind}: {}: {says}", found.thing());
+            let mut event = system_event(kind, says, now);
+            event.details.insert("thing".to_owned(), found.thing().into());
+            event.details.insert("invariant".to_owned(), found.invariant.into());
+            let (pipeline, writer) = (found.pipeline.clone(), self.writer);
+            let group = Group { pipeline, writer, changes: vec![Change::Append(event)] };
+            planned.push(Planned { group, asks: vec![], said: None });
+        }
+        let refused = self.make_durable(planned).await?;
+        // What could not be said is found again.
+        self.scanning.told.retain(|told| !refused.contains(&told.pipeline));
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! `interlock token`: who may use the HTTP interface, and for what.
+//!
+//! A token is drawn here and printed once; what is sent to whoever writes the ledger, and kept there, is its hash.
+
+use std::{io::Write as _, path::Path};
+
+use interlock_api::{
+    access::stored_tokens,
+    token::{Scope, Token},
+};
+use interlock_store::{conformance::block_on, record::InboxRecord};
+use serde_json::{Value, json};
+
+use crate::{
+    arguments::{TokenCommand, TokenCreate},
+    clock,
+    exit::{ACCEPTED, Failure, SUCCESS},
+    inbox::{self, Inbox},
+    ledger::Ledger,
+    output::{Form, Output, instant},
+};
+
+pub(super) fn run(
+    directory: &Path,
+    command: &TokenCommand,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    match command {
+        TokenCommand::Create(asked) => create(directory, asked, output),
+        TokenCommand::List { json } => list(directory, Form::asked(*json), output),
+        TokenCommand::Revoke { id, by, sending } => {
+            let record = keep(id.clone(), None, by.name());
+            Inbox::system(directory)?.send(&record, *sending, output)
+        }
+    }
+}
+
+fn keep(id: String, value: Option<Value>, by: String) -> InboxRecord {
+    InboxRecord::Keep { kind: "token".to_owned(), id, value, by }
+}
+
+fn create(directory: &Path, asked: &TokenCreate, output: &mut Output) -> Result<u8, Failure> {
+    let is_ping = asked.scope == "ping";
+    if is_ping == asked.pipelines.is_empty() {
+        let help = "Write `--scope ping --pipeline 'orders*'`; other scopes are for all pipelines.";
+        return Err(Failure::usage(
+            "a token for pings names its pipelines, and no other does",
+            help,
+        ));
+    }
+    let scope = Scope::parse(&asked.scope, asked.pipelines.clone());
+    let made = scope.and_then(|scope| Token::mint(&asked.name, scope));
+    let (text, mut token) =
+        made.ok_or_else(|| Failure::failed("the system gives no random numbers", ""))?;
+    let now = clock::now();
+    token.created_at = Some(now);
+    token.by = asked.by.name();
+    token.expires_at = asked.expires.and_then(|length| now.saturating_add(length).ok());
+    let id = token.id();
+    let inbox = Inbox::system(directory)?;
+    let record = keep(id.clone(), Some(token.to_json()), token.by.clone());
+    let answer = inbox.answer(&inbox.post(&record, asked.sending)?)?;
+    if let Some(refused) = answer.as_ref().filter(|answer| !answer.accepted) {
+        return Err(Failure::refused(inbox::reason(&refused.result), ""));
+    }
+    let is_applied = answer.is_some();
+    if asked.sending.json {
+        output.json(&json!({ "id": id, "token": text, "applied": is_applied }))?;
+    } else {
+        writeln!(output.out, "{text}")?;
+        writeln!(output.err, "this is token {id}; it is shown only now, and a hash of it is kept")?;
+    }
+    Ok(if is_applied { SUCCESS } else { ACCEPTED })
+}
+
+fn list(directory: &Path, form: Form, output: &mut Output) -> Result<u8, Failure> {
+    let ledger = Ledger::open(directory)?;
+    let mut tokens = block_on(stored_tokens(ledger.store()))?;
+    tokens.sort_by(|a, b| (&a.name, a.id()).cmp(&(&b.name, b.id())));
+    match form {
+        Form::Json => {
+            let objects = tokens.iter().map(|token| {
+                let mut object = token.to_json();
+                object["id"] = token.id().into();
+                if let Some(fields) = object.as_object_mut() {
+                    fields.remove("hash");
+                }
+                object
+            });
+            output.json(&Value::Array(objects.collect()))?;
+        }
+        Form::Text if tokens.is_empty() => {
+            writeln!(output.out, "no tokens, except what `server.tokens` in interlock.yaml says")?;
+        }
+        Form::Text => {
+            let rows: Vec<_> = tokens.iter().map(shown).collect();
+            output.table(["ID", "NAME", "SCOPE", "CREATED", "BY", "UNTIL"], &rows)?;
+        }
+    }
+    Ok(SUCCESS)
+}
+
+fn shown(token: &Token) -> [String; 6] {
+    let scope = match &token.scope {
+        Scope::Ping(pipelines) => format!("ping {}", pipelines.join(",")),
+        Scope::Viewer | Scope::Operator | Scope::Admin => token.scope.as_str().to_owned(),
+    };
+    let until = match token.expires_at {
+        Some(end) if !token.is_in_force(clock::now()) => format!("over since {}", instant(end)),
+        Some(end) => instant(end),
+        None => "revoked".to_owned(),
+    };
+    let created = token.created_at.map(instant).unwrap_or_default();
+    [token.id(), token.name.clone(), scope, created, token.by.clone(), until]
+}

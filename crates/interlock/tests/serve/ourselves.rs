@@ -1,0 +1,183 @@
+//! What breaks in Interlock itself, and who outside hears of it: beacons, the spool, barks, coverage, `doctor --live`.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpListener,
+    process::Command,
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{Daemon, bad_input::SmallDisk, project::Project};
+
+const TICKER: &str = "
+name: ticker
+schedule: {cron: '* * * * * *', seconds: true}
+trigger: {type: command, command: 'true'}
+";
+
+/// Nobody ever reports on it.
+const SILENT: &str = "
+name: silent
+schedule: {cron: '*/10 * * * * *', seconds: true, grace: 2s}
+trigger: {type: external}
+";
+
+/// Takes every request, and remembers its body.
+#[derive(Clone)]
+struct Receiver {
+    url: String,
+    taken: Arc<Mutex<Vec<String>>>,
+}
+
+impl Receiver {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/here", listener.local_addr().unwrap());
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let sees = Arc::clone(&taken);
+        thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let mut head = String::new();
+                while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap_or(0) > 0 {}
+                let length = head.lines().find_map(|line| {
+                    let (name, value) = line.split_once(": ")?;
+                    name.eq_ignore_ascii_case("content-length").then(|| value.parse().unwrap())
+                });
+                let mut body = vec![0; length.unwrap_or(0)];
+                reader.read_exact(&mut body).unwrap();
+                sees.lock().unwrap().push(String::from_utf8(body).unwrap());
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                let _gone = stream.write_all(answer);
+            }
+        });
+        Self { url, taken }
+    }
+
+    fn count(&self) -> usize {
+        self.taken.lock().unwrap().len()
+    }
+
+    fn alert(&self, alert_type: &str) -> Option<Value> {
+        let taken = self.taken.lock().unwrap();
+        let mut alerts = taken.iter().map(|body| serde_json::from_str::<Value>(body).unwrap());
+        alerts.find(|alert| alert["alertType"] == alert_type)
+    }
+}
+
+fn configure(project: &Project, text: &str) {
+    fs::write(
+        project.path().join("interlock.yaml"),
+        format!("server: {{addr: '127.0.0.1:0'}}\n{text}"),
+    )
+    .unwrap();
+}
+
+#[test]
+fn s13_l5_when_the_disk_is_full_people_hear_of_it_and_the_beacon_falls_silent() {
+    let project = Project::new(&[("ticker", TICKER)]);
+    let Some(disk) = SmallDisk::mount(project.folder()) else {
+        println!("only root may mount a small disk: not tried");
+        return;
+    };
+    let (beacon, hook) = (Receiver::new(), Receiver::new());
+    configure(
+        &project,
+        &format!(
+            "beacons: [{{url: '{}', interval: 1s}}]\nalerts: [{{type: webhook, url: '{}'}}]\n",
+            beacon.url, hook.url
+        ),
+    );
+    let daemon = Daemon::start(project.path());
+    project.until("the beacon is called", || (beacon.count() >= 3).then_some(()));
+    let filler = disk.0.join("filler");
+    // All that is left; the write ends with "no space left on device".
+    drop(fs::write(&filler, vec![0; 8 << 20]));
+    let alert = project.until("somebody hears of it", || hook.alert("store_unreachable"));
+    assert_eq!(alert["level"], "error");
+    assert!(alert["message"].as_str().unwrap().starts_with("STORE_UNREACHABLE"), "{alert}");
+    let silent = beacon.count();
+    // What is tested is that nothing comes.
+    thread::sleep(Duration::from_secs(4));
+    assert!(beacon.count() <= silent + 1, "one call may have been on its way");
+    fs::remove_file(&filler).unwrap();
+    drop(daemon);
+    let _next = Daemon::start(project.path());
+    project.until("the beacon is called again", || (beacon.count() > silent + 1).then_some(()));
+}
+
+#[test]
+fn a_bark_that_is_ordered_goes_from_the_watchdog_to_a_channel_again_and_again() {
+    let project = Project::new(&[("ticker", TICKER)]);
+    let hook = Receiver::new();
+    configure(&project, &format!("alerts: [{{type: webhook, url: '{}'}}]\n", hook.url));
+    // An order is kept while nobody serves.
+    let ran = project.run(&["bark", "--every", "2s"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "done: barks standing\n"), "{}", ran.stderr);
+    let _daemon = Daemon::start(project.path());
+    let barks = || {
+        let taken = hook.taken.lock().unwrap();
+        let alerts = taken.iter().map(|body| serde_json::from_str::<Value>(body).unwrap());
+        alerts.filter(|alert| alert["details"]["bark"].is_string()).count()
+    };
+    project.until("three barks and their ends", || (barks() >= 6).then_some(()));
+    let events = project.run(&["events", "_system"]).stdout;
+    assert!(events.contains("BARK_HEARD"), "{events}");
+    let live = project.run(&["doctor", "--live"]);
+    assert!(live.stdout.contains("barks   ok       every 2s"), "{}{}", live.stdout, live.stderr);
+    for line in ["loops   ok", "self    ok", "hearing ok", "outbox  ok", "ledger  ok"] {
+        assert!(live.stdout.contains(line), "{line}: {}", live.stdout);
+    }
+    assert_eq!(live.code, 0);
+    assert_eq!(project.run(&["bark", "--every", "off"]).code, 0);
+    assert_eq!(project.run(&["bark", "--every", "off"]).code, 1, "there is none any more");
+}
+
+#[test]
+fn s10_what_could_not_be_reported_while_nobody_listened_is_unknown_and_says_since_when() {
+    let project = Project::new(&[("silent", SILENT)]);
+    let hook = Receiver::new();
+    configure(
+        &project,
+        &format!("alerts: [{{type: webhook, url: '{}', digest: false}}]\n", hook.url),
+    );
+    let daemon = Daemon::start(project.path());
+    let missed =
+        project.until("it is missed while somebody listens", || hook.alert("schedule_missed"));
+    assert_eq!(missed["pipelineId"], "silent");
+    drop(daemon);
+    let died = Timestamp::now();
+    // What is tested is that time goes by: longer than the pace at which listeners speak up.
+    thread::sleep(Duration::from_secs(25));
+    let came_back = Timestamp::now();
+    let _daemon = Daemon::start(project.path());
+    let unknown = project.until("it is unknown", || hook.alert("schedule_unknown"));
+    let instant =
+        |key: &str| unknown["details"][key].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let (from, until) = (instant("deafFrom"), instant("deafUntil"));
+    assert!(from <= died && until >= came_back, "{unknown}");
+    let slot = unknown["details"]["expectedTime"].as_str().unwrap().to_owned();
+    let why = project.run(&["why", "silent", &slot]).stdout;
+    assert!(why.contains(&format!("nobody could have reported from {from} to {until}")), "{why}");
+}
+
+#[test]
+fn no_proxy_of_the_environment_is_asked() {
+    let project = Project::new(&[]);
+    let (hook, proxy) = (Receiver::new(), Receiver::new());
+    configure(&project, &format!("alerts: [{{type: webhook, name: hook, url: '{}'}}]\n", hook.url));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_interlock"));
+    for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"] {
+        command.env(name, &proxy.url);
+    }
+    command.env_remove("NO_PROXY").env_remove("no_proxy");
+    let ran = command.arg("-C").arg(project.path()).args(["incidents", "test", "hook"]).output();
+    assert!(ran.unwrap().status.success());
+    assert_eq!((hook.count(), proxy.count()), (1, 0));
+}
