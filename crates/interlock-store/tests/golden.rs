@@ -200,7 +200,7 @@ fn agenda() -> AgendaRecord {
         catchup: Some(catchup()),
         sla: Some(promise()),
         upstreams: vec!["raw".into()],
-        is_rehearsal: true,
+        is_rehearsal: false,
     }
 }
 
@@ -244,8 +244,11 @@ fn pipelines_are_written_as_ever() {
         ..plain.clone()
     };
     check_row("pipeline-paused", &Key::Pipeline, &Record::Pipeline(paused));
-    let owing = PipelineRecord { agenda: Some(Box::new(agenda())), ..plain };
+    let owing = PipelineRecord { agenda: Some(Box::new(agenda())), ..plain.clone() };
     check_row("pipeline-agenda", &Key::Pipeline, &Record::Pipeline(owing));
+    let rehearsal = AgendaRecord { starts: vec![], is_rehearsal: true, ..agenda() };
+    let rehearsal = PipelineRecord { agenda: Some(Box::new(rehearsal)), ..plain };
+    check_row("pipeline-rehearsal", &Key::Pipeline, &Record::Pipeline(rehearsal));
     let version = VersionRecord {
         since: nine(),
         source: "name: orders\n".into(),

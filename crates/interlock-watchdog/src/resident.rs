@@ -25,7 +25,7 @@ use crate::{
     load::{self, PAGE},
     owed::plus,
     plan::Planner,
-    scanning::{SCAN_AFTER, Scanning},
+    scanning::Scanning,
     seam::{Task, Telling, World, ZoneBook},
     sweep::Sweep,
     vitals::WatchdogVitals,
@@ -60,6 +60,9 @@ pub struct Pace {
     pub settle: SignedDuration,
     /// What is found later than this is found late.
     pub late_after: SignedDuration,
+    /// When the ledger is first looked through for broken promises: what was missed in a downtime is being
+    /// recorded for a while after a start.
+    pub scan_after: SignedDuration,
 }
 
 impl Default for Pace {
@@ -69,6 +72,7 @@ impl Default for Pace {
             interval: SignedDuration::from_mins(5),
             settle: SignedDuration::from_secs(10),
             late_after: SignedDuration::from_mins(1),
+            scan_after: SignedDuration::from_mins(5),
         }
     }
 }
@@ -204,7 +208,7 @@ impl Watchdog {
             writer,
             hears,
             bark_at: now,
-            scanning: Scanning::new(Arc::clone(&zones), plus(now, SCAN_AFTER)),
+            scanning: Scanning::new(Arc::clone(&zones), plus(now, pace.scan_after)),
             list: Watchlist::new(zones),
             judged: own.judged.unwrap_or(Timestamp::MIN),
             judged_revision: own.revision,

@@ -17,8 +17,6 @@ use crate::{
     seam::ZoneBook,
 };
 
-/// What was missed in a downtime is being recorded for a while after a start.
-pub(crate) const SCAN_AFTER: SignedDuration = SignedDuration::from_mins(5);
 /// Pipelines of one page.
 const PAGE: usize = 10;
 /// How many times longer than a page took it rests.

@@ -215,9 +215,17 @@ mod server {
     use std::sync::Arc;
 
     use interlock_config::server::{Postgres, Redis};
-    use interlock_store::Store;
+    use interlock_store::{Store, StoreError};
 
     use crate::exit::Failure;
+
+    /// A server that lets nobody in, or is not there. Its address may hold a password, so only what may be shown is.
+    fn closed(server: &str, error: &StoreError) -> Failure {
+        Failure::failed(
+            format!("the store on {server} cannot be opened: {error}"),
+            "Check that the server runs, and what interlock.yaml says about it.",
+        )
+    }
 
     #[cfg(feature = "redis")]
     pub(super) fn redis(config: &Redis) -> Result<Arc<dyn Store>, Failure> {
@@ -232,7 +240,8 @@ mod server {
             event_stream_max: config.event_stream_max,
             shards: super::SHARDS,
             on_rollback: Some(Arc::new(|said: &str| tracing::error!("{said}"))),
-        })?;
+        });
+        let store = store.map_err(|error| closed(&format!("Redis at {}", config.addr), &error))?;
         for warning in store.warnings() {
             tracing::warn!("{warning}");
         }
@@ -252,8 +261,8 @@ mod server {
             schema: config.schema.clone(),
             connections_max: config.connections_max as usize,
             shards: super::SHARDS,
-        })?;
-        Ok(Arc::new(store))
+        });
+        Ok(Arc::new(store.map_err(|error| closed("PostgreSQL", &error))?))
     }
 
     #[cfg(not(feature = "postgres"))]

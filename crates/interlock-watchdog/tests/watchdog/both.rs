@@ -119,7 +119,9 @@ fn told(house: &House) -> BTreeSet<String> {
 fn live(house: &House, until: Timestamp) {
     let world = Arc::new(Clock(Arc::clone(&house.clock)));
     let store = Arc::clone(&house.store) as _;
-    let parts = Parts::new(world, store, Arc::new(EngineTelling), zones());
+    let mut parts = Parts::new(world, store, Arc::new(EngineTelling), zones());
+    // These ledgers are made up, so promises are broken in them; that is the scanner's, not a check's.
+    parts.pace.scan_after = SignedDuration::from_hours(1_000);
     let mut watchdog = block_on(Watchdog::open(parts, Shard(0))).unwrap().unwrap();
     // Shorter steps than a sleep, so that it never counts as one.
     let step = SignedDuration::from_secs(5);

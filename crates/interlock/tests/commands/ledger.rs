@@ -401,10 +401,20 @@ fn the_store_is_where_the_project_says() {
     let ran = ask(directory.path(), &["runs", "--json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(ran.json().as_array().unwrap().len(), 2);
-    fs::write(directory.path().join("interlock.yaml"), "provider: redis\n").unwrap();
-    let ran = ask(directory.path(), &["runs"]);
-    assert_eq!(ran.code, 3);
-    assert!(ran.stderr.contains("the embedded store only"), "{}", ran.stderr);
+    for (config, said) in [
+        // Nobody listens there.
+        (
+            "provider: redis\nredis: {addr: \"127.0.0.1:1\"}\n",
+            "the store on Redis at 127.0.0.1:1 cannot be opened",
+        ),
+        ("provider: dynamodb\n", "this build has no store on dynamodb"),
+    ] {
+        fs::write(directory.path().join("interlock.yaml"), config).unwrap();
+        let ran = ask(directory.path(), &["runs"]);
+        assert_eq!(ran.code, 3, "{config}");
+        assert!(ran.stderr.contains(said), "{config}: {}", ran.stderr);
+        assert!(ran.stderr.contains("interlock.yaml"), "{config}: {}", ran.stderr);
+    }
 }
 
 #[test]
