@@ -20,6 +20,7 @@ pub(crate) enum Need {
 
 /// A program, and the Debian package that has it.
 struct Tool {
+    /// Its name, or a command that works once it is there.
     program: &'static str,
     package: &'static str,
     needs: &'static [Need],
@@ -46,7 +47,7 @@ const TOOLS: &[Tool] = &[
         why: "pings are tested with the client that people use",
     },
     Tool {
-        program: "python3",
+        program: "python3 -c 'import requests'",
         package: "python3-requests",
         needs: &[Need::Test],
         why: "pings are tested with Python's requests",
@@ -101,9 +102,11 @@ pub(crate) fn ensure(need: Need) -> Result<(), String> {
         .try_for_each(|tool| provide(tool, means()))
 }
 
-/// Whether a program is on the path (not all of them have a version), or where Debian keeps those of each PostgreSQL.
+/// Whether a program is on the path (not all of them have a version) and, if it is given with arguments, does that; or
+/// whether it is where Debian keeps those of each PostgreSQL.
 fn is_there(program: &str) -> bool {
-    let find = format!("command -v {program}");
+    let find =
+        if program.contains(' ') { program.to_owned() } else { format!("command -v {program}") };
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     shell::works(shell::program("sh").args(["-c", &find]))
         || versions.map(|entry| entry.path()).any(|path| path.join("bin").join(program).exists())
