@@ -407,7 +407,10 @@ fn the_store_is_where_the_project_says() {
             "provider: redis\nredis: {addr: \"127.0.0.1:1\"}\n",
             "the store on Redis at 127.0.0.1:1 cannot be opened",
         ),
-        ("provider: dynamodb\n", "this build has no store on dynamodb"),
+        (
+            "provider: dynamodb\ndynamodb: {tableName: ledger}\n",
+            "this build has no store on dynamodb",
+        ),
     ] {
         fs::write(directory.path().join("interlock.yaml"), config).unwrap();
         let ran = ask(directory.path(), &["runs"]);
