@@ -20,10 +20,13 @@ use crate::{
     resident::{Watchdog, WatchdogError},
 };
 
-/// How often it is looked whether one is due, or has arrived.
+/// How often it is looked whether one has arrived.
 const LOOK_EVERY: SignedDuration = SignedDuration::from_secs(1);
 /// By then everybody has heard.
 const HEARD_IN: SignedDuration = SignedDuration::from_mins(5);
+
+/// How often to bark, and since when that is ordered.
+type Order = (SignedDuration, Timestamp);
 
 /// How a bark stands on its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,16 +45,7 @@ impl Watchdog {
         if now < self.bark_at {
             return Ok(());
         }
-        self.bark_at = plus(now, LOOK_EVERY);
-        let keys = [Key::Sensor(BARKS_KEY.to_owned()), LastBark::key()];
-        let (mut order, mut last) = (None, None);
-        for row in self.store.read(&PipelineId::system(), &keys).await?.into_iter().flatten() {
-            if let Record::Sensor(record) = &row.record {
-                order = barks(record);
-            } else if let Record::Due(record) = &row.record {
-                last = LastBark::from_record(record);
-            }
-        }
+        let (order, last) = self.standing(now).await?;
         match (order, last) {
             (_, Some(last)) if last.state == "out" => self.look_for(last, now).await,
             (Some((every, _)), last)
@@ -61,6 +55,30 @@ impl Watchdog {
             }
             (Some(_) | None, _) => Ok(()),
         }
+    }
+
+    /// The order to bark and the last bark, and from them when to look again.
+    pub(crate) async fn standing(
+        &mut self,
+        now: Timestamp,
+    ) -> Result<(Option<Order>, Option<LastBark>), WatchdogError> {
+        let keys = [Key::Sensor(BARKS_KEY.to_owned()), LastBark::key()];
+        let (mut order, mut last) = (None, None);
+        for row in self.store.read(&PipelineId::system(), &keys).await?.into_iter().flatten() {
+            if let Record::Sensor(record) = &row.record {
+                order = barks(record);
+            } else if let Record::Due(record) = &row.record {
+                last = LastBark::from_record(record);
+            }
+        }
+        self.bark_at = match (&order, &last) {
+            // A delivery is no event: whether it arrived is asked again and again.
+            (_, Some(last)) if last.state == "out" => plus(now, LOOK_EVERY),
+            (Some((every, _)), Some(last)) => plus(last.at, *every),
+            (Some(_), None) => now,
+            (None, _) => Timestamp::MAX,
+        };
+        Ok((order, last))
     }
 
     async fn begin_bark(&mut self, now: Timestamp) -> Result<(), WatchdogError> {

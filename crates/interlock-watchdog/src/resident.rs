@@ -225,6 +225,7 @@ impl Watchdog {
             rested_at: now,
         };
         watchdog.begin(own.judged, now).await?;
+        watchdog.standing(now).await?;
         Ok(Some(watchdog))
     }
 
@@ -362,6 +363,10 @@ impl Watchdog {
             let page = self.store.events(None, self.followed, PAGE).await?;
             for row in page.items {
                 self.followed = row.number;
+                if row.pipeline == PipelineId::system() {
+                    // The order to bark may be another.
+                    self.bark_at = Timestamp::MIN;
+                }
                 match row.record.kind.as_str() {
                     "JOB_COMPLETED" => self.vitals.caught_up(&row.pipeline),
                     kind if kind.starts_with("PIPELINE_") => {

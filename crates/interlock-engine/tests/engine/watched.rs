@@ -605,7 +605,5 @@ fn questions(pipelines: usize) -> usize {
 
 #[test]
 fn nothing_is_read_about_pipelines_of_which_nothing_is_due() {
-    // Once a second it is looked whether a bark is due, of which there is one for all.
-    let of_all = (9 * 60 + 29 - 8 * 60 - 5) * 60;
-    assert_eq!((questions(1), questions(50)), (of_all, of_all));
+    assert_eq!((questions(1), questions(50)), (0, 0), "nothing was due for more than an hour");
 }

@@ -9,7 +9,7 @@ use interlock_core::slot::{Disposition, SlotState};
 use interlock_store::{
     Change, Expect, Key, Record, Shard, Store as _,
     conformance::block_on,
-    record::{InboxRecord, SpanRecord, version_text},
+    record::{EventRecord, InboxRecord, SpanRecord, version_text},
 };
 use interlock_watchdog::{
     Parts, Scanner, Watchdog,
@@ -78,6 +78,20 @@ impl Resident {
         self.house.events().iter().filter(|event| *event == kind).count()
     }
 
+    /// Somebody orders a bark every hour: the row and its event, as the engine writes them.
+    fn order_barks(&self, at: Timestamp) {
+        self.house.sensor("_system", "barks/standing", json!({"seconds": 3600}), at);
+        let event = EventRecord {
+            kind: "BARKS_ORDERED".to_owned(),
+            at,
+            slot: None,
+            run_id: None,
+            message: "every hour".to_owned(),
+            details: std::collections::BTreeMap::new(),
+        };
+        self.house.write("_system", vec![Change::Append(event)]);
+    }
+
     /// Delivers what is in the outbox.
     fn deliver(&self) -> usize {
         let rows = block_on(self.house.store.claim(100, SignedDuration::from_mins(1))).unwrap();
@@ -96,7 +110,7 @@ fn a_bark_comes_as_often_as_it_was_ordered_and_is_known_to_be_heard() {
     let mut resident = Resident::new(House::new(&[], at("08:00")));
     resident.after(MINUTE);
     assert_eq!(resident.count("BARK"), 0, "nobody ordered one");
-    resident.house.sensor("_system", "barks/standing", json!({"seconds": 3600}), at("08:01"));
+    resident.order_barks(at("08:01"));
     resident.after(MINUTE);
     assert_eq!((resident.count("BARK"), resident.count("BARK_HEARD")), (1, 0));
     resident.after(MINUTE);
@@ -114,7 +128,7 @@ fn a_bark_comes_as_often_as_it_was_ordered_and_is_known_to_be_heard() {
 #[test]
 fn a_bark_that_nobody_heard_is_an_incident_until_one_is_heard_again() {
     let mut resident = Resident::new(House::new(&[], at("08:00")));
-    resident.house.sensor("_system", "barks/standing", json!({"seconds": 3600}), at("08:00"));
+    resident.order_barks(at("08:00"));
     resident.after(MINUTE);
     resident.after(MINUTE * 4);
     assert_eq!(resident.count("BARK_LOST"), 0);
