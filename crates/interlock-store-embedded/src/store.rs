@@ -378,8 +378,10 @@ impl Store for EmbeddedStore {
                 self.readers.check()?;
                 return Ok(Page { items: vec![], more: false });
             }
-            let page =
-                self.readers.submit(move |db| Ok(read::page(read::inbox(db, limit)?, limit))).await?;
+            let page = self
+                .readers
+                .submit(move |db| Ok(read::page(read::inbox(db, limit)?, limit)))
+                .await?;
             if page.items.is_empty() && !page.more {
                 emptied_at.store(last, Ordering::Release);
             }
