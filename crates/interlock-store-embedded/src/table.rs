@@ -202,9 +202,9 @@ fn walk(name: &str, (key, order): (&[&str], &[&str]), after: After) -> String {
         After::Nothing => (String::new(), 1),
         After::Row => (format!("WHERE ({}) > ({})", list(order), marks.join(", ")), key.len() + 1),
     };
-    let rest: String = key.iter().skip(1).map(|column| format!(", t.{column}")).collect();
+    let key = list(key);
     format!(
-        "SELECT n.name, t.revision, t.body{rest} FROM {name} t CROSS JOIN names n ON n.id = t.pipeline
+        "SELECT n.name, t.revision, t.body, {key} FROM {name} t CROSS JOIN names n ON n.id = t.pipeline
          {only} ORDER BY {} LIMIT ?{room}",
         list(order)
     )
@@ -227,17 +227,17 @@ impl Address {
             // Any 64 bits: the sign means nothing.
             Key::Version(version) => vec![Value::Integer(*version as i64)],
             Key::Watermark(schedule) => vec![text(schedule.as_str())],
-            Key::Slot(schedule, at) => vec![text(schedule.as_str()), instant(*at)],
-            Key::Span(schedule, at) => vec![text(schedule.as_str()), instant(*at)],
+            Key::Slot(schedule, at) | Key::Span(schedule, at) => {
+                vec![text(schedule.as_str()), instant(*at)]
+            }
             Key::Run(run) => {
                 let (generation, attempt) = (run.generation.into(), run.attempt.into());
                 vec![text(run.schedule.as_str()), instant(run.nominal), generation, attempt]
             }
-            Key::Sensor(key) => vec![text(key)],
-            Key::Incident(key) => vec![text(key)],
+            Key::Sensor(name) | Key::Incident(name) | Key::Outbox(name) | Key::Applied(name) => {
+                vec![text(name)]
+            }
             Key::Due(at, kind, name) => vec![instant(*at), text(kind.as_str()), text(name)],
-            Key::Outbox(name) => vec![text(name)],
-            Key::Applied(key) => vec![text(key)],
             Key::Backfill(number) => vec![Value::Integer(*number as i64)],
         };
         Self { table: &TABLES[index as usize], key }

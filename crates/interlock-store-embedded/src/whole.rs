@@ -115,7 +115,7 @@ fn no_place(from: &str) -> Failure {
     Failure::Said(StoreError::permanent(format!("`{from}` is no place in this store")))
 }
 
-/// Columns: name, revision, body, then the key.
+/// Columns: name, revision, body, the pipeline's number, then the key.
 fn collect(
     statement: &mut CachedStatement<'_>,
     kind: Kind,
@@ -133,33 +133,33 @@ fn collect(
     Ok(())
 }
 
-/// The key that the columns from the fourth on say; see [`Address::of`].
+/// The key that the columns from the fifth on say; see [`Address::of`].
 fn key_of(kind: Kind, row: &rusqlite::Row<'_>) -> Result<Key, Failure> {
     let schedule =
-        || -> Result<ScheduleId, Failure> { Ok(ScheduleId::any(&row.get::<_, String>(3)?)?) };
+        || -> Result<ScheduleId, Failure> { Ok(ScheduleId::any(&row.get::<_, String>(4)?)?) };
     Ok(match kind {
         Kind::Pipeline => Key::Pipeline,
-        Kind::Version => Key::Version(row.get::<_, i64>(3)? as u64),
+        Kind::Version => Key::Version(row.get::<_, i64>(4)? as u64),
         Kind::Watermark => Key::Watermark(schedule()?),
-        Kind::Slot => Key::Slot(schedule()?, timestamp(row.get(4)?)?),
-        Kind::Span => Key::Span(schedule()?, timestamp(row.get(4)?)?),
+        Kind::Slot => Key::Slot(schedule()?, timestamp(row.get(5)?)?),
+        Kind::Span => Key::Span(schedule()?, timestamp(row.get(5)?)?),
         Kind::Run => Key::Run(RunKey {
             schedule: schedule()?,
-            nominal: timestamp(row.get(4)?)?,
-            generation: row.get(5)?,
-            attempt: row.get(6)?,
+            nominal: timestamp(row.get(5)?)?,
+            generation: row.get(6)?,
+            attempt: row.get(7)?,
         }),
-        Kind::Sensor => Key::Sensor(row.get(3)?),
-        Kind::Incident => Key::Incident(row.get(3)?),
+        Kind::Sensor => Key::Sensor(row.get(4)?),
+        Kind::Incident => Key::Incident(row.get(4)?),
         Kind::Due => {
-            let word: String = row.get(4)?;
+            let word: String = row.get(5)?;
             let kind = DueKind::parse(&word)
                 .ok_or_else(|| Failure::Unreadable(format!("something due of a kind `{word}`")))?;
-            Key::Due(timestamp(row.get(3)?)?, kind, row.get(5)?)
+            Key::Due(timestamp(row.get(4)?)?, kind, row.get(6)?)
         }
-        Kind::Outbox => Key::Outbox(row.get(3)?),
-        Kind::Applied => Key::Applied(row.get(3)?),
-        Kind::Backfill => Key::Backfill(row.get::<_, i64>(3)? as u64),
+        Kind::Outbox => Key::Outbox(row.get(4)?),
+        Kind::Applied => Key::Applied(row.get(4)?),
+        Kind::Backfill => Key::Backfill(row.get::<_, i64>(4)? as u64),
     })
 }
 
