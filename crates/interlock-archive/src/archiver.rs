@@ -5,6 +5,7 @@ use std::sync::Arc;
 use interlock_store::{Store, StoreError};
 
 use crate::{
+    READS_MAX,
     batch::Batch,
     failure::ArchiveError,
     reading::{Position, Read, gather},
@@ -47,6 +48,8 @@ pub struct Archiver {
     target: Target,
     telling: Telling,
     position: Position,
+    /// How many reads the next batch takes: few at first, so that one who is killed often gets on all the same.
+    reads: usize,
     /// What was read while the last batch was written.
     ahead: Option<Read>,
     /// What was archived since it was opened.
@@ -66,24 +69,26 @@ impl Archiver {
             begin(store.as_ref(), &position).await?;
         }
         let summary = Summary::default();
-        Ok(Self { store, target, telling, position, ahead: None, summary })
+        Ok(Self { store, target, telling, position, reads: 1, ahead: None, summary })
     }
 
     /// Archives one batch.
     pub async fn pass(&mut self) -> Result<Standing, ArchiveError> {
         let read = match self.ahead.take() {
             Some(read) => read,
-            None => gather(self.store.as_ref(), &self.position).await?,
+            None => gather(self.store.as_ref(), &self.position, self.reads).await?,
         };
         if read.is_empty() && read.position == self.position {
             return Ok(Standing::Current);
         }
+        self.reads = (self.reads * 2).min(READS_MAX);
         let (to, more) = (read.position.clone(), read.more);
         let batch = Batch::of(read);
         let writing = self.target.write(&batch, (&self.position, &to));
         let (written, ahead) = if more {
             // The rows of a later look are written later, because the cursors move in order.
-            let (written, ahead) = tokio::join!(writing, gather(self.store.as_ref(), &to));
+            let (written, ahead) =
+                tokio::join!(writing, gather(self.store.as_ref(), &to, self.reads));
             (written?, Some(ahead?))
         } else {
             (writing.await?, None)

@@ -2,7 +2,7 @@
 
 use interlock_store::{Archived, Changes, EventRow, Store, StoredRow};
 
-use crate::{READ, READS_MAX, failure::ArchiveError};
+use crate::{READ, failure::ArchiveError};
 
 /// How far the archive has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,11 +39,15 @@ impl Read {
     }
 }
 
-/// Reads as much as one transaction takes.
-pub(crate) async fn gather(store: &dyn Store, from: &Position) -> Result<Read, ArchiveError> {
+/// Reads as much as one transaction takes: so many pages, of each kind of data.
+pub(crate) async fn gather(
+    store: &dyn Store,
+    from: &Position,
+    reads: usize,
+) -> Result<Read, ArchiveError> {
     let (events, rows, position) = (Vec::new(), Vec::new(), from.clone());
     let mut read = Read { events, rows, position, more: true };
-    for _ in 0..READS_MAX {
+    for _ in 0..reads {
         read.more = step(store, &mut read).await?;
         if !read.more {
             break;

@@ -81,6 +81,12 @@ pub(crate) enum Reading {
         #[arg(long, value_name = "D", value_parser = length)]
         timeout: Option<SignedDuration>,
     },
+    /// Copy to the archive what is not there yet, and end; `serve` does so by itself where an archiver is declared.
+    Archive {
+        /// Once, as it is done in any case: for scripts that say what they mean.
+        #[arg(long)]
+        once: bool,
+    },
     /// Look after the store.
     Store {
         #[command(subcommand)]

@@ -35,6 +35,7 @@ use crate::{
     output::Output,
     place::{Held, Place},
     serve::{
+        archiver,
         broken::BrokenFiles,
         evaluators,
         files::{Agreement, Files, Scan, Since},
@@ -150,6 +151,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     let zones = Arc::new(SystemZones::new());
     let (from, zones_read) = (directory.clone(), Arc::clone(&zones));
     let config = blocking(move || Files::around(&from, &zones_read)).await??.config;
+    let roles = roles.given(config.archiver.as_ref())?;
     let place = Place::named(&directory, &config.store);
     let (folder, holder) = (place.folder.clone(), place.holder());
     let (store, held) = open(&place, &roles).await?;
@@ -164,6 +166,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     let (reload, asked) = mpsc::unbounded_channel();
     let runtime = beside()?;
     let beside = runtime.handle().cloned().unwrap_or_else(Handle::current);
+    archiver::start((&roles, &place, &config), &store, (&beside, &surface)).await?;
     let mut sentinel = None;
     let engine = if roles.has(RoleName::Engine) {
         let served = Served { directory: &directory, folder: &folder, config: &config, zones };

@@ -3,6 +3,7 @@
 //!
 //! | module | what it does to the real binary |
 //! |---|---|
+//! | `archive` | an archiver that is killed again and again, from a file and from a Redis; one beside the engine |
 //! | `kills` | 200 random `kill -9` of daemon, runner or both under load |
 //! | `points` | `kill -9` at every system call around one trigger, one by one |
 //! | `backfills` | a daemon killed in the middle of a backfill, and a cancel while nobody serves |
@@ -23,6 +24,7 @@
 #![expect(clippy::disallowed_methods, reason = "a real process in real time is what is tested")]
 
 mod alerts;
+mod archive;
 mod backfills;
 mod bad_input;
 mod checker;
