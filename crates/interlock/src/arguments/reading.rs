@@ -298,4 +298,14 @@ pub(crate) enum StoreCommand {
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
+    /// Copy everything to another store, such as from a file to Redis or PostgreSQL, and compare both. Nobody may serve
+    /// either meanwhile, and the target must be empty.
+    Copy {
+        /// The store that is left: a project's directory, or a file like interlock.yaml [default: the project]
+        #[arg(long, value_name = "PLACE", value_hint = ValueHint::AnyPath)]
+        from: Option<PathBuf>,
+        /// The store that is moved to, named likewise.
+        #[arg(long, value_name = "PLACE", value_hint = ValueHint::AnyPath)]
+        to: PathBuf,
+    },
 }

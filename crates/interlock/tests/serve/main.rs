@@ -11,6 +11,7 @@
 //! | `container` | the daemon as process 1, whose end is the end of its jobs |
 //! | `endings` | jobs that are to end: by schedule, by hand, and with the daemon killed in between |
 //! | `frozen` | a daemon that is stopped and continued |
+//! | `moving` | a ledger that goes from a file to a server and back, and `serve` on each |
 //! | `ourselves` | what breaks in Interlock itself, and who outside hears of it |
 //! | `pings` | reports by `curl`, scripts, Python and `exec`; kills between receipt and answer; a silent crowd |
 //! | `servers` | two instances on one Redis or PostgreSQL, of which one is killed |
@@ -32,6 +33,7 @@ mod container;
 mod endings;
 mod frozen;
 mod kills;
+mod moving;
 mod ourselves;
 mod pings;
 mod points;
