@@ -14,6 +14,7 @@
 //! | `moving` | a ledger that goes from a file to a server and back, and `serve` on each |
 //! | `ourselves` | what breaks in Interlock itself, and who outside hears of it |
 //! | `pings` | reports by `curl`, scripts, Python and `exec`; kills between receipt and answer; a silent crowd |
+//! | `rollback` | a Redis that comes back as it was seconds ago |
 //! | `servers` | two instances on one Redis or PostgreSQL, of which one is killed |
 //! | `tokens` | who may ask, over real connections |
 //! | `watched` | what does not happen, and who hears of it |
@@ -38,6 +39,7 @@ mod ourselves;
 mod pings;
 mod points;
 mod project;
+mod rollback;
 mod servers;
 mod surface;
 mod tokens;
