@@ -68,6 +68,7 @@ mod key;
 pub mod memory;
 mod obligation;
 pub mod record;
+mod together;
 mod whole;
 
 pub use check::{check_settlement, may_write, whole_milliseconds};
@@ -80,4 +81,5 @@ pub use contract::{
 pub use key::{DueKind, Key, RunKey};
 pub use obligation::{Obligation, Subject};
 pub use record::Record;
+pub use together::together;
 pub use whole::{Archived, ChangedRow, Changes, Freight, Portion, StoredRow};

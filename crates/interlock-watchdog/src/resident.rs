@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use interlock_core::{clock::ClockWatch, id::PipelineId};
@@ -490,9 +490,9 @@ impl Watchdog {
     ) -> Result<(), WatchdogError> {
         let store = Arc::clone(&self.store);
         let zones = Arc::clone(&self.list.zones);
-        let (store, zones, shared) = (store.as_ref(), &zones, Shared::default());
-        let mut gatherer = Gatherer { store, around, zones, shared };
-        let outcome = judge_all(&mut gatherer, &self.list, &self.checks, chunk).await?;
+        let (store, zones, shared) = (store.as_ref(), &zones, Mutex::default());
+        let gatherer = Gatherer { store, around, zones, shared };
+        let outcome = judge_all(&gatherer, &self.list, &self.checks, chunk).await?;
         let now = around.now;
         for (pipeline, record, revision) in outcome.changed {
             self.take(&pipeline, &record, revision);
