@@ -3,7 +3,9 @@
 //! An archive that cannot be written to is tried again and again; nothing is lost meanwhile, because the store keeps
 //! what the archive has not read. After a while people are told.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+#[cfg(feature = "postgres")]
+use std::time::Duration;
 
 use interlock_api::Surface;
 use interlock_config::server::ServerConfig;

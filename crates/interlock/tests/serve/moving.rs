@@ -4,6 +4,8 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
 };
 
 use interlock_core::id::PipelineId;
@@ -150,4 +152,35 @@ fn copy_that_was_not_finished_is_refused() {
     let target = project.path().join("interlock.yaml");
     let ran = from.run(&["store", "copy", "--to", target.to_str().unwrap()]);
     assert!(ran.code != 0 && ran.stderr.contains("is not empty"), "{ran:?}");
+}
+
+/// Leases keep owners away, and nobody keeps a report away: the comparison finds it, and the copy is not served.
+#[test]
+fn report_that_comes_meanwhile_is_found() {
+    let server = PrivateRedis::start();
+    let store = archive::redis(&server);
+    let project = Project::new(&[("ticker", TICKER)]);
+    let settings = format!("provider: redis\nredis: {{addr: '{}'}}\n", server.address());
+    let from = write(&project, "from.yaml", &settings);
+    write(&project, "interlock.yaml", "");
+    let is_over = AtomicBool::new(false);
+    let ran = thread::scope(|scope| {
+        scope.spawn(|| {
+            let ticker = PipelineId::parse("ticker").unwrap();
+            for number in 0.. {
+                let key = format!("k-{number}");
+                block_on(store.post(&ticker, &key, &InboxRecord::Catchup {})).unwrap();
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        let to = project.path().to_str().unwrap();
+        let ran = project.run(&["store", "copy", "--from", from.to_str().unwrap(), "--to", to]);
+        is_over.store(true, Ordering::Relaxed);
+        ran
+    });
+    assert!(ran.code != 0 && ran.stderr.contains("the copy is not the same"), "{ran:?}");
+    let ran = project.run(&["serve"]);
+    assert!(ran.code != 0 && ran.stderr.contains("a copy that was not finished"), "{ran:?}");
 }
