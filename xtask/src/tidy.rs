@@ -4,6 +4,7 @@
 //! tested on a tree of a few lines. Every problem names its place and what to do about it.
 
 mod cases;
+mod deploy;
 mod docs;
 mod modules;
 mod rooms;
@@ -74,6 +75,9 @@ const RULES: &[Rule] = &[
     docs::check_architecture,
     docs::check_decisions,
     cases::check_cases,
+    deploy::check_image,
+    deploy::check_compose,
+    deploy::check_units,
 ];
 
 /// Checks all rules and prints every problem.

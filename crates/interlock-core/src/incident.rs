@@ -164,6 +164,10 @@ const CLOCK: Family = Family { prefix: "clock", scope: Scope::Thing };
 const SKEW: Family = Family { prefix: "skew", scope: Scope::Thing };
 const INVARIANT: Family = Family { prefix: "invariant", scope: Scope::Thing };
 const BARK_LOST: Family = Family { prefix: "bark-lost", scope: Scope::Pipeline };
+/// History does not reach the archive.
+const ARCHIVE: Family = Family { prefix: "archive", scope: Scope::Thing };
+/// The store has forgotten what it acknowledged.
+const ROLLBACK: Family = Family { prefix: "rollback", scope: Scope::Thing };
 /// The one that somebody names.
 const NAMED: Family = Family { prefix: "", scope: Scope::Key };
 
@@ -277,6 +281,18 @@ const OPENS: &[Opens] = &[
         ("invariant_broken", "is not as it must always be"),
     ),
     opens("BARK_LOST", BARK_LOST, Level::Error, ("bark_lost", "barked, and not everybody heard")),
+    opens(
+        "ARCHIVE_BEHIND",
+        ARCHIVE,
+        Level::Warning,
+        ("archive_behind", "is behind, and the store keeps what it has not taken"),
+    ),
+    opens(
+        "STORE_ROLLBACK",
+        ROLLBACK,
+        Level::Error,
+        ("store_rollback", "has forgotten what it acknowledged"),
+    ),
     // It goes where a miss would go.
     opens("BARK", BARK, Level::Error, ("schedule_missed", "is a test of the alerts")),
 ];
@@ -314,6 +330,7 @@ const RESOLVES: &[(&str, &[Family])] = &[
     ("CLOCKS_AGREE", &[SKEW]),
     ("INVARIANT_HOLDS", &[INVARIANT]),
     ("BARK_HEARD", &[BARK_LOST]),
+    ("ARCHIVE_CURRENT", &[ARCHIVE]),
     (RESOLVED_BY_HAND, &[NAMED]),
 ];
 
@@ -321,6 +338,9 @@ const RESOLVES: &[(&str, &[Family])] = &[
 const NOTICES: &[(&str, &str)] = &[
     ("CLOCK_SKEW", "CLOCKS_AGREE"),
     ("BARK_LOST", "BARK_HEARD"),
+    ("ARCHIVE_BEHIND", "ARCHIVE_CURRENT"),
+    // What was lost does not come back: a person says when it is dealt with.
+    ("STORE_ROLLBACK", "STORE_ROLLBACK"),
     // Told from the spool while they lasted; afterwards they are only recorded.
     ("STORE_WAS_UNREACHABLE", "STORE_WAS_UNREACHABLE"),
     ("LOOP_WAS_LATE", "LOOP_WAS_LATE"),

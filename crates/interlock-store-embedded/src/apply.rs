@@ -16,6 +16,7 @@ use rusqlite::{OptionalExtension, ToSql, params, params_from_iter, types::Value}
 use crate::{
     failure::Failure,
     table::{Address, searched},
+    whole,
     writer::{Ledger, Mood},
 };
 
@@ -112,6 +113,7 @@ fn apply(
             PreparedChange::Append(body) => last_event = append(ledger, pipeline, body)?,
             PreparedChange::Row(row) => {
                 if row.write(ledger, pipeline)? {
+                    whole::note(ledger, pipeline, &row.key)?;
                     continue;
                 }
                 return match (index, find_conflict(ledger, group)?) {

@@ -36,6 +36,7 @@ mod runs;
 mod schema;
 mod store;
 mod table;
+mod whole;
 mod writer;
 
 pub use self::{

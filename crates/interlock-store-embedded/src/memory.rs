@@ -36,6 +36,8 @@ pub(crate) struct Memory {
     pub(crate) leases: BTreeMap<(Role, Shard), LeaseState>,
     last_event: i64,
     last_inbox: i64,
+    /// Whether changes are noted for an archive.
+    pub(crate) is_followed: bool,
     is_counted: bool,
 }
 
@@ -44,7 +46,10 @@ impl Memory {
     pub(crate) fn load(db: &Connection) -> Result<Self, Failure> {
         let leases = load_leases(db)?;
         let (last_event, last_inbox) = (counter(db, "event")?, counter(db, "inbox")?);
-        Ok(Self { names: HashMap::new(), leases, last_event, last_inbox, is_counted: false })
+        let followed = "SELECT EXISTS (SELECT 1 FROM counters WHERE name = 'followed')";
+        let is_followed = db.query_row(followed, [], |row| row.get(0))?;
+        let (names, is_counted) = (HashMap::new(), false);
+        Ok(Self { names, leases, last_event, last_inbox, is_followed, is_counted })
     }
 
     /// The number of a pipeline's name, if it has one.
@@ -83,6 +88,17 @@ impl Memory {
         self.is_counted = true;
         self.last_event += 1;
         self.last_event
+    }
+
+    /// The last number that was given to an event or a change.
+    pub(crate) fn last_event(&self) -> i64 {
+        self.last_event
+    }
+
+    /// Gives no number up to this one any more.
+    pub(crate) fn count_from(&mut self, last: i64) {
+        self.is_counted = true;
+        self.last_event = self.last_event.max(last);
     }
 
     /// The next inbox entry's number.

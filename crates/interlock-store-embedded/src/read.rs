@@ -63,7 +63,12 @@ pub(crate) fn rows(
     keys.iter().map(|key| row(db, pipeline, key)).collect()
 }
 
-fn row(db: &Connection, pipeline: i64, key: &Key) -> Result<Option<Row<Record>>, Failure> {
+/// Reads one row of a pipeline.
+pub(crate) fn row(
+    db: &Connection,
+    pipeline: i64,
+    key: &Key,
+) -> Result<Option<Row<Record>>, Failure> {
     let address = Address::of(key);
     let values = std::iter::once(Value::Integer(pipeline)).chain(address.key);
     let mut get = db.prepare_cached(&address.table.get)?;

@@ -13,7 +13,11 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use crate::failure::{Failure, Trouble, damaged};
 
 /// The steps, in order; never edited once released.
-const STEPS: &[&str] = &[include_str!("schema/0001.sql"), include_str!("schema/0002.sql")];
+const STEPS: &[&str] = &[
+    include_str!("schema/0001.sql"),
+    include_str!("schema/0002.sql"),
+    include_str!("schema/0003.sql"),
+];
 
 /// Marks the file as ours: `ILCK`.
 const APPLICATION: i64 = 0x494C_434B;

@@ -12,9 +12,10 @@ use std::{
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Group, InboxEntry, Key,
-    Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Record, Refusal, Role, Row, RunQuery, RunRow,
-    Shard, Store, StoreError, StoreFuture, Writer as Right, check_settlement,
+    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow, Freight,
+    Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Portion, Record,
+    Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer as Right,
+    check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
     whole_milliseconds,
 };
@@ -31,7 +32,7 @@ use crate::{
     queue::{self, Letter},
     read,
     readers::Readers,
-    runs, schema,
+    runs, schema, whole,
     writer::{Ledger, Writer},
 };
 
@@ -408,6 +409,23 @@ impl Store for EmbeddedStore {
 
     fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>> {
         self.ask(move |db| read::dead_letters(db, limit))
+    }
+
+    fn changes(&self, after: u64, limit: usize) -> StoreFuture<'_, Changes> {
+        self.ask(move |db| whole::changes(db, after, limit))
+    }
+
+    fn archived(&self, up_to: Option<Archived>) -> StoreFuture<'_, ()> {
+        self.write(1, move |ledger| whole::archived(ledger, up_to))
+    }
+
+    fn rows<'a>(&'a self, from: &'a str, limit: usize) -> StoreFuture<'a, Portion> {
+        let from = from.to_owned();
+        self.ask(move |db| whole::portion(db, &from, limit))
+    }
+
+    fn import(&self, freight: Freight) -> StoreFuture<'_, ()> {
+        self.write(freight.rows.len(), move |ledger| whole::import(ledger, &freight))
     }
 }
 

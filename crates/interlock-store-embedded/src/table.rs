@@ -16,25 +16,105 @@ struct Shape {
     key: &'static [&'static str],
     /// What is searched, in the order of [`searched`].
     searched: &'static [&'static str],
+    /// The primary key, in its own order, if that does not begin with the pipeline.
+    order: &'static [&'static str],
+}
+
+/// The kinds of rows, in the order of [`SHAPES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Pipeline,
+    Version,
+    Watermark,
+    Slot,
+    Span,
+    Run,
+    Sensor,
+    Incident,
+    Due,
+    Outbox,
+    Applied,
+    Backfill,
+}
+
+impl Kind {
+    const ALL: [Self; 12] = [
+        Self::Pipeline,
+        Self::Version,
+        Self::Watermark,
+        Self::Slot,
+        Self::Span,
+        Self::Run,
+        Self::Sensor,
+        Self::Incident,
+        Self::Due,
+        Self::Outbox,
+        Self::Applied,
+        Self::Backfill,
+    ];
+
+    /// The kind of the row of a key.
+    pub(crate) fn of(key: &Key) -> Self {
+        match key {
+            Key::Pipeline => Self::Pipeline,
+            Key::Version(_) => Self::Version,
+            Key::Watermark(_) => Self::Watermark,
+            Key::Slot(..) => Self::Slot,
+            Key::Span(..) => Self::Span,
+            Key::Run(_) => Self::Run,
+            Key::Sensor(_) => Self::Sensor,
+            Key::Incident(_) => Self::Incident,
+            Key::Due(..) => Self::Due,
+            Key::Outbox(_) => Self::Outbox,
+            Key::Applied(_) => Self::Applied,
+            Key::Backfill(_) => Self::Backfill,
+        }
+    }
+}
+
+/// All tables with the kinds that they hold.
+pub(crate) fn tables() -> impl Iterator<Item = (Kind, &'static Table)> {
+    Kind::ALL.into_iter().zip(TABLES.iter())
 }
 
 const SHAPES: [Shape; 12] = [
-    Shape { name: "pipelines", key: &[], searched: &[] },
-    Shape { name: "versions", key: &["version"], searched: &[] },
-    Shape { name: "watermarks", key: &["schedule"], searched: &[] },
-    Shape { name: "slots", key: &["schedule", "nominal"], searched: &["disposition"] },
-    Shape { name: "spans", key: &["schedule", "nominal"], searched: &["last", "disposition"] },
+    Shape { name: "pipelines", key: &[], searched: &[], order: &[] },
+    Shape { name: "versions", key: &["version"], searched: &[], order: &[] },
+    Shape { name: "watermarks", key: &["schedule"], searched: &[], order: &[] },
+    Shape {
+        name: "slots",
+        key: &["schedule", "nominal"],
+        searched: &["disposition"],
+        order: &["nominal", "pipeline", "schedule"],
+    },
+    Shape {
+        name: "spans",
+        key: &["schedule", "nominal"],
+        searched: &["last", "disposition"],
+        order: &["nominal", "pipeline", "schedule"],
+    },
     Shape {
         name: "runs",
         key: &["schedule", "nominal", "generation", "attempt"],
         searched: &["created_at", "status", "trigger_type"],
+        order: &["nominal", "pipeline", "schedule", "generation", "attempt"],
     },
-    Shape { name: "sensors", key: &["key"], searched: &[] },
-    Shape { name: "incidents", key: &["key"], searched: &["opened_at"] },
-    Shape { name: "due", key: &["at", "kind", "name"], searched: &[] },
-    Shape { name: "outbox", key: &["name"], searched: &["not_before", "claimed_until", "dead"] },
-    Shape { name: "applied", key: &["key"], searched: &[] },
-    Shape { name: "backfills", key: &["number"], searched: &["unfinished"] },
+    Shape { name: "sensors", key: &["key"], searched: &[], order: &[] },
+    Shape { name: "incidents", key: &["key"], searched: &["opened_at"], order: &[] },
+    Shape {
+        name: "due",
+        key: &["at", "kind", "name"],
+        searched: &[],
+        order: &["at", "pipeline", "kind", "name"],
+    },
+    Shape {
+        name: "outbox",
+        key: &["name"],
+        searched: &["not_before", "claimed_until", "dead"],
+        order: &[],
+    },
+    Shape { name: "applied", key: &["key"], searched: &[], order: &[] },
+    Shape { name: "backfills", key: &["number"], searched: &["unfinished"], order: &[] },
 ];
 
 static TABLES: LazyLock<[Table; 12]> = LazyLock::new(|| SHAPES.map(|shape| Table::new(&shape)));
@@ -58,11 +138,17 @@ pub(crate) struct Table {
     pub(crate) remove: String,
     /// Removes a row, whatever is there.
     pub(crate) delete: String,
+    /// Writes a row with its revision, whatever is there.
+    pub(crate) import: String,
+    /// Lists rows in the order of the primary key, so many: name, revision, body and key of each.
+    pub(crate) walk: String,
+    /// The same after a row.
+    pub(crate) walk_on: String,
 }
 
 impl Table {
     fn new(shape: &Shape) -> Self {
-        let Shape { name, key, searched } = shape;
+        let Shape { name, key, searched, order } = shape;
         let key: Vec<&str> = [&["pipeline"], *key].concat();
         let held: Vec<&str> = [*searched, &["body"]].concat();
         let set = |columns: &[&str], first: usize, between: &str| {
@@ -88,8 +174,40 @@ impl Table {
             ),
             remove: format!("DELETE FROM {name} WHERE {matches} AND revision = ?{}", key.len() + 1),
             delete: format!("DELETE FROM {name} WHERE {matches}"),
+            import: format!(
+                "INSERT INTO {name} ({all}, revision) VALUES ({marks}, ?{next})
+                 ON CONFLICT ({target}) DO UPDATE SET {update}, revision = excluded.revision"
+            ),
+            walk: walk(name, (&key, order), After::Nothing),
+            walk_on: walk(name, (&key, order), After::Row),
         }
     }
+}
+
+/// Where a walk begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    Nothing,
+    Row,
+}
+
+fn walk(name: &str, (key, order): (&[&str], &[&str]), after: After) -> String {
+    let order = if order.is_empty() { key } else { order };
+    let list = |columns: &[&str]| {
+        columns.iter().map(|column| format!("t.{column}")).collect::<Vec<_>>().join(", ")
+    };
+    let place = |column: &&str| key.iter().position(|own| own == column).unwrap_or_default() + 1;
+    let marks = order.iter().map(|column| format!("?{}", place(column))).collect::<Vec<_>>();
+    let (only, room) = match after {
+        After::Nothing => (String::new(), 1),
+        After::Row => (format!("WHERE ({}) > ({})", list(order), marks.join(", ")), key.len() + 1),
+    };
+    let key = list(key);
+    format!(
+        "SELECT n.name, t.revision, t.body, {key} FROM {name} t CROSS JOIN names n ON n.id = t.pipeline
+         {only} ORDER BY {} LIMIT ?{room}",
+        list(order)
+    )
 }
 
 /// Where a row is: its table, and its key without the pipeline.
@@ -103,25 +221,26 @@ impl Address {
     /// Where the row of a key is.
     pub(crate) fn of(key: &Key) -> Self {
         let text = |text: &str| Value::Text(text.to_owned());
-        let (index, key) = match key {
-            Key::Pipeline => (0, vec![]),
+        let index = Kind::of(key);
+        let key = match key {
+            Key::Pipeline => vec![],
             // Any 64 bits: the sign means nothing.
-            Key::Version(version) => (1, vec![Value::Integer(*version as i64)]),
-            Key::Watermark(schedule) => (2, vec![text(schedule.as_str())]),
-            Key::Slot(schedule, at) => (3, vec![text(schedule.as_str()), instant(*at)]),
-            Key::Span(schedule, at) => (4, vec![text(schedule.as_str()), instant(*at)]),
+            Key::Version(version) => vec![Value::Integer(*version as i64)],
+            Key::Watermark(schedule) => vec![text(schedule.as_str())],
+            Key::Slot(schedule, at) | Key::Span(schedule, at) => {
+                vec![text(schedule.as_str()), instant(*at)]
+            }
             Key::Run(run) => {
                 let (generation, attempt) = (run.generation.into(), run.attempt.into());
-                (5, vec![text(run.schedule.as_str()), instant(run.nominal), generation, attempt])
+                vec![text(run.schedule.as_str()), instant(run.nominal), generation, attempt]
             }
-            Key::Sensor(key) => (6, vec![text(key)]),
-            Key::Incident(key) => (7, vec![text(key)]),
-            Key::Due(at, kind, name) => (8, vec![instant(*at), text(kind.as_str()), text(name)]),
-            Key::Outbox(name) => (9, vec![text(name)]),
-            Key::Applied(key) => (10, vec![text(key)]),
-            Key::Backfill(number) => (11, vec![Value::Integer(*number as i64)]),
+            Key::Sensor(name) | Key::Incident(name) | Key::Outbox(name) | Key::Applied(name) => {
+                vec![text(name)]
+            }
+            Key::Due(at, kind, name) => vec![instant(*at), text(kind.as_str()), text(name)],
+            Key::Backfill(number) => vec![Value::Integer(*number as i64)],
         };
-        Self { table: &TABLES[index], key }
+        Self { table: &TABLES[index as usize], key }
     }
 }
 

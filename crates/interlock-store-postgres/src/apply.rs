@@ -284,6 +284,15 @@ impl<'a> Desk<'a> {
         Accepted { last_event }
     }
 
+    /// The rows that an archive hears of: written or deleted, and of a kind that is archived.
+    fn noted(&self) -> Vec<Place<'a>> {
+        let rows = self.rows.iter().filter(|row| {
+            let is_changed = row.put.is_some() || (row.revision == 0 && row.found > 0);
+            is_changed && matches!(row.place.0, "slot" | "span" | "run" | "incident")
+        });
+        rows.map(|row| row.place).collect()
+    }
+
     /// Writes and commits; the number before that of the first event.
     async fn write(&self, lent: &Lent) -> Result<u64, StoreError> {
         let changed = || self.rows.iter().filter(|row| row.put.is_some());
@@ -299,12 +308,13 @@ impl<'a> Desk<'a> {
             .filter(|row| row.put.is_none() && row.revision == 0 && row.found > 0)
             .map(|row| row.place)
             .collect();
+        let noted = self.noted();
         let ((), (), (), base, ()) = tokio::try_join!(
             biased;
             upsert(lent, &rows),
             delete(lent, &gone),
             queue::forget_answered(lent, &self.answered),
-            append(lent, &self.events),
+            append(lent, &self.events, &noted),
             lent.commit(),
         )
         .map_err(|error| said(&error))?;
@@ -377,7 +387,7 @@ async fn insert(
 }
 
 /// The table of a kind.
-fn table(kind: &str) -> String {
+pub(crate) fn table(kind: &str) -> String {
     match kind {
         "due" | "outbox" | "applied" => kind.to_owned(),
         other => format!("{other}s"),
@@ -411,27 +421,47 @@ pub(crate) async fn delete(lent: &Lent, places: &[Place<'_>]) -> Result<(), toki
 }
 
 /// The counter's row stays locked until the commit: numbers are in the order of commits.
+/// Whether changes are noted is asked of that row too, so that nobody begins to follow in between.
 const APPEND: &str = "WITH counted AS (
-        UPDATE @counters SET value = value + $1 WHERE name = 'event' RETURNING value - $1 AS base
+        UPDATE @counters SET value = value + $1 + CASE WHEN since IS NULL THEN 0 ELSE $4 END
+        WHERE name = 'event'
+        RETURNING value - $1 - CASE WHEN since IS NULL THEN 0 ELSE $4 END AS base, since
     ), appended AS (
         INSERT INTO @events (number, pipeline, body)
         SELECT base + u.n, u.pipeline, u.body
         FROM counted, unnest($2, $3) WITH ORDINALITY u(pipeline, body, n)
+    ), noted AS (
+        INSERT INTO @changes (number, kind, pipeline, key)
+        SELECT base + $1 + u.n, u.kind, u.pipeline, u.key
+        FROM counted, unnest($5, $6, $7) WITH ORDINALITY u(kind, pipeline, key, n)
+        WHERE since IS NOT NULL
     )
     SELECT base FROM counted";
 
-/// Appends events; the number before that of the first.
-async fn append(lent: &Lent, events: &[(&str, &str)]) -> Result<u64, tokio_postgres::Error> {
-    if events.is_empty() {
+/// Appends events, and notes what changed if somebody follows; the number before that of the first event.
+async fn append(
+    lent: &Lent,
+    events: &[(&str, &str)],
+    noted: &[Place<'_>],
+) -> Result<u64, tokio_postgres::Error> {
+    if events.is_empty() && noted.is_empty() {
         return Ok(0);
     }
     let pipelines: Vec<&str> = events.iter().map(|event| event.0).collect();
     let bodies: Vec<&str> = events.iter().map(|event| event.1).collect();
-    let count = events.len() as i64;
+    let (count, changes) = (events.len() as i64, noted.len() as i64);
+    let kinds: Vec<&str> = noted.iter().map(|place| place.0).collect();
+    let owners: Vec<&str> = noted.iter().map(|place| place.1).collect();
+    let keys: Vec<&str> = noted.iter().map(|place| place.2).collect();
+    let text = Type::TEXT_ARRAY;
     let params = [
         (&count as _, Type::INT8),
-        (&pipelines as _, Type::TEXT_ARRAY),
-        (&bodies as _, Type::TEXT_ARRAY),
+        (&pipelines as _, text.clone()),
+        (&bodies as _, text.clone()),
+        (&changes as _, Type::INT8),
+        (&kinds as _, text.clone()),
+        (&owners as _, text.clone()),
+        (&keys as _, text),
     ];
     let rows = lent.client().query_typed(&lent.sql(APPEND), &params).await?;
     Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))

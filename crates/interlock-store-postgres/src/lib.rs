@@ -10,7 +10,7 @@
 //! transaction. A client that stops in the middle of a transaction loses it after [`STOPPED_MAX`], and with it
 //! the lock.
 //!
-//! The layout is decided in `docs/adr/0020-postgres.md`, and written in `schema/0001.sql`.
+//! The layout is decided in `docs/adr/0020-postgres.md`, and written in `schema`.
 
 mod apply;
 mod failure;
@@ -21,6 +21,7 @@ mod queue;
 mod read;
 mod schema;
 mod store;
+mod whole;
 
 pub use self::{
     pool::STOPPED_MAX,

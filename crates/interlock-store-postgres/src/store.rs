@@ -4,16 +4,17 @@ use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Group, InboxEntry, Key,
-    Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Record, Refusal, Role, Row, RunQuery, RunRow,
-    Shard, Store, StoreError, StoreFuture, Writer, check_settlement,
+    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow, Freight,
+    Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Portion, Record,
+    Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
+    check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, instant};
 use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::Config;
 
-use crate::{apply, lease, ledger, pool::Pool, queue, read, schema};
+use crate::{apply, lease, ledger, pool::Pool, queue, read, schema, whole};
 
 /// Where a store is, and how it is used.
 #[derive(Clone)]
@@ -255,5 +256,23 @@ impl Store for PostgresStore {
 
     fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>> {
         self.ask(move |pool| async move { read::dead_letters(&pool, limit).await })
+    }
+
+    fn changes(&self, after: u64, limit: usize) -> StoreFuture<'_, Changes> {
+        self.ask(move |pool| async move { whole::changes(&pool, after, limit).await })
+    }
+
+    fn archived(&self, up_to: Option<Archived>) -> StoreFuture<'_, ()> {
+        self.ask(move |pool| async move { whole::archived(&pool, up_to).await })
+    }
+
+    fn rows<'a>(&'a self, from: &'a str, limit: usize) -> StoreFuture<'a, Portion> {
+        let from = from.to_owned();
+        self.ask(move |pool| async move { whole::portion(&pool, &from, limit).await })
+    }
+
+    fn import(&self, freight: Freight) -> StoreFuture<'_, ()> {
+        let shards = self.shards;
+        self.ask(move |pool| async move { whole::import(&pool, shards, freight).await })
     }
 }

@@ -103,12 +103,14 @@ fn encode(server: &Server, views: &Views, group: &Group, into: &mut Vec<String>)
                 into.push(if whole { "drop" } else { "delete" }.to_owned());
                 into.extend(server.keys.address(pipeline, key));
                 into.push(expect(*expected));
+                into.push(note(key));
                 entries(server.keys.entries((pipeline, writer.shard), key, None), into);
             }
             Change::Put(key, expected, record) => {
                 into.push("put".to_owned());
                 into.extend(server.keys.address(pipeline, key));
                 into.push(expect(*expected));
+                into.push(note(key));
                 put(server, views, ((pipeline, writer.shard), key, record), into);
             }
         }
@@ -141,6 +143,11 @@ pub(crate) fn entries(entries: Vec<Entry>, into: &mut Vec<String>) {
     for Entry { set, member, score } in entries {
         into.extend([set, member, score.map(|score| score.to_string()).unwrap_or_default()]);
     }
+}
+
+/// What an archive is told of a row, if it is told of such rows.
+fn note(key: &Key) -> String {
+    if key.is_followed() { key.to_string() } else { String::new() }
 }
 
 fn expect(expect: Expect) -> String {

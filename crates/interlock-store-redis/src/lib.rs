@@ -24,6 +24,7 @@ mod request;
 mod server;
 mod store;
 mod views;
+mod whole;
 
 pub use self::{
     request::OnRollback,

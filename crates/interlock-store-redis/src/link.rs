@@ -28,12 +28,13 @@ const TRY_FOR: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The scripts, each with the text that all share in front.
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/commit.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/lease.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/queue.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/read.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/recover.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/whole.lua")),
 ];
 
 /// One of them.
@@ -44,6 +45,7 @@ pub(crate) enum Script {
     Queue,
     Read,
     Recover,
+    Whole,
 }
 
 /// A connection that works, as far as is known.

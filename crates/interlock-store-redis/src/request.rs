@@ -8,16 +8,22 @@ use std::{
     },
 };
 
-use interlock_store::{Role, Shard, StoreError};
+use interlock_core::id::PipelineId;
+use interlock_store::{Role, Shard, StoreError, record::InboxRecord};
 use redis::Value;
 
 use crate::{
     keys::Keys,
     link::{Link, Script},
+    queue,
 };
 
 /// How long the server keeps an answer: longer than a request is sent again.
 const ANSWER_KEPT_MS: &str = "60000";
+
+/// What is said then.
+const FORGOTTEN: &str = "Redis has forgotten writes that it acknowledged (a failover, or a restart without `appendfsync always`); \
+     every term was ended, and owners read the store again: look whether jobs ran whose runs are not recorded";
 
 /// Hears that the server has forgotten what it acknowledged.
 pub type OnRollback = Arc<dyn Fn(&str) + Send + Sync>;
@@ -121,12 +127,17 @@ impl Server {
         self.link.run(Script::Recover, &all).await?;
         self.rollbacks.fetch_add(1, Ordering::Relaxed);
         if let Some(tell) = &self.on_rollback {
-            tell(
-                "STORE_ROLLBACK: Redis has forgotten writes that it acknowledged (a failover, or a restart without \
-                 `appendfsync always`); every term was ended, and owners read the store again",
-            );
+            tell(&format!("STORE_ROLLBACK: {FORGOTTEN}"));
         }
-        Ok(())
+        // A letter, because whoever is the owner then has to know, and this process may end before it is.
+        let record = InboxRecord::Noticed {
+            event: "STORE_ROLLBACK".to_owned(),
+            thing: "the store".to_owned(),
+            message: FORGOTTEN.to_owned(),
+            over: false,
+        };
+        let key = format!("rollback/{}/{acknowledged}", self.client);
+        Box::pin(queue::post(self, &PipelineId::system(), &key, record.encode())).await
     }
 }
 

@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Group, InboxEntry, Key,
-    Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Record, Refusal, Role, Row, RunQuery, RunRow,
-    Shard, Store, StoreError, StoreFuture, Writer, check_settlement,
+    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow, Freight,
+    Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Portion, Record,
+    Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
+    check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, instant};
@@ -23,6 +24,7 @@ use crate::{
     request::{OnRollback, Server, number},
     server,
     views::Views,
+    whole,
 };
 
 /// Where a store is, and how it is used.
@@ -319,5 +321,23 @@ impl Store for RedisStore {
 
     fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>> {
         self.ask(move |server| async move { read::dead_letters(&server, limit).await })
+    }
+
+    fn changes(&self, after: u64, limit: usize) -> StoreFuture<'_, Changes> {
+        self.ask(move |server| async move { whole::changes(&server, after, limit).await })
+    }
+
+    fn archived(&self, up_to: Option<Archived>) -> StoreFuture<'_, ()> {
+        self.ask(move |server| async move { whole::archived(&server, up_to).await })
+    }
+
+    fn rows<'a>(&'a self, from: &'a str, limit: usize) -> StoreFuture<'a, Portion> {
+        let from = from.to_owned();
+        self.ask(move |server| async move { whole::portion(&server, &from, limit).await })
+    }
+
+    fn import(&self, freight: Freight) -> StoreFuture<'_, ()> {
+        let views = self.views.clone();
+        self.ask(move |server| async move { whole::import(&server, &views, freight).await })
     }
 }

@@ -53,6 +53,7 @@ mod pipelines;
 mod runs;
 mod sample;
 mod subject;
+mod whole;
 
 use std::{
     future::Future,
@@ -97,6 +98,7 @@ pub fn cases() -> Vec<Case> {
         backfills::CASES,
         inbox::CASES,
         outbox::CASES,
+        whole::CASES,
     ]
     .concat()
 }

@@ -11,6 +11,7 @@ use crate::{
         BackfillRecord, DueRecord, EventRecord, InboxRecord, IncidentRecord, OutboxRecord,
         PipelineRecord, Record, RunRecord, SensorRecord, SlotRecord, SpanRecord, WatermarkRecord,
     },
+    whole::{Archived, Changes, Freight, Portion},
 };
 
 /// Most changes in one group: what the smallest transaction of any engine can hold.
@@ -564,4 +565,20 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Dead letters, those that came first first: by `not_before`.
     fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>>;
+
+    /// Slots, spans, runs and incidents that were written or deleted after a number, in the order of commits, each as
+    /// it is now: who has read up to a number, and not less far than `since`, has missed nothing below it.
+    fn changes(&self, after: u64, limit: usize) -> StoreFuture<'_, Changes>;
+
+    /// Says how far an archive has read: changes up to there are forgotten, and no event after it is trimmed. With the
+    /// first call changes begin to be noted; with `None` nobody archives any more, and they no longer are.
+    fn archived(&self, up_to: Option<Archived>) -> StoreFuture<'_, ()>;
+
+    /// Every row, of every kind, in portions of about `limit` and an order of the engine's own: a row that is there all
+    /// the while comes at least once. `from` is empty at first, then what the last portion says.
+    fn rows<'a>(&'a self, from: &'a str, limit: usize) -> StoreFuture<'a, Portion>;
+
+    /// Takes over what another store holds, as it is: revisions, numbers and instants included. Only for a store that
+    /// nobody else uses yet; the same freight again changes nothing. Durable when it returns.
+    fn import(&self, freight: Freight) -> StoreFuture<'_, ()>;
 }

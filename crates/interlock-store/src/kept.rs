@@ -17,6 +17,9 @@ pub const BARKS_KEY: &str = "barks/standing";
 /// What the keys of the rows begin with that say when an instance could hear reports.
 pub const COVERAGE_PREFIX: &str = "coverage/";
 
+/// The key of the row that a store has while it is a copy that is not finished.
+pub const COPYING_KEY: &str = "copying";
+
 /// What the inbox keys begin with of what listeners say: nobody asked for anything, so it is not counted.
 pub const HEARD_PREFIX: &str = "heard/";
 

@@ -48,6 +48,10 @@
 //!   same group as their consequences.
 //! - [`Store::claim`] hands out outbox rows to one deliverer each, until the claim expires; [`Store::settle`]
 //!   replaces a claimed row by what came of it, which may be nothing, itself, or one row for each channel.
+//! - [`Store::changes`] tells an archive which rows of the ledger were written after a number, in the order of commits.
+//!   They are noted from the first [`Store::archived`] on, so that a store that nobody archives pays nothing;
+//!   what the archive has not read is neither forgotten nor trimmed. [`Store::rows`] gives out everything, and
+//!   [`Store::import`] takes it over into an empty store: how a ledger moves house.
 //!
 //! # What may go wrong
 //!
@@ -65,6 +69,7 @@ pub mod memory;
 mod obligation;
 pub mod record;
 mod together;
+mod whole;
 
 pub use check::{check_settlement, may_write, whole_milliseconds};
 pub use contract::{
@@ -77,3 +82,4 @@ pub use key::{DueKind, Key, RunKey};
 pub use obligation::{Obligation, Subject};
 pub use record::Record;
 pub use together::together;
+pub use whole::{Archived, ChangedRow, Changes, Freight, Portion, StoredRow};

@@ -10,6 +10,7 @@
 mod queue;
 mod read;
 mod state;
+mod whole;
 
 use std::{
     collections::BTreeMap,
@@ -33,6 +34,7 @@ use crate::{
     },
     key::Key,
     record::{InboxRecord, IncidentRecord, OutboxRecord, Record, SensorRecord},
+    whole::{Archived, Changes, Freight, Portion},
 };
 
 /// Tells a [`MemoryStore`] the time.
@@ -253,6 +255,22 @@ impl Store for MemoryStore {
 
     fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>> {
         self.with(move |state, _| state.dead_letters(limit))
+    }
+
+    fn changes(&self, after: u64, limit: usize) -> StoreFuture<'_, Changes> {
+        self.with(move |state, _| state.changes(after, limit))
+    }
+
+    fn archived(&self, up_to: Option<Archived>) -> StoreFuture<'_, ()> {
+        self.with(move |state, _| state.archived(up_to))
+    }
+
+    fn rows<'a>(&'a self, from: &'a str, limit: usize) -> StoreFuture<'a, Portion> {
+        Box::pin(async move { self.lock().portion(from, limit) })
+    }
+
+    fn import(&self, freight: Freight) -> StoreFuture<'_, ()> {
+        self.with(move |state, _| state.import(freight))
     }
 }
 

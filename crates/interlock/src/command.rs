@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod archive;
 mod backfill;
 mod bark;
 mod calendar;
@@ -92,6 +93,7 @@ fn read(directory: &Path, reading: &Reading, output: &mut Output) -> Result<u8, 
             logs::run(directory, run, until, output)
         }
         Reading::Wait { what, timeout } => wait::run(directory, what, *timeout, output),
+        Reading::Archive { once: _ } => archive::run(directory, output),
         Reading::Store { command } => store::run(directory, command, output),
         Reading::Doctor { live } => {
             let depth = if *live { doctor::Depth::Live } else { doctor::Depth::Around };

@@ -12,7 +12,10 @@ use std::{
     time::Duration,
 };
 
-use interlock_config::{SystemZones, parse_config, server::StoreConfig};
+use interlock_config::{
+    SystemZones, parse_config,
+    server::{ServerConfig, StoreConfig},
+};
 use interlock_engine::Pace;
 use interlock_store::Store;
 use interlock_store_embedded::EmbeddedStore;
@@ -51,12 +54,8 @@ impl Place {
     /// The place of a project. Only `interlock.yaml` is read, so that asking the ledger costs the same however
     /// many pipelines there are.
     pub(crate) fn of(directory: &Path) -> Self {
-        let path = directory.join("interlock.yaml");
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let zones = SystemZones::new();
-        let (config, _problems) = parse_config(&path, &text, &zones, &environment::variable);
         // A file that cannot be used is read as its defaults, as everywhere.
-        let store = config.map(|config| config.store);
+        let store = config(&directory.join("interlock.yaml")).map(|config| config.store);
         let store = store.unwrap_or_else(|| StoreConfig::Embedded { path: ".interlock".into() });
         Self::named(directory, &store)
     }
@@ -169,6 +168,12 @@ impl Place {
         let chance = RandomState::new().hash_one(std::process::id());
         format!("{}-{}-{chance:08x}", host.trim(), std::process::id())
     }
+}
+
+/// What a file says, if it can be used.
+pub(crate) fn config(path: &Path) -> Option<ServerConfig> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    parse_config(path, &text, &SystemZones::new(), &environment::variable).0
 }
 
 /// Says where it is, without a password.

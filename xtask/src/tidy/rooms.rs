@@ -35,6 +35,12 @@ const ROOMS: &[Room] = &[
     Room { name: "interlock-store-redis", sees: BELOW_REMOTE, tests_see: PRIVATE_SERVERS },
     Room { name: "interlock-store-postgres", sees: BELOW_REMOTE, tests_see: PRIVATE_SERVERS },
     room("interlock-store-*", &[CORE, "interlock-store"]),
+    // It copies what any store gives out.
+    Room {
+        name: "interlock-archive",
+        sees: &[CORE, "interlock-store"],
+        tests_see: &["interlock-private-server", "interlock-store-*"],
+    },
     // Only tests see it.
     room("interlock-private-server", &[]),
     room("interlock-trigger", &[CORE]),

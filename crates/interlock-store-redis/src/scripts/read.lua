@@ -142,6 +142,16 @@ function verbs.feed()
     return rows
 end
 
+-- `AFTER LIMIT`: since when changes are known, the last number given, and the changes.
+function verbs.changes()
+    local after, limit, rows = take(), take(), {}
+    local found = call('HMGET', P .. ':about', 'followed', 'event')
+    for n, entry in ipairs(call('XRANGE', P .. ':changed', '(' .. after .. '-0', '+', 'COUNT', limit)) do
+        rows[n] = { entry[1], entry[2][2], entry[2][4] }
+    end
+    return { found[1] or '', found[2] or '0', rows }
+end
+
 function verbs.now()
     return text(millis())
 end

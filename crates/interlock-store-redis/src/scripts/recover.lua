@@ -13,6 +13,11 @@ for _ = 1, count() do
 end
 -- Numbers that were given and forgotten are not given again, nor are those of others.
 local about = P .. ':about'
-call('HSET', about, 'event', text(math.max(tonumber(call('HGET', about, 'event')) or 0, event) + 1000000))
+local last = text(math.max(tonumber(call('HGET', about, 'event')) or 0, event) + 1000000)
+call('HSET', about, 'event', last)
+-- An archive has to read all rows again: some of what it has never was.
+if call('HEXISTS', about, 'followed') == 1 then
+    call('HSET', about, 'followed', last)
+end
 call('SET', P .. ':witness:' .. client, acknowledged, 'PX', 2592000000)
 return ended

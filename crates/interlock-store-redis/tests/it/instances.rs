@@ -5,8 +5,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use interlock_core::id::PipelineId;
 use interlock_private_server::PrivateRedis;
-use interlock_store::{Expect, Refusal, Store as _, conformance::block_on};
+use interlock_store::{
+    Expect, Refusal, Shard, Store as _, conformance::block_on, record::InboxRecord,
+};
 use interlock_store_redis::{RedisSettings, RedisStore};
 use jiff::SignedDuration;
 
@@ -82,6 +85,13 @@ fn server_that_has_forgotten_is_noticed_and_every_term_is_ended() {
     assert!(current > writer.term);
     assert_eq!(store.rollbacks(), 1);
     assert!(told.lock().unwrap().concat().contains("STORE_ROLLBACK"));
+    let letters = block_on(store.inbox(Shard(0), 10)).unwrap().items;
+    let [letter] = letters.as_slice() else { panic!("the next owner is told: {letters:?}") };
+    let InboxRecord::Noticed { event, over, .. } = &letter.record else { panic!("{letter:?}") };
+    assert_eq!(
+        (event.as_str(), over, &letter.pipeline),
+        ("STORE_ROLLBACK", &false, &PipelineId::system())
+    );
     let next = acquire(&store, "one", LONG).unwrap();
     assert!(next.term > current);
     advance(&store, next, Expect::Revision(1)).unwrap().unwrap();

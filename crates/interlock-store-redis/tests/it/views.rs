@@ -3,7 +3,7 @@
 use interlock_core::id::ScheduleId;
 use interlock_private_server::PrivateRedis;
 use interlock_store::{
-    Change, Expect, Key, Record, RunKey, Store as _,
+    Archived, Change, Expect, Key, Record, RunKey, Store as _,
     conformance::{START, block_on},
     record::{EventRecord, MarksRecord, PipelineRecord, RunRecord, SlotRecord},
 };
@@ -135,4 +135,35 @@ fn sensor_called_row_is_deleted_alone() {
     commit(&store, writer, vec![Change::Delete(sensor("row"), Expect::Any)]).unwrap().unwrap();
     let left = block_on(store.sensors(&orders())).unwrap();
     assert_eq!(left.keys().collect::<Vec<_>>(), ["other"]);
+}
+
+/// What an archive has not read is not trimmed, however long a stream gets; what it has read is.
+#[test]
+fn streams_are_not_trimmed_past_the_archive() {
+    let server = PrivateRedis::start();
+    let short = RedisSettings { event_stream_max: 100, ..settings(server.address()) };
+    let store = RedisStore::open(&short).unwrap();
+    let writer = acquire(&store, "one", LONG).unwrap();
+    let archived = |events| {
+        let up_to = Archived { events, changes: 0 };
+        block_on(store.archived(Some(up_to))).unwrap();
+    };
+    let append = |times: usize| {
+        for _ in 0..times {
+            commit(&store, writer, vec![event("x"); 20]).unwrap().unwrap();
+        }
+    };
+    let numbers = || -> Vec<u64> {
+        let all = block_on(store.events(None, 0, 10_000)).unwrap().items;
+        all.iter().map(|event| event.number).collect()
+    };
+    archived(0);
+    append(100);
+    assert_eq!(numbers(), (1..=2_000).collect::<Vec<_>>());
+    archived(1_500);
+    append(20);
+    let kept = numbers();
+    assert!(kept.len() < 2_000 && kept[0] <= 1_501, "{:?} of {}", kept[0], kept.len());
+    assert_eq!(kept.last(), Some(&2_400), "and nothing in between is gone");
+    assert!(kept.windows(2).all(|pair| pair[1] == pair[0] + 1));
 }

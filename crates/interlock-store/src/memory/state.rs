@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use interlock_core::id::PipelineId;
 use jiff::Timestamp;
 
+use super::whole::Followed;
 use crate::{
     contract::{
         Accepted, Change, EventRow, Group, InboxEntry, Lease, Refusal, Role, Row, Shard,
@@ -23,7 +24,10 @@ pub struct State {
     pub(super) rows: BTreeMap<PipelineId, BTreeMap<Key, Row<Record>>>,
     /// Invariant: their numbers grow.
     pub(super) events: Vec<EventRow>,
-    event_last: u64,
+    /// The last number that was given, to an event or to a change.
+    pub(super) event_last: u64,
+    /// What changed, while somebody follows.
+    pub(super) followed: Option<Followed>,
     pub(super) inbox: BTreeMap<u64, InboxEntry>,
     /// Invariant: every entry of the inbox, by what makes it the same entry.
     pub(super) inbox_numbers: BTreeMap<(PipelineId, String), u64>,
@@ -48,6 +52,7 @@ impl State {
             rows: BTreeMap::new(),
             events: Vec::new(),
             event_last: 0,
+            followed: None,
             inbox: BTreeMap::new(),
             inbox_numbers: BTreeMap::new(),
             inbox_last: 0,
@@ -120,12 +125,14 @@ impl State {
         {
             self.inbox.remove(&number);
         }
+        self.note(pipeline, &key);
         let rows = self.rows.entry(pipeline.clone()).or_default();
         let revision = rows.get(&key).map_or(1, |row| row.revision + 1);
         rows.insert(key, Row { record, revision });
     }
 
     fn delete(&mut self, pipeline: &PipelineId, key: &Key) {
+        self.note(pipeline, key);
         if let Some(rows) = self.rows.get_mut(pipeline) {
             rows.remove(key);
         }

@@ -81,6 +81,12 @@ pub(crate) enum Reading {
         #[arg(long, value_name = "D", value_parser = length)]
         timeout: Option<SignedDuration>,
     },
+    /// Copy to the archive what is not there yet, and end; `serve` does so by itself where an archiver is declared.
+    Archive {
+        /// Once, as it is done in any case: for scripts that say what they mean.
+        #[arg(long)]
+        once: bool,
+    },
     /// Look after the store.
     Store {
         #[command(subcommand)]
@@ -291,5 +297,15 @@ pub(crate) enum StoreCommand {
         /// To where; never overwrites.
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
+    },
+    /// Copy everything to another store, such as from a file to Redis or PostgreSQL, and compare both. Nobody may serve
+    /// either meanwhile, and the target must be empty.
+    Copy {
+        /// The store that is left: a project's directory, or a file like interlock.yaml [default: the project]
+        #[arg(long, value_name = "PLACE", value_hint = ValueHint::AnyPath)]
+        from: Option<PathBuf>,
+        /// The store that is moved to, named likewise.
+        #[arg(long, value_name = "PLACE", value_hint = ValueHint::AnyPath)]
+        to: PathBuf,
     },
 }

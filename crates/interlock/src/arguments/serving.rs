@@ -46,6 +46,6 @@ pub(crate) enum RoleName {
     Notifier,
     /// Judges absence.
     Watchdog,
-    /// Copies history to Postgres (not in this build yet).
+    /// Copies history to Postgres, where the files declare that.
     Archiver,
 }

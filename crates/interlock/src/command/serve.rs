@@ -14,11 +14,12 @@ use std::{
 
 use interlock_api::{Phase, Surface};
 use interlock_config::{SystemZones, server::ServerConfig};
+use interlock_core::id::PipelineId;
 use interlock_engine::{
     Changes, Engine, EngineError, Pace, Parts,
     vitals::{Pulse, Vitals},
 };
-use interlock_store::{Role, Shard, Store};
+use interlock_store::{Key, Role, Shard, Store, kept::COPYING_KEY};
 use interlock_trigger::web::Web;
 use jiff::SignedDuration;
 use tokio::{
@@ -35,6 +36,7 @@ use crate::{
     output::Output,
     place::{Held, Place},
     serve::{
+        archiver,
         broken::BrokenFiles,
         evaluators,
         files::{Agreement, Files, Scan, Since},
@@ -150,9 +152,11 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     let zones = Arc::new(SystemZones::new());
     let (from, zones_read) = (directory.clone(), Arc::clone(&zones));
     let config = blocking(move || Files::around(&from, &zones_read)).await??.config;
+    let roles = roles.given(config.archiver.as_ref())?;
     let place = Place::named(&directory, &config.store);
     let (folder, holder) = (place.folder.clone(), place.holder());
     let (store, held) = open(&place, &roles).await?;
+    refuse_unfinished(store.as_ref(), &place).await?;
     surface.enter(Phase::Starting("the ledger is being loaded"));
     surface.store.get_or_init(|| Arc::clone(&store));
     surface.maker.get_or_init(|| making::maker(&directory, &config.dirs.pipelines));
@@ -164,6 +168,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     let (reload, asked) = mpsc::unbounded_channel();
     let runtime = beside()?;
     let beside = runtime.handle().cloned().unwrap_or_else(Handle::current);
+    archiver::start((&roles, &place, &config), &store, (&beside, &surface)).await?;
     let mut sentinel = None;
     let engine = if roles.has(RoleName::Engine) {
         let served = Served { directory: &directory, folder: &folder, config: &config, zones };
@@ -408,6 +413,18 @@ async fn open(place: &Place, roles: &Roles) -> Result<(Arc<dyn Store>, Held), Fa
         }
     });
     opened.await?
+}
+
+/// Refuses a store that `interlock store copy` has not finished: what is missing there would be owed again.
+async fn refuse_unfinished(store: &dyn Store, place: &Place) -> Result<(), Failure> {
+    let key = Key::Sensor(COPYING_KEY.to_owned());
+    if store.read(&PipelineId::system(), &[key]).await?.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    Err(Failure::failed(
+        format!("{place} is a copy that was not finished"),
+        "Empty it, and begin again with `interlock store copy`.",
+    ))
 }
 
 /// Waits until nobody else owns the pipelines: an instance that died is followed when its lease has run out.

@@ -1,4 +1,6 @@
-//! `interlock store`: looking after the ledger's file.
+//! `interlock store`: looking after the ledger's file, and moving to another store.
+
+mod copy;
 
 use std::{io::Write as _, path::Path};
 
@@ -17,6 +19,9 @@ pub(super) fn run(
     command: &StoreCommand,
     output: &mut Output,
 ) -> Result<u8, Failure> {
+    if let StoreCommand::Copy { from, to } = command {
+        return copy::run((from.as_deref().unwrap_or(directory), to), output);
+    }
     // Says better than the store what is missing.
     drop(Ledger::open(directory)?);
     let place = Place::of(directory);
@@ -28,6 +33,8 @@ pub(super) fn run(
     }
     let folder = place.folder;
     match command {
+        // Above.
+        StoreCommand::Copy { .. } => Ok(SUCCESS),
         StoreCommand::Backup { file } => {
             backup(&folder, file)?;
             writeln!(output.out, "wrote {}", file.display())?;

@@ -3,27 +3,27 @@
 use std::collections::BTreeSet;
 
 use clap::ValueEnum as _;
+use interlock_config::server::Archiver;
 
 use crate::{arguments::RoleName, exit::Failure};
 
 /// The roles that there are.
-const PRESENT: [RoleName; 4] =
-    [RoleName::Engine, RoleName::Api, RoleName::Notifier, RoleName::Watchdog];
+const PRESENT: [RoleName; 5] =
+    [RoleName::Engine, RoleName::Api, RoleName::Notifier, RoleName::Watchdog, RoleName::Archiver];
 
 /// The parts that run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Roles(BTreeSet<RoleName>);
+pub(crate) struct Roles {
+    all: BTreeSet<RoleName>,
+    /// Whether somebody named them.
+    are_named: bool,
+}
 
 impl Roles {
     /// Those that were asked for; all that there are, when none was.
     pub(crate) fn asked(names: &[RoleName]) -> Result<Self, Failure> {
-        if let Some(absent) = names.iter().find(|name| !PRESENT.contains(name)) {
-            let message = format!("the role `{}` is not in this build yet", word(*absent));
-            let present = PRESENT.map(word).join(", ");
-            return Err(Failure::usage(message, format!("There are {present}.")));
-        }
         let asked = if names.is_empty() { &PRESENT } else { names };
-        let roles = Self(asked.iter().copied().collect());
+        let roles = Self { all: asked.iter().copied().collect(), are_named: !names.is_empty() };
         for beside in [RoleName::Notifier, RoleName::Watchdog] {
             if roles.has(beside) && !roles.has(RoleName::Engine) {
                 let name = word(beside);
@@ -38,13 +38,27 @@ impl Roles {
         Ok(roles)
     }
 
+    /// The same for what the files declare: an archiver needs somewhere to write to.
+    pub(crate) fn given(mut self, archiver: Option<&Archiver>) -> Result<Self, Failure> {
+        if archiver.is_none() && self.has(RoleName::Archiver) {
+            if self.are_named {
+                return Err(Failure::usage(
+                    "the role `archiver` has nowhere to write to",
+                    "Write `archiver: {enabled: true, dsn: \"${ARCHIVE_DSN}\"}` in interlock.yaml.",
+                ));
+            }
+            self.all.remove(&RoleName::Archiver);
+        }
+        Ok(self)
+    }
+
     pub(crate) fn has(&self, role: RoleName) -> bool {
-        self.0.contains(&role)
+        self.all.contains(&role)
     }
 
     /// Their names, in one order.
     pub(crate) fn words(&self) -> Vec<String> {
-        self.0.iter().copied().map(word).collect()
+        self.all.iter().copied().map(word).collect()
     }
 }
 

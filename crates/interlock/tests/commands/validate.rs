@@ -12,6 +12,45 @@ fn the_examples_are_clean() {
     assert_eq!((ran.code, ran.json()), (0, serde_json::json!([])));
 }
 
+/// What compose mounts loads, and the evaluator in it answers what a real Redis says.
+#[test]
+fn the_compose_project_works() {
+    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .args(["validate", "deploy/compose"])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .env("INTERLOCK_API_KEY", "0123456789abcdef0123456789abcdef")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert_eq!(said, "1 usable pipeline, 0 errors, 0 warnings\n");
+    let redis = interlock_private_server::PrivateRedis::start();
+    let port = redis.port().to_string();
+    let ask = |port: &str| {
+        let script = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../deploy/compose/evaluators/source-landed.sh"
+        );
+        let question = r#"{"pipelineId": "orders", "traitType": "source-landed", "config": {"key": "landed:orders"}}"#;
+        let mut child = std::process::Command::new(script)
+            .env("REDIS_PORT", port)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), question.as_bytes()).unwrap();
+        let said = child.wait_with_output().unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+        answer["status"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(ask(&port), "FAIL");
+    let put = ["-p", &port, "set", "landed:orders", r#"{"rows": 1200}"#];
+    assert!(std::process::Command::new("redis-cli").args(put).output().unwrap().status.success());
+    assert_eq!(ask(&port), "PASS");
+    drop(redis);
+    assert_eq!(ask(&port), "ERROR");
+}
+
 #[test]
 fn every_problem_is_reported_at_once_with_its_place() {
     let dir = project(&[

@@ -3,6 +3,7 @@
 //!
 //! | module | what it does to the real binary |
 //! |---|---|
+//! | `archive` | an archiver that is killed again and again, from a file and from a Redis; one beside the engine |
 //! | `kills` | 200 random `kill -9` of daemon, runner or both under load |
 //! | `points` | `kill -9` at every system call around one trigger, one by one |
 //! | `backfills` | a daemon killed in the middle of a backfill, and a cancel while nobody serves |
@@ -10,8 +11,10 @@
 //! | `container` | the daemon as process 1, whose end is the end of its jobs |
 //! | `endings` | jobs that are to end: by schedule, by hand, and with the daemon killed in between |
 //! | `frozen` | a daemon that is stopped and continued |
+//! | `moving` | a ledger that goes from a file to a server and back, and `serve` on each |
 //! | `ourselves` | what breaks in Interlock itself, and who outside hears of it |
 //! | `pings` | reports by `curl`, scripts, Python and `exec`; kills between receipt and answer; a silent crowd |
+//! | `rollback` | a Redis that comes back as it was seconds ago |
 //! | `servers` | two instances on one Redis or PostgreSQL, of which one is killed |
 //! | `tokens` | who may ask, over real connections |
 //! | `watched` | what does not happen, and who hears of it |
@@ -23,6 +26,7 @@
 #![expect(clippy::disallowed_methods, reason = "a real process in real time is what is tested")]
 
 mod alerts;
+mod archive;
 mod backfills;
 mod bad_input;
 mod checker;
@@ -30,10 +34,12 @@ mod container;
 mod endings;
 mod frozen;
 mod kills;
+mod moving;
 mod ourselves;
 mod pings;
 mod points;
 mod project;
+mod rollback;
 mod servers;
 mod surface;
 mod tokens;

@@ -1,0 +1,131 @@
+//! The archiver: reads the next batch while the last one is written.
+
+use std::sync::Arc;
+
+use interlock_store::{Store, StoreError};
+
+use crate::{
+    READS_MAX,
+    batch::Batch,
+    failure::ArchiveError,
+    reading::{Position, Read, gather},
+    target::{Target, Written},
+};
+
+/// Whether the store is told how far the archive is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Telling {
+    /// After each batch; it then notes what changes, and forgets what is archived.
+    Store,
+    /// Not at all: this process only reads it.
+    Nobody,
+}
+
+/// What was archived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Events, rows that were written, and batches.
+    pub events: u64,
+    /// Runs, slots, spans and incidents, each counted as often as it was written.
+    pub rows: u64,
+    /// Transactions.
+    pub batches: u64,
+}
+
+/// How the archive stands after a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// There is more to read.
+    Behind,
+    /// It has everything that was there when it looked.
+    Current,
+}
+
+/// Copies a store to an archive.
+#[derive(Debug)]
+pub struct Archiver {
+    store: Arc<dyn Store>,
+    target: Target,
+    telling: Telling,
+    position: Position,
+    /// How many reads the next batch takes: few at first, so that one who is killed often gets on all the same.
+    reads: usize,
+    /// What was read while the last batch was written.
+    ahead: Option<Read>,
+    /// What was archived since it was opened.
+    pub summary: Summary,
+}
+
+impl Archiver {
+    /// Opens the archive, and has the store note what changes from now on.
+    pub async fn open(
+        store: Arc<dyn Store>,
+        dsn: &str,
+        telling: Telling,
+    ) -> Result<Self, ArchiveError> {
+        let target = Target::open(dsn).await?;
+        let position = target.position().await?;
+        if telling == Telling::Store {
+            begin(store.as_ref(), &position).await?;
+        }
+        let summary = Summary::default();
+        Ok(Self { store, target, telling, position, reads: 1, ahead: None, summary })
+    }
+
+    /// Archives one batch.
+    pub async fn pass(&mut self) -> Result<Standing, ArchiveError> {
+        let read = match self.ahead.take() {
+            Some(read) => read,
+            None => gather(self.store.as_ref(), &self.position, self.reads).await?,
+        };
+        if read.is_empty() && read.position == self.position {
+            return Ok(Standing::Current);
+        }
+        self.reads = (self.reads * 2).min(READS_MAX);
+        let (to, more) = (read.position.clone(), read.more);
+        let batch = Batch::of(read);
+        let writing = self.target.write(&batch, (&self.position, &to));
+        let (written, ahead) = if more {
+            // The rows of a later look are written later, because the cursors move in order.
+            let (written, ahead) =
+                tokio::join!(writing, gather(self.store.as_ref(), &to, self.reads));
+            (written?, Some(ahead?))
+        } else {
+            (writing.await?, None)
+        };
+        if written == Written::Overtaken {
+            self.position = self.target.position().await?;
+            return Ok(Standing::Behind);
+        }
+        self.ahead = ahead;
+        self.position = to;
+        self.summary.events += batch.events.len() as u64;
+        self.summary.rows += (batch.len() - batch.events.len()) as u64;
+        self.summary.batches += 1;
+        self.tell().await?;
+        Ok(if more { Standing::Behind } else { Standing::Current })
+    }
+
+    /// Archives all that is there.
+    pub async fn catch_up(&mut self) -> Result<(), ArchiveError> {
+        while self.pass().await? == Standing::Behind {}
+        Ok(())
+    }
+
+    async fn tell(&self) -> Result<(), StoreError> {
+        match self.telling {
+            Telling::Store => self.store.archived(Some(self.position.archived())).await,
+            Telling::Nobody => Ok(()),
+        }
+    }
+}
+
+/// Has the store note what changes, unless the archive belongs to another one.
+async fn begin(store: &dyn Store, position: &Position) -> Result<(), ArchiveError> {
+    let last = store.changes(u64::MAX, 1).await?.last;
+    let read = position.events.max(position.changes);
+    if read > last {
+        return Err(ArchiveError::AnotherStore { read, last });
+    }
+    Ok(store.archived(Some(position.archived())).await?)
+}

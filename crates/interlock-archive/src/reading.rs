@@ -1,0 +1,98 @@
+//! Reading: what comes next in the store, after a position.
+
+use interlock_store::{Archived, Changes, EventRow, Store, StoredRow};
+
+use crate::{READ, failure::ArchiveError};
+
+/// How far the archive has read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// The number of the last event.
+    pub(crate) events: u64,
+    /// The number of the last change.
+    pub(crate) changes: u64,
+    /// Where the walk through all rows stands, while there is one.
+    pub(crate) walk: Option<String>,
+}
+
+impl Position {
+    /// As the store is told.
+    pub(crate) fn archived(&self) -> Archived {
+        Archived { events: self.events, changes: self.changes }
+    }
+}
+
+/// What was read, and how far that is.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) events: Vec<EventRow>,
+    /// Later ones are newer looks at the same rows.
+    pub(crate) rows: Vec<StoredRow>,
+    pub(crate) position: Position,
+    /// Whether there was more than one transaction takes.
+    pub(crate) more: bool,
+}
+
+impl Read {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.rows.is_empty()
+    }
+}
+
+/// Reads as much as one transaction takes: so many pages, of each kind of data.
+pub(crate) async fn gather(
+    store: &dyn Store,
+    from: &Position,
+    reads: usize,
+) -> Result<Read, ArchiveError> {
+    let (events, rows, position) = (Vec::new(), Vec::new(), from.clone());
+    let mut read = Read { events, rows, position, more: true };
+    for _ in 0..reads {
+        read.more = step(store, &mut read).await?;
+        if !read.more {
+            break;
+        }
+    }
+    Ok(read)
+}
+
+/// Reads once: from the walk while there is one, else what changed; and events. Says whether there is more.
+async fn step(store: &dyn Store, read: &mut Read) -> Result<bool, ArchiveError> {
+    let mut more = false;
+    if let Some(place) = read.position.walk.clone() {
+        let portion = store.rows(&place, READ).await?;
+        more = true;
+        read.rows.extend(portion.items.into_iter().filter(|row| row.key.is_followed()));
+        read.position.walk = portion.next;
+    } else {
+        let page = store.changes(read.position.changes, READ).await?;
+        follow(read, &page)?;
+        more |= page.more || read.position.walk.is_some();
+        // A row that is gone from the store stays in the archive.
+        let there = page.items.into_iter().filter_map(|changed| {
+            let (pipeline, key) = (changed.pipeline, changed.key);
+            changed.row.map(|row| StoredRow { pipeline, key, row })
+        });
+        read.rows.extend(there);
+    }
+    let page = store.events(None, read.position.events, READ).await?;
+    read.position.events = page.items.last().map_or(read.position.events, |event| event.number);
+    read.events.extend(page.items);
+    Ok(more || page.more)
+}
+
+/// Moves to the last change of a page; to a walk if what is between is not known.
+fn follow(read: &mut Read, page: &Changes) -> Result<(), ArchiveError> {
+    let position = &mut read.position;
+    let since = page.since.ok_or(ArchiveError::NotFollowed)?;
+    let furthest = position.changes.max(position.events);
+    if furthest > page.last {
+        return Err(ArchiveError::AnotherStore { read: furthest, last: page.last });
+    }
+    if position.changes < since {
+        position.walk = Some(String::new());
+    }
+    let reached = page.items.last().map_or(position.changes, |changed| changed.number);
+    position.changes = reached.max(since);
+    Ok(())
+}

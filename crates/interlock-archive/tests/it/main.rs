@@ -1,0 +1,11 @@
+//! The archive against real servers: every row exactly once, whatever happens in between.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what is shared between tests fails like a test: with a panic"
+)]
+
+mod cast;
+mod engines;
+mod trouble;
+mod views;

@@ -1,0 +1,95 @@
+//! The store as a whole: what an archive follows, and what a move to another store carries.
+
+use interlock_core::id::PipelineId;
+
+use crate::{
+    contract::{EventRow, InboxEntry, Row},
+    key::Key,
+    record::Record,
+};
+
+/// How far an archive has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Archived {
+    /// The number of the last event that it has.
+    pub events: u64,
+    /// The number of the last change that it has.
+    pub changes: u64,
+}
+
+/// Changes after a number, and what is known about those before.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Changes {
+    /// What changed, oldest first.
+    pub items: Vec<ChangedRow>,
+    /// Whether there is more after the last.
+    pub more: bool,
+    /// Changes are known after this number only: who has not read that far has to read all rows. `None` while nobody
+    /// follows.
+    pub since: Option<u64>,
+    /// The last number that was given to an event or a change: who has read further has read another store.
+    pub last: u64,
+}
+
+/// A row that was written or deleted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChangedRow {
+    /// In the order of commits, out of the same numbers as those of events.
+    pub number: u64,
+    /// Whose it is.
+    pub pipeline: PipelineId,
+    /// Which row.
+    pub key: Key,
+    /// As it is now, which may be after later changes; nothing if it is gone.
+    pub row: Option<Row<Record>>,
+}
+
+/// A row with its address.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredRow {
+    /// Whose it is.
+    pub pipeline: PipelineId,
+    /// Which row.
+    pub key: Key,
+    /// What it holds.
+    pub row: Row<Record>,
+}
+
+/// Some of all rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Portion {
+    /// Rows, of all kinds.
+    pub items: Vec<StoredRow>,
+    /// Where the next portion begins; nothing when there is none.
+    pub next: Option<String>,
+}
+
+/// What one store hands to another.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Freight {
+    /// Rows, each with the revision that it had.
+    pub rows: Vec<StoredRow>,
+    /// Events, each with the number that it had.
+    pub events: Vec<EventRow>,
+    /// Entries of the inbox, each with the instant at which it came.
+    pub inbox: Vec<InboxEntry>,
+    /// The last number that was given to an event or a change.
+    pub last: u64,
+}
+
+impl Key {
+    /// Whether its changes are followed by an archive: slots, spans, runs and incidents.
+    pub fn is_followed(&self) -> bool {
+        match self {
+            Self::Slot(..) | Self::Span(..) | Self::Run(_) | Self::Incident(_) => true,
+            Self::Pipeline
+            | Self::Version(_)
+            | Self::Watermark(_)
+            | Self::Sensor(_)
+            | Self::Due(..)
+            | Self::Outbox(_)
+            | Self::Applied(_)
+            | Self::Backfill(_) => false,
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! `interlock store copy`: a ledger moves house.
+//!
+//! Nobody may own either store meanwhile: a file is locked, and on a server the leases are held. The target must be empty, and
+//! says that it is a copy until all was compared; `serve` refuses one that is not finished.
+
+use std::{
+    collections::BTreeMap,
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use interlock_config::server::StoreConfig;
+use interlock_core::id::{PipelineId, fnv1a};
+use interlock_store::{
+    Change, Expect, Freight, Group, InboxEntry, Key, Lease, Record, Role, Row, Shard, Store,
+    StoredRow, Writer, conformance::block_on, kept::COPYING_KEY, record::SensorRecord,
+};
+use jiff::SignedDuration;
+
+use crate::{
+    clock,
+    exit::{Failure, SUCCESS},
+    output::Output,
+    place::{self, Place},
+    writer,
+};
+
+/// How many rows go over at once.
+const PORTION: usize = 500;
+/// More entries than an inbox has.
+const INBOX_MAX: usize = 1_000_000;
+/// How long the leases of both stores are held; they are renewed with each portion.
+const HELD: SignedDuration = SignedDuration::from_mins(2);
+/// What the lock of a file calls this process.
+const WHAT: &str = "interlock store copy";
+
+/// One end of the move.
+struct End {
+    place: Place,
+    store: Arc<dyn Store>,
+    leases: Vec<Writer>,
+}
+
+pub(super) fn run((from, to): (&Path, &Path), output: &mut Output) -> Result<u8, Failure> {
+    let (from, to) = (place_of(from)?, place_of(to)?);
+    if !from.exists() {
+        return Err(Failure::failed(
+            format!("nothing was recorded yet in {from}"),
+            "Name the project, or a file like interlock.yaml, whose ledger is to move, with `--from`.",
+        ));
+    }
+    let from = End::open(from)?;
+    let to = End::open(to)?;
+    refuse_full(&to)?;
+    to.mark()?;
+    let carried = carry(&from, &to)?;
+    compare(&from, &to)?;
+    to.unmark()?;
+    for (kind, count) in &carried {
+        writeln!(output.out, "  {kind:<10} {count}")?;
+    }
+    writeln!(output.out, "copied {} to {}, and both hold the same", from.place, to.place)?;
+    writeln!(
+        output.out,
+        "Now let interlock.yaml name the new store, and serve nothing from the old one."
+    )?;
+    Ok(SUCCESS)
+}
+
+/// The store that a project's directory, or a file, names.
+fn place_of(path: &Path) -> Result<Place, Failure> {
+    if path.is_dir() {
+        return Ok(Place::of(path));
+    }
+    let unusable = || {
+        Failure::failed(
+            format!("{} names no store", path.display()),
+            "Name a project's directory, or a file like interlock.yaml that `interlock validate` finds nothing wrong with.",
+        )
+    };
+    if !path.is_file() {
+        return Err(unusable());
+    }
+    let config = place::config(path).ok_or_else(unusable)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory: PathBuf = directory.unwrap_or(Path::new(".")).to_path_buf();
+    let store: &StoreConfig = &config.store;
+    Ok(Place::named(&directory, store))
+}
+
+impl End {
+    /// Opens a store and keeps everybody else from owning it.
+    fn open(place: Place) -> Result<Self, Failure> {
+        let busy = |place: &Place| {
+            Failure::failed(
+                format!("somebody writes {place}"),
+                "Stop `interlock serve` everywhere first; a dead instance's lease runs out within seconds.",
+            )
+        };
+        let store: Arc<dyn Store> = if place.is_embedded() {
+            let opened = writer::try_open(&place.folder, WHAT)?;
+            Arc::new(opened.ok_or_else(|| busy(&place))?)
+        } else {
+            place.open_reader()?
+        };
+        let holder = place.holder();
+        let mut end = Self { place, store, leases: Vec::new() };
+        for shard in (0..end.store.shard_count()).map(Shard) {
+            for role in [Role::Engine, Role::Watchdog] {
+                let lease = block_on(end.store.acquire(role, shard, &holder, HELD))?;
+                let Lease { writer, .. } = lease.ok_or_else(|| busy(&end.place))?;
+                end.leases.push(writer);
+            }
+        }
+        Ok(end)
+    }
+
+    /// Goes on holding it.
+    fn hold(&self) -> Result<(), Failure> {
+        for writer in &self.leases {
+            if block_on(self.store.renew(*writer, HELD))?.is_none() {
+                return Err(Failure::failed(
+                    format!("somebody else owns {} now: the copy is worth nothing", self.place),
+                    "Stop `interlock serve` everywhere, empty the target and begin again.",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says in the target that it is not whole yet.
+    fn mark(&self) -> Result<(), Failure> {
+        let now = clock::now();
+        let value = serde_json::json!({ "since": now.to_string() });
+        let record = Record::Sensor(SensorRecord { value, at: now, received_at: now });
+        let row = Row { record, revision: 1 };
+        let key = Key::Sensor(COPYING_KEY.to_owned());
+        let rows = vec![StoredRow { pipeline: PipelineId::system(), key, row }];
+        Ok(block_on(self.store.import(Freight { rows, ..Freight::default() }))?)
+    }
+
+    fn unmark(&self) -> Result<(), Failure> {
+        let pipeline = PipelineId::system();
+        let shard = Shard::of(&pipeline, self.store.shard_count());
+        let owns = |writer: &&Writer| writer.role == Role::Engine && writer.shard == shard;
+        let writer = self.leases.iter().find(owns).copied();
+        let Some(writer) = writer else { return Ok(()) };
+        let changes = vec![Change::Delete(Key::Sensor(COPYING_KEY.to_owned()), Expect::Any)];
+        for result in block_on(self.store.commit(vec![Group { pipeline, writer, changes }]))? {
+            result.map_err(|refusal| Failure::failed(refusal.to_string(), ""))?;
+        }
+        Ok(())
+    }
+
+    /// Everything that it holds, portion by portion.
+    fn each(&self, mut take: impl FnMut(Freight) -> Result<(), Failure>) -> Result<(), Failure> {
+        let mut from = String::new();
+        loop {
+            let portion = block_on(self.store.rows(&from, PORTION))?;
+            let is_ours = |row: &StoredRow| row.key != Key::Sensor(COPYING_KEY.to_owned());
+            let rows = portion.items.into_iter().filter(is_ours).collect();
+            take(Freight { rows, ..Freight::default() })?;
+            let Some(next) = portion.next else { break };
+            from = next;
+        }
+        let mut after = 0;
+        loop {
+            let page = block_on(self.store.events(None, after, PORTION))?;
+            after = page.items.last().map_or(after, |event| event.number);
+            take(Freight { events: page.items, ..Freight::default() })?;
+            if !page.more {
+                break;
+            }
+        }
+        let mut inbox: Vec<InboxEntry> = Vec::new();
+        for shard in (0..self.store.shard_count()).map(Shard) {
+            inbox.extend(block_on(self.store.inbox(shard, INBOX_MAX))?.items);
+        }
+        let last = block_on(self.store.changes(u64::MAX, 1))?.last;
+        take(Freight { inbox, last, ..Freight::default() })
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        for writer in &self.leases {
+            // One that cannot be released runs out by itself.
+            let _runs_out = block_on(self.store.release(*writer));
+        }
+    }
+}
+
+/// Refuses a target that holds anything.
+fn refuse_full(to: &End) -> Result<(), Failure> {
+    let mut found = 0;
+    to.each(|freight| {
+        found += freight.rows.len() + freight.events.len() + freight.inbox.len();
+        Ok(())
+    })?;
+    let key = Key::Sensor(COPYING_KEY.to_owned());
+    let marked = block_on(to.store.read(&PipelineId::system(), &[key]))?;
+    if found == 0 && marked.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    Err(Failure::failed(
+        format!("{} is not empty", to.place),
+        "Nothing was changed. Name a store that holds nothing: another folder, prefix or schema.",
+    ))
+}
+
+/// Carries everything over; how many there were of each kind.
+fn carry(from: &End, to: &End) -> Result<BTreeMap<&'static str, usize>, Failure> {
+    let mut carried = BTreeMap::new();
+    from.each(|freight| {
+        for row in &freight.rows {
+            *carried.entry(row.key.kind()).or_insert(0) += 1;
+        }
+        *carried.entry("event").or_insert(0) += freight.events.len();
+        *carried.entry("inbox").or_insert(0) += freight.inbox.len();
+        block_on(to.store.import(freight))?;
+        from.hold()?;
+        to.hold()
+    })?;
+    Ok(carried)
+}
+
+/// What a store holds, as hashes: of the address and of the content of each thing.
+fn digest(end: &End) -> Result<BTreeMap<u64, u64>, Failure> {
+    let mut held = BTreeMap::new();
+    let mut keep = |address: String, content: String| {
+        held.insert(fnv1a(address.as_bytes()), fnv1a(content.as_bytes()));
+    };
+    end.each(|freight| {
+        for StoredRow { pipeline, key, row } in &freight.rows {
+            keep(format!("{pipeline} {key}"), format!("{} {}", row.revision, row.record.encode()));
+        }
+        for event in &freight.events {
+            let content = format!("{} {}", event.pipeline, event.record.encode());
+            keep(format!("event {}", event.number), content);
+        }
+        for (place, entry) in freight.inbox.iter().enumerate() {
+            let content = format!("{place} {} {}", entry.received_at, entry.record.encode());
+            keep(format!("inbox {} {}", entry.pipeline, entry.key), content);
+        }
+        end.hold()
+    })?;
+    Ok(held)
+}
+
+/// Compares both ends: what is missing, what is too much, what is not the same.
+fn compare(from: &End, to: &End) -> Result<(), Failure> {
+    let (source, target) = (digest(from)?, digest(to)?);
+    let missing = source.keys().filter(|key| !target.contains_key(key)).count();
+    let extra = target.keys().filter(|key| !source.contains_key(key)).count();
+    let differs = |(key, content): &(&u64, &u64)| target.get(key).is_some_and(|it| it != *content);
+    let different = source.iter().filter(differs).count();
+    if missing + extra + different == 0 {
+        return Ok(());
+    }
+    Err(Failure::failed(
+        format!(
+            "the copy is not the same: of {} things {missing} are missing and {different} differ, and {extra} are too many",
+            source.len()
+        ),
+        "Somebody wrote to the old store meanwhile (a report, a request). Empty the target and begin again; `serve` refuses it \
+         as it is.",
+    ))
+}

@@ -1,0 +1,180 @@
+//! The archiver of `serve`: copies what is new every so often, on the runtime that the engine cannot block.
+//!
+//! An archive that cannot be written to is tried again and again; nothing is lost meanwhile, because the store keeps
+//! what the archive has not read. After a while people are told.
+
+use std::sync::Arc;
+#[cfg(feature = "postgres")]
+use std::time::Duration;
+
+use interlock_api::Surface;
+use interlock_config::server::ServerConfig;
+use interlock_store::Store;
+use tokio::runtime::Handle;
+
+use crate::{arguments::RoleName, exit::Failure, place::Place, serve::roles::Roles};
+
+/// How long a loop may take beside its interval before it counts as late.
+#[cfg(feature = "postgres")]
+const BOUND: Duration = Duration::from_mins(5);
+
+/// Lets the archiver run, if that is among the roles. Without one declared the store need not note what changes.
+pub(crate) async fn start(
+    (roles, place, config): (&Roles, &Place, &ServerConfig),
+    store: &Arc<dyn Store>,
+    (beside, surface): (&Handle, &Arc<Surface>),
+) -> Result<(), Failure> {
+    let Some(declared) = &config.archiver else {
+        if roles.has(RoleName::Engine) && store.changes(u64::MAX, 1).await?.since.is_some() {
+            store.archived(None).await?;
+            tracing::info!("no archiver is declared any more: changes are no longer noted for it");
+        }
+        return Ok(());
+    };
+    if !roles.has(RoleName::Archiver) {
+        return Ok(());
+    }
+    if place.is_embedded() && !roles.has(RoleName::Engine) {
+        return Err(Failure::usage(
+            "on the embedded store the archiver runs only beside the engine, which writes the file",
+            "Write `--roles engine,archiver`.",
+        ));
+    }
+    run(declared, store, (beside, surface));
+    Ok(())
+}
+
+#[cfg(feature = "postgres")]
+fn run(
+    declared: &interlock_config::server::Archiver,
+    store: &Arc<dyn Store>,
+    (beside, surface): (&Handle, &Surface),
+) {
+    let interval = Duration::try_from(declared.interval).unwrap_or(BOUND);
+    let pulse = interlock_engine::vitals::Pulse::default();
+    surface.loops.register("archiver", pulse.clone(), interval.saturating_add(BOUND));
+    let (store, dsn) = (Arc::clone(store), declared.dsn.clone());
+    beside.spawn(copying::go_on(copying::Around { store, dsn, interval, pulse }));
+}
+
+#[cfg(not(feature = "postgres"))]
+fn run(
+    _declared: &interlock_config::server::Archiver,
+    _store: &Arc<dyn Store>,
+    (_beside, _surface): (&Handle, &Surface),
+) {
+    tracing::warn!("this build has no archiver: build it with the feature `postgres`");
+}
+
+#[cfg(feature = "postgres")]
+mod copying {
+    use std::{sync::Arc, time::Duration};
+
+    use interlock_archive::{ArchiveError, Archiver, Standing, Telling};
+    use interlock_core::{id::PipelineId, pipeline::Secret};
+    use interlock_engine::vitals::Pulse;
+    use interlock_store::{Store, record::InboxRecord};
+    use tokio::time::sleep;
+
+    use crate::inbox::fresh_key;
+
+    /// How soon an archive that failed is tried again: not before, and not after.
+    const AGAIN_FIRST: Duration = Duration::from_secs(1);
+    const AGAIN_LAST: Duration = Duration::from_secs(30);
+    /// People are told when it has failed for so many intervals.
+    const INTERVALS_MISSED: u32 = 3;
+
+    /// What it needs of the rest.
+    pub(super) struct Around {
+        pub(super) store: Arc<dyn Store>,
+        pub(super) dsn: Secret,
+        pub(super) interval: Duration,
+        pub(super) pulse: Pulse,
+    }
+
+    /// Archives until the process ends.
+    pub(super) async fn go_on(around: Around) {
+        let mut trouble = Trouble::default();
+        loop {
+            match copy(&around).await {
+                Ok(()) => {
+                    trouble.is_over(&around).await;
+                    sleep(around.interval).await;
+                }
+                Err(error) => sleep(trouble.grows(&around, &error).await).await,
+            }
+        }
+    }
+
+    /// Connects, and copies until nothing is left: between two looks no connection is held.
+    async fn copy(around: &Around) -> Result<(), ArchiveError> {
+        let store = Arc::clone(&around.store);
+        let mut archiver = Archiver::open(store, around.dsn.expose(), Telling::Store).await?;
+        loop {
+            around.pulse.beat();
+            if archiver.pass().await? == Standing::Current {
+                break;
+            }
+        }
+        let (events, rows) = (archiver.summary.events, archiver.summary.rows);
+        if archiver.summary.batches > 0 {
+            tracing::debug!("archived {events} events and {rows} rows");
+        }
+        Ok(())
+    }
+
+    /// How long it has not worked, and whether people know.
+    #[derive(Default)]
+    struct Trouble {
+        tries: u32,
+        lasted: Duration,
+        is_told: bool,
+    }
+
+    impl Trouble {
+        /// Says what happened, and how long to wait.
+        async fn grows(&mut self, around: &Around, error: &ArchiveError) -> Duration {
+            around.pulse.beat();
+            if self.tries == 0 {
+                tracing::warn!(%error, "nothing is archived; the store keeps it meanwhile");
+            }
+            let pause = AGAIN_FIRST.saturating_mul(1 << self.tries.min(5)).min(AGAIN_LAST);
+            self.tries += 1;
+            let is_due = !error.is_retryable()
+                || self.lasted >= around.interval.saturating_mul(INTERVALS_MISSED);
+            if is_due && !self.is_told {
+                self.is_told = notice(around, &error.to_string(), Over::No).await;
+            }
+            self.lasted = self.lasted.saturating_add(pause);
+            pause
+        }
+
+        async fn is_over(&mut self, around: &Around) {
+            around.pulse.beat();
+            if self.is_told && !notice(around, "it has everything again", Over::Yes).await {
+                return;
+            }
+            if self.tries > 0 {
+                tracing::info!("history is archived again");
+            }
+            *self = Self::default();
+        }
+    }
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Over {
+        No,
+        Yes,
+    }
+
+    async fn notice(around: &Around, message: &str, over: Over) -> bool {
+        let record = InboxRecord::Noticed {
+            event: "ARCHIVE_BEHIND".to_owned(),
+            thing: "the archive".to_owned(),
+            message: message.to_owned(),
+            over: over == Over::Yes,
+        };
+        let post = around.store.post(&PipelineId::system(), &fresh_key(), &record).await;
+        post.inspect_err(|error| tracing::warn!(%error, "that could not be recorded")).is_ok()
+    }
+}

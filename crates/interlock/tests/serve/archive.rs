@@ -1,0 +1,261 @@
+//! Keeping history in PostgreSQL: the real command killed again and again, and the archiver of `serve`.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_private_server::{PrivatePostgres, PrivateRedis};
+use interlock_store::{
+    EventRow, Freight, Key, Record, Row, RunKey, Store, StoredRow,
+    conformance::{START, block_on},
+    record::{EventRecord, MarksRecord, RunRecord, SlotRecord},
+};
+use interlock_store_embedded::EmbeddedStore;
+use interlock_store_redis::{RedisSettings, RedisStore};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{Daemon, project::Project};
+
+/// Slots, runs and two events for each.
+const SLOTS: u64 = 6_000;
+/// How often the archiver is killed at least.
+const KILLS: usize = 12;
+
+/// What somebody with SQL finds: one number for each statement.
+pub(crate) fn numbers(server: &PrivatePostgres, statements: &[&str]) -> Vec<i64> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, connection) =
+            tokio_postgres::connect(&server.dsn(), tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(async move { connection.await.unwrap_or_default() });
+        let mut found = Vec::new();
+        for statement in statements {
+            // Tables that are not there yet hold nothing.
+            let row = client.query_one(*statement, &[]).await;
+            found.push(row.map_or(0, |row| row.get(0)));
+        }
+        found
+    })
+}
+
+fn minute(minutes: u64) -> Timestamp {
+    START + SignedDuration::from_mins(i64::try_from(minutes).unwrap())
+}
+
+/// A long history of one pipeline, in parts.
+fn history() -> impl Iterator<Item = Freight> {
+    let pipeline = || PipelineId::parse("orders").unwrap();
+    let schedule = || ScheduleId::any("minutely").unwrap();
+    let slot = move |at: u64| {
+        Record::Slot(SlotRecord {
+            state: "closed".into(),
+            disposition: Some("completed".into()),
+            reason: None,
+            generation: 1,
+            attempt: 1,
+            opened_by: "scheduler".into(),
+            date: "2026-02-25".parse().unwrap(),
+            opened_at: minute(at),
+            closes_at: minute(at + 1),
+            retry_at: None,
+            marks: MarksRecord::default(),
+            version: "00000000000000ab".into(),
+            wish: None,
+            reruns: None,
+            sla: None,
+            evaluated: None,
+        })
+    };
+    let run = move |at: u64| {
+        Record::Run(RunRecord {
+            status: "COMPLETED".into(),
+            trigger_type: "scheduler".into(),
+            created_at: minute(at),
+            started_at: Some(minute(at)),
+            ended_at: Some(minute(at)),
+            message: None,
+            category: None,
+            metadata: [].into(),
+        })
+    };
+    let event = move |number: u64| {
+        let (kind, message) = ("JOB_COMPLETED".to_owned(), format!("event {number}"));
+        let (slot, run_id, details) = (None, None, [].into());
+        let record = EventRecord { kind, at: minute(number), slot, run_id, message, details };
+        EventRow { number, pipeline: pipeline(), record }
+    };
+    (0..SLOTS).step_by(500).map(move |first| {
+        let part = first..first + 500;
+        let stored =
+            |key, record| StoredRow { pipeline: pipeline(), key, row: Row { record, revision: 3 } };
+        let rows = part.clone().flat_map(|at| {
+            let key =
+                RunKey { schedule: schedule(), nominal: minute(at), generation: 1, attempt: 1 };
+            [stored(Key::Slot(schedule(), minute(at)), slot(at)), stored(Key::Run(key), run(at))]
+        });
+        let events = part.clone().flat_map(|at| [event(2 * at + 1), event(2 * at + 2)]);
+        Freight { rows: rows.collect(), events: events.collect(), inbox: vec![], last: 0 }
+    })
+}
+
+fn fill(store: &dyn Store) {
+    history().for_each(|freight| block_on(store.import(freight)).unwrap());
+}
+
+pub(crate) fn embedded(project: &Project) -> EmbeddedStore {
+    EmbeddedStore::open_daemon(&project.folder(), Arc::new(Timestamp::now)).unwrap()
+}
+
+pub(crate) fn redis(server: &PrivateRedis) -> RedisStore {
+    RedisStore::open(&RedisSettings {
+        addr: server.address(),
+        password: None,
+        db: 0,
+        key_prefix: "interlock".to_owned(),
+        retention_ttl: SignedDuration::from_hours(168),
+        run_index_limit: 100,
+        event_stream_max: 10_000,
+        shards: 1,
+        on_rollback: None,
+    })
+    .unwrap()
+}
+
+fn archiving(project: &Project) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .args(["archive", "--once", "-C"])
+        .arg(project.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Kills the archiver, each time a little later, until it has been killed in the middle often enough.
+fn kill_again_and_again(project: &Project, archive: &PrivatePostgres) {
+    let count = || numbers(archive, &["SELECT count(*) FROM archive.events"])[0];
+    let (mut kills, mut seen) = (0, BTreeSet::new());
+    for round in 0..40_u64 {
+        let mut child = archiving(project);
+        thread::sleep(Duration::from_millis(60 + (round * 37) % 400));
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kills += 1;
+        seen.insert(count());
+    }
+    println!("{kills} kills; events in the archive after them: {seen:?}");
+    assert!(kills >= KILLS && seen.len() > 3, "it was not killed in the middle: {kills} {seen:?}");
+}
+
+/// From a store that holds the history, with the archiver killed in the middle; everything is there once.
+fn survives_kills(settings: &str) {
+    let archive = PrivatePostgres::start();
+    let project = Project::new(&[]);
+    let dsn = archive.dsn();
+    let text = format!("{settings}archiver: {{enabled: true, interval: 5m, dsn: '{dsn}'}}\n");
+    fs::write(project.path().join("interlock.yaml"), text).unwrap();
+    if settings.is_empty() {
+        fill(&embedded(&project));
+    }
+    kill_again_and_again(&project, &archive);
+    let ran = project.run(&["archive", "--once"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let found = numbers(
+        &archive,
+        &[
+            "SELECT count(*) FROM archive.events",
+            "SELECT count(DISTINCT message) FROM archive.events WHERE message = 'event ' || number",
+            "SELECT count(*) FROM archive.runs WHERE status = 'COMPLETED'",
+            "SELECT count(*) FROM archive.slots WHERE disposition = 'completed'",
+        ],
+    );
+    let (slots, events) = (i64::try_from(SLOTS).unwrap(), i64::try_from(2 * SLOTS).unwrap());
+    assert_eq!(found, [events, events, slots, slots]);
+    let ran = project.run(&["archive", "--once"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "the archive has everything\n"), "{ran:?}");
+}
+
+#[test]
+fn killed_archiver_of_the_embedded_store_archives_every_row_once() {
+    survives_kills("");
+}
+
+#[test]
+fn killed_archiver_of_a_redis_archives_every_row_once() {
+    let server = PrivateRedis::start();
+    fill(&redis(&server));
+    survives_kills(&format!("provider: redis\nredis: {{addr: '{}'}}\n", server.address()));
+}
+
+const TICKER: &str = "
+name: ticker
+schedule: {cron: '* * * * * *', seconds: true}
+catchupWindow: 1h
+overlapPolicy: all
+trigger: {type: command, command: 'true'}
+";
+
+/// Beside the engine, with the daemon killed in between: the archive has what the ledger says.
+#[test]
+fn serve_archives_what_it_does() {
+    let archive = PrivatePostgres::start();
+    let project = Project::new(&[("ticker", TICKER)]);
+    let text = format!(
+        "server: {{addr: '127.0.0.1:0'}}\narchiver: {{enabled: true, interval: 1s, dsn: '{}'}}\n",
+        archive.dsn()
+    );
+    fs::write(project.path().join("interlock.yaml"), text).unwrap();
+    let completed = || {
+        numbers(&archive, &["SELECT count(*) FROM archive.slots WHERE disposition = 'completed'"])
+            [0]
+    };
+    for wanted in [2, 4, 6] {
+        let daemon = Daemon::start(project.path());
+        project.until("it is archived", || (completed() >= wanted).then_some(()));
+        if wanted == 4 {
+            let beside = project.run(&["archive"]);
+            assert_eq!(beside.code, 0, "{beside:?}");
+        }
+        drop(daemon);
+    }
+    assert_eq!(project.run(&["archive", "--once"]).code, 0);
+    let store = EmbeddedStore::open_reader(&project.folder(), Arc::new(Timestamp::now)).unwrap();
+    let events = block_on(store.events(None, 0, 100_000)).unwrap().items.len();
+    let query = interlock_store::LedgerQuery::everything(100_000);
+    let slots = block_on(store.ledger(&query)).unwrap().items.len();
+    let counted = ["SELECT count(*) FROM archive.events", "SELECT count(*) FROM archive.slots"];
+    let found = numbers(&archive, &counted);
+    assert_eq!(found, [events, slots].map(|count| i64::try_from(count).unwrap()));
+}
+
+/// An archive that is not there: the ledger goes on, people hear of it, and hear of its end.
+#[test]
+fn archive_that_cannot_be_reached_is_an_incident() {
+    let mut archive = PrivatePostgres::start();
+    let project = Project::new(&[("ticker", TICKER)]);
+    let text = format!(
+        "server: {{addr: '127.0.0.1:0'}}\narchiver: {{enabled: true, interval: 1s, dsn: '{}'}}\n",
+        archive.dsn()
+    );
+    fs::write(project.path().join("interlock.yaml"), text).unwrap();
+    let _daemon = Daemon::start(project.path());
+    let count = || numbers(&archive, &["SELECT count(*) FROM archive.slots"])[0];
+    project.until("it is archived", || (count() > 0).then_some(()));
+    archive.kill();
+    let open = || project.run(&["incidents", "list", "--json"]).stdout;
+    project.until("people hear of it", || open().contains("ARCHIVE_BEHIND").then_some(()));
+    assert!(archive.start_again());
+    project.until("and of its end", || {
+        let listed = project.run(&["events", "--json"]).stdout;
+        listed.contains("ARCHIVE_CURRENT").then_some(())
+    });
+}

@@ -1,0 +1,186 @@
+//! Moving house: a ledger goes from a file to a server and back, and `serve` carries on there.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use interlock_core::id::PipelineId;
+use interlock_private_server::{PrivatePostgres, PrivateRedis};
+use interlock_store::{
+    Freight, Key, Record, Row, Store as _, StoredRow,
+    conformance::{START, block_on},
+    kept::COPYING_KEY,
+    record::{InboxRecord, SensorRecord},
+};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{Daemon, archive, project::Project};
+
+/// Every second, and what nobody was there for is caught up.
+const TICKER: &str = "
+name: ticker
+schedule: {cron: '* * * * * *', seconds: true}
+startGrace: 5s
+catchupWindow: 1h
+overlapPolicy: all
+trigger: {type: command, command: sh job.sh whole 0 0}
+";
+
+const HERE: &str = "server: {addr: '127.0.0.1:0'}\n";
+
+fn write(project: &Project, name: &str, settings: &str) -> PathBuf {
+    let path = project.path().join(name);
+    fs::write(&path, format!("{settings}{HERE}")).unwrap();
+    path
+}
+
+/// The instants of the slots whose jobs began, with how often.
+fn begun(project: &Project) -> BTreeMap<Timestamp, usize> {
+    let text = fs::read_to_string(project.path().join("ran.log")).unwrap_or_default();
+    let mut begun = BTreeMap::new();
+    for line in text.lines().filter(|line| line.starts_with("start ")) {
+        *begun.entry(line.split(' ').nth(2).unwrap().parse().unwrap()).or_insert(0) += 1;
+    }
+    begun
+}
+
+fn serve_for_a_while(project: &Project) {
+    let before = begun(project).len();
+    let _daemon = Daemon::start(project.path());
+    project.until("it works", || (begun(project).len() > before + 2).then_some(()));
+    project.until("all are done", || {
+        let open = project.run(&["slots", "--disposition", "open"]);
+        (open.code == 0 && !open.stdout.contains("ticker")).then_some(())
+    });
+}
+
+fn copy(project: &Project, from: &Path, to: &Path) {
+    let (from, to) = (from.to_str().unwrap(), to.to_str().unwrap());
+    // The lease of the daemon that was killed runs out first.
+    let ran = project.until("it is copied", || {
+        let ran = project.run(&["store", "copy", "--from", from, "--to", to]);
+        (!ran.stderr.contains("somebody writes")).then_some(ran)
+    });
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stdout.contains("both hold the same"), "{ran:?}");
+}
+
+/// From a file to a server, back to another file: no slot is lost, none runs twice (S2, S3).
+fn there_and_back(server: &str) {
+    let project = Project::new(&[("ticker", TICKER)]);
+    write(&project, "interlock.yaml", "");
+    serve_for_a_while(&project);
+    let ran = project.run(&["sensor", "put", "ticker", "landed", "{\"rows\": 7}"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+
+    let next = write(&project, "server.yaml", server);
+    copy(&project, project.path(), &next);
+    let again = project.run(&["store", "copy", "--to", next.to_str().unwrap()]);
+    assert!(again.code != 0 && again.stderr.contains("is not empty"), "{again:?}");
+    write(&project, "interlock.yaml", server);
+    serve_for_a_while(&project);
+
+    let back = write(&project, "back.yaml", "embedded: {path: back}\n");
+    copy(&project, &next, &back);
+    write(&project, "interlock.yaml", "embedded: {path: back}\n");
+    serve_for_a_while(&project);
+
+    let begun = begun(&project);
+    assert!(begun.values().all(|times| *times == 1), "{begun:?}");
+    let instants: Vec<Timestamp> = begun.keys().copied().collect();
+    let second = SignedDuration::from_secs(1);
+    let gaps = instants.windows(2).filter(|pair| pair[1].duration_since(pair[0]) != second);
+    assert_eq!(gaps.count(), 0, "no slot is lost: {instants:?}");
+    let sensor = project.run(&["sensor", "get", "ticker", "landed"]);
+    assert!(sensor.stdout.contains('7'), "{sensor:?}");
+}
+
+#[test]
+fn ledger_moves_to_redis_and_back() {
+    let server = PrivateRedis::start();
+    there_and_back(&format!("provider: redis\nredis: {{addr: '{}'}}\n", server.address()));
+}
+
+#[test]
+fn ledger_moves_to_postgres_and_back() {
+    let server = PrivatePostgres::start();
+    there_and_back(&format!("provider: postgres\npostgres: {{dsn: '{}'}}\n", server.dsn()));
+}
+
+#[test]
+fn store_that_somebody_serves_is_not_copied() {
+    let server = PrivateRedis::start();
+    let settings = format!("provider: redis\nredis: {{addr: '{}'}}\n", server.address());
+    let project = Project::new(&[("ticker", TICKER)]);
+    let other = write(&project, "other.yaml", "embedded: {path: other}\n");
+    for settings in ["", settings.as_str()] {
+        write(&project, "interlock.yaml", settings);
+        let begun_before = begun(&project).len();
+        let _daemon = Daemon::start(project.path());
+        project.until("it works", || (begun(&project).len() > begun_before).then_some(()));
+        let ran = project.run(&["store", "copy", "--to", other.to_str().unwrap()]);
+        assert!(ran.code != 0 && ran.stderr.contains("somebody writes"), "{ran:?}");
+    }
+}
+
+/// A copy that was broken off is neither served nor copied to again.
+#[test]
+fn copy_that_was_not_finished_is_refused() {
+    let server = PrivateRedis::start();
+    let store = archive::redis(&server);
+    let settings = format!("provider: redis\nredis: {{addr: '{}'}}\n", server.address());
+    let project = Project::new(&[("ticker", TICKER)]);
+    write(&project, "interlock.yaml", &settings);
+    let value = serde_json::json!({});
+    let record = Record::Sensor(SensorRecord { value, at: START, received_at: START });
+    let marker = StoredRow {
+        pipeline: PipelineId::system(),
+        key: Key::Sensor(COPYING_KEY.to_owned()),
+        row: Row { record, revision: 1 },
+    };
+    block_on(store.import(Freight { rows: vec![marker], ..Freight::default() })).unwrap();
+    let ran = project.run(&["serve"]);
+    assert!(ran.code != 0 && ran.stderr.contains("a copy that was not finished"), "{ran:?}");
+    let from = Project::new(&[("ticker", TICKER)]);
+    let asked = InboxRecord::Catchup {};
+    let ticker = PipelineId::parse("ticker").unwrap();
+    block_on(archive::embedded(&from).post(&ticker, "k", &asked)).unwrap();
+    let target = project.path().join("interlock.yaml");
+    let ran = from.run(&["store", "copy", "--to", target.to_str().unwrap()]);
+    assert!(ran.code != 0 && ran.stderr.contains("is not empty"), "{ran:?}");
+}
+
+/// Leases keep owners away, and nobody keeps a report away: the comparison finds it, and the copy is not served.
+#[test]
+fn report_that_comes_meanwhile_is_found() {
+    let server = PrivateRedis::start();
+    let store = archive::redis(&server);
+    let project = Project::new(&[("ticker", TICKER)]);
+    let settings = format!("provider: redis\nredis: {{addr: '{}'}}\n", server.address());
+    let from = write(&project, "from.yaml", &settings);
+    write(&project, "interlock.yaml", "");
+    let is_over = AtomicBool::new(false);
+    let ran = thread::scope(|scope| {
+        scope.spawn(|| {
+            let ticker = PipelineId::parse("ticker").unwrap();
+            for number in 0.. {
+                let key = format!("k-{number}");
+                block_on(store.post(&ticker, &key, &InboxRecord::Catchup {})).unwrap();
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        let to = project.path().to_str().unwrap();
+        let ran = project.run(&["store", "copy", "--from", from.to_str().unwrap(), "--to", to]);
+        is_over.store(true, Ordering::Relaxed);
+        ran
+    });
+    assert!(ran.code != 0 && ran.stderr.contains("the copy is not the same"), "{ran:?}");
+    let ran = project.run(&["serve"]);
+    assert!(ran.code != 0 && ran.stderr.contains("a copy that was not finished"), "{ran:?}");
+}
