@@ -1,0 +1,204 @@
+//! The parts that a sick process plays.
+
+use std::{
+    io::{Write as _, stdout},
+    sync::{Arc, Barrier, Mutex, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use interlock_liveness::{
+    BootInstant, Builder, Deadman, Event, FenceCell, Ladder, Monitor, Phase, Rung,
+};
+
+/// When the watches of patients expire.
+pub(crate) const LIMIT: Duration = Duration::from_millis(400);
+/// When they end the process.
+pub(crate) const ENDS: Duration = Duration::from_millis(1_200);
+/// How long after that the kernel does.
+pub(crate) const SLACK: Duration = Duration::from_millis(800);
+
+/// Says a line at once.
+fn say(line: &str) {
+    println!("{line}");
+    stdout().flush().unwrap();
+}
+
+fn tell(event: &Event) {
+    match event {
+        Event::Expired(expiry) => {
+            say(&format!("EXPIRED {} {} {}", expiry.rung, expiry.age.as_millis(), event));
+        }
+        Event::Recovered(_) => say(&format!("RECOVERED {event}")),
+        Event::Stalled { .. } => say(&format!("STALLED {event}")),
+        Event::Held(_) => say(&format!("HELD {event}")),
+        Event::BreakerOpened(_) | Event::BreakerClosed(_) | Event::TermEnded(_) => {
+            say(&format!("EVENT {event}"));
+        }
+    }
+}
+
+fn monitor() -> Builder {
+    Monitor::builder().on_event(|event| tell(&event))
+}
+
+fn ladder() -> Ladder {
+    Ladder::hard(LIMIT, ENDS)
+}
+
+fn for_ever() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+pub(crate) fn play(part: &str) {
+    match part {
+        "deadlock" => deadlock(),
+        "spin" => spin(),
+        "hung-hook" => hung_hook(),
+        "blocked-log" => blocked_log(),
+        "hung-monitor" => hung_monitor(),
+        "kicks" => kicks(),
+        "kicks-deadman" => kicks_deadman(),
+        "forgotten-pause" => forgotten_pause(),
+        "soft" => soft(),
+        other => panic!("no part `{other}`"),
+    }
+    for_ever();
+}
+
+/// Two threads that each hold what the other wants.
+fn deadlock() {
+    let monitor = monitor().start().unwrap();
+    let watch = monitor.watch("transfer", ladder()).register().unwrap();
+    let (a, b) = (Arc::new(Mutex::new(())), Arc::new(Mutex::new(())));
+    let both = Arc::new(Barrier::new(2));
+    let (a2, b2, both2) = (Arc::clone(&a), Arc::clone(&b), Arc::clone(&both));
+    thread::spawn(move || {
+        let _held = b2.lock();
+        both2.wait();
+        let _never = a2.lock();
+    });
+    watch.arm();
+    watch.kick();
+    let _phase = watch.phase(Phase::named("commit"));
+    let _held = a.lock();
+    both.wait();
+    let _never = b.lock();
+    for_ever();
+}
+
+#[inline(never)]
+fn spin_here() {
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+fn spin() {
+    let monitor = monitor().start().unwrap();
+    let watch = monitor.watch("spinner", ladder()).register().unwrap();
+    watch.arm();
+    spin_here();
+}
+
+/// The hook that gives the lease back never comes back itself.
+fn hung_hook() {
+    let monitor = monitor().start().unwrap();
+    let fence = FenceCell::default();
+    let term = fence.grant(3, BootInstant::now().after(Duration::from_mins(1))).unwrap();
+    let watch = monitor.watch("leader", ladder()).guards(&fence);
+    let watch = watch.on(Rung::Soft, move |_| {
+        let held = term.check(Duration::ZERO).is_ok();
+        say(&format!("HOOK term held: {held}"));
+        for_ever();
+    });
+    let watch = watch.register().unwrap();
+    watch.arm();
+    for_ever();
+}
+
+/// Whoever listens to events never comes back.
+fn blocked_log() {
+    let monitor = Monitor::builder().on_event(|_| for_ever()).start().unwrap();
+    let watch = monitor.watch("worker", ladder()).register().unwrap();
+    say("READY");
+    watch.arm();
+    for_ever();
+}
+
+/// The monitor itself is made to hang, by a counter that cannot be read.
+fn hung_monitor() {
+    let monitor = monitor().deadman(Deadman::Kernel { slack: SLACK }).start().unwrap();
+    say(&format!("DEADMAN {:?}", monitor.deadman()));
+    let probe = monitor.probe();
+    let (hangs, hung) = mpsc::channel();
+    let read = move || {
+        hangs.send(()).unwrap();
+        for_ever();
+    };
+    let _observed = monitor.watch("counter", ladder()).observe(read).unwrap();
+    hung.recv().unwrap();
+    say("HUNG");
+    while probe.is_live() {
+        thread::yield_now();
+    }
+    say("NOT LIVE");
+    for_ever();
+}
+
+/// A loop that is well: it kicks until it is told otherwise.
+fn kick_on(monitor: &Monitor) {
+    let watch = monitor.watch("worker", ladder()).register().unwrap();
+    watch.arm();
+    let began = Instant::now();
+    let mut said = false;
+    loop {
+        watch.kick();
+        thread::sleep(Duration::from_millis(5));
+        if !said && began.elapsed() > LIMIT / 2 {
+            said = true;
+            say("READY");
+        }
+    }
+}
+
+fn kicks() {
+    kick_on(&monitor().start().unwrap());
+}
+
+fn kicks_deadman() {
+    kick_on(&monitor().deadman(Deadman::Kernel { slack: SLACK }).start().unwrap());
+}
+
+fn forgotten_pause() {
+    let monitor = monitor().start().unwrap();
+    let watch = monitor.watch("worker", ladder()).register().unwrap();
+    watch.arm();
+    let pause = watch.pause(Phase::named("vendor call"), LIMIT * 2);
+    std::mem::forget(pause);
+    for_ever();
+}
+
+/// It stands still under a soft ladder, and moves again when it is told to.
+fn soft() {
+    let monitor = monitor().start().unwrap();
+    let watch = monitor.watch("worker", Ladder::soft(LIMIT)).register().unwrap();
+    let probe = monitor.probe();
+    watch.arm();
+    watch.kick();
+    while !probe.is_ready() {
+        thread::yield_now();
+    }
+    say("READY");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    say(&format!("IS READY {} LIVE {}", probe.is_ready(), probe.is_live()));
+    watch.kick();
+    while !probe.is_ready() {
+        thread::yield_now();
+    }
+    let status = &probe.watches()[0];
+    say(&format!("READY AGAIN expiries {}", status.expiries));
+}
