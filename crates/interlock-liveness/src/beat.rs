@@ -28,6 +28,21 @@ pub enum Sign {
 pub trait Carrier: Send + fmt::Debug {
     /// Lets a sign out. A failure is the carrier's to count: nobody dies of it.
     fn carry(&mut self, sign: &Sign);
+
+    /// How often signs are wanted at least, if somebody says so.
+    fn every(&self) -> Option<Duration> {
+        None
+    }
+}
+
+impl Carrier for Box<dyn Carrier> {
+    fn carry(&mut self, sign: &Sign) {
+        self.as_mut().carry(sign);
+    }
+
+    fn every(&self) -> Option<Duration> {
+        self.as_ref().every()
+    }
 }
 
 /// The monitor's end of the queue.
@@ -50,6 +65,7 @@ impl Beater {
     pub(crate) fn new(carriers: Vec<Box<dyn Carrier>>, every: Duration) -> (Self, Beats) {
         let (tell, queue) = sync_channel(1);
         let has_carriers = !carriers.is_empty();
+        let every = carriers.iter().filter_map(Carrier::every).fold(every, Duration::min);
         (
             Self { queue: tell, every: nanos(every), next: 0, has_carriers },
             Beats { queue, carriers },

@@ -34,6 +34,7 @@ mod deadman;
 mod event;
 mod fence;
 mod forensics;
+pub mod heartbeat;
 mod hooks;
 mod ladder;
 mod monitor;
@@ -42,6 +43,7 @@ mod roster;
 mod slot;
 mod status;
 mod sys;
+mod systemd;
 mod watch;
 #[cfg(feature = "tokio")]
 mod workers;
@@ -60,5 +62,6 @@ pub use self::{
     names::Phase,
     roster::{Forgiven, Weight},
     status::{MonitorStatus, Probe, WatchState, WatchStatus},
+    systemd::Systemd,
     watch::{InPhase, Inside, Observed, Pause, Registration, Section, SharedWatch, Watch},
 };
