@@ -8,6 +8,7 @@ mod ear;
 mod record;
 mod writer;
 
+pub(crate) use self::record::boot;
 pub use self::{
     check::{CheckError, Fresh, check},
     ear::{Ear, Heard},

@@ -120,7 +120,6 @@ impl Builder {
     }
 
     /// Who takes the stacks of all threads when something expires.
-    #[cfg(feature = "forensics")]
     pub fn forensics(mut self, forensics: crate::forensics::Forensics) -> Self {
         self.dumper = Some(Box::new(forensics));
         self

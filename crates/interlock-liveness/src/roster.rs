@@ -217,7 +217,6 @@ impl Roster {
         self.hot.get(at).map(|hot| hot.slot.as_ref())
     }
 
-    #[cfg(feature = "forensics")]
     /// Every watch with its name, its step and for how long it has stood still.
     pub(crate) fn standings(&self, now: u64) -> impl Iterator<Item = (&Cold, &Slot, Rung, u64)> {
         self.hot.iter().zip(&self.cold).map(move |(hot, cold)| {

@@ -5,11 +5,32 @@
 
 #![expect(unsafe_code, reason = "the kernel is asked where nothing safe asks it")]
 
-use std::{io, mem::MaybeUninit, ptr};
+pub(crate) mod stacks;
+#[cfg(test)]
+mod wedge;
 
-use rustix::fs::{Mode, OFlags};
+use std::{
+    io,
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd},
+        unix::process::CommandExt as _,
+    },
+    process::Command,
+    ptr,
+    time::Duration,
+};
 
-use crate::deadman::{EXIT_CODE, Way};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{Mode, OFlags},
+    process::Signal,
+};
+
+use crate::{
+    clock::{monotonic, nanos},
+    deadman::{EXIT_CODE, Way},
+};
 
 /// Turns the answer of a C function into a result.
 fn checked(answer: libc::c_int) -> io::Result<libc::c_int> {
@@ -140,4 +161,99 @@ pub(crate) fn tracer() -> Option<i32> {
     let digits = text.get(at..)?.iter().take_while(|byte| byte.is_ascii_digit());
     let pid = digits.fold(0, |pid, digit| pid * 10 + i32::from(digit - b'0'));
     (pid != 0).then_some(pid)
+}
+
+/// Signals that arrive as something to read, instead of interrupting.
+#[derive(Debug)]
+pub(crate) struct Signals(OwnedFd);
+
+/// What a signal asks of a supervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// To end the program.
+    Stop(Signal),
+    /// To pass it on.
+    Pass(Signal),
+}
+
+impl Signals {
+    /// Takes the signals that a supervisor listens to.
+    pub(crate) fn take() -> io::Result<Self> {
+        let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        // SAFETY: the set is emptied before it is filled; the descriptor is new and nobody else's.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            let pass = [libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+            for signal in pass.into_iter().chain([libc::SIGTERM, libc::SIGINT]) {
+                libc::sigaddset(set.as_mut_ptr(), signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut());
+            let descriptor = checked(libc::signalfd(-1, set.as_ptr(), flags))?;
+            Ok(Self(OwnedFd::from_raw_fd(descriptor)))
+        }
+    }
+
+    /// The next one that has arrived, if any has.
+    pub(crate) fn next(&self) -> Option<Asked> {
+        let mut bytes = [0; size_of::<libc::signalfd_siginfo>()];
+        rustix::io::read(&self.0, &mut bytes).ok()?;
+        // The number comes first.
+        let (number, _) = bytes.split_first_chunk::<4>()?;
+        Some(match i32::from_ne_bytes(*number) {
+            libc::SIGHUP => Asked::Pass(Signal::HUP),
+            libc::SIGUSR1 => Asked::Pass(Signal::USR1),
+            libc::SIGUSR2 => Asked::Pass(Signal::USR2),
+            libc::SIGINT => Asked::Stop(Signal::INT),
+            _ => Asked::Stop(Signal::TERM),
+        })
+    }
+
+    /// Waits for a wish to stop, for so long.
+    pub(crate) fn wait(&self, most: Duration) -> Option<Signal> {
+        let ends = monotonic().saturating_add(nanos(most));
+        loop {
+            let left = ends.saturating_sub(monotonic());
+            let timeout = Timespec {
+                tv_sec: (left / 1_000_000_000).cast_signed(),
+                tv_nsec: (left % 1_000_000_000).cast_signed(),
+            };
+            let mut polled = [PollFd::new(self, PollFlags::IN)];
+            let _interrupted = poll(&mut polled, Some(&timeout));
+            if let Some(Asked::Stop(signal)) = self.next() {
+                return Some(signal);
+            }
+            if left == 0 {
+                return None;
+            }
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Has a program start with no signal blocked, and be killed when the thread that starts it ends.
+pub(crate) fn ends_with_us(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    let prepare = move || {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        if rustix::process::getppid() != Some(parent) {
+            return Err(io::Error::other("the supervisor is gone"));
+        }
+        let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: the set is emptied before it is used.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), ptr::null_mut());
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls are made, and nothing is allocated unless it fails.
+    unsafe {
+        command.pre_exec(prepare);
+    }
 }

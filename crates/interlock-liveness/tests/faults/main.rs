@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "a patient says how it does")]
 #![expect(clippy::disallowed_methods, reason = "a real process in real time is what is tested")]
 
+mod dumps;
 mod ends;
 mod patient;
 mod well;

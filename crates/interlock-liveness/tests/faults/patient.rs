@@ -2,6 +2,7 @@
 
 use std::{
     io::{Write as _, stdout},
+    process::Command,
     sync::{Arc, Barrier, Mutex, mpsc},
     thread,
     time::{Duration, Instant},
@@ -9,6 +10,7 @@ use std::{
 
 use interlock_liveness::{
     BootInstant, Builder, Deadman, Event, FenceCell, Ladder, Monitor, Phase, Rung,
+    forensics::Forensics,
 };
 
 /// When the watches of patients expire.
@@ -17,6 +19,9 @@ pub(crate) const LIMIT: Duration = Duration::from_millis(400);
 pub(crate) const ENDS: Duration = Duration::from_millis(1_200);
 /// How long after that the kernel does.
 pub(crate) const SLACK: Duration = Duration::from_millis(800);
+
+/// Where reports are to be written.
+pub(crate) const REPORTS: &str = "LIVENESS_REPORTS";
 
 /// Says a line at once.
 fn say(line: &str) {
@@ -38,8 +43,20 @@ fn tell(event: &Event) {
     }
 }
 
+/// The helper of a patient: it is started with more arguments than a test.
+fn help() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let own = &arguments[arguments.len() - 4..];
+    interlock_liveness::forensics::help(own).unwrap();
+}
+
+/// A monitor whose reports are written where the test wants them, if it does.
 fn monitor() -> Builder {
-    Monitor::builder().on_event(|event| tell(&event))
+    let builder = Monitor::builder().on_event(|event| tell(&event));
+    let Ok(folder) = std::env::var(REPORTS) else { return builder };
+    let mut helper = Command::new(std::env::current_exe().unwrap());
+    helper.args(["--exact", "patient", "--nocapture"]).env(crate::PART, "helper");
+    builder.forensics(Forensics::start(helper, folder, "patient").unwrap())
 }
 
 fn ladder() -> Ladder {
@@ -54,7 +71,10 @@ fn for_ever() -> ! {
 
 pub(crate) fn play(part: &str) {
     match part {
+        "helper" => return help(),
         "deadlock" => deadlock(),
+        "blocks-signals" => blocks_signals(),
+        "many-threads" => many_threads(),
         "spin" => spin(),
         "hung-hook" => hung_hook(),
         "blocked-log" => blocked_log(),
@@ -79,6 +99,7 @@ fn deadlock() {
         let _held = b2.lock();
         both2.wait();
         let _never = a2.lock();
+        for_ever();
     });
     watch.arm();
     watch.kick();
@@ -201,4 +222,36 @@ fn soft() {
     }
     let status = &probe.watches()[0];
     say(&format!("READY AGAIN expiries {}", status.expiries));
+}
+
+/// The thread that no signal reaches is the monitor's own.
+fn blocks_signals() {
+    let monitor = monitor().start().unwrap();
+    let watch = monitor.watch("worker", ladder()).register().unwrap();
+    watch.arm();
+    for_ever();
+}
+
+/// Fifty threads that wait, one that hangs.
+fn many_threads() {
+    let all = Arc::new(Barrier::new(51));
+    for number in 0..50 {
+        let all = Arc::clone(&all);
+        let name = format!("waiter-{number}");
+        let wait = move || {
+            all.wait();
+            for_ever();
+        };
+        thread::Builder::new().name(name).spawn(wait).unwrap();
+    }
+    all.wait();
+    let monitor = monitor().start().unwrap();
+    let watch = monitor.watch("worker", Ladder::soft(LIMIT)).register().unwrap();
+    let probe = monitor.probe();
+    watch.arm();
+    while probe.monitor().dumps < 2 {
+        thread::yield_now();
+    }
+    say(&format!("DUMPED {}", probe.monitor().dump.as_micros()));
+    for_ever();
 }
