@@ -11,6 +11,7 @@ use std::{
 use interlock_liveness::{
     BootInstant, Builder, Deadman, Event, FenceCell, Ladder, Monitor, Phase, Rung,
     forensics::Forensics,
+    heartbeat::{Ear, FileBeat, Heard, inherited},
 };
 
 /// When the watches of patients expire.
@@ -18,13 +19,13 @@ pub(crate) const LIMIT: Duration = Duration::from_millis(400);
 /// When they end the process.
 pub(crate) const ENDS: Duration = Duration::from_millis(1_200);
 /// How long after that the kernel does.
-pub(crate) const SLACK: Duration = Duration::from_millis(800);
+pub(crate) const SLACK: Duration = Duration::from_secs(2);
 
 /// Where reports are to be written.
 pub(crate) const REPORTS: &str = "LIVENESS_REPORTS";
 
 /// Says a line at once.
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     println!("{line}");
     stdout().flush().unwrap();
 }
@@ -76,6 +77,9 @@ pub(crate) fn play(part: &str) {
         "blocks-signals" => blocks_signals(),
         "many-threads" => many_threads(),
         "spin" => spin(),
+        "supervise" => return crate::supervised::supervise(),
+        "beats" => beats(),
+        "full-disk" => return full_disk(),
         "hung-hook" => hung_hook(),
         "blocked-log" => blocked_log(),
         "hung-monitor" => hung_monitor(),
@@ -254,4 +258,49 @@ fn many_threads() {
     }
     say(&format!("DUMPED {}", probe.monitor().dump.as_micros()));
     for_ever();
+}
+
+/// Beats in every way that a supervisor gave it, until its loop hangs.
+fn beats() {
+    let mut builder = Monitor::builder().beat_every(Duration::from_millis(20));
+    for carrier in inherited(|name| std::env::var(name).ok()).unwrap() {
+        builder = builder.beat(carrier);
+    }
+    let monitor = builder.tick(Duration::from_millis(10)).start().unwrap();
+    let watch =
+        monitor.watch("worker", Ladder::soft(Duration::from_millis(200))).register().unwrap();
+    watch.arm();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(600) {
+        watch.kick();
+        thread::sleep(Duration::from_millis(5));
+    }
+    // From here on it makes no progress, although its threads are all alive.
+    for_ever();
+}
+
+/// In a mount namespace of its own: a disk of sixteen kibibytes, filled up while beats go on.
+fn full_disk() {
+    let folder = std::env::var(REPORTS).unwrap();
+    let path = format!("{folder}/beat");
+    let monitor = Monitor::builder()
+        .beat(FileBeat::create(&path).unwrap())
+        .beat_every(Duration::from_millis(20))
+        .start()
+        .unwrap();
+    let watch = monitor.watch("worker", ladder()).register().unwrap();
+    watch.arm();
+    let mut ear = Ear::file(&path);
+    let mut beats = |wanted: u32| {
+        let mut heard = 0;
+        while heard < wanted {
+            watch.kick();
+            heard += u32::from(ear.listen() == Heard::Beat);
+        }
+    };
+    beats(2);
+    let full = std::fs::write(format!("{folder}/filler"), vec![0; 64 * 1_024]);
+    assert!(full.is_err(), "the disk is larger than it should be");
+    beats(5);
+    say("STILL BEATING");
 }

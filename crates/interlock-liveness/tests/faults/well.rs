@@ -34,8 +34,11 @@ fn a_soft_watch_that_moves_again_is_ready_again_and_was_live_all_the_time() {
     }
     writeln!(patient.child.stdin.take().unwrap(), "go on").unwrap();
     assert_eq!(patient.until("IS READY "), "false LIVE true");
-    patient.until("RECOVERED ");
     assert_eq!(patient.until("READY AGAIN "), "expiries 1");
+    // Whoever tells of it has a thread of its own.
+    if !patient.said("RECOVERED ") {
+        patient.until("RECOVERED ");
+    }
 }
 
 #[test]
