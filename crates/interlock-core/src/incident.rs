@@ -163,6 +163,8 @@ const BARK: Family = Family { prefix: "bark", scope: Scope::Thing };
 const CLOCK: Family = Family { prefix: "clock", scope: Scope::Thing };
 const SKEW: Family = Family { prefix: "skew", scope: Scope::Thing };
 const INVARIANT: Family = Family { prefix: "invariant", scope: Scope::Thing };
+/// A process that was ended because it made no progress.
+const HUNG: Family = Family { prefix: "hung", scope: Scope::Thing };
 const BARK_LOST: Family = Family { prefix: "bark-lost", scope: Scope::Pipeline };
 /// The one that somebody names.
 const NAMED: Family = Family { prefix: "", scope: Scope::Key };
@@ -277,6 +279,7 @@ const OPENS: &[Opens] = &[
         ("invariant_broken", "is not as it must always be"),
     ),
     opens("BARK_LOST", BARK_LOST, Level::Error, ("bark_lost", "barked, and not everybody heard")),
+    opens("PROCESS_HUNG", HUNG, Level::Error, ("process_hung", "hung, and was ended")),
     // It goes where a miss would go.
     opens("BARK", BARK, Level::Error, ("schedule_missed", "is a test of the alerts")),
 ];
@@ -321,6 +324,8 @@ const RESOLVES: &[(&str, &[Family])] = &[
 const NOTICES: &[(&str, &str)] = &[
     ("CLOCK_SKEW", "CLOCKS_AGREE"),
     ("BARK_LOST", "BARK_HEARD"),
+    // Nothing says that it will not hang again: it is over when somebody says so.
+    ("PROCESS_HUNG", "PROCESS_HUNG"),
     // Told from the spool while they lasted; afterwards they are only recorded.
     ("STORE_WAS_UNREACHABLE", "STORE_WAS_UNREACHABLE"),
     ("LOOP_WAS_LATE", "LOOP_WAS_LATE"),

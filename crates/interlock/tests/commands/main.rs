@@ -15,6 +15,7 @@ mod readiness;
 mod recorded;
 mod requests;
 mod silence;
+mod supervise;
 mod validate;
 
 use std::{
