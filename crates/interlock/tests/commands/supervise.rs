@@ -56,7 +56,7 @@ fn a_program_that_dies_too_often_is_given_up_with_125() {
     assert_eq!(ran.stderr.matches("it exited with 1").count(), 3, "{}", ran.stderr);
     let again = interlock(&arguments);
     assert_eq!(again.code, 125, "{}", again.stderr);
-    assert!(!again.stderr.contains("started"), "{}", again.stderr);
+    assert!(!again.stderr.contains("started, process"), "{}", again.stderr);
 }
 
 #[test]
@@ -88,11 +88,11 @@ fn a_heartbeat_file_is_judged_by_its_changes() {
     // An hour ago by the wall clock, which says nothing.
     fs::write(&file, "1700000000\n").unwrap();
     assert_eq!(check("10s").code, 0);
-    let stale = check("0ms");
+    let stale = check("1ms");
     assert_eq!(stale.code, 1, "{}", stale.stdout);
     assert!(stale.stdout.starts_with("stale: the last sign is "), "{}", stale.stdout);
     fs::write(&file, "1600000000\n").unwrap();
-    assert_eq!(check("0ms").code, 0, "it has just changed, and be it backwards");
+    assert_eq!(check("1ms").code, 0, "it has just changed, and be it backwards");
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     assert_eq!(check("10s").code, 3, "it cannot be read");

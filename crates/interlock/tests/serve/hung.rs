@@ -2,8 +2,6 @@
 
 use std::{fs, os::unix::process::ExitStatusExt as _, process::Command};
 
-use interlock_liveness as _;
-
 use crate::{
     Daemon, log,
     project::{Project, tail},
@@ -36,7 +34,8 @@ fn a_loop_that_hangs_ends_the_process_and_the_next_start_makes_it_an_incident() 
     });
     let last = reports.iter().find(|report| report.why.ends_with("(hard)")).unwrap();
     let text = fs::read_to_string(&last.path).unwrap();
-    assert!(text.contains("reload: hard") && text.contains("interlock.yaml"), "{text}");
+    // Where the kernel lets a reader wait for a writer.
+    assert!(text.contains("reload: hard") && text.contains("wait_for_partner"), "{text}");
     fs::remove_file(&config).unwrap();
     fs::write(&config, "server: {addr: '127.0.0.1:0'}\n").unwrap();
     let _next = Daemon::start(project.path());
