@@ -53,6 +53,12 @@ const TOOLS: &[Tool] = &[
         why: "pings are tested with Python's requests",
     },
     Tool {
+        program: "openssl",
+        package: "openssl",
+        needs: &[Need::Test],
+        why: "mail is tested over TLS with a certificate that it makes",
+    },
+    Tool {
         program: "wrk",
         package: "wrk",
         needs: &[Need::Bench],

@@ -17,17 +17,19 @@ use crate::{
 
 /// Rows per page.
 const PAGE: usize = 1_000;
+/// Agendas per page: each is some kilobytes while it is read, of which little is kept.
+const AGENDAS: usize = 200;
 
 impl Engine {
     /// Loads everything that the shard's owner keeps in memory.
     pub(crate) async fn load(&mut self) -> Result<(), EngineError> {
         let shard = self.writer.shard;
         let store = Arc::clone(&self.store);
-        let mut page = store.agenda(shard, None, PAGE).await?;
+        let mut page = store.agenda(shard, None, AGENDAS).await?;
         loop {
             let last = page.items.last().filter(|_| page.more).map(|row| row.pipeline.clone());
             // Most engines begin when they are asked: the next rows are read while these are taken up.
-            let next = last.as_ref().map(|last| store.agenda(shard, Some(last), PAGE));
+            let next = last.as_ref().map(|last| store.agenda(shard, Some(last), AGENDAS));
             for row in page.items {
                 self.load_row(row);
             }

@@ -13,7 +13,6 @@ mod ending;
 mod history;
 mod lane;
 mod patience;
-mod together;
 mod way;
 
 use std::{
@@ -27,13 +26,13 @@ use interlock_core::{
     incident::{Alert, IncidentState},
 };
 use interlock_store::{
-    CHANGES_MAX, OutboxRow, Store, StoreError, StoreFuture, record::OutboxRecord,
+    CHANGES_MAX, OutboxRow, Store, StoreError, StoreFuture, record::OutboxRecord, together,
 };
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
 pub use self::patience::Patience;
-use self::{lane::Lane, together::together, way::Way};
+use self::{lane::Lane, way::Way};
 use crate::{
     scheduler::plus,
     seam::{Task, World},

@@ -45,14 +45,14 @@ pub(crate) fn open_writing(path: &Path) -> Result<Connection, StoreError> {
     // cache of our own was memory for nothing (74 MB instead of 49 after the first load of 10,000 pipelines).
     let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
         PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864;
-        PRAGMA cache_size = -8192;";
+        PRAGMA cache_size = -4096;";
     configured(db, pragmas, path)
 }
 
 /// A connection that reads.
 pub(crate) fn open_reading(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    configured(opened(path, flags)?, "PRAGMA query_only = ON; PRAGMA cache_size = -2048;", path)
+    configured(opened(path, flags)?, "PRAGMA query_only = ON; PRAGMA cache_size = -512;", path)
 }
 
 fn opened(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {

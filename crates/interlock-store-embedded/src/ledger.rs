@@ -7,7 +7,7 @@
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{Key, LedgerEntry, LedgerQuery, LedgerRow, Page};
 use jiff::Timestamp;
-use rusqlite::{Connection, Row, ToSql, named_params, params};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, named_params, params};
 
 use crate::{
     failure::Failure,
@@ -230,29 +230,59 @@ fn spans(db: &Connection, query: &LedgerQuery) -> Result<Vec<LedgerRow>, Failure
     Ok(found)
 }
 
+/// Up to how many pipelines with open slots are found by their slots. Where there are more, a walk over all names
+/// finds a page of them soon.
+const PIPELINES_FOUND_MAX: usize = 1_000;
+
 /// Every open slot, in the order (pipeline, nominal, schedule).
 pub(crate) fn open_slots(
     db: &Connection,
     after: Option<&(PipelineId, Timestamp, ScheduleId)>,
     limit: usize,
 ) -> Result<Page<LedgerRow>, Failure> {
-    let mut statement = db.prepare_cached(
-        "SELECT s.nominal, n.name, s.schedule, s.revision, s.body
-         FROM names n CROSS JOIN slots s INDEXED BY slots_open ON s.pipeline = n.id
-         WHERE s.disposition = 'open' AND n.name >= ?1
-           AND (n.name, s.nominal, s.schedule) > (?1, ?2, ?3)
-         ORDER BY n.name, s.nominal, s.schedule LIMIT ?4",
-    )?;
     let (name, nominal, schedule) = after
         .map_or(("", i64::MIN, ""), |(name, nominal, schedule)| {
             (name.as_str(), instant(*nominal), schedule.as_str())
         });
-    let mut rows = statement.query(params![name, nominal, schedule, one_more(limit)])?;
+    // A hundred thousand pipelines without an open slot cost nothing: their names are not looked at.
+    let few = pipelines_with_open_slots(db)?;
+    let names = match &few {
+        Some(_) => "(SELECT * FROM names WHERE id IN (SELECT value FROM json_each(?5)))",
+        None => "(SELECT * FROM names WHERE ?5 IS NULL)",
+    };
+    let query = format!(
+        "SELECT s.nominal, n.name, s.schedule, s.revision, s.body
+         FROM {names} n CROSS JOIN slots s INDEXED BY slots_open ON s.pipeline = n.id
+         WHERE s.disposition = 'open' AND n.name >= ?1
+           AND (n.name, s.nominal, s.schedule) > (?1, ?2, ?3)
+         ORDER BY n.name, s.nominal, s.schedule LIMIT ?4"
+    );
+    let mut statement = db.prepare_cached(&query)?;
+    let mut rows = statement.query(params![name, nominal, schedule, one_more(limit), few])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         found.push(slot_row(PipelineId::any(&row.get::<_, String>(1)?)?, row)?);
     }
     Ok(page(found, limit))
+}
+
+/// The numbers of the pipelines that have open slots, as a JSON array; nothing when there are many. One step in the index
+/// for each of them.
+fn pipelines_with_open_slots(db: &Connection) -> Result<Option<String>, rusqlite::Error> {
+    let mut next = db.prepare_cached(
+        "SELECT pipeline FROM slots INDEXED BY slots_open
+         WHERE disposition = 'open' AND pipeline > ?1 ORDER BY pipeline LIMIT 1",
+    )?;
+    let mut found: Vec<i64> = Vec::new();
+    let mut last = i64::MIN;
+    while let Some(pipeline) = next.query_row([last], |row| row.get(0)).optional()? {
+        if found.len() == PIPELINES_FOUND_MAX {
+            return Ok(None);
+        }
+        found.push(pipeline);
+        last = pipeline;
+    }
+    Ok(Some(format!("{found:?}")))
 }
 
 /// Columns: instant, pipeline, schedule, revision, body.

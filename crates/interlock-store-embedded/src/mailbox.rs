@@ -5,10 +5,13 @@
 //! Whatever is in the way, it never waits longer than [`DAEMON_PATIENCE`]: what cannot be read or deleted
 //! now is read or deleted the next time. How far it came stands in the ledger, by the file's epoch, in the
 //! same transaction as the letters; so nothing is taken over twice, even if the deletion never succeeds.
+//!
+//! The daemon looks ten times a second, and nearly always for nothing. So it remembers what the file looked like
+//! when there was nothing in it, and asks SQLite again when it looks different.
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
@@ -34,6 +37,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 /// How many letters are taken over at once.
 const LETTERS_MAX: i64 = 2_000;
+/// How often a file without letters must look the same before its looks are believed: its times are no finer than
+/// the kernel's ticks, and one look may fall into the tick of a letter.
+const LOOKS_MIN: u32 = 10;
+/// Out of how many looks one asks SQLite whatever the file looks like.
+const LOOKS_MAX: u32 = 50;
 /// The format of the file.
 const VERSION: i64 = 1;
 
@@ -62,12 +70,45 @@ struct Letters {
 pub(crate) struct Mailbox {
     path: PathBuf,
     open: Mutex<Option<(FileId, Connection)>>,
+    empty: Mutex<Emptiness>,
+}
+
+/// What the file looked like when nothing was in it, and how often it has looked so since.
+#[derive(Debug, Default)]
+struct Emptiness {
+    looks: Option<Looks>,
+    seen: u32,
 }
 
 impl Mailbox {
     /// The mailbox of a folder; the file is made by the first who leaves a letter.
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { path: folder.join("inbox.db"), open: Mutex::new(None) }
+        Self { path: folder.join("inbox.db"), open: Mutex::default(), empty: Mutex::default() }
+    }
+
+    /// Whether the file looks as it did when nothing was in it: then there is nothing to take over. Waits for nobody.
+    pub(crate) fn looks_empty(&self) -> bool {
+        let looks = Looks::of(&self.path);
+        let mut empty = self.emptiness();
+        if empty.looks.as_ref() != Some(&looks) {
+            return false;
+        }
+        empty.seen += 1;
+        (LOOKS_MIN..LOOKS_MAX).contains(&empty.seen)
+    }
+
+    fn emptiness(&self) -> MutexGuard<'_, Emptiness> {
+        self.empty.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers what the file looked like before it was read, and nothing was in it.
+    fn found_empty(&self, looks: Looks) {
+        let mut empty = self.emptiness();
+        if empty.looks.as_ref() != Some(&looks) {
+            *empty = Emptiness { looks: Some(looks), seen: 0 };
+        } else if empty.seen >= LOOKS_MAX {
+            empty.seen = LOOKS_MIN;
+        }
     }
 
     /// Takes new letters over into the ledger, as far as nobody is in the way.
@@ -90,7 +131,11 @@ impl Mailbox {
         ledger: &Connection,
         writer: &Writer,
     ) -> Result<(), Failure> {
-        let Some(id) = FileId::of(&self.path) else { return Ok(()) };
+        let looks = Looks::of(&self.path);
+        let Some(id) = FileId::of(&self.path) else {
+            self.found_empty(looks);
+            return Ok(());
+        };
         if open.as_ref().is_none_or(|(known, _)| *known != id) {
             *open = Some((id, open_existing(&self.path)?));
         }
@@ -98,6 +143,7 @@ impl Mailbox {
         let Some(letters) = collect(db, ledger)? else { return Ok(()) };
         let Letters { epoch, new, has_old } = letters;
         if new.is_empty() && !has_old {
+            self.found_empty(looks);
             return Ok(());
         }
         if !new.is_empty() {
@@ -131,6 +177,22 @@ impl FileId {
         use std::os::unix::fs::MetadataExt as _;
         let metadata = std::fs::metadata(path).ok()?;
         Some(Self(metadata.dev(), metadata.ino()))
+    }
+}
+
+/// What can be seen of the file and its log without opening them. A letter changes it.
+#[derive(Debug, PartialEq, Eq)]
+struct Looks([Option<(FileId, u64, i64, i64)>; 2]);
+
+impl Looks {
+    fn of(path: &Path) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+        let look = |path: &Path| {
+            let metadata = std::fs::metadata(path).ok()?;
+            let id = FileId(metadata.dev(), metadata.ino());
+            Some((id, metadata.size(), metadata.mtime(), metadata.mtime_nsec()))
+        };
+        Self([look(path), look(&path.with_extension("db-wal"))])
     }
 }
 

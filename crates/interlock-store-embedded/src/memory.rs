@@ -92,6 +92,11 @@ impl Memory {
         self.last_inbox
     }
 
+    /// The number of the newest inbox entry there ever was.
+    pub(crate) fn last_inbox(&self) -> i64 {
+        self.last_inbox
+    }
+
     /// Writes the counters, if they moved: once per transaction, not once per event.
     pub(crate) fn keep_counters(&mut self, db: &Connection) -> Result<(), rusqlite::Error> {
         if !std::mem::take(&mut self.is_counted) {

@@ -50,6 +50,11 @@ impl Readers {
         Ok(Self { tasks: Some(tasks), threads, health })
     }
 
+    /// Whether what the ledger says can still be believed.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        self.health.check()
+    }
+
     /// Hands in work.
     pub(crate) fn submit<T: Send + 'static>(
         &self,

@@ -4,7 +4,10 @@ use std::{
     collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
 use interlock_core::id::{PipelineId, ScheduleId};
@@ -53,7 +56,13 @@ pub struct EmbeddedStore {
 /// What this process may do.
 enum Access {
     /// Everything.
-    Daemon { courier: Readers, mailbox: Arc<Mailbox>, writer: Arc<Writer> },
+    Daemon {
+        courier: Readers,
+        mailbox: Arc<Mailbox>,
+        writer: Arc<Writer>,
+        /// The newest inbox entry's number when the inbox was last found empty.
+        emptied_at: AtomicI64,
+    },
     /// Read, and leave letters.
     Reader,
 }
@@ -81,7 +90,7 @@ impl EmbeddedStore {
         Ok(Self {
             folder: folder.to_owned(),
             clock,
-            access: Access::Daemon { courier, mailbox, writer },
+            access: Access::Daemon { courier, mailbox, writer, emptied_at: AtomicI64::new(-1) },
             readers: start_readers(&path, health)?,
             _lock: Some(lock),
         })
@@ -354,15 +363,29 @@ impl Store for EmbeddedStore {
         if shard.0 >= SHARDS {
             return nothing();
         }
-        let Access::Daemon { courier, mailbox, writer } = &self.access else {
+        let Access::Daemon { courier, mailbox, writer, emptied_at } = &self.access else {
             let folder = self.folder.clone();
             return self.ask(move |db| inbox_beside(db, &folder, limit));
         };
-        let (mailbox, writer) = (Arc::clone(mailbox), Arc::clone(writer));
-        let taken_over = courier.submit(move |db| mailbox.take_over(db, &writer));
         Box::pin(async move {
-            taken_over.await?;
-            self.readers.submit(move |db| Ok(read::page(read::inbox(db, limit)?, limit))).await
+            if !mailbox.looks_empty() {
+                let (mailbox, writer) = (Arc::clone(mailbox), Arc::clone(writer));
+                courier.submit(move |db| mailbox.take_over(db, &writer)).await?;
+            }
+            // Only the writer adds entries, and their numbers grow.
+            let last = writer.last_inbox();
+            if emptied_at.load(Ordering::Acquire) == last {
+                self.readers.check()?;
+                return Ok(Page { items: vec![], more: false });
+            }
+            let page = self
+                .readers
+                .submit(move |db| Ok(read::page(read::inbox(db, limit)?, limit)))
+                .await?;
+            if page.items.is_empty() && !page.more {
+                emptied_at.store(last, Ordering::Release);
+            }
+            Ok(page)
         })
     }
 

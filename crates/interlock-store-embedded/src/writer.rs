@@ -12,7 +12,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
         mpsc::{Receiver, Sender, TryRecvError, channel},
     },
     thread::JoinHandle,
@@ -109,8 +109,16 @@ pub(crate) struct Writer {
     tasks: Option<Sender<Box<dyn Task>>>,
     thread: Option<JoinHandle<()>>,
     health: Health,
-    /// How many transactions were made durable.
-    moved: Arc<AtomicU64>,
+    made: Arc<Made>,
+}
+
+/// What was made durable, for whoever would otherwise have to read.
+#[derive(Debug, Default)]
+struct Made {
+    /// How many transactions that changed something.
+    transactions: AtomicU64,
+    /// The number of the newest inbox entry.
+    last_inbox: AtomicI64,
 }
 
 impl Writer {
@@ -118,18 +126,23 @@ impl Writer {
     pub(crate) fn start(db: Connection, health: Health) -> Result<Self, StoreError> {
         let memory = Memory::load(&db).map_err(|failure| health.diagnose(failure).error())?;
         let (tasks, queue) = channel();
-        let moved = Arc::<AtomicU64>::default();
-        let mut desk = Desk { db, memory, health: health.clone(), moved: Arc::clone(&moved) };
+        let made = Arc::new(Made { last_inbox: memory.last_inbox().into(), ..Made::default() });
+        let mut desk = Desk { db, memory, health: health.clone(), made: Arc::clone(&made) };
         let thread = std::thread::Builder::new()
             .name("ledger-writer".to_owned())
             .spawn(move || desk.work(&queue))
             .map_err(|error| StoreError::retryable(format!("no thread could start: {error}")))?;
-        Ok(Self { tasks: Some(tasks), thread: Some(thread), health, moved })
+        Ok(Self { tasks: Some(tasks), thread: Some(thread), health, made })
     }
 
-    /// A number that grows with each transaction, once that can be read: nobody else writes the ledger.
+    /// A number that grows with each transaction that changes something, once that can be read: nobody else writes the ledger.
     pub(crate) fn moved(&self) -> u64 {
-        self.moved.load(Ordering::Acquire)
+        self.made.transactions.load(Ordering::Acquire)
+    }
+
+    /// The number of the newest inbox entry there ever was, once that can be read.
+    pub(crate) fn last_inbox(&self) -> i64 {
+        self.made.last_inbox.load(Ordering::Acquire)
     }
 
     /// Hands in work. What it returns is given to the caller once it is durable.
@@ -164,7 +177,7 @@ struct Desk {
     db: Connection,
     memory: Memory,
     health: Health,
-    moved: Arc<AtomicU64>,
+    made: Arc<Made>,
 }
 
 impl Desk {
@@ -200,6 +213,7 @@ impl Desk {
     }
 
     fn transact(&mut self, batch: &mut [Box<dyn Task>], mood: Mood) -> Result<(), Failure> {
+        let before = self.db.total_changes();
         let transaction = rusqlite::Transaction::new(&mut self.db, TransactionBehavior::Immediate)?;
         let mut ledger = Ledger { db: &transaction, memory: &mut self.memory, mood };
         for task in batch {
@@ -207,7 +221,11 @@ impl Desk {
         }
         self.memory.keep_counters(&transaction)?;
         transaction.commit()?;
-        self.moved.fetch_add(1, Ordering::Release);
+        self.made.last_inbox.store(self.memory.last_inbox(), Ordering::Release);
+        // Most are for nothing, such as a claim while nobody is to be told: whoever follows need not look.
+        if self.db.total_changes() > before {
+            self.made.transactions.fetch_add(1, Ordering::Release);
+        }
         Ok(())
     }
 

@@ -64,6 +64,7 @@ mod key;
 pub mod memory;
 mod obligation;
 pub mod record;
+mod together;
 
 pub use check::{check_settlement, may_write, whole_milliseconds};
 pub use contract::{
@@ -75,3 +76,4 @@ pub use contract::{
 pub use key::{DueKind, Key, RunKey};
 pub use obligation::{Obligation, Subject};
 pub use record::Record;
+pub use together::together;

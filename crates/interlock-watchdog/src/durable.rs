@@ -52,12 +52,31 @@ impl Watchdog {
         Ok(refused)
     }
 
+    /// None of the checks can be done for a pipeline whose agenda cannot be used: said when that begins and ends,
+    /// whatever else is due.
+    pub(crate) async fn tell_who_is_unwatched(
+        &mut self,
+        now: Timestamp,
+    ) -> Result<(), WatchdogError> {
+        if self.unwatched.is_empty() == self.told_unwatched {
+            self.tell_what_failed(&BTreeMap::new(), now).await?;
+            self.told_unwatched = !self.unwatched.is_empty();
+        }
+        Ok(())
+    }
+
     /// Names the checks that could not be done, once for each set of them.
     pub(crate) async fn tell_what_failed(
         &mut self,
         failed: &BTreeMap<CheckName, String>,
         now: Timestamp,
     ) -> Result<(), WatchdogError> {
+        let mut failed = failed.clone();
+        if let Some((pipeline, reason)) = self.unwatched.first_key_value() {
+            for (name, _) in &self.checks {
+                failed.entry(*name).or_insert_with(|| format!("{pipeline}: {reason}"));
+            }
+        }
         let names: BTreeSet<CheckName> = failed.keys().copied().collect();
         self.vitals.could_not(names.len());
         // What failed is looked at again after a minute; until then nothing is known to be better.
@@ -67,7 +86,7 @@ impl Watchdog {
         let event = if names.is_empty() {
             system_event("WATCHDOG_RECOVERED", "all watchdog checks can be done again".into(), now)
         } else {
-            degraded(failed, now)
+            degraded(&failed, now)
         };
         let (pipeline, writer) = (PipelineId::system(), self.writer);
         let group = Group { pipeline, writer, changes: vec![Change::Append(event)] };

@@ -1,6 +1,9 @@
 //! Gathering a snapshot: what the store says about one pipeline and what is due of it.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use interlock_core::{
     agenda::Work,
@@ -83,13 +86,13 @@ pub(crate) struct Gatherer<'a> {
     pub(crate) around: &'a Surroundings,
     pub(crate) zones: &'a ZoneBook,
     /// What the agendas of a portion have in common.
-    pub(crate) shared: Shared,
+    pub(crate) shared: Mutex<Shared>,
 }
 
 impl Gatherer<'_> {
     /// Reads what a question needs: the pipeline's row, which says what it owes, and then the rows about that.
     pub(crate) async fn snapshot(
-        &mut self,
+        &self,
         pipeline: &PipelineId,
         revision: u64,
         question: Question,
@@ -102,7 +105,7 @@ impl Gatherer<'_> {
         }
         let Surroundings { unapplied, blind, late_after, now } = self.around;
         let zones = |name: &str| (self.zones)(name);
-        let agenda = record.agenda.map(|it| it.to_core(&mut self.shared, &zones)).transpose()?;
+        let agenda = record.agenda.map(|it| it.to_core(&mut self.shared(), &zones)).transpose()?;
         let mut snapshot = Snapshot {
             version: version_number(&record.version)?,
             is_retired: record.retired_at.is_some(),
@@ -126,6 +129,11 @@ impl Gatherer<'_> {
         self.add_armed(&mut snapshot).await?;
         self.add_runs(&mut snapshot).await?;
         Ok(Gathered::Snapshot(Box::new(snapshot), next))
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        // A panic in between leaves out what is kept once; nothing else.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Watermarks, slots and SLA entries.

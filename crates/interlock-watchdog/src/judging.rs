@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    Accepted, Group, InboxEntry, Key, Record, Refusal, Row, Shard, Store, StoreError,
-    record::{InboxRecord, PipelineRecord},
+    Accepted, Group, InboxEntry, Key, Record, Refusal, Row, Shard, Store, StoreError, StoreFuture,
+    record::{InboxRecord, PipelineRecord, Unreadable},
+    together,
 };
 
 use crate::{
@@ -38,17 +39,31 @@ pub(crate) struct JudgedPipeline {
     pub(crate) findings: Vec<Finding>,
 }
 
-/// Gathers and judges. Nothing of one pipeline stops another; only a store that fails stops all.
+/// Gathers and judges. Nothing of one pipeline stops another; only a store that fails stops all. What is read about
+/// one pipeline is read while others wait, so that ten thousand at one instant are no ten thousand waits.
 pub(crate) async fn judge_all(
-    gatherer: &mut Gatherer<'_>,
+    gatherer: &Gatherer<'_>,
     list: &Watchlist,
     checks: &[(CheckName, Check)],
     asked: Vec<(PipelineId, Question)>,
 ) -> Result<Outcome, StoreError> {
-    let mut outcome = Outcome::default();
+    let mut names = Vec::new();
+    let mut questions: Vec<StoreFuture<'_, Result<Gathered, Unreadable>>> = Vec::new();
     for (pipeline, question) in asked {
         let Some(revision) = list.revision(&pipeline) else { continue };
-        match gatherer.snapshot(&pipeline, revision, question).await {
+        names.push(pipeline.clone());
+        questions.push(Box::pin(async move {
+            match gatherer.snapshot(&pipeline, revision, question).await {
+                Ok(gathered) => Ok(Ok(gathered)),
+                Err(GatherError::Unreadable(reason)) => Ok(Err(reason)),
+                Err(GatherError::Store(error)) => Err(error),
+            }
+        }));
+    }
+    let gathered = together(questions).await?;
+    let mut outcome = Outcome::default();
+    for (pipeline, gathered) in names.into_iter().zip(gathered) {
+        match gathered {
             Ok(Gathered::Gone) => {}
             Ok(Gathered::Changed(record, revision)) => {
                 outcome.changed.push((pipeline, *record, revision));
@@ -65,8 +80,7 @@ pub(crate) async fn judge_all(
                 let findings = judged.findings;
                 outcome.judged.push(JudgedPipeline { pipeline, next, findings });
             }
-            Err(GatherError::Store(error)) => return Err(error),
-            Err(GatherError::Unreadable(reason)) => {
+            Err(reason) => {
                 // Without a snapshot none of the checks can be done.
                 for (name, _) in checks {
                     let reason = format!("{pipeline}: {reason}");
@@ -85,43 +99,46 @@ pub(crate) async fn commit(
     telling: &dyn Telling,
     planned: &mut [Planned],
 ) -> Result<Vec<Result<Accepted, Refusal>>, StoreError> {
-    let mut incidents = Incidents::new();
-    for plan in planned.iter_mut() {
-        let pipeline = plan.group.pipeline.clone();
+    for plan in planned.iter() {
         for (key, record) in &plan.asks {
-            store.post(&pipeline, key, record).await?;
+            store.post(&plan.group.pipeline, key, record).await?;
         }
-        know(store, &pipeline, telling.keys(&plan.group), &mut incidents).await?;
+    }
+    let mut incidents = known(store, telling, planned).await?;
+    for plan in planned.iter_mut() {
         telling.add(&mut plan.group, &mut incidents);
     }
     let groups: Vec<Group> = planned.iter().map(|plan| plan.group.clone()).collect();
     store.commit(groups).await
 }
 
-/// Reads the incidents that a group is about.
-async fn know(
+/// Reads the incidents that groups are about.
+async fn known(
     store: &dyn Store,
-    pipeline: &PipelineId,
-    keys: Vec<String>,
-    incidents: &mut Incidents,
-) -> Result<(), StoreError> {
-    let unknown = keys.into_iter().filter(|key| {
-        let place = (pipeline.clone(), key.clone());
-        !incidents.contains_key(&place)
-    });
-    let unknown: Vec<_> = unknown.map(Key::Incident).collect();
-    if unknown.is_empty() {
-        return Ok(());
+    telling: &dyn Telling,
+    planned: &[Planned],
+) -> Result<Incidents, StoreError> {
+    let mut keys: BTreeMap<&PipelineId, BTreeSet<String>> = BTreeMap::new();
+    for plan in planned {
+        keys.entry(&plan.group.pipeline).or_default().extend(telling.keys(&plan.group));
     }
-    let rows = store.read(pipeline, &unknown).await?;
-    for (key, row) in unknown.into_iter().zip(rows) {
-        if let (Key::Incident(key), Some(Row { record: Record::Incident(record), revision })) =
-            (key, row)
-        {
-            incidents.insert((pipeline.clone(), key), (record, revision));
+    keys.retain(|_, keys| !keys.is_empty());
+    let keys: Vec<(&PipelineId, Vec<Key>)> = keys
+        .into_iter()
+        .map(|(pipeline, keys)| (pipeline, keys.into_iter().map(Key::Incident).collect()))
+        .collect();
+    let asked = keys.iter().map(|(pipeline, keys)| store.read(pipeline, keys)).collect();
+    let mut incidents = Incidents::new();
+    for ((pipeline, keys), rows) in keys.iter().zip(together(asked).await?) {
+        for (key, row) in keys.iter().zip(rows) {
+            if let (Key::Incident(key), Some(Row { record: Record::Incident(record), revision })) =
+                (key, row)
+            {
+                incidents.insert(((*pipeline).clone(), key.clone()), (record, revision));
+            }
         }
     }
-    Ok(())
+    Ok(incidents)
 }
 
 /// The pipelines with reports in the inbox that nobody has applied.

@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use interlock_core::id::PipelineId;
@@ -212,8 +212,8 @@ impl<'a> Pass<'a> {
     ) -> Result<(), WatchdogError> {
         let store = self.options.store.as_ref();
         let zones = &self.options.zones;
-        let mut gatherer = Gatherer { store, around, zones, shared: Shared::default() };
-        let outcome = judge_all(&mut gatherer, list, &self.options.checks, chunk).await?;
+        let gatherer = Gatherer { store, around, zones, shared: Mutex::default() };
+        let outcome = judge_all(&gatherer, list, &self.options.checks, chunk).await?;
         report.failed.extend(outcome.failed);
         for (pipeline, record, revision) in outcome.changed {
             // It is judged in the next round, as it is now.

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use interlock_core::{clock::ClockWatch, id::PipelineId};
@@ -138,8 +138,12 @@ pub struct Watchdog {
     due_at: Timestamp,
     /// Pipelines that could not be judged, until when they are left alone.
     pub(crate) aside: BTreeMap<PipelineId, Timestamp>,
+    /// Pipelines whose agendas cannot be used, and why.
+    pub(crate) unwatched: BTreeMap<PipelineId, String>,
     /// The checks that people were told of.
     pub(crate) told_failed: BTreeSet<CheckName>,
+    /// Whether they were told that some pipelines are not watched.
+    pub(crate) told_unwatched: bool,
     pub(crate) sweep: Sweep,
     pub(crate) renew_at: Timestamp,
     pub(crate) beat_at: Timestamp,
@@ -217,7 +221,9 @@ impl Watchdog {
             seen: None,
             due_at: now,
             aside: BTreeMap::new(),
+            unwatched: BTreeMap::new(),
             told_failed: BTreeSet::new(),
+            told_unwatched: false,
             sweep: Sweep::default(),
             renew_at: plus(now, pace.lease / 3),
             beat_at: now,
@@ -257,7 +263,8 @@ impl Watchdog {
         }
         let unreadable =
             load::agenda(self.store.as_ref(), self.writer.shard, &mut self.list, self.judged);
-        for (pipeline, reason) in unreadable.await? {
+        self.unwatched = unreadable.await?.into_iter().collect();
+        for (pipeline, reason) in &self.unwatched {
             tracing::error!(%pipeline, reason, "its agenda cannot be used, so it is not watched");
         }
         self.list.settle(now, plus(now, self.pace.settle));
@@ -310,6 +317,7 @@ impl Watchdog {
             self.due_at = now;
         }
         judged?;
+        self.tell_who_is_unwatched(now).await?;
         self.move_the_watermark(now).await?;
         self.bark(now).await?;
         self.scan(now).await?;
@@ -397,8 +405,10 @@ impl Watchdog {
 
     fn take(&mut self, pipeline: &PipelineId, record: &PipelineRecord, revision: u64) {
         let shared = &mut Shared::default();
+        self.unwatched.remove(pipeline);
         if let Err(reason) = self.list.take(pipeline, (record, revision), self.judged, shared) {
             tracing::error!(%pipeline, %reason, "its agenda cannot be used, so it is not watched");
+            self.unwatched.insert(pipeline.clone(), reason.to_string());
         }
     }
 
@@ -490,9 +500,9 @@ impl Watchdog {
     ) -> Result<(), WatchdogError> {
         let store = Arc::clone(&self.store);
         let zones = Arc::clone(&self.list.zones);
-        let (store, zones, shared) = (store.as_ref(), &zones, Shared::default());
-        let mut gatherer = Gatherer { store, around, zones, shared };
-        let outcome = judge_all(&mut gatherer, &self.list, &self.checks, chunk).await?;
+        let (store, zones, shared) = (store.as_ref(), &zones, Mutex::default());
+        let gatherer = Gatherer { store, around, zones, shared };
+        let outcome = judge_all(&gatherer, &self.list, &self.checks, chunk).await?;
         let now = around.now;
         for (pipeline, record, revision) in outcome.changed {
             self.take(&pipeline, &record, revision);

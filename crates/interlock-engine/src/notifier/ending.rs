@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use interlock_alert::Delivery;
 use interlock_core::incident::{Alert, IncidentState, Level};
-use interlock_store::{CHANGES_MAX, OutboxRow, StoreError, StoreFuture, record::OutboxRecord};
+use interlock_store::{
+    CHANGES_MAX, OutboxRow, StoreError, StoreFuture, record::OutboxRecord, together,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Notifier, Tried, named, named_row, together::together, way::AGAIN};
+use super::{Notifier, Tried, named, named_row, way::AGAIN};
 use crate::scheduler::plus;
 
 /// The type of the alert that tells of a dead letter.

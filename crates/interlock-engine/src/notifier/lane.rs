@@ -6,10 +6,10 @@
 use std::collections::VecDeque;
 
 use interlock_core::incident::{Alert, IncidentState};
-use interlock_store::{OutboxRow, StoreError, StoreFuture};
+use interlock_store::{OutboxRow, StoreError, StoreFuture, together};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Notifier, digest, named_row, together::together};
+use super::{Notifier, digest, named_row};
 use crate::scheduler::plus;
 
 /// Tries under way per channel, and before the first one was taken.

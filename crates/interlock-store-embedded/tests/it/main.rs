@@ -11,5 +11,6 @@ mod conformance;
 mod crash;
 mod disk;
 mod maintain;
+mod open_slots;
 mod processes;
 mod refusals;

@@ -96,6 +96,22 @@ fn letters_of_a_reader_reach_the_daemon_once() {
     assert_eq!(waiting(&beside), ["two"]);
 }
 
+#[test]
+fn letter_after_a_long_silence_is_found_at_the_next_look() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, beside) = (daemon(folder.path()), reader(folder.path()));
+    for round in 0..20 {
+        // More than are needed until the file's looks are believed; at times as many as until they are doubted again.
+        for _ in 0..=round * 7 {
+            assert!(waiting(&store).is_empty(), "{round}");
+        }
+        let key = format!("letter {round}");
+        post(if round % 3 == 0 { &store } else { &beside }, &key);
+        assert_eq!(waiting(&store), [key.as_str()]);
+        answer(&store, &key);
+    }
+}
+
 /// Writes the answer to a letter.
 fn answer(store: &EmbeddedStore, key: &str) {
     let at = interlock_store::conformance::START;

@@ -10,7 +10,7 @@ use interlock_core::slot::{Disposition, OpenState};
 use interlock_store::{DueKind, Obligation, Shard, Store as _, Subject, conformance::block_on};
 use interlock_watchdog::{
     Parts, Watchdog,
-    seam::{Task, World},
+    seam::{Task, World, ZoneBook},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -116,13 +116,17 @@ fn told(house: &House) -> BTreeSet<String> {
     rows.map(|row| format!("{} {} {:?}", row.record.kind, row.pipeline, row.record.slot)).collect()
 }
 
-fn live(house: &House, until: Timestamp) {
+fn watchdog(house: &House, zones: ZoneBook) -> Watchdog {
     let world = Arc::new(Clock(Arc::clone(&house.clock)));
     let store = Arc::clone(&house.store) as _;
-    let mut parts = Parts::new(world, store, Arc::new(EngineTelling), zones());
+    let mut parts = Parts::new(world, store, Arc::new(EngineTelling), zones);
     // These ledgers are made up, so promises are broken in them; that is the scanner's, not a check's.
     parts.pace.scan_after = SignedDuration::from_hours(1_000);
-    let mut watchdog = block_on(Watchdog::open(parts, Shard(0))).unwrap().unwrap();
+    block_on(Watchdog::open(parts, Shard(0))).unwrap().unwrap()
+}
+
+fn live(house: &House, until: Timestamp) {
+    let mut watchdog = watchdog(house, zones());
     // Shorter steps than a sleep, so that it never counts as one.
     let step = SignedDuration::from_secs(5);
     while *house.clock.lock().unwrap() < until {
@@ -130,6 +134,39 @@ fn live(house: &House, until: Timestamp) {
         *house.clock.lock().unwrap() += step;
     }
     block_on(watchdog.pass()).unwrap();
+}
+
+#[test]
+fn a_pipeline_that_cannot_be_watched_is_told_of() {
+    let file = "name: far\ntimezone: Pacific/Chatham\nschedule: '0 9 * * *'\n\
+                trigger: {type: command, command: 'true'}\n";
+    let house = House::new(&[file], at("08:00"));
+    let all = zones();
+    let fewer: ZoneBook = Arc::new(move |name| all(name).filter(|_| name != "Pacific/Chatham"));
+    let system = || {
+        let page = block_on(house.store.events(None, 0, 1_000)).unwrap();
+        let told = page.items.into_iter().filter(|row| row.record.kind.starts_with("WATCHDOG_"));
+        told.map(|row| row.record).collect::<Vec<_>>()
+    };
+    let mut watchdog = watchdog(&house, fewer);
+    let step = SignedDuration::from_millis(500);
+    for _ in 0..3 {
+        block_on(watchdog.pass()).unwrap();
+        *house.clock.lock().unwrap() += step;
+    }
+    let told = system();
+    let kinds: Vec<_> = told.iter().map(|event| event.kind.as_str()).collect();
+    assert_eq!(kinds, ["WATCHDOG_STARTED", "WATCHDOG_DEGRADED"], "said once");
+    let why = told[1].details["missed-schedules"].as_str().unwrap().to_owned();
+    assert!(why.starts_with("far: ") && why.contains("Pacific/Chatham"), "{why}");
+    assert!(house.incidents().contains_key("watchdog-degraded:_system"));
+    // The file is mended: a schedule in a zone that is known.
+    house.redeclare(&file.replace("Pacific/Chatham", "UTC"));
+    for _ in 0..3 {
+        block_on(watchdog.pass()).unwrap();
+        *house.clock.lock().unwrap() += step;
+    }
+    assert_eq!(system().last().unwrap().kind, "WATCHDOG_RECOVERED");
 }
 
 #[test]

@@ -19,8 +19,8 @@ use interlock_store::{
     conformance::block_on,
     memory::MemoryStore,
     record::{
-        AgendaRecord, IncidentRecord, PauseRecord, PipelineRecord, RunRecord, SensorRecord,
-        SlotRecord, WatermarkRecord, version_text,
+        AgendaRecord, EventRecord, IncidentRecord, PauseRecord, PipelineRecord, RunRecord,
+        SensorRecord, SlotRecord, WatermarkRecord, version_text,
     },
 };
 use interlock_watchdog::{
@@ -68,6 +68,18 @@ pub(crate) fn pipeline(text: &str) -> Pipeline {
     loaded.unwrap_or_else(|| panic!("{problems:?}")).pipeline
 }
 
+/// The row of a declaration.
+fn declared(pipeline: &Pipeline, first_seen: Timestamp) -> Record {
+    Record::Pipeline(PipelineRecord {
+        version: version_text(7),
+        first_seen,
+        retired_at: None,
+        pause: None,
+        disabled_since: None,
+        agenda: Some(Box::new(AgendaRecord::from_core(&Agenda::of(pipeline)))),
+    })
+}
+
 /// What is watched.
 pub(crate) struct House {
     pub(crate) clock: Arc<Mutex<Timestamp>>,
@@ -90,19 +102,28 @@ impl House {
         house
     }
 
+    /// Changes a pipeline's declaration as the engine does: its row, and the event that says so.
+    pub(crate) fn redeclare(&self, file: &str) {
+        let pipeline = pipeline(file);
+        let name = pipeline.name.as_str();
+        self.replace(name, Key::Pipeline, declared(&pipeline, instant("2026-02-20T00:00:00Z")));
+        let at = *self.clock.lock().unwrap();
+        let event = EventRecord {
+            kind: "PIPELINE_CHANGED".to_owned(),
+            at,
+            slot: None,
+            run_id: None,
+            message: "it was edited".to_owned(),
+            details: BTreeMap::new(),
+        };
+        self.write(name, vec![Change::Append(event)]);
+    }
+
     /// Declares a pipeline as the engine does.
     pub(crate) fn declare(&self, file: &str, first_seen: Timestamp, recorded: Timestamp) {
         let pipeline = pipeline(file);
-        let record = PipelineRecord {
-            version: version_text(7),
-            first_seen,
-            retired_at: None,
-            pause: None,
-            disabled_since: None,
-            agenda: Some(Box::new(AgendaRecord::from_core(&Agenda::of(&pipeline)))),
-        };
-        let mut changes =
-            vec![Change::Put(Key::Pipeline, Expect::Absent, Record::Pipeline(record))];
+        let record = declared(&pipeline, first_seen);
+        let mut changes = vec![Change::Put(Key::Pipeline, Expect::Absent, record)];
         for start in &pipeline.starts {
             let key = Key::Watermark(start.schedule.id().clone());
             let mark = Record::Watermark(WatermarkRecord { at: recorded });

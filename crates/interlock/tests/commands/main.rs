@@ -10,6 +10,7 @@ mod explain;
 mod incidents;
 mod init;
 mod ledger;
+mod mail;
 mod next;
 mod readiness;
 mod recorded;
@@ -41,12 +42,14 @@ impl Ran {
 
 /// Runs `interlock` in the repository's root.
 fn interlock(arguments: &[&str]) -> Ran {
-    let output = Command::new(env!("CARGO_BIN_EXE_interlock"))
-        .args(arguments)
-        .current_dir(repository())
-        .env_clear()
-        .output()
-        .unwrap();
+    let mut interlock = Command::new(env!("CARGO_BIN_EXE_interlock"));
+    run(interlock.args(arguments).current_dir(repository()).env_clear())
+}
+
+/// Runs a program.
+fn run(command: &mut Command) -> Ran {
+    let output = command.output();
+    let output = output.unwrap_or_else(|e| panic!("{}: {e}", command.get_program().display()));
     Ran {
         code: output.status.code().unwrap(),
         stdout: String::from_utf8(output.stdout).unwrap(),

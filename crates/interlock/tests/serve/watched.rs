@@ -1,7 +1,10 @@
 //! The watchdog of the real binary: what did not happen reaches a real channel, in time, and one pass from the command
 //! line says the same.
 
-use std::fs;
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -13,6 +16,14 @@ const SILENT: &str = "
 name: silent
 schedule: {cron: '*/5 * * * * *', seconds: true, grace: 1s}
 trigger: {type: external}
+";
+
+/// It runs as long as somebody starts it.
+const TICKING: &str = "
+name: ticking
+schedule: {cron: '*/5 * * * * *', seconds: true, grace: 1s}
+startGrace: 16s
+trigger: {type: command, command: 'true'}
 ";
 
 /// It does not end.
@@ -62,6 +73,50 @@ fn l3_what_nobody_reported_is_told_within_a_second_of_its_deadline() {
     let ran = project.run(&["watchdog", "--once", "--json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(ran.stderr.contains("is at work here"), "{}", ran.stderr);
+}
+
+/// Threads of a process that hang for as long as this lives: each is held by strace at its next system call.
+struct Hung(Child);
+
+impl Hung {
+    fn new(pid: u32, names: &[&str]) -> Self {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let threads = threads.map(|thread| thread.unwrap().path()).filter(|thread| {
+            let name = fs::read_to_string(thread.join("comm")).unwrap_or_default();
+            names.contains(&name.trim())
+        });
+        let mut strace = Command::new("strace");
+        strace.args(["-qq", "-o", "/dev/null", "-e", "trace=all"]);
+        // Ten minutes, in microseconds.
+        strace.args(["-e", "inject=all:delay_enter=600000000"]);
+        for thread in threads {
+            strace.arg("-p").arg(thread.file_name().unwrap());
+        }
+        Self(strace.stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Hung {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn with_scheduler_and_controller_hung_what_did_not_happen_is_told() {
+    let project = project(&[("ticking", TICKING)]);
+    let daemon = Daemon::start(project.path());
+    project.until("it runs", || {
+        let ran = project.run(&["runs", "--json", "--status", "COMPLETED"]);
+        let runs: Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
+        runs.as_array().is_some_and(|runs| !runs.is_empty()).then_some(())
+    });
+    assert!(alerts(&project).is_empty(), "nothing is missing while it runs");
+    let hung = Hung::new(daemon.0.id(), &["interlock", "tokio-rt-worker"]);
+    let alert = alert(&project, "schedule_missed");
+    assert_eq!(alert["pipelineId"], "ticking");
+    drop(hung);
 }
 
 #[test]

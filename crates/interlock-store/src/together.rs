@@ -1,17 +1,18 @@
-//! Several questions to the store at once: it answers many writes with one sync of the disk.
+//! Several questions to a store at once: it answers many writes with one sync of the disk, and reads without a wait
+//! between two of them.
 
 use std::task::Poll;
 
-use interlock_store::{StoreError, StoreFuture};
+use crate::{StoreError, StoreFuture};
 
 /// So many at once: each wake looks at all of them.
-const AT_ONCE: usize = 250;
+const AT_ONCE: usize = 100;
 
 /// A question, and the place of its answer.
 type Asked<'a, T> = (StoreFuture<'a, T>, Option<Result<T, StoreError>>);
 
 /// Waits for all of them, and answers in their order; one that failed fails all.
-pub(super) async fn together<T>(questions: Vec<StoreFuture<'_, T>>) -> Result<Vec<T>, StoreError> {
+pub async fn together<T>(questions: Vec<StoreFuture<'_, T>>) -> Result<Vec<T>, StoreError> {
     let mut questions = questions.into_iter().peekable();
     let mut all = Vec::new();
     while questions.peek().is_some() {
