@@ -20,7 +20,11 @@ const SLEPT: Duration = Duration::from_secs(5);
 
 /// The loops that are watched.
 #[derive(Debug, Default)]
-pub struct Loops(Mutex<Watch>);
+pub struct Loops {
+    watch: Mutex<Watch>,
+    /// Moves while nobody can come round for a reason that is known: the store is away.
+    pub excuse: Pulse,
+}
 
 #[derive(Debug, Default)]
 struct Watch {
@@ -63,6 +67,12 @@ impl Loops {
         self.lock().all.push(Watched { name, pulse, bound, seen, since });
     }
 
+    /// Every loop that is watched: its name, its pulse and its bound.
+    pub fn all(&self) -> Vec<(&'static str, Pulse, Duration)> {
+        let of = |it: &Watched| (it.name, it.pulse.clone(), it.bound);
+        self.lock().all.iter().map(of).collect()
+    }
+
     /// No loop is watched any more: they are about to end.
     pub fn clear(&self) {
         self.lock().all.clear();
@@ -86,7 +96,7 @@ impl Loops {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Watch> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -163,6 +163,8 @@ const BARK: Family = Family { prefix: "bark", scope: Scope::Thing };
 const CLOCK: Family = Family { prefix: "clock", scope: Scope::Thing };
 const SKEW: Family = Family { prefix: "skew", scope: Scope::Thing };
 const INVARIANT: Family = Family { prefix: "invariant", scope: Scope::Thing };
+/// A process that was ended because it made no progress.
+const HUNG: Family = Family { prefix: "hung", scope: Scope::Thing };
 const BARK_LOST: Family = Family { prefix: "bark-lost", scope: Scope::Pipeline };
 /// History does not reach the archive.
 const ARCHIVE: Family = Family { prefix: "archive", scope: Scope::Thing };
@@ -293,6 +295,7 @@ const OPENS: &[Opens] = &[
         Level::Error,
         ("store_rollback", "has forgotten what it acknowledged"),
     ),
+    opens("PROCESS_HUNG", HUNG, Level::Error, ("process_hung", "hung, and was ended")),
     // It goes where a miss would go.
     opens("BARK", BARK, Level::Error, ("schedule_missed", "is a test of the alerts")),
 ];
@@ -341,6 +344,8 @@ const NOTICES: &[(&str, &str)] = &[
     ("ARCHIVE_BEHIND", "ARCHIVE_CURRENT"),
     // What was lost does not come back: a person says when it is dealt with.
     ("STORE_ROLLBACK", "STORE_ROLLBACK"),
+    // Nothing says that it will not hang again: it is over when somebody says so.
+    ("PROCESS_HUNG", "PROCESS_HUNG"),
     // Told from the spool while they lasted; afterwards they are only recorded.
     ("STORE_WAS_UNREACHABLE", "STORE_WAS_UNREACHABLE"),
     ("LOOP_WAS_LATE", "LOOP_WAS_LATE"),

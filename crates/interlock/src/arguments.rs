@@ -4,6 +4,7 @@ mod asking;
 mod backfill;
 mod reading;
 mod serving;
+mod supervising;
 mod telling;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ pub(crate) use self::{
         StoreCommand, WatchdogPass, WatermarkCommand,
     },
     serving::{LogForm, RoleName, Serve},
+    supervising::{HeartbeatCommand, RestartWhen, Supervise},
     telling::{
         Bark, Every, Matching, SilenceAdd, SilenceCommand, SilenceList, TokenCommand, TokenCreate,
     },
@@ -59,6 +61,9 @@ impl Arguments {
             | Command::Calendar { .. }
             | Command::Runner { .. }
             | Command::EvaluatorGuard { .. }
+            | Command::LivenessHelper { .. }
+            | Command::Supervise(_)
+            | Command::Heartbeat { .. }
             | Command::Reading(_)
             | Command::Asking(_)
             | Command::Completions { .. } => None,
@@ -89,6 +94,12 @@ pub(crate) enum Command {
         /// The evaluator.
         program: PathBuf,
     },
+    /// The process that writes down what `serve` was doing when it hung; started by it.
+    #[command(hide = true)]
+    LivenessHelper {
+        /// What it is told by whoever starts it.
+        arguments: Vec<String>,
+    },
     /// Say what is wrong in the files, all of it at once.
     Validate {
         /// Which project; the current directory when absent.
@@ -115,6 +126,13 @@ pub(crate) enum Command {
     /// Run a job as it is, and report its start, its end, how long it took and the last lines it printed to a
     /// watch-only pipeline. Exits with the job's code. What cannot be reported now is kept and reported later.
     Exec(Exec),
+    /// Keep a program running: start it again when it dies, end it first when it hangs, and write down where it hung.
+    Supervise(Supervise),
+    /// Work with heartbeats.
+    Heartbeat {
+        #[command(subcommand)]
+        command: HeartbeatCommand,
+    },
     /// Work with calendars.
     Calendar {
         #[command(subcommand)]

@@ -13,6 +13,7 @@ mod evaluate;
 pub(crate) mod events;
 mod exec;
 mod explain;
+mod heartbeat;
 mod incidents;
 mod init;
 mod list;
@@ -31,6 +32,7 @@ mod silence;
 pub(crate) mod slots;
 mod status;
 mod store;
+mod supervise;
 mod token;
 mod validate;
 mod version;
@@ -58,6 +60,9 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
         Command::Serve(serve) => serve::run(directory, serve, output),
         Command::Runner { directory } => Ok(serve::run_runner(directory)),
         Command::EvaluatorGuard { program } => Ok(guard::main(program.as_os_str())),
+        Command::LivenessHelper { arguments } => Ok(heartbeat::help(arguments)),
+        Command::Supervise(asked) => supervise::run(directory, asked, output),
+        Command::Heartbeat { command } => heartbeat::run(command, output),
         Command::Schema { kind } => schema::run(*kind, output),
         Command::Next(next) => next::run(directory, next, output),
         Command::Explain(explain) => explain::run(directory, explain, output),

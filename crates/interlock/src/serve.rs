@@ -6,6 +6,7 @@ pub(crate) mod broken;
 pub(crate) mod evaluators;
 pub(crate) mod files;
 pub(crate) mod greeting;
+pub(crate) mod guard;
 pub(crate) mod http;
 mod index;
 pub(crate) mod log;

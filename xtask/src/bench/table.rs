@@ -32,6 +32,11 @@ const LIMITS: &[Limit] = &[
     Limit { name: "config/load_10k", unit: Unit::Seconds, bound: Bound::AtMost(3.0) },
     Limit { name: "config/load_10k", unit: Unit::Megabytes, bound: Bound::AtMost(200.0) },
     Limit { name: "embedded/instant_10k", unit: Unit::Seconds, bound: Bound::AtMost(0.5) },
+    Limit { name: "liveness/detection_late_p99", unit: Unit::Seconds, bound: Bound::AtMost(0.02) },
+    Limit { name: "liveness/dump_50_threads", unit: Unit::Seconds, bound: Bound::AtMost(0.005) },
+    Limit { name: "liveness/kick", unit: Unit::Seconds, bound: Bound::AtMost(1e-9) },
+    Limit { name: "liveness/scan_10000", unit: Unit::Seconds, bound: Bound::AtMost(50e-6) },
+    Limit { name: "liveness/supervisor_late", unit: Unit::Seconds, bound: Bound::AtMost(0.1) },
     Limit { name: "schedule/next_daily", unit: Unit::PerSecond, bound: Bound::AtLeast(1e7) },
     Limit { name: "schedule/next_every_minute", unit: Unit::PerSecond, bound: Bound::AtLeast(1e7) },
     Limit {

@@ -41,6 +41,7 @@ use crate::{
         evaluators,
         files::{Agreement, Files, Scan, Since},
         greeting::Greeting,
+        guard::{self, Guard},
         http::Interface,
         log, making, notifier,
         reload::{self, Reload, rendered},
@@ -105,6 +106,8 @@ struct Parties {
     engine: Option<Loop>,
     /// Watches the others, where there is an engine.
     sentinel: Option<Sentinel>,
+    /// Ends this process when it hangs.
+    guard: Option<Guard>,
     /// Has the files read again.
     reload: mpsc::UnboundedSender<()>,
     /// What the engine cannot block.
@@ -206,14 +209,23 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         let pulse = watched(&surface, "reload", reload::BOUND);
         tokio::spawn(Reload { files, engine: changes, asked, pulse, told, broken }.watch());
         tokio::spawn(retention::keep_logs(folder.join("runner"), config.retention.logs));
+        guard::tell_reports(&folder, &store).await;
         Some(run_engine(engine, &surface))
     } else {
         None
     };
     surface.enter(Phase::Serving);
-    let parties =
-        Parties { surface, interface, engine, sentinel, reload, _beside: runtime, _held: held };
+    let guard = guard((&folder, &surface), &beside);
+    let (_beside, _held) = (runtime, held);
+    let parties = Parties { surface, interface, engine, sentinel, guard, reload, _beside, _held };
     Ok((parties, greeting))
+}
+
+/// Ends this process when one of its loops hangs.
+fn guard((folder, surface): (&Path, &Surface), beside: &Handle) -> Option<Guard> {
+    let runtimes = [("main", &Handle::current()), ("beside", beside)];
+    let guard = Guard::start(folder, &surface.loops, &runtimes);
+    guard.inspect_err(|error| tracing::error!(%error, "nobody ends this process if it hangs")).ok()
 }
 
 /// What is known before anything is loaded.
@@ -262,11 +274,12 @@ fn post_sentinel(
     let (surface, store) = (Arc::clone(surface), Arc::clone(store));
     let (folder, outbound) = (folder.to_path_buf(), config.engine.outbound.clone());
     let beacons = config.beacons.clone();
+    let pulse = watched(&surface, "sentinel", sentinel::BOUND);
     let around = move || {
         let web = Web::new(&outbound).map_err(io::Error::other)?;
         let beacons = Beacons::new(&beacons, web.clone());
         let spool = Spool::open(&folder, files, web, notifier::console());
-        Ok(sentinel::Around { surface, store, vitals, beacons, spool })
+        Ok(sentinel::Around { surface, store, vitals, beacons, spool, pulse })
     };
     Sentinel::start(around).map_err(|error| failed(format!("cannot watch this process: {error}")))
 }
@@ -316,7 +329,7 @@ fn watched(surface: &Surface, name: &'static str, bound: Duration) -> Pulse {
 
 /// Serves until a signal or the engine's own end; answers with what to say about it.
 async fn attend(parties: &mut Parties, signals: &mut Signals) -> Result<&'static str, Failure> {
-    let Parties { surface, engine, reload, sentinel, .. } = parties;
+    let Parties { surface, engine, reload, sentinel, guard, .. } = parties;
     let Some(Loop { mut task, stop }) = engine.take() else {
         let signal = signals.stop().await;
         tracing::info!("{signal}: stopping");
@@ -341,6 +354,8 @@ async fn attend(parties: &mut Parties, signals: &mut Signals) -> Result<&'static
             }
         }
     };
+    // What ends need not come round.
+    drop(guard.take());
     surface.enter(Phase::Stopping("the engine ends its pass"));
     let seconds = END_IN.as_secs();
     tracing::info!(

@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, io, sync::Arc, thread, time::Duration};
 
 use interlock_api::{Phase, Surface, Wellness};
 use interlock_core::{duration, id::PipelineId};
-use interlock_engine::vitals::Vitals;
+use interlock_engine::vitals::{Pulse, Vitals};
 use interlock_store::{
     Key, Record, Store, StoreError,
     kept::{BARKS_KEY, LastBark, barks},
@@ -44,6 +44,8 @@ const LAST_WORDS_IN: Duration = Duration::from_secs(10);
 const SKEW_MAX: SignedDuration = SignedDuration::from_secs(1);
 /// By this much an instance does more harm than good.
 const SKEW_ENDS: SignedDuration = SignedDuration::from_secs(5);
+/// How long one look may take.
+pub(crate) const BOUND: Duration = Duration::from_mins(1);
 /// A bark may be so much later than it was ordered.
 const BARK_LATE: SignedDuration = SignedDuration::from_mins(10);
 
@@ -54,6 +56,7 @@ pub(crate) struct Around {
     pub(crate) vitals: Arc<Vitals>,
     pub(crate) beacons: Beacons,
     pub(crate) spool: Spool,
+    pub(crate) pulse: Pulse,
 }
 
 /// The sentinel, at its post.
@@ -165,6 +168,7 @@ impl Post {
         let says = self.complaints.iter().map(|complaint| complaint.says.clone()).collect();
         let beacons = self.around.beacons.standing(now);
         self.around.surface.take_wellness(Wellness { complaints: says, beacons });
+        self.around.pulse.beat();
     }
 
     fn found(&mut self, now: Instant) -> Vec<Complaint> {
@@ -207,6 +211,9 @@ impl Post {
     /// Tells people what the outbox may not be able to tell them.
     async fn sound_alarms(&mut self, now: Instant) {
         let is_away = self.complaints.iter().any(|complaint| complaint.what == "store");
+        if is_away {
+            self.around.surface.loops.excuse.beat();
+        }
         self.away_since = if is_away { self.away_since.or(Some(now)) } else { None };
         let is_long = self
             .away_since

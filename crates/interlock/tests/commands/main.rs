@@ -16,6 +16,7 @@ mod readiness;
 mod recorded;
 mod requests;
 mod silence;
+mod supervise;
 mod validate;
 
 use std::{

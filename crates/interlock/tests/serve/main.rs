@@ -11,6 +11,7 @@
 //! | `container` | the daemon as process 1, whose end is the end of its jobs |
 //! | `endings` | jobs that are to end: by schedule, by hand, and with the daemon killed in between |
 //! | `frozen` | a daemon that is stopped and continued |
+//! | `hung` | a loop that hangs, which the process does not outlive |
 //! | `moving` | a ledger that goes from a file to a server and back, and `serve` on each |
 //! | `ourselves` | what breaks in Interlock itself, and who outside hears of it |
 //! | `pings` | reports by `curl`, scripts, Python and `exec`; kills between receipt and answer; a silent crowd |
@@ -33,6 +34,7 @@ mod checker;
 mod container;
 mod endings;
 mod frozen;
+mod hung;
 mod kills;
 mod moving;
 mod ourselves;

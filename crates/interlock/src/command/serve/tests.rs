@@ -19,6 +19,7 @@ fn leave_a_hung_engine(signals: usize) -> Duration {
             interface: None,
             engine: Some(Loop { task, stop }),
             sentinel: None,
+            guard: None,
             reload: mpsc::unbounded_channel().0,
             _beside: Beside::new().unwrap(),
             _held: Held::default(),

@@ -10,7 +10,6 @@ use std::{
 
 use interlock_config::{SystemZones, server::Beacon};
 use interlock_core::{outbound::Outbound, pipeline::Secret};
-use interlock_engine::vitals::Pulse;
 use interlock_store::{Shard, conformance::block_on};
 use interlock_store_embedded::EmbeddedStore;
 use interlock_trigger::web::Web;
@@ -109,7 +108,7 @@ impl House {
             let beacons = Beacons::new(&[Beacon { url, interval }], web.clone());
             let spool = Spool::open(&folder, files, web, Arc::new(|_| Ok(())));
             let (store, vitals): (Arc<dyn Store>, _) = (Arc::new(store), Arc::default());
-            Ok(Around { surface, store, vitals, beacons, spool })
+            Ok(Around { surface, store, vitals, beacons, spool, pulse: Pulse::default() })
         };
         Sentinel::start(around).unwrap()
     }

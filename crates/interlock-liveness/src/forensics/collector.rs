@@ -1,0 +1,166 @@
+//! The sick process's side: has the threads store their stacks, and tells the helper.
+
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    os::{fd::AsRawFd as _, unix::process::CommandExt as _},
+    path::PathBuf,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{MemfdFlags, fcntl_setfl, ftruncate, memfd_create},
+    process::{PTracer, Pid, set_ptracer},
+};
+
+use super::{Dumped, Dumper, Wait, arena::LENGTH, helper::GATHERED};
+use crate::{clock::monotonic, hooks::Expiry, ladder::Rung, roster::Roster, sys::stacks::Arena};
+
+/// What fits into a pipe in one piece.
+const MESSAGE_MAX: usize = 4_096;
+/// How many dumps are taken in a minute, at most.
+const PER_MINUTE: usize = 5;
+const MINUTE: u64 = 60_000_000_000;
+
+/// Takes the stacks of all threads, and has a helper write them down.
+#[derive(Debug)]
+pub struct Forensics {
+    arena: Arena,
+    /// Kept open: the helper reads it.
+    _memory: File,
+    helper: Child,
+    tell: ChildStdin,
+    told: ChildStdout,
+    message: Box<[u8; MESSAGE_MAX]>,
+    /// When the last dumps were taken.
+    taken: [u64; PER_MINUTE],
+    is_limited: bool,
+    /// Dumps that the helper has not yet read.
+    pending: u32,
+}
+
+impl Forensics {
+    /// Starts the helper: a command that calls [`help`](super::help) with the arguments that are added here. Reports are
+    /// written to a folder, and bear a name.
+    pub fn start(mut helper: Command, folder: impl Into<PathBuf>, name: &str) -> io::Result<Self> {
+        let memory = memfd_create("stacks", MemfdFlags::CLOEXEC)?;
+        ftruncate(&memory, LENGTH as u64)?;
+        let memory = File::from(memory);
+        let arena = Arena::map(&memory)?;
+        helper.arg(std::process::id().to_string()).arg(memory.as_raw_fd().to_string());
+        helper.arg(folder.into()).arg(name).process_group(0);
+        helper.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut helper = helper.spawn()?;
+        let missing = || io::Error::other("the helper has no pipes");
+        let (tell, told) = helper.stdin.take().zip(helper.stdout.take()).ok_or_else(missing)?;
+        fcntl_setfl(&tell, rustix::fs::OFlags::NONBLOCK)?;
+        fcntl_setfl(&told, rustix::fs::OFlags::NONBLOCK)?;
+        // Where a process may be traced only by whom it names.
+        let _no_such_rule = set_ptracer(PTracer::ProcessID(Pid::from_child(&helper)));
+        let (taken, is_limited, pending) = ([0; PER_MINUTE], true, 0);
+        let message = Box::new([0; MESSAGE_MAX]);
+        let _memory = memory;
+        Ok(Self { arena, _memory, helper, tell, told, message, taken, is_limited, pending })
+    }
+
+    /// Takes every dump, however many there are: to measure them.
+    #[must_use]
+    pub fn unlimited(mut self) -> Self {
+        self.is_limited = false;
+        self
+    }
+
+    /// Whether there were too many of late. The last one before the end is always taken.
+    fn is_too_many(&mut self, now: u64, rung: Rung) -> bool {
+        let oldest = self.taken.iter_mut().min_by_key(|at| **at);
+        let Some(oldest) = oldest else { return false };
+        let is_recent = *oldest != 0 && now.saturating_sub(*oldest) < MINUTE;
+        if self.is_limited && is_recent && rung < Rung::Hard {
+            return true;
+        }
+        *oldest = now;
+        false
+    }
+
+    /// Writes the message into its place; what does not fit is left out.
+    fn compose(
+        &mut self,
+        (dump, places): (u64, usize),
+        expiry: &Expiry,
+        roster: &Roster,
+        now: u64,
+    ) -> usize {
+        let Some((_, body)) = self.message.split_first_chunk_mut::<4>() else { return 0 };
+        let room = body.len();
+        let mut rest = body;
+        let _full = writeln!(rest, "{dump} {places}\n{expiry}");
+        for (cold, slot, rung, age) in roster.standings(now) {
+            let (name, millis) = (&cold.name, age / 1_000_000);
+            let phase = slot.own.phase().name().unwrap_or("-");
+            let count = slot.own.progress();
+            let _full = writeln!(rest, "{name}: {rung}, {millis} ms, phase {phase}, count {count}");
+        }
+        let used = room - rest.len();
+        if let Some((length, _)) = self.message.split_first_chunk_mut::<4>() {
+            *length = (used as u32).to_ne_bytes();
+        }
+        used + 4
+    }
+
+    /// Waits until the helper has all that it needs of this process, for a second at most.
+    fn wait(&mut self) {
+        let ends = monotonic().saturating_add(1_000_000_000);
+        while self.pending > 0 && monotonic() < ends {
+            let timeout = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+            let mut polled = [PollFd::new(&self.told, PollFlags::IN)];
+            let _interrupted = poll(&mut polled, Some(&timeout));
+            self.hear();
+        }
+    }
+
+    fn hear(&mut self) {
+        let mut bytes = [0; 64];
+        if let Ok(count) = rustix::io::read(&self.told, &mut bytes) {
+            let gathered = bytes.iter().map(|byte| u32::from(*byte == GATHERED)).sum();
+            // Nothing at all: it is gone.
+            self.pending = if count == 0 { 0 } else { self.pending.saturating_sub(gathered) };
+        }
+    }
+}
+
+impl Dumper for Forensics {
+    fn dump(&mut self, expiry: &Expiry, roster: &Roster, now: u64, wait: Wait) -> Dumped {
+        if self.is_too_many(now, expiry.rung) {
+            return Dumped::Suppressed;
+        }
+        self.hear();
+        // What the helper has not read yet would be overwritten.
+        if self.pending > 0 && wait == Wait::Briefly {
+            self.wait();
+        }
+        let began = monotonic();
+        let filled = self.arena.fill();
+        let took = monotonic().saturating_sub(began);
+        let length = self.compose(filled, expiry, roster, now);
+        let message = self.message.get(..length).unwrap_or_default();
+        if rustix::io::write(&self.tell, message).is_ok() {
+            self.pending += 1;
+        }
+        if wait == Wait::Briefly {
+            self.wait();
+        }
+        Dumped::Taken(took)
+    }
+
+    fn helper(&self) -> Option<i32> {
+        i32::try_from(self.helper.id()).ok()
+    }
+}
+
+impl Drop for Forensics {
+    fn drop(&mut self) {
+        let _already_gone = self.helper.kill();
+        let _already_gone = self.helper.wait();
+    }
+}

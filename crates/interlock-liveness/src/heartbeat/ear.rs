@@ -1,0 +1,162 @@
+//! Hears heartbeats: whether what is there changed since the last look.
+
+use std::{
+    fs::{self, File},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    io::{self, Read as _},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{FileExt as _, MetadataExt as _},
+    },
+    path::PathBuf,
+};
+
+use super::record::Record;
+
+/// So much of a file is looked at.
+const LOOKED_AT: usize = 4_096;
+
+/// What a look found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// A sign of life.
+    Beat,
+    /// Nothing new.
+    Nothing,
+    /// Every writer is gone.
+    Closed,
+}
+
+/// Listens to one way of heartbeats.
+#[derive(Debug)]
+pub struct Ear {
+    source: Source,
+    seen: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Source {
+    File(PathBuf),
+    Memory(File),
+    Pipe(File),
+}
+
+impl Ear {
+    /// Listens to a file. What is in it now is what an earlier process left.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        let source = Source::File(path.into());
+        let seen = source.content();
+        Self { source, seen }
+    }
+
+    /// Listens to a memory file.
+    pub fn memory(memory: OwnedFd) -> Self {
+        let source = Source::Memory(memory.into());
+        let seen = source.content();
+        Self { source, seen }
+    }
+
+    /// Listens to the reading end of a pipe, which must not block.
+    pub fn pipe(pipe: OwnedFd) -> Self {
+        Self { source: Source::Pipe(pipe.into()), seen: None }
+    }
+
+    /// Looks once.
+    pub fn listen(&mut self) -> Heard {
+        if let Source::Pipe(pipe) = &mut self.source {
+            return drain(pipe);
+        }
+        let content = self.source.content();
+        let is_new = content.is_some() && content != self.seen;
+        self.seen = content.or(self.seen);
+        if is_new { Heard::Beat } else { Heard::Nothing }
+    }
+}
+
+impl Source {
+    /// What stands for the content, if there is one that counts.
+    fn content(&self) -> Option<u64> {
+        let mut bytes = [0; LOOKED_AT];
+        let (length, written) = match self {
+            Self::File(path) => {
+                let file = File::open(path).ok()?;
+                let written = file.metadata().map(|it| (it.mtime(), it.mtime_nsec())).ok();
+                (file.read_at(&mut bytes, 0).ok()?, written)
+            }
+            Self::Memory(file) => (file.read_at(&mut bytes, 0).ok()?, None),
+            Self::Pipe(_) => return None,
+        };
+        let bytes = bytes.get(..length)?;
+        let mut hasher = DefaultHasher::new();
+        match Record::decode(bytes) {
+            // Of a process that is gone, or of another start of the machine: left over.
+            Some(record) if !record.origin.is_alive() => return None,
+            Some(record) => (record.origin.pid, record.sequence).hash(&mut hasher),
+            // Of a program that knows no records: whatever changes is a sign of life.
+            None => (bytes, written).hash(&mut hasher),
+        }
+        Some(hasher.finish())
+    }
+}
+
+/// Empties a pipe; whatever was in it is a sign of life.
+fn drain(pipe: &mut File) -> Heard {
+    let mut bytes = [0; LOOKED_AT];
+    let mut heard = Heard::Nothing;
+    loop {
+        match pipe.read(&mut bytes) {
+            Ok(0) => return if heard == Heard::Beat { heard } else { Heard::Closed },
+            Ok(_) => heard = Heard::Beat,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return heard,
+        }
+    }
+}
+
+/// What a file says, as far as it is looked at.
+pub(super) fn content(path: &std::path::Path) -> io::Result<(Vec<u8>, fs::Metadata)> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let mut bytes = Vec::new();
+    file.take(LOOKED_AT as u64).read_to_end(&mut bytes)?;
+    Ok((bytes, metadata))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heartbeat::record::Origin;
+
+    #[test]
+    fn whatever_a_foreign_program_writes_counts_when_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("beat");
+        fs::write(&path, "1700000000\n").unwrap();
+        let mut ear = Ear::file(&path);
+        assert_eq!(ear.listen(), Heard::Nothing, "that was there before");
+        fs::write(&path, "1700000001\n").unwrap();
+        assert_eq!((ear.listen(), ear.listen()), (Heard::Beat, Heard::Nothing));
+        // A clock that was set back is a change like any other.
+        fs::write(&path, "1600000000\n").unwrap();
+        assert_eq!(ear.listen(), Heard::Beat);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(ear.listen(), Heard::Nothing);
+    }
+
+    #[test]
+    fn fault_23_records_of_earlier_processes_are_no_signs_of_life() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("beat");
+        let here = Origin::here().unwrap();
+        let mut ear = Ear::file(&path);
+        let origins = [Origin { boot: [1; 16], ..here }, Origin { started: 1, ..here }];
+        for (sequence, origin) in (1..).zip(origins) {
+            fs::write(&path, Record::now(origin, sequence).encode()).unwrap();
+            assert_eq!(ear.listen(), Heard::Nothing, "{origin:?}");
+        }
+        fs::write(&path, Record::now(here, 3).encode()).unwrap();
+        assert_eq!(ear.listen(), Heard::Beat);
+        fs::write(&path, Record::now(here, 3).encode()).unwrap();
+        assert_eq!(ear.listen(), Heard::Nothing, "the same beat again");
+    }
+}

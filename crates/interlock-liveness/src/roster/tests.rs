@@ -1,0 +1,199 @@
+//! The judgement in made-up time.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{breaker::Breaker, fence::BootInstant};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A roster with one watch, and a clock that the test moves.
+struct World {
+    roster: Roster,
+    slot: Arc<Slot>,
+    now: Reading,
+    acts: Vec<Act>,
+}
+
+impl World {
+    fn new(ladder: Ladder, shape: impl FnOnce(&mut Cold)) -> Self {
+        let slot = Arc::new(Slot::default());
+        let mut row = Row::new("loop".into(), Arc::clone(&slot), ladder);
+        shape(&mut row.cold);
+        let mut roster = Roster::with_capacity(4);
+        roster.add(row);
+        let start = 1_000 * SECOND;
+        let now = Reading { monotonic: start, boottime: start, planned: start };
+        let mut world = Self { roster, slot, now, acts: vec![] };
+        world.slot.own.command(Mandate::Armed);
+        world.after(0);
+        world
+    }
+
+    /// Looks again after so many milliseconds, as planned.
+    fn after(&mut self, millis: u64) -> Verdict {
+        self.now.monotonic += millis * 1_000_000;
+        self.now.boottime += millis * 1_000_000;
+        self.now.planned = self.now.monotonic;
+        self.look()
+    }
+
+    fn look(&mut self) -> Verdict {
+        self.acts.clear();
+        self.roster.scan(self.now, &mut self.acts)
+    }
+
+    /// Looks every 100 ms for so long; answers with the steps and their times since now, in milliseconds.
+    fn climbs(&mut self, millis: u64) -> Vec<(Rung, u64)> {
+        let mut climbs = Vec::new();
+        for _ in 0..millis / 100 {
+            self.after(100);
+            climbs.extend(self.acts.iter().filter_map(|act| match act {
+                Act::Climbed { rung, age, .. } => Some((*rung, age / 1_000_000)),
+                Act::Recovered { .. }
+                | Act::Opened { .. }
+                | Act::Closed { .. }
+                | Act::TermEnded { .. }
+                | Act::Stalled { .. } => None,
+            }));
+        }
+        climbs
+    }
+}
+
+fn ladder() -> Ladder {
+    Ladder::hard(Duration::from_secs(10), Duration::from_secs(30))
+}
+
+#[test]
+fn every_step_is_taken_at_its_time_and_not_before() {
+    let mut world = World::new(ladder(), |_| {});
+    let expected = [
+        (Rung::Late, 5_000),
+        (Rung::Soft, 10_000),
+        (Rung::Release, 11_000),
+        (Rung::Drain, 12_000),
+        (Rung::Hard, 30_000),
+    ];
+    assert_eq!(world.climbs(60_000), expected);
+}
+
+#[test]
+fn progress_begins_the_count_again_and_says_how_long_it_took() {
+    let mut world = World::new(ladder(), |_| {});
+    assert_eq!(world.climbs(11_000).len(), 3);
+    assert_eq!(world.after(100).worst, Rung::Release);
+    world.slot.own.advance(1);
+    let verdict = world.after(100);
+    assert_eq!((verdict.worst, verdict.is_well, verdict.ends_at), (Rung::Well, true, None));
+    assert!(matches!(world.acts[..], [Act::Recovered { from: Rung::Release, .. }]));
+    assert_eq!(world.slot.found.longest_gap.load(Relaxed), 11_200 * 1_000_000);
+    assert_eq!(world.climbs(4_900), []);
+}
+
+#[test]
+fn the_end_is_known_from_the_first_expiry_on() {
+    let mut world = World::new(ladder(), |_| {});
+    let since = world.now.monotonic;
+    assert_eq!(world.after(9_900).ends_at, None);
+    world.after(100);
+    assert_eq!(world.look().ends_at, Some(since + 30 * SECOND));
+}
+
+#[test]
+fn a_watch_at_rest_is_not_judged() {
+    let mut world = World::new(ladder(), |_| {});
+    world.slot.own.command(Mandate::Rest);
+    assert_eq!(world.climbs(100_000), []);
+}
+
+#[test]
+fn fault_37_a_pause_holds_for_its_bound_and_one_that_is_forgotten_expires() {
+    let mut world = World::new(ladder(), |_| {});
+    world.slot.own.command(Mandate::Paused(120_000));
+    world.after(0);
+    let climbs = world.climbs(119_900);
+    assert_eq!(climbs, [(Rung::Late, 115_000)]);
+    assert_eq!(world.climbs(30_000)[0], (Rung::Soft, 120_000));
+}
+
+#[test]
+fn fault_13_a_process_that_did_not_run_blames_no_watch_three_times_in_ten_minutes() {
+    let mut world = World::new(ladder(), |_| {});
+    for time in 0..4 {
+        world.after(100);
+        world.now.monotonic += 60 * SECOND;
+        world.now.boottime += 60 * SECOND;
+        world.look();
+        let forgiven = if time < 3 { Forgiven::Yes } else { Forgiven::No };
+        let stalled = Act::Stalled { nanos: 60 * SECOND, slept: 0, forgiven };
+        assert_eq!(world.acts[0], stalled, "{time}");
+        assert_eq!(world.acts.len() > 1, time == 3, "only the fourth counts: {:?}", world.acts);
+    }
+}
+
+#[test]
+fn fault_17_sleep_is_forgiven_to_a_watch_and_ends_a_term_at_once() {
+    let cell = FenceCell::default();
+    let _term = cell.grant(1, BootInstant::now().after(Duration::from_secs(30))).unwrap();
+    let held = cell.clone();
+    let mut world = World::new(ladder(), |cold| cold.fence = Some(held));
+    let real = crate::clock::boottime();
+    world.now.boottime = real;
+    world.look();
+    assert!(cell.is_held());
+    // The lid is closed for an hour.
+    world.now.boottime = real + 3_600 * SECOND;
+    world.look();
+    assert!(world.acts.contains(&Act::TermEnded { at: 0 }), "{:?}", world.acts);
+    assert!(!world.acts.iter().any(|act| matches!(act, Act::Climbed { .. })));
+    assert!(!cell.is_held());
+}
+
+#[test]
+fn a_watch_that_keeps_expiring_is_set_aside_and_gets_one_chance() {
+    let breaker =
+        Breaker { expiries: 2, within: Duration::from_mins(10), open_for: Duration::from_mins(5) };
+    let soft = Ladder::soft(Duration::from_secs(10));
+    let mut world = World::new(soft, |cold| cold.fuse = Some(Fuse::new(breaker)));
+    let expire = |world: &mut World| {
+        world.slot.own.advance(1);
+        world.after(100);
+        world.after(5_000);
+        world.after(5_000);
+        world.acts.contains(&Act::Opened { at: 0 })
+    };
+    assert!(!expire(&mut world));
+    assert!(expire(&mut world), "the second within ten minutes");
+    assert_eq!(State::from_number(world.slot.found.breaker.load(Relaxed)), State::Open);
+    assert_eq!(world.climbs(299_000), [], "it is left alone");
+    world.after(1_000);
+    assert_eq!(State::from_number(world.slot.found.breaker.load(Relaxed)), State::HalfOpen);
+    world.after(5_000);
+    world.after(5_000);
+    assert!(world.acts.contains(&Act::Opened { at: 0 }), "one expiry is enough now");
+    world.after(300_000);
+    world.slot.own.advance(1);
+    world.after(100);
+    assert!(world.acts.contains(&Act::Closed { at: 0 }), "{:?}", world.acts);
+}
+
+#[test]
+fn fault_16_the_wall_clock_is_not_asked() {
+    // Nothing that a scan is given says what the wall clock says.
+    let Reading { monotonic: _, boottime: _, planned: _ } = World::new(ladder(), |_| {}).now;
+}
+
+#[test]
+fn who_is_gone_is_taken_out_and_the_others_stay() {
+    let mut world = World::new(ladder(), |_| {});
+    let other = Arc::new(Slot::default());
+    other.own.command(Mandate::Armed);
+    world.roster.add(Row::new("other".into(), Arc::clone(&other), ladder()));
+    world.slot.own.command(Mandate::Retired);
+    world.after(100);
+    let mut gone = Vec::with_capacity(4);
+    world.roster.retire(&mut gone);
+    assert_eq!((gone.len(), world.roster.cold.len()), (1, 1));
+    assert_eq!(world.climbs(5_000), [(Rung::Late, 5_000)], "{:?}", other.found);
+}

@@ -1,0 +1,225 @@
+//! Keeps another program running: notices when it dies or hangs, ends what is left of it, and starts it again.
+//!
+//! The program is a group of its own, whose orphans come to us; it is signalled through a descriptor that means it and nobody
+//! else. Whether it hangs is judged by changes of its heartbeat, by our own clock; a time in which we did not run ourselves is
+//! forgiven. Restarts come slower each time until it has been well for long, and not at all when it dies too often: that is
+//! remembered beyond our own end.
+//!
+//! **Invariant:** whoever calls [`run`] has no other children: at the end of each life all children of this process are ended.
+
+mod backoff;
+mod life;
+mod memory;
+mod orphans;
+
+use std::{ffi::OsString, fmt, fs::TryLockError, io, path::PathBuf, thread, time::Duration};
+
+pub use self::backoff::{Backoff, GiveUp};
+use self::{
+    backoff::{History, Next},
+    life::Life,
+};
+use crate::{clock::monotonic, sys};
+
+/// The exit code of a supervisor that gave up.
+pub const GAVE_UP: u8 = 125;
+/// The exit code when the program cannot be executed.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// The exit code when there is no such program.
+pub const NOT_FOUND: u8 = 127;
+
+/// What is to be kept running, and how.
+#[derive(Debug, Clone)]
+pub struct Supervision {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// What it is called in the folder of states.
+    pub name: String,
+    /// A file that it changes as long as it is well.
+    pub heartbeat: Option<PathBuf>,
+    /// How long it may give no sign of life; without one only its end is noticed.
+    pub max_age: Option<Duration>,
+    /// How long it may take to give the first one.
+    pub first_beat: Duration,
+    /// How long it may take to end when it is asked to.
+    pub grace: Duration,
+    /// When it is started again.
+    pub restart: Restart,
+    /// How restarts slow down.
+    pub backoff: Backoff,
+    /// When to give up.
+    pub give_up: GiveUp,
+    /// Where the lock, the memory of deaths and the reports are.
+    pub folder: PathBuf,
+}
+
+/// After which ends a program is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restart {
+    /// After every end but a clean one.
+    OnFailure,
+    /// After every end.
+    Always,
+    /// After none.
+    Never,
+}
+
+/// How a life ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself, with a code.
+    Exited(i32),
+    /// By a signal.
+    Signalled(i32),
+    /// It gave no sign of life, and was ended.
+    Hung,
+    /// The kernel ended it because memory was short.
+    OutOfMemory,
+    /// Somebody asked for it; with this exit code.
+    Stopped(i32),
+}
+
+impl Ended {
+    /// The exit code that stands for it.
+    pub fn code(self) -> u8 {
+        let code = match self {
+            Self::Exited(code) | Self::Stopped(code) => code,
+            Self::Signalled(signal) => 128 + signal,
+            Self::Hung => crate::EXIT_CODE,
+            Self::OutOfMemory => 128 + libc::SIGKILL,
+        };
+        u8::try_from(code).unwrap_or(u8::MAX)
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "exited with {code}"),
+            Self::Signalled(signal) => write!(f, "was ended by signal {signal}"),
+            Self::Hung => f.write_str("gave no sign of life and was ended"),
+            Self::OutOfMemory => f.write_str("was ended because memory was short"),
+            Self::Stopped(_) => f.write_str("was asked to end"),
+        }
+    }
+}
+
+/// What the supervisor has to say.
+#[derive(Debug)]
+pub enum Note<'a> {
+    /// A life began.
+    Started(u32),
+    /// No sign of life for so long.
+    Silent(Duration),
+    /// A report of what it was doing was written.
+    Reported(&'a std::path::Path),
+    /// It does not end: not even SIGKILL reaches it.
+    Unkillable,
+    /// A life ended.
+    Ended(Ended),
+    /// The next begins after this.
+    Waits(Duration),
+    /// It died too often.
+    GaveUp(usize),
+    /// We did not run ourselves for so long: nobody is blamed.
+    Stalled(Duration),
+    /// The deaths cannot be remembered beyond our own end.
+    Forgetful(&'a io::Error),
+}
+
+/// Why nothing is supervised.
+#[derive(Debug, thiserror::Error)]
+pub enum SuperviseError {
+    /// There is another supervisor, or what it left behind runs.
+    #[error("`{0}` runs already, or what an earlier supervisor started does")]
+    Running(String),
+    /// The folder of states cannot be used.
+    #[error("the folder {0} cannot be used")]
+    Folder(PathBuf, #[source] io::Error),
+    /// The program cannot be started.
+    #[error("{0} cannot be started")]
+    Start(String, #[source] io::Error),
+    /// The kernel refused something that supervision needs.
+    #[error("the kernel refused what supervision needs")]
+    Kernel(#[source] io::Error),
+}
+
+/// Keeps a program running until it ends for good; answers with the exit code that stands for that.
+pub fn run(
+    supervision: &Supervision,
+    tell: &mut dyn FnMut(Note<'_>),
+) -> Result<u8, SuperviseError> {
+    let _held = lock(supervision)?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|error| SuperviseError::Kernel(error.into()))?;
+    let signals = sys::Signals::take().map_err(SuperviseError::Kernel)?;
+    let mut history =
+        History::load(supervision.folder.join(format!("{}.deaths", supervision.name)));
+    if let Some(deaths) = history.is_hopeless(supervision.give_up) {
+        tell(Note::GaveUp(deaths));
+        return Ok(GAVE_UP);
+    }
+    loop {
+        let mut life = Life::begin(supervision, &signals)?;
+        tell(Note::Started(life.pid()));
+        let began = monotonic();
+        let ended = life.attend(tell).map_err(SuperviseError::Kernel)?;
+        orphans::end_all();
+        tell(Note::Ended(ended));
+        let is_over = match (supervision.restart, ended) {
+            (_, Ended::Stopped(_)) | (Restart::Never, _) => true,
+            (Restart::OnFailure, ended) => ended == Ended::Exited(0),
+            (Restart::Always, _) => false,
+        };
+        if is_over {
+            return Ok(ended.code());
+        }
+        let lived = Duration::from_nanos(monotonic().saturating_sub(began));
+        match history.died(lived, supervision.backoff, supervision.give_up) {
+            (Next::GiveUp(deaths), kept) => {
+                note_kept(kept, tell);
+                tell(Note::GaveUp(deaths));
+                return Ok(GAVE_UP);
+            }
+            (Next::After(pause), kept) => {
+                note_kept(kept, tell);
+                tell(Note::Waits(pause));
+                if signals.wait(pause).is_some() {
+                    return Ok(ended.code());
+                }
+            }
+        }
+    }
+}
+
+fn note_kept(kept: io::Result<()>, tell: &mut dyn FnMut(Note<'_>)) {
+    if let Err(error) = kept {
+        tell(Note::Forgetful(&error));
+    }
+}
+
+/// Takes the lock that the program inherits: it is held until both are gone.
+fn lock(supervision: &Supervision) -> Result<std::fs::File, SuperviseError> {
+    let failed = |error| SuperviseError::Folder(supervision.folder.clone(), error);
+    std::fs::create_dir_all(&supervision.folder).map_err(failed)?;
+    let path = supervision.folder.join(format!("{}.lock", supervision.name));
+    let open = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    let file = open.map_err(failed)?;
+    for _ in 0..LOCK_TRIES {
+        match file.try_lock() {
+            Ok(()) => {
+                // The program gets it too.
+                rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty())
+                    .map_err(|error| failed(error.into()))?;
+                return Ok(file);
+            }
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_AFTER),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+    }
+    Err(SuperviseError::Running(supervision.name.clone()))
+}
+
+/// A program whose supervisor was just killed takes a moment to die.
+const LOCK_TRIES: u32 = 10;
+const LOCK_AFTER: Duration = Duration::from_millis(50);

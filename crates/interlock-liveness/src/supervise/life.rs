@@ -1,0 +1,233 @@
+//! One life of a supervised program, from its start to its end.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd as _, AsRawFd as _, OwnedFd},
+        unix::process::CommandExt as _,
+    },
+    process::Command,
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{MemfdFlags, ftruncate, memfd_create},
+    io::{FdFlags, fcntl_setfd},
+    pipe::{PipeFlags, pipe_with},
+    process::{
+        Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group,
+        pidfd_open, waitid,
+    },
+};
+
+use super::{Ended, Note, SuperviseError, Supervision, memory};
+use crate::{
+    clock::{monotonic, nanos},
+    heartbeat::{Ear, FILE_VARIABLE, Heard, MEMORY_VARIABLE, PIPE_VARIABLE},
+    sys::{self, Asked, Signals},
+};
+
+/// How often signs of life are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// Who looks this much later than it meant to has not run.
+const STALLED: u64 = 250_000_000;
+/// How long an aborted program may take to leave a core.
+const ABORTS_IN: Duration = Duration::from_secs(2);
+/// Who is not gone so long after SIGKILL hangs in the kernel.
+const KILLED_IN: Duration = Duration::from_secs(30);
+/// The room of a record.
+const RECORD: u64 = 64;
+
+/// A program that runs.
+pub(super) struct Life<'a> {
+    supervision: &'a Supervision,
+    signals: &'a Signals,
+    pid: Pid,
+    descriptor: OwnedFd,
+    ears: Vec<Ear>,
+    memory_kills: Option<u64>,
+    /// When it last gave a sign of life, and whether it ever did.
+    heard_at: u64,
+    has_beaten: bool,
+}
+
+impl<'a> Life<'a> {
+    /// Starts the program, with the ways by which it can give signs of life.
+    pub(super) fn begin(
+        supervision: &'a Supervision,
+        signals: &'a Signals,
+    ) -> Result<Self, SuperviseError> {
+        let kernel = |error: rustix::io::Errno| SuperviseError::Kernel(error.into());
+        let [program, arguments @ ..] = supervision.command.as_slice() else {
+            let nothing = io::Error::other("no program was named");
+            return Err(SuperviseError::Start("nothing".to_owned(), nothing));
+        };
+        let memory = memfd_create("heartbeat", MemfdFlags::empty()).map_err(kernel)?;
+        ftruncate(&memory, RECORD).map_err(kernel)?;
+        let (reads, writes) =
+            pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(kernel)?;
+        fcntl_setfd(&writes, FdFlags::empty()).map_err(kernel)?;
+        let mut command = Command::new(program);
+        command.args(arguments).process_group(0);
+        command.env(MEMORY_VARIABLE, memory.as_raw_fd().to_string());
+        command.env(PIPE_VARIABLE, writes.as_raw_fd().to_string());
+        let file = supervision.heartbeat.as_ref();
+        let file = file.inspect(|path| {
+            command.env(FILE_VARIABLE, path);
+        });
+        let mut ears: Vec<Ear> = file.map(Ear::file).into_iter().collect();
+        sys::ends_with_us(&mut command);
+        let child = command.spawn().map_err(|error| {
+            SuperviseError::Start(program.to_string_lossy().into_owned(), error)
+        })?;
+        drop(writes);
+        let pid = Pid::from_child(&child);
+        let descriptor = pidfd_open(pid, PidfdFlags::empty()).map_err(kernel)?;
+        ears.push(Ear::memory(memory));
+        ears.push(Ear::pipe(reads));
+        let (memory_kills, heard_at) = (memory::kills(), monotonic());
+        let has_beaten = false;
+        Ok(Self { supervision, signals, pid, descriptor, ears, memory_kills, heard_at, has_beaten })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().cast_unsigned()
+    }
+
+    /// Stays with the program until it has ended.
+    pub(super) fn attend(&mut self, tell: &mut dyn FnMut(Note<'_>)) -> io::Result<Ended> {
+        loop {
+            let planned = monotonic().saturating_add(nanos(LOOK_EVERY));
+            let is_over = self.wait(LOOK_EVERY)?;
+            self.forgive(planned, tell);
+            if is_over {
+                return self.ended();
+            }
+            match self.signals.next() {
+                Some(Asked::Stop(signal)) => {
+                    let code = i32::from(self.end(signal, tell)?.code());
+                    return Ok(Ended::Stopped(code));
+                }
+                Some(Asked::Pass(signal)) => self.signal(signal),
+                None => {}
+            }
+            if let Some(silent) = self.silent_for() {
+                tell(Note::Silent(silent));
+                self.examine(silent, tell);
+                self.end(Signal::TERM, tell)?;
+                return Ok(Ended::Hung);
+            }
+        }
+    }
+
+    /// A time in which we did not look is nobody's fault.
+    fn forgive(&mut self, planned: u64, tell: &mut dyn FnMut(Note<'_>)) {
+        let late = monotonic().saturating_sub(planned);
+        if late > STALLED {
+            self.heard_at = self.heard_at.saturating_add(late);
+            tell(Note::Stalled(Duration::from_nanos(late)));
+        }
+    }
+
+    /// How long it has been silent, if that is too long.
+    fn silent_for(&mut self) -> Option<Duration> {
+        // Signs of life first, judgement last.
+        let heard = self.ears.iter_mut().any(|ear| ear.listen() == Heard::Beat);
+        if heard {
+            (self.heard_at, self.has_beaten) = (monotonic(), true);
+        }
+        let max_age = self.supervision.max_age?;
+        let limit = if self.has_beaten { max_age } else { self.supervision.first_beat };
+        let silent = Duration::from_nanos(monotonic().saturating_sub(self.heard_at));
+        (silent > limit).then_some(silent)
+    }
+
+    /// Waits for its end, for so long; says whether it has ended.
+    fn wait(&self, most: Duration) -> io::Result<bool> {
+        let ends = monotonic().saturating_add(nanos(most));
+        loop {
+            let left = Duration::from_nanos(ends.saturating_sub(monotonic()));
+            let timeout = Timespec {
+                tv_sec: left.as_secs().cast_signed(),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            let signals = PollFd::new(self.signals, PollFlags::IN);
+            let mut polled = [PollFd::new(&self.descriptor, PollFlags::IN), signals];
+            match poll(&mut polled, Some(&timeout)) {
+                Ok(0) => return Ok(false),
+                Ok(_) => {
+                    let [process, _] = polled;
+                    return Ok(!process.revents().is_empty());
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits for its end whatever signals come in.
+    fn wait_for_end(&self, most: Duration) -> io::Result<bool> {
+        let ends = monotonic().saturating_add(nanos(most));
+        loop {
+            let left = Duration::from_nanos(ends.saturating_sub(monotonic()));
+            if self.wait(left.min(LOOK_EVERY))? {
+                return Ok(true);
+            }
+            // Who asks twice does not want to wait.
+            if left.is_zero() || matches!(self.signals.next(), Some(Asked::Stop(_))) {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Ends it: asks, then lets it abort, then kills the whole group. A stopped program hears only what wakes it.
+    fn end(&self, first: Signal, tell: &mut dyn FnMut(Note<'_>)) -> io::Result<Ended> {
+        for (signal, patience) in [(first, self.supervision.grace), (Signal::ABORT, ABORTS_IN)] {
+            self.signal(signal);
+            self.signal(Signal::CONT);
+            if self.wait_for_end(patience)? {
+                return self.ended();
+            }
+        }
+        self.signal(Signal::KILL);
+        while !self.wait_for_end(KILLED_IN)? {
+            // A second copy beside it would be worse than none.
+            tell(Note::Unkillable);
+        }
+        self.ended()
+    }
+
+    /// Signals the group. Its number is ours as long as its leader has not been waited for.
+    fn signal(&self, signal: Signal) {
+        let _already_gone = kill_process_group(self.pid, signal);
+    }
+
+    fn ended(&self) -> io::Result<Ended> {
+        // Whatever is left of the group.
+        self.signal(Signal::KILL);
+        let id = WaitId::PidFd(self.descriptor.as_fd());
+        let status = waitid(id, WaitIdOptions::EXITED)?;
+        let signal = status.as_ref().and_then(WaitIdStatus::terminating_signal);
+        Ok(match (signal, status.and_then(|status| status.exit_status())) {
+            (Some(signal), _) if signal == Signal::KILL.as_raw() && self.was_short_of_memory() => {
+                Ended::OutOfMemory
+            }
+            (Some(signal), _) => Ended::Signalled(signal),
+            (None, code) => Ended::Exited(code.unwrap_or_default()),
+        })
+    }
+
+    fn was_short_of_memory(&self) -> bool {
+        matches!((self.memory_kills, memory::kills()), (Some(before), Some(after)) if after > before)
+    }
+
+    /// Writes down what it is doing, before it is ended.
+    fn examine(&self, silent: Duration, tell: &mut dyn FnMut(Note<'_>)) {
+        let Supervision { name, folder, .. } = self.supervision;
+        let why = format!("no sign of life for {:.3} s", silent.as_secs_f64());
+        if let Ok(path) = crate::forensics::report_on(self.pid(), folder, (name, &why)) {
+            tell(Note::Reported(&path));
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Copies the registers and stacks of threads: our own by a signal, another process's by ptrace.
+
+use std::{
+    fs::File,
+    io,
+    mem::MaybeUninit,
+    os::fd::AsFd as _,
+    ptr,
+    sync::atomic::{
+        AtomicI32, AtomicPtr, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    fs::{Mode, OFlags, RawDir, open},
+    mm::{MapFlags, ProtFlags, mmap},
+    thread::gettid,
+};
+
+use super::{checked, free_signal, handle};
+use crate::{
+    clock::monotonic,
+    forensics::arena::{
+        ASKED, COPYING, Copied, DONE, HEADER, LENGTH, PLACE, PLACES, Registers, STACK,
+    },
+};
+
+/// How long all threads together may take to store their stacks.
+const PATIENCE: u64 = 20_000_000;
+/// How long a thread of another process may take to stop.
+const STOPS_IN: u64 = 50_000_000;
+const PAGE: usize = 4_096;
+
+/// Where handlers store; null while nobody has an arena.
+static ARENA: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+static PID: AtomicI32 = AtomicI32::new(0);
+
+/// The arena of this process, and the signal that makes threads use it.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    signal: i32,
+    dump: u64,
+}
+
+impl Arena {
+    /// Maps the memory file. There is one arena per process, and it stays for ever: a handler may come late.
+    pub(crate) fn map(memory: &File) -> io::Result<Self> {
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping, at a place that the kernel chooses, of a file that has this length.
+        let arena = unsafe { mmap(ptr::null_mut(), LENGTH, access, flags, memory.as_fd(), 0) }?;
+        if ARENA.compare_exchange(ptr::null_mut(), arena.cast(), Release, Relaxed).is_err() {
+            return Err(io::Error::other("this process has an arena already"));
+        }
+        PID.store(rustix::process::getpid().as_raw_nonzero().get(), Relaxed);
+        let signal = free_signal()?;
+        handle(signal, copy_own)?;
+        Ok(Self { signal, dump: 0 })
+    }
+
+    /// Has every thread but this one store its stack; answers with the dump's number and how many places it used.
+    /// Allocates nothing.
+    pub(crate) fn fill(&mut self) -> (u64, usize) {
+        self.dump += 1;
+        let mut places = 0;
+        let own = gettid().as_raw_nonzero().get();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(tasks) = open(c"/proc/self/task", flags, Mode::empty()) else {
+            return (self.dump, 0);
+        };
+        let mut buffer = [MaybeUninit::uninit(); 2_048];
+        let mut tasks = RawDir::new(tasks, &mut buffer);
+        while let Some(Ok(task)) = tasks.next() {
+            let digits = task.file_name().to_bytes();
+            let thread = str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+            let Some(thread) = thread.filter(|thread| *thread != own && places < PLACES) else {
+                continue;
+            };
+            if self.ask(thread, places) {
+                places += 1;
+            }
+        }
+        self.wait(places);
+        (self.dump, places)
+    }
+
+    fn ask(&self, thread: i32, place: usize) -> bool {
+        let Some(state) = word(place, 0) else { return false };
+        if let Some(name) = word(place, 1) {
+            name.store(thread as u64, Relaxed);
+        }
+        state.store(self.dump << 2 | ASKED, Release);
+        let ticket = self.dump << 16 | place as u64;
+        // The beginning of the kernel's `siginfo`, as it is for a signal with a value.
+        let mut info = [0_u64; 16];
+        let [first, code, sender, value, ..] = &mut info;
+        *first = self.signal as u64;
+        *code = u64::from((-1_i32).cast_unsigned());
+        *sender = PID.load(Relaxed) as u64;
+        *value = ticket;
+        // SAFETY: `info` is as large as a `siginfo` and lives through the call; a thread that is gone is an error.
+        let sent = unsafe {
+            libc::syscall(
+                libc::SYS_rt_tgsigqueueinfo,
+                PID.load(Relaxed),
+                thread,
+                self.signal,
+                info.as_ptr(),
+            )
+        };
+        sent == 0
+    }
+
+    fn wait(&self, places: usize) {
+        let ends = monotonic().saturating_add(PATIENCE);
+        for place in 0..places {
+            let is_done = || {
+                word(place, 0).is_none_or(|state| state.load(Acquire) == (self.dump << 2 | DONE))
+            };
+            while !is_done() && monotonic() < ends {
+                thread::sleep(Duration::from_micros(50));
+            }
+        }
+    }
+}
+
+/// A word of the header of a place.
+fn word(place: usize, number: usize) -> Option<&'static AtomicU64> {
+    let arena = ARENA.load(Acquire);
+    if arena.is_null() || place >= PLACES || number >= HEADER / 8 {
+        return None;
+    }
+    // SAFETY: within the mapping, which is never taken down; aligned, because places and headers are multiples of 8; and
+    // only ever used as an atomic word.
+    Some(unsafe { &*arena.add(place * PLACE / 8 + number) })
+}
+
+/// Stores the registers and the stack of the thread that it interrupts. Only atomics and one system call; `errno` is as it was.
+#[cfg(target_arch = "x86_64")]
+extern "C" fn copy_own(_: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel gives both for a handler with `SA_SIGINFO`, and they live as long as it runs; `errno` has a place in
+    // every thread.
+    let (ticket, registers, error) = unsafe {
+        let all = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
+        let register = |number: libc::c_int| all.get(number as usize).map_or(0, |it| *it as u64);
+        let registers = Registers {
+            instruction: register(libc::REG_RIP),
+            stack: register(libc::REG_RSP),
+            frame: register(libc::REG_RBP),
+        };
+        ((*info).si_value().sival_ptr as u64, registers, *libc::__errno_location())
+    };
+    store(ticket, registers);
+    // SAFETY: as above.
+    unsafe {
+        *libc::__errno_location() = error;
+    }
+}
+
+/// There are no stacks on this machine: the place stays as it is, and counts as not answered.
+#[cfg(not(target_arch = "x86_64"))]
+extern "C" fn copy_own(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {}
+
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "there are no stacks"))]
+fn store(ticket: u64, registers: Registers) {
+    let (dump, place) = (ticket >> 16, (ticket & 0xFFFF) as usize);
+    let Some(state) = word(place, 0) else { return };
+    // Whoever comes late finds another number there, and leaves it alone.
+    if state.compare_exchange(dump << 2 | ASKED, dump << 2 | COPYING, Acquire, Relaxed).is_err() {
+        return;
+    }
+    let to = ARENA.load(Relaxed).cast::<u8>().wrapping_add(place * PLACE + HEADER);
+    let length = copy_stack(PID.load(Relaxed), registers.stack, to);
+    let values = [registers.instruction, registers.stack, registers.frame, length as u64];
+    for (number, value) in (2..).zip(values) {
+        if let Some(word) = word(place, number) {
+            word.store(value, Relaxed);
+        }
+    }
+    state.store(dump << 2 | DONE, Release);
+}
+
+/// Copies a stack from its top to [`STACK`] bytes above, or to where it ends; answers with how much that was. The kernel
+/// copies, so that an address that is none is no fault.
+fn copy_stack(pid: i32, from: u64, to: *mut u8) -> usize {
+    let first = PAGE - (from as usize % PAGE);
+    let mut parts = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; STACK / PAGE];
+    let mut at = 0;
+    for (part, length) in parts.iter_mut().zip(std::iter::once(first).chain([PAGE; STACK / PAGE])) {
+        part.iov_base = (from as usize + at) as *mut libc::c_void;
+        part.iov_len = length;
+        at += length;
+    }
+    let local = libc::iovec { iov_base: to.cast(), iov_len: at.min(STACK) };
+    // SAFETY: `to` has room for [`STACK`] bytes; the other side is checked by the kernel.
+    let read = unsafe {
+        libc::process_vm_readv(
+            pid,
+            &raw const local,
+            1,
+            parts.as_ptr(),
+            parts.len() as libc::c_ulong,
+            0,
+        )
+    };
+    usize::try_from(read).unwrap_or(0)
+}
+
+/// Copies the registers and the stack of a thread of another process, which stands still for a moment.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn trace(pid: i32, thread: i32) -> io::Result<Copied> {
+    let ask = |request: libc::c_uint, data: *mut libc::c_void| {
+        // SAFETY: each request gets the kind of data that it wants, see below.
+        let answer =
+            unsafe { libc::ptrace(request, thread, ptr::null_mut::<libc::c_void>(), data) };
+        if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    };
+    ask(libc::PTRACE_SEIZE, ptr::null_mut())?;
+    ask(libc::PTRACE_INTERRUPT, ptr::null_mut())?;
+    await_stop(thread)?;
+    let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
+    let asked = ask(libc::PTRACE_GETREGS, registers.as_mut_ptr().cast());
+    // SAFETY: all zeroes is a valid value, should nothing have been filled in.
+    let registers = unsafe { registers.assume_init() };
+    let mut stack = vec![0; STACK];
+    let length = copy_stack(pid, registers.rsp, stack.as_mut_ptr());
+    stack.truncate(length);
+    ask(libc::PTRACE_DETACH, ptr::null_mut())?;
+    asked?;
+    let registers =
+        Registers { instruction: registers.rip, stack: registers.rsp, frame: registers.rbp };
+    Ok(Copied { thread, registers, stack })
+}
+
+/// There are no stacks on this machine.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn trace(_pid: i32, _thread: i32) -> io::Result<Copied> {
+    Err(io::Error::from(io::ErrorKind::Unsupported))
+}
+
+/// Waits until a traced thread stands still; one that hangs in the kernel never does.
+#[cfg(target_arch = "x86_64")]
+fn await_stop(thread: i32) -> io::Result<()> {
+    let ends = monotonic().saturating_add(STOPS_IN);
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` lives through the call.
+        let found = checked(unsafe {
+            libc::waitpid(thread, &raw mut status, libc::__WALL | libc::WNOHANG)
+        })?;
+        if found == thread {
+            return Ok(());
+        }
+        if monotonic() > ends {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}

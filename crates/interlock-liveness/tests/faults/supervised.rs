@@ -1,0 +1,220 @@
+//! Programs that are supervised: they crash, hang, ignore signals and leave children behind.
+
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use interlock_liveness::supervise::{
+    Backoff, GAVE_UP, GiveUp, Note, Restart, SuperviseError, Supervision, run,
+};
+use tempfile::TempDir;
+
+use crate::{PART, Patient, is_between, patient::say};
+
+/// What the supervisor is told, for the process that plays it.
+const SCRIPT: &str = "LIVENESS_SCRIPT";
+const FOLDER: &str = "LIVENESS_FOLDER";
+const MAX_AGE: Duration = Duration::from_millis(500);
+
+/// Is the supervisor.
+pub(crate) fn supervise() {
+    let variable = |name: &str| std::env::var(name).unwrap();
+    let folder = Path::new(&variable(FOLDER)).to_path_buf();
+    let supervision = Supervision {
+        command: vec!["sh".into(), "-c".into(), variable(SCRIPT).into()],
+        name: "patient".to_owned(),
+        heartbeat: Some(folder.join("beat")),
+        max_age: Some(MAX_AGE),
+        first_beat: Duration::from_secs(5),
+        grace: Duration::from_millis(300),
+        restart: Restart::OnFailure,
+        backoff: Backoff { first: Duration::from_millis(20), ..Backoff::default() },
+        give_up: GiveUp { deaths: 3, within: Duration::from_mins(10) },
+        folder,
+    };
+    let mut tell = |note: Note<'_>| match note {
+        Note::Started(pid) => say(&format!("STARTED {pid}")),
+        Note::Silent(age) => say(&format!("SILENT {}", age.as_millis())),
+        Note::Reported(path) => say(&format!("REPORTED {}", path.display())),
+        Note::Ended(ended) => say(&format!("ENDED {ended:?}")),
+        Note::GaveUp(deaths) => say(&format!("GAVE UP {deaths}")),
+        Note::Stalled(_) => say("STALLED"),
+        Note::Waits(_) | Note::Unkillable | Note::Forgetful(_) => {}
+    };
+    match run(&supervision, &mut tell) {
+        Ok(code) => say(&format!("CODE {code}")),
+        Err(SuperviseError::Running(name)) => say(&format!("RUNNING {name}")),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+fn start(folder: &TempDir, script: &str) -> Patient {
+    let mut command = Patient::command(&[], "supervise");
+    command.env(SCRIPT, script).env(FOLDER, folder.path());
+    Patient::spawn(&mut command)
+}
+
+/// Beats into the file, as the seed does it.
+const BEATS: &str = "while :; do date +%s%N > $INTERLOCK_HEARTBEAT_FILE; sleep 0.02; done";
+
+fn is_there(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+fn send(signal: &str, pid: &str) {
+    assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
+}
+
+#[test]
+fn fault_13_a_program_that_is_stopped_is_noticed_written_down_ended_and_started_again() {
+    let folder = TempDir::new().unwrap();
+    let mut supervisor = start(&folder, BEATS);
+    let pid = supervisor.until("STARTED ");
+    while !folder.path().join("beat").exists() {
+        thread::yield_now();
+    }
+    send("-STOP", &pid);
+    let age: u64 = supervisor.until("SILENT ").parse().unwrap();
+    let age = Duration::from_millis(age);
+    assert!(is_between(age, MAX_AGE, MAX_AGE + Duration::from_secs(1)), "{age:?}");
+    let report = fs::read_to_string(supervisor.until("REPORTED ")).unwrap();
+    assert!(report.contains("why: no sign of life") && report.contains("` T, "), "{report}");
+    assert_eq!(supervisor.until("ENDED "), "Hung");
+    assert_ne!(supervisor.until("STARTED "), pid);
+    assert!(!is_there(&pid));
+}
+
+#[test]
+fn fault_15_a_supervisor_that_was_stopped_itself_blames_nobody() {
+    let folder = TempDir::new().unwrap();
+    // It does not beat while the supervisor cannot see it: that is the hard case.
+    let mut supervisor = start(&folder, BEATS);
+    let pid = supervisor.until("STARTED ");
+    while !folder.path().join("beat").exists() {
+        thread::yield_now();
+    }
+    let began = Instant::now();
+    supervisor.signal("-STOP");
+    send("-STOP", &pid);
+    // What is tested is that time goes by.
+    thread::sleep(MAX_AGE * 3);
+    supervisor.signal("-CONT");
+    send("-CONT", &pid);
+    supervisor.until("STALLED");
+    // It is judged again from here on.
+    send("-STOP", &pid);
+    supervisor.until("SILENT ");
+    assert!(began.elapsed() > MAX_AGE * 4, "{:?}", supervisor.heard);
+}
+
+#[test]
+fn fault_25_a_program_that_crashes_at_once_is_given_up_and_a_new_supervisor_knows_it() {
+    let folder = TempDir::new().unwrap();
+    let mut supervisor = start(&folder, "exit 7");
+    assert_eq!(supervisor.until("GAVE UP "), "3");
+    assert_eq!(supervisor.until("CODE "), GAVE_UP.to_string());
+    let ends = supervisor.heard.iter().filter(|line| line.contains("ENDED Exited(7)")).count();
+    assert_eq!(ends, 3);
+    let mut next = start(&folder, "exit 7");
+    assert_eq!(next.until("GAVE UP "), "3");
+    assert!(!next.said("STARTED"));
+}
+
+#[test]
+fn fault_26_a_program_that_is_well_for_a_while_and_hangs_again_is_given_up_too() {
+    let folder = TempDir::new().unwrap();
+    let script = "for i in 1 2 3 4 5; do date +%s%N > $INTERLOCK_HEARTBEAT_FILE; sleep 0.05; done; sleep 600";
+    let mut supervisor = start(&folder, script);
+    for _ in 0..3 {
+        assert_eq!(supervisor.until("ENDED "), "Hung");
+    }
+    assert_eq!(supervisor.until("CODE "), GAVE_UP.to_string());
+}
+
+#[test]
+fn fault_27_nothing_of_a_program_survives_it() {
+    let folder = TempDir::new().unwrap();
+    let left = folder.path().join("left");
+    let script = format!(
+        "trap '' TERM ABRT; (setsid sh -c 'trap \"\" TERM ABRT; echo $$ >> {0}; sleep 600; :' &); \
+         sh -c 'echo $$ >> {0}; sleep 600; :' & \
+         for i in 1 2 3; do date +%s%N > $INTERLOCK_HEARTBEAT_FILE; sleep 0.05; done; sleep 600; :",
+        left.display()
+    );
+    let mut supervisor = start(&folder, &script);
+    let pid = supervisor.until("STARTED ");
+    let others = loop {
+        let text = fs::read_to_string(&left).unwrap_or_default();
+        if text.lines().count() == 2 {
+            break text;
+        }
+        thread::yield_now();
+    };
+    assert_eq!(supervisor.until("ENDED "), "Hung");
+    let survivors: Vec<&str> =
+        others.lines().chain([pid.as_str()]).filter(|pid| is_there(pid)).collect();
+    assert_eq!(survivors, Vec::<&str>::new());
+}
+
+#[test]
+fn fault_28_a_supervisor_that_is_killed_takes_its_program_along_and_two_are_never_at_work() {
+    let folder = TempDir::new().unwrap();
+    let mut first = start(&folder, BEATS);
+    let pid = first.until("STARTED ");
+    let mut second = start(&folder, BEATS);
+    assert_eq!(second.until("RUNNING "), "patient");
+    first.signal("-KILL");
+    let began = Instant::now();
+    while is_there(&pid) {
+        assert!(began.elapsed() < Duration::from_secs(10), "it lives on");
+        thread::yield_now();
+    }
+    start(&folder, BEATS).until("STARTED ");
+}
+
+#[test]
+fn fault_03_a_program_whose_loop_hangs_stops_beating_although_its_timers_go_on() {
+    let folder = TempDir::new().unwrap();
+    let this = std::env::current_exe().unwrap();
+    for unset in [
+        "INTERLOCK_HEARTBEAT_FILE INTERLOCK_HEARTBEAT_PIPE",
+        "INTERLOCK_HEARTBEAT_FILE INTERLOCK_HEARTBEAT_MEMORY",
+    ] {
+        let script = format!(
+            "unset {unset}; {PART}=beats exec {} --exact patient --nocapture",
+            this.display()
+        );
+        let folder = TempDir::new_in(folder.path()).unwrap();
+        let mut supervisor = start(&folder, &script);
+        let began = Instant::now();
+        assert_eq!(supervisor.until("ENDED "), "Hung");
+        // It beat for 800 ms; the first beat may take 5 s.
+        let lived = began.elapsed();
+        assert!(
+            is_between(lived, MAX_AGE + Duration::from_millis(600), Duration::from_secs(5)),
+            "{lived:?}"
+        );
+    }
+}
+
+#[test]
+fn fault_20_beats_go_on_when_the_disk_is_full() {
+    let folder = TempDir::new().unwrap();
+    let mount = format!(
+        "mount -t tmpfs -o size=16k none {} 2>/dev/null || exit 77; exec \"$0\" \"$@\"",
+        folder.path().display()
+    );
+    let mut command = Patient::command(&["unshare", "--mount", "sh", "-c", &mount], "full-disk");
+    let mut patient = Patient::spawn(command.env(crate::patient::REPORTS, folder.path()));
+    let ended = patient.ends();
+    if ended.code() == Some(77) || ended.code() == Some(1) && patient.heard.is_empty() {
+        println!("only root may mount a small disk: not tried");
+        return;
+    }
+    assert!(patient.said("STILL BEATING"), "{ended:?} {:?}", patient.heard);
+}

@@ -1,0 +1,88 @@
+//! What is well stays well, and what recovers is told so.
+
+use std::{
+    io::Write as _,
+    process::Stdio,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use interlock_liveness::{Event, Ladder, Monitor, RegisterError, Rung};
+
+use crate::Patient;
+
+#[test]
+fn fault_13_a_process_that_was_stopped_for_a_while_blames_no_watch() {
+    let mut patient = Patient::start("kicks");
+    patient.until("READY");
+    patient.signal("-STOP");
+    // What is tested is that time goes by while it stands still.
+    thread::sleep(Duration::from_secs(2));
+    patient.signal("-CONT");
+    patient.until("STALLED ");
+    assert!(!patient.said("EXPIRED soft"), "{:?}", patient.heard);
+}
+
+#[test]
+fn a_soft_watch_that_moves_again_is_ready_again_and_was_live_all_the_time() {
+    let mut command = Patient::command(&[], "soft");
+    let mut patient = Patient::spawn(command.stdin(Stdio::piped()));
+    patient.until("READY");
+    for rung in ["late", "soft", "release", "drain"] {
+        patient.until(&format!("EXPIRED {rung} "));
+    }
+    writeln!(patient.child.stdin.take().unwrap(), "go on").unwrap();
+    assert_eq!(patient.until("IS READY "), "false LIVE true");
+    assert_eq!(patient.until("READY AGAIN "), "expiries 1");
+    // Whoever tells of it has a thread of its own.
+    if !patient.said("RECOVERED ") {
+        patient.until("RECOVERED ");
+    }
+}
+
+#[test]
+fn fault_36_watches_that_come_and_go_by_the_thousand_lose_no_expiry_and_blame_nobody_else() {
+    let expired = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let hears = std::sync::Arc::clone(&expired);
+    let monitor = Monitor::builder()
+        .capacity(600)
+        .tick(Duration::from_millis(1))
+        .on_event(move |event| {
+            if let Event::Expired(expiry) = event
+                && expiry.rung == Rung::Soft
+            {
+                hears.lock().unwrap().push(expiry.watch);
+            }
+        })
+        .start()
+        .unwrap();
+    let ladder = Ladder::soft(Duration::from_secs(2));
+    let stuck = monitor.watch("stuck", ladder).aside().register().unwrap();
+    stuck.arm();
+    let (mut made, counter) = (0, std::sync::Arc::new(AtomicU64::new(0)));
+    while expired.lock().unwrap().is_empty() {
+        let mut alive = Vec::new();
+        for at in 0..100 {
+            match monitor.watch(&format!("short {at}"), ladder).register() {
+                Ok(watch) => {
+                    watch.arm();
+                    watch.kick();
+                    alive.push(watch);
+                }
+                // Those that were dropped are not freed yet.
+                Err(RegisterError::Full(_)) => thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+            let read = std::sync::Arc::clone(&counter);
+            let observed = monitor.watch("counter", ladder).observe(move || read.load(Relaxed));
+            drop(observed);
+        }
+        made += alive.len();
+    }
+    let names: Vec<String> = expired.lock().unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["stuck"]);
+    assert!(made > 10_000, "{made}");
+    println!("{made} watches came and went");
+    drop(stuck);
+}

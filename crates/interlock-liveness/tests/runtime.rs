@@ -1,0 +1,89 @@
+//! Workers of a real runtime, blocked and merely busy.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![expect(clippy::disallowed_methods, reason = "real time is what is tested")]
+
+use std::{
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use interlock_liveness::{Event, Expiry, Monitor, Rung};
+
+const LIMIT: Duration = Duration::from_millis(500);
+
+fn expiries() -> (Monitor, mpsc::Receiver<Expiry>) {
+    let (tell, told) = mpsc::channel();
+    let listen = move |event| {
+        if let Event::Expired(expiry) = event
+            && expiry.rung == Rung::Soft
+        {
+            tell.send(expiry).unwrap();
+        }
+    };
+    (Monitor::builder().on_event(listen).start().unwrap(), told)
+}
+
+fn runtime(workers: usize) -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn fault_04_one_blocked_worker_of_four_is_found_and_the_others_are_not_blamed() {
+    let (monitor, told) = expiries();
+    let runtime = runtime(4);
+    let _workers = monitor.watch_runtime("main", runtime.handle(), LIMIT).unwrap();
+    let (release, released) = mpsc::channel::<()>();
+    runtime.spawn(async move {
+        let _until_the_test_is_over = released.recv();
+    });
+    let expiry = told.recv().unwrap();
+    assert!(expiry.watch.starts_with("main worker "), "{expiry}");
+    assert!(expiry.age >= LIMIT && expiry.age < LIMIT * 4, "{expiry}");
+    assert_eq!(told.recv_timeout(LIMIT * 2), Err(mpsc::RecvTimeoutError::Timeout));
+    release.send(()).unwrap();
+}
+
+#[test]
+fn fault_05_all_blocked_workers_are_found() {
+    let (monitor, told) = expiries();
+    let runtime = runtime(2);
+    let _workers = monitor.watch_runtime("main", runtime.handle(), LIMIT).unwrap();
+    let (release, released) = mpsc::channel::<()>();
+    let released = std::sync::Arc::new(std::sync::Mutex::new(released));
+    for _ in 0..2 {
+        let released = std::sync::Arc::clone(&released);
+        runtime.spawn(async move {
+            let _until_the_test_is_over = released.lock().unwrap().recv();
+        });
+    }
+    let mut names = [told.recv().unwrap().watch, told.recv().unwrap().watch];
+    names.sort();
+    assert_eq!(names.map(|name| name.to_string()), ["main worker 0", "main worker 1"]);
+    assert!(monitor.probe().is_live(), "the probe answers from outside the runtime");
+    drop(release);
+}
+
+#[test]
+fn fault_06_a_runtime_that_is_saturated_but_moves_is_not_blamed() {
+    let (monitor, told) = expiries();
+    let runtime = runtime(2);
+    let _workers = monitor.watch_runtime("main", runtime.handle(), LIMIT).unwrap();
+    let ends = Instant::now() + LIMIT * 8;
+    for _ in 0..16 {
+        runtime.spawn(async move {
+            while Instant::now() < ends {
+                let busy = Instant::now();
+                while busy.elapsed() < Duration::from_micros(200) {
+                    std::hint::spin_loop();
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    assert_eq!(told.recv_timeout(LIMIT * 8), Err(mpsc::RecvTimeoutError::Timeout));
+}

@@ -1,0 +1,76 @@
+//! `supervise` and `heartbeat`, as typed.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use jiff::SignedDuration;
+
+use super::length;
+
+/// What `supervise` is told.
+#[derive(Debug, Args)]
+#[command(
+    after_long_help = "Signs of life: whatever changes in FILE (`date +%s > FILE` is enough), anything written into the \
+                       pipe whose descriptor is in $INTERLOCK_HEARTBEAT_PIPE, or a change in the memory file whose \
+                       descriptor is in $INTERLOCK_HEARTBEAT_MEMORY.\n\nExit codes: those of CMD; 128 + the number of the \
+                       signal that ended it; 113 it hung and is not started again; 125 it died too often; 126 and 127 it \
+                       cannot be executed or found; 3 it cannot be supervised (it runs already).\n\nSignals: SIGTERM and \
+                       SIGINT end CMD and then this (a second one does not wait); SIGHUP, SIGUSR1 and SIGUSR2 are passed \
+                       on. What CMD prints goes where this prints."
+)]
+pub(crate) struct Supervise {
+    /// A file that CMD changes as long as it is well.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) heartbeat: Option<PathBuf>,
+    /// End and restart CMD when it has given no sign of life for this long [default: only its end is noticed]
+    #[arg(long, value_name = "D", value_parser = length, required_unless_present = "restart")]
+    pub(crate) max_age: Option<SignedDuration>,
+    /// How long CMD may take to give its first sign of life [default: 1m, or `--max-age` if that is longer]
+    #[arg(long, value_name = "D", value_parser = length)]
+    pub(crate) first_beat: Option<SignedDuration>,
+    /// How long CMD may take to end when it is asked to.
+    #[arg(long, value_name = "D", value_parser = length, default_value = "10s")]
+    pub(crate) grace: SignedDuration,
+    /// The first pause before a restart; each is up to twice as long as the one before, at most 5m.
+    #[arg(long, value_name = "D", value_parser = length, default_value = "1s")]
+    pub(crate) backoff: SignedDuration,
+    /// After which ends CMD is started again [default: on-failure]
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub(crate) restart: Option<RestartWhen>,
+    /// Give up after so many deaths …
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) deaths: u16,
+    /// … within this time.
+    #[arg(long, value_name = "D", value_parser = length, default_value = "10m")]
+    pub(crate) within: SignedDuration,
+    /// What it is called where its lock, its deaths and its reports are kept [default: the name of the program]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// The program and its arguments.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RestartWhen {
+    /// After every end but one with code 0.
+    OnFailure,
+    /// After every end.
+    Always,
+    /// After none.
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HeartbeatCommand {
+    /// Say whether a heartbeat file has changed lately, for probes. Exit codes: 0 it has, 1 it has not or is not
+    /// there, 3 cannot be told.
+    Check {
+        /// The file. Of one that is no record of ours, what was seen is kept beside it, in `FILE.seen`.
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// How old the last sign of life may be.
+        #[arg(long, value_name = "D", value_parser = length)]
+        max_age: SignedDuration,
+    },
+}

@@ -1,0 +1,122 @@
+//! The guard of `serve`: whoever hangs is written down, and the process leaves.
+//!
+//! Behind the sentinel, which tells people that a loop is late, stands a thread that needs nothing of this process but a clock:
+//! it looks at the same pulses, has the stacks of all threads written down by a helper, and ends the process, so that whoever
+//! keeps it running starts it again. Behind that stands a timer of the kernel. What was written down is told at the next start.
+
+use std::{env, io, path::Path, process::Command, sync::Arc, time::Duration};
+
+use interlock_api::loops::Loops;
+use interlock_core::id::PipelineId;
+use interlock_liveness::{
+    Deadman, Event, Ladder, Monitor, Observed, Rung, Systemd, Workers,
+    forensics::{Forensics, Found, found},
+    heartbeat::inherited,
+};
+use interlock_store::{Store, record::InboxRecord};
+use tokio::runtime::Handle;
+
+use crate::{environment, inbox::fresh_key};
+
+/// A loop that is late for so much longer ends the process. The sentinel has told people of it by then.
+const ENDS_AFTER: Duration = Duration::from_secs(15);
+/// How long a worker of a runtime may be busy with one task before that is written down.
+const WORKER_BUSY: Duration = Duration::from_secs(10);
+/// How long the guard itself may not look. A process that is stopped for longer is ended by the kernel.
+const SLACK: Duration = Duration::from_mins(1);
+/// What reports are called.
+const NAME: &str = "serve";
+
+/// Guards the loops until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    _watches: Vec<Observed>,
+    _workers: Vec<Workers>,
+    _monitor: Monitor,
+}
+
+impl Guard {
+    /// Takes its post before the loops that are watched, and before the workers of the runtimes that they run on.
+    pub(crate) fn start(
+        folder: &Path,
+        loops: &Loops,
+        runtimes: &[(&str, &Handle)],
+    ) -> io::Result<Self> {
+        let mut builder = Monitor::builder().deadman(deadman()).on_event(|event| tell(&event));
+        match forensics(folder) {
+            Ok(forensics) => builder = builder.forensics(forensics),
+            Err(error) => tracing::warn!(%error, "nobody can write down where this process hangs"),
+        }
+        for carrier in inherited(environment::variable)? {
+            builder = builder.beat(carrier);
+        }
+        if let Some(systemd) = Systemd::from_variables(environment::variable)? {
+            builder = builder.beat(systemd);
+        }
+        let monitor = builder.start().map_err(io::Error::other)?;
+        let watches = loops.all().into_iter().map(|(name, pulse, bound)| {
+            let excuse = loops.excuse.clone();
+            let watch = monitor.watch(name, Ladder::hard(bound, bound + ENDS_AFTER));
+            watch.observe(move || pulse.count().wrapping_add(excuse.count()))
+        });
+        let watches = watches.collect::<Result<_, _>>().map_err(io::Error::other)?;
+        let workers = runtimes
+            .iter()
+            .map(|(name, handle)| monitor.watch_runtime(name, handle, WORKER_BUSY))
+            .collect::<Result<_, _>>();
+        let workers = workers.map_err(io::Error::other)?;
+        Ok(Self { _watches: watches, _workers: workers, _monitor: monitor })
+    }
+}
+
+/// Whether the kernel stands behind it: not while somebody debugs.
+fn deadman() -> Deadman {
+    match environment::variable("INTERLOCK_DEADMAN").as_deref() {
+        Some("off") => Deadman::Off,
+        Some(_) | None => Deadman::Kernel { slack: SLACK },
+    }
+}
+
+fn forensics(folder: &Path) -> io::Result<Forensics> {
+    let mut helper = Command::new(env::current_exe()?);
+    helper.args(["liveness-helper", "--"]);
+    Forensics::start(helper, folder.join("liveness"), NAME)
+}
+
+fn tell(event: &Event) {
+    match event {
+        Event::Expired(expiry) if expiry.rung >= Rung::Soft => tracing::error!("{event}"),
+        Event::Expired(_) | Event::Stalled { .. } | Event::BreakerOpened(_) => {
+            tracing::warn!("{event}");
+        }
+        Event::Recovered(_) | Event::BreakerClosed(_) | Event::TermEnded(_) | Event::Held(_) => {
+            tracing::info!("{event}")
+        }
+    }
+}
+
+/// Tells what was written down before an earlier process, or a supervised program, ended: as incidents.
+pub(crate) async fn tell_reports(folder: &Path, store: &Arc<dyn Store>) {
+    for (part, reports) in ["liveness", "supervise"].map(|part| (part, found(&folder.join(part)))) {
+        for report in reports {
+            // What was only late came round again, or ended under its own report.
+            let is_end = part == "supervise" || report.why.ends_with("(hard)");
+            if is_end && !notice(&report, store).await {
+                continue;
+            }
+            if let Err(error) = report.is_told() {
+                tracing::warn!(%error, "a report may be told again");
+            }
+        }
+    }
+}
+
+async fn notice(report: &Found, store: &Arc<dyn Store>) -> bool {
+    let Found { path, name, why } = report;
+    let message = format!("{why}; where it hung is in {}", path.with_extension("told").display());
+    tracing::error!("`{name}` hung and was ended: {message}");
+    let (event, thing) = ("PROCESS_HUNG".to_owned(), name.clone());
+    let record = InboxRecord::Noticed { event, thing, message, over: false };
+    let post = store.post(&PipelineId::system(), &fresh_key(), &record).await;
+    post.inspect_err(|error| tracing::warn!(%error, "a report could not be recorded")).is_ok()
+}

@@ -1,0 +1,99 @@
+//! `supervise` and `heartbeat check`, as a user meets them. What supervision does with sick programs is tested where it is
+//! made, in `interlock-liveness`.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    process::{Command, Stdio},
+};
+
+use crate::interlock;
+
+#[test]
+fn exit_codes_are_those_of_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().to_str().unwrap();
+    let supervise = |more: &[&str]| {
+        let mut arguments = vec!["-C", directory, "supervise", "--restart", "never"];
+        arguments.extend(more);
+        interlock(&arguments)
+    };
+    assert_eq!(supervise(&["--", "/bin/sh", "-c", "exit 0"]).code, 0);
+    let seven = supervise(&["--", "/bin/sh", "-c", "echo out; exit 7"]);
+    assert_eq!((seven.code, seven.stdout.as_str()), (7, "out\n"), "{}", seven.stderr);
+    assert!(seven.stderr.contains("it exited with 7"), "{}", seven.stderr);
+    assert_eq!(supervise(&["--", "/bin/sh", "-c", "kill -KILL $$"]).code, 137);
+    assert_eq!(supervise(&["--", "/no/such/program"]).code, 127);
+    assert_eq!(supervise(&["--", "/etc/passwd"]).code, 126);
+    let hung = ["--max-age", "200ms", "--first-beat", "200ms", "--", "/bin/sleep", "600"];
+    let hung = supervise(&hung);
+    assert_eq!(hung.code, 113, "{}", hung.stderr);
+    assert!(hung.stderr.contains("what it was doing is in "), "{}", hung.stderr);
+    assert_eq!(interlock(&["supervise", "--", "true"]).code, 2, "what is to be noticed?");
+}
+
+#[test]
+fn a_program_that_dies_too_often_is_given_up_with_125() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().to_str().unwrap();
+    let arguments = [
+        "-C",
+        directory,
+        "supervise",
+        "--max-age",
+        "10s",
+        "--backoff",
+        "10ms",
+        "--deaths",
+        "3",
+        "--",
+        "/bin/sh",
+        "-c",
+        "exit 1",
+    ];
+    let ran = interlock(&arguments);
+    assert_eq!(ran.code, 125, "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("it exited with 1").count(), 3, "{}", ran.stderr);
+    let again = interlock(&arguments);
+    assert_eq!(again.code, 125, "{}", again.stderr);
+    assert!(!again.stderr.contains("started, process"), "{}", again.stderr);
+}
+
+#[test]
+fn a_signal_ends_the_program_first_and_its_code_is_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut child = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .arg("-C")
+        .arg(folder.path())
+        .args(["supervise", "--restart", "always", "--", "/bin/sh", "-c", script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut says = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(says.next().unwrap().unwrap(), "ready");
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+}
+
+#[test]
+fn a_heartbeat_file_is_judged_by_its_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("beat");
+    let path = file.to_str().unwrap();
+    let check = |max_age: &str| interlock(&["heartbeat", "check", path, "--max-age", max_age]);
+    assert_eq!(check("10s").code, 1, "there is none yet");
+    // An hour ago by the wall clock, which says nothing.
+    fs::write(&file, "1700000000\n").unwrap();
+    assert_eq!(check("10s").code, 0);
+    let stale = check("1ms");
+    assert_eq!(stale.code, 1, "{}", stale.stdout);
+    assert!(stale.stdout.starts_with("stale: the last sign is "), "{}", stale.stdout);
+    fs::write(&file, "1600000000\n").unwrap();
+    assert_eq!(check("1ms").code, 0, "it has just changed, and be it backwards");
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    assert_eq!(check("10s").code, 3, "it cannot be read");
+}
