@@ -3,8 +3,8 @@
 //! A daemon that dies must neither kill nor forget its users' jobs. So it does not start them
 //! itself: it asks this process, one per directory, which it starts when none answers. The runner
 //! leaves the daemon's session, keeps a journal (`journal`), and tells whoever subscribes. The
-//! whole of it is one thread that owns everything and takes one `Event` after the other; the
-//! other threads only turn the world into events.
+//! whole of it is one thread that owns everything and waits for everything in one place: for
+//! daemons, for what they ask, for children and for the time.
 //!
 //! | who dies | what happens |
 //! |---|---|
@@ -35,20 +35,22 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{File, TryLockError},
     io,
+    os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
-    thread,
     time::Duration,
 };
 
-use rustix::process::{WaitId, WaitIdOptions, WaitOptions, setsid, wait, waitid};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{WaitOptions, setsid, wait},
+};
 
 use self::{
     adopted::Adopted,
     book::{Intent, Record},
-    connection::Outgoing,
-    desk::{Desk, Listener, complain},
+    connection::{CONNECTIONS_MAX, Connection},
+    desk::{Child, Desk, complain},
     execution::{Execution, Progressed},
     job::Job,
     journal::Journal,
@@ -62,25 +64,27 @@ pub use self::{
     sweep::{LogSweep, Step, Swept},
 };
 
-/// How often the logs are measured.
-const LOG_LOOK: Duration = Duration::from_secs(1);
+/// How often the logs are measured, and orphans waited for: nobody says when those are over.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often children are looked at that are not watched.
+const UNWATCHED_LOOK: Duration = Duration::from_millis(20);
+
+/// After a connection could not be taken in.
+const DOOR_PAUSE: Duration = Duration::from_millis(100);
 
 /// Without a job and without a daemon it goes home after this long.
 const IDLE_MAX: Duration = Duration::from_mins(1);
 
-/// Everything that can wake the runner.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// Some child can be waited for.
-    ChildOver,
-    /// Somebody connected.
-    Connected { connection: u64, outgoing: Outgoing },
-    /// Somebody asks.
-    Asked { connection: u64, request: Request },
-    /// Somebody said what nobody understands.
-    Malformed { connection: u64, message: String },
-    /// Somebody is gone.
-    Disconnected { connection: u64 },
+/// What woke the runner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ready {
+    /// Some child is over.
+    Child,
+    /// Somebody connects.
+    Door,
+    /// A connection has something to read, or room again.
+    Connection(u64),
 }
 
 /// Runs the runner of a directory until it has nothing to do.
@@ -99,8 +103,8 @@ pub fn main(dir: &Path) -> ExitCode {
 
 /// Whether a runner of a directory takes connections; an error when there is one and it cannot be reached.
 pub fn is_reachable(dir: &Path) -> io::Result<bool> {
-    let reached = connection::Address::new(dir)
-        .and_then(|address| std::os::unix::net::UnixStream::connect(address.path()));
+    let reached =
+        connection::Address::new(dir).and_then(|address| UnixStream::connect(address.path()));
     match reached {
         Ok(_) => Ok(true),
         // Never started, or gone and its socket left behind.
@@ -127,13 +131,7 @@ fn run(dir: &Path) -> io::Result<()> {
     }
     // What jobs leave behind becomes our child and is waited for, whatever the host's init does.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let (events, inbox) = mpsc::sync_channel(4096);
-    let mut runner = Runner::open(dir, events.clone())?;
-    let listener = connection::listen(dir)?;
-    thread::Builder::new()
-        .name("accept".to_owned())
-        .spawn(move || connection::accept(&listener, &events))?;
-    runner.serve(&inbox);
+    Runner::open(dir)?.serve();
     Ok(())
 }
 
@@ -147,44 +145,42 @@ struct Runner {
     timers: BTreeSet<(Moment, String)>,
     /// Logs of runs that are over but left somebody behind who may still write.
     leftovers: Vec<(i32, PathBuf, u64)>,
-    /// Lets the waiting thread wait again; nothing while it waits.
-    waiter: Sender<()>,
-    is_waited_for: bool,
-    logs_at: Moment,
+    door: UnixListener,
+    /// When the next connection may be taken in.
+    door_at: Moment,
+    connections_seen: u64,
+    look_at: Moment,
     idle_since: Moment,
 }
 
 impl Runner {
-    fn open(dir: &Path, events: mpsc::SyncSender<Event>) -> io::Result<Self> {
+    fn open(dir: &Path) -> io::Result<Self> {
         let (now, wall) = (Moment::now(), time::wall());
         let found = Journal::open(dir, wall)?;
         let adopted =
             found.book.open().map(|entry| Adopted::new(entry, found.boot, now, wall)).collect();
-        let (waiter, resumed) = mpsc::channel();
-        thread::Builder::new()
-            .name("waiter".to_owned())
-            .spawn(move || wait_for_children(&resumed, &events))?;
         Ok(Self {
             desk: Desk {
                 dir: dir.to_owned(),
                 journal: found.journal,
                 book: found.book,
-                pids: BTreeMap::new(),
-                listeners: BTreeMap::new(),
+                children: BTreeMap::new(),
+                connections: BTreeMap::new(),
                 spare: log::Spare::new(dir),
             },
             executions: BTreeMap::new(),
             adopted,
             timers: BTreeSet::new(),
             leftovers: Vec::new(),
-            waiter,
-            is_waited_for: false,
-            logs_at: now,
+            door: connection::listen(dir)?,
+            door_at: now,
+            connections_seen: 0,
+            look_at: now,
             idle_since: now,
         })
     }
 
-    fn serve(&mut self, inbox: &Receiver<Event>) {
+    fn serve(&mut self) {
         loop {
             let now = Moment::now();
             self.on_time(now);
@@ -193,59 +189,85 @@ impl Runner {
             } else if self.idle_since.until(now) >= IDLE_MAX {
                 return;
             }
-            self.let_waiter_wait();
             self.desk.flush();
-            match self.next_event(inbox, now) {
-                Ok(event) => self.handle(event),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+            if !self.executions.is_empty() {
+                self.desk.spare.prepare();
+            }
+            let ready = self.wait();
+            if ready.contains(&Ready::Child) {
+                self.wait_for_all(Moment::now());
+            }
+            for ready in ready {
+                match ready {
+                    Ready::Child => {}
+                    Ready::Door => self.let_in(),
+                    Ready::Connection(connection) => self.hear(connection),
+                }
             }
         }
     }
 
-    fn next_event(
-        &mut self,
-        inbox: &Receiver<Event>,
-        now: Moment,
-    ) -> Result<Event, RecvTimeoutError> {
-        if let Ok(event) = inbox.try_recv() {
-            return Ok(event);
-        }
-        if !self.executions.is_empty() {
-            self.desk.spare.prepare();
-        }
-        inbox.recv_timeout(self.patience(now))
+    /// Waits until something is to be done; the one place where the runner sleeps.
+    fn wait(&self) -> Vec<Ready> {
+        let now = Moment::now();
+        let door =
+            (self.door_at <= now).then(|| (Ready::Door, PollFd::new(&self.door, PollFlags::IN)));
+        let connections = self.desk.connections.iter();
+        let connections = connections.map(|(id, of)| (Ready::Connection(*id), of.interest()));
+        let watches = self.desk.children.values().filter_map(|child| child.watch.as_ref());
+        let watches = watches.map(|watch| (Ready::Child, PollFd::new(watch, PollFlags::IN)));
+        let (who, mut fds): (Vec<_>, Vec<_>) =
+            door.into_iter().chain(connections).chain(watches).unzip();
+        let patience = Timespec::try_from(self.patience(now)).ok();
+        // A signal that interrupts it is a reason to look around too.
+        let _interrupted = poll(&mut fds, patience.as_ref());
+        let ready = who.into_iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+        ready.map(|(who, _)| who).collect()
     }
 
     fn is_idle(&self) -> bool {
-        self.executions.is_empty() && self.adopted.is_empty() && self.desk.listeners.is_empty()
+        self.executions.is_empty() && self.adopted.is_empty() && self.desk.connections.is_empty()
     }
 
     fn patience(&self, now: Moment) -> Duration {
         let busy = !(self.executions.is_empty() && self.leftovers.is_empty());
-        let logs = if busy { now.until(self.logs_at) } else { IDLE_MAX };
+        let look = if busy { now.until(self.look_at) } else { IDLE_MAX };
         let adopted = if self.adopted.is_empty() { IDLE_MAX } else { adopted::LOOK };
-        let timer = self.timers.first().map_or(IDLE_MAX, |(at, _)| now.until(*at));
-        logs.min(adopted).min(timer)
+        let unwatched = if self.desk.is_all_watched() { IDLE_MAX } else { UNWATCHED_LOOK };
+        let timer = self.timers.first().map(|(at, _)| *at);
+        let door = Some(self.door_at).filter(|at| *at > now);
+        let connections = self.desk.connections.values().filter_map(Connection::wake);
+        let moments = connections.chain(timer).chain(door).map(|at| now.until(at));
+        moments.fold(look.min(adopted).min(unwatched), Ord::min)
     }
 
-    fn handle(&mut self, event: Event) {
-        match event {
-            Event::ChildOver => {
-                self.is_waited_for = false;
-                self.wait_for_all(Moment::now());
+    /// Takes in who is at the door.
+    fn let_in(&mut self) {
+        let taken = self.door.accept().and_then(|(stream, _)| Connection::new(stream));
+        match taken {
+            Ok(_) if self.desk.connections.len() >= CONNECTIONS_MAX => {
+                complain(format_args!("more than {CONNECTIONS_MAX} connections; one is refused"));
             }
-            Event::Connected { connection, outgoing } => {
-                let mut listener = Listener::new(outgoing);
-                listener.say(&Line::Hello { protocol: PROTOCOL, pid: std::process::id() });
-                self.desk.listeners.insert(connection, listener);
+            Ok(mut connection) => {
+                connection.say(&Line::Hello { protocol: PROTOCOL, pid: std::process::id() });
+                self.connections_seen += 1;
+                self.desk.connections.insert(self.connections_seen, connection);
             }
-            Event::Asked { connection, request } => self.answer(connection, request),
-            Event::Malformed { connection, message } => {
-                self.say(connection, &Line::Malformed { message });
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => {
+                complain(format_args!("a connection could not be accepted: {error}"));
+                self.door_at = Moment::now().after(DOOR_PAUSE);
             }
-            Event::Disconnected { connection } => {
-                self.desk.listeners.remove(&connection);
+        }
+    }
+
+    /// Answers what a daemon asks.
+    fn hear(&mut self, connection: u64) {
+        let heard = self.desk.connections.get_mut(&connection).map(Connection::read);
+        for request in heard.unwrap_or_default() {
+            match request {
+                Ok(request) => self.answer(connection, request),
+                Err(message) => self.say(connection, &Line::Malformed { message }),
             }
         }
     }
@@ -272,8 +294,8 @@ impl Runner {
     }
 
     fn say(&mut self, connection: u64, line: &Line) {
-        if let Some(listener) = self.desk.listeners.get_mut(&connection) {
-            listener.say(line);
+        if let Some(connection) = self.desk.connections.get_mut(&connection) {
+            connection.say(line);
         }
     }
 
@@ -354,7 +376,7 @@ impl Runner {
     fn on_time(&mut self, now: Moment) {
         let is_due =
             |timers: &BTreeSet<(Moment, String)>| timers.first().is_some_and(|t| t.0 <= now);
-        if is_due(&self.timers) || (self.logs_at <= now && !self.leftovers.is_empty()) {
+        if is_due(&self.timers) || self.look_at <= now || !self.desk.is_all_watched() {
             // What is left of a group may be waiting for us and for nobody else.
             self.wait_for_all(now);
         }
@@ -368,8 +390,8 @@ impl Runner {
         }
         let desk = &mut self.desk;
         self.adopted.retain_mut(|adopted| !adopted.on_time(desk, now));
-        if self.logs_at <= now {
-            self.logs_at = now.after(LOG_LOOK);
+        if self.look_at <= now {
+            self.look_at = now.after(LOOK);
             self.cut_logs();
         }
     }
@@ -396,7 +418,7 @@ impl Runner {
     fn wait_for_all(&mut self, now: Moment) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let pid = pid.as_raw_nonzero().get();
-            let Some(run_id) = self.desk.pids.remove(&pid) else { continue };
+            let Some(Child { run_id, .. }) = self.desk.children.remove(&pid) else { continue };
             if let Some(execution) = self.executions.get_mut(&run_id) {
                 execution.exited(pid, Exit::of(status));
                 let (path, bytes_max) = execution.log();
@@ -407,13 +429,6 @@ impl Runner {
                 }
                 self.settle(&run_id, now);
             }
-        }
-    }
-
-    /// The waiting thread waits once each time it is let.
-    fn let_waiter_wait(&mut self) {
-        if !self.is_waited_for && !self.desk.pids.is_empty() {
-            self.is_waited_for = self.waiter.send(()).is_ok();
         }
     }
 }
@@ -428,16 +443,5 @@ fn intent(job: &Job) -> Intent {
         deadline: timeout.and_then(|timeout| at.checked_add(timeout).ok()),
         grace_ms: job.grace_ms,
         log_bytes_max: job.log_bytes_max,
-    }
-}
-
-/// Says when a child is over, without waiting for it: until the main thread has done that, the
-/// child keeps its number.
-fn wait_for_children(resumed: &Receiver<()>, events: &mpsc::SyncSender<Event>) {
-    while resumed.recv().is_ok() {
-        let _no_child = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-        if events.send(Event::ChildOver).is_err() {
-            return;
-        }
     }
 }

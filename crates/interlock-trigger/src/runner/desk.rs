@@ -4,12 +4,15 @@ use std::{
     collections::BTreeMap,
     fmt,
     io::{self, Write},
+    os::fd::OwnedFd,
     path::PathBuf,
 };
 
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 use super::{
     book::{Book, Record},
-    connection::Outgoing,
+    connection::Connection,
     journal::Journal,
     log,
     protocol::{Known, Line, News, Told},
@@ -23,40 +26,22 @@ pub(crate) struct Desk {
     pub(crate) dir: PathBuf,
     pub(crate) journal: Journal,
     pub(crate) book: Book,
-    /// Which run a child belongs to.
-    pub(crate) pids: BTreeMap<i32, String>,
-    pub(crate) listeners: BTreeMap<u64, Listener>,
+    pub(crate) children: BTreeMap<i32, Child>,
+    pub(crate) connections: BTreeMap<u64, Connection>,
     pub(crate) spare: log::Spare,
 }
 
-/// A connected daemon.
+/// A process of a run.
 #[derive(Debug)]
-pub(crate) struct Listener {
-    outgoing: Outgoing,
-    /// Lines that go out together, once what they are about is done.
-    text: Vec<u8>,
-    subscribed: bool,
+pub(crate) struct Child {
+    pub(crate) run_id: String,
+    /// Becomes readable when the process is over. Nothing where there are too many, or the kernel has none.
+    pub(crate) watch: Option<OwnedFd>,
 }
 
-impl Listener {
-    /// A connection that has asked for nothing yet.
-    pub(crate) fn new(outgoing: Outgoing) -> Self {
-        Self { outgoing, text: Vec::new(), subscribed: false }
-    }
-
-    /// Adds a line to what is sent next.
-    pub(crate) fn say(&mut self, line: &Line) {
-        // Lines are strings and numbers in maps; they can always be written.
-        let _written = serde_json::to_writer(&mut self.text, line);
-        self.text.push(b'\n');
-    }
-
-    fn flush(&mut self) {
-        if !self.text.is_empty() {
-            self.outgoing.send(std::mem::take(&mut self.text));
-        }
-    }
-}
+/// How many processes are watched by a file of their own: half of what a process may usually open. The others are
+/// looked at again and again.
+const WATCHES_MAX: usize = 512;
 
 impl Desk {
     /// Writes a record and takes note of it. One that cannot be written is still noted: what it
@@ -75,10 +60,23 @@ impl Desk {
         Ok(())
     }
 
-    /// Sends what was said. A start and all that follows from it at once is one message, so that the daemon wakes
-    /// once, and after the job began.
+    /// Remembers whose a process is that was just started.
+    pub(crate) fn take_charge_of(&mut self, pid: i32, run_id: String) {
+        let watch = Pid::from_raw(pid)
+            .filter(|_| self.children.len() < WATCHES_MAX)
+            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        self.children.insert(pid, Child { run_id, watch });
+    }
+
+    /// Whether the end of every process wakes the runner.
+    pub(crate) fn is_all_watched(&self) -> bool {
+        self.children.values().all(|child| child.watch.is_some())
+    }
+
+    /// Sends what was said and must not wait, and forgets who is gone.
     pub(crate) fn flush(&mut self) {
-        self.listeners.values_mut().for_each(Listener::flush);
+        self.connections.values_mut().for_each(Connection::flush);
+        self.connections.retain(|_, connection| !connection.is_over());
     }
 
     /// Tells every daemon that listens.
@@ -89,18 +87,18 @@ impl Desk {
     /// Tells what happened earlier.
     pub(crate) fn tell_told(&mut self, told: Told) {
         let line = Line::Told(told);
-        for listener in self.listeners.values_mut().filter(|listener| listener.subscribed) {
-            listener.say(&line);
+        for connection in self.connections.values_mut().filter(|to| to.is_subscribed) {
+            connection.say(&line);
         }
     }
 
     /// Tells a daemon everything that nobody has acknowledged, and from now on everything.
-    pub(crate) fn subscribe(&mut self, connection: u64) {
-        let Some(listener) = self.listeners.get_mut(&connection) else { return };
-        listener.subscribed = true;
+    pub(crate) fn subscribe(&mut self, number: u64) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        connection.is_subscribed = true;
         for (run_id, at, end) in self.book.untold() {
             let news = News::Ended(end.clone());
-            listener.say(&Line::Told(Told { run_id: run_id.to_owned(), at, news }));
+            connection.say(&Line::Told(Told { run_id: run_id.to_owned(), at, news }));
         }
     }
 

@@ -267,7 +267,7 @@ impl Execution {
         let mut process = Process::spawn(&launch.exec, &self.job.env, output)?;
         process.deadline = launch.timeout.map(|timeout| now.after(timeout));
         let run_id = self.job.run_id.clone();
-        desk.pids.insert(process.pid, run_id.clone());
+        desk.take_charge_of(process.pid, run_id.clone());
         let step = match part {
             Part::Step(index) => self.job.steps.get(index).and_then(|step| step.name.clone()),
             Part::Handler(name) => Some(name.to_owned()),

@@ -59,6 +59,17 @@ pub(crate) enum Line {
     Malformed { message: String },
 }
 
+impl Line {
+    /// Whether it says only that a job was started. Nobody is in a hurry to hear that.
+    pub(crate) fn is_about_a_start(&self) -> bool {
+        matches!(
+            self,
+            Self::Reply { reply: Reply::Done, .. }
+                | Self::Told(Told { news: News::Started { .. }, .. })
+        )
+    }
+}
+
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

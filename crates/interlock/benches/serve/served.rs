@@ -24,24 +24,28 @@ pub(crate) struct Served {
     ready: SignedDuration,
     /// Kept open: what it says later should not fail.
     _out: BufReader<ChildStdout>,
+    /// Beside the project: in it, each line would wake whoever watches its files.
+    _log: tempfile::TempDir,
 }
 
 impl Served {
     /// Starts `serve` and waits until it says that it serves.
     pub(crate) fn start(project: &Path) -> Self {
+        let log = tempfile::tempdir().expect("a temporary folder");
+        let file = fs::File::create(log.path().join("log")).expect("the log can be written");
         let began = now();
         let mut child = Command::new(env!("CARGO_BIN_EXE_interlock"))
             .args(["serve", "-C"])
             .arg(project)
             .stdout(Stdio::piped())
-            .stderr(fs::File::create(project.join("log")).expect("the log can be written"))
+            .stderr(file)
             .spawn()
             .expect("the binary runs");
         let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
         let mut said = String::new();
         out.read_line(&mut said).expect("it can be read");
         assert!(said.starts_with("serving"), "serve did not start: {said}");
-        Self { child, ready: now().duration_since(began), _out: out }
+        Self { child, ready: now().duration_since(began), _out: out, _log: log }
     }
 
     pub(crate) fn ready_seconds(&self) -> f64 {
