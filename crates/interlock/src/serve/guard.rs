@@ -4,7 +4,14 @@
 //! it looks at the same pulses, has the stacks of all threads written down by a helper, and ends the process, so that whoever
 //! keeps it running starts it again. Behind that stands a timer of the kernel. What was written down is told at the next start.
 
-use std::{env, io, path::Path, process::Command, sync::Arc, time::Duration};
+use std::{
+    env,
+    io::{self, IsTerminal as _},
+    path::Path,
+    process::Command,
+    sync::Arc,
+    time::Duration,
+};
 
 use interlock_api::loops::Loops;
 use interlock_core::id::PipelineId;
@@ -69,10 +76,12 @@ impl Guard {
     }
 }
 
-/// Whether the kernel stands behind it: not while somebody debugs.
+/// Whether the kernel stands behind it: not while somebody debugs, and not at a terminal, where a process that is
+/// stopped with Ctrl-Z wants to be continued.
 fn deadman() -> Deadman {
     match environment::variable("INTERLOCK_DEADMAN").as_deref() {
         Some("off") => Deadman::Off,
+        None if io::stderr().is_terminal() => Deadman::Off,
         Some(_) | None => Deadman::Kernel { slack: SLACK },
     }
 }
