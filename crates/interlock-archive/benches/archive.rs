@@ -67,7 +67,11 @@ fn rows(at: u64) -> [(Key, Record); 2] {
 fn event(number: u64) -> EventRecord {
     let at = minute(number / 2);
     EventRecord {
-        kind: if number % 2 == 0 { "JOB_TRIGGERED".into() } else { "JOB_COMPLETED".into() },
+        kind: if number.is_multiple_of(2) {
+            "JOB_TRIGGERED".into()
+        } else {
+            "JOB_COMPLETED".into()
+        },
         at,
         slot: Some(format!("minutely/{at}")),
         run_id: Some(format!("orders~minutely~{number}~1~1")),

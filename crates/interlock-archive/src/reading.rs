@@ -60,6 +60,9 @@ pub(crate) async fn gather(
 async fn step(store: &dyn Store, read: &mut Read) -> Result<bool, ArchiveError> {
     let mut more = false;
     if let Some(place) = read.position.walk.clone() {
+        if place.is_empty() {
+            begin_walk(read, &store.changes(read.position.changes, 1).await?)?;
+        }
         let portion = store.rows(&place, READ).await?;
         more = true;
         read.rows.extend(portion.items.into_iter().filter(|row| row.key.is_followed()));
@@ -81,14 +84,26 @@ async fn step(store: &dyn Store, read: &mut Read) -> Result<bool, ArchiveError> 
     Ok(more || page.more)
 }
 
-/// Moves to the last change of a page; to a walk if what is between is not known.
-fn follow(read: &mut Read, page: &Changes) -> Result<(), ArchiveError> {
-    let position = &mut read.position;
-    let since = page.since.ok_or(ArchiveError::NotFollowed)?;
+/// What the walk will see need not be read as changes: those from now on do.
+fn begin_walk(read: &mut Read, page: &Changes) -> Result<(), ArchiveError> {
+    let since = known_since(&read.position, page)?;
+    read.position.changes = read.position.changes.max(since);
+    Ok(())
+}
+
+/// After which number changes are known, if the archive belongs to this store.
+fn known_since(position: &Position, page: &Changes) -> Result<u64, ArchiveError> {
     let furthest = position.changes.max(position.events);
     if furthest > page.last {
         return Err(ArchiveError::AnotherStore { read: furthest, last: page.last });
     }
+    page.since.ok_or(ArchiveError::NotFollowed)
+}
+
+/// Moves to the last change of a page; to a walk if what is between is not known.
+fn follow(read: &mut Read, page: &Changes) -> Result<(), ArchiveError> {
+    let since = known_since(&read.position, page)?;
+    let position = &mut read.position;
     if position.changes < since {
         position.walk = Some(String::new());
     }

@@ -19,6 +19,7 @@ async fn history_and_changes_are_archived(store: Arc<dyn Store>, server: &Privat
     let first = archive(&store, server).await;
     is_archived(store.as_ref(), &client).await;
     assert_eq!(first.summary.events, 450);
+    assert_eq!(first.summary.rows, 2 * 300 + 30, "all rows are read once");
     grown.close(150..300).await;
     grown.open(300..700).await;
     let second = archive(&store, server).await;

@@ -37,8 +37,9 @@ mod copying {
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}"), ""))?;
         let Summary { events, rows, batches } = runtime.block_on(async {
-            let mut archiver = Archiver::open(store, dsn, telling).await.map_err(failed)?;
-            archiver.catch_up().await.map_err(failed)?;
+            let mut archiver =
+                Archiver::open(store, dsn, telling).await.map_err(|error| failed(&error))?;
+            archiver.catch_up().await.map_err(|error| failed(&error))?;
             Ok::<_, Failure>(archiver.summary)
         })?;
         if batches == 0 {
@@ -60,7 +61,7 @@ mod copying {
         Ok((place.open_reader()?, Telling::Store))
     }
 
-    fn failed(error: ArchiveError) -> Failure {
+    fn failed(error: &ArchiveError) -> Failure {
         let help =
             if error.is_retryable() { "Trying again may help: nothing is lost." } else { "" };
         Failure::failed(error.to_string(), help)
