@@ -211,8 +211,16 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     };
     surface.enter(Phase::Serving);
     let guard = guard((&folder, &surface), &beside);
-    let (_beside, _held) = (runtime, held);
-    let parties = Parties { surface, interface, engine, sentinel, guard, reload, _beside, _held };
+    let parties = Parties {
+        surface,
+        interface,
+        engine,
+        sentinel,
+        guard,
+        reload,
+        _beside: runtime,
+        _held: held,
+    };
     Ok((parties, greeting))
 }
 

@@ -90,7 +90,7 @@ fn tell(event: &Event) {
             tracing::warn!("{event}");
         }
         Event::Recovered(_) | Event::BreakerClosed(_) | Event::TermEnded(_) | Event::Held(_) => {
-            tracing::info!("{event}")
+            tracing::info!("{event}");
         }
     }
 }
