@@ -317,6 +317,7 @@ const RESOLVES: &[(&str, &[Family])] = &[
     ("CLOCKS_AGREE", &[SKEW]),
     ("INVARIANT_HOLDS", &[INVARIANT]),
     ("BARK_HEARD", &[BARK_LOST]),
+    ("PROCESS_WELL", &[HUNG]),
     (RESOLVED_BY_HAND, &[NAMED]),
 ];
 
@@ -324,8 +325,7 @@ const RESOLVES: &[(&str, &[Family])] = &[
 const NOTICES: &[(&str, &str)] = &[
     ("CLOCK_SKEW", "CLOCKS_AGREE"),
     ("BARK_LOST", "BARK_HEARD"),
-    // Nothing says that it will not hang again: it is over when somebody says so.
-    ("PROCESS_HUNG", "PROCESS_HUNG"),
+    ("PROCESS_HUNG", "PROCESS_WELL"),
     // Told from the spool while they lasted; afterwards they are only recorded.
     ("STORE_WAS_UNREACHABLE", "STORE_WAS_UNREACHABLE"),
     ("LOOP_WAS_LATE", "LOOP_WAS_LATE"),
