@@ -14,7 +14,7 @@ use rustix::{
     process::{PTracer, Pid, set_ptracer},
 };
 
-use super::{Dumped, Dumper, Wait, arena::LENGTH, helper::GATHERED};
+use super::{Dumped, Dumper, Wait, arena::LENGTH, scribe::GATHERED};
 use crate::{clock::monotonic, hooks::Expiry, ladder::Rung, roster::Roster, sys::stacks::Arena};
 
 /// What fits into a pipe in one piece.
