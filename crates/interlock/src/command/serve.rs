@@ -109,9 +109,11 @@ struct Parties {
     /// Has the files read again.
     reload: mpsc::UnboundedSender<()>,
     /// What the engine cannot block.
-    _beside: Beside,
+    #[expect(dead_code, reason = "it ends when it is dropped")]
+    runtime: Beside,
     /// Keeps a second one away.
-    _held: Held,
+    #[expect(dead_code, reason = "it ends when it is dropped")]
+    held: Held,
 }
 
 /// The engine's loop.
@@ -211,16 +213,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     };
     surface.enter(Phase::Serving);
     let guard = guard((&folder, &surface), &beside);
-    let parties = Parties {
-        surface,
-        interface,
-        engine,
-        sentinel,
-        guard,
-        reload,
-        _beside: runtime,
-        _held: held,
-    };
+    let parties = Parties { surface, interface, engine, sentinel, guard, reload, runtime, held };
     Ok((parties, greeting))
 }
 
