@@ -334,6 +334,7 @@ const RESOLVES: &[(&str, &[Family])] = &[
     ("INVARIANT_HOLDS", &[INVARIANT]),
     ("BARK_HEARD", &[BARK_LOST]),
     ("ARCHIVE_CURRENT", &[ARCHIVE]),
+    ("PROCESS_WELL", &[HUNG]),
     (RESOLVED_BY_HAND, &[NAMED]),
 ];
 
@@ -344,8 +345,7 @@ const NOTICES: &[(&str, &str)] = &[
     ("ARCHIVE_BEHIND", "ARCHIVE_CURRENT"),
     // What was lost does not come back: a person says when it is dealt with.
     ("STORE_ROLLBACK", "STORE_ROLLBACK"),
-    // Nothing says that it will not hang again: it is over when somebody says so.
-    ("PROCESS_HUNG", "PROCESS_HUNG"),
+    ("PROCESS_HUNG", "PROCESS_WELL"),
     // Told from the spool while they lasted; afterwards they are only recorded.
     ("STORE_WAS_UNREACHABLE", "STORE_WAS_UNREACHABLE"),
     ("LOOP_WAS_LATE", "LOOP_WAS_LATE"),

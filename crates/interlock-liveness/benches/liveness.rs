@@ -23,7 +23,7 @@ use interlock_liveness::{
 };
 
 const PART: &str = "LIVENESS_BENCH";
-const KICKS: u64 = 200_000_000;
+const KICKS: u32 = 200_000_000;
 const WATCHES: usize = 10_000;
 const HOGS: usize = 4;
 const EXPIRIES: usize = 200;
@@ -66,8 +66,8 @@ fn result(name: &str, seconds: f64) {
 
 fn quantile(values: &mut [f64], part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
-    let at = ((values.len() - 1) as f64 * part).round() as usize;
-    values.get(at).copied().unwrap_or_default()
+    let last = u32::try_from(values.len().saturating_sub(1)).unwrap_or_default();
+    values.get((f64::from(last) * part).round() as usize).copied().unwrap_or_default()
 }
 
 /// The best of five: what disturbs a measurement only ever makes it longer.
@@ -78,13 +78,13 @@ fn best(mut measure: impl FnMut() -> f64) -> f64 {
 fn kick() {
     let monitor = Monitor::builder().start().expect("a monitor");
     let watch =
-        monitor.watch("bench", Ladder::soft(Duration::from_secs(60))).register().expect("a watch");
+        monitor.watch("bench", Ladder::soft(Duration::from_mins(1))).register().expect("a watch");
     watch.arm();
     let per_kick = |work: &dyn Fn()| {
         best(|| {
             let began = now();
             work();
-            began.elapsed().as_secs_f64() / KICKS as f64
+            began.elapsed().as_secs_f64() / f64::from(KICKS)
         })
     };
     let kicks = |watch: &Watch| (0..KICKS).for_each(|_| black_box(watch).kick());
@@ -95,7 +95,7 @@ fn kick() {
         (0..KICKS).for_each(|_| {
             let counter = black_box(&counter);
             counter.store(counter.load(Relaxed) + 1, Relaxed);
-        })
+        });
     };
     result("liveness/kick@limit", per_kick(&bump));
 }
@@ -106,7 +106,7 @@ fn scan() {
         .tick(Duration::from_millis(20))
         .start()
         .expect("a monitor");
-    let ladder = Ladder::soft(Duration::from_secs(60));
+    let ladder = Ladder::soft(Duration::from_mins(1));
     let watches: Vec<Watch> = (0..WATCHES)
         .map(|at| monitor.watch(&format!("watch {at}"), ladder).register().expect("a watch"))
         .inspect(Watch::arm)

@@ -10,17 +10,17 @@
 
 pub(crate) mod arena;
 mod collector;
-mod helper;
 mod observed;
 mod report;
+mod scribe;
 #[cfg(all(feature = "forensics", target_arch = "x86_64"))]
 mod symbols;
 
 pub(crate) use self::report::report_on;
 pub use self::{
     collector::Forensics,
-    helper::help,
     report::{Found, found},
+    scribe::help,
 };
 use crate::{hooks::Expiry, roster::Roster};
 

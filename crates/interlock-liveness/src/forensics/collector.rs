@@ -14,7 +14,7 @@ use rustix::{
     process::{PTracer, Pid, set_ptracer},
 };
 
-use super::{Dumped, Dumper, Wait, arena::LENGTH, helper::GATHERED};
+use super::{Dumped, Dumper, Wait, arena::LENGTH, scribe::GATHERED};
 use crate::{clock::monotonic, hooks::Expiry, ladder::Rung, roster::Roster, sys::stacks::Arena};
 
 /// What fits into a pipe in one piece.
@@ -28,7 +28,8 @@ const MINUTE: u64 = 60_000_000_000;
 pub struct Forensics {
     arena: Arena,
     /// Kept open: the helper reads it.
-    _memory: File,
+    #[expect(dead_code, reason = "it ends when it is dropped")]
+    memory: File,
     helper: Child,
     tell: ChildStdin,
     told: ChildStdout,
@@ -60,8 +61,7 @@ impl Forensics {
         let _no_such_rule = set_ptracer(PTracer::ProcessID(Pid::from_child(&helper)));
         let (taken, is_limited, pending) = ([0; PER_MINUTE], true, 0);
         let message = Box::new([0; MESSAGE_MAX]);
-        let _memory = memory;
-        Ok(Self { arena, _memory, helper, tell, told, message, taken, is_limited, pending })
+        Ok(Self { arena, memory, helper, tell, told, message, taken, is_limited, pending })
     }
 
     /// Takes every dump, however many there are: to measure them.

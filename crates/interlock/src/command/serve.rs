@@ -111,9 +111,11 @@ struct Parties {
     /// Has the files read again.
     reload: mpsc::UnboundedSender<()>,
     /// What the engine cannot block.
-    _beside: Beside,
+    #[expect(dead_code, reason = "it ends when it is dropped")]
+    runtime: Beside,
     /// Keeps a second one away.
-    _held: Held,
+    #[expect(dead_code, reason = "it ends when it is dropped")]
+    held: Held,
 }
 
 /// The engine's loop.
@@ -216,8 +218,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     };
     surface.enter(Phase::Serving);
     let guard = guard((&folder, &surface), &beside);
-    let (_beside, _held) = (runtime, held);
-    let parties = Parties { surface, interface, engine, sentinel, guard, reload, _beside, _held };
+    let parties = Parties { surface, interface, engine, sentinel, guard, reload, runtime, held };
     Ok((parties, greeting))
 }
 

@@ -31,6 +31,8 @@ const ENDS_AFTER: Duration = Duration::from_secs(15);
 const WORKER_BUSY: Duration = Duration::from_secs(10);
 /// How long the guard itself may not look. A process that is stopped for longer is ended by the kernel.
 const SLACK: Duration = Duration::from_mins(1);
+/// Whoever has not hung for so long is well again.
+const WELL_AFTER: Duration = Duration::from_mins(10);
 /// What reports are called.
 const NAME: &str = "serve";
 
@@ -99,7 +101,7 @@ fn tell(event: &Event) {
             tracing::warn!("{event}");
         }
         Event::Recovered(_) | Event::BreakerClosed(_) | Event::TermEnded(_) | Event::Held(_) => {
-            tracing::info!("{event}")
+            tracing::info!("{event}");
         }
     }
 }
@@ -113,10 +115,24 @@ pub(crate) async fn tell_reports(folder: &Path, store: &Arc<dyn Store>) {
             if is_end && !notice(&report, store).await {
                 continue;
             }
+            if is_end && report.name == NAME {
+                tokio::spawn(say_well(Arc::clone(store)));
+            }
             if let Err(error) = report.is_told() {
                 tracing::warn!(%error, "a report may be told again");
             }
         }
+    }
+}
+
+/// Whoever has not hung again for a while is well.
+async fn say_well(store: Arc<dyn Store>) {
+    tokio::time::sleep(WELL_AFTER).await;
+    let message = format!("it has not hung again for {} minutes", WELL_AFTER.as_secs() / 60);
+    let (event, thing) = ("PROCESS_HUNG".to_owned(), NAME.to_owned());
+    let record = InboxRecord::Noticed { event, thing, message, over: true };
+    if let Err(error) = store.post(&PipelineId::system(), &fresh_key(), &record).await {
+        tracing::warn!(%error, "that this process is well could not be recorded");
     }
 }
 

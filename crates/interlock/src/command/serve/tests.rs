@@ -21,8 +21,8 @@ fn leave_a_hung_engine(signals: usize) -> Duration {
             sentinel: None,
             guard: None,
             reload: mpsc::unbounded_channel().0,
-            _beside: Beside::new().unwrap(),
-            _held: Held::default(),
+            runtime: Beside::new().unwrap(),
+            held: Held::default(),
         };
         let surface = Arc::clone(&parties.surface);
         let sending = tokio::spawn(async move {
