@@ -47,7 +47,7 @@ const REJOIN_PAUSE_MIN: Duration = Duration::from_millis(100);
 const REJOIN_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// How long what nobody waits for may wait for something that has to be sent anyway: each message wakes the runner.
-const SAY_PATIENCE: Duration = Duration::from_millis(50);
+const SAY_PATIENCE: Duration = Duration::from_millis(5);
 
 /// How many runners may die over one request.
 const SENDS_MAX: u32 = 3;
@@ -234,7 +234,10 @@ impl Keeper {
                 },
                 order = self.orders.recv() => match order {
                     Some(order) => self.queue.push_back(order),
-                    None => return SessionEnd::Closed,
+                    None => {
+                        let _gone = connection.writer.write_all(&self.batch()).await;
+                        return SessionEnd::Closed;
+                    }
                 },
             }
         }
