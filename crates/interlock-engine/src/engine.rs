@@ -40,9 +40,6 @@ use crate::{
     write::Planned,
 };
 
-/// How long the end of a job is waited for that has just begun; nobody sees such a delay of "it runs".
-const LINGER: SignedDuration = SignedDuration::from_millis(5);
-
 /// How often the engine does what nothing else wakes it for.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
@@ -319,27 +316,10 @@ impl Engine {
                     self.store.release(self.writer).await?;
                     return Ok(());
                 }
-                Some(report) = self.reports.recv() => {
-                    self.take_report(report);
-                    self.linger().await;
-                }
+                Some(report) = self.reports.recv() => self.take_report(report),
                 Some(message) = self.messages.recv() => self.take_message(message),
                 Some(files) = self.declarations.recv() => self.declare(&files).await?,
                 () = sleep => {}
-            }
-        }
-    }
-
-    /// Waits a moment when all that is new is that jobs began: the end of a short one follows at once, and both
-    /// are recorded in one write to the disk.
-    async fn linger(&mut self) {
-        let sleep = self.world.sleep_until(plus(self.world.now(), LINGER));
-        let mut sleep = std::pin::pin!(sleep);
-        while self.news.iter().all(|news| matches!(news.what, NewsOf::Job(What::Started { .. }))) {
-            tokio::select! {
-                biased;
-                Some(report) = self.reports.recv() => self.take_report(report),
-                () = &mut sleep => return,
             }
         }
     }

@@ -25,7 +25,7 @@ use tokio::{
         mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
         oneshot,
     },
-    time::{sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use crate::{
@@ -45,6 +45,9 @@ const LAUNCH_LOOK: Duration = Duration::from_millis(10);
 /// Between two attempts to bring a lost runner back, growing.
 const REJOIN_PAUSE_MIN: Duration = Duration::from_millis(100);
 const REJOIN_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// How long what nobody waits for may wait for something that has to be sent anyway: each message wakes the runner.
+const SAY_PATIENCE: Duration = Duration::from_millis(5);
 
 /// How many runners may die over one request.
 const SENDS_MAX: u32 = 3;
@@ -71,6 +74,13 @@ enum Order {
     Ask { ask: Ask, answer: oneshot::Sender<Result<Reply, LinkFailure>> },
     /// Say, and want no answer.
     Say(Ask),
+}
+
+impl Order {
+    /// Whether nothing is lost if it is sent a little later, or never: an end that was not acknowledged is told again.
+    fn can_wait(&self) -> bool {
+        matches!(self, Self::Join | Self::Say(Ask::Acknowledge { .. }))
+    }
 }
 
 impl Link {
@@ -197,20 +207,37 @@ impl Keeper {
     /// Sends what is asked and passes on what is told, until either side is gone.
     async fn session(&mut self, mut connection: Connection) -> SessionEnd {
         self.queue.push_front(Order::Say(Ask::Subscribe));
+        let mut send_at = None;
         loop {
-            let batch = self.batch();
-            if !batch.is_empty() && connection.writer.write_all(&batch).await.is_err() {
-                return SessionEnd::Lost;
+            while let Ok(order) = self.orders.try_recv() {
+                self.queue.push_back(order);
+            }
+            let now = Instant::now();
+            send_at = match send_at {
+                _ if self.queue.is_empty() => None,
+                Some(at) => Some(at),
+                None => Some(now + SAY_PATIENCE),
+            };
+            if !self.queue.iter().all(Order::can_wait) || send_at.is_some_and(|at| at <= now) {
+                let batch = self.batch();
+                if connection.writer.write_all(&batch).await.is_err() {
+                    return SessionEnd::Lost;
+                }
+                send_at = None;
             }
             tokio::select! {
                 biased;
+                () = sleep_until(send_at.unwrap_or(now)), if send_at.is_some() => {}
                 line = connection.lines.next_line() => match line {
                     Ok(Some(line)) => self.hear(&line),
                     Ok(None) | Err(_) => return SessionEnd::Lost,
                 },
                 order = self.orders.recv() => match order {
                     Some(order) => self.queue.push_back(order),
-                    None => return SessionEnd::Closed,
+                    None => {
+                        let _gone = connection.writer.write_all(&self.batch()).await;
+                        return SessionEnd::Closed;
+                    }
                 },
             }
         }
@@ -218,9 +245,6 @@ impl Keeper {
 
     /// Everything that can be sent now, as one text.
     fn batch(&mut self) -> Vec<u8> {
-        while let Ok(order) = self.orders.try_recv() {
-            self.queue.push_back(order);
-        }
         let mut text = Vec::new();
         for order in std::mem::take(&mut self.queue) {
             let (ask, answer) = match order {

@@ -35,7 +35,7 @@ pub(crate) const CONNECTIONS_MAX: usize = 32;
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long "it runs" waits for the end of the job: that of a short one is told with it, and the daemon wakes once.
-const START_PATIENCE: Duration = Duration::from_millis(2);
+const START_PATIENCE: Duration = Duration::from_millis(5);
 
 /// How much is read at once.
 const CHUNK_BYTES: usize = 16 * 1024;

@@ -1,6 +1,9 @@
 //! What `/proc` says about the host and its processes.
 
-use std::fs;
+use std::{
+    fs::{self, File},
+    io::Read,
+};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -31,7 +34,10 @@ pub(crate) fn start(pid: i32) -> Option<u64> {
 }
 
 fn stat(pid: i32) -> Option<(char, u64)> {
-    read_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    // The kernel answers with one piece, which is far shorter than this.
+    let mut line = [0; 1024];
+    let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
+    read_stat(&String::from_utf8_lossy(line.get(..length)?))
 }
 
 /// The state and the start time of a `stat` line. The program's name stands in parentheses and may
