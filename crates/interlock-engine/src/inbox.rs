@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// Entries applied in one go.
-pub(crate) const ENTRIES_MAX: usize = 100;
+pub(crate) const ENTRIES_MAX: usize = 200;
 /// What came of an entry: an answer for its sender, or a sentence why not.
 pub(crate) type Answer = Result<Value, String>;
 
