@@ -114,8 +114,8 @@ fn no_event_is_listed_twice() {
 
 #[test]
 fn every_incident_can_be_resolved_by_some_event() {
-    // A bark is ended by whoever barked.
-    for rule in OPENS.iter().filter(|rule| rule.family != BARK) {
+    // A bark is ended by whoever barked; what a store forgot does not come back, so a person ends it.
+    for rule in OPENS.iter().filter(|rule| rule.family != BARK && rule.family != ROLLBACK) {
         let mut resolved = RESOLVES.iter().flat_map(|(_, families)| *families);
         assert!(resolved.any(|family| *family == rule.family), "{}", rule.event);
     }

@@ -137,20 +137,21 @@ fn archiving(project: &Project) -> Child {
         .unwrap()
 }
 
-/// Kills the archiver, each time a little later, until it has been killed in the middle often enough.
+/// Kills the archiver again and again: later after a life that got nowhere, sooner after one that did, so that on a fast
+/// and on a slow machine it is killed in the middle.
 fn kill_again_and_again(project: &Project, archive: &PrivatePostgres) {
     let count = || numbers(archive, &["SELECT count(*) FROM archive.events"])[0];
-    let (mut kills, mut seen) = (0, BTreeSet::new());
-    for round in 0..40_u64 {
+    let (mut kills, mut seen, mut life) = (0, BTreeSet::new(), 60);
+    for _ in 0..40 {
         let mut child = archiving(project);
-        thread::sleep(Duration::from_millis(60 + (round * 37) % 400));
+        thread::sleep(Duration::from_millis(life));
         if child.try_wait().unwrap().is_some() {
             break;
         }
         child.kill().unwrap();
         child.wait().unwrap();
         kills += 1;
-        seen.insert(count());
+        life = if seen.insert(count()) { life.saturating_sub(30).max(10) } else { life + 20 };
     }
     println!("{kills} kills; events in the archive after them: {seen:?}");
     assert!(kills >= KILLS && seen.len() > 3, "it was not killed in the middle: {kills} {seen:?}");
