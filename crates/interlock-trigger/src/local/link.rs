@@ -232,12 +232,11 @@ impl Keeper {
                     Ok(Some(line)) => self.hear(&line),
                     Ok(None) | Err(_) => return SessionEnd::Lost,
                 },
-                order = self.orders.recv() => match order {
-                    Some(order) => self.queue.push_back(order),
-                    None => {
-                        let _gone = connection.writer.write_all(&self.batch()).await;
-                        return SessionEnd::Closed;
-                    }
+                order = self.orders.recv() => if let Some(order) = order {
+                    self.queue.push_back(order);
+                } else {
+                    let _gone = connection.writer.write_all(&self.batch()).await;
+                    return SessionEnd::Closed;
                 },
             }
         }
