@@ -2,8 +2,8 @@
 //!
 //! An [`Archiver`] reads a store page by page and writes tables of the schema `archive`: `events` (appended), `runs`,
 //! `run_logs`, `slots`, `spans` and `incidents` (as they are now), and `cursors`. A pass has the shape of every loop here:
-//! read what is next ([`reading`](crate::reading)), turn it into rows ([`batch`](crate::batch), pure), write them and the
-//! cursors in one transaction ([`target`](crate::target)), and only then tell the store how far that was.
+//! read what is next ([`reading`]), turn it into rows ([`batch`], pure), write them and the
+//! cursors in one transaction ([`target`]), and only then tell the store how far that was.
 //!
 //! **Every row exactly once.** The cursors move in the transaction of the rows, from where they were read. Whoever is killed,
 //! loses the connection or comes second has changed nothing, and the next one begins at the cursor.
