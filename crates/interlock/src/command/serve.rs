@@ -6,11 +6,9 @@
 use std::{
     collections::BTreeSet,
     io::{self, Write as _},
-    num::NonZero,
     path::{Path, PathBuf},
     process,
     sync::Arc,
-    thread,
     time::Duration,
 };
 
@@ -72,7 +70,7 @@ pub(super) fn run(directory: &Path, asked: &Serve, output: &mut Output) -> Resul
     log::start(asked.log);
     let agreement = if asked.retire_missing { Agreement::Given } else { Agreement::Open };
     let project = Project { directory: directory.to_path_buf(), roles, agreement };
-    let runtime = runtime()
+    let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}"), ""))?;
     let ended = runtime.block_on(serve(project, asked.log, output));
     // A thread that is blocked must not keep the process.
@@ -82,16 +80,6 @@ pub(super) fn run(directory: &Path, asked: &Serve, output: &mut Output) -> Resul
     }
     log::finish();
     ended.map(|_| SUCCESS)
-}
-
-/// The engine and what works for it. Half of the processors are left to the ledger's thread, the runner and the jobs:
-/// a worker that wakes beside the engine, finds nothing and sleeps again is in their way.
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads((processors / 2).max(1))
-        .enable_all()
-        .build()
 }
 
 /// Says something about the process itself; that nobody reads it is no failure.
