@@ -132,7 +132,7 @@ impl Mailbox {
         writer: &Writer,
     ) -> Result<(), Failure> {
         let looks = Looks::of(&self.path);
-        let Some(id) = FileId::of(&self.path) else {
+        let Some(id) = looks.id() else {
             self.found_empty(looks);
             return Ok(());
         };
@@ -172,14 +172,6 @@ fn is_in_the_way(error: &rusqlite::Error) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileId(u64, u64);
 
-impl FileId {
-    fn of(path: &Path) -> Option<Self> {
-        use std::os::unix::fs::MetadataExt as _;
-        let metadata = std::fs::metadata(path).ok()?;
-        Some(Self(metadata.dev(), metadata.ino()))
-    }
-}
-
 /// What can be seen of the file and its log without opening them. A letter changes it.
 #[derive(Debug, PartialEq, Eq)]
 struct Looks([Option<(FileId, u64, i64, i64)>; 2]);
@@ -193,6 +185,12 @@ impl Looks {
             Some((id, metadata.size(), metadata.mtime(), metadata.mtime_nsec()))
         };
         Self([look(path), look(&path.with_extension("db-wal"))])
+    }
+
+    /// Which file it is, if there is one.
+    fn id(&self) -> Option<FileId> {
+        let [file, _] = &self.0;
+        file.as_ref().map(|(id, ..)| *id)
     }
 }
 
@@ -240,7 +238,7 @@ fn collect(db: &Connection, ledger: &Connection) -> Result<Option<Letters>, Fail
 /// Letters that lie in the file and are not yet in the ledger, as another process sees them.
 pub(crate) fn waiting(folder: &Path, ledger: &Connection) -> Result<Vec<Letter>, Failure> {
     let path = folder.join("inbox.db");
-    if FileId::of(&path).is_none() {
+    if !path.exists() {
         return Ok(vec![]);
     }
     let letters = patiently(PATIENCE, || open_existing(&path))
