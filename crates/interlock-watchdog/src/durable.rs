@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     finding::CheckName,
-    judging::commit,
+    judging::{commit, none_can_be_done},
     load,
     owed::plus,
     plan::Planned,
@@ -73,9 +73,7 @@ impl Watchdog {
     ) -> Result<(), WatchdogError> {
         let mut failed = failed.clone();
         if let Some((pipeline, reason)) = self.unwatched.first_key_value() {
-            for (name, _) in &self.checks {
-                failed.entry(*name).or_insert_with(|| format!("{pipeline}: {reason}"));
-            }
+            none_can_be_done(&self.checks, (pipeline, reason), &mut failed);
         }
         let names: BTreeSet<CheckName> = failed.keys().copied().collect();
         self.vitals.could_not(names.len());

@@ -81,16 +81,23 @@ pub(crate) async fn judge_all(
                 outcome.judged.push(JudgedPipeline { pipeline, next, findings });
             }
             Err(reason) => {
-                // Without a snapshot none of the checks can be done.
-                for (name, _) in checks {
-                    let reason = format!("{pipeline}: {reason}");
-                    outcome.failed.entry(*name).or_insert(reason);
-                }
+                none_can_be_done(checks, (&pipeline, &reason.to_string()), &mut outcome.failed);
                 outcome.aside.push(pipeline);
             }
         }
     }
     Ok(outcome)
+}
+
+/// Without its agenda, or without a snapshot, none of the checks can be done for a pipeline.
+pub(crate) fn none_can_be_done(
+    checks: &[(CheckName, Check)],
+    (pipeline, reason): (&PipelineId, &str),
+    failed: &mut BTreeMap<CheckName, String>,
+) {
+    for (name, _) in checks {
+        failed.entry(*name).or_insert_with(|| format!("{pipeline}: {reason}"));
+    }
 }
 
 /// Asks what is to be asked, adds what follows for people, and commits; a result for each group.

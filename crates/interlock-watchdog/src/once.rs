@@ -20,7 +20,7 @@ use crate::{
     durable::degraded,
     finding::{CheckName, Finding},
     gather::{Gatherer, Question, Reconciles, Surroundings},
-    judging::{commit, judge_all, unapplied},
+    judging::{commit, judge_all, none_can_be_done, unapplied},
     load,
     plan::{Planned, Planner},
     resident::WatchdogError,
@@ -139,12 +139,12 @@ impl<'a> Pass<'a> {
     }
 
     async fn run(&self) -> Result<Report, WatchdogError> {
-        let CheckOptions { store, zones, now, late_after, .. } = self.options;
+        let CheckOptions { store, zones, checks, now, late_after, .. } = self.options;
         let (store, now) = (store.as_ref(), *now);
         let mut list = Watchlist::new(Arc::clone(zones));
         let mut report = Report::default();
         for (pipeline, reason) in load::agenda(store, self.shard, &mut list, self.judged).await? {
-            self.could_not(&pipeline, &reason, &mut report);
+            none_can_be_done(checks, (&pipeline, &reason), &mut report.failed);
         }
         let around = Surroundings {
             unapplied: unapplied(store, self.shard).await?,
@@ -219,7 +219,8 @@ impl<'a> Pass<'a> {
             // It is judged in the next round, as it is now.
             let (row, shared) = ((&record, revision), &mut Shared::default());
             if let Err(reason) = list.take(&pipeline, row, self.judged, shared) {
-                self.could_not(&pipeline, &reason.to_string(), report);
+                let checks = &self.options.checks;
+                none_can_be_done(checks, (&pipeline, &reason.to_string()), &mut report.failed);
             }
         }
         let writer = self.writer.unwrap_or(Writer {
@@ -269,13 +270,6 @@ impl<'a> Pass<'a> {
             is_accepted
         });
         Ok(refused)
-    }
-
-    /// Without its agenda none of the checks can be done for a pipeline.
-    fn could_not(&self, pipeline: &PipelineId, reason: &str, report: &mut Report) {
-        for (name, _) in &self.options.checks {
-            report.failed.entry(*name).or_insert_with(|| format!("{pipeline}: {reason}"));
-        }
     }
 
     /// Says how far everything was judged, and what could not be.
