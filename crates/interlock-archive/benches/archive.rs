@@ -14,8 +14,8 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::PrivatePostgres;
 use interlock_store::{
     EventRow, Freight, Key, Record, Row, RunKey, Store, StoredRow,
-    conformance::START,
-    record::{EventRecord, MarksRecord, RunRecord, SlotRecord},
+    conformance::{START, closed_slot},
+    record::{EventRecord, RunRecord, SlotRecord},
 };
 use interlock_store_embedded::EmbeddedStore;
 use jiff::{SignedDuration, Timestamp};
@@ -33,22 +33,11 @@ fn minute(minutes: u64) -> Timestamp {
 fn rows(at: u64) -> [(Key, Record); 2] {
     let schedule = ScheduleId::any("minutely").unwrap();
     let slot = SlotRecord {
-        state: "closed".into(),
-        disposition: Some("completed".into()),
-        reason: None,
-        generation: 1,
         attempt: 1,
-        opened_by: "scheduler".into(),
         date: minute(at).to_zoned(jiff::tz::TimeZone::UTC).date(),
         opened_at: minute(at),
         closes_at: minute(at + 1),
-        retry_at: None,
-        marks: MarksRecord::default(),
-        version: "00000000000000ab".into(),
-        wish: None,
-        reruns: None,
-        sla: None,
-        evaluated: None,
+        ..closed_slot("completed")
     };
     let run = RunRecord {
         status: "COMPLETED".into(),

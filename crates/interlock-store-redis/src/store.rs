@@ -50,6 +50,23 @@ pub struct RedisSettings {
     pub on_rollback: Option<OnRollback>,
 }
 
+impl RedisSettings {
+    /// A server of which nothing but its address is said: one shard, and the first Interlock's sizes.
+    pub fn new(addr: String) -> Self {
+        Self {
+            addr,
+            password: None,
+            db: 0,
+            key_prefix: "interlock".to_owned(),
+            retention_ttl: SignedDuration::from_hours(168),
+            run_index_limit: 100,
+            event_stream_max: 10_000,
+            shards: 1,
+            on_rollback: None,
+        }
+    }
+}
+
 impl fmt::Debug for RedisSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisSettings")

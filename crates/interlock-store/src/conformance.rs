@@ -61,7 +61,11 @@ use std::{
     pin::Pin,
 };
 
-pub use self::{drive::block_on, sample::START, subject::Subject};
+pub use self::{
+    drive::block_on,
+    sample::{START, closed_slot},
+    subject::Subject,
+};
 
 /// The future of a case.
 pub type CaseFuture = Pin<Box<dyn Future<Output = ()> + Send>>;

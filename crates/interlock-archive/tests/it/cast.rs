@@ -7,10 +7,8 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::PrivatePostgres;
 use interlock_store::{
     Change, Expect, Group, Key, Record, Role, RunKey, Shard, Store, Writer,
-    conformance::START,
-    record::{
-        EventRecord, IncidentRecord, MarksRecord, RunRecord, SlaRecord, SlotRecord, SpanRecord,
-    },
+    conformance::{START, closed_slot},
+    record::{EventRecord, IncidentRecord, RunRecord, SlaRecord, SlotRecord, SpanRecord},
 };
 use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::{Client, NoTls, Row};
@@ -41,23 +39,15 @@ pub(crate) fn slot(state: &str, hours: i64) -> SlotRecord {
     SlotRecord {
         state: if is_closed { "closed".into() } else { state.into() },
         disposition: is_closed.then(|| state.into()),
-        reason: None,
-        generation: 1,
         attempt: 1,
-        opened_by: "scheduler".into(),
         date: hour(hours).to_zoned(jiff::tz::TimeZone::UTC).date(),
         opened_at: hour(hours),
         closes_at: hour(hours + 1),
-        retry_at: None,
-        marks: MarksRecord::default(),
-        version: "00000000000000ab".into(),
-        wish: None,
-        reruns: None,
         sla: Some(Box::new(SlaRecord {
             breach_at: Some(hour(hours) + SignedDuration::from_mins(10)),
             ..SlaRecord::default()
         })),
-        evaluated: None,
+        ..closed_slot("completed")
     }
 }
 

@@ -7,7 +7,6 @@ use interlock_store::{Archived, Store, memory::MemoryStore};
 use interlock_store_embedded::EmbeddedStore;
 use interlock_store_postgres::{PostgresSettings, PostgresStore};
 use interlock_store_redis::{RedisSettings, RedisStore};
-use jiff::SignedDuration;
 
 use crate::cast::{Grown, archive, connect, hour, is_archived, texts};
 
@@ -55,17 +54,7 @@ async fn embedded_store_is_archived() {
 #[tokio::test]
 async fn redis_is_archived() {
     let redis = PrivateRedis::start();
-    let store = RedisStore::open(&RedisSettings {
-        addr: redis.address(),
-        password: None,
-        db: 0,
-        key_prefix: "interlock".to_owned(),
-        retention_ttl: SignedDuration::from_hours(168),
-        run_index_limit: 100,
-        event_stream_max: 10_000,
-        shards: 1,
-        on_rollback: None,
-    });
+    let store = RedisStore::open(&RedisSettings::new(redis.address()));
     history_and_changes_are_archived(Arc::new(store.unwrap()), &PrivatePostgres::start()).await;
 }
 

@@ -12,24 +12,9 @@ use jiff::SignedDuration;
 /// Longer than any test.
 pub(crate) const LONG: SignedDuration = SignedDuration::from_hours(1);
 
-/// How to use a server as the files say when they say nothing.
-pub(crate) fn settings(addr: String) -> RedisSettings {
-    RedisSettings {
-        addr,
-        password: None,
-        db: 0,
-        key_prefix: "interlock".to_owned(),
-        retention_ttl: SignedDuration::from_hours(168),
-        run_index_limit: 100,
-        event_stream_max: 10_000,
-        shards: 1,
-        on_rollback: None,
-    }
-}
-
 /// A store with one shard.
 pub(crate) fn open(addr: String) -> Result<RedisStore, StoreError> {
-    RedisStore::open(&settings(addr))
+    RedisStore::open(&RedisSettings::new(addr))
 }
 
 /// The right to write, for a while.

@@ -13,7 +13,7 @@ use interlock_store::{
 use interlock_store_redis::{RedisSettings, RedisStore};
 use jiff::SignedDuration;
 
-use crate::cast::{LONG, acquire, advance, open, redis_cli, settings};
+use crate::cast::{LONG, acquire, advance, open, redis_cli};
 
 #[test]
 fn owner_of_an_older_term_is_refused_whichever_instance_it_is() {
@@ -69,7 +69,8 @@ fn server_that_has_forgotten_is_noticed_and_every_term_is_ended() {
     let ear = Arc::clone(&told);
     let on_rollback: interlock_store_redis::OnRollback =
         Arc::new(move |said: &str| ear.lock().unwrap().push(said.to_owned()));
-    let settings = RedisSettings { on_rollback: Some(on_rollback), ..settings(server.address()) };
+    let settings =
+        RedisSettings { on_rollback: Some(on_rollback), ..RedisSettings::new(server.address()) };
     let store = RedisStore::open(&settings).unwrap();
     let writer = acquire(&store, "one", LONG).unwrap();
     advance(&store, writer, Expect::Absent).unwrap().unwrap();

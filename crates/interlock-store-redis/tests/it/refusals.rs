@@ -3,7 +3,7 @@
 use interlock_private_server::PrivateRedis;
 use interlock_store_redis::RedisSettings;
 
-use crate::cast::{open, redis_cli, settings};
+use crate::cast::{open, redis_cli};
 
 #[test]
 fn server_that_keeps_nothing_is_refused() {
@@ -45,7 +45,7 @@ fn password_is_used_and_never_said() {
         let password = Some(password.to_owned());
         interlock_store_redis::RedisStore::open(&RedisSettings {
             password,
-            ..settings(server.address())
+            ..RedisSettings::new(server.address())
         })
     };
     let store = with("hunter2").unwrap();
@@ -70,7 +70,8 @@ fn addresses_and_prefixes_that_cannot_be_are_refused() {
         let error = open(addr.to_owned()).unwrap_err();
         assert!(error.message.contains(addr) && !error.is_retryable, "{error}");
     }
-    let wrong = RedisSettings { key_prefix: "{tag}".into(), ..settings("127.0.0.1:1".into()) };
+    let wrong =
+        RedisSettings { key_prefix: "{tag}".into(), ..RedisSettings::new("127.0.0.1:1".into()) };
     assert!(
         interlock_store_redis::RedisStore::open(&wrong).unwrap_err().message.contains("keyPrefix")
     );

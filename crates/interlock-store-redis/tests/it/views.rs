@@ -9,7 +9,7 @@ use interlock_store::{
 };
 use interlock_store_redis::{RedisSettings, RedisStore};
 
-use crate::cast::{LONG, acquire, commit, orders, redis_cli, settings};
+use crate::cast::{LONG, acquire, commit, orders, redis_cli};
 
 fn daily() -> ScheduleId {
     ScheduleId::any("daily").unwrap()
@@ -64,7 +64,7 @@ fn event(message: &str) -> Change {
 fn keys_of_the_seed_are_where_it_says() {
     let server = PrivateRedis::start();
     let addr = server.address();
-    let store = RedisStore::open(&settings(addr.clone())).unwrap();
+    let store = RedisStore::open(&RedisSettings::new(addr.clone())).unwrap();
     let writer = acquire(&store, "one", LONG).unwrap();
     let pipeline = Record::Pipeline(PipelineRecord {
         version: "00000000000000ab".into(),
@@ -104,7 +104,7 @@ fn keys_of_the_seed_are_where_it_says() {
 #[test]
 fn stream_of_a_pipeline_has_a_limit() {
     let server = PrivateRedis::start();
-    let limited = RedisSettings { event_stream_max: 200, ..settings(server.address()) };
+    let limited = RedisSettings { event_stream_max: 200, ..RedisSettings::new(server.address()) };
     let store = RedisStore::open(&limited).unwrap();
     let writer = acquire(&store, "one", LONG).unwrap();
     for _ in 0..40 {
@@ -120,7 +120,7 @@ fn stream_of_a_pipeline_has_a_limit() {
 #[test]
 fn sensor_called_row_is_deleted_alone() {
     let server = PrivateRedis::start();
-    let store = RedisStore::open(&settings(server.address())).unwrap();
+    let store = RedisStore::open(&RedisSettings::new(server.address())).unwrap();
     let writer = acquire(&store, "one", LONG).unwrap();
     let sensor = |name: &str| Key::Sensor(name.to_owned());
     let value = || {
@@ -141,7 +141,7 @@ fn sensor_called_row_is_deleted_alone() {
 #[test]
 fn streams_are_not_trimmed_past_the_archive() {
     let server = PrivateRedis::start();
-    let short = RedisSettings { event_stream_max: 100, ..settings(server.address()) };
+    let short = RedisSettings { event_stream_max: 100, ..RedisSettings::new(server.address()) };
     let store = RedisStore::open(&short).unwrap();
     let writer = acquire(&store, "one", LONG).unwrap();
     let archived = |events| {

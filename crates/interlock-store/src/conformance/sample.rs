@@ -73,7 +73,8 @@ pub(super) fn open_slot() -> SlotRecord {
     }
 }
 
-pub(super) fn closed_slot(disposition: &str) -> SlotRecord {
+/// A slot of [`START`] that is over.
+pub fn closed_slot(disposition: &str) -> SlotRecord {
     SlotRecord {
         state: "closed".into(),
         disposition: Some(disposition.into()),

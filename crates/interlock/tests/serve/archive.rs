@@ -13,8 +13,8 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::{PrivatePostgres, PrivateRedis};
 use interlock_store::{
     EventRow, Freight, Key, Record, Row, RunKey, Store, StoredRow,
-    conformance::{START, block_on},
-    record::{EventRecord, MarksRecord, RunRecord, SlotRecord},
+    conformance::{START, block_on, closed_slot},
+    record::{EventRecord, RunRecord, SlotRecord},
 };
 use interlock_store_embedded::EmbeddedStore;
 use interlock_store_redis::{RedisSettings, RedisStore};
@@ -54,22 +54,10 @@ fn history() -> impl Iterator<Item = Freight> {
     let schedule = || ScheduleId::any("minutely").unwrap();
     let slot = move |at: u64| {
         Record::Slot(SlotRecord {
-            state: "closed".into(),
-            disposition: Some("completed".into()),
-            reason: None,
-            generation: 1,
             attempt: 1,
-            opened_by: "scheduler".into(),
-            date: "2026-02-25".parse().unwrap(),
             opened_at: minute(at),
             closes_at: minute(at + 1),
-            retry_at: None,
-            marks: MarksRecord::default(),
-            version: "00000000000000ab".into(),
-            wish: None,
-            reruns: None,
-            sla: None,
-            evaluated: None,
+            ..closed_slot("completed")
         })
     };
     let run = move |at: u64| {
@@ -113,18 +101,7 @@ pub(crate) fn embedded(project: &Project) -> EmbeddedStore {
 }
 
 pub(crate) fn redis(server: &PrivateRedis) -> RedisStore {
-    RedisStore::open(&RedisSettings {
-        addr: server.address(),
-        password: None,
-        db: 0,
-        key_prefix: "interlock".to_owned(),
-        retention_ttl: SignedDuration::from_hours(168),
-        run_index_limit: 100,
-        event_stream_max: 10_000,
-        shards: 1,
-        on_rollback: None,
-    })
-    .unwrap()
+    RedisStore::open(&RedisSettings::new(server.address())).unwrap()
 }
 
 fn archiving(project: &Project) -> Child {
