@@ -4,7 +4,10 @@
 //! list is a fiftieth, and `interlock exec`, which stands before every run of a job, starts a millisecond earlier. The
 //! C library must know the form: glibc does from 2.36 on, and we ask only the one that we build on.
 
-#![expect(clippy::disallowed_methods, reason = "Cargo talks to build scripts through the environment")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "Cargo talks to build scripts through the environment"
+)]
 
 use std::{env, process::Command};
 
