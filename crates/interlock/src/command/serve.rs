@@ -13,7 +13,10 @@ use std::{
 };
 
 use interlock_api::{Phase, Surface};
-use interlock_config::{SystemZones, server::ServerConfig};
+use interlock_config::{
+    SystemZones,
+    server::{Server, ServerConfig},
+};
 use interlock_core::id::PipelineId;
 use interlock_engine::{
     Changes, Engine, EngineError, Pace, Parts,
@@ -217,26 +220,34 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         None
     };
     surface.enter(Phase::Serving);
-    let guard = guard((&folder, &surface), &beside);
+    let guard = guard((&folder, &config.server), &surface, &beside)?;
     let parties = Parties { surface, interface, engine, sentinel, guard, reload, runtime, held };
     Ok((parties, greeting))
 }
 
 /// Ends this process when one of its loops hangs.
-fn guard((folder, surface): (&Path, &Surface), beside: &Handle) -> Option<Guard> {
+fn guard(
+    (folder, server): (&Path, &Server),
+    surface: &Surface,
+    beside: &Handle,
+) -> Result<Option<Guard>, Failure> {
     let runtimes = [("main", &Handle::current()), ("beside", beside)];
-    let guard = Guard::start(folder, &surface.loops, &runtimes);
-    match guard {
-        Ok(guard) => {
-            // Nobody else has set it.
-            drop(surface.guard.set(guard.probe()));
-            Some(guard)
-        }
+    let mut guard = match Guard::start(folder, &surface.loops, &runtimes) {
+        Ok(guard) => guard,
         Err(error) => {
             tracing::error!(%error, "nobody ends this process if it hangs");
-            None
+            return Ok(None);
         }
+    };
+    // Nobody else has set it.
+    drop(surface.guard.set(guard.probe()));
+    if let Some(address) = &server.probes {
+        guard.answer_at(address).map_err(|error| {
+            let message = format!("cannot answer probes at {address}: {error}");
+            Failure::failed(message, "`server.probes` in interlock.yaml says where.")
+        })?;
     }
+    Ok(Some(guard))
 }
 
 /// What is known before anything is loaded.
