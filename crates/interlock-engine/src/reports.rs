@@ -335,7 +335,7 @@ impl Engine {
             version: interlock_store::record::version_number(&span.version)?,
         };
         let mut slot = Slot::decided(disposition, opening);
-        if disposition.is_absence() {
+        if disposition.is_absence() && disposition != Disposition::Unknown {
             slot.marks.missed_at = Some(span.recorded_at);
         }
         Ok(Standing::Known(slot, 0))

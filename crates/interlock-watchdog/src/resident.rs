@@ -11,6 +11,7 @@ use std::{
 use interlock_core::{clock::ClockWatch, id::PipelineId};
 use interlock_store::{
     Change, DueRow, Expect, Group, Key, Record, Store, StoreError, Writer,
+    coverage::deaf,
     record::{PipelineRecord, Shared},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -20,7 +21,6 @@ mod opening;
 pub use self::opening::{Hearers, Pace, Parts};
 use crate::{
     check::Check,
-    coverage::deaf,
     finding::CheckName,
     gather::{Gatherer, Question, Surroundings},
     judging::{judge_all, unapplied},
@@ -318,7 +318,7 @@ impl Watchdog {
         if asked.values().any(|question| question.from.is_some()) {
             let (store, shard) = (self.store.as_ref(), self.writer.shard);
             around.unapplied = unapplied(store, shard).await?;
-            around.blind = deaf(store, shard, &self.blind, now).await?;
+            around.blind = deaf(store, &self.blind, now).await?;
         }
         let mut failed = BTreeMap::new();
         let mut asked = asked.into_iter();
