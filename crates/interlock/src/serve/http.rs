@@ -76,6 +76,11 @@ impl Interface {
         Ok(Some(Self { running, file }))
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.running.address
+    }
+
     /// Its address, as a person types it.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.running.address)

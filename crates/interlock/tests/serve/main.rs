@@ -73,6 +73,7 @@ impl Daemon {
         let child = Command::new(env!("CARGO_BIN_EXE_interlock"))
             .args(["serve", "--log", "json"])
             .arg(project)
+            .env("INTERLOCK_SPOOL", project.join("spool"))
             .stdout(Stdio::null())
             .stderr(open_log(project))
             .spawn()

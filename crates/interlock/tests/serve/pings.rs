@@ -338,6 +338,53 @@ fn exec_runs_the_job_when_nobody_can_be_reached_and_its_reports_arrive_later_wit
     assert!((before..=after).contains(&ended), "{before} {ended} {after}");
 }
 
+/// A slot every two seconds: which one a report is about is a matter of its time.
+const OFTEN: &str = "
+name: often
+schedules: [{name: o, cron: '*/2 * * * * *', seconds: true, grace: 1s}]
+trigger: {type: external}
+";
+
+#[test]
+fn what_exec_kept_while_nobody_served_is_taken_by_serve_and_placed_by_its_true_time() {
+    let mut site = Site::new(&[]);
+    site.project.write("often", OFTEN);
+    site.project.until("it is watched", || {
+        site.project.run(&["slots", "often"]).stdout.contains("waiting").then_some(())
+    });
+    let address = site.address();
+    site.daemon = None;
+    // As people write it.
+    let server = format!("http://localhost:{}", address.port());
+    let before = jiff::Timestamp::now();
+    let ran = site.exec(&["often", "--server", &server], &["echo", "kept"]);
+    let after = jiff::Timestamp::now();
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "kept\n"), "{}", ran.stderr);
+    let spool = site.project.path().join("spool");
+    assert_eq!(fs::read_dir(&spool).unwrap().count(), 2, "a start and an end");
+    // Three slots go by, so that the latest one would be the wrong one.
+    site.project.until("time goes by", || {
+        (jiff::Timestamp::now() > after + jiff::SignedDuration::from_secs(6)).then_some(())
+    });
+    let config = format!("server: {{addr: '{address}'}}\n");
+    fs::write(site.project.path().join("interlock.yaml"), config).unwrap();
+    site.serve();
+    let run = site.project.until("its end is recorded", || {
+        site.runs("often").into_iter().find(|run| run["status"] == "COMPLETED")
+    });
+    assert_eq!(run["metadata"]["body"], "kept\n");
+    let instant = |name: &str| run[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    assert!((before..=after).contains(&instant("startedAt")), "{run}");
+    assert!((before..=after).contains(&instant("endedAt")), "{run}");
+    let (_, slot) = run["slot"].as_str().unwrap().rsplit_once('/').unwrap();
+    let slot: jiff::Timestamp = slot.parse().unwrap();
+    let late = instant("startedAt").duration_since(slot);
+    // A report may come a tenth of the gap before its slot.
+    assert!((-200..2_000).contains(&late.as_millis()), "{run}");
+    site.project
+        .until("nothing waits", || (fs::read_dir(&spool).unwrap().count() == 0).then_some(()));
+}
+
 #[test]
 fn a_crowd_that_says_nothing_does_not_keep_pings_waiting() {
     let site = Site::new(&["busy"]);
