@@ -14,12 +14,15 @@ use interlock_api::{
     address::{Exposure, bind},
     start,
 };
-use interlock_core::id::PipelineId;
+use interlock_core::{
+    agenda::{Agenda, Work},
+    id::PipelineId,
+};
 use interlock_store::{
     Change, Expect, Group, Key, Record, Role, Shard, Store,
     conformance::block_on,
     memory::MemoryStore,
-    record::{InboxRecord, PipelineRecord},
+    record::{AgendaRecord, InboxRecord, PipelineRecord},
 };
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
@@ -40,7 +43,7 @@ fn site() -> &'static Site {
         let listener = bind("127.0.0.1:0", Exposure::LoopbackOnly).unwrap();
         let door = Doorkeeper::new(vec![], Exposure::LoopbackOnly, Arc::new(move || now));
         let (time, body_max) = (Duration::from_secs(2), 4 * 1_024 * 1_024);
-        let limits = Limits { time, body_max, per_second: 1_000_000 };
+        let limits = Limits { time, body_max, per_second: 1_000_000, unread: time };
         let hearing = Hearing { instance: "here".to_owned(), clock: Arc::new(move || now) };
         let running = start(listener, Arc::clone(&surface), door, limits, hearing).unwrap();
         let store = Arc::new(MemoryStore::new(1, Arc::new(move || now)));
@@ -53,13 +56,14 @@ fn site() -> &'static Site {
 fn declare(store: &MemoryStore, now: Timestamp) {
     let ttl = SignedDuration::from_secs(60);
     let lease = block_on(store.acquire(Role::Engine, Shard(0), "test", ttl)).unwrap().unwrap();
+    let watched = Agenda { work: Work::Watched, ..Agenda::default() };
     let record = PipelineRecord {
         version: "0000000000000001".to_owned(),
         first_seen: now,
         retired_at: None,
         pause: None,
         disabled_since: None,
-        agenda: None,
+        agenda: Some(Box::new(AgendaRecord::from_core(&watched))),
     };
     let change = Change::Put(Key::Pipeline, Expect::Absent, Record::Pipeline(record));
     let pipeline = PipelineId::parse("backup").unwrap();
