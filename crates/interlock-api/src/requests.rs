@@ -164,7 +164,31 @@ async fn report(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, ApiError> {
-    let asked: ReportBody = read(&body, r#"{"said": "success", "rid": "a1"}"#)?;
+    let received = now(&surface).await?;
+    let (report, key) = match understood(&surface, &headers, &body, received) {
+        Ok(understood) => understood,
+        Err(error) => {
+            let text = String::from_utf8_lossy(&body);
+            let report = ReportRecord::of("report", received, Some(&text));
+            return Err(ping::keep(&surface, &pipeline, report, error).await);
+        }
+    };
+    let is_early = {
+        let placed = ping::place(&surface, &pipeline, (report, false), &key).await?;
+        placed.status() == StatusCode::ACCEPTED
+    };
+    let answer = json!({ "key": key, "durable": true, "owed": !is_early });
+    Ok(Json(answer).into_response())
+}
+
+/// The report that a body is, and its key.
+fn understood(
+    surface: &Surface,
+    headers: &HeaderMap,
+    body: &[u8],
+    received: jiff::Timestamp,
+) -> Result<(ReportRecord, String), ApiError> {
+    let asked: ReportBody = read(body, r#"{"said": "success", "rid": "a1"}"#)?;
     let ReportBody { said, rid, at, exit_code, duration_ms, body, source } = asked;
     if Said::parse(&said).is_none() {
         let message = format!("`said` is `{said}`");
@@ -174,10 +198,6 @@ async fn report(
         let hint = "It has 1 to 200 visible ASCII characters, such as a UUID.";
         return Err(invalid("bad_rid", "`rid` cannot be used".to_owned(), hint));
     }
-    let at = match at {
-        Some(at) => at,
-        None => now(&surface).await?,
-    };
     let body = body.map(|mut text| {
         let mut end = text.len().min(ReportRecord::BODY_MAX);
         while !text.is_char_boundary(end) {
@@ -187,19 +207,14 @@ async fn report(
         text
     });
     let report = ReportRecord {
-        said,
         rid,
-        at,
         exit_code,
         duration_ms,
         body,
         source,
-        pipeline: None,
-        create: false,
+        ..ReportRecord::of(&said, at.unwrap_or(received), None)
     };
-    let key = surface.desk.key_of(&headers)?;
-    ping::place(&surface, &pipeline, (report, false), &key).await?;
-    Ok(Json(json!({ "key": key, "durable": true })).into_response())
+    Ok((report, surface.desk.key_of(headers)?))
 }
 
 async fn now(surface: &Surface) -> Result<jiff::Timestamp, ApiError> {
@@ -209,7 +224,7 @@ async fn now(surface: &Surface) -> Result<jiff::Timestamp, ApiError> {
 async fn known(surface: &Surface, name: &str) -> Result<PipelineId, ApiError> {
     let id = PipelineId::parse(name).map_err(|_unusable| unknown_pipeline(name))?;
     match surface.presence(&id).await? {
-        Presence::Declared => Ok(id),
+        Presence::Watched { .. } | Presence::Declared => Ok(id),
         Presence::Absent => Err(unknown_pipeline(name)),
     }
 }

@@ -74,9 +74,10 @@ impl Engine {
         now: Timestamp,
     ) -> Result<Option<Planned>, EngineError> {
         let mut plan = Planned::new(&entry.pipeline, self.writer);
-        let told = match Said::parse(&record.said) {
-            None => Told::Rejected(format!("`{}` is nothing that a job says", record.said)),
-            Some(said) => {
+        let told = match (&record.refused, Said::parse(&record.said)) {
+            (Some(reason), _) => Told::Rejected(reason.clone()),
+            (None, None) => Told::Rejected(format!("`{}` is nothing that a job says", record.said)),
+            (None, Some(said)) => {
                 // Nobody reports from the future.
                 let at = record.at.min(entry.received_at);
                 let report = Report { said, rid: record.rid.as_deref(), at };

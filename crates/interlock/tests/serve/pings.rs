@@ -132,10 +132,62 @@ fn a_line_of_curl_reports_and_its_answers_are_those_that_people_know() {
     // What belongs nowhere is kept, and shown with why.
     let rejected = site.project.until("the rejected ones", || {
         let shown = site.events(&["--rejected"]);
-        (shown.lines().count() == 2).then_some(shown)
+        (shown.lines().count() == 5).then_some(shown)
     });
     assert!(rejected.contains("there is no pipeline `nobody`"), "{rejected}");
+    assert!(
+        rejected.contains("nightly: `256` is nothing that a job says (it said 256"),
+        "{rejected}"
+    );
+    assert!(rejected.contains("nightly: `rid` cannot be used"), "{rejected}");
     assert!(rejected.contains("curl/"), "{rejected}");
+}
+
+#[test]
+fn a_ping_that_nothing_can_come_of_is_not_answered_with_ok_and_is_kept() {
+    let site = Site::new(&[]);
+    // A year from now; Interlock's own; nobody's.
+    let month =
+        (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(40 * 24)).strftime("%-m");
+    let yearly =
+        format!("name: yearly\nschedule: '0 0 1 {month} *'\ntrigger: {{type: external}}\n");
+    site.project.write("yearly", &yearly);
+    let own = "name: own\nschedule: '0 0 1 1 *'\ntrigger: {type: command, command: 'true'}\n";
+    site.project.write("own", own);
+    site.project.until("they are known", || {
+        let shown = site.project.run(&["watermark", "show"]).stdout;
+        (shown.contains("yearly") && shown.contains("own")).then_some(())
+    });
+    let early = curl(&["-f", "-w", "%{http_code}", &site.url("/ping/yearly")]);
+    assert_eq!(early.code, 0, "whoever tries it out has done nothing wrong: {early:?}");
+    assert!(
+        early.stdout.starts_with("kept, and about no slot: nothing is owed before 20"),
+        "{early:?}"
+    );
+    assert!(early.stdout.ends_with("\n202"), "{early:?}");
+    let own = curl(&["-w", "%{http_code}", &site.url("/ping/own/start")]);
+    assert!(own.stdout.contains("not_watched") && own.stdout.ends_with("409"), "{own:?}");
+    let wrapped = site.exec(&["own", "--server", &site.url("")], &["true"]);
+    assert_eq!(wrapped.code, 0);
+    assert!(wrapped.stderr.contains("the report was not taken"), "{}", wrapped.stderr);
+    let odd = r#"{"said": "maybe", "rid": "r"}"#;
+    let odd =
+        curl(&["-w", "%{http_code}", "-d", odd, &site.url("/api/v1/pipelines/yearly/reports")]);
+    assert!(odd.stdout.ends_with("400"), "{odd:?}");
+    // exec's start and end, and the three of curl.
+    let rejected = site.project.until("all of them are kept", || {
+        let shown = site.events(&["--rejected", "--json"]);
+        (shown.lines().count() >= 4).then_some(shown)
+    });
+    for words in
+        ["which is not owed: the first slot is", "Interlock itself runs own", "`said` is `maybe`"]
+    {
+        assert!(rejected.contains(words), "{words}: {rejected}");
+    }
+    assert!(
+        rejected.contains(r#"{\"said\": \"maybe\", \"rid\": \"r\"}"#),
+        "what came is shown: {rejected}"
+    );
 }
 
 #[test]
