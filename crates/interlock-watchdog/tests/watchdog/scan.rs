@@ -35,8 +35,9 @@ fn a_day_without(lost: Option<Timestamp>) -> House {
     let house = House::new(&[], start);
     house.declare(MINUTELY, start, start);
     for hour in 0..24 {
+        // The first minute is the first sight's.
         let first =
-            start + SignedDuration::from_hours(hour) + if hour == 0 { MINUTE } else { MINUTE * 0 };
+            if hour == 0 { start + MINUTE } else { start + SignedDuration::from_hours(hour) };
         let last = start + SignedDuration::from_hours(hour) + MINUTE * 59;
         let minutes =
             |from: Timestamp, to: Timestamp| (to.duration_since(from).as_mins() + 1) as u64;
