@@ -28,6 +28,8 @@ use crate::{
     surface::Surface,
 };
 
+/// Clocks that differ by no more agree.
+const AGREE_WITHIN: jiff::SignedDuration = jiff::SignedDuration::from_secs(5);
 /// Bytes of a sensor's key.
 const SENSOR_KEY_MAX: usize = 200;
 
@@ -151,6 +153,8 @@ struct ReportBody {
     said: String,
     rid: Option<String>,
     at: Option<jiff::Timestamp>,
+    /// What the clock that `at` is by says now.
+    sent_at: Option<jiff::Timestamp>,
     exit_code: Option<i64>,
     duration_ms: Option<u64>,
     body: Option<String>,
@@ -189,7 +193,8 @@ fn understood(
     received: jiff::Timestamp,
 ) -> Result<(ReportRecord, String), ApiError> {
     let asked: ReportBody = read(body, r#"{"said": "success", "rid": "a1"}"#)?;
-    let ReportBody { said, rid, at, exit_code, duration_ms, body, source } = asked;
+    let ReportBody { said, rid, at, sent_at, exit_code, duration_ms, body, source } = asked;
+    let at = at.map(|at| by_our_clock(at, sent_at, received));
     if Said::parse(&said).is_none() {
         let message = format!("`said` is `{said}`");
         return Err(invalid("bad_report", message, "It is `start`, `success`, `fail` or `log`."));
@@ -215,6 +220,18 @@ fn understood(
         ..ReportRecord::of(&said, at.unwrap_or(received), None)
     };
     Ok((report, surface.desk.key_of(headers)?))
+}
+
+/// An instant of a clock that says something else than ours. What two clocks may differ by without anybody's fault, and
+/// the way here, is left alone.
+fn by_our_clock(
+    at: jiff::Timestamp,
+    sent_at: Option<jiff::Timestamp>,
+    received: jiff::Timestamp,
+) -> jiff::Timestamp {
+    let skew = sent_at.map(|sent| received.duration_since(sent));
+    let skew = skew.filter(|skew| skew.abs() > AGREE_WITHIN).unwrap_or_default();
+    at.checked_add(skew).unwrap_or(received).min(received)
 }
 
 async fn now(surface: &Surface) -> Result<jiff::Timestamp, ApiError> {

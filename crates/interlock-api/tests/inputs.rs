@@ -198,6 +198,36 @@ fn a_body_without_end_is_neither_kept_nor_read_for_ever() {
 }
 
 #[test]
+fn s15_a_report_by_a_clock_that_is_wrong_is_put_right_by_what_that_clock_says_now() {
+    // It is nine here. A job ended five minutes before it was reported, by a clock that says something else.
+    for (rid, at, sent_at, truth) in [
+        ("behind", "06:55:00", Some("07:00:00"), "08:55:00"),
+        ("ahead", "13:55:00", Some("14:00:00"), "08:55:00"),
+        ("agrees", "08:55:00", Some("08:59:57"), "08:55:00"),
+        ("spooled", "01:00:00", Some("09:00:00"), "01:00:00"),
+        ("silent", "08:55:00", None, "08:55:00"),
+        ("future", "09:30:00", None, "09:00:00"),
+    ] {
+        let instant = |time: &str| format!("2026-02-25T{time}Z");
+        let sent = sent_at.map(|at| format!(",\"sentAt\":\"{}\"", instant(at))).unwrap_or_default();
+        let body = format!(r#"{{"said":"success","rid":"{rid}","at":"{}"{sent}}}"#, instant(at));
+        let request = format!(
+            "POST /api/v1/pipelines/backup/reports HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = ask(request.as_bytes());
+        assert_eq!(status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
+        let kept = block_on(site().store.inbox(Shard(0), 1_000_000)).unwrap().items;
+        let at = kept.iter().find_map(|entry| {
+            let InboxRecord::Report(report) = &entry.record else { return None };
+            (report.rid.as_deref() == Some(rid)).then_some(report.at)
+        });
+        assert_eq!(at.map(|at| at.to_string()), Some(instant(truth)), "{rid}");
+    }
+}
+
+#[test]
 fn deep_and_long_json_is_refused_and_not_fallen_into() {
     let deep = "[".repeat(100_000);
     for (path, body) in [

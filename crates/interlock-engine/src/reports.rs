@@ -78,8 +78,8 @@ impl Engine {
             (Some(reason), _) => Told::Rejected(reason.clone()),
             (None, None) => Told::Rejected(format!("`{}` is nothing that a job says", record.said)),
             (None, Some(said)) => {
-                // Nobody reports from the future.
-                let at = record.at.min(entry.received_at);
+                // Nobody reports from the future, nor did it come from there: that was a clock which has gone back.
+                let at = record.at.min(entry.received_at).min(now);
                 let report = Report { said, rid: record.rid.as_deref(), at };
                 let hearing = Hearing { pipeline: &entry.pipeline, record, report, now };
                 match self.cannot_take(&hearing, entry.received_at) {

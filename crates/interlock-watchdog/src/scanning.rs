@@ -42,6 +42,11 @@ impl Scanning {
         Self { scanner: Scanner::new(zones), next_at, told: None }
     }
 
+    /// Goes on soon, whatever it waits for.
+    pub(crate) fn begin_again(&mut self, now: Timestamp) {
+        self.next_at = self.next_at.min(plus(now, REST_MAX));
+    }
+
     /// What is newly wrong, and what is no longer.
     fn news(&mut self, scanned: Scanned) -> (Vec<Violation>, Vec<Violation>) {
         let Scanned { pipelines, violations, .. } = scanned;

@@ -93,3 +93,16 @@ fn s10_where_nobody_ever_listened_what_the_watchdog_did_not_see_is_unknown() {
     let told = stage.told(&["SCHEDULE_UNKNOWN"]);
     assert!(told[0].ends_with("are unknown: nobody listened"), "{told:?}");
 }
+
+#[test]
+fn s15_nothing_ends_before_it_began_whatever_the_clocks_of_two_machines_say() {
+    let mut stage = stage(HOURLY);
+    stage.goes_on("09:01");
+    assert_eq!(stage.hears("start", Some("r")), "began");
+    stage.goes_on("09:10");
+    // Told by another machine, whose clock is behind.
+    assert_eq!(stage.hears_of("success", Some("r"), at("08:20")), "ended");
+    assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z completed"]);
+    let run = stage.run_rows().remove(0).record;
+    assert_eq!((run.started_at, run.ended_at), (Some(at("09:01")), Some(at("09:01"))));
+}

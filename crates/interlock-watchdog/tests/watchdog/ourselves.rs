@@ -69,7 +69,7 @@ impl Resident {
     }
 
     /// The wall clock is set, and it comes round once.
-    fn jump(&mut self, by: SignedDuration) {
+    pub(crate) fn jump(&mut self, by: SignedDuration) {
         *self.clocks.wall.lock().unwrap() += by;
         block_on(self.watchdog.pass()).unwrap();
     }

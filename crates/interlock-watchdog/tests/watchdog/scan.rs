@@ -168,3 +168,21 @@ fn s19_what_a_process_before_this_one_told_of_is_over_when_it_is() {
     assert_eq!(next.house.incidents()[key].state, "resolved");
     assert_eq!(next.count("INVARIANT_BROKEN"), 1, "told once");
 }
+
+#[test]
+fn s15_a_clock_that_is_set_back_does_not_stop_what_is_done_every_minute() {
+    let house = recorded();
+    *house.clock.lock().unwrap() = at("11:20");
+    let mut resident = Resident::new(house);
+    for _ in 0..10 {
+        resident.after(MINUTE);
+    }
+    resident.jump(MINUTE * -60);
+    let mut slot = waiting(at("09:00"));
+    slot.closes_at = at("09:20");
+    resident.house.slot("orders", ("cron", at("09:00")), &slot);
+    for _ in 0..15 {
+        resident.after(MINUTE);
+    }
+    assert_eq!(resident.count("INVARIANT_BROKEN"), 1, "at 10:45, not at 11:31");
+}

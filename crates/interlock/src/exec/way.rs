@@ -112,7 +112,7 @@ impl Parcel {
     fn body(&self) -> Value {
         let ReportRecord { said, rid, at, exit_code, duration_ms, body, source, .. } = &self.report;
         json!({
-            "said": said, "rid": rid, "at": at.to_string(), "exitCode": exit_code,
+            "said": said, "rid": rid, "at": at.to_string(), "sentAt": clock::now().to_string(), "exitCode": exit_code,
             "durationMs": duration_ms, "body": body, "source": source,
         })
     }
