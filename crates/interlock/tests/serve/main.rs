@@ -34,6 +34,7 @@ mod checker;
 mod container;
 mod endings;
 mod frozen;
+mod https;
 mod hung;
 mod kills;
 mod moving;

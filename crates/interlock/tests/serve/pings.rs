@@ -25,13 +25,13 @@ schedules: [{name: s, every: 1h, from: last}]
 trigger: {type: external}
 ";
 
-struct Site {
-    project: Project,
+pub(crate) struct Site {
+    pub(crate) project: Project,
     daemon: Option<Daemon>,
 }
 
 impl Site {
-    fn new(names: &[&str]) -> Self {
+    pub(crate) fn new(names: &[&str]) -> Self {
         let project = Project::new(&[]);
         fs::write(project.path().join("interlock.yaml"), SERVER).unwrap();
         for name in names {
@@ -53,7 +53,7 @@ impl Site {
         self.address();
     }
 
-    fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.project.until("it listens", || {
             let text = fs::read_to_string(self.project.folder().join("http.json")).ok()?;
             serde_json::from_str::<Value>(&text).ok()?["address"].as_str()?.parse().ok()
@@ -64,13 +64,13 @@ impl Site {
         format!("http://{}{path}", self.address())
     }
 
-    fn runs(&self, name: &str) -> Vec<Value> {
+    pub(crate) fn runs(&self, name: &str) -> Vec<Value> {
         let listed = self.project.run(&["runs", "--pipeline", name, "--json"]);
         let value: Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
         value.as_array().cloned().unwrap_or_default()
     }
 
-    fn until_runs(&self, name: &str, count: usize) -> Vec<Value> {
+    pub(crate) fn until_runs(&self, name: &str, count: usize) -> Vec<Value> {
         self.project.until(&format!("{count} runs of {name}"), || {
             let runs = self.runs(name);
             (runs.len() == count).then_some(runs)
@@ -81,7 +81,7 @@ impl Site {
         self.project.run(&[&["events"], arguments].concat()).stdout
     }
 
-    fn exec(&self, arguments: &[&str], job: &[&str]) -> Ran {
+    pub(crate) fn exec(&self, arguments: &[&str], job: &[&str]) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interlock"));
         command.arg("exec").args(arguments).arg("-C").arg(self.project.path()).arg("--").args(job);
         command.env("INTERLOCK_SPOOL", self.project.path().join("spool")).stdin(Stdio::null());
