@@ -106,3 +106,20 @@ fn s15_nothing_ends_before_it_began_whatever_the_clocks_of_two_machines_say() {
     let run = stage.run_rows().remove(0).record;
     assert_eq!((run.started_at, run.ended_at), (Some(at("09:01")), Some(at("09:01"))));
 }
+
+#[test]
+fn s10_the_owner_that_closes_for_a_watchdog_which_is_not_there_says_missed_only_if_somebody_heard()
+{
+    for (until, word) in [("09:01", "unknown"), ("10:00", "missed")] {
+        let mut stage = stage(HOURLY);
+        stage.goes_on("09:01");
+        listened(&stage, ("08:00", "09:01"));
+        // The slot is open, and nobody listens from then on, or only the engine goes.
+        stage.goes_on("09:02");
+        stage.crash();
+        stage.world.pass(at("09:30").duration_since(stage.world.time()));
+        listened(&stage, ("08:00", until));
+        stage.goes_on("09:40");
+        assert_eq!(stage.slots(), [format!("h/2026-02-24T09:00:00Z {word}")]);
+    }
+}
