@@ -171,7 +171,11 @@ impl Engine {
                 let arrival = Arrival { pipeline, spec: &spec, key, sensor, now };
                 Ok(self.take_sensor(&arrival, plan).await?)
             }
-            InboxRecord::Run { .. } if let Some(reason) = nothing_to_start(&spec) => Err(reason),
+            InboxRecord::Run { .. } | InboxRecord::Rerun { .. }
+                if let Some(reason) = nothing_to_start(&spec) =>
+            {
+                Err(reason)
+            }
             InboxRecord::Run { slot: None, force, params } => {
                 let wish = Wish { params: params.clone(), force: *force, ..Wish::default() };
                 Ok(self.open_manual(pipeline, &spec, (wish, now), plan))

@@ -10,6 +10,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use interlock_core::{
     agenda::Work,
+    clock::STEP_MAX,
     id::PipelineId,
     pipeline::StartSchedule,
     report::{self, Meaning, Report, RunSeen, Said},
@@ -78,8 +79,10 @@ impl Engine {
             (Some(reason), _) => Told::Rejected(reason.clone()),
             (None, None) => Told::Rejected(format!("`{}` is nothing that a job says", record.said)),
             (None, Some(said)) => {
-                // Nobody reports from the future, nor did it come from there: that was a clock which has gone back.
-                let at = record.at.min(entry.received_at).min(now);
+                // Nobody reports from the future, nor did it come from there: that was a clock which has gone back. What
+                // clocks of store and instance may differ by is left alone.
+                let at = record.at.min(entry.received_at);
+                let at = if at > plus(now, STEP_MAX) { now } else { at };
                 let report = Report { said, rid: record.rid.as_deref(), at };
                 let hearing = Hearing { pipeline: &entry.pipeline, record, report, now };
                 match self.cannot_take(&hearing, entry.received_at) {

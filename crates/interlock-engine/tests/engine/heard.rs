@@ -5,7 +5,7 @@ use interlock_engine::seam::World as _;
 use interlock_store::{
     Store as _,
     conformance::block_on,
-    record::{InboxRecord, ReportRecord},
+    record::{InboxRecord, ReportRecord, SlotName},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -60,6 +60,17 @@ fn a_report_in_time_closes_its_slot_and_nobody_is_told() {
     assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z completed"]);
     assert_eq!(stage.runs(), ["backup~h~20260224T090000Z~1~1 COMPLETED external"]);
     assert_eq!(heard.lines(), Vec::<String>::new());
+}
+
+#[test]
+fn nobody_can_have_interlock_run_again_what_somebody_else_runs() {
+    let mut stage = stage(HOURLY);
+    stage.goes_on("09:02");
+    assert_eq!(stage.hears("success", None), "ended");
+    let slot = SlotName { schedule: "h".into(), nominal: at("09:00") };
+    let refused = stage.ask("backup", &InboxRecord::Rerun { slot, reason: "again".into() });
+    assert_eq!(refused.result["reason"], "somebody else runs backup; Interlock only watches it");
+    assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z completed"]);
 }
 
 #[test]
