@@ -224,7 +224,17 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
 fn guard((folder, surface): (&Path, &Surface), beside: &Handle) -> Option<Guard> {
     let runtimes = [("main", &Handle::current()), ("beside", beside)];
     let guard = Guard::start(folder, &surface.loops, &runtimes);
-    guard.inspect_err(|error| tracing::error!(%error, "nobody ends this process if it hangs")).ok()
+    match guard {
+        Ok(guard) => {
+            // Nobody else has set it.
+            drop(surface.guard.set(guard.probe()));
+            Some(guard)
+        }
+        Err(error) => {
+            tracing::error!(%error, "nobody ends this process if it hangs");
+            None
+        }
+    }
 }
 
 /// What is known before anything is loaded.

@@ -206,6 +206,14 @@ fn it_tells_its_port_shows_what_it_did_and_ends_on_a_signal() {
     assert!(metric(&page, "interlock_slots_open") <= 2, "{page}");
     assert!(metric(&page, "interlock_engine_passes_total") >= 2, "{page}");
     assert!(metric(&page, "process_resident_memory_bytes") > 1_000_000);
+    assert_eq!(metric(&page, "interlock_watch_step{watch=\"engine\"}"), 0, "{page}");
+    assert_eq!(metric(&page, "interlock_watch_state{watch=\"engine\"}"), 1, "{page}");
+    assert_eq!(metric(&page, "interlock_watch_expiries_total{watch=\"engine\"}"), 0, "{page}");
+    for name in ["age", "limit", "longest_gap"] {
+        let name = format!("\ninterlock_watch_{name}_seconds{{watch=\"watchdog\"}} ");
+        assert!(page.contains(&name), "no {name} in {page}");
+    }
+    assert!(page.contains("\ninterlock_guard_scan_seconds 0.0"), "{page}");
     let (status, health) = served.get("/healthz");
     assert_eq!(status, 200, "{health}");
     assert!(health.contains("\"engine\"") && health.contains("\"reload\""), "{health}");
