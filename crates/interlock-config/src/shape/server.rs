@@ -149,7 +149,7 @@ const SERVER: &MapShape = &map(
         field(
             "maxRequestsPerSecond",
             &COUNT,
-            "Requests from one other machine each second, twice as many at once.",
+            "Requests from one other machine, and with one token, each second; twice as many at once.",
         )
         .default("1000"),
     ]],

@@ -34,7 +34,6 @@ use tokio::{
 use crate::{
     arguments::{LogForm, RoleName, Serve},
     clock,
-    exec::way::Way,
     exit::{FAILED, Failure, SUCCESS},
     output::Output,
     place::{Held, Place},
@@ -170,8 +169,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     surface.maker.get_or_init(|| making::maker(&directory, &config.dirs.pipelines));
     let interface = interface(&roles, &config, (&folder, &surface)).await?;
     let mut greeting = greeting(&place, &roles, interface.as_ref());
-    let mut names = vec![Way::Inbox(folder.clone()).name()];
-    names.extend(greeting.url.clone());
+    let names = spooled::names(&folder, interface.as_ref().map(Interface::address));
     tokio::spawn(spooled::take_over(Arc::clone(&store), names));
     let (reload, asked) = mpsc::unbounded_channel();
     let runtime = beside()?;

@@ -34,6 +34,7 @@ mod checker;
 mod container;
 mod endings;
 mod frozen;
+mod https;
 mod hung;
 mod kills;
 mod moving;
@@ -73,6 +74,7 @@ impl Daemon {
         let child = Command::new(env!("CARGO_BIN_EXE_interlock"))
             .args(["serve", "--log", "json"])
             .arg(project)
+            .env("INTERLOCK_SPOOL", project.join("spool"))
             .stdout(Stdio::null())
             .stderr(open_log(project))
             .spawn()
