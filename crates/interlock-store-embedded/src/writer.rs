@@ -2,7 +2,8 @@
 //!
 //! It owns the only connection that may write. Work comes in over a channel; whatever has gathered while
 //! the last transaction was made durable goes into the next one, so that one fsync serves many callers
-//! (group commit). Answers are given after the COMMIT, all at once; no code of a caller runs here, and
+//! (group commit); except that those with little to write do not wait in the same transaction for those with much.
+//! Answers are given after the COMMIT, all at once; no code of a caller runs here, and
 //! records are encoded before they come.
 //!
 //! After a failure the transaction is rolled back, everything that the thread remembers is read anew, and
@@ -10,10 +11,11 @@
 //! believed any more, and every later call is refused ([`Health`]).
 
 use std::{
+    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering},
-        mpsc::{Receiver, Sender, TryRecvError, channel},
+        mpsc::{Receiver, Sender, channel},
     },
     thread::JoinHandle,
 };
@@ -30,6 +32,8 @@ use crate::{
 
 /// How many groups are gathered into one transaction. A call that brings more by itself stays whole.
 const GROUPS_MAX: usize = 2_000;
+/// Who brings no more groups than this has little to write, and need not wait for those who bring more.
+const LITTLE: usize = 8;
 /// How many prepared statements a connection keeps: more than there are.
 pub(crate) const STATEMENTS_MAX: usize = 128;
 
@@ -186,8 +190,8 @@ struct Desk {
 
 impl Desk {
     fn work(&mut self, queue: &Receiver<Box<dyn Task>>) {
-        while let Ok(first) = queue.recv() {
-            let mut batch = gather(first, queue);
+        let mut waiting = Waiting::default();
+        while let Some(mut batch) = waiting.next(queue) {
             let trouble = self.run(&mut batch).err();
             for task in batch {
                 task.answer(trouble.as_ref(), &self.health);
@@ -244,18 +248,97 @@ impl Desk {
     }
 }
 
-/// The first task and those that have gathered behind it.
-fn gather(first: Box<dyn Task>, queue: &Receiver<Box<dyn Task>>) -> Vec<Box<dyn Task>> {
-    let mut weight = first.weight();
-    let mut batch = vec![first];
-    while weight < GROUPS_MAX {
-        match queue.try_recv() {
-            Ok(task) => {
-                weight += task.weight();
-                batch.push(task);
-            }
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+/// Tasks that have come and are not done: in two rows, which take turns.
+#[derive(Default)]
+struct Waiting {
+    little: VecDeque<Box<dyn Task>>,
+    much: VecDeque<Box<dyn Task>>,
+    turn: Turn,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Turn {
+    #[default]
+    Little,
+    Much,
+}
+
+impl Waiting {
+    /// The next batch; waits for one. Nothing, when all is done and nobody can come any more.
+    fn next(&mut self, queue: &Receiver<Box<dyn Task>>) -> Option<Vec<Box<dyn Task>>> {
+        if self.little.is_empty() && self.much.is_empty() {
+            self.take_in(queue.recv().ok()?);
         }
+        while let Ok(task) = queue.try_recv() {
+            self.take_in(task);
+        }
+        let is_for_little = match self.turn {
+            Turn::Little => !self.little.is_empty(),
+            Turn::Much => self.much.is_empty(),
+        };
+        let row = if is_for_little { &mut self.little } else { &mut self.much };
+        self.turn = if is_for_little { Turn::Much } else { Turn::Little };
+        let mut batch: Vec<_> = row.pop_front().into_iter().collect();
+        let mut weight: usize = batch.iter().map(|task| task.weight()).sum();
+        while weight < GROUPS_MAX
+            && let Some(task) = row.pop_front()
+        {
+            weight += task.weight();
+            batch.push(task);
+        }
+        Some(batch)
     }
-    batch
+
+    fn take_in(&mut self, task: Box<dyn Task>) {
+        let row = if task.weight() <= LITTLE { &mut self.little } else { &mut self.much };
+        row.push_back(task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Groups(usize);
+
+    impl Task for Groups {
+        fn weight(&self) -> usize {
+            self.0
+        }
+
+        fn perform(&mut self, _: &mut Ledger<'_>) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn answer(self: Box<Self>, _: Option<&Trouble>, _: &Health) {}
+    }
+
+    fn next(waiting: &mut Waiting, queue: &Receiver<Box<dyn Task>>) -> Option<Vec<usize>> {
+        waiting.next(queue).map(|batch| batch.iter().map(|task| task.weight()).collect())
+    }
+
+    #[test]
+    fn those_with_little_wait_for_one_with_much_at_most_and_nobody_is_left_behind() {
+        let (tasks, queue) = channel::<Box<dyn Task>>();
+        let bring = |weights: &[usize]| {
+            for weight in weights {
+                tasks.send(Box::new(Groups(*weight))).unwrap();
+            }
+        };
+        let mut waiting = Waiting::default();
+        bring(&[200, 1, 2, 1_900, 500, 1]);
+        assert_eq!(next(&mut waiting, &queue), Some(vec![1, 2, 1]));
+        bring(&[3]);
+        assert_eq!(next(&mut waiting, &queue), Some(vec![200, 1_900]));
+        bring(&[4]);
+        assert_eq!(next(&mut waiting, &queue), Some(vec![3, 4]));
+        assert_eq!(next(&mut waiting, &queue), Some(vec![500]));
+        bring(&[9_000]);
+        assert_eq!(next(&mut waiting, &queue), Some(vec![9_000]));
+        bring(&[300, 1]);
+        assert_eq!(next(&mut waiting, &queue), Some(vec![1]), "it waited for one already");
+        drop(tasks);
+        assert_eq!(next(&mut waiting, &queue), Some(vec![300]));
+        assert_eq!(next(&mut waiting, &queue), None);
+    }
 }
