@@ -21,7 +21,6 @@ pub const DEAF_AFTER: SignedDuration = SignedDuration::from_secs(15);
 /// When nobody could have reported, given when nobody watched.
 pub(crate) async fn deaf(
     store: &dyn Store,
-    shard: Shard,
     unwatched: &[Stretch],
     now: Timestamp,
 ) -> Result<Vec<Stretch>, StoreError> {
@@ -32,6 +31,7 @@ pub(crate) async fn deaf(
         }
     }
     // A hung engine makes nobody deaf.
+    let shard = Shard::of(&PipelineId::system(), store.shard_count());
     for entry in store.inbox(shard, PAGE).await?.items {
         if let InboxRecord::Heard { since, until, .. } = entry.record {
             stretches.push((since, until));
