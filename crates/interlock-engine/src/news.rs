@@ -22,7 +22,7 @@ use interlock_store::{
     InboxEntry, Key, Record, RunKey,
     record::{AppliedRecord, InboxRecord},
 };
-use interlock_trigger::{LookUp, Outcome, StartFailure, StartRequest, What};
+use interlock_trigger::{CancelFailure, LookUp, Outcome, StartFailure, StartRequest, What};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -197,18 +197,15 @@ impl Engine {
                 }
                 teller.out_of_sight(at, &host, &mut plan);
             }
-            NewsOf::NotAsked(failure) if failure.is_retryable => {
-                // What is found still running is asked again.
+            NewsOf::NotAsked(CancelFailure { is_retryable: true, .. })
+            | NewsOf::NotStarted(StartFailure { may_have_started: true, .. }) => {
+                // What is found still running is asked to end again. Not at once: one that never began is started
+                // again, and may be as unclear again.
                 self.look_up_at(asked, plus(at, LOOK_EVERY));
                 return Ok(None);
             }
             NewsOf::NotAsked(failure) => {
                 plan.event(teller.event("CANCEL_REFUSED", at, failure.message));
-            }
-            NewsOf::NotStarted(failure) if failure.may_have_started => {
-                // Not at once: one that never began is started again, and may be as unclear again.
-                self.look_up_at(asked, plus(at, LOOK_EVERY));
-                return Ok(None);
             }
             NewsOf::NotStarted(failure) => {
                 teller.failed(End::before_it_began(at, failure), &mut plan);

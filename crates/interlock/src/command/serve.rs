@@ -25,7 +25,7 @@ use interlock_trigger::web::Web;
 use jiff::SignedDuration;
 use tokio::{
     runtime::Handle,
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::{JoinError, JoinHandle, spawn_blocking},
 };
 
@@ -505,6 +505,7 @@ impl Served<'_> {
             host: host.clone(),
             files,
             agreement,
+            gate: watch::Sender::new(false),
             begun: tokio::sync::Mutex::default(),
         };
         let owner = Owner::new(OwnerParts {
@@ -525,6 +526,7 @@ fn run_engines(owner: Owner<Engines>, host: Host, surface: &Surface) -> Loop {
     let lease = Duration::try_from(Pace::default().lease).unwrap_or(END_IN);
     surface.loops.register("engine", owner.pulse.clone(), lease);
     surface.vitals.get_or_init(|| host.vitals);
+    owner.work.gate.send_replace(true);
     let (stop, stopped) = oneshot::channel();
     let stopped = async move {
         // A sender that is gone asks for the same.

@@ -11,7 +11,7 @@ use interlock_engine::{
 use interlock_store::{Shard, Store};
 use interlock_trigger::Triggers;
 use tokio::{
-    sync::{Mutex, mpsc, oneshot},
+    sync::{Mutex, mpsc, oneshot, watch},
     task::{JoinSet, spawn_blocking},
     time::interval,
 };
@@ -41,6 +41,8 @@ pub(crate) struct Engines {
     pub(crate) host: Host,
     pub(crate) files: Files,
     pub(crate) agreement: Agreement,
+    /// Engines begin their passes once this says so: what is to be told of the start is in the inbox by then.
+    pub(crate) gate: watch::Sender<bool>,
     /// What was found at the start, until somebody asks for it.
     pub(crate) begun: Mutex<Option<(Overview, Scan)>>,
 }
@@ -53,7 +55,10 @@ impl Work for Engines {
             let overview = engines.iter().map(|(_, engine)| engine.overview());
             let overview = overview.reduce(Overview::and).unwrap_or_default();
             *self.begun.lock().await = Some((overview, scan));
-            Ok(engines.into_iter().map(|(shard, engine)| (shard, run(engine))).collect())
+            Ok(engines
+                .into_iter()
+                .map(|(shard, engine)| (shard, run(engine, self.gate.subscribe())))
+                .collect())
         })
     }
 }
@@ -136,7 +141,7 @@ impl Engines {
 }
 
 /// Lets an engine's loop run.
-fn run(engine: Engine) -> AtWork {
+fn run(engine: Engine, mut gate: watch::Receiver<bool>) -> AtWork {
     let pulse = engine.pulse();
     let (stop, stopped) = oneshot::channel::<()>();
     let stopped = async move {
@@ -144,6 +149,8 @@ fn run(engine: Engine) -> AtWork {
         let _asked = stopped.await;
     };
     let task = tokio::spawn(async move {
+        // A gate that is gone keeps nobody out.
+        drop(gate.wait_for(|is_open| *is_open).await);
         match engine.run(Box::pin(stopped)).await {
             Ok(()) => Ended::GivenBack,
             Err(EngineError::Deposed) => Ended::Followed,

@@ -45,7 +45,10 @@ pub(crate) fn findings(evidence: &Evidence) -> Vec<String> {
         let (name, at) = slot;
         let says = match evidence.ledger.get(slot) {
             None => Some("is lost: it was never recorded".to_owned()),
-            Some(recorded) => wrong(recorded, times, evidence.told.contains(name)),
+            Some(recorded) if recorded.uncertain && !evidence.told.contains(name) => {
+                Some("is uncertain, and no incident says so".to_owned())
+            }
+            Some(recorded) => wrong(recorded, times),
         };
         found.extend(says.map(|says| format!("{name}/{at} {says}")));
     }
@@ -55,11 +58,8 @@ pub(crate) fn findings(evidence: &Evidence) -> Vec<String> {
 }
 
 /// What is wrong with a slot that was recorded and ran so many times.
-fn wrong(recorded: &Recorded, times: usize, is_told: bool) -> Option<String> {
+fn wrong(recorded: &Recorded, times: usize) -> Option<String> {
     let word = recorded.disposition.as_deref();
-    if recorded.uncertain && !is_told {
-        return Some("is uncertain, and no incident says so".to_owned());
-    }
     match (word, times) {
         (None, _) => Some("is still open".to_owned()),
         (Some("completed"), 0) => Some("is completed, and never ran".to_owned()),

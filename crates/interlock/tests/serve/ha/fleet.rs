@@ -144,8 +144,8 @@ impl Fleet {
 
     /// Waits until something holds of the store.
     #[track_caller]
-    pub(crate) fn until<T>(&self, what: &str, mut holds: impl FnMut() -> Option<T>) -> T {
-        self.instances[0].project.until(what, || holds())
+    pub(crate) fn until<T>(&self, what: &str, holds: impl FnMut() -> Option<T>) -> T {
+        self.instances[0].project.until(what, holds)
     }
 
     /// What jobs say that they ran for, up to an instant.
@@ -244,6 +244,6 @@ pub(crate) fn owners(roll: &Roll, role: Role, count: u16) -> Option<BTreeMap<Str
 fn text(name: &str) -> String {
     format!(
         "name: {name}\nschedules: [{{id: second, every: 1s}}]\noverlapPolicy: all\nmaxActiveRuns: 20\n\
-         catchupWindow: 1h\ntrigger: {{type: command, command: sh job.sh whole 0.05 0}}\n"
+         catchupWindow: 1h\ntrigger: {{type: command, command: sh job.sh whole 0.4 0}}\n"
     )
 }
