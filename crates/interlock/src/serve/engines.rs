@@ -103,7 +103,8 @@ impl Engines {
     }
 
     /// Has engines take over what the files say, portion by portion while they are read.
-    async fn declare(&self, engines: &mut [(Shard, Engine)]) -> Result<Scan, EngineError> {
+    /// Those that somebody else owns by then are let go.
+    async fn declare(&self, engines: &mut Vec<(Shard, Engine)>) -> Result<Scan, EngineError> {
         let in_force = engines.iter().flat_map(|(_, engine)| engine.in_force());
         let in_force = in_force.map(|(name, version)| (name.clone(), version)).collect();
         let mine: BTreeSet<Shard> = engines.iter().map(|(shard, _)| *shard).collect();
@@ -121,22 +122,46 @@ impl Engines {
                 portion = told.recv() => {
                     let Some(portion) = portion else { break };
                     let mut sorted = self.ways.sorted(portion);
-                    for (shard, engine) in &mut *engines {
-                        if let Some(changes) = sorted.remove(shard) {
-                            engine.declare(&changes).await?;
-                        }
+                    let mut kept = Vec::new();
+                    for (shard, mut engine) in std::mem::take(engines) {
+                        let declared = match sorted.remove(&shard) {
+                            Some(changes) => engine.declare(&changes).await,
+                            None => Ok(()),
+                        };
+                        kept.extend(still_ours(declared)?.map(|()| (shard, engine)));
                     }
+                    *engines = kept;
                 }
                 // Files may be read for longer than a lease lasts.
                 _ = tick.tick() => {
-                    for (_, engine) in &mut *engines {
-                        engine.keep_the_lease().await?;
+                    let mut kept = Vec::new();
+                    for (shard, mut engine) in std::mem::take(engines) {
+                        let renewed = engine.keep_the_lease().await;
+                        kept.extend(still_ours(renewed)?.map(|()| (shard, engine)));
                     }
+                    *engines = kept;
                 }
             }
         }
         let scan = scan.await.map_err(|error| EngineError::Declaration(error.to_string()))?;
-        scan.map_err(|failure| EngineError::Declaration(failure.message))
+        match scan {
+            Ok(scan) => Ok(scan),
+            // What the ledger has stays in force.
+            Err(failure) if *self.gate.borrow() => {
+                tracing::error!("{}; what was loaded stays in force", failure.message);
+                Ok(Scan { problems: vec![], count: 0, changes: 0, is_whole: false, spared: 0 })
+            }
+            Err(failure) => Err(EngineError::Declaration(failure.message)),
+        }
+    }
+}
+
+/// Nothing when somebody else owns the shard by now, which is no failure.
+fn still_ours(done: Result<(), EngineError>) -> Result<Option<()>, EngineError> {
+    match done {
+        Ok(()) => Ok(Some(())),
+        Err(EngineError::Deposed) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -21,7 +21,10 @@ use interlock_engine::{
 use interlock_store::{LedgerEntry, RunKey, RunQuery, RunRow, Shard, Store, StoreError};
 use interlock_trigger::{LocalTriggers, LookUp, Report, Triggers as _, What};
 use jiff::Timestamp;
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep, sleep_until},
+};
 
 use crate::{clock, inbox::fresh_key};
 
@@ -120,19 +123,21 @@ impl Teller {
         mut taken_over: mpsc::UnboundedReceiver<Shard>,
     ) {
         let mut unread: BTreeSet<Shard> = BTreeSet::new();
+        let mut next = Instant::now();
         loop {
             tokio::select! {
                 biased;
-                Some(report) = reports.recv() => self.pass_on(report).await,
-                Some(shard) = taken_over.recv() => { unread.insert(shard); }
-                () = sleep(AGAIN_AFTER), if !unread.is_empty() => {
-                    let shards = std::mem::take(&mut unread);
-                    for shard in shards {
+                // However much the jobs have to say.
+                () = sleep_until(next), if !unread.is_empty() => {
+                    for shard in std::mem::take(&mut unread) {
                         if !self.look_through(shard).await {
                             unread.insert(shard);
                         }
                     }
+                    next = Instant::now() + AGAIN_AFTER;
                 }
+                Some(report) = reports.recv() => self.pass_on(report).await,
+                Some(shard) = taken_over.recv() => { unread.insert(shard); }
                 else => return,
             }
         }
@@ -149,21 +154,17 @@ impl Teller {
         };
         let Report { run_id, at, what } = report;
         let is_end = matches!(what, What::Finished(_) | What::Lost { .. });
-        while self.write(&pipeline, (&run_id, at), &what).await.is_err() {
-            sleep(AGAIN_AFTER).await;
+        loop {
+            match self.post(&pipeline, (&run_id, at), Heard::Told(what.clone())).await {
+                Ok(()) => break,
+                Err(error) if error.is_retryable => sleep(AGAIN_AFTER).await,
+                // Not acknowledged: it is told again to the next process.
+                Err(_) => return,
+            }
         }
         if is_end {
             self.triggers.acknowledge(&run_id);
         }
-    }
-
-    async fn write(
-        &self,
-        pipeline: &PipelineId,
-        (run_id, at): (&str, Timestamp),
-        what: &What,
-    ) -> Result<(), StoreError> {
-        self.post(pipeline, (run_id, at), Heard::Told(what.clone())).await
     }
 
     /// Posts a letter, where there is anybody else to write to.

@@ -128,6 +128,9 @@ impl<W: Work> Owner<W> {
         take.sort_unstable();
         let begun = Arc::clone(&self.work).begin(take).await?;
         self.take_up(begun);
+        if self.mine.is_empty() && roll.is_none() {
+            return Err(EngineError::Deposed);
+        }
         if self.mine.is_empty() {
             tracing::info!("other instances own all shards: standing by");
         }
