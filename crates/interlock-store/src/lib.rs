@@ -83,5 +83,5 @@ pub use contract::{
 pub use key::{DueKind, Key, RunKey};
 pub use obligation::{Obligation, Subject};
 pub use record::Record;
-pub use together::together;
+pub use together::{for_each, together};
 pub use whole::{Archived, ChangedRow, Changes, Freight, Portion, StoredRow};

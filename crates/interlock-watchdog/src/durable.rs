@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    Change, Expect, Group, Record, Refusal,
+    Accepted, Change, Expect, Group, Record, Refusal,
     record::{EventRecord, WatermarkRecord},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -27,11 +27,17 @@ impl Watchdog {
         &mut self,
         mut planned: Vec<Planned>,
     ) -> Result<BTreeSet<PipelineId>, WatchdogError> {
-        let mut refused = BTreeSet::new();
-        if planned.is_empty() {
-            return Ok(refused);
-        }
         let results = commit(self.store.as_ref(), self.telling.as_ref(), &mut planned).await?;
+        self.say_what_was_found(planned, results)
+    }
+
+    /// Says what is durable now; answers with the pipelines for which somebody was faster.
+    pub(crate) fn say_what_was_found(
+        &self,
+        planned: Vec<Planned>,
+        results: Vec<Result<Accepted, Refusal>>,
+    ) -> Result<BTreeSet<PipelineId>, WatchdogError> {
+        let mut refused = BTreeSet::new();
         for (plan, result) in planned.into_iter().zip(results) {
             match (result, plan.said) {
                 (Ok(_), Some(finding)) => {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    Accepted, Group, InboxEntry, Key, Record, Refusal, Row, Shard, Store, StoreError, StoreFuture,
-    record::{InboxRecord, PipelineRecord, Unreadable},
+    Accepted, Group, InboxEntry, Key, Record, Refusal, Row, Shard, Store, StoreError, for_each,
+    record::{InboxRecord, PipelineRecord},
     together,
 };
 
@@ -47,22 +47,19 @@ pub(crate) async fn judge_all(
     checks: &[(CheckName, Check)],
     asked: Vec<(PipelineId, Question)>,
 ) -> Result<Outcome, StoreError> {
-    let mut names = Vec::new();
-    let mut questions: Vec<StoreFuture<'_, Result<Gathered, Unreadable>>> = Vec::new();
-    for (pipeline, question) in asked {
-        let Some(revision) = list.revision(&pipeline) else { continue };
-        names.push(pipeline.clone());
-        questions.push(Box::pin(async move {
-            match gatherer.snapshot(&pipeline, revision, question).await {
-                Ok(gathered) => Ok(Ok(gathered)),
-                Err(GatherError::Unreadable(reason)) => Ok(Err(reason)),
-                Err(GatherError::Store(error)) => Err(error),
-            }
-        }));
-    }
-    let gathered = together(questions).await?;
+    let asked = asked.into_iter().filter_map(|(pipeline, question)| {
+        let revision = list.revision(&pipeline)?;
+        Some((pipeline, revision, question))
+    });
+    let gathered = for_each(asked.collect(), |(pipeline, revision, question)| async move {
+        match gatherer.snapshot(&pipeline, revision, question).await {
+            Ok(gathered) => Ok((pipeline, Ok(gathered))),
+            Err(GatherError::Unreadable(reason)) => Ok((pipeline, Err(reason))),
+            Err(GatherError::Store(error)) => Err(error),
+        }
+    });
     let mut outcome = Outcome::default();
-    for (pipeline, gathered) in names.into_iter().zip(gathered) {
+    for (pipeline, gathered) in gathered.await? {
         match gathered {
             Ok(Gathered::Gone) => {}
             Ok(Gathered::Changed(record, revision)) => {
@@ -100,12 +97,16 @@ pub(crate) fn none_can_be_done(
     }
 }
 
-/// Asks what is to be asked, adds what follows for people, and commits; a result for each group.
+/// Asks what is to be asked, adds what follows for people, and commits; a result for each group. The changes go with
+/// it: what is left of a plan is whose it was and what is said.
 pub(crate) async fn commit(
     store: &dyn Store,
     telling: &dyn Telling,
     planned: &mut [Planned],
 ) -> Result<Vec<Result<Accepted, Refusal>>, StoreError> {
+    if planned.is_empty() {
+        return Ok(Vec::new());
+    }
     for plan in planned.iter() {
         for (key, record) in &plan.asks {
             store.post(&plan.group.pipeline, key, record).await?;
@@ -115,8 +116,11 @@ pub(crate) async fn commit(
     for plan in planned.iter_mut() {
         telling.add(&mut plan.group, &mut incidents);
     }
-    let groups: Vec<Group> = planned.iter().map(|plan| plan.group.clone()).collect();
-    store.commit(groups).await
+    let groups = planned.iter_mut().map(|plan| {
+        let Group { pipeline, writer, changes } = &mut plan.group;
+        Group { pipeline: pipeline.clone(), writer: *writer, changes: std::mem::take(changes) }
+    });
+    store.commit(groups.collect()).await
 }
 
 /// Reads the incidents that groups are about.

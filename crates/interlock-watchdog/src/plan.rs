@@ -1,7 +1,5 @@
 //! Findings, turned into groups: one for each finding that says something, few for what is only done.
 
-use std::collections::BTreeMap;
-
 use interlock_core::{duration, id::PipelineId};
 use interlock_store::{
     CHANGES_MAX, Change, Expect, Group, Key, Record, Writer,
@@ -99,7 +97,7 @@ impl Planner {
 
 /// What remedies change, and what they ask for. A row occurs once: what is set wins over what is deleted.
 fn changes(remedies: Vec<Remedy>) -> (Vec<Change>, Vec<(String, InboxRecord)>) {
-    let mut changes: BTreeMap<Key, Change> = BTreeMap::new();
+    let mut changes: Vec<Change> = Vec::new();
     let mut asks = Vec::new();
     for remedy in remedies {
         let change = match remedy {
@@ -117,13 +115,17 @@ fn changes(remedies: Vec<Remedy>) -> (Vec<Change>, Vec<(String, InboxRecord)>) {
                 continue;
             }
         };
-        let Some(key) = change.key().cloned() else { continue };
-        let is_set = matches!(changes.get(&key), Some(Change::Put(..)));
-        if !(is_set && matches!(change, Change::Delete(..))) {
-            changes.insert(key, change);
-        }
+        changes.push(change);
     }
-    (changes.into_values().collect(), asks)
+    changes.sort_by(|one, other| one.key().cmp(&other.key()));
+    changes.dedup_by(|later, kept| {
+        let is_same = later.key() == kept.key();
+        if is_same && matches!((&*later, &*kept), (Change::Put(..), _) | (_, Change::Delete(..))) {
+            std::mem::swap(later, kept);
+        }
+        is_same
+    });
+    (changes, asks)
 }
 
 fn share_a_row(some: &[Change], others: &[Change]) -> bool {

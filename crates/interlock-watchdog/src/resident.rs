@@ -10,7 +10,8 @@ use std::{
 
 use interlock_core::{clock::ClockWatch, id::PipelineId};
 use interlock_store::{
-    Change, DueRow, Expect, Group, Key, Record, Shard, Store, StoreError, Writer,
+    Accepted, Change, DueRow, Expect, Group, Key, Record, Refusal, Shard, Store, StoreError,
+    Writer,
     record::{PipelineRecord, Shared},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -22,11 +23,11 @@ use crate::{
     check::Check,
     coverage::deaf,
     finding::CheckName,
-    gather::{Gatherer, Question, Surroundings},
-    judging::{judge_all, unapplied},
+    gather::{Gatherer, Next, Question, Surroundings},
+    judging::{Outcome, commit, judge_all, unapplied},
     load::{self, PAGE},
     owed::plus,
-    plan::Planner,
+    plan::{Planned, Planner},
     scanning::Scanning,
     seam::{Task, Telling, World},
     sweep::Sweep,
@@ -300,7 +301,7 @@ impl Watchdog {
         }
     }
 
-    /// Judges what was asked, portion by portion: what one found is durable before the next is read.
+    /// Judges what was asked, portion by portion.
     async fn look_at(
         &mut self,
         mut asked: BTreeMap<PipelineId, Question>,
@@ -326,53 +327,86 @@ impl Watchdog {
             around.blind = deaf(store, &self.blind, now).await?;
         }
         let mut failed = BTreeMap::new();
-        let mut asked = asked.into_iter();
-        loop {
-            let chunk: Vec<_> = asked.by_ref().take(CHUNK).collect();
-            if chunk.is_empty() {
-                break;
-            }
-            self.judge_chunk(chunk, &around, &mut failed).await?;
-        }
+        self.judge_by_portions(asked, &around, &mut failed).await?;
         self.tell_what_failed(&failed, now).await
     }
 
-    async fn judge_chunk(
+    /// While one portion is made durable the next is read and judged: the one waits for the disk, the other computes.
+    async fn judge_by_portions(
         &mut self,
-        chunk: Vec<(PipelineId, Question)>,
+        asked: BTreeMap<PipelineId, Question>,
         around: &Surroundings,
         failed: &mut BTreeMap<CheckName, String>,
     ) -> Result<(), WatchdogError> {
-        let store = Arc::clone(&self.store);
-        let zones = Arc::clone(&self.list.zones);
-        let (store, zones, shared) = (store.as_ref(), &zones, Mutex::default());
-        let gatherer = Gatherer { store, around, zones, shared };
-        let outcome = judge_all(&gatherer, &self.list, &self.checks, chunk).await?;
-        let now = around.now;
+        let (store, telling) = (Arc::clone(&self.store), Arc::clone(&self.telling));
+        let (store, zones) = (store.as_ref(), Arc::clone(&self.list.zones));
+        let mut asked = asked.into_iter();
+        let mut judged = Portion::default();
+        loop {
+            let chunk: Vec<_> = asked.by_ref().take(CHUNK).collect();
+            let is_last = chunk.is_empty();
+            let gatherer = Gatherer { store, around, zones: &zones, shared: Mutex::default() };
+            let (outcome, results) = tokio::join!(
+                judge_all(&gatherer, &self.list, &self.checks, chunk),
+                commit(store, telling.as_ref(), &mut judged.planned),
+            );
+            self.settle_portion(judged, results?, around.now)?;
+            if is_last {
+                return Ok(());
+            }
+            judged = self.plan_portion(outcome?, around, failed);
+        }
+    }
+
+    fn plan_portion(
+        &mut self,
+        outcome: Outcome,
+        around: &Surroundings,
+        failed: &mut BTreeMap<CheckName, String>,
+    ) -> Portion {
         for (pipeline, record, revision) in outcome.changed {
             self.take(&pipeline, &record, revision);
         }
         failed.extend(outcome.failed);
-        let planner = Planner { writer: self.writer, now, late_after: around.late_after };
-        let mut planned = Vec::new();
-        let mut judged_until = Vec::new();
+        let Surroundings { now, late_after, .. } = *around;
+        let planner = Planner { writer: self.writer, now, late_after };
+        let mut portion = Portion { aside: outcome.aside, ..Portion::default() };
         for judged in outcome.judged {
-            planned.extend(planner.plan(judged.findings));
-            judged_until.extend(judged.next.map(|next| (judged.pipeline, next)));
+            portion.planned.extend(planner.plan(judged.findings));
+            portion.until.extend(judged.next.map(|next| (judged.pipeline, next)));
         }
-        let refused = self.make_durable(planned).await?;
-        for (pipeline, next) in judged_until {
+        portion
+    }
+
+    fn settle_portion(
+        &mut self,
+        portion: Portion,
+        results: Vec<Result<Accepted, Refusal>>,
+        now: Timestamp,
+    ) -> Result<(), WatchdogError> {
+        let refused = self.say_what_was_found(portion.planned, results)?;
+        for (pipeline, next) in portion.until {
             if refused.contains(&pipeline) {
                 self.list.arm(&pipeline, plus(now, AGAIN_AFTER));
-            } else if !outcome.aside.contains(&pipeline) {
+            } else if !portion.aside.contains(&pipeline) {
                 self.list.judged(&pipeline, next);
             }
         }
-        for pipeline in outcome.aside {
+        for pipeline in portion.aside {
             tracing::error!(%pipeline, "it could not be judged, and is left alone for a minute");
             self.list.arm(&pipeline, plus(now, ASIDE_FOR));
             self.aside.insert(pipeline, plus(now, ASIDE_FOR));
         }
         Ok(())
     }
+}
+
+/// What was judged and is not durable yet.
+#[derive(Default)]
+struct Portion {
+    planned: Vec<Planned>,
+    /// When there is something to be judged next of those who were judged by the clock.
+    until: Vec<(PipelineId, Next)>,
+    /// Pipelines for which something could not be done.
+    aside: Vec<PipelineId>,
 }

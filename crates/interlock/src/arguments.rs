@@ -46,7 +46,34 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
+/// `exec` alone, with the arguments that it understands.
+#[derive(Debug, Parser)]
+#[command(name = "interlock")]
+struct ExecAlone {
+    #[arg(short = 'C', long = "dir", global = true)]
+    project: Option<PathBuf>,
+    #[command(subcommand)]
+    command: ExecCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ExecCommand {
+    Exec(Exec),
+}
+
 impl Arguments {
+    /// What was typed; with a mistake in it the process ends here. `exec` stands before every run of a job and is read
+    /// without describing all other commands first, which takes a millisecond.
+    pub(crate) fn read() -> Self {
+        match ExecAlone::try_parse() {
+            Ok(ExecAlone { project, command: ExecCommand::Exec(exec) }) => {
+                Self { project, command: Command::Exec(exec) }
+            }
+            // Who knows all commands finds the right words for it.
+            Err(_) => Self::parse(),
+        }
+    }
+
     /// The project's directory. `-C DIR` and a command's own DIR mean the same; the latter wins.
     pub(crate) fn directory(&self) -> &Path {
         let own = match &self.command {

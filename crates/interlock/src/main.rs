@@ -23,12 +23,10 @@ mod writer;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use crate::{arguments::Arguments, output::Output};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::read();
     let mut output = Output::new();
     let result = command::run(&arguments, &mut output);
     let code = match result {
