@@ -46,6 +46,7 @@ use crate::{
     address::Exposure,
     buckets::Buckets,
     error::ApiError,
+    limits::TokenPace,
     server::Peer,
     surface::Surface,
     token::{self, Scope, Token},
@@ -69,7 +70,7 @@ struct Inner {
     stored: RwLock<Arc<[Token]>>,
     exposure: Exposure,
     clock: Clock,
-    wrong: Buckets,
+    wrong: Buckets<IpAddr>,
 }
 
 /// Who asks.
@@ -143,13 +144,18 @@ struct Visit<'a> {
 /// Lets requests pass to these routes that may do what they need.
 pub(crate) fn guarded(routes: Router<Arc<Surface>>, need: Need) -> Router<Arc<Surface>> {
     let check = move |Extension(door): Extension<Doorkeeper>,
+                      Extension(pace): Extension<Arc<TokenPace>>,
                       params: RawPathParams,
                       request: Request,
                       next: Next| async move {
         let pipeline = params.iter().find(|(name, _)| *name == "pipeline").map(|(_, value)| value);
         let shown = shown(request.headers());
         let peer = Peer::of(&request);
-        match door.admit(&Visit { need, pipeline, shown: shown.as_deref(), peer }) {
+        let admitted = door.admit(&Visit { need, pipeline, shown: shown.as_deref(), peer });
+        let counted = admitted.and_then(|caller| {
+            caller.name.as_deref().map_or(Ok(()), |name| pace.count(name)).map(|()| caller)
+        });
+        match counted {
             Ok(caller) => {
                 let mut request = request;
                 request.extensions_mut().insert(caller);

@@ -1,25 +1,24 @@
-//! How often: a bucket of allowances for each address, filled at a steady pace.
+//! How often: a bucket of allowances for each address, or each token, filled at a steady pace.
 //!
 //! Time is handed in. There are only so many buckets: one that is full says nothing and is dropped first.
 
 use std::{
     collections::BTreeMap,
-    net::IpAddr,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-/// Addresses that are remembered at once.
-const ADDRESSES_MAX: usize = 10_000;
+/// Buckets that are remembered at once.
+const BUCKETS_MAX: usize = 10_000;
 
-/// A bucket for each address.
+/// A bucket for each of whatever is counted.
 #[derive(Debug)]
-pub(crate) struct Buckets {
+pub(crate) struct Buckets<K> {
     per_second: f64,
     at_once: f64,
-    all: Mutex<BTreeMap<IpAddr, Bucket>>,
+    all: Mutex<BTreeMap<K, Bucket>>,
 }
 
 /// How much was left, and when that was.
@@ -29,7 +28,7 @@ struct Bucket {
     at: Instant,
 }
 
-impl Buckets {
+impl<K: Ord> Buckets<K> {
     /// So many each second, and so many at once.
     pub(crate) fn new(per_second: u32, at_once: u32) -> Self {
         let (per_second, at_once) = (f64::from(per_second.max(1)), f64::from(at_once.max(1)));
@@ -37,16 +36,16 @@ impl Buckets {
     }
 
     /// Takes one allowance; else says how long there is none.
-    pub(crate) fn take(&self, address: IpAddr, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn take(&self, whose: K, now: Instant) -> Result<(), Duration> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= ADDRESSES_MAX && !all.contains_key(&address) {
+        if all.len() >= BUCKETS_MAX && !all.contains_key(&whose) {
             all.retain(|_, bucket| self.level(bucket, now) < self.at_once);
             // Somebody with so many addresses is not kept out by this, nor may they fill the memory.
-            if all.len() >= ADDRESSES_MAX {
+            if all.len() >= BUCKETS_MAX {
                 all.clear();
             }
         }
-        let bucket = all.entry(address).or_insert(Bucket { level: self.at_once, at: now });
+        let bucket = all.entry(whose).or_insert(Bucket { level: self.at_once, at: now });
         let level = self.level(bucket, now);
         if level < 1.0 {
             return Err(Duration::from_secs_f64((1.0 - level) / self.per_second));
@@ -63,6 +62,8 @@ impl Buckets {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     #[test]
@@ -85,6 +86,6 @@ mod tests {
         for number in 0..50_000_u32 {
             assert!(buckets.take(IpAddr::V4(number.into()), now).is_ok());
         }
-        assert!(buckets.all.lock().unwrap().len() <= ADDRESSES_MAX);
+        assert!(buckets.all.lock().unwrap().len() <= BUCKETS_MAX);
     }
 }

@@ -15,11 +15,13 @@ use std::{
 };
 
 use axum::http::{HeaderMap, StatusCode};
-use interlock_core::id::PipelineId;
+use interlock_config::{SystemZones, ZoneSource as _};
+use interlock_core::{id::PipelineId, pipeline::StartSchedule, schedule::Recurrence};
 use interlock_store::{
     Key, Record, Store, StoreError,
-    record::{AppliedRecord, InboxRecord},
+    record::{AppliedRecord, InboxRecord, PipelineRecord, Shared},
 };
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::{error::ApiError, surface::Surface};
@@ -37,7 +39,12 @@ const KEY_MAX: usize = 200;
 /// What there is of a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// It is declared.
+    /// Somebody else runs it, and reports.
+    Watched {
+        /// What is reported before this is about nothing that is owed.
+        from: Option<Timestamp>,
+    },
+    /// It is declared, and takes no reports.
     Declared,
     /// There is none.
     Absent,
@@ -49,13 +56,15 @@ pub(crate) struct Desk {
     /// What tells its keys from those of other processes.
     process: u64,
     count: AtomicU64,
-    known: Mutex<BTreeMap<PipelineId, Instant>>,
+    known: Mutex<BTreeMap<PipelineId, (Instant, Presence)>>,
+    zones: SystemZones,
 }
 
 impl Default for Desk {
     fn default() -> Self {
         let process = RandomState::new().hash_one(std::process::id());
-        Self { process, count: AtomicU64::new(0), known: Mutex::default() }
+        let zones = SystemZones::new();
+        Self { process, count: AtomicU64::new(0), known: Mutex::default(), zones }
     }
 }
 
@@ -70,14 +79,15 @@ impl Surface {
     /// Whether a pipeline is declared. That it is, is believed for a few seconds.
     pub(crate) async fn presence(&self, pipeline: &PipelineId) -> Result<Presence, ApiError> {
         let now = Instant::now();
-        if self.desk.is_known(pipeline, now) {
-            return Ok(Presence::Declared);
+        if let Some(known) = self.desk.known(pipeline, now) {
+            return Ok(known);
         }
         let rows = self.open_store()?.read(pipeline, &[Key::Pipeline]).await.map_err(refused)?;
         match rows.into_iter().flatten().next().map(|row| row.record) {
             Some(Record::Pipeline(record)) if record.retired_at.is_none() => {
-                self.desk.know(pipeline, now);
-                Ok(Presence::Declared)
+                let presence = self.desk.presence(&record);
+                self.desk.know(pipeline, (now, presence));
+                Ok(presence)
             }
             _ => Ok(Presence::Absent),
         }
@@ -138,17 +148,44 @@ impl Desk {
         })
     }
 
-    fn is_known(&self, pipeline: &PipelineId, now: Instant) -> bool {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(pipeline).is_some_and(|seen| now.saturating_duration_since(*seen) < KNOWN_FOR)
+    /// What its row says of a pipeline.
+    fn presence(&self, record: &PipelineRecord) -> Presence {
+        let Some(stored) = record.agenda.as_ref().filter(|agenda| agenda.work == "watched") else {
+            return Presence::Declared;
+        };
+        let zones = |name: &str| self.zones.zone(name);
+        let agenda = stored.to_core(&mut Shared::default(), &zones);
+        // The owner will say what is wrong with one that cannot be read.
+        let Ok(agenda) = agenda else { return Presence::Watched { from: None } };
+        let first = |start: &Arc<StartSchedule>| {
+            let nominal = start.schedule.after(record.first_seen)?;
+            nominal.checked_sub(start.early_for(nominal)).ok()
+        };
+        let is_always = agenda.starts.iter().any(|start| match start.schedule.recurrence() {
+            Recurrence::SinceLast { .. } | Recurrence::Daily => true,
+            Recurrence::Cron(_)
+            | Recurrence::Every { .. }
+            | Recurrence::At { .. }
+            | Recurrence::Once(_)
+            | Recurrence::Dates { .. }
+            | Recurrence::Sensor { .. } => false,
+        });
+        let from = agenda.starts.iter().filter_map(first).min().filter(|_| !is_always);
+        Presence::Watched { from }
     }
 
-    fn know(&self, pipeline: &PipelineId, now: Instant) {
+    fn known(&self, pipeline: &PipelineId, now: Instant) -> Option<Presence> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_fresh = |seen: Instant| now.saturating_duration_since(seen) < KNOWN_FOR;
+        known.get(pipeline).filter(|(seen, _)| is_fresh(*seen)).map(|(_, presence)| *presence)
+    }
+
+    fn know(&self, pipeline: &PipelineId, found: (Instant, Presence)) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        known.insert(pipeline.clone(), now);
+        known.insert(pipeline.clone(), found);
     }
 }
 
@@ -165,5 +202,16 @@ pub(crate) fn unknown_pipeline(name: &str) -> ApiError {
         code: "pipeline_unknown",
         message: format!("there is no pipeline `{name}`"),
         hint: "`interlock list` names them; `?create=1` on a ping makes one.".to_owned(),
+    }
+}
+
+/// Interlock runs it itself, or nobody does.
+pub(crate) fn not_watched(name: &PipelineId) -> ApiError {
+    ApiError {
+        status: StatusCode::CONFLICT,
+        code: "not_watched",
+        message: format!("{name} takes no reports: it is not run by somebody else"),
+        hint: "Only a pipeline with `trigger: {type: external}` does. `interlock events --rejected` has it."
+            .to_owned(),
     }
 }

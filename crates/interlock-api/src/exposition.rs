@@ -27,7 +27,13 @@ impl Page {
     }
 
     /// A number that goes up and down.
-    pub(crate) fn gauge(&mut self, name: &str, help: &str, label: Option<Label<'_>>, value: u64) {
+    pub(crate) fn gauge(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: Option<Label<'_>>,
+        value: impl Display,
+    ) {
         self.head(name, help, "gauge");
         self.sample(name, label, value);
     }
@@ -38,7 +44,7 @@ impl Page {
         name: &str,
         help: &str,
         label: &'a str,
-        series: impl IntoIterator<Item = (&'a str, u64)>,
+        series: impl IntoIterator<Item = (&'a str, impl Display)>,
     ) {
         self.head(name, help, "gauge");
         for (text, value) in series {

@@ -20,6 +20,7 @@ mod hearing;
 mod limits;
 pub mod loops;
 mod metrics;
+mod patient;
 mod ping;
 mod query;
 mod requests;

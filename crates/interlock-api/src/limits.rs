@@ -1,6 +1,6 @@
 //! What one request may cost, time and size, and how many may come from one address.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
     extract::{Request, State},
@@ -23,21 +23,46 @@ pub struct Limits {
     pub time: Duration,
     /// Bytes in a body at most.
     pub body_max: usize,
-    /// Requests from one address each second, twice as many at once; this machine is not counted.
+    /// Requests from one address each second, twice as many at once; this machine is not counted. The same for each
+    /// token, wherever it is shown: behind a proxy everybody is this machine.
     pub per_second: u32,
+    /// How long a client may take nothing of what is written to it.
+    pub unread: Duration,
+}
+
+/// How often each token came.
+#[derive(Debug)]
+pub(crate) struct TokenPace {
+    per_second: u32,
+    came: Buckets<String>,
+}
+
+impl TokenPace {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { per_second: limits.per_second, came: steady(limits) }
+    }
+
+    /// Counts a request with a token; a refusal when there were too many.
+    pub(crate) fn count(&self, name: &str) -> Result<(), ApiError> {
+        let taken = self.came.take(name.to_owned(), Instant::now());
+        taken.map_err(|_wait| too_often(self.per_second, "with this token"))
+    }
+}
+
+fn steady<K: Ord>(limits: Limits) -> Buckets<K> {
+    Buckets::new(limits.per_second, limits.per_second.saturating_mul(2))
 }
 
 /// The limits, and how often each address came.
 #[derive(Debug)]
 pub(crate) struct Gate {
     limits: Limits,
-    came: Buckets,
+    came: Buckets<IpAddr>,
 }
 
 impl Gate {
     pub(crate) fn new(limits: Limits) -> Self {
-        let came = Buckets::new(limits.per_second, limits.per_second.saturating_mul(2));
-        Self { limits, came }
+        Self { limits, came: steady(limits) }
     }
 }
 
@@ -46,7 +71,7 @@ pub(crate) async fn check(State(gate): State<Arc<Gate>>, request: Request, next:
     let limits = gate.limits;
     let peer = Peer::of(&request);
     if !peer.is_loopback() && gate.came.take(peer, Instant::now()).is_err() {
-        return too_often(limits.per_second);
+        return in_a_second(too_often(limits.per_second, "from this address"));
     }
     let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let length: Option<usize> = length.and_then(|text| text.parse().ok());
@@ -68,13 +93,16 @@ pub(crate) async fn check(State(gate): State<Arc<Gate>>, request: Request, next:
     }
 }
 
-fn too_often(per_second: u32) -> Response {
-    let refusal = ApiError {
+fn too_often(per_second: u32, whose: &str) -> ApiError {
+    ApiError {
         status: StatusCode::TOO_MANY_REQUESTS,
         code: "too_often",
-        message: format!("more than {per_second} requests in a second came from this address"),
+        message: format!("more than {per_second} requests in a second came {whose}"),
         hint: "`server.maxRequestsPerSecond` in interlock.yaml sets the limit.".to_owned(),
-    };
+    }
+}
+
+fn in_a_second(refusal: ApiError) -> Response {
     let mut response = refusal.into_response();
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response

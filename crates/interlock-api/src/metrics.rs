@@ -3,6 +3,8 @@
 //! No pipeline is a label, except of those that are overdue, and of those at most a thousand: a hundred thousand of
 //! them would make a page that nobody can read in time.
 
+mod guard;
+
 use std::{sync::Arc, time::Duration};
 
 use axum::{
@@ -43,6 +45,9 @@ async fn metrics(State(surface): State<Arc<Surface>>) -> Response {
     }
     if let Some(vitals) = surface.watchdog.get() {
         watchdog(vitals, &mut page);
+    }
+    if let Some(probe) = surface.guard.get() {
+        guard::write(probe, &mut page);
     }
     ([(CONTENT_TYPE, exposition::CONTENT_TYPE)], page.finish()).into_response()
 }

@@ -2,7 +2,8 @@
 //! healthchecks.io, so that a line needs another host and nothing else.
 //!
 //! 200 is answered when the report is durable, and never before. What cannot be placed is kept all the same
-//! (`interlock events --rejected`); a pipeline that is not there is a 404 as well, so that `curl -f` notices.
+//! (`interlock events --rejected`), and the answer says so: 404 when there is no such pipeline, 409 when it takes no
+//! reports, 400 when nobody can tell what is meant, so that `curl -f` notices; 202 when nothing is owed yet.
 
 use std::{future::poll_fn, pin::Pin, sync::Arc};
 
@@ -18,7 +19,7 @@ use interlock_core::{id::PipelineId, report::Said};
 use interlock_store::record::{InboxRecord, ReportRecord};
 
 use crate::{
-    desk::{Presence, refused, unknown_pipeline},
+    desk::{Presence, not_watched, refused, unknown_pipeline},
     error::ApiError,
     query::{self, Query},
     server::Peer,
@@ -31,6 +32,8 @@ const READ_MAX: usize = 1_024 * 1_024;
 const SOURCE_MAX: usize = 200;
 /// Bytes of a name in a path that are kept with what was rejected.
 const NAME_MAX: usize = 200;
+/// Bytes of the body that are kept of a report that nobody can make anything of.
+const REFUSED_BODY_MAX: usize = 1_000;
 
 pub(crate) fn routes() -> Router<Arc<Surface>> {
     Router::new()
@@ -69,35 +72,78 @@ fn said(what: Option<&str>) -> Option<(Said, Option<i64>)> {
     }
 }
 
+/// What a ping asks for.
+struct Asked {
+    query: Query,
+    said: Said,
+    exit_code: Option<i64>,
+    key: String,
+}
+
+impl Asked {
+    fn read(surface: &Surface, what: Option<&str>, request: &Request) -> Result<Self, ApiError> {
+        let query = query::read(request.uri().query())?;
+        let (said, exit_code) = said(what).ok_or_else(|| ApiError {
+            status: StatusCode::BAD_REQUEST,
+            code: "bad_ping",
+            message: format!("`{}` is nothing that a job says", what.unwrap_or_default()),
+            hint:
+                "After the name comes nothing, `start`, `fail`, `log` or an exit code from 0 to 255."
+                    .to_owned(),
+        })?;
+        let key = surface.desk.key_of(request.headers())?;
+        Ok(Self { query, said, exit_code, key })
+    }
+}
+
 async fn take(
     surface: &Surface,
     (name, what): (&str, Option<&str>),
     request: Request,
 ) -> Result<Response, ApiError> {
-    let asked = query::read(request.uri().query())?;
-    let (said, exit_code) = said(what).ok_or_else(|| ApiError {
-        status: StatusCode::BAD_REQUEST,
-        code: "bad_ping",
-        message: format!("`{}` is nothing that a job says", what.unwrap_or_default()),
-        hint: "After the name comes nothing, `start`, `fail`, `log` or an exit code from 0 to 255."
-            .to_owned(),
-    })?;
     let at = surface.open_store()?.now().await.map_err(refused)?;
+    let asked = Asked::read(surface, what, &request);
     let peer = Peer::of(&request).to_string();
-    let source = source(request.headers(), &peer);
-    let key = surface.desk.key_of(request.headers())?;
+    let source = Some(source(request.headers(), &peer));
     let body = match *request.method() {
         Method::POST => read(request.into_body()).await?,
         _ => None,
     };
-    let Query { rid, create } = asked;
+    let Asked { query: Query { rid, create }, said, exit_code, key } = match asked {
+        Ok(asked) => asked,
+        Err(error) => {
+            let said = what.unwrap_or(Said::Success.as_str());
+            let report = ReportRecord { source, ..ReportRecord::of(said, at, body.as_deref()) };
+            return Err(keep(surface, name, report, error).await);
+        }
+    };
     let report = ReportRecord {
         rid,
         exit_code,
-        source: Some(source),
+        source,
         ..ReportRecord::of(said.as_str(), at, body.as_deref())
     };
     place(surface, name, (report, create), &key).await
+}
+
+/// Keeps a report that nobody can make anything of, for people to look at; answers with why.
+pub(crate) async fn keep(
+    surface: &Surface,
+    name: &str,
+    report: ReportRecord,
+    error: ApiError,
+) -> ApiError {
+    let report = ReportRecord {
+        said: cut(&report.said, NAME_MAX).to_owned(),
+        body: report.body.map(|body| cut(&body, REFUSED_BODY_MAX).to_owned()),
+        refused: Some(error.message.clone()),
+        ..report
+    };
+    match place(surface, name, (report, false), &surface.desk.fresh_key()).await {
+        // Then nobody could keep it, and that is what has to be known.
+        Err(worse) if worse.status.is_server_error() => worse,
+        Ok(_) | Err(_) => error,
+    }
 }
 
 /// Hands a report in, under its pipeline or under what keeps those that have none.
@@ -113,17 +159,28 @@ pub(crate) async fn place(
         None => Presence::Absent,
     };
     match (id, presence) {
+        (Some(id), Presence::Watched { from }) => {
+            let early = from.filter(|from| report.at < *from);
+            surface.post(&id, key, &InboxRecord::Report(Box::new(report))).await?;
+            Ok(match early {
+                None => taken(StatusCode::OK, "OK".to_owned()),
+                Some(from) => taken(
+                    StatusCode::ACCEPTED,
+                    format!("kept, and about no slot: nothing is owed before {from}\n"),
+                ),
+            })
+        }
         (Some(id), Presence::Declared) => {
             surface.post(&id, key, &InboxRecord::Report(Box::new(report))).await?;
-            Ok(taken(StatusCode::OK, "OK"))
+            Err(not_watched(&id))
         }
         (Some(id), Presence::Absent) if create => {
             surface.create(&id).await?;
             report.create = true;
             surface.post(&id, key, &InboxRecord::Report(Box::new(report))).await?;
-            Ok(taken(StatusCode::CREATED, "Created"))
+            Ok(taken(StatusCode::CREATED, "Created".to_owned()))
         }
-        (Some(_) | None, Presence::Declared | Presence::Absent) => {
+        (Some(_), Presence::Absent) | (None, _) => {
             report.pipeline = Some(cut(name, NAME_MAX).to_owned());
             let system = PipelineId::system();
             surface.post(&system, key, &InboxRecord::Report(Box::new(report))).await?;
@@ -132,7 +189,7 @@ pub(crate) async fn place(
     }
 }
 
-fn taken(status: StatusCode, word: &'static str) -> Response {
+fn taken(status: StatusCode, word: String) -> Response {
     let limit = [("ping-body-limit", "100000")];
     (status, limit, word).into_response()
 }

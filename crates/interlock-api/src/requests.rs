@@ -28,6 +28,8 @@ use crate::{
     surface::Surface,
 };
 
+/// Clocks that differ by no more agree.
+const AGREE_WITHIN: jiff::SignedDuration = jiff::SignedDuration::from_secs(5);
 /// Bytes of a sensor's key.
 const SENSOR_KEY_MAX: usize = 200;
 
@@ -151,6 +153,8 @@ struct ReportBody {
     said: String,
     rid: Option<String>,
     at: Option<jiff::Timestamp>,
+    /// What the clock that `at` is by says now.
+    sent_at: Option<jiff::Timestamp>,
     exit_code: Option<i64>,
     duration_ms: Option<u64>,
     body: Option<String>,
@@ -164,8 +168,33 @@ async fn report(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, ApiError> {
-    let asked: ReportBody = read(&body, r#"{"said": "success", "rid": "a1"}"#)?;
-    let ReportBody { said, rid, at, exit_code, duration_ms, body, source } = asked;
+    let received = now(&surface).await?;
+    let (report, key) = match understood(&surface, &headers, &body, received) {
+        Ok(understood) => understood,
+        Err(error) => {
+            let text = String::from_utf8_lossy(&body);
+            let report = ReportRecord::of("report", received, Some(&text));
+            return Err(ping::keep(&surface, &pipeline, report, error).await);
+        }
+    };
+    let is_early = {
+        let placed = ping::place(&surface, &pipeline, (report, false), &key).await?;
+        placed.status() == StatusCode::ACCEPTED
+    };
+    let answer = json!({ "key": key, "durable": true, "owed": !is_early });
+    Ok(Json(answer).into_response())
+}
+
+/// The report that a body is, and its key.
+fn understood(
+    surface: &Surface,
+    headers: &HeaderMap,
+    body: &[u8],
+    received: jiff::Timestamp,
+) -> Result<(ReportRecord, String), ApiError> {
+    let asked: ReportBody = read(body, r#"{"said": "success", "rid": "a1"}"#)?;
+    let ReportBody { said, rid, at, sent_at, exit_code, duration_ms, body, source } = asked;
+    let at = at.map(|at| by_our_clock(at, sent_at, received));
     if Said::parse(&said).is_none() {
         let message = format!("`said` is `{said}`");
         return Err(invalid("bad_report", message, "It is `start`, `success`, `fail` or `log`."));
@@ -174,10 +203,6 @@ async fn report(
         let hint = "It has 1 to 200 visible ASCII characters, such as a UUID.";
         return Err(invalid("bad_rid", "`rid` cannot be used".to_owned(), hint));
     }
-    let at = match at {
-        Some(at) => at,
-        None => now(&surface).await?,
-    };
     let body = body.map(|mut text| {
         let mut end = text.len().min(ReportRecord::BODY_MAX);
         while !text.is_char_boundary(end) {
@@ -187,19 +212,26 @@ async fn report(
         text
     });
     let report = ReportRecord {
-        said,
         rid,
-        at,
         exit_code,
         duration_ms,
         body,
         source,
-        pipeline: None,
-        create: false,
+        ..ReportRecord::of(&said, at.unwrap_or(received), None)
     };
-    let key = surface.desk.key_of(&headers)?;
-    ping::place(&surface, &pipeline, (report, false), &key).await?;
-    Ok(Json(json!({ "key": key, "durable": true })).into_response())
+    Ok((report, surface.desk.key_of(headers)?))
+}
+
+/// An instant of a clock that says something else than ours. What two clocks may differ by without anybody's fault, and
+/// the way here, is left alone.
+fn by_our_clock(
+    at: jiff::Timestamp,
+    sent_at: Option<jiff::Timestamp>,
+    received: jiff::Timestamp,
+) -> jiff::Timestamp {
+    let skew = sent_at.map(|sent| received.duration_since(sent));
+    let skew = skew.filter(|skew| skew.abs() > AGREE_WITHIN).unwrap_or_default();
+    at.checked_add(skew).unwrap_or(received).min(received)
 }
 
 async fn now(surface: &Surface) -> Result<jiff::Timestamp, ApiError> {
@@ -209,7 +241,7 @@ async fn now(surface: &Surface) -> Result<jiff::Timestamp, ApiError> {
 async fn known(surface: &Surface, name: &str) -> Result<PipelineId, ApiError> {
     let id = PipelineId::parse(name).map_err(|_unusable| unknown_pipeline(name))?;
     match surface.presence(&id).await? {
-        Presence::Declared => Ok(id),
+        Presence::Watched { .. } | Presence::Declared => Ok(id),
         Presence::Absent => Err(unknown_pipeline(name)),
     }
 }

@@ -30,6 +30,7 @@ pub(crate) fn routes(surface: Arc<Surface>, door: Doorkeeper, limits: Limits) ->
         .method_not_allowed_fallback(not_so)
         .layer(DefaultBodyLimit::max(limits.body_max))
         .layer(Extension(door))
+        .layer(Extension(Arc::new(limits::TokenPace::new(limits))))
         .layer(from_fn_with_state(Arc::new(limits::Gate::new(limits)), limits::check))
         .layer(map_response(never_sniffed))
         .with_state(surface)

@@ -28,6 +28,7 @@ use crate::{
     hearing::{self, Hearing},
     limits::Limits,
     loops::LOOK_EVERY,
+    patient::Patient,
     routes,
     surface::Surface,
 };
@@ -94,7 +95,7 @@ pub fn start(
             let reading = tokio::spawn(read_tokens(Arc::clone(&surface), door));
             let watching = tokio::spawn(watch_loops(surface));
             match TcpListener::from_std(listener) {
-                Ok(listener) => answer(listener, router, stopped).await,
+                Ok(listener) => answer(listener, (router, limits.unread), stopped).await,
                 Err(error) => tracing::error!(%error, "the HTTP interface cannot listen"),
             }
             watching.abort();
@@ -138,7 +139,11 @@ async fn read_tokens(surface: Arc<Surface>, door: Doorkeeper) {
     }
 }
 
-async fn answer(listener: TcpListener, router: Router, mut stopped: watch::Receiver<bool>) {
+async fn answer(
+    listener: TcpListener,
+    (router, unread): (Router, Duration),
+    mut stopped: watch::Receiver<bool>,
+) {
     let crowd = Crowd::new(CONNECTIONS_MAX);
     let connections = GracefulShutdown::new();
     loop {
@@ -149,6 +154,7 @@ async fn answer(listener: TcpListener, router: Router, mut stopped: watch::Recei
         };
         match accepted {
             Ok((stream, peer)) => {
+                let stream = Patient::new(stream, unread);
                 talk(stream, (crowd.enter(), Peer(peer.ip())), router.clone(), &connections);
             }
             Err(error) => {
@@ -162,7 +168,7 @@ async fn answer(listener: TcpListener, router: Router, mut stopped: watch::Recei
 }
 
 fn talk(
-    stream: TcpStream,
+    stream: Patient<TcpStream>,
     (place, peer): (Arc<Place>, Peer),
     router: Router,
     connections: &GracefulShutdown,

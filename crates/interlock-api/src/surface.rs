@@ -8,6 +8,7 @@ use std::{
 
 use interlock_core::id::PipelineId;
 use interlock_engine::vitals::Vitals;
+use interlock_liveness::Probe;
 use interlock_store::Store;
 use interlock_watchdog::WatchdogVitals;
 
@@ -68,6 +69,8 @@ pub struct Surface {
     pub vitals: OnceLock<Arc<Vitals>>,
     /// What the watchdog counts, once there is one in this process.
     pub watchdog: OnceLock<Arc<WatchdogVitals>>,
+    /// What the guard of the process sees, once it has taken its post.
+    pub guard: OnceLock<Probe>,
     /// The store, once it is open.
     pub store: OnceLock<Arc<dyn Store>>,
     /// Makes pipelines for pings with `create=1`, where there are files to make.
@@ -85,6 +88,7 @@ impl Surface {
             loops: Loops::default(),
             vitals: OnceLock::new(),
             watchdog: OnceLock::new(),
+            guard: OnceLock::new(),
             store: OnceLock::new(),
             maker: OnceLock::new(),
             desk: Desk::default(),

@@ -47,7 +47,8 @@ impl Site {
         let tokens = tokens.iter().map(|text| Token::known(text, Scope::Viewer, text)).collect();
         let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
         let door = Doorkeeper::new(tokens, exposure, clock);
-        let limits = Limits { time: Duration::from_secs(10), body_max: 64, per_second: 10 };
+        let (time, unread) = (Duration::from_secs(10), Duration::from_millis(300));
+        let limits = Limits { time, body_max: 64, per_second: 10, unread };
         let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
         let hearing = Hearing { instance: "here".to_owned(), clock };
         let running = start(listener, Arc::clone(&surface), door.clone(), limits, hearing).unwrap();
@@ -292,7 +293,9 @@ fn another_machine_that_asks_too_often_is_told_so_and_this_one_is_not() {
     often.retain(|answer| answer.status == 429);
     let refused = often.first().map(Answer::refusal);
     assert_eq!(refused, Some((429, "too_often".to_owned())));
-    let here: Vec<u16> = (0..60).map(|_| ask_at([127, 0, 0, 1].into()).status).collect();
+    let here = SocketAddr::new([127, 0, 0, 1].into(), port);
+    let health = |_| ask(here, "GET /healthz HTTP/1.1\r\n", "").status;
+    let here: Vec<u16> = (0..60).map(health).collect();
     assert_eq!(here, [200; 60]);
 }
 
@@ -329,4 +332,43 @@ fn an_end_takes_no_new_connection_and_does_not_wait_for_who_says_nothing() {
     site.running.stop();
     assert!(start.elapsed() < Duration::from_secs(20), "it waited for the silent one");
     assert!(TcpStream::connect(address).is_err(), "it still listens");
+}
+
+#[test]
+fn one_token_is_limited_on_this_machine_too_and_the_others_are_not() {
+    let site = Site::new(&["busy", "calm"]);
+    let metrics = |token: &str| {
+        let head = format!("GET /metrics HTTP/1.1\r\nAuthorization: Bearer {token}\r\n");
+        ask(site.running.address, &head, "")
+    };
+    // Ten a second, twenty at once; however slow this machine is, two hundred do not take ten seconds.
+    let began = Instant::now();
+    let refused = (0..200).map(|_| metrics("busy")).find(|answer| answer.status == 429);
+    let refused = refused.unwrap_or_else(|| panic!("never, in {:?}", began.elapsed()));
+    assert_eq!(refused.refusal(), (429, "too_often".to_owned()));
+    assert!(refused.body.contains("with this token"), "{}", refused.body);
+    assert!(refused.head.to_ascii_lowercase().contains("retry-after: 1"), "{}", refused.head);
+    assert_eq!(metrics("calm").status, 200);
+    assert_eq!(site.get("/healthz").status, 200, "nobody's token");
+}
+
+#[test]
+fn a_client_that_reads_no_answers_is_given_up() {
+    let site = Site::new(&[]);
+    let mut stream = TcpStream::connect(site.running.address).unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100);
+    // It asks on and on. First the buffers fill, and it has to wait; then it is told that nobody is there.
+    let began = Instant::now();
+    let mut has_waited = false;
+    let ended = loop {
+        match stream.write(&request) {
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => has_waited = true,
+            Err(error) => break error,
+        }
+        assert!(began.elapsed() < PATIENCE, "nobody gave it up");
+    };
+    assert!(has_waited, "{ended} came before the buffers were full");
+    assert_eq!(site.get("/healthz").status, 200, "others are served");
 }

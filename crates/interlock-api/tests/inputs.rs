@@ -14,12 +14,15 @@ use interlock_api::{
     address::{Exposure, bind},
     start,
 };
-use interlock_core::id::PipelineId;
+use interlock_core::{
+    agenda::{Agenda, Work},
+    id::PipelineId,
+};
 use interlock_store::{
     Change, Expect, Group, Key, Record, Role, Shard, Store,
     conformance::block_on,
     memory::MemoryStore,
-    record::{InboxRecord, PipelineRecord},
+    record::{AgendaRecord, InboxRecord, PipelineRecord},
 };
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
@@ -40,7 +43,7 @@ fn site() -> &'static Site {
         let listener = bind("127.0.0.1:0", Exposure::LoopbackOnly).unwrap();
         let door = Doorkeeper::new(vec![], Exposure::LoopbackOnly, Arc::new(move || now));
         let (time, body_max) = (Duration::from_secs(2), 4 * 1_024 * 1_024);
-        let limits = Limits { time, body_max, per_second: 1_000_000 };
+        let limits = Limits { time, body_max, per_second: 1_000_000, unread: time };
         let hearing = Hearing { instance: "here".to_owned(), clock: Arc::new(move || now) };
         let running = start(listener, Arc::clone(&surface), door, limits, hearing).unwrap();
         let store = Arc::new(MemoryStore::new(1, Arc::new(move || now)));
@@ -53,13 +56,14 @@ fn site() -> &'static Site {
 fn declare(store: &MemoryStore, now: Timestamp) {
     let ttl = SignedDuration::from_secs(60);
     let lease = block_on(store.acquire(Role::Engine, Shard(0), "test", ttl)).unwrap().unwrap();
+    let watched = Agenda { work: Work::Watched, ..Agenda::default() };
     let record = PipelineRecord {
         version: "0000000000000001".to_owned(),
         first_seen: now,
         retired_at: None,
         pause: None,
         disabled_since: None,
-        agenda: None,
+        agenda: Some(Box::new(AgendaRecord::from_core(&watched))),
     };
     let change = Change::Put(Key::Pipeline, Expect::Absent, Record::Pipeline(record));
     let pipeline = PipelineId::parse("backup").unwrap();
@@ -191,6 +195,36 @@ fn a_body_without_end_is_neither_kept_nor_read_for_ever() {
     });
     let body = report.and_then(|report| report.body.as_deref()).unwrap();
     assert!(body.len() < 100_100, "{} bytes are kept", body.len());
+}
+
+#[test]
+fn s15_a_report_by_a_clock_that_is_wrong_is_put_right_by_what_that_clock_says_now() {
+    // It is nine here. A job ended five minutes before it was reported, by a clock that says something else.
+    for (rid, at, sent_at, truth) in [
+        ("behind", "06:55:00", Some("07:00:00"), "08:55:00"),
+        ("ahead", "13:55:00", Some("14:00:00"), "08:55:00"),
+        ("agrees", "08:55:00", Some("08:59:57"), "08:55:00"),
+        ("spooled", "01:00:00", Some("09:00:00"), "01:00:00"),
+        ("silent", "08:55:00", None, "08:55:00"),
+        ("future", "09:30:00", None, "09:00:00"),
+    ] {
+        let instant = |time: &str| format!("2026-02-25T{time}Z");
+        let sent = sent_at.map(|at| format!(",\"sentAt\":\"{}\"", instant(at))).unwrap_or_default();
+        let body = format!(r#"{{"said":"success","rid":"{rid}","at":"{}"{sent}}}"#, instant(at));
+        let request = format!(
+            "POST /api/v1/pipelines/backup/reports HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = ask(request.as_bytes());
+        assert_eq!(status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
+        let kept = block_on(site().store.inbox(Shard(0), 1_000_000)).unwrap().items;
+        let at = kept.iter().find_map(|entry| {
+            let InboxRecord::Report(report) = &entry.record else { return None };
+            (report.rid.as_deref() == Some(rid)).then_some(report.at)
+        });
+        assert_eq!(at.map(|at| at.to_string()), Some(instant(truth)), "{rid}");
+    }
 }
 
 #[test]

@@ -156,6 +156,8 @@ pub struct Server {
     pub addr: String,
     /// Whether somebody wrote that down: an address that is only the default may be missed.
     pub addr_is_written: bool,
+    /// Where the guard answers liveness and readiness probes, on a thread of its own; nowhere when absent.
+    pub probes: Option<String>,
     /// A single key with every right.
     pub api_key: Option<Secret>,
     /// Scoped tokens.

@@ -17,7 +17,7 @@ use crate::{
     agenda::Work,
     pipeline::{Catchup, OverlapPolicy, StartSchedule},
     schedule::Recurrence,
-    slot::SkipReason,
+    slot::{Disposition, SkipReason},
 };
 
 /// The most live slots of a schedule that one plan opens.
@@ -36,6 +36,8 @@ pub struct Gap<'a> {
     pub catchup: &'a Catchup,
     /// The last pause, if it is over.
     pub pause: Option<Pause>,
+    /// Times in which no report could have reached anybody; of use if somebody else runs the pipeline.
+    pub deaf: Vec<(Timestamp, Timestamp)>,
     /// Now.
     pub now: Timestamp,
 }
@@ -135,8 +137,19 @@ pub struct Stretch {
     pub last: Timestamp,
     /// How many.
     pub count: u64,
-    /// Why they are skipped.
-    pub reason: SkipReason,
+    /// What became of them.
+    pub fate: Fate,
+}
+
+/// What becomes of slots that were missed and do not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Nobody wants them any more.
+    Skipped(SkipReason),
+    /// Somebody else was to run them, could have reported all the time, and did not.
+    Missed,
+    /// Somebody else was to run them, and could not have reported (S10).
+    Unknown,
 }
 
 /// How many slots of a plan have which fate.
@@ -148,6 +161,8 @@ pub struct Counts {
     pub run: u64,
     /// Those that were missed and do not run, by reason.
     pub skipped: BTreeMap<SkipReason, u64>,
+    /// Those that somebody else was to run and of which nothing was heard, by the word for that.
+    pub unreported: BTreeMap<&'static str, u64>,
 }
 
 impl Wish {
@@ -169,10 +184,38 @@ impl Wish {
     }
 }
 
+impl Fate {
+    /// How it is recorded.
+    pub fn disposition(self) -> Disposition {
+        match self {
+            Self::Skipped(reason) => Disposition::Skipped(reason),
+            Self::Missed => Disposition::Missed,
+            Self::Unknown => Disposition::Unknown,
+        }
+    }
+
+    /// The reason of a skip, else the word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Skipped(reason) => reason.as_str(),
+            Self::Missed | Self::Unknown => self.disposition().as_str(),
+        }
+    }
+}
+
 impl Counts {
     /// All that were missed.
     pub fn missed(&self) -> u64 {
-        self.run + self.skipped.values().sum::<u64>()
+        self.run + self.skipped.values().sum::<u64>() + self.unreported.values().sum::<u64>()
+    }
+
+    fn add(&mut self, fate: Fate, count: u64) {
+        match fate {
+            Fate::Skipped(reason) => *self.skipped.entry(reason).or_default() += count,
+            Fate::Missed | Fate::Unknown => {
+                *self.unreported.entry(fate.as_str()).or_default() += count;
+            }
+        }
     }
 }
 
@@ -184,10 +227,8 @@ impl Plan {
             match step {
                 Step::Live(slots) => counts.live += slots.len() as u64,
                 Step::Open(slots) => counts.run += slots.len() as u64,
-                Step::Skip(stretch) => {
-                    *counts.skipped.entry(stretch.reason).or_default() += stretch.count;
-                }
-                Step::Close(_, reason) => *counts.skipped.entry(*reason).or_default() += 1,
+                Step::Skip(stretch) => counts.add(stretch.fate, stretch.count),
+                Step::Close(_, reason) => counts.add(Fate::Skipped(*reason), 1),
             }
         }
         counts
@@ -240,6 +281,13 @@ impl Gap<'_> {
     /// Whether something was missed, so that what is recorded ahead matters.
     pub fn has_missed(&self) -> bool {
         self.owed.iter().any(|owed| owed.first_missed((self.work, self.now)).is_some())
+    }
+
+    /// Whether a report on a slot may have found nobody who hears, from when it may come to when its absence is a miss.
+    fn is_deaf(&self, slot: Timestamp, start: &StartSchedule) -> bool {
+        let from = minus(slot, start.early_for(slot));
+        let until = slot.saturating_add(start.live_for(self.work)).unwrap_or(Timestamp::MAX);
+        self.deaf.iter().any(|(began, ended)| *began < until && *ended > from)
     }
 
     /// The pause whose end somebody asked something about, while it is not recorded. Its gap is planned by
@@ -413,28 +461,38 @@ impl<'a> Planner<'a> {
                     Choice::One(one, of) => (slot, index) == (one, of),
                     Choice::From(first, of) => (slot, index) >= (first, of),
                 };
-            let reason = self.reason(slot, from);
-            match owed.recorded.at(slot) {
-                Some((Standing::Settled, _)) => walk.pass(slot),
+            let fate = self.fate((slot, owed), from);
+            match (owed.recorded.at(slot), fate) {
+                (Some((Standing::Settled, _)), _) => walk.pass(slot),
                 _ if is_chosen => walk.open(slot),
-                Some((Standing::Provisional, Form::Row)) => {
+                (Some((Standing::Provisional, Form::Row)), Fate::Skipped(reason)) => {
                     walk.closes.push(Step::Close(slot, reason));
                     walk.pass(slot);
                 }
-                Some((Standing::Provisional, Form::Span)) => walk.pass(slot),
-                None => walk.skip(slot, reason),
+                // What was said of a report that did not come stays as it was said.
+                (Some((Standing::Provisional, Form::Row | Form::Span)), _) => walk.pass(slot),
+                (None, fate) => walk.skip(slot, fate),
             }
             next = owed.start.schedule.after(slot);
         }
         walk
     }
 
-    /// Why a missed slot does not run.
-    fn reason(&self, slot: Timestamp, window_from: Option<Timestamp>) -> SkipReason {
+    /// What becomes of a missed slot that does not run.
+    fn fate(&self, (slot, owed): (Timestamp, &Owed<'_>), window_from: Option<Timestamp>) -> Fate {
         let pause = self.gap.pause;
         if pause.is_some_and(|pause| (pause.since..=pause.until).contains(&slot)) {
-            return SkipReason::Paused;
+            return Fate::Skipped(SkipReason::Paused);
         }
+        match self.gap.work {
+            Work::Watched if self.gap.is_deaf(slot, owed.start) => Fate::Unknown,
+            Work::Watched => Fate::Missed,
+            Work::Started | Work::Dormant => Fate::Skipped(self.reason(slot, window_from)),
+        }
+    }
+
+    /// Why a missed slot that is ours to start does not run.
+    fn reason(&self, slot: Timestamp, window_from: Option<Timestamp>) -> SkipReason {
         match (self.policy, window_from) {
             (None, _) | (_, None) => SkipReason::NoCatchup,
             (Some(_), Some(from)) if slot < from => SkipReason::Expired,
@@ -523,16 +581,16 @@ impl Walk {
         }
     }
 
-    fn skip(&mut self, slot: Timestamp, reason: SkipReason) {
+    fn skip(&mut self, slot: Timestamp, fate: Fate) {
         let is_broken = std::mem::take(&mut self.is_broken);
         let (steps, until) = self.part();
         *until = Some(slot);
         match steps.last_mut() {
-            Some(Step::Skip(stretch)) if stretch.reason == reason && !is_broken => {
+            Some(Step::Skip(stretch)) if stretch.fate == fate && !is_broken => {
                 stretch.last = slot;
                 stretch.count += 1;
             }
-            _ => steps.push(Step::Skip(Stretch { first: slot, last: slot, count: 1, reason })),
+            _ => steps.push(Step::Skip(Stretch { first: slot, last: slot, count: 1, fate })),
         }
     }
 }

@@ -52,6 +52,8 @@ pub struct Candidate<'a> {
     pub is_done_already: bool,
     /// The lane that it keeps to.
     pub lane: Option<Lane>,
+    /// Whether somebody else runs it, and could not have reported (S10).
+    pub is_unheard: bool,
 }
 
 /// What the slots of one backfill have in common.
@@ -173,6 +175,7 @@ impl Plan<'_> {
                 Some(Disposition::Skipped(SkipReason::NotReady)) if is_sensor => {
                     Some(Disposition::Skipped(SkipReason::NoSensor))
                 }
+                Some(Disposition::Missed) if candidate.is_unheard => Some(Disposition::Unknown),
                 other => other,
             };
             *step = close.map(Move::Close);

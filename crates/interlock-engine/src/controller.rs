@@ -20,7 +20,7 @@ use interlock_core::{
     sensor::Sensors,
     slot::{OpenState, Slot, SlotState},
 };
-use interlock_store::RunQuery;
+use interlock_store::{RunQuery, coverage, kept::Stretch};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -35,6 +35,23 @@ use crate::{
 };
 
 impl Engine {
+    /// Times in which nobody could have reported, if that decides how a slot is closed which the watchdog has not.
+    async fn deaf(
+        &self,
+        pipeline: &PipelineId,
+        now: Timestamp,
+    ) -> Result<Vec<Stretch>, EngineError> {
+        let state = self.pipelines.0.get(pipeline).filter(|it| it.agenda.work == Work::Watched);
+        let is_over = |slot: &Slot| {
+            slot.state == SlotState::Open(OpenState::Waiting)
+                && plus(slot.closes_at, OWNER_WAITS) <= now
+        };
+        if !state.is_some_and(|state| state.open.values().any(|open| is_over(&open.slot))) {
+            return Ok(vec![]);
+        }
+        Ok(coverage::deaf(self.store.as_ref(), &[], now).await?)
+    }
+
     /// Steps every pipeline that something happened to, or whose time came.
     pub(crate) async fn step_what_is_dirty(&mut self) -> Result<(), EngineError> {
         let now = self.world.now();
@@ -148,6 +165,7 @@ impl Engine {
         let verdicts = self.verdicts(pipeline, &specs, (&beyond, now)).await?;
         self.scope.saw(&verdicts);
         let done_at = self.last_success(pipeline, spec).await?;
+        let deaf = self.deaf(pipeline, now).await?;
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(vec![]) };
         let flow = match (state.is_retired(), state.is_paused(now) || !spec.enabled) {
             (true, _) => Flow::Retired,
@@ -168,6 +186,7 @@ impl Engine {
                     readiness: if forced { Outcome::Ready } else { readiness },
                     is_done_already: done_at.is_some_and(|at| is_covered(spec, place, at)),
                     lane: state.lane(slot),
+                    is_unheard: state.is_unheard(place, slot, &deaf),
                 }
             })
             .collect();
@@ -409,6 +428,14 @@ fn times_of(
 }
 
 impl PipelineState {
+    /// Whether a report on a slot could have found nobody.
+    fn is_unheard(&self, place: &SlotPlace, slot: &Slot, deaf: &[Stretch]) -> bool {
+        let start = self.agenda.starts.iter().find(|start| *start.schedule.id() == place.1);
+        let early = start.map_or(SignedDuration::ZERO, |start| start.early_for(place.0));
+        let from = plus(place.0, -early);
+        deaf.iter().any(|(began, ended)| *began < slot.closes_at && *ended > from)
+    }
+
     /// Whether an evaluator has yet to answer: what it blocks is not known.
     fn is_asking(&self) -> bool {
         self.traits.values().any(|answer| matches!(answer, Answer::Asked))

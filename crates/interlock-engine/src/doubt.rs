@@ -1,6 +1,7 @@
 //! Nothing is planned by a clock that jumped (S15).
 //!
-//! What jobs and people report is still taken: it is true whatever the clock says.
+//! What our jobs and people tell is still taken: it is true whatever the clock says. Reports of jobs that somebody else
+//! runs wait in the inbox: which slot they are about is a question of time.
 
 use std::collections::BTreeSet;
 
@@ -19,6 +20,15 @@ use crate::{
 };
 
 impl Engine {
+    /// A clock that went back makes what is to be done every few seconds look far away (S15).
+    pub(crate) fn notice_a_step_back(&mut self) {
+        let now = self.world.now();
+        if now < self.passed_at {
+            (self.inbox_at, self.renew_at) = (now, now);
+        }
+        self.passed_at = now;
+    }
+
     /// Whether anything may be planned now. A jump and its end are told.
     pub(crate) async fn believes_the_clock(&mut self) -> Result<bool, EngineError> {
         let Some(boot) = self.world.boot() else { return Ok(true) };

@@ -231,9 +231,11 @@ pub struct Engine {
     pub(crate) is_live: bool,
     /// Whether the wall clock can be believed.
     pub(crate) clock: ClockWatch,
-    renew_at: Timestamp,
+    pub(crate) renew_at: Timestamp,
     /// When the inbox is looked at next; a pass that something else calls for need not ask again.
     pub(crate) inbox_at: Timestamp,
+    /// When the last pass was.
+    pub(crate) passed_at: Timestamp,
     pace: Pace,
 }
 
@@ -321,6 +323,7 @@ impl Engine {
             clock: ClockWatch::default(),
             renew_at,
             inbox_at: Timestamp::MIN,
+            passed_at: Timestamp::MIN,
             pace,
         }))
     }
@@ -351,6 +354,7 @@ impl Engine {
     pub async fn pass(&mut self) -> Result<Timestamp, EngineError> {
         self.is_live = true;
         let began = self.world.uptime();
+        self.notice_a_step_back();
         self.keep_the_lease().await?;
         self.set_poisoned_aside().await?;
         while let Ok(report) = self.reports.try_recv() {
@@ -360,11 +364,12 @@ impl Engine {
             self.take_message(message);
         }
         self.record_the_news().await?;
+        let is_believed = self.believes_the_clock().await?;
         if self.world.now() >= self.inbox_at || !self.scope.is_shard() {
             self.inbox_at = plus(self.world.now(), self.pace.inbox);
             self.apply_inbox().await?;
         }
-        if self.believes_the_clock().await? {
+        if is_believed {
             self.plan_what_is_due().await?;
         } else {
             self.settle().await?;

@@ -4,12 +4,17 @@
 use std::collections::BTreeMap;
 
 use interlock_core::{
-    agenda::Agenda,
+    agenda::{Agenda, Work},
     catchup::{Gap, Owed, Pause, Plan, Recorded, Standing, Wish, plan},
     id::{PipelineId, ScheduleId},
     slot::{Disposition, Slot, SlotState},
 };
-use interlock_store::{LedgerEntry, LedgerQuery, LedgerRow, Store, record::PauseRecord};
+use interlock_store::{
+    LedgerEntry, LedgerQuery, LedgerRow, Store,
+    coverage::{ALWAYS, deaf},
+    kept::Stretch,
+    record::PauseRecord,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{engine::EngineError, state::SlotPlace};
@@ -52,7 +57,12 @@ impl<'a> Owing<'a> {
     /// The plan, with what the store says; the schedules are named by their places in [`Gap::owed`].
     pub async fn plan(&self, store: &dyn Store) -> Result<(Gap<'a>, Plan), EngineError> {
         let gap = self.gap(&Ahead::default());
-        let gap = if gap.has_missed() { self.gap(&Ahead::read(store, self).await?) } else { gap };
+        let gap = if gap.has_missed() {
+            let ahead = Ahead::read(store, self).await?;
+            Gap { deaf: self.deaf(store).await?, ..self.gap(&ahead) }
+        } else {
+            gap
+        };
         let plan = plan(&gap);
         Ok((gap, plan))
     }
@@ -76,7 +86,16 @@ impl<'a> Owing<'a> {
             Some(Pause { since: pause.since, until, wish })
         });
         let (work, catchup) = (self.agenda.work, &self.agenda.catchup);
-        Gap { owed, work, catchup, pause, now: self.now }
+        Gap { owed, work, catchup, pause, deaf: vec![], now: self.now }
+    }
+
+    /// When no report on it could have reached anybody. Where nobody ever listened, who was to watch tells: what it
+    /// has not called missed by now it did not see.
+    pub(crate) async fn deaf(&self, store: &dyn Store) -> Result<Vec<Stretch>, EngineError> {
+        match self.agenda.work {
+            Work::Watched => Ok(deaf(store, &[ALWAYS], self.now).await?),
+            Work::Started | Work::Dormant => Ok(vec![]),
+        }
     }
 
     /// The first slot that is owed.
@@ -167,6 +186,8 @@ pub(crate) struct Survey {
     from: Timestamp,
     /// `None` if so much stands there that each pipeline is better asked about by itself.
     found: Option<BTreeMap<PipelineId, Ahead>>,
+    /// When nobody could have reported.
+    pub(crate) deaf: Vec<Stretch>,
 }
 
 impl Survey {
@@ -179,14 +200,15 @@ impl Survey {
         let until = now.saturating_add(SignedDuration::from_millis(1)).unwrap_or(Timestamp::MAX);
         let query = LedgerQuery { from, until, ..LedgerQuery::everything(PAGE) };
         let page = store.ledger(&query).await?;
+        let deaf = deaf(store, &[ALWAYS], now).await?;
         if page.more {
-            return Ok(Self { from, found: None });
+            return Ok(Self { from, found: None, deaf });
         }
         let mut found = BTreeMap::<PipelineId, Ahead>::new();
         for row in &page.items {
             found.entry(row.pipeline.clone()).or_default().take(row)?;
         }
-        Ok(Self { from, found: Some(found) })
+        Ok(Self { from, found: Some(found), deaf })
     }
 
     /// What stands of a pipeline, if that is known.

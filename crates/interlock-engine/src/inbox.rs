@@ -49,6 +49,11 @@ impl Engine {
         for entry in entries {
             let now = self.world.now();
             if let InboxRecord::Report(report) = &entry.record {
+                if self.clock.doubt().is_some() {
+                    // Which slot it is about is a question of time: it waits until there is an answer.
+                    waiting += 1;
+                    continue;
+                }
                 // Held: what many reports become is one write to the disk.
                 let plan = self.plan_report(&entry, report, now).await?;
                 waiting += usize::from(plan.is_none());
@@ -172,7 +177,11 @@ impl Engine {
                 let arrival = Arrival { pipeline, spec: &spec, key, sensor, now };
                 Ok(self.take_sensor(&arrival, plan).await?)
             }
-            InboxRecord::Run { .. } if let Some(reason) = nothing_to_start(&spec) => Err(reason),
+            InboxRecord::Run { .. } | InboxRecord::Rerun { .. }
+                if let Some(reason) = nothing_to_start(&spec) =>
+            {
+                Err(reason)
+            }
             InboxRecord::Run { slot: None, force, params } => {
                 let wish = Wish { params: params.clone(), force: *force, ..Wish::default() };
                 Ok(self.open_manual(pipeline, &spec, (wish, now), plan))

@@ -30,7 +30,12 @@ impl Progress {
                     let count = event.details.get("count").and_then(serde_json::Value::as_u64);
                     match event.kind.as_str() {
                         "CATCHUP_QUEUED" => self.opened += count.unwrap_or(0),
-                        "SLOTS_MISSED" | "SLOTS_SKIPPED" => self.skipped += count.unwrap_or(0),
+                        // Those of a catch-up have a count.
+                        "SLOTS_MISSED"
+                        | "SLOTS_SKIPPED"
+                        | "SCHEDULE_MISSED"
+                        | "IRREGULAR_SCHEDULE_MISSED"
+                        | "SCHEDULE_UNKNOWN" => self.skipped += count.unwrap_or(0),
                         "CATCHUP_PLANNED" => {
                             self.began.get_or_insert(now);
                             self.is_summed_up &= !self.pipelines.insert(group.pipeline.clone());

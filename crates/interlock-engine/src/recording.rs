@@ -6,10 +6,11 @@
 
 use interlock_core::{
     agenda::Agenda,
-    catchup::{Gap, Plan, Portion, Step, Stretch},
+    catchup::{Fate, Gap, Plan, Portion, Step, Stretch},
     id::{PipelineId, ScheduleId},
     pipeline::StartSchedule,
     run::TriggerType,
+    schedule::Recurrence,
     slot::{Disposition, OpenState, SkipReason, Slot},
 };
 use interlock_store::{
@@ -33,6 +34,8 @@ pub(crate) struct Recording<'a> {
     pub(crate) pipeline: &'a PipelineId,
     pub(crate) agenda: &'a Agenda,
     pub(crate) ahead: &'a Ahead,
+    /// Times in which no report could have reached anybody.
+    pub(crate) deaf: &'a [(Timestamp, Timestamp)],
     pub(crate) version: u64,
     pub(crate) now: Timestamp,
     pub(crate) writer: Writer,
@@ -85,8 +88,9 @@ impl Recording<'_> {
         if let Some(first) = all.first_mut()
             && counts.missed() > 0
         {
-            let skipped =
-                counts.skipped.iter().map(|(why, count)| format!("{count} {}", why.as_str()));
+            let skipped = counts.skipped.iter().map(|(why, count)| (why.as_str(), count));
+            let unreported = counts.unreported.iter().map(|(word, count)| (*word, count));
+            let skipped = skipped.chain(unreported).map(|(why, count)| format!("{count} {why}"));
             let skipped = skipped.collect::<Vec<_>>().join(", ");
             let policy = gap.catchup.overlap.as_str();
             let message = format!(
@@ -211,33 +215,115 @@ impl Groups<'_> {
     }
 
     fn skip(&mut self, stretch: Stretch) {
-        self.room_for(2);
-        let Stretch { first, last, count, reason } = stretch;
+        let Stretch { first, last, count, fate } = stretch;
+        match fate {
+            Fate::Skipped(_) => self.room_for(2),
+            // What follows from it for people is added to its group.
+            Fate::Missed | Fate::Unknown => self.flush(),
+        }
         let (id, now) = (self.id(), self.recording.now);
-        let disposition = Disposition::Skipped(reason);
+        let disposition = fate.disposition();
         if count == 1 {
             let opening = self.opener().opening(first, TriggerType::Scheduler);
             self.open.slot(&(first, id.clone()), 0, &Slot::decided(disposition, opening));
         } else {
+            let reason = match fate {
+                Fate::Skipped(reason) => Some(reason.as_str().to_owned()),
+                Fate::Missed | Fate::Unknown => None,
+            };
             let span = SpanRecord {
                 last,
                 count,
                 disposition: disposition.as_str().to_owned(),
-                reason: Some(reason.as_str().to_owned()),
+                reason,
                 version: version_text(self.recording.version),
                 recorded_at: now,
             };
             self.open.put(Key::Span(id.clone(), first), 0, Record::Span(span));
         }
         self.until = Some(last);
-        let kind = if reason.counts_as_missed() { "SLOTS_MISSED" } else { "SLOTS_SKIPPED" };
         let what = match count {
-            1 => format!("{id}/{first} was missed and does not run"),
-            _ => format!("{count} slots of {id} from {first} to {last} were missed and do not run"),
+            1 => format!("{id}/{first}"),
+            _ => format!("{count} slots of {id} from {first} to {last}"),
         };
-        let message = format!("{what} ({})", reason.as_str());
-        let event = Event::of(kind, now, message).detail("count", count);
-        self.open.event(event.detail("reason", reason.as_str()));
+        let place = (last, id);
+        let event = match fate {
+            Fate::Skipped(reason) => {
+                let kind = if reason.counts_as_missed() { "SLOTS_MISSED" } else { "SLOTS_SKIPPED" };
+                let says = if count == 1 {
+                    "was missed and does not run"
+                } else {
+                    "were missed and do not run"
+                };
+                let message = format!("{what} {says} ({})", reason.as_str());
+                Event::of(kind, now, message).detail("reason", reason.as_str())
+            }
+            Fate::Missed | Fate::Unknown => self.unreported(&stretch, &what, &place),
+        };
+        self.open.event(event.detail("count", count));
+        if matches!(fate, Fate::Missed | Fate::Unknown) {
+            self.flush();
+        }
+    }
+
+    /// Says that nobody reported on slots, under the last of them. The watchdog was not there to say it, or the slots
+    /// would stand already; of what it does not judge nobody is told.
+    fn unreported<'a>(
+        &self,
+        stretch: &Stretch,
+        what: &str,
+        place: &'a (Timestamp, ScheduleId),
+    ) -> Event<'a> {
+        let (agenda, schedule) = (self.recording.agenda, &self.start.schedule);
+        let is_judged = match schedule.recurrence() {
+            Recurrence::Daily => self.opener().has_deadline(),
+            Recurrence::Cron(_)
+            | Recurrence::Every { .. }
+            | Recurrence::SinceLast { .. }
+            | Recurrence::At { .. }
+            | Recurrence::Once(_)
+            | Recurrence::Dates { .. }
+            | Recurrence::Sensor { .. } => true,
+        };
+        let is_listed = matches!(schedule.recurrence(), Recurrence::Dates { .. });
+        let kind = match stretch.fate {
+            _ if agenda.is_rehearsal || !is_judged => "SLOTS_MISSED",
+            Fate::Unknown => "SCHEDULE_UNKNOWN",
+            Fate::Missed | Fate::Skipped(_) if is_listed => "IRREGULAR_SCHEDULE_MISSED",
+            Fate::Missed | Fate::Skipped(_) => "SCHEDULE_MISSED",
+        };
+        let deaf = self.deaf(stretch);
+        let says = match (stretch.fate, deaf) {
+            (Fate::Unknown, Some((from, until))) => {
+                format!("unknown: we could not hear from {from} to {until}")
+            }
+            (Fate::Unknown, None) => "unknown: nobody listened".to_owned(),
+            (Fate::Missed | Fate::Skipped(_), _) => "missed: nobody reported".to_owned(),
+        };
+        let date = schedule.occurrence(place.0).date.to_string();
+        let message = format!("{what} {} {says}", if stretch.count == 1 { "is" } else { "are" });
+        let mut event = Event::of(kind, self.recording.now, message)
+            .about(place)
+            .detail("scheduleId", place.1.as_str())
+            .detail("date", date)
+            .detail("expectedTime", place.0.to_string())
+            .detail("span", stretch.first.to_string());
+        if let (Fate::Unknown, Some((from, until))) = (stretch.fate, deaf) {
+            event = event.detail("deafFrom", from.to_string());
+            event = event.detail("deafUntil", until.to_string());
+        }
+        event
+    }
+
+    /// From when to when reports on slots could not have reached anybody, if it is known since when.
+    fn deaf(&self, stretch: &Stretch) -> Option<(Timestamp, Timestamp)> {
+        let first = plus(stretch.first, -self.start.early_for(stretch.first));
+        let last = plus(stretch.last, self.start.live_for(self.recording.agenda.work));
+        let deaf =
+            self.recording.deaf.iter().filter(|(from, until)| *from < last && *until > first);
+        let (from, until) =
+            deaf.copied().reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))?;
+        (from > Timestamp::MIN).then_some((from, until.min(self.recording.now)))
     }
 
     /// What the watchdog called missed keeps that mark and gets its reason.

@@ -10,6 +10,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use interlock_core::{
     agenda::Work,
+    clock::STEP_MAX,
     id::PipelineId,
     pipeline::StartSchedule,
     report::{self, Meaning, Report, RunSeen, Said},
@@ -74,11 +75,14 @@ impl Engine {
         now: Timestamp,
     ) -> Result<Option<Planned>, EngineError> {
         let mut plan = Planned::new(&entry.pipeline, self.writer);
-        let told = match Said::parse(&record.said) {
-            None => Told::Rejected(format!("`{}` is nothing that a job says", record.said)),
-            Some(said) => {
-                // Nobody reports from the future.
+        let told = match (&record.refused, Said::parse(&record.said)) {
+            (Some(reason), _) => Told::Rejected(reason.clone()),
+            (None, None) => Told::Rejected(format!("`{}` is nothing that a job says", record.said)),
+            (None, Some(said)) => {
+                // Nobody reports from the future, nor did it come from there: that was a clock which has gone back. What
+                // clocks of store and instance may differ by is left alone.
                 let at = record.at.min(entry.received_at);
+                let at = if at > plus(now, STEP_MAX) { now } else { at };
                 let report = Report { said, rid: record.rid.as_deref(), at };
                 let hearing = Hearing { pipeline: &entry.pipeline, record, report, now };
                 match self.cannot_take(&hearing, entry.received_at) {
@@ -335,7 +339,7 @@ impl Engine {
             version: interlock_store::record::version_number(&span.version)?,
         };
         let mut slot = Slot::decided(disposition, opening);
-        if disposition.is_absence() {
+        if disposition.is_absence() && disposition != Disposition::Unknown {
             slot.marks.missed_at = Some(span.recorded_at);
         }
         Ok(Standing::Known(slot, 0))

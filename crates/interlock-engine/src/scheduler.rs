@@ -165,7 +165,13 @@ impl Engine {
         } else {
             state.ahead()
         };
-        let gap = owing.gap(&ahead);
+        let mut gap = owing.gap(&ahead);
+        if gap.has_missed() {
+            gap.deaf = match &self.survey {
+                Some(survey) => survey.deaf.clone(),
+                None => owing.deaf(self.store.as_ref()).await?,
+            };
+        }
         let plan = catchup::plan(&gap);
         let revision = |owed: &catchup::Owed<'_>| {
             state.watermark(owed.start.schedule.id()).map_or(0, |(_, revision)| revision)
@@ -175,6 +181,7 @@ impl Engine {
             pipeline,
             agenda: &state.agenda,
             ahead: &ahead,
+            deaf: &gap.deaf,
             version: state.version,
             now,
             writer: self.writer,
@@ -237,6 +244,12 @@ impl Opener<'_> {
         };
         let promise = self.agenda.promise(self.start, nominal, opening);
         Slot::open(OpenState::Waiting, self.opening(nominal, opened_by)).promising(promise)
+    }
+
+    /// Whether its slots are to be evaluated, or reported on, by a time that somebody gave.
+    pub(crate) fn has_deadline(&self) -> bool {
+        self.start.deadline.is_some()
+            || self.agenda.sla.as_ref().is_some_and(|sla| sla.evaluation.is_some())
     }
 
     pub(crate) fn opening(&self, nominal: Timestamp, opened_by: TriggerType) -> Opening {

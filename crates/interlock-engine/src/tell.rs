@@ -177,6 +177,7 @@ fn may_be_watched(group: &Group) -> bool {
     group.changes.iter().any(|change| match change {
         Change::Put(Key::Slot(..), _, Record::Slot(slot)) => {
             slot.marks.missed_at.is_some()
+                || slot.marks.late
                 || slot.sla.is_some()
                 || slot.marks.recovered
                 || began.is_some_and(|at| at.duration_since(slot.opened_at) > A_WHILE)

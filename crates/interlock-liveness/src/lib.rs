@@ -39,6 +39,7 @@ mod hooks;
 mod ladder;
 mod monitor;
 mod names;
+mod probes;
 mod roster;
 mod slot;
 mod status;
@@ -61,6 +62,7 @@ pub use self::{
     ladder::{Ladder, Rung},
     monitor::{Builder, Monitor, RegisterError, StartError},
     names::Phase,
+    probes::Probes,
     roster::{Forgiven, Weight},
     status::{MonitorStatus, Probe, WatchState, WatchStatus},
     systemd::Systemd,

@@ -7,6 +7,7 @@ mod alerts;
 mod book;
 mod end;
 mod owed;
+mod reports;
 mod slots;
 
 use std::{
@@ -28,6 +29,7 @@ use jiff::{SignedDuration, Timestamp};
 use self::{
     alerts::Alerts,
     book::{Book, Place, SeenSlot, SeenSpan},
+    reports::Reports,
 };
 use crate::{
     clockwork::{Clockwork, Pid},
@@ -122,6 +124,8 @@ pub struct Checker {
     /// Runs whose end somebody reported by hand.
     by_hand: BTreeSet<String>,
     alerts: Alerts,
+    /// What jobs that somebody else runs said, and who listened when.
+    reports: Reports,
     calm_since: Option<Timestamp>,
     /// How much was checked.
     pub tally: Tally,
@@ -139,6 +143,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) files: &'a Files,
     pub(crate) jobs: &'a Jobs,
     pub(crate) by_hand: &'a BTreeSet<String>,
+    pub(crate) reports: &'a Reports,
     answers: &'a BTreeMap<(Pid, PipelineId), (TraitStatus, Timestamp)>,
     books: &'a BTreeMap<PipelineId, Book>,
     calm_since: Option<Timestamp>,
@@ -150,6 +155,11 @@ impl Scene<'_> {
     /// What a version of the pipeline says.
     pub(crate) fn truth(&self, version: u64) -> Option<Arc<Truth>> {
         self.files.truth_of(self.pipeline, version)
+    }
+
+    /// Whether somebody else runs the pipeline.
+    pub(crate) fn is_watched(&self, book: &Book) -> bool {
+        self.truth(book.version).is_some_and(|truth| truth.is_watched())
     }
 
     /// How much later than their instants slots may open.
@@ -239,6 +249,7 @@ impl Checker {
             answers: BTreeMap::new(),
             by_hand: BTreeSet::new(),
             alerts: Alerts::default(),
+            reports: Reports::default(),
             calm_since: None,
             tally: Tally::default(),
             violation: None,
@@ -263,6 +274,22 @@ impl Checker {
     /// Somebody reports a run's end by hand.
     pub fn report_by_hand(&mut self, run_id: String) {
         self.by_hand.insert(run_id);
+    }
+
+    /// The true time.
+    pub fn time(&self) -> Timestamp {
+        self.clockwork.time()
+    }
+
+    /// A job that somebody else runs said something about a slot, and it is durable.
+    pub fn reported(&mut self, pipeline: &PipelineId, slot: Timestamp, said: &str) {
+        let now = self.clockwork.time();
+        self.reports.said(pipeline, slot, (said, now));
+    }
+
+    /// Somebody listened, from one instant to another.
+    pub fn listened(&mut self, stretch: (Timestamp, Timestamp)) {
+        self.reports.listened(stretch);
     }
 
     /// Slots of a pipeline that were recorded lately, newest first.
@@ -382,6 +409,7 @@ impl Checker {
             files: &self.files,
             jobs: &jobs,
             by_hand: &self.by_hand,
+            reports: &self.reports,
             answers: &self.answers,
             books: &self.books,
             calm_since: self.calm_since,
@@ -419,6 +447,7 @@ impl Checker {
     /// Forgets what is decided and old.
     pub fn forget_before(&mut self, before: Timestamp) {
         self.books.values_mut().for_each(|book| book.forget_before(before));
+        self.reports.forget_before(before);
         self.by_hand.clear();
     }
 
@@ -464,6 +493,7 @@ fn judge(book: &mut Book, group: &Group, scene: &Scene<'_>) -> Result<Count, Fin
             (Key::Slot(schedule, nominal), Record::Slot(record)) => {
                 let (place, slot) = ((schedule.clone(), *nominal), SeenSlot::of(record));
                 slots::slot_changes(book, &place, &slot, scene)?;
+                reports::slot_is_called(book, &place, &slot, scene)?;
                 if !book.slots.contains_key(&place) {
                     owed::slot_is_planned(book, &place, &slot, scene)?;
                 }
@@ -474,8 +504,13 @@ fn judge(book: &mut Book, group: &Group, scene: &Scene<'_>) -> Result<Count, Fin
             (Key::Span(schedule, first), Record::Span(record)) => {
                 let (place, span) = ((schedule.clone(), *first), SeenSpan::of(record));
                 owed::span_is_planned(book, &place, &span, scene)?;
+                reports::span_is_called(book, &place, &span, scene)?;
                 count.dispositions += span.count;
-                count.saw.push("slot skipped");
+                count.saw.push(match span.disposition {
+                    "missed" => "slot missed",
+                    "unknown" => "slot unknown",
+                    _ => "slot skipped",
+                });
                 book.spans.insert(place, span);
             }
             (Key::Sensor(name), Record::Sensor(record)) => {
@@ -519,6 +554,12 @@ impl Count {
         }
         if slot.disposition == "skipped" {
             self.saw.push("slot skipped");
+        }
+        if slot.disposition == "missed" {
+            self.saw.push("slot missed");
+        }
+        if slot.disposition == "unknown" {
+            self.saw.push("slot unknown");
         }
     }
 }

@@ -28,8 +28,11 @@ use crate::{
     luck::{Luck, seconds},
     random::Random,
     road::Road,
-    tap::Mutation,
+    tap::{Mutation, Tap},
 };
+
+/// So many of the instances hear reports; the others have other roles.
+const LISTENERS: Pid = 2;
 
 /// What instances are made of.
 pub struct Ground {
@@ -51,6 +54,8 @@ pub struct Ground {
     pub seed: u64,
     /// A deliberate mistake.
     pub mutation: Option<Mutation>,
+    /// Whom to tell that an instance listens, if there are reports to listen to.
+    pub listens: Option<Tap>,
 }
 
 /// All instances.
@@ -165,8 +170,9 @@ impl Instances {
     }
 
     async fn live(&self, pid: Pid, stopped: oneshot::Receiver<()>) -> Result<(), EngineError> {
-        let Ground { clockwork, luck, onlooker, seed, files, jobs, pace, mutation, .. } =
-            &self.0.ground;
+        let Ground {
+            clockwork, luck, onlooker, seed, files, jobs, pace, mutation, listens, ..
+        } = &self.0.ground;
         let world = clockwork.process(pid);
         let Some(road) = self.road(pid) else { return Ok(()) };
         let behind = Arc::clone(&self.0.ground.store);
@@ -184,6 +190,11 @@ impl Instances {
         };
         let around = Arc::new(around);
         self.start_notifier(pid, &store, &around);
+        if let Some(tap) = listens.as_ref().filter(|_| pid <= LISTENERS) {
+            let listening =
+                crate::reporters::listen(pid, Arc::clone(&store), world.clone(), tap.clone());
+            world.spawn("a listener", Box::pin(listening));
+        }
         let mut stopped = Some(stopped);
         loop {
             let (changed, declarations) = mpsc::channel(16);

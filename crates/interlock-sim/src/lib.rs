@@ -5,7 +5,7 @@
 //!
 //! The parts, in the order in which they lean on each other: [`random`]; [`clockwork`] (time and tasks); [`gated`] (a store
 //! behind a gate); [`truth`] and [`naive`] (what schedules really owe); [`files`], [`jobs`], [`around`] (evaluators and
-//! channels); [`luck`] (what can go wrong); [`road`] and [`instances`]; [`check`] and [`tap`]; [`nemesis`]; [`simulation`].
+//! channels); [`reporters`] (jobs that somebody else runs); [`luck`] (what can go wrong); [`road`] and [`instances`]; [`check`] and [`tap`]; [`nemesis`]; [`simulation`].
 
 pub mod around;
 pub mod check;
@@ -18,6 +18,7 @@ pub mod luck;
 pub mod naive;
 pub mod nemesis;
 pub mod random;
+pub mod reporters;
 pub mod road;
 pub mod simulation;
 pub mod swarm;

@@ -110,7 +110,7 @@ impl Fault {
 }
 
 /// What a swarm must have seen besides every [`Fault`].
-pub const EXPECTED: [&str; 24] = [
+pub const EXPECTED: [&str; 33] = [
     "death before a commit",
     "death after a commit",
     "commit applied, answer lost",
@@ -135,6 +135,15 @@ pub const EXPECTED: [&str; 24] = [
     "slot uncertain",
     "slot skipped",
     "incident resolved",
+    "report never",
+    "report twice",
+    "report early",
+    "report late",
+    "report lost",
+    "report out of order",
+    "report spooled",
+    "slot missed",
+    "slot unknown",
 ];
 
 /// How often what happens in one seed.

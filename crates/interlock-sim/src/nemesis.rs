@@ -186,6 +186,9 @@ impl Nemesis {
         let Some(name) = draw.pick(&names) else { return String::new() };
         let Some(truth) = self.files.truth(name) else { return String::new() };
         let now = self.clockwork.time();
+        if truth.is_watched() {
+            return format!("{name} is left alone: what its reports are about must be known");
+        }
         if fault == Fault::Remove && self.files.has(name) {
             self.files.remove(name);
             self.instances.tell(|| Changes { declared: vec![], removed: vec![name.clone()] });

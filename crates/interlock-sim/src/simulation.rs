@@ -28,6 +28,8 @@ use crate::{
 const CALM: SignedDuration = SignedDuration::from_hours(30);
 /// What is decided and older than this is taken out of the store.
 const RETENTION: SignedDuration = SignedDuration::from_hours(10 * 24);
+/// Longer worlds have no pipelines that somebody else runs: to listen for them costs a group every few seconds.
+const WATCHED_DAYS: u32 = 2;
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 /// What to simulate.
@@ -113,6 +115,7 @@ pub fn simulate(options: &Options) -> Result<Outcome, String> {
     let nature = world.clockwork.process(NATURE);
     nature.spawn("the nemesis", Box::pin(world.nemesis.clone().haunt(end)));
     nature.spawn("sensors", Box::pin(world.nemesis.clone().report_sensors()));
+    crate::reporters::start(&world.nemesis, end + CALM);
     world.pass_until(end);
     world.nemesis.calm_down();
     world.checker().calm_down();
@@ -149,10 +152,19 @@ impl World {
         let mut last = None;
         for number in 0..options.pipelines {
             let name = format!("p{number:03}");
-            let truth = Truth::draw(&mut random, name.clone(), last.as_deref());
+            let mut truth = Truth::draw(&mut random, name.clone(), last.as_deref());
+            // By a stream of its own, so that the others stay as they were.
+            let is_watched = Random::of(options.seed, &format!("watched {name}")).chance(200);
+            if is_watched && options.days <= WATCHED_DAYS {
+                truth.watch_only();
+            }
             files.write_truth(truth, clockwork.time())?;
             last = Some(name);
         }
+        let has_watched = files
+            .names()
+            .iter()
+            .any(|name| files.truth(name).is_some_and(|truth| truth.is_watched()));
         let clock = clockwork.clone();
         let memory = Arc::new(MemoryStore::new(1, Arc::new(move || clock.time())));
         let checker = Checker::new(clockwork.clone(), files.clone(), Arc::clone(&luck));
@@ -176,6 +188,7 @@ impl World {
             pace: pace(options),
             seed: options.seed,
             mutation: options.mutation,
+            listens: has_watched.then(|| tap.clone()),
         };
         let nemesis = Nemesis {
             clockwork: clockwork.clone(),

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlock_core::{id::PipelineId, readiness::TraitStatus};
 use interlock_store::{
-    Accepted, Change, Expect, Group, Key, Lease, OutboxRow, Refusal, Store as _, Term,
+    Accepted, Change, Expect, Group, Key, Lease, OutboxRow, Record, Refusal, Store as _, Term,
     conformance::block_on, memory::MemoryStore, record::OutboxRecord,
 };
 
@@ -33,11 +33,15 @@ pub enum Mutation {
     DroppedAlerts,
     /// Incidents are opened without their notifications.
     SilentIncidents,
+    /// What is not known is called missed.
+    CertainMisses,
+    /// A job that says that it failed is called completed.
+    KindLedger,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::StaleTerms,
         Self::LostRows,
         Self::HastyWatermark,
@@ -45,6 +49,8 @@ impl Mutation {
         Self::BlindTrust,
         Self::DroppedAlerts,
         Self::SilentIncidents,
+        Self::CertainMisses,
+        Self::KindLedger,
     ];
 }
 
@@ -97,10 +103,33 @@ impl Tap {
         }
         if self.has(Mutation::HastyWatermark) {
             for change in &mut group.changes {
-                if let Change::Put(Key::Watermark(_), _, interlock_store::Record::Watermark(row)) =
-                    change
-                {
+                if let Change::Put(Key::Watermark(_), _, Record::Watermark(row)) = change {
                     row.at += jiff::SignedDuration::from_hours(2);
+                }
+            }
+        }
+        if self.has(Mutation::CertainMisses) {
+            for change in &mut group.changes {
+                match change {
+                    Change::Put(_, _, Record::Slot(row))
+                        if row.disposition.as_deref() == Some("unknown") =>
+                    {
+                        row.disposition = Some("missed".to_owned());
+                    }
+                    Change::Put(_, _, Record::Span(row)) if row.disposition == "unknown" => {
+                        "missed".clone_into(&mut row.disposition);
+                    }
+                    Change::Put(..) | Change::Delete(..) | Change::Append(_) => {}
+                }
+            }
+        }
+        let is_report = |change: &Change| matches!(change.key(), Some(Key::Applied(key)) if key.starts_with("report "));
+        if self.has(Mutation::KindLedger) && group.changes.iter().any(is_report) {
+            for change in &mut group.changes {
+                if let Change::Put(_, _, Record::Slot(row)) = change
+                    && row.disposition.as_deref() == Some("failed")
+                {
+                    row.disposition = Some("completed".to_owned());
                 }
             }
         }

@@ -120,6 +120,8 @@ pub enum Adapter {
     Runner,
     /// Through something that starts whatever it is asked to, and cannot be asked what became of it.
     Blind,
+    /// Not at all: somebody else runs them, and they report.
+    External,
 }
 
 impl Policy {
@@ -174,6 +176,21 @@ impl Truth {
         }
     }
 
+    /// Has somebody else run it.
+    pub fn watch_only(&mut self) {
+        self.starts.truncate(1);
+        for start in &mut self.starts {
+            start.jitter_seconds = 0;
+        }
+        (self.stop, self.gate) = (None, Need::Nothing);
+        (self.adapter, self.monitoring_minutes) = (Adapter::External, 0);
+    }
+
+    /// Whether somebody else runs it.
+    pub fn is_watched(&self) -> bool {
+        self.adapter == Adapter::External
+    }
+
     /// Draws an edit of it.
     #[must_use]
     pub fn edited(&self, random: &mut Random) -> Self {
@@ -221,10 +238,14 @@ impl Truth {
         if self.skips_weekends {
             line(format_args!("exclusions: {{weekends: true}}"));
         }
-        if let Some(minutes) = self.window_minutes {
+        if let Some(minutes) = self.window_minutes.filter(|_| !self.is_watched()) {
             line(format_args!("catchupWindow: {minutes}m"));
         }
         line(format_args!("startGrace: {}m", self.start_grace_minutes));
+        if self.is_watched() {
+            line(format_args!("trigger: {{type: external}}"));
+            return text;
+        }
         line(format_args!("overlapPolicy: {}", self.policy.as_str()));
         line(format_args!("catchupMaxRuns: {}", self.catchup_max));
         line(format_args!("maxActiveRuns: {}", self.active_max));
@@ -246,6 +267,7 @@ impl Truth {
             Adapter::Blind => line(format_args!(
                 "trigger: {{type: http, url: 'http://job.example/', onUncertain: {on_uncertain}}}"
             )),
+            Adapter::External => {}
         }
         line(format_args!("retry: {{maxAttempts: {}, backoffSeconds: 60}}", self.attempts));
         line(format_args!(

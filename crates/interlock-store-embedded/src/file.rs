@@ -41,12 +41,20 @@ pub(crate) fn open_writing(path: &Path) -> Result<Connection, StoreError> {
     let db = opened(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     // Before anything is set: the journal mode is a change of the file, which may not be ours.
     schema::refuse_foreign(&db, path)?;
-    // The log is copied by the writing thread itself; see its `tend_log`. The kernel caches the file too: a larger
+    // The log is copied by others; see the module `log`. The kernel caches the file too: a larger
     // cache of our own was memory for nothing (74 MB instead of 49 after the first load of 10,000 pipelines).
     let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
         PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864;
         PRAGMA cache_size = -4096;";
     configured(db, pragmas, path)
+}
+
+/// The connection that copies the log.
+pub(crate) fn open_copying(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let pragmas = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;
+        PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -512;";
+    configured(opened(path, flags)?, pragmas, path)
 }
 
 /// A connection that reads.

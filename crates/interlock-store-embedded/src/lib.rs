@@ -25,6 +25,7 @@ mod file;
 mod lease;
 mod ledger;
 mod lock;
+mod log;
 mod mailbox;
 mod maintain;
 mod memory;

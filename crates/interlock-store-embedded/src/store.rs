@@ -27,6 +27,7 @@ use crate::{
     failure::{Failure, Health},
     file, lease, ledger,
     lock::DaemonLock,
+    log::LogKeeper,
     mailbox::{self, Mailbox},
     memory::name_id,
     queue::{self, Letter},
@@ -85,7 +86,8 @@ impl EmbeddedStore {
         let mut db = file::open_writing(&path)?;
         schema::migrate(&mut db, &path)?;
         let health = Health::new(path.clone());
-        let writer = Arc::new(Writer::start(db, health.clone())?);
+        let log = LogKeeper::start(file::open_copying(&path)?, health.clone())?;
+        let writer = Arc::new(Writer::start(db, log, health.clone())?);
         let courier = Readers::start(vec![file::open_reading(&path)?], health.clone())?;
         let mailbox = Arc::new(Mailbox::new(folder));
         Ok(Self {

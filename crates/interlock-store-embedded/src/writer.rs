@@ -19,18 +19,17 @@ use std::{
 };
 
 use interlock_store::StoreError;
-use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 
 use crate::{
     answer::{Answer, Asked, question},
     failure::{Failure, Health, Trouble},
+    log::LogKeeper,
     memory::Memory,
 };
 
 /// How many groups are gathered into one transaction. A call that brings more by itself stays whole.
 const GROUPS_MAX: usize = 2_000;
-/// How many pages of the log wait for the main file before they are copied there.
-const LOG_PAGES_MAX: i64 = 4_000;
 /// How many prepared statements a connection keeps: more than there are.
 pub(crate) const STATEMENTS_MAX: usize = 128;
 
@@ -123,11 +122,15 @@ struct Made {
 
 impl Writer {
     /// Starts the thread on a connection.
-    pub(crate) fn start(db: Connection, health: Health) -> Result<Self, StoreError> {
+    pub(crate) fn start(
+        db: Connection,
+        log: LogKeeper,
+        health: Health,
+    ) -> Result<Self, StoreError> {
         let memory = Memory::load(&db).map_err(|failure| health.diagnose(failure).error())?;
         let (tasks, queue) = channel();
         let made = Arc::new(Made { last_inbox: memory.last_inbox().into(), ..Made::default() });
-        let mut desk = Desk { db, memory, health: health.clone(), made: Arc::clone(&made) };
+        let mut desk = Desk { db, log, memory, health: health.clone(), made: Arc::clone(&made) };
         let thread = std::thread::Builder::new()
             .name("ledger-writer".to_owned())
             .spawn(move || desk.work(&queue))
@@ -175,6 +178,7 @@ impl Drop for Writer {
 /// What the thread has before it.
 struct Desk {
     db: Connection,
+    log: LogKeeper,
     memory: Memory,
     health: Health,
     made: Arc<Made>,
@@ -188,8 +192,9 @@ impl Desk {
             for task in batch {
                 task.answer(trouble.as_ref(), &self.health);
             }
-            self.tend_log();
+            self.log.tend(&self.db);
         }
+        self.log.stop();
         // A clean end leaves one file. If this fails, the log is read at the next start.
         drop(self.db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)"));
     }
@@ -237,32 +242,6 @@ impl Desk {
             Err(failure) => drop(self.health.diagnose(failure)),
         }
     }
-
-    /// Copies the log to the main file when it has grown. SQLite would do so by itself, but would keep
-    /// to itself that the disk failed, and would let callers wait meanwhile.
-    fn tend_log(&mut self) {
-        let outcome = log_pages(&self.db, "PRAGMA wal_checkpoint(NOOP)").and_then(|waiting| {
-            if waiting < LOG_PAGES_MAX {
-                return Ok(0);
-            }
-            log_pages(&self.db, "PRAGMA wal_checkpoint(PASSIVE)")
-        });
-        if let Err(error) = outcome
-            // The log keeps what does not fit, or what another process is in the way of.
-            && !matches!(
-                error.sqlite_error_code(),
-                Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
-            )
-        {
-            drop(self.health.diagnose(Failure::Sql(error)));
-        }
-    }
-}
-
-/// How many pages of the log are not in the main file, after a checkpoint of some kind.
-fn log_pages(db: &Connection, pragma: &str) -> Result<i64, rusqlite::Error> {
-    let pages = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?);
-    db.prepare_cached(pragma)?.query_one([], pages)
 }
 
 /// The first task and those that have gathered behind it.

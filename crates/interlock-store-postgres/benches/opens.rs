@@ -140,7 +140,9 @@ async fn inserted(server: &PrivatePostgres, (from, to): (&str, &str)) -> f64 {
     let mut batches = Vec::new();
     for (rows, events) in rows.chunks(size(rows.len())).zip(events.chunks(size(events.len()))) {
         let mut columns = Columns::default();
-        rows.iter().for_each(|row| columns.take(row));
+        for row in rows {
+            columns.take(row);
+        }
         let numbers: Vec<i64> = events.iter().map(|row| row.get("number")).collect();
         let pipelines: Vec<String> = events.iter().map(|row| row.get("pipeline")).collect();
         let bodies: Vec<String> = events.iter().map(|row| row.get("body")).collect();

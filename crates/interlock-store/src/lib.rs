@@ -64,6 +64,7 @@
 mod check;
 pub mod conformance;
 mod contract;
+pub mod coverage;
 pub mod encode;
 pub mod kept;
 mod key;

@@ -483,6 +483,7 @@ fn what_jobs_say_about_themselves_is_written_as_ever() {
         source: Some("curl/8.5 from 127.0.0.1".into()),
         pipeline: None,
         create: false,
+        refused: None,
     };
     check_inbox("inbox-report", &InboxRecord::Report(Box::new(report.clone())));
     let bare = ReportRecord {
@@ -494,6 +495,7 @@ fn what_jobs_say_about_themselves_is_written_as_ever() {
         source: None,
         pipeline: Some("ordres".into()),
         create: true,
+        refused: None,
         ..report
     };
     check_inbox("inbox-report-bare", &InboxRecord::Report(Box::new(bare)));

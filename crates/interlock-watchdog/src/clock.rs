@@ -14,6 +14,19 @@ use jiff::Timestamp;
 use crate::resident::{Watchdog, WatchdogError};
 
 impl Watchdog {
+    /// A clock that went back makes what is to be done every few seconds look far away.
+    pub(crate) fn notice_a_step_back(&mut self, now: Timestamp) {
+        if now >= self.rested_at {
+            return;
+        }
+        for soon in [&mut self.renew_at, &mut self.beat_at, &mut self.bark_at, &mut self.due_at] {
+            *soon = now;
+        }
+        self.sweep.begin_again();
+        self.scanning.begin_again(now);
+        self.aside.clear();
+    }
+
     /// Whether anything may be judged now.
     pub(crate) async fn believes_the_clock(
         &mut self,

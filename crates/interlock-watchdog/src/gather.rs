@@ -10,7 +10,7 @@ use interlock_core::{
     id::{PipelineId, ScheduleId},
     schedule::Recurrence,
     sla,
-    slot::{Disposition, SkipReason},
+    slot::SkipReason,
 };
 use interlock_store::{
     DueKind, Key, LedgerEntry, LedgerQuery, LedgerRow, Obligation, Record, RunQuery, RunRow, Store,
@@ -346,14 +346,14 @@ fn slot_named(name: &str) -> Option<Place> {
 
 fn span_seen(schedule: &ScheduleId, first: Timestamp, span: &SpanRecord) -> SpanSeen {
     let reason = span.reason.clone().unwrap_or_default();
+    // Whoever wrote that reports were missed, or may have been, told people in the same group.
     let counts = SkipReason::parse(&reason).is_ok_and(SkipReason::counts_as_missed);
-    let is_missed = span.disposition == Disposition::Missed.as_str();
     SpanSeen {
         schedule: schedule.clone(),
         first,
         last: span.last,
         count: span.count,
-        counts_as_missed: counts || is_missed,
-        reason: if is_missed { span.disposition.clone() } else { reason },
+        counts_as_missed: counts,
+        reason,
     }
 }

@@ -9,7 +9,6 @@
 mod bark;
 mod check;
 mod clock;
-mod coverage;
 mod durable;
 mod finding;
 mod gather;
@@ -30,8 +29,8 @@ mod watched;
 pub mod wire;
 
 pub use check::{CHECKS, Check, Judged, judge};
-pub use coverage::DEAF_AFTER;
 pub use finding::{CheckName, Finding, Remedy};
+pub use interlock_store::coverage::DEAF_AFTER;
 pub use owed::{Owed, SETTLE};
 pub use resident::{Hearers, Pace, Parts, Watchdog, WatchdogError};
 pub use scan::{Scanned, Scanner, Violation};

@@ -10,13 +10,13 @@ use std::{
 use interlock_core::id::PipelineId;
 use interlock_store::{
     Change, Expect, Group, Lease, Record, Refusal, Role, Shard, Store, Term, Writer,
+    coverage::deaf,
     record::{Shared, WatermarkRecord},
 };
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     check::{CHECKS, Check},
-    coverage::deaf,
     durable::degraded,
     finding::{CheckName, Finding},
     gather::{Gatherer, Question, Reconciles, Surroundings},

@@ -12,6 +12,7 @@ use interlock_core::{clock::ClockWatch, id::PipelineId};
 use interlock_store::{
     Accepted, Change, DueRow, Expect, Group, Key, Record, Refusal, Shard, Store, StoreError,
     Writer,
+    coverage::deaf,
     record::{PipelineRecord, Shared},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -21,7 +22,6 @@ mod opening;
 pub use self::opening::{Hearers, Pace, Parts};
 use crate::{
     check::Check,
-    coverage::deaf,
     finding::CheckName,
     gather::{Gatherer, Next, Question, Surroundings},
     judging::{Outcome, commit, judge_all, unapplied},
@@ -83,7 +83,7 @@ pub struct Watchdog {
     /// What the store said when events and due entries were last read.
     seen: Option<u64>,
     /// When the next of the due entries is due that were read then.
-    due_at: Timestamp,
+    pub(crate) due_at: Timestamp,
     /// Pipelines that could not be judged, until when they are left alone.
     pub(crate) aside: BTreeMap<PipelineId, Timestamp>,
     /// Pipelines whose agendas cannot be used, and why.
@@ -98,7 +98,7 @@ pub struct Watchdog {
     /// Whether the wall clock can be believed.
     pub(crate) clock: ClockWatch,
     /// When the last pass ended.
-    rested_at: Timestamp,
+    pub(crate) rested_at: Timestamp,
     pub(crate) hears: Hearers,
     /// When it is looked next whether a bark is due.
     pub(crate) bark_at: Timestamp,
@@ -138,6 +138,7 @@ impl Watchdog {
     /// One pass; answers with the instant at which the next is due at the latest.
     pub async fn pass(&mut self) -> Result<Timestamp, WatchdogError> {
         let now = self.world.now();
+        self.notice_a_step_back(now);
         self.keep_the_lease(now).await?;
         if !self.believes_the_clock(now).await? {
             self.rested_at = now;

@@ -1,8 +1,11 @@
 //! The scanner: whether what must always be true is true of the ledger in production.
 //!
-//! A page of pipelines at a time. For each schedule its last slots up to the watermark are enumerated again and looked for
-//! (S3, and that a watermark passes nothing, S4); the watermark is compared with the clock (frozen) and with the last
-//! rotation (S4); open slots with their `closes_at` (S19). The judging is pure; `ADR 17` says what it cannot see.
+//! A page of pipelines at a time. For each schedule its last slots up to the watermark are enumerated again and looked for,
+//! and some older ones behind a cursor that goes round its history (S3, and that a watermark passes nothing, S4); the
+//! watermark is compared with the clock (frozen), with the last rotation and with what stands after it (S4); open slots with
+//! their `closes_at` (S19). The judging is pure (`section`); `ADR 17` says what it cannot see.
+
+mod section;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,20 +24,24 @@ use interlock_store::{
 };
 use jiff::{SignedDuration, Timestamp};
 
+use self::section::Section;
 use crate::{
     load::{self, OpenPlace},
-    owed::{Expecting, plus},
+    owed::plus,
     seam::ZoneBook,
 };
 
-/// So many of a schedule's last slots are looked for.
-const SLOTS: usize = 20;
+/// So many of a schedule's older slots are looked for at each visit.
+const HISTORY: usize = 100;
 /// Rows that are read for one schedule; what lies after them is not judged.
 const ROWS_MAX: usize = 500;
 /// An edit is in force a little later than it says: reading many files takes time.
 const EDIT_TAKES: SignedDuration = SignedDuration::from_mins(10);
 /// A schedule that is so far behind stands still, and a slot that is open so long after its end is forgotten.
 const BEHIND_MAX: SignedDuration = SignedDuration::from_mins(10);
+
+/// What is looked at.
+const INVARIANTS: [&str; 4] = ["S3", "S4", "S19", "frozen"];
 
 /// Something that must always be true, and is not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,20 +62,19 @@ impl Violation {
         format!("{} {}/{}", self.invariant, self.pipeline, self.schedule)
     }
 
+    /// The one that an incident is about; nothing if it is about something else.
+    pub(crate) fn of_incident(pipeline: &PipelineId, key: &str) -> Option<Self> {
+        let (invariant, place) = key.strip_prefix("invariant:")?.split_once(' ')?;
+        let invariant = INVARIANTS.into_iter().find(|known| *known == invariant)?;
+        let schedule = place.strip_prefix(pipeline.as_str())?.strip_prefix('/')?;
+        let schedule = ScheduleId::any(schedule).ok()?;
+        Some(Self { pipeline: pipeline.clone(), invariant, schedule, says: String::new() })
+    }
+
     /// Whether it is over when it is no longer seen. A slot that was lost stays lost.
     pub fn can_pass(&self) -> bool {
         matches!(self.invariant, "S19" | "frozen")
     }
-}
-
-/// What is looked at of one schedule.
-struct Section<'a> {
-    pipeline: &'a PipelineId,
-    agenda: &'a Agenda,
-    start: &'a Arc<StartSchedule>,
-    watermark: Timestamp,
-    /// Slots up to this were enumerated by another version, or are nobody's.
-    from: Timestamp,
 }
 
 /// Goes through the ledger, page by page.
@@ -78,8 +84,19 @@ pub struct Scanner {
     /// Where it is.
     pipeline: Option<PipelineId>,
     open: Option<OpenPlace>,
-    /// The watermarks of the last rotation, by a hash of whose they are.
-    marks: BTreeMap<u64, Timestamp>,
+    /// What is remembered of schedules, by a hash of whose it is.
+    marks: BTreeMap<u64, Mark>,
+    /// Where the cursors are that moved in the last look: they move for good once it was looked twice.
+    moved: Vec<(u64, Timestamp)>,
+}
+
+/// What is remembered of a schedule.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    /// Its watermark in the last rotation.
+    watermark: Timestamp,
+    /// The older slots from here on are looked for next.
+    history: Option<Timestamp>,
 }
 
 impl std::fmt::Debug for Scanner {
@@ -103,7 +120,7 @@ impl Scanner {
     /// At the beginning of a rotation.
     pub fn new(zones: ZoneBook) -> Self {
         let (shared, marks) = (Shared::default(), BTreeMap::new());
-        Self { zones, shared, pipeline: None, open: None, marks }
+        Self { zones, shared, pipeline: None, open: None, marks, moved: vec![] }
     }
 
     /// Looks at the next pipelines. What looks wrong is read again: somebody may have been writing.
@@ -121,6 +138,11 @@ impl Scanner {
             if !first.is_empty() {
                 let again = self.look_again(store, row, now).await?;
                 scanned.violations.extend(first.intersection(&again).cloned());
+            }
+            for (key, history) in self.moved.drain(..) {
+                if let Some(mark) = self.marks.get_mut(&key) {
+                    mark.history = Some(history);
+                }
             }
         }
         self.pipeline = page.items.last().filter(|_| page.more).map(|row| row.pipeline.clone());
@@ -171,109 +193,115 @@ impl Scanner {
         if record.retired_at.is_some() || agenda.work == Work::Dormant {
             return Ok(found);
         }
+        self.moved.clear();
         let since = in_force_since(store, &row.pipeline, record).await?;
-        for start in by_the_clock(&agenda) {
+        let (pipeline, agenda) = (&row.pipeline, &agenda);
+        for start in by_the_clock(agenda) {
             let id = start.schedule.id();
-            let Some(watermark) = row.watermarks.get(id).map(|row| row.record.at) else { continue };
-            let pipeline = &row.pipeline;
-            let agenda = &agenda;
-            let section = Section { pipeline, agenda, start, watermark, from: since };
-            found.extend(self.went_back(&section));
-            found.extend(section.frozen(record, now));
-            let slots = section.slots();
-            if let Some(first) = slots.first() {
-                let rows = ledger(store, pipeline, (*first, watermark)).await?;
-                found.extend(section.unrecorded(&slots, &rows));
+            let watermark = row.watermarks.get(id).map(|row| row.record.at);
+            let section = Section {
+                pipeline,
+                agenda,
+                start,
+                watermark: watermark.unwrap_or(since),
+                from: since,
+                version: &record.version,
+            };
+            found.extend(section.frozen(record, (watermark, now)));
+            if watermark.is_some() {
+                self.look_at(store, &section, now, &mut found).await?;
             }
+        }
+        for start in agenda.starts.iter().filter(|start| start.is_switch()) {
+            found.extend(lost_switch(store, (row, start), now).await?);
         }
         Ok(found)
     }
 
+    /// Looks at the last slots of a schedule, at what stands after its watermark, and at some of its history.
+    async fn look_at(
+        &mut self,
+        store: &dyn Store,
+        section: &Section<'_>,
+        now: Timestamp,
+        found: &mut BTreeSet<Violation>,
+    ) -> Result<(), StoreError> {
+        let went_back = self.went_back(section);
+        let last = section.slots();
+        let first = last.first().copied().unwrap_or(section.watermark);
+        let rows = ledger(store, section.pipeline, (first, now.max(section.watermark))).await?;
+        found.extend(section.unrecorded(&last, &rows));
+        found.extend(went_back.or_else(|| section.ahead(&rows.0)));
+        let older = self.history(section, first, now);
+        if let (Some(oldest), Some(newest)) = (older.first(), older.last()) {
+            let rows = ledger(store, section.pipeline, (*oldest, *newest)).await?;
+            found.extend(section.unrecorded(&older, &rows));
+        }
+        Ok(())
+    }
+
     /// S4: a watermark never goes back.
     fn went_back(&mut self, section: &Section<'_>) -> Option<Violation> {
-        let name = format!("{}/{}", section.pipeline, section.start.schedule.id());
-        let known = self.marks.entry(fnv1a(name.as_bytes())).or_insert(section.watermark);
-        let before = *known;
-        *known = before.max(section.watermark);
         let now = section.watermark;
+        let mark =
+            self.marks.entry(section.hash()).or_insert(Mark { watermark: now, history: None });
+        let before = mark.watermark;
+        mark.watermark = before.max(now);
         (now < before).then(|| {
             section.violation("S4", format!("its watermark went back from {before} to {now}"))
         })
     }
+
+    /// The next of a schedule's slots that are older than those which are looked for every time. The cursor begins
+    /// somewhere: a process that lives for a day each time must not look at the same ones for ever.
+    fn history(
+        &mut self,
+        section: &Section<'_>,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Vec<Timestamp> {
+        let schedule = &section.start.schedule;
+        let (key, begin) = (section.hash(), plus(section.from, SignedDuration::from_millis(1)));
+        if schedule.next(begin).is_none_or(|first| first >= until) {
+            return vec![];
+        }
+        let known = self.marks.get(&key).and_then(|mark| mark.history);
+        let somewhere = || {
+            let length = until.duration_since(begin).as_millis().max(1).unsigned_abs();
+            let chance = u128::from(fnv1a(format!("{key}{now}").as_bytes())) % length;
+            plus(begin, SignedDuration::from_millis(i64::try_from(chance).unwrap_or(0)))
+        };
+        let from = known.filter(|at| (begin..until).contains(at)).unwrap_or_else(somewhere);
+        let slots = schedule.slots(from, until, HISTORY);
+        self.moved.push((key, slots.rest.unwrap_or(begin)));
+        slots.found
+    }
 }
 
-impl Section<'_> {
-    fn violation(&self, invariant: &'static str, says: String) -> Violation {
-        let (pipeline, schedule) = (self.pipeline.clone(), self.start.schedule.id().clone());
-        Violation { pipeline, invariant, schedule, says }
-    }
-
-    /// The last slots that must be recorded, in order.
-    fn slots(&self) -> Vec<Timestamp> {
-        let schedule = &self.start.schedule;
-        let after = plus(self.watermark, SignedDuration::from_millis(1));
-        let walk = std::iter::successors(schedule.previous(after), |at| schedule.previous(*at));
-        let mut slots: Vec<_> = walk.take_while(|at| *at > self.from).take(SLOTS).collect();
-        slots.reverse();
-        slots
-    }
-
-    /// S3, and that a watermark passes nothing (S4).
-    fn unrecorded(
-        &self,
-        slots: &[Timestamp],
-        (rows, known_until): &(Vec<LedgerRow>, Timestamp),
-    ) -> Vec<Violation> {
-        let ours = || rows.iter().filter(|row| row.schedule == *self.start.schedule.id());
-        let spans = ours().filter_map(|row| match &row.entry {
-            LedgerEntry::Span(span) => Some((row.nominal, span.last, span.count)),
-            LedgerEntry::Slot(_) => None,
-        });
-        let spans: Vec<_> = spans.collect();
-        let is_row = |row: &LedgerRow| matches!(row.entry, LedgerEntry::Slot(_));
-        let rows: BTreeSet<_> = ours().filter(|row| is_row(row)).map(|row| row.nominal).collect();
-        let mut found = Vec::new();
-        for slot in slots.iter().filter(|slot| *slot <= known_until) {
-            let covers = spans.iter().filter(|(first, last, _)| (first..=last).contains(&slot));
-            match covers.count() {
-                0 if !rows.contains(slot) => {
-                    found
-                        .push(self.violation("S3", format!("{slot} was owed and is not recorded")));
-                }
-                0 | 1 => {}
-                many => {
-                    found.push(self.violation("S3", format!("{many} spans stand for {slot}")));
-                }
-            }
-        }
-        for (first, last, count) in spans {
-            let inside = slots.iter().filter(|slot| (first..=last).contains(*slot)).count() as u64;
-            let is_whole =
-                slots.first().is_some_and(|oldest| *oldest <= first) && last <= self.watermark;
-            if is_whole && inside != count {
-                let says = format!(
-                    "a span from {first} to {last} stands for {count} slots, and {inside} were owed"
-                );
-                found.push(self.violation("S3", says));
-            }
-        }
-        found
-    }
-
-    /// Something was due long ago, nothing holds it up, and the watermark is before it. Until its deadline that is for the
-    /// checks to judge.
-    fn frozen(&self, record: &PipelineRecord, now: Timestamp) -> Option<Violation> {
-        let pause = record.pause.as_ref();
-        let is_paused = pause.is_some_and(|pause| {
-            pause.is_in_force(now) || pause.until.is_some_and(|until| plus(until, BEHIND_MAX) > now)
-        });
-        let next = self.start.schedule.after(self.watermark)?;
-        let expecting = Expecting { pipeline: self.pipeline, agenda: self.agenda };
-        let judged = expecting.owed(self.start, next).limit;
-        let due = plus(judged.max(plus(next, self.start.delay(self.pipeline))), BEHIND_MAX);
-        (due < now && !is_paused)
-            .then(|| self.violation("frozen", format!("{next} was due and nobody has recorded it")))
-    }
+/// A dead-man's switch has the slot that its watermark names.
+async fn lost_switch(
+    store: &dyn Store,
+    (row, start): (&AgendaRow, &Arc<StartSchedule>),
+    now: Timestamp,
+) -> Result<Option<Violation>, StoreError> {
+    let (pipeline, schedule) = (row.pipeline.clone(), start.schedule.id().clone());
+    let wrong = |invariant, says: String| Violation {
+        pipeline: pipeline.clone(),
+        invariant,
+        schedule: schedule.clone(),
+        says,
+    };
+    let record = &row.record.record;
+    let Some(mark) = row.watermarks.get(&schedule) else {
+        let is_new = plus(record.first_seen, BEHIND_MAX) > now;
+        let is_quiet = is_new || record.pause.as_ref().is_some_and(|pause| pause.is_in_force(now));
+        return Ok((!is_quiet).then(|| wrong("frozen", "it was never set".to_owned())));
+    };
+    let key = Key::Slot(schedule.clone(), mark.record.at);
+    let slot = store.read(&pipeline, &[key]).await?.into_iter().flatten().next();
+    Ok(slot
+        .is_none()
+        .then(|| wrong("S3", format!("{} was owed and is not recorded", mark.record.at))))
 }
 
 /// The schedules whose slots follow from the clock alone.

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use interlock_store::{Change, Group};
+use interlock_store::{Change, Group, Shard, Store, StoreError};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -19,6 +19,8 @@ use crate::{
 
 /// Pipelines of one page.
 const PAGE: usize = 10;
+/// Incidents of one page, when it is looked up what people were told.
+const INCIDENTS: usize = 1_000;
 /// How many times longer than a page took it rests.
 const RESTS: i32 = 1_000;
 const REST_MIN: SignedDuration = SignedDuration::from_secs(2);
@@ -31,13 +33,18 @@ const ROTATION_MIN: SignedDuration = SignedDuration::from_mins(1);
 pub(crate) struct Scanning {
     scanner: Scanner,
     next_at: Timestamp,
-    /// What people were told of.
-    told: BTreeSet<Violation>,
+    /// What people were told of; `None` until that was looked up, for a process before this one may have told them.
+    told: Option<BTreeSet<Violation>>,
 }
 
 impl Scanning {
     pub(crate) fn new(zones: ZoneBook, next_at: Timestamp) -> Self {
-        Self { scanner: Scanner::new(zones), next_at, told: BTreeSet::new() }
+        Self { scanner: Scanner::new(zones), next_at, told: None }
+    }
+
+    /// Goes on soon, whatever it waits for.
+    pub(crate) fn begin_again(&mut self, now: Timestamp) {
+        self.next_at = self.next_at.min(plus(now, REST_MAX));
     }
 
     /// What is newly wrong, and what is no longer.
@@ -46,11 +53,12 @@ impl Scanning {
         let is_over = |told: &Violation| {
             told.can_pass() && pipelines.contains(&told.pipeline) && !is_among(told, &violations)
         };
-        let over: Vec<_> = self.told.iter().filter(|told| is_over(told)).cloned().collect();
-        self.told.retain(|told| !over.contains(told));
-        let new = violations.into_iter().filter(|found| !is_among(found, &self.told));
+        let told = self.told.get_or_insert_default();
+        let over: Vec<_> = told.iter().filter(|told| is_over(told)).cloned().collect();
+        told.retain(|told| !over.contains(told));
+        let new = violations.into_iter().filter(|found| !is_among(found, told));
         let new: Vec<_> = new.collect();
-        self.told.extend(new.iter().cloned());
+        told.extend(new.iter().cloned());
         (new, over)
     }
 }
@@ -58,6 +66,21 @@ impl Scanning {
 /// Whether the same is wrong with the same schedule, whatever the words.
 fn is_among(one: &Violation, others: &BTreeSet<Violation>) -> bool {
     others.iter().any(|other| other.thing() == one.thing())
+}
+
+/// What people were told of and is not over, by the incidents that are open.
+async fn told(store: &dyn Store, shard: Shard) -> Result<BTreeSet<Violation>, StoreError> {
+    let (mut told, mut last) = (BTreeSet::new(), None);
+    loop {
+        let page = store.open_incidents(shard, last.as_ref(), INCIDENTS).await?;
+        for (pipeline, key, _) in &page.items {
+            told.extend(Violation::of_incident(pipeline, key));
+        }
+        last = page.items.last().map(|(pipeline, key, _)| (pipeline.clone(), key.clone()));
+        if !page.more {
+            return Ok(told);
+        }
+    }
 }
 
 impl Watchdog {
@@ -68,6 +91,9 @@ impl Watchdog {
         }
         let store = Arc::clone(&self.store);
         let shard = self.writer.shard;
+        if self.scanning.told.is_none() {
+            self.scanning.told = Some(told(store.as_ref(), shard).await?);
+        }
         let scanned = self.scanning.scanner.page(store.as_ref(), (shard, PAGE), now).await?;
         let took = self.world.now().duration_since(now);
         let least = if scanned.is_last { ROTATION_MIN } else { REST_MIN };
@@ -88,7 +114,8 @@ impl Watchdog {
         }
         let refused = self.make_durable(planned).await?;
         // What could not be said is found again.
-        self.scanning.told.retain(|told| !refused.contains(&told.pipeline));
+        let told = self.scanning.told.get_or_insert_default();
+        told.retain(|told| !refused.contains(&told.pipeline));
         Ok(())
     }
 }

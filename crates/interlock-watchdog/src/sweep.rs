@@ -44,6 +44,13 @@ pub(crate) struct Sweep {
     sensors_at: Option<Timestamp>,
 }
 
+impl Sweep {
+    /// What it waits for is as good as over.
+    pub(crate) fn begin_again(&mut self) {
+        (self.next_at, self.open_at, self.sensors_at) = (None, None, None);
+    }
+}
+
 impl Watchdog {
     /// A page of the rotation over all pipelines and all open slots.
     pub(crate) async fn sweep_a_page(

@@ -191,10 +191,14 @@ pub(crate) struct Exec {
     /// The name of this run, by which its reports belong together [default: a fresh one]
     #[arg(long, value_name = "R")]
     pub(crate) rid: Option<String>,
-    /// Where to report by HTTP, such as `http://10.0.0.5:8420`, with a token in `$INTERLOCK_TOKEN` [default:
+    /// Where to report by HTTP, such as `https://interlock.example:8420`, with a token in `$INTERLOCK_TOKEN` [default:
     /// `$INTERLOCK_SERVER`, else the inbox of the project here, else `http://127.0.0.1:8420`]
     #[arg(long, value_name = "URL")]
     pub(crate) server: Option<String>,
+    /// Whose certificates are believed of an `https://` server: a file with authorities [default: `$INTERLOCK_CA`, else
+    /// those of this machine]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<std::path::PathBuf>,
     /// The job and its arguments.
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<std::ffi::OsString>,

@@ -7,4 +7,5 @@
 pub(crate) mod child;
 pub(crate) mod spool;
 mod tail;
+pub(crate) mod tls;
 pub(crate) mod way;

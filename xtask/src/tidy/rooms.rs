@@ -86,6 +86,7 @@ const BELOW_API: &[&str] = &[
     "interlock-alert",
     "interlock-engine",
     "interlock-watchdog",
+    "interlock-liveness",
 ];
 
 /// The crates from outside that the core's manifest may name, with the features it may ask for.

@@ -247,6 +247,7 @@ impl Decoder<'_> {
         Server {
             addr_is_written: node.get("addr").is_some(),
             addr: text(node, "addr").unwrap_or_else(|| "127.0.0.1:8420".to_owned()),
+            probes: text(node, "probes"),
             api_key: self.secret(node, "apiKey"),
             tokens,
             request_body_max: count(node, "maxRequestBody").unwrap_or(1 << 20),

@@ -141,6 +141,12 @@ const SERVER: &MapShape = &map(
     "server",
     &[&[
         field("addr", &TEXT, "Where it listens.").default("127.0.0.1:8420"),
+        field(
+            "probes",
+            &TEXT,
+            "Where `/livez` and `/readyz` are answered by a thread that no hung loop can hold up.",
+        )
+        .default("nowhere"),
         field("apiKey", &SECRET, "A single key with every right, as in earlier versions."),
         field("tokens", &Shape::List(&Shape::Map(TOKEN)), "Scoped tokens."),
         field(
@@ -152,7 +158,7 @@ const SERVER: &MapShape = &map(
         field(
             "maxRequestsPerSecond",
             &COUNT,
-            "Requests from one other machine each second, twice as many at once.",
+            "Requests from one other machine, and with one token, each second; twice as many at once.",
         )
         .default("1000"),
     ]],

@@ -55,7 +55,7 @@ fn policy(window_hours: i64, overlap: OverlapPolicy) -> Catchup {
 }
 
 fn gap<'a>(owed: Vec<Owed<'a>>, catchup: &'a Catchup, now: &str) -> Gap<'a> {
-    Gap { owed, work: Work::Started, catchup, pause: None, now: at(now) }
+    Gap { owed, work: Work::Started, catchup, pause: None, deaf: vec![], now: at(now) }
 }
 
 /// A plan in words, in the order in which it is recorded.
@@ -70,9 +70,9 @@ fn words(gap: &Gap<'_>) -> Vec<String> {
             words.push(match step {
                 Step::Live(slots) => format!("{id} live {}", list(slots)),
                 Step::Open(slots) => format!("{id} run {}", list(slots)),
-                Step::Skip(Stretch { first, last, count, reason }) => {
+                Step::Skip(Stretch { first, last, count, fate }) => {
                     let (first, last) = (time(first), time(last));
-                    format!("{id} {count} {} {first}-{last}", reason.as_str())
+                    format!("{id} {count} {} {first}-{last}", fate.as_str())
                 }
                 Step::Close(slot, reason) => {
                     format!("{id} close {} {}", reason.as_str(), time(slot))
@@ -235,12 +235,27 @@ fn whoever_ends_a_pause_may_ask_for_another_policy() {
 }
 
 #[test]
-fn watch_only_pipelines_have_no_catch_up() {
+fn s10_watch_only_pipelines_have_no_catch_up_and_what_nobody_could_hear_of_is_unknown() {
     let hourly = cron("h", "0 * * * *");
     let catchup = policy(24, OverlapPolicy::All);
-    let mut gap = gap(vec![owed(&hourly, at("06:00:00"))], &catchup, "09:45:00");
+    let mut gap = gap(vec![owed(&hourly, at("03:00:00"))], &catchup, "09:45:00");
     gap.work = Work::Watched;
-    assert_eq!(words(&gap), ["h 3 no_catchup 07:00-09:00"]);
+    assert_eq!(words(&gap), ["h 6 missed 04:00-09:00"], "somebody could hear all the time");
+    gap.deaf = vec![(at("05:30:00"), at("09:45:00"))];
+    assert_eq!(words(&gap), ["h 2 missed 04:00-05:00", "h 4 unknown 06:00-09:00"]);
+    // A report may come six minutes before its hour, and five after it.
+    gap.deaf = vec![(at("05:05:00"), at("05:54:00"))];
+    assert_eq!(words(&gap), ["h 6 missed 04:00-09:00"]);
+    gap.deaf = vec![(at("05:04:59"), at("05:54:01"))];
+    let unknown = "h 2 unknown 05:00-06:00";
+    assert_eq!(words(&gap), ["h 1 missed 04:00-04:00", unknown, "h 3 missed 07:00-09:00"]);
+    // What the watchdog said stays, and what lies in a pause is the pause's.
+    let recorded = &mut gap.owed[0].recorded;
+    recorded.rows.insert(at("04:00:00"), Standing::Provisional);
+    let (since, until) = (at("06:30:00"), at("08:30:00"));
+    gap.pause = Some(Pause { since, until, wish: None });
+    let paused = "h 2 paused 07:00-08:00";
+    assert_eq!(words(&gap), [unknown, paused, "h 1 missed 09:00-09:00"]);
 }
 
 #[test]
@@ -251,7 +266,7 @@ fn a_month_of_missed_minutes_without_a_window_is_one_span() {
     let gap = gap(vec![owed(&minutely, watermark)], &catchup, "00:01:01");
     let plan = plan(&gap);
     let [Step::Skip(stretch)] = plan.portions[0].steps[..] else { panic!("not one stretch") };
-    assert_eq!((stretch.count, stretch.reason), (43_200, SkipReason::NoCatchup));
+    assert_eq!((stretch.count, stretch.fate), (43_200, Fate::Skipped(SkipReason::NoCatchup)));
 }
 
 #[test]
@@ -350,12 +365,12 @@ fn record(
             match step {
                 Step::Live(slots) => slots.iter().for_each(|slot| put(*slot, "live")),
                 Step::Open(slots) => slots.iter().for_each(|slot| put(*slot, "run")),
-                Step::Skip(Stretch { first, last, count, reason }) => {
+                Step::Skip(Stretch { first, last, count, fate }) => {
                     let end = *last + SignedDuration::from_nanos(1);
                     let slots = schedule.slots(*first, end, usize::MAX).found;
                     assert_eq!(slots.len() as u64, *count);
                     for slot in slots {
-                        put(slot, reason.as_str());
+                        put(slot, fate.as_str());
                     }
                 }
                 Step::Close(slot, reason) => {
@@ -411,7 +426,7 @@ proptest! {
         }
         let catchup = Catchup { runs_max, ..policy(window, overlap) };
         let pause = pause.map(|(back, wish)| Pause { since: before(back), until: before(back / 2), wish });
-        let mut gap = Gap { owed: all, work: Work::Started, catchup: &catchup, pause, now };
+        let mut gap = Gap { owed: all, work: Work::Started, catchup: &catchup, pause, deaf: vec![], now };
         let first = gap.clone();
 
         // Everything between the watermarks is named once, and nothing else.

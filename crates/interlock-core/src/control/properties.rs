@@ -40,6 +40,7 @@ impl World {
             readiness: *readiness,
             is_done_already: *done,
             lane: None,
+            is_unheard: false,
         };
         numbered.map(candidate).collect()
     }

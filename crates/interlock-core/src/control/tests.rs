@@ -80,6 +80,7 @@ fn moves_with(pipeline: &Pipeline, flow: Flow, slots: &str, (room, done): (u32, 
             readiness: *readiness,
             is_done_already: done.contains(&nominal),
             lane: lane(slot),
+            is_unheard: false,
         })
         .collect();
     let planned: BTreeMap<_, _> =
@@ -226,6 +227,7 @@ fn s19_the_owner_gives_the_watchdog_a_minute_for_a_run() {
             readiness: Outcome::Ready,
             is_done_already: false,
             lane: None,
+            is_unheard: false,
         };
         assert_eq!(
             plan_slots(&orders, &[candidate], Flow::Open, all(1), at(NOW)).len(),
@@ -283,6 +285,7 @@ fn a_rerun_for_late_data_queues_where_a_live_slot_would_be_skipped() {
                 readiness: *readiness,
                 is_done_already: false,
                 lane: None,
+                is_unheard: false,
             })
             .collect();
         let orders = pipeline(OverlapPolicy::Skip);
@@ -311,6 +314,7 @@ fn limits_on_catch_up_hold_up_no_live_slot() {
         readiness: ready,
         is_done_already: false,
         lane: None,
+        is_unheard: false,
     });
     let with = |catchup| {
         let room = Room { runs: 9, catchup };

@@ -84,15 +84,19 @@ fn digest(alerts: &[Alert], at: Timestamp) -> Alert {
 /// Why so much is not known: the time in which nobody could have reported, if many alerts are of that.
 fn outage(alerts: &[Alert]) -> Option<String> {
     let text = |alert: &Alert, key: &str| alert.details.get(key)?.as_str()?.parse().ok();
+    // One alert may stand for many slots in a row.
+    let slots = |alert: &Alert| alert.details.get("count").and_then(Value::as_u64).unwrap_or(1);
     let unknown = alerts.iter().filter(|alert| !alert.is_resolution());
     let windows = unknown.filter_map(|alert| {
-        Some::<(Timestamp, Timestamp)>((text(alert, "deafFrom")?, text(alert, "deafUntil")?))
+        let window: (Timestamp, Timestamp) = (text(alert, "deafFrom")?, text(alert, "deafUntil")?);
+        Some((window, slots(alert)))
     });
     let windows: Vec<_> = windows.collect();
-    let from = windows.iter().map(|(from, _)| *from).min()?;
-    let until = windows.iter().map(|(_, until)| *until).max()?;
-    let what = if windows.len() == 1 { "slot" } else { "slots" };
-    Some(format!("we could not hear from {from} to {until}; {} {what} unknown; ", windows.len()))
+    let from = windows.iter().map(|((from, _), _)| *from).min()?;
+    let until = windows.iter().map(|((_, until), _)| *until).max()?;
+    let count: u64 = windows.iter().map(|(_, slots)| slots).sum();
+    let what = if count == 1 { "slot" } else { "slots" };
+    Some(format!("we could not hear from {from} to {until}; {count} {what} unknown; "))
 }
 
 #[cfg(test)]
@@ -118,11 +122,16 @@ mod tests {
     #[test]
     fn s10_a_digest_says_when_nobody_could_have_reported_and_how_many_are_unknown() {
         let (two, half) = ("2026-02-24T02:10:00Z", "2026-02-24T02:40:00Z");
-        let mut alerts = vec![alert(Some((two, half))); 14];
+        let mut alerts = vec![alert(Some((two, half))); 5];
+        let nine = ("count".to_owned(), json!(9));
+        alerts.push(Alert {
+            details: [nine].into_iter().chain(alerts[0].details.clone()).collect(),
+            ..alerts[0].clone()
+        });
         alerts.push(alert(None));
         let said = digest(&alerts, Timestamp::UNIX_EPOCH).message;
         let outage = "we could not hear from 2026-02-24T02:10:00Z to 2026-02-24T02:40:00Z; 14 slots unknown; \
-                      15 alerts came at once";
+                      7 alerts came at once";
         assert!(said.starts_with(outage), "{said}");
         assert!(
             digest(&vec![alert(None); 3], Timestamp::UNIX_EPOCH).message.starts_with("3 alerts")

@@ -164,7 +164,9 @@ impl Telling<'_> {
     }
 
     fn end(&self, run: &KnownRun, end: End, plan: &mut Planned) {
-        let (at, failure) = (self.at(), self.failure(end));
+        let failure = self.failure(end);
+        // Two machines may have told, by clocks that do not agree: nothing ends before it began.
+        let at = run.record.started_at.map_or(self.at(), |began| self.at().max(began));
         plan.run(run, end.event(), |record| {
             (record.ended_at, record.message) = (Some(at), failure);
             record.metadata.extend(metadata(self.hearing.record));

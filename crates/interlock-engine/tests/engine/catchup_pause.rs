@@ -134,7 +134,7 @@ fn planned(stage: &Stage, agenda: &Agenda, now: Timestamp) -> Vec<(Timestamp, St
                 Step::Skip(stretch) => {
                     let end = stretch.last + SignedDuration::from_nanos(1);
                     let slots = schedule.slots(stretch.first, end, usize::MAX).found;
-                    let reason = stretch.reason.as_str().to_owned();
+                    let reason = stretch.fate.as_str().to_owned();
                     fates.extend(slots.into_iter().map(|slot| (slot, reason.clone())));
                 }
                 Step::Close(slot, reason) => fates.push((*slot, reason.as_str().to_owned())),

@@ -12,7 +12,12 @@ use interlock_engine::{
     Engine, EngineError,
     seam::{Task, World},
 };
-use interlock_store::{Shard, Store as _, conformance::block_on, record::InboxRecord};
+use interlock_store::{
+    Shard, Store as _,
+    conformance::block_on,
+    memory::MemoryStore,
+    record::{InboxRecord, ReportRecord},
+};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -56,8 +61,16 @@ struct House {
 
 impl House {
     fn new() -> Self {
-        let stage = Stage::new(at("10:00"), &[MINUTELY], |_| Job::Succeeds(1));
+        Self::of(MINUTELY)
+    }
+
+    fn of(file: &str) -> Self {
+        let mut stage = Stage::new(at("10:00"), &[file], |_| Job::Succeeds(1));
         let ahead = Arc::new(Mutex::new(SignedDuration::ZERO));
+        // The store reads the same clock.
+        let (world, by) = (stage.world.clone(), Arc::clone(&ahead));
+        let clock = move || world.time() + *by.lock().unwrap();
+        stage.store = Arc::new(MemoryStore::new(1, Arc::new(clock)));
         let mut parts = stage.parts("test");
         let world = Jumping { world: stage.world.clone(), ahead: Arc::clone(&ahead) };
         parts.world = Arc::new(world);
@@ -76,6 +89,15 @@ impl House {
         let time = at(time) + SignedDuration::from_secs(30);
         let ended = self.stage.world.run(self.life.as_mut(), time);
         assert!(ended.is_none(), "{ended:?}");
+    }
+
+    /// A ping: its time is the wall clock's.
+    fn ping(&self, key: &str) {
+        let now = self.stage.world.time() + *self.ahead.lock().unwrap();
+        let report = ReportRecord::of("success", now, None);
+        let backup = PipelineId::parse("backup").unwrap();
+        let record = InboxRecord::Report(Box::new(report));
+        block_on(self.stage.store.post(&backup, key, &record)).unwrap();
     }
 
     fn told(&self) -> Vec<String> {
@@ -133,4 +155,40 @@ fn s15_who_acknowledges_the_incident_says_that_the_clock_is_right() {
     house.until("10:05");
     assert_eq!(house.told(), ["CLOCK_JUMP", "CLOCK_STEADY"]);
     assert!(house.stage.slots().len() > before.len());
+}
+
+const WATCHED: &str = "
+name: backup
+schedules: [{name: h, cron: '0 * * * *'}]
+trigger: {type: external}
+";
+
+#[test]
+fn s15_a_report_while_the_clock_is_doubted_decides_no_slot_of_tomorrow() {
+    let mut house = House::of(WATCHED);
+    house.until("11:01");
+    assert_eq!(house.stage.slots(), ["h/2026-02-24T11:00:00Z open(waiting)"]);
+    *house.ahead.lock().unwrap() = SignedDuration::from_hours(24);
+    house.ping("k");
+    house.until("11:02");
+    assert_eq!(house.told(), ["CLOCK_JUMP"]);
+    assert_eq!(house.stage.slots(), ["h/2026-02-24T11:00:00Z open(waiting)"], "it waits");
+    *house.ahead.lock().unwrap() = SignedDuration::ZERO;
+    house.until("11:03");
+    assert_eq!(house.stage.slots(), ["h/2026-02-24T11:00:00Z completed"]);
+    let ended = house.stage.run_rows().remove(0).record.ended_at.unwrap();
+    assert!((at("11:02")..=at("11:04")).contains(&ended), "{ended}");
+}
+
+#[test]
+fn s15_a_report_while_a_clock_is_doubted_that_proves_right_stands_at_its_time() {
+    let mut house = House::of(WATCHED);
+    house.until("10:30");
+    // It was a day behind all the time.
+    *house.ahead.lock().unwrap() = SignedDuration::from_hours(24) + SignedDuration::from_mins(30);
+    house.ping("k");
+    house.until("10:40");
+    assert_eq!(house.told(), ["CLOCK_JUMP", "CLOCK_STEADY"]);
+    let slots = house.stage.slots();
+    assert!(slots.contains(&"h/2026-02-25T11:00:00Z completed".to_owned()), "{slots:?}");
 }

@@ -5,7 +5,7 @@ use interlock_engine::seam::World as _;
 use interlock_store::{
     Store as _,
     conformance::block_on,
-    record::{InboxRecord, ReportRecord},
+    record::{InboxRecord, ReportRecord, SlotName},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -14,13 +14,13 @@ use crate::{
     watched::watch,
 };
 
-const HOURLY: &str = "
+pub(crate) const HOURLY: &str = "
 name: backup
 schedules: [{name: h, cron: '0 * * * *', maxDuration: 90m}]
 trigger: {type: external}
 ";
 
-fn stage(file: &str) -> Stage {
+pub(crate) fn stage(file: &str) -> Stage {
     let mut stage = Stage::new(at("08:30"), &[file], |_| Job::Succeeds(5));
     assert!(stage.until(at("08:35")).is_none());
     stage
@@ -34,18 +34,18 @@ fn report(said: &str, rid: Option<&str>, at: Timestamp) -> InboxRecord {
 
 impl Stage {
     /// Reports now; answers with what came of it.
-    fn hears(&mut self, said: &str, rid: Option<&str>) -> String {
+    pub(crate) fn hears(&mut self, said: &str, rid: Option<&str>) -> String {
         self.hears_of(said, rid, self.world.time())
     }
 
     /// Reports something that happened at an instant.
-    fn hears_of(&mut self, said: &str, rid: Option<&str>, at: Timestamp) -> String {
+    pub(crate) fn hears_of(&mut self, said: &str, rid: Option<&str>, at: Timestamp) -> String {
         let applied = self.ask("backup", &report(said, rid, at));
         let word = if applied.accepted { "report" } else { "reason" };
         applied.result[word].as_str().unwrap().to_owned()
     }
 
-    fn goes_on(&mut self, time: &str) {
+    pub(crate) fn goes_on(&mut self, time: &str) {
         assert!(self.until(at(time)).is_none(), "the engine lives");
     }
 }
@@ -60,6 +60,17 @@ fn a_report_in_time_closes_its_slot_and_nobody_is_told() {
     assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z completed"]);
     assert_eq!(stage.runs(), ["backup~h~20260224T090000Z~1~1 COMPLETED external"]);
     assert_eq!(heard.lines(), Vec::<String>::new());
+}
+
+#[test]
+fn nobody_can_have_interlock_run_again_what_somebody_else_runs() {
+    let mut stage = stage(HOURLY);
+    stage.goes_on("09:02");
+    assert_eq!(stage.hears("success", None), "ended");
+    let slot = SlotName { schedule: "h".into(), nominal: at("09:00") };
+    let refused = stage.ask("backup", &InboxRecord::Rerun { slot, reason: "again".into() });
+    assert_eq!(refused.result["reason"], "somebody else runs backup; Interlock only watches it");
+    assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z completed"]);
 }
 
 #[test]
@@ -252,9 +263,9 @@ fn a_report_that_was_spooled_closes_a_slot_of_an_outage_late_with_its_true_time(
     stage.crash();
     stage.world.pass(at("12:30").duration_since(stage.world.time()));
     stage.goes_on("12:31");
-    assert_eq!(stage.slots(), ["4 times skipped"]);
+    assert_eq!(stage.slots(), ["4 times unknown"]);
     assert_eq!(stage.hears_of("success", Some("x"), at("10:05")), "ended");
-    assert_eq!(stage.slots(), ["4 times skipped", "h/2026-02-24T10:00:00Z completed"]);
+    assert_eq!(stage.slots(), ["4 times unknown", "h/2026-02-24T10:00:00Z completed"]);
     let run = stage.run_rows().remove(0);
     assert_eq!(run.record.ended_at, Some(at("10:05")));
     assert_eq!(stage.hears_of("success", Some("x"), at("10:05")), "repeated");

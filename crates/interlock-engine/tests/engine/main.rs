@@ -13,6 +13,7 @@ mod catchup;
 mod catchup_pause;
 mod control_schedules;
 mod crashing;
+mod deaf;
 mod doubt;
 mod evaluating;
 mod hands;

@@ -10,6 +10,7 @@
 mod dumps;
 mod ends;
 mod patient;
+mod probed;
 mod supervised;
 mod well;
 

@@ -93,7 +93,8 @@ impl Alerts {
             let place = (pipeline.clone(), name.clone());
             if record.dead {
                 self.dead.insert(place);
-            } else {
+            } else if record.held.is_none() {
+                // One that is held back waits for what speaks against it, which may last longer than this world.
                 self.on_their_way.insert(place, record.channel.clone());
             }
         }
@@ -101,6 +102,10 @@ impl Alerts {
             return Ok(());
         }
         let key = format!("{pipeline}/{}", row.name);
+        // What was held back until it was over, and its end, are told to nobody (S12).
+        if row.record.held.is_some() {
+            return Ok(());
+        }
         if channel.is_empty() {
             return Err(Finding::of("S13", format!("the alert {key} went to nobody")));
         }

@@ -58,6 +58,7 @@ pub(crate) struct SeenSlot {
 pub(crate) struct SeenSpan {
     pub(crate) last: Timestamp,
     pub(crate) count: u64,
+    pub(crate) disposition: &'static str,
     pub(crate) reason: &'static str,
     pub(crate) recorded_at: Timestamp,
 }
@@ -144,6 +145,7 @@ impl SeenSpan {
         Self {
             last: record.last,
             count: record.count,
+            disposition: word(&record.disposition),
             reason: word(record.reason.as_deref().unwrap_or_default()),
             recorded_at: record.recorded_at,
         }

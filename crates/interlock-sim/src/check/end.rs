@@ -25,7 +25,14 @@ impl Checker {
                 return self.found(&name, finding);
             }
         }
-        let waiting = self.alerts.on_their_way().next().map(|(place, channel)| {
+        // What is watched only flaps: an alert that is held back, and its end, may wait longer than this world lasts.
+        let is_watched = |name: &str| {
+            let name = PipelineId::parse(name).ok();
+            let truth = name.and_then(|name| self.files.truth(&name));
+            truth.is_some_and(|truth| truth.is_watched())
+        };
+        let waiting = self.alerts.on_their_way().find(|(place, _)| !is_watched(&place.0));
+        let waiting = waiting.map(|(place, channel)| {
             (place.0.clone(), format!("{} on `{channel}` is still on its way", place.1))
         });
         if let Some((pipeline, message)) = waiting
@@ -47,6 +54,7 @@ impl Checker {
                 return Err(Finding::of("L2", message).about(place));
             }
         }
+        self.reports.are_heard(name, book, now)?;
         if book.is_retired || book.is_disabled || book.is_paused(now) {
             return Ok(());
         }

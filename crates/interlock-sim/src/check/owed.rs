@@ -103,6 +103,9 @@ pub(crate) fn span_is_planned(
     let Some(truth) = scene.truth(book.version).filter(|_| !is_control(&place.0)) else {
         return Ok(());
     };
+    if truth.is_watched() && matches!(span.disposition, "missed" | "unknown") {
+        return Ok(());
+    }
     let found =
         reason_is_right(book, (place.1, span.last), (span.reason, span.recorded_at), &truth);
     found.map_err(|message| Finding::of("S5", message).about(place))
@@ -153,6 +156,10 @@ fn reason_is_right(
 ) -> Result<(), String> {
     let from = window(truth).map(|window| now - window);
     let is_right = match reason {
+        // Catch-up does not apply to what somebody else runs.
+        "no_catchup" | "expired" | "overlap" | "superseded" | "capped" if truth.is_watched() => {
+            false
+        }
         "paused" => lies_in_pause(book, first, last),
         "retired" => true,
         _ if is_asked(book) => true,

@@ -61,3 +61,13 @@ fn alerts_that_are_dropped() {
 fn incidents_that_nobody_is_told_of() {
     assert_eq!(caught(Mutation::SilentIncidents, Weather::Even), "S12");
 }
+
+#[test]
+fn misses_that_nobody_could_have_seen() {
+    assert_eq!(caught(Mutation::CertainMisses, Weather::Only(Fault::Outage)), "S10");
+}
+
+#[test]
+fn failures_that_are_called_success() {
+    assert_eq!(caught(Mutation::KindLedger, Weather::Even), "S11");
+}

@@ -58,3 +58,26 @@ fn check_names_what_is_wrong() {
         assert!(problems.contains(expected), "{expected} in:\n{problems}");
     }
 }
+
+#[test]
+fn the_log_begins_anew_however_much_is_written() {
+    const PAGES_MAX: u64 = 4_000;
+    let folder = tempfile::tempdir().unwrap();
+    let store = daemon(folder.path());
+    let right = writer(&store);
+    let log = folder.path().join("ledger.db-wal");
+    let pages = || std::fs::metadata(&log).map_or(0, |file| file.len() / 4_120);
+    let (mut written, mut before, mut longest, mut number) = (0, 0, 0, 0);
+    while written < 5 * PAGES_MAX / 2 {
+        commit(&store, group(right, number)).unwrap().unwrap();
+        number += 1;
+        // A log that begins anew is written over: its length stays until then.
+        written += (pages() - before).max(4);
+        before = pages();
+        longest = longest.max(before);
+    }
+    assert!(longest >= PAGES_MAX, "the test must reach the limit: {longest}");
+    assert!(longest < 2 * PAGES_MAX, "the log grew to {longest} pages");
+    drop(store);
+    assert_eq!(pages(), 0, "a clean end leaves nothing to be copied");
+}

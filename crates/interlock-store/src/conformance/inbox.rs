@@ -193,6 +193,7 @@ async fn every_kind_of_entry_comes_back_as_it_went_in(t: Subject) {
             source: None,
             pipeline: None,
             create: false,
+            refused: None,
         })),
     ];
     for (number, record) in records.iter().enumerate() {

@@ -32,6 +32,9 @@ pub struct ReportRecord {
     /// Whether the pipeline is about to be made, and is waited for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub create: bool,
+    /// Why whoever heard it could make nothing of it: it is kept for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 impl ReportRecord {
@@ -50,6 +53,7 @@ impl ReportRecord {
             source: None,
             pipeline: None,
             create: false,
+            refused: None,
         }
     }
 }

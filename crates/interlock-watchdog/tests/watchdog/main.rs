@@ -8,5 +8,6 @@ mod deleted;
 mod house;
 mod obligations;
 mod ourselves;
+mod scan;
 mod time;
 mod wire;

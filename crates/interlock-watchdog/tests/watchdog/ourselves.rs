@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::house::{EngineTelling, House, at, instant, waiting, zones};
 
-const HOURLY: &str =
+pub(crate) const HOURLY: &str =
     "name: orders\nschedule: '0 * * * *'\ntrigger: {type: command, command: 'true'}\n";
 
 /// The house's clock, and another one that may disagree with it.
@@ -45,14 +45,14 @@ impl World for Clocks {
 }
 
 /// A resident watchdog that is let pass by hand.
-struct Resident {
-    house: House,
+pub(crate) struct Resident {
+    pub(crate) house: House,
     clocks: Clocks,
     watchdog: Watchdog,
 }
 
 impl Resident {
-    fn new(house: House) -> Self {
+    pub(crate) fn new(house: House) -> Self {
         let clocks = Clocks { wall: Arc::clone(&house.clock), boot: Arc::default() };
         let store = Arc::clone(&house.store) as _;
         let mut parts =
@@ -63,18 +63,18 @@ impl Resident {
     }
 
     /// So much time passes, and it comes round once.
-    fn after(&mut self, time: SignedDuration) {
+    pub(crate) fn after(&mut self, time: SignedDuration) {
         *self.clocks.boot.lock().unwrap() += Duration::try_from(time).unwrap();
         self.jump(time);
     }
 
     /// The wall clock is set, and it comes round once.
-    fn jump(&mut self, by: SignedDuration) {
+    pub(crate) fn jump(&mut self, by: SignedDuration) {
         *self.clocks.wall.lock().unwrap() += by;
         block_on(self.watchdog.pass()).unwrap();
     }
 
-    fn count(&self, kind: &str) -> usize {
+    pub(crate) fn count(&self, kind: &str) -> usize {
         self.house.events().iter().filter(|event| *event == kind).count()
     }
 
@@ -103,7 +103,7 @@ impl Resident {
 }
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
-const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+pub(crate) const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
 #[test]
 fn a_bark_comes_as_often_as_it_was_ordered_and_is_known_to_be_heard() {
@@ -167,14 +167,14 @@ fn s15_nothing_is_judged_by_a_clock_that_jumped_until_it_has_held() {
 }
 
 /// What a scan of everything finds, as `INVARIANT sentence`.
-fn scanned(house: &House, scanner: &mut Scanner, now: Timestamp) -> Vec<String> {
+pub(crate) fn scanned(house: &House, scanner: &mut Scanner, now: Timestamp) -> Vec<String> {
     let page = block_on(scanner.page(house.store.as_ref(), (Shard(0), 100), now)).unwrap();
     assert!(page.is_last);
     page.violations.iter().map(|found| format!("{} {}", found.invariant, found.says)).collect()
 }
 
 /// Recorded from eight to eleven: a row each for nine and eleven, and a span for ten.
-fn recorded() -> House {
+pub(crate) fn recorded() -> House {
     let house = House::new(&[], at("08:30"));
     house.declare(HOURLY, at("08:30"), at("08:30"));
     for time in ["09:00", "11:00"] {
@@ -199,7 +199,7 @@ fn span(first: &str, last: &str, count: u64) -> Change {
     Change::Put(key, Expect::Absent, Record::Span(record))
 }
 
-const NOTHING: [&str; 0] = [];
+pub(crate) const NOTHING: [&str; 0] = [];
 
 #[test]
 fn what_is_as_it_must_be_is_not_complained_of() {

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, io::Write as _, path::Path};
 use interlock_config::{Loaded, SystemZones, ZoneSource as _};
 use interlock_core::{
     agenda::Agenda,
-    catchup::{Gap, Plan, Step},
+    catchup::{Fate, Gap, Plan, Step},
     id::PipelineId,
 };
 use interlock_engine::Owing;
@@ -206,7 +206,11 @@ fn take(pipeline: &PipelineId, gap: &Gap<'_>, plan: &Plan, lines: &mut Vec<Line>
                     lines.extend(slots.iter().map(|it| one(*it, "run", "catchup")));
                 }
                 Step::Skip(stretch) => {
-                    let line = one(stretch.first, "skip", stretch.reason.as_str());
+                    let action = match stretch.fate {
+                        Fate::Skipped(_) => "skip",
+                        Fate::Missed | Fate::Unknown => "close",
+                    };
+                    let line = one(stretch.first, action, stretch.fate.as_str());
                     lines.push(Line { last: stretch.last, count: stretch.count, ..line });
                 }
                 Step::Close(slot, reason) => lines.push(one(*slot, "skip", reason.as_str())),

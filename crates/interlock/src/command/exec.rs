@@ -13,6 +13,7 @@ use crate::{
     exec::{
         child::{Ended, Job},
         spool,
+        tls::Trust,
         way::{Parcel, Trouble, Way},
     },
     exit::Failure,
@@ -46,9 +47,11 @@ pub(super) fn run(directory: &Path, exec: &Exec, output: &mut Output) -> Result<
 fn way(directory: &Path, exec: &Exec) -> Result<Way, Failure> {
     let named = exec.server.clone().or_else(|| environment::variable("INTERLOCK_SERVER"));
     let token = environment::variable("INTERLOCK_TOKEN");
+    let ca = exec.ca.clone().or_else(|| environment::variable("INTERLOCK_CA").map(Into::into));
+    let trust = ca.map_or(Trust::System, Trust::Only);
     let to = |url: &str| {
         let hint = "Write `--server http://HOST:PORT`, or set INTERLOCK_SERVER.";
-        Way::to(url, token.clone()).map_err(|reason| Failure::usage(reason, hint))
+        Way::to(url, token.clone(), trust.clone()).map_err(|reason| Failure::usage(reason, hint))
     };
     if let Some(url) = named.filter(|url| !url.is_empty()) {
         return to(&url);

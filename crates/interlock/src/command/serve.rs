@@ -13,7 +13,10 @@ use std::{
 };
 
 use interlock_api::{Phase, Surface};
-use interlock_config::{SystemZones, server::ServerConfig};
+use interlock_config::{
+    SystemZones,
+    server::{Server, ServerConfig},
+};
 use interlock_core::id::PipelineId;
 use interlock_engine::{
     Changes, EngineError, Pace,
@@ -32,7 +35,6 @@ use tokio::{
 use crate::{
     arguments::{LogForm, RoleName, Serve},
     clock,
-    exec::way::Way,
     exit::{FAILED, Failure, SUCCESS},
     output::Output,
     owners,
@@ -170,8 +172,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     surface.maker.get_or_init(|| making::maker(&directory, &config.dirs.pipelines));
     let interface = interface(&roles, &config, (&folder, &surface)).await?;
     let mut greeting = greeting(&place, &roles, interface.as_ref());
-    let mut names = vec![Way::Inbox(folder.clone()).name()];
-    names.extend(greeting.url.clone());
+    let names = spooled::names(&folder, interface.as_ref().map(Interface::address));
     tokio::spawn(spooled::take_over(Arc::clone(&store), names));
     let (reload, asked) = mpsc::unbounded_channel();
     let runtime = beside()?;
@@ -211,7 +212,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         None
     };
     surface.enter(Phase::Serving);
-    let guard = guard((&folder, &surface), &beside);
+    let guard = guard((&folder, &config.server), &surface, &beside)?;
     let parties = Parties { surface, interface, engine, sentinel, guard, reload, runtime, held };
     Ok((parties, greeting))
 }
@@ -236,10 +237,28 @@ async fn begin(
 }
 
 /// Ends this process when one of its loops hangs.
-fn guard((folder, surface): (&Path, &Surface), beside: &Handle) -> Option<Guard> {
+fn guard(
+    (folder, server): (&Path, &Server),
+    surface: &Surface,
+    beside: &Handle,
+) -> Result<Option<Guard>, Failure> {
     let runtimes = [("main", &Handle::current()), ("beside", beside)];
-    let guard = Guard::start(folder, &surface.loops, &runtimes);
-    guard.inspect_err(|error| tracing::error!(%error, "nobody ends this process if it hangs")).ok()
+    let mut guard = match Guard::start(folder, &surface.loops, &runtimes) {
+        Ok(guard) => guard,
+        Err(error) => {
+            tracing::error!(%error, "nobody ends this process if it hangs");
+            return Ok(None);
+        }
+    };
+    // Nobody else has set it.
+    drop(surface.guard.set(guard.probe()));
+    if let Some(address) = &server.probes {
+        guard.answer_at(address).map_err(|error| {
+            let message = format!("cannot answer probes at {address}: {error}");
+            Failure::failed(message, "`server.probes` in interlock.yaml says where.")
+        })?;
+    }
+    Ok(Some(guard))
 }
 
 /// What is known before anything is loaded.

@@ -109,12 +109,24 @@ pub(super) fn events_of(
     let created = runs.iter().map(|run| run.record.created_at);
     let since = created.chain([recorded, key.nominal]).min().unwrap_or(recorded);
     let name = format!("{}/{}", key.schedule, key.nominal);
+    // What is said of many in a row is said under the last.
+    let many = match entry {
+        LedgerEntry::Span(span) => Some(format!("{}/{}", key.schedule, span.last)),
+        LedgerEntry::Slot(_) => None,
+    };
+    let is_absence = |kind: &str| {
+        matches!(kind, "SCHEDULE_MISSED" | "SCHEDULE_UNKNOWN" | "IRREGULAR_SCHEDULE_MISSED")
+    };
     let mut found = Vec::new();
     let mut after = ledger.events_since(&key.pipeline, since)?;
     for _ in 0..PAGES_MAX {
         let page = ledger.events(Some(&key.pipeline), after)?;
         after = page.items.last().map_or(after, |event| event.number);
-        let about = |event: &EventRow| event.record.slot.as_deref() == Some(name.as_str());
+        let about = |event: &EventRow| {
+            let slot = event.record.slot.as_deref();
+            slot == Some(name.as_str())
+                || (slot.is_some() && slot == many.as_deref() && is_absence(&event.record.kind))
+        };
         found.extend(page.items.into_iter().filter(about));
         if !page.more {
             return Ok(Events { found, rest_after: None });

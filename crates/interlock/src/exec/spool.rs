@@ -108,11 +108,13 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
+    use crate::exec::tls::Trust;
 
     #[test]
     fn what_is_kept_waits_for_its_own_way_in_the_order_of_its_times() {
         let folder = tempfile::tempdir().unwrap();
-        let way = |name: &str| Way::to(&format!("http://{name}:1"), None).unwrap();
+        let way =
+            |name: &str| Way::to(&format!("http://{name}:1"), None, Trust::default()).unwrap();
         let parcel = |key: &str, second: i64| Parcel {
             pipeline: PipelineId::parse("backup").unwrap(),
             key: key.to_owned(),

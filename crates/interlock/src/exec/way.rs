@@ -1,7 +1,7 @@
-//! The ways a report goes: into the inbox's file beside the ledger, or to an interface by HTTP.
+//! The ways a report goes: into the inbox's file beside the ledger, or to an interface by HTTP, over TLS if it says so.
 
 use std::{
-    io::{self, Read as _, Write as _},
+    io::{self, Read as _},
     net::{TcpStream, ToSocketAddrs as _},
     path::PathBuf,
     time::Duration,
@@ -11,6 +11,7 @@ use interlock_core::id::PipelineId;
 use interlock_store::record::{InboxRecord, ReportRecord};
 use serde_json::{Value, json};
 
+use super::tls::{self, Trust};
 use crate::clock;
 
 /// How long an interface may take to be reached, and to answer.
@@ -40,6 +41,8 @@ pub(crate) enum Way {
         authority: String,
         /// A token, if one is asked for.
         token: Option<String>,
+        /// Whom it believes, when it speaks TLS.
+        tls: Option<Trust>,
     },
 }
 
@@ -53,10 +56,14 @@ pub(crate) enum Trouble {
 }
 
 impl Way {
-    /// The way to a URL such as `http://127.0.0.1:8420`.
-    pub(crate) fn to(url: &str, token: Option<String>) -> Result<Self, String> {
-        let Some(rest) = url.strip_prefix("http://") else {
-            return Err(format!("`{url}` is no address: it begins with http://"));
+    /// The way to a URL such as `http://127.0.0.1:8420`, with whom to believe if it is an `https://`.
+    pub(crate) fn to(url: &str, token: Option<String>, trust: Trust) -> Result<Self, String> {
+        let (rest, port, tls) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+            (Some(rest), _) => (rest, 80, None),
+            (None, Some(rest)) => (rest, 443, Some(trust)),
+            (None, None) => {
+                return Err(format!("`{url}` is no address: it begins with http:// or https://"));
+            }
         };
         let authority = rest.trim_end_matches('/');
         if authority.is_empty() || authority.contains(['/', '?', '#', '@', ' ']) {
@@ -64,8 +71,8 @@ impl Way {
         }
         let has_port =
             authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let authority = if has_port { authority.to_owned() } else { format!("{authority}:80") };
-        Ok(Self::Http { authority, token })
+        let authority = if has_port { authority.to_owned() } else { format!("{authority}:{port}") };
+        Ok(Self::Http { authority, token, tls })
     }
 
     /// What tells this way from others, in a spool.
@@ -75,7 +82,8 @@ impl Way {
                 let whole = folder.canonicalize().unwrap_or_else(|_missing| folder.clone());
                 format!("file:{}", whole.display())
             }
-            Self::Http { authority, .. } => format!("http://{authority}"),
+            Self::Http { authority, tls: None, .. } => format!("http://{authority}"),
+            Self::Http { authority, tls: Some(_), .. } => format!("https://{authority}"),
         }
     }
 
@@ -92,9 +100,10 @@ impl Way {
                 }
                 parcels.clear();
             }
-            Self::Http { authority, token } => {
+            Self::Http { authority, token, tls } => {
+                let client = Client { authority, token: token.as_deref(), tls: tls.as_ref() };
                 while let Some(parcel) = parcels.first() {
-                    post(authority, token.as_deref(), parcel)?;
+                    client.post(parcel)?;
                     parcels.remove(0);
                 }
             }
@@ -112,51 +121,81 @@ impl Parcel {
     fn body(&self) -> Value {
         let ReportRecord { said, rid, at, exit_code, duration_ms, body, source, .. } = &self.report;
         json!({
-            "said": said, "rid": rid, "at": at.to_string(), "exitCode": exit_code,
+            "said": said, "rid": rid, "at": at.to_string(), "sentAt": clock::now().to_string(), "exitCode": exit_code,
             "durationMs": duration_ms, "body": body, "source": source,
         })
     }
 }
 
-fn post(authority: &str, token: Option<&str>, parcel: &Parcel) -> Result<(), Trouble> {
-    let unreachable = |error: io::Error| Trouble::Unreachable(format!("{authority}: {error}"));
-    let (status, answer) = send(authority, token, parcel).map_err(unreachable)?;
-    let said = || {
-        let body: Option<Value> = serde_json::from_str(&answer).ok();
-        let message = body.as_ref().and_then(|body| body["error"]["message"].as_str());
-        format!("{authority} answered {status}: {}", message.unwrap_or("(nothing)"))
-    };
-    match status {
-        200..=299 => Ok(()),
-        // Too many, too slow, or a token that may be put right.
-        401 | 403 | 408 | 429 => Err(Trouble::Unreachable(said())),
-        400..=499 => Err(Trouble::Refused(said())),
-        _ => Err(Trouble::Unreachable(said())),
+/// Who is spoken to, and how.
+struct Client<'a> {
+    authority: &'a str,
+    token: Option<&'a str>,
+    tls: Option<&'a Trust>,
+}
+
+impl Client<'_> {
+    fn post(&self, parcel: &Parcel) -> Result<(), Trouble> {
+        let authority = self.authority;
+        let unreachable = |error: io::Error| Trouble::Unreachable(format!("{authority}: {error}"));
+        let (status, answer) = self.send(parcel).map_err(unreachable)?;
+        let said = || {
+            let body: Option<Value> = serde_json::from_str(&answer).ok();
+            let message = body.as_ref().and_then(|body| body["error"]["message"].as_str());
+            format!("{authority} answered {status}: {}", message.unwrap_or("(nothing)"))
+        };
+        match status {
+            200..=299 => Ok(()),
+            // Too many, too slow, or a token that may be put right.
+            401 | 403 | 408 | 429 => Err(Trouble::Unreachable(said())),
+            400..=499 => Err(Trouble::Refused(said())),
+            _ => Err(Trouble::Unreachable(said())),
+        }
+    }
+
+    fn send(&self, parcel: &Parcel) -> io::Result<(u16, String)> {
+        let missing = || io::Error::other("the name has no address");
+        let address = self.authority.to_socket_addrs()?.next().ok_or_else(missing)?;
+        let mut stream = TcpStream::connect_timeout(&address, CONNECTED_IN)?;
+        stream.set_read_timeout(Some(ANSWERED_IN))?;
+        stream.set_write_timeout(Some(ANSWERED_IN))?;
+        let request = self.request(parcel);
+        let text = match self.tls {
+            None => exchange(&mut stream, &request)?,
+            Some(trust) => exchange(&mut tls::wrap(stream, self.authority, trust)?, &request)?,
+        };
+        let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.ok_or_else(|| io::Error::other("it does not speak HTTP"))?;
+        let answer = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+        Ok((status, answer.unwrap_or_default()))
+    }
+
+    fn request(&self, parcel: &Parcel) -> String {
+        let body = parcel.body().to_string();
+        let token = self.token.map(|token| format!("Authorization: Bearer {token}\r\n"));
+        format!(
+            "POST /api/v1/pipelines/{}/reports HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\nIdempotency-Key: {}\r\n{}\r\n{body}",
+            parcel.pipeline,
+            self.authority,
+            body.len(),
+            parcel.key,
+            token.unwrap_or_default(),
+        )
     }
 }
 
-fn send(authority: &str, token: Option<&str>, parcel: &Parcel) -> io::Result<(u16, String)> {
-    let missing = || io::Error::other("the name has no address");
-    let address = authority.to_socket_addrs()?.next().ok_or_else(missing)?;
-    let mut stream = TcpStream::connect_timeout(&address, CONNECTED_IN)?;
-    stream.set_read_timeout(Some(ANSWERED_IN))?;
-    stream.set_write_timeout(Some(ANSWERED_IN))?;
-    let body = parcel.body().to_string();
-    let token = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
-    let request = format!(
-        "POST /api/v1/pipelines/{}/reports HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\nIdempotency-Key: {}\r\n{token}\r\n{body}",
-        parcel.pipeline,
-        body.len(),
-        parcel.key,
-    );
+/// Says something and hears the answer.
+fn exchange(stream: &mut (impl io::Read + io::Write), request: &str) -> io::Result<String> {
     stream.write_all(request.as_bytes())?;
-    let mut text = String::new();
-    stream.take(ANSWER_MAX).read_to_string(&mut text)?;
-    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
-    let status = status.ok_or_else(|| io::Error::other("it does not speak HTTP"))?;
-    let answer = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
-    Ok((status, answer.unwrap_or_default()))
+    stream.flush()?;
+    let mut bytes = Vec::new();
+    match stream.take(ANSWER_MAX).read_to_end(&mut bytes) {
+        // Some hang up without saying that this is all; what came before is true.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !bytes.is_empty() => {}
+        read => _ = read?,
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
@@ -165,14 +204,15 @@ mod tests {
 
     #[test]
     fn an_address_is_a_host_and_a_port() {
-        let authority = |url: &str| match Way::to(url, None) {
+        let authority = |url: &str| match Way::to(url, None, Trust::default()) {
             Ok(Way::Http { authority, .. }) => Some(authority),
             Ok(Way::Inbox(_)) | Err(_) => None,
         };
         assert_eq!(authority("http://127.0.0.1:8420").as_deref(), Some("127.0.0.1:8420"));
         assert_eq!(authority("http://[::1]:8420/").as_deref(), Some("[::1]:8420"));
         assert_eq!(authority("http://interlock").as_deref(), Some("interlock:80"));
-        for odd in ["https://a", "ftp://a", "http://", "http://a/b", "http://u:p@a", "a:1"] {
+        assert_eq!(authority("https://interlock").as_deref(), Some("interlock:443"));
+        for odd in ["https://", "ftp://a", "http://", "http://a/b", "http://u:p@a", "a:1"] {
             assert_eq!(authority(odd), None, "{odd}");
         }
     }

@@ -16,7 +16,7 @@ use std::{
 use interlock_api::loops::Loops;
 use interlock_core::id::PipelineId;
 use interlock_liveness::{
-    Deadman, Event, Ladder, Monitor, Observed, Rung, Systemd, Workers,
+    Deadman, Event, Ladder, Monitor, Observed, Probe, Probes, Rung, Systemd, Workers,
     forensics::{Forensics, Found, found},
     heartbeat::inherited,
 };
@@ -41,7 +41,8 @@ const NAME: &str = "serve";
 pub(crate) struct Guard {
     _watches: Vec<Observed>,
     _workers: Vec<Workers>,
-    _monitor: Monitor,
+    monitor: Monitor,
+    probes: Option<Probes>,
 }
 
 impl Guard {
@@ -74,7 +75,20 @@ impl Guard {
             .map(|(name, handle)| monitor.watch_runtime(name, handle, WORKER_BUSY))
             .collect::<Result<_, _>>();
         let workers = workers.map_err(io::Error::other)?;
-        Ok(Self { _watches: watches, _workers: workers, _monitor: monitor })
+        Ok(Self { _watches: watches, _workers: workers, monitor, probes: None })
+    }
+
+    /// Answers whoever asks there how things stand, until the guard leaves its post.
+    pub(crate) fn answer_at(&mut self, address: &str) -> io::Result<()> {
+        let probes = Probes::listen(address, self.probe())?;
+        tracing::info!(event = "PROBES", address = %probes.address(), "probes are answered");
+        self.probes = Some(probes);
+        Ok(())
+    }
+
+    /// Tells anybody how things stand.
+    pub(crate) fn probe(&self) -> Probe {
+        self.monitor.probe()
     }
 }
 

@@ -28,6 +28,8 @@ use crate::{clock, exit::Failure};
 pub(crate) const FILE: &str = "http.json";
 /// How long a request may take.
 const ANSWER_IN: Duration = Duration::from_secs(10);
+/// How long a client may read nothing of its answer.
+const UNREAD_FOR: Duration = Duration::from_secs(15);
 
 /// How long `doctor` waits for an answer.
 const PROBE_IN: Duration = Duration::from_secs(5);
@@ -63,6 +65,7 @@ impl Interface {
             time: ANSWER_IN,
             body_max: server.request_body_max as usize,
             per_second: server.requests_per_second,
+            unread: UNREAD_FOR,
         };
         let failed = |error: io::Error| {
             Failure::failed(format!("cannot start the HTTP interface: {error}"), "")
@@ -74,6 +77,11 @@ impl Interface {
         let file = folder.join(FILE);
         write(&file, &running).map_err(|error| Failure::file("write", &file, &error))?;
         Ok(Some(Self { running, file }))
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.running.address
     }
 
     /// Its address, as a person types it.

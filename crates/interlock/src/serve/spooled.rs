@@ -1,13 +1,31 @@
 //! Reports that `interlock exec` could not deliver while this process was not there.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use interlock_store::{Store, record::InboxRecord};
 
-use crate::exec::spool::{self, Waiting};
+use crate::exec::{
+    spool::{self, Waiting},
+    way::Way,
+};
 
 /// How often the spool is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+/// The names under which reports may wait for this process: its folder, and its address as people write it.
+pub(crate) fn names(folder: &Path, address: Option<SocketAddr>) -> Vec<String> {
+    let mut names = vec![Way::Inbox(folder.to_owned()).name()];
+    if let Some(address) = address {
+        let (ip, port) = (address.ip(), address.port());
+        names.push(format!("http://{address}"));
+        if ip.is_loopback() || ip.is_unspecified() {
+            names.extend(
+                ["localhost", "127.0.0.1", "[::1]"].map(|it| format!("http://{it}:{port}")),
+            );
+        }
+    }
+    names
+}
 
 /// Takes over what waits in this user's spool for one of the names that this process has.
 pub(crate) async fn take_over(store: Arc<dyn Store>, names: Vec<String>) {
@@ -17,7 +35,7 @@ pub(crate) async fn take_over(store: Arc<dyn Store>, names: Vec<String>) {
             let read = move || spool::waiting(&spool::folder(), &names);
             tokio::task::spawn_blocking(read).await.unwrap_or_default()
         };
-        let is_all = found.is_empty();
+        let mut rests = found.is_empty();
         for Waiting { file, parcel } in found {
             let record = InboxRecord::Report(Box::new(parcel.report));
             match store.post(&parcel.pipeline, &parcel.key, &record).await {
@@ -27,11 +45,12 @@ pub(crate) async fn take_over(store: Arc<dyn Store>, names: Vec<String>) {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a report that had waited could not be taken");
+                    rests = true;
                     break;
                 }
             }
         }
-        if is_all {
+        if rests {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }

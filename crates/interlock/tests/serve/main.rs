@@ -36,6 +36,7 @@ mod container;
 mod endings;
 mod frozen;
 mod ha;
+mod https;
 mod hung;
 mod kills;
 mod moving;
@@ -75,6 +76,7 @@ impl Daemon {
         let child = Command::new(env!("CARGO_BIN_EXE_interlock"))
             .args(["serve", "--log", "json"])
             .arg(project)
+            .env("INTERLOCK_SPOOL", project.join("spool"))
             .stdout(Stdio::null())
             .stderr(open_log(project))
             .spawn()

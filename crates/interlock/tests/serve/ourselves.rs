@@ -28,6 +28,14 @@ schedule: {cron: '*/10 * * * * *', seconds: true, grace: 2s}
 trigger: {type: external}
 ";
 
+/// Nor on this one, which is not live for long.
+const BRIEF: &str = "
+name: brief
+schedule: {cron: '*/2 * * * * *', seconds: true, grace: 1s}
+startGrace: 16s
+trigger: {type: external}
+";
+
 /// Takes every request, and remembers its body.
 #[derive(Clone)]
 struct Receiver {
@@ -65,9 +73,19 @@ impl Receiver {
     }
 
     fn alert(&self, alert_type: &str) -> Option<Value> {
+        self.alerts().into_iter().find(|alert| alert["alertType"] == alert_type)
+    }
+
+    fn alerts(&self) -> Vec<Value> {
         let taken = self.taken.lock().unwrap();
-        let mut alerts = taken.iter().map(|body| serde_json::from_str::<Value>(body).unwrap());
-        alerts.find(|alert| alert["alertType"] == alert_type)
+        taken.iter().map(|body| serde_json::from_str(body).unwrap()).collect()
+    }
+
+    fn alert_of(&self, pipeline: &str, alert_type: &str) -> Option<Value> {
+        let is_it = |alert: &Value| {
+            alert["alertType"] == alert_type && alert["pipelineId"].as_str() == Some(pipeline)
+        };
+        self.alerts().into_iter().find(is_it)
     }
 }
 
@@ -141,23 +159,25 @@ fn a_bark_that_is_ordered_goes_from_the_watchdog_to_a_channel_again_and_again() 
 
 #[test]
 fn s10_what_could_not_be_reported_while_nobody_listened_is_unknown_and_says_since_when() {
-    let project = Project::new(&[("silent", SILENT)]);
+    let project = Project::new(&[("silent", SILENT), ("brief", BRIEF)]);
     let hook = Receiver::new();
     configure(
         &project,
         &format!("alerts: [{{type: webhook, url: '{}', digest: false}}]\n", hook.url),
     );
     let daemon = Daemon::start(project.path());
-    let missed =
-        project.until("it is missed while somebody listens", || hook.alert("schedule_missed"));
-    assert_eq!(missed["pipelineId"], "silent");
+    for pipeline in ["silent", "brief"] {
+        project.until("it is missed while somebody listens", || {
+            hook.alert_of(pipeline, "schedule_missed")
+        });
+    }
     drop(daemon);
     let died = Timestamp::now();
     // What is tested is that time goes by: longer than the pace at which listeners speak up.
     thread::sleep(Duration::from_secs(25));
     let came_back = Timestamp::now();
     let _daemon = Daemon::start(project.path());
-    let unknown = project.until("it is unknown", || hook.alert("schedule_unknown"));
+    let unknown = project.until("it is unknown", || hook.alert_of("silent", "schedule_unknown"));
     let instant =
         |key: &str| unknown["details"][key].as_str().unwrap().parse::<Timestamp>().unwrap();
     let (from, until) = (instant("deafFrom"), instant("deafUntil"));
@@ -165,6 +185,16 @@ fn s10_what_could_not_be_reported_while_nobody_listened_is_unknown_and_says_sinc
     let slot = unknown["details"]["expectedTime"].as_str().unwrap().to_owned();
     let why = project.run(&["why", "silent", &slot]).stdout;
     assert!(why.contains(&format!("nobody could have reported from {from} to {until}")), "{why}");
+    // What is too old to be opened is recorded in one row, told once, and every slot of it knows why.
+    let unknown = project.until("brief too", || hook.alert_of("brief", "schedule_unknown"));
+    let count = unknown["details"]["count"].as_u64().unwrap();
+    assert!(count >= 2, "{unknown}");
+    let message = unknown["message"].as_str().unwrap();
+    assert!(message.contains(&format!("{count} slots of cron from ")), "{message}");
+    assert!(message.contains("are unknown: we could not hear from "), "{message}");
+    let first = unknown["details"]["span"].as_str().unwrap().to_owned();
+    let why = project.run(&["why", "brief", &first]).stdout;
+    assert!(why.contains("is unknown") && why.contains("we could not hear from "), "{why}");
 }
 
 #[test]

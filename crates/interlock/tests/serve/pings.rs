@@ -25,13 +25,13 @@ schedules: [{name: s, every: 1h, from: last}]
 trigger: {type: external}
 ";
 
-struct Site {
-    project: Project,
+pub(crate) struct Site {
+    pub(crate) project: Project,
     daemon: Option<Daemon>,
 }
 
 impl Site {
-    fn new(names: &[&str]) -> Self {
+    pub(crate) fn new(names: &[&str]) -> Self {
         let project = Project::new(&[]);
         fs::write(project.path().join("interlock.yaml"), SERVER).unwrap();
         for name in names {
@@ -53,7 +53,7 @@ impl Site {
         self.address();
     }
 
-    fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.project.until("it listens", || {
             let text = fs::read_to_string(self.project.folder().join("http.json")).ok()?;
             serde_json::from_str::<Value>(&text).ok()?["address"].as_str()?.parse().ok()
@@ -64,13 +64,13 @@ impl Site {
         format!("http://{}{path}", self.address())
     }
 
-    fn runs(&self, name: &str) -> Vec<Value> {
+    pub(crate) fn runs(&self, name: &str) -> Vec<Value> {
         let listed = self.project.run(&["runs", "--pipeline", name, "--json"]);
         let value: Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
         value.as_array().cloned().unwrap_or_default()
     }
 
-    fn until_runs(&self, name: &str, count: usize) -> Vec<Value> {
+    pub(crate) fn until_runs(&self, name: &str, count: usize) -> Vec<Value> {
         self.project.until(&format!("{count} runs of {name}"), || {
             let runs = self.runs(name);
             (runs.len() == count).then_some(runs)
@@ -81,7 +81,7 @@ impl Site {
         self.project.run(&[&["events"], arguments].concat()).stdout
     }
 
-    fn exec(&self, arguments: &[&str], job: &[&str]) -> Ran {
+    pub(crate) fn exec(&self, arguments: &[&str], job: &[&str]) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interlock"));
         command.arg("exec").args(arguments).arg("-C").arg(self.project.path()).arg("--").args(job);
         command.env("INTERLOCK_SPOOL", self.project.path().join("spool")).stdin(Stdio::null());
@@ -132,10 +132,62 @@ fn a_line_of_curl_reports_and_its_answers_are_those_that_people_know() {
     // What belongs nowhere is kept, and shown with why.
     let rejected = site.project.until("the rejected ones", || {
         let shown = site.events(&["--rejected"]);
-        (shown.lines().count() == 2).then_some(shown)
+        (shown.lines().count() == 5).then_some(shown)
     });
     assert!(rejected.contains("there is no pipeline `nobody`"), "{rejected}");
+    assert!(
+        rejected.contains("nightly: `256` is nothing that a job says (it said 256"),
+        "{rejected}"
+    );
+    assert!(rejected.contains("nightly: `rid` cannot be used"), "{rejected}");
     assert!(rejected.contains("curl/"), "{rejected}");
+}
+
+#[test]
+fn a_ping_that_nothing_can_come_of_is_not_answered_with_ok_and_is_kept() {
+    let site = Site::new(&[]);
+    // A year from now; Interlock's own; nobody's.
+    let month =
+        (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(40 * 24)).strftime("%-m");
+    let yearly =
+        format!("name: yearly\nschedule: '0 0 1 {month} *'\ntrigger: {{type: external}}\n");
+    site.project.write("yearly", &yearly);
+    let own = "name: own\nschedule: '0 0 1 1 *'\ntrigger: {type: command, command: 'true'}\n";
+    site.project.write("own", own);
+    site.project.until("they are known", || {
+        let shown = site.project.run(&["watermark", "show"]).stdout;
+        (shown.contains("yearly") && shown.contains("own")).then_some(())
+    });
+    let early = curl(&["-f", "-w", "%{http_code}", &site.url("/ping/yearly")]);
+    assert_eq!(early.code, 0, "whoever tries it out has done nothing wrong: {early:?}");
+    assert!(
+        early.stdout.starts_with("kept, and about no slot: nothing is owed before 20"),
+        "{early:?}"
+    );
+    assert!(early.stdout.ends_with("\n202"), "{early:?}");
+    let own = curl(&["-w", "%{http_code}", &site.url("/ping/own/start")]);
+    assert!(own.stdout.contains("not_watched") && own.stdout.ends_with("409"), "{own:?}");
+    let wrapped = site.exec(&["own", "--server", &site.url("")], &["true"]);
+    assert_eq!(wrapped.code, 0);
+    assert!(wrapped.stderr.contains("the report was not taken"), "{}", wrapped.stderr);
+    let odd = r#"{"said": "maybe", "rid": "r"}"#;
+    let odd =
+        curl(&["-w", "%{http_code}", "-d", odd, &site.url("/api/v1/pipelines/yearly/reports")]);
+    assert!(odd.stdout.ends_with("400"), "{odd:?}");
+    // exec's start and end, and the three of curl.
+    let rejected = site.project.until("all of them are kept", || {
+        let shown = site.events(&["--rejected", "--json"]);
+        (shown.lines().count() >= 4).then_some(shown)
+    });
+    for words in
+        ["which is not owed: the first slot is", "Interlock itself runs own", "`said` is `maybe`"]
+    {
+        assert!(rejected.contains(words), "{words}: {rejected}");
+    }
+    assert!(
+        rejected.contains(r#"{\"said\": \"maybe\", \"rid\": \"r\"}"#),
+        "what came is shown: {rejected}"
+    );
 }
 
 #[test]
@@ -336,6 +388,53 @@ fn exec_runs_the_job_when_nobody_can_be_reached_and_its_reports_arrive_later_wit
     let kept = runs.iter().find(|run| run["metadata"]["body"] == "done\n").unwrap();
     let ended: jiff::Timestamp = kept["endedAt"].as_str().unwrap().parse().unwrap();
     assert!((before..=after).contains(&ended), "{before} {ended} {after}");
+}
+
+/// A slot every two seconds: which one a report is about is a matter of its time.
+const OFTEN: &str = "
+name: often
+schedules: [{name: o, cron: '*/2 * * * * *', seconds: true, grace: 1s}]
+trigger: {type: external}
+";
+
+#[test]
+fn what_exec_kept_while_nobody_served_is_taken_by_serve_and_placed_by_its_true_time() {
+    let mut site = Site::new(&[]);
+    site.project.write("often", OFTEN);
+    site.project.until("it is watched", || {
+        site.project.run(&["slots", "often"]).stdout.contains("waiting").then_some(())
+    });
+    let address = site.address();
+    site.daemon = None;
+    // As people write it.
+    let server = format!("http://localhost:{}", address.port());
+    let before = jiff::Timestamp::now();
+    let ran = site.exec(&["often", "--server", &server], &["echo", "kept"]);
+    let after = jiff::Timestamp::now();
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "kept\n"), "{}", ran.stderr);
+    let spool = site.project.path().join("spool");
+    assert_eq!(fs::read_dir(&spool).unwrap().count(), 2, "a start and an end");
+    // Three slots go by, so that the latest one would be the wrong one.
+    site.project.until("time goes by", || {
+        (jiff::Timestamp::now() > after + jiff::SignedDuration::from_secs(6)).then_some(())
+    });
+    let config = format!("server: {{addr: '{address}'}}\n");
+    fs::write(site.project.path().join("interlock.yaml"), config).unwrap();
+    site.serve();
+    let run = site.project.until("its end is recorded", || {
+        site.runs("often").into_iter().find(|run| run["status"] == "COMPLETED")
+    });
+    assert_eq!(run["metadata"]["body"], "kept\n");
+    let instant = |name: &str| run[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    assert!((before..=after).contains(&instant("startedAt")), "{run}");
+    assert!((before..=after).contains(&instant("endedAt")), "{run}");
+    let (_, slot) = run["slot"].as_str().unwrap().rsplit_once('/').unwrap();
+    let slot: jiff::Timestamp = slot.parse().unwrap();
+    let late = instant("startedAt").duration_since(slot);
+    // A report may come a tenth of the gap before its slot.
+    assert!((-200..2_000).contains(&late.as_millis()), "{run}");
+    site.project
+        .until("nothing waits", || (fs::read_dir(&spool).unwrap().count() == 0).then_some(()));
 }
 
 #[test]

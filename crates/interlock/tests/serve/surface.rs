@@ -132,13 +132,7 @@ impl Served {
     }
 
     fn get(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, text.split_once("\r\n\r\n").unwrap().1.to_owned())
+        ask(&self.address(), path)
     }
 
     fn ready(self) -> Self {
@@ -184,6 +178,16 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> Option<()>) {
     }
 }
 
+fn ask(address: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, text.split_once("\r\n\r\n").unwrap().1.to_owned())
+}
+
 /// The value of a metric.
 fn metric(page: &str, name: &str) -> u64 {
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -206,12 +210,44 @@ fn it_tells_its_port_shows_what_it_did_and_ends_on_a_signal() {
     assert!(metric(&page, "interlock_slots_open") <= 2, "{page}");
     assert!(metric(&page, "interlock_engine_passes_total") >= 2, "{page}");
     assert!(metric(&page, "process_resident_memory_bytes") > 1_000_000);
+    assert_eq!(metric(&page, "interlock_watch_step{watch=\"engine\"}"), 0, "{page}");
+    assert_eq!(metric(&page, "interlock_watch_state{watch=\"engine\"}"), 1, "{page}");
+    assert_eq!(metric(&page, "interlock_watch_expiries_total{watch=\"engine\"}"), 0, "{page}");
+    for name in ["age", "limit", "longest_gap"] {
+        let name = format!("\ninterlock_watch_{name}_seconds{{watch=\"watchdog\"}} ");
+        assert!(page.contains(&name), "no {name} in {page}");
+    }
+    assert!(page.contains("\ninterlock_guard_scan_seconds 0.0"), "{page}");
     let (status, health) = served.get("/healthz");
     assert_eq!(status, 200, "{health}");
     assert!(health.contains("\"engine\"") && health.contains("\"reload\""), "{health}");
     served.stop();
     assert!(!project.path().join(".interlock/http.json").exists(), "the port is told no more");
     assert!(project.text("serve.log").contains("SIGTERM: stopping; waiting up to 10 s"));
+}
+
+#[test]
+fn probes_are_answered_by_the_guard_at_an_address_of_their_own() {
+    let config = "server: {addr: '127.0.0.1:0', probes: '127.0.0.1:0'}\n";
+    let project = Project::new(config, &["ticker"]);
+    let served = project.serve(&["--log", "json"]).ready();
+    let mut address = String::new();
+    wait_until("somebody answers probes", || {
+        let said = project.logged("PROBES");
+        address = said.first()?["address"].as_str()?.to_owned();
+        Some(())
+    });
+    wait_until("every loop has come round", || (ask(&address, "/readyz").0 == 200).then_some(()));
+    assert_eq!(ask(&address, "/livez"), (200, "ok\n".to_owned()));
+    let other = Project::new(
+        &format!("server: {{addr: '127.0.0.1:0', probes: '{address}'}}\n"),
+        &["ticker"],
+    );
+    assert_eq!(other.serve(&[]).ended().code(), Some(3));
+    let log = other.text("serve.log");
+    assert!(log.contains(&format!("cannot answer probes at {address}: ")), "{log}");
+    assert!(log.contains("`server.probes` in interlock.yaml says where."), "{log}");
+    served.stop();
 }
 
 #[test]

@@ -6,20 +6,25 @@
 //! the watchdog's process was up.
 
 use interlock_core::id::PipelineId;
-use interlock_store::{
-    Shard, Store, StoreError,
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    contract::{Shard, Store, StoreError},
     kept::{COVERAGE_PREFIX, Stretch, heard},
     record::InboxRecord,
 };
-use jiff::{SignedDuration, Timestamp};
 
-use crate::load::PAGE;
+/// Entries of the inbox that are looked through.
+const PAGE: usize = 1_000;
 
 /// A break that is not longer cannot be told from the pace at which listeners speak up, every ten seconds.
 pub const DEAF_AFTER: SignedDuration = SignedDuration::from_secs(15);
 
+/// All of time.
+pub const ALWAYS: Stretch = (Timestamp::MIN, Timestamp::MAX);
+
 /// When nobody could have reported, given when nobody watched.
-pub(crate) async fn deaf(
+pub async fn deaf(
     store: &dyn Store,
     unwatched: &[Stretch],
     now: Timestamp,

@@ -1,0 +1,72 @@
+//! What those hear who ask from outside.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+use interlock_liveness::{Ladder, Monitor, Probes};
+
+fn ask(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: here\r\n\r\n"))
+}
+
+/// Asks until the answer begins so.
+fn until(address: SocketAddr, path: &str, begins: &str) -> String {
+    let began = Instant::now();
+    loop {
+        let answer = get(address, path);
+        if answer.starts_with(begins) {
+            return answer;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{path} says {answer}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_process_that_hangs_says_so_from_a_thread_of_its_own_and_is_live_until_it_is_to_be_ended() {
+    let monitor = Monitor::builder().tick(Duration::from_millis(5)).start().unwrap();
+    let ladder = Ladder::soft(Duration::from_millis(300));
+    let watch = monitor.watch("worker", ladder).register().unwrap();
+    let probes = Probes::listen("127.0.0.1:0", monitor.probe()).unwrap();
+    let address = probes.address();
+    watch.arm();
+    assert!(get(address, "/readyz").starts_with("HTTP/1.1 503 "), "nothing has moved yet");
+    watch.kick();
+    until(address, "/readyz", "HTTP/1.1 200 OK\r\n");
+    let late = until(address, "/readyz", "HTTP/1.1 503 Service Unavailable\r\n");
+    assert!(late.contains("\r\n\r\nworker has made no progress for 0."), "{late}");
+    assert!(get(address, "/livez").starts_with("HTTP/1.1 200 OK\r\n"), "nobody is to be ended");
+    watch.kick();
+    until(address, "/readyz", "HTTP/1.1 200 OK\r\n");
+    drop(probes);
+    assert!(TcpStream::connect(address).is_err(), "nobody answers any more");
+}
+
+#[test]
+fn bad_questions_are_answered_and_silent_ones_hold_up_others_only_for_a_moment() {
+    let monitor = Monitor::builder().start().unwrap();
+    let probes = Probes::listen("127.0.0.1:0", monitor.probe()).unwrap();
+    let address = probes.address();
+    assert!(get(address, "/").starts_with("HTTP/1.1 404 "));
+    assert!(ask(address, "POST /livez HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    assert!(ask(address, &"x".repeat(5_000)).starts_with("HTTP/1.1 400 "));
+    let head = ask(address, "HEAD /livez HTTP/1.1\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    let silent: Vec<TcpStream> = (0..4).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let began = Instant::now();
+    assert!(get(address, "/livez").starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(began.elapsed() < Duration::from_secs(10), "they held it up");
+    drop(silent);
+}
