@@ -56,8 +56,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "soak",
-        arguments: "[--cases N]",
-        help: "schedules against the brute-force walker, a million cases",
+        arguments: "[--cases N | --instances MINUTES]",
+        help: "schedules against the brute-force walker, a million cases; or three instances in trouble",
         run: soak::run,
     },
     Command {

@@ -308,7 +308,7 @@ fn metrics_show_the_process_at_once_and_the_engine_when_there_is_one() {
     assert!(before.body.contains("\ninterlock_serving 0\n"));
     assert!(!before.body.contains("interlock_slots_open "));
     let vitals = Arc::new(Vitals::default());
-    vitals.open_slots.set(7);
+    vitals.open_slots.add(7);
     vitals.notifications.add("dead", 2);
     vitals.notifications.add("held", 3);
     vitals.digests.add(1);

@@ -67,6 +67,8 @@ pub struct Redis {
     pub run_index_limit: u32,
     /// Events in a pipeline's stream.
     pub event_stream_max: u32,
+    /// How many shards it gets when it is made; nothing when the file does not say.
+    pub shards: Option<u16>,
 }
 
 /// Postgres.
@@ -78,6 +80,8 @@ pub struct Postgres {
     pub connections_max: u32,
     /// The database schema of the tables.
     pub schema: String,
+    /// How many shards it gets when it is made; nothing when the file does not say.
+    pub shards: Option<u16>,
 }
 
 /// `DynamoDB`.

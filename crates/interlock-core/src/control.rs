@@ -125,6 +125,7 @@ pub fn plan_slots(
     }
     if flow != Flow::Retired && runner == Runner::Interlock {
         plan.start_what_may(flow, now);
+        plan.close_what_waited_in_vain(flow, now);
     }
     plan.moves.into_iter().enumerate().filter_map(|(index, step)| Some((index, step?))).collect()
 }
@@ -161,6 +162,14 @@ impl Plan<'_> {
                 | OpenState::Monitoring => SignedDuration::ZERO,
             };
             let by = now.saturating_sub(patience).unwrap_or(Timestamp::MIN);
+            // Whoever opened it may have died before it looked, and the next one look long after: what is ready starts.
+            let is_ready = state == OpenState::Waiting
+                && flow == Flow::Open
+                && runner == Runner::Interlock
+                && candidate.readiness == Outcome::Ready;
+            if is_ready {
+                continue;
+            }
             let close = forced_close(candidate.slot, state, (flow, runner), by);
             let close = match close {
                 Some(Disposition::Skipped(SkipReason::NotReady)) if is_sensor => {
@@ -170,6 +179,18 @@ impl Plan<'_> {
                 other => other,
             };
             *step = close.map(Move::Close);
+        }
+    }
+
+    /// A slot that is ready and found no room before its time was over waits no longer.
+    fn close_what_waited_in_vain(&mut self, flow: Flow, now: Timestamp) {
+        for (candidate, step) in self.slots.iter().zip(&mut self.moves) {
+            if step.is_none() && candidate.slot.state == SlotState::Open(OpenState::Waiting) {
+                let how = (candidate.flow(flow), Runner::Interlock);
+                let is_sensor = waits_for_sensor(self.pipeline, candidate);
+                let close = forced_close(candidate.slot, OpenState::Waiting, how, now);
+                *step = close.filter(|_| !is_sensor).map(Move::Close);
+            }
         }
     }
 

@@ -15,6 +15,7 @@ pub mod text;
 pub mod clock;
 pub mod duration;
 pub mod outbound;
+pub mod ownership;
 pub mod time_of_day;
 
 pub mod id;

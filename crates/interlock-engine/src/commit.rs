@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, sync::Arc, task::Poll};
 
+use interlock_core::retry::FailureCategory;
 use interlock_store::{Accepted, Change, Group, Refusal};
+use interlock_trigger::{CancelFailure, StartFailure};
 
 use crate::{
     aside::guarded,
@@ -144,9 +146,16 @@ impl Engine {
             Act::Start(request) => {
                 let (sender, world) = (self.sender.clone(), Arc::clone(&self.world));
                 let under_way = self.starts.begin(&request.run_id);
+                let trust = self.trust.clone();
                 let task = async move {
                     let _under_way = under_way;
-                    if let Err(failure) = triggers.start((*request).clone()).await {
+                    // Step down first, ask later: who may have been followed starts nothing.
+                    let started = if trust.holds(world.as_ref()) {
+                        triggers.start((*request).clone()).await
+                    } else {
+                        Err(not_trusted())
+                    };
+                    if let Err(failure) = started {
                         let _loop_is_gone = sender.send(Message::About(News {
                             run_id: request.run_id,
                             at: world.now(),
@@ -158,8 +167,14 @@ impl Engine {
             }
             Act::Cancel(request) => {
                 let (sender, world) = (self.sender.clone(), Arc::clone(&self.world));
+                let other =
+                    request.host.clone().filter(|host| self.host.name.as_ref() != Some(host));
                 let task = async move {
-                    if let Err(failure) = triggers.cancel(&request).await {
+                    let asked = match other {
+                        Some(host) => Err(out_of_reach(&host)),
+                        None => triggers.cancel(&request).await,
+                    };
+                    if let Err(failure) = asked {
                         tracing::warn!(run = request.run_id, %failure, "could not ask the job to end");
                         let _loop_is_gone = sender.send(Message::About(News {
                             run_id: request.run_id,
@@ -172,6 +187,17 @@ impl Engine {
             }
         }
     }
+}
+
+/// Nothing was started; what becomes of it is found out when the lease is sure again.
+fn not_trusted() -> StartFailure {
+    let message = "the lease may have run out before it was started".to_owned();
+    StartFailure { message, category: FailureCategory::Transient, may_have_started: true }
+}
+
+fn out_of_reach(host: &str) -> CancelFailure {
+    let message = format!("it runs on {host}, and another host owns its pipeline now");
+    CancelFailure { message, is_retryable: false }
 }
 
 /// Lets the tasks go first that wait for this thread: a start that was just asked for leaves now, not after

@@ -198,7 +198,8 @@ impl Engine {
             self.dirty.insert(pipeline.clone());
         }
         let stuck_after = self.limits.stuck_after;
-        let stepper = Stepper { pipeline, specs: &specs, state, now, stuck_after };
+        let stepper =
+            Stepper { pipeline, specs: &specs, state, now, stuck_after, host: &self.host };
         let moved: BTreeSet<_> = moves.iter().map(|(index, _)| *index).collect();
         let untouched = seen.iter().enumerate().filter(|(index, _)| !moved.contains(index));
         let evaluated = untouched.filter_map(|(_, (place, _))| {

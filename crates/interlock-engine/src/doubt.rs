@@ -3,12 +3,15 @@
 //! What our jobs and people tell is still taken: it is true whatever the clock says. Reports of jobs that somebody else
 //! runs wait in the inbox: which slot they are about is a question of time.
 
+use std::collections::BTreeSet;
+
 use interlock_core::{
     clock::Look,
     duration,
     id::PipelineId,
     incident::{CLOCK_INCIDENT, IncidentState, THE_CLOCK},
 };
+use interlock_store::Shard;
 use jiff::Timestamp;
 
 use crate::{
@@ -30,7 +33,7 @@ impl Engine {
     pub(crate) async fn believes_the_clock(&mut self) -> Result<bool, EngineError> {
         let Some(boot) = self.world.boot() else { return Ok(true) };
         let now = self.world.now();
-        if self.clock.doubt().is_some() && self.is_clock_confirmed() {
+        if self.clock.doubt().is_some() && self.is_clock_confirmed().await? {
             self.clock.confirm();
         }
         let look = self.clock.look(now, boot);
@@ -65,9 +68,14 @@ impl Engine {
     }
 
     /// Somebody looked at the incident, or called it over.
-    fn is_clock_confirmed(&self) -> bool {
+    async fn is_clock_confirmed(&mut self) -> Result<bool, EngineError> {
+        let (system, count) = (PipelineId::system(), self.store.shard_count());
+        if Shard::of(&system, count) != self.writer.shard {
+            // The owner of another shard takes down what people say of it.
+            self.load_one(&system, &BTreeSet::new()).await?;
+        }
         let known = self.pipelines.0.get(&PipelineId::system());
         let incident = known.and_then(|state| state.incidents.get(CLOCK_INCIDENT));
-        incident.is_none_or(|(record, _)| record.standing() != Ok(IncidentState::Open))
+        Ok(incident.is_none_or(|(record, _)| record.standing() != Ok(IncidentState::Open)))
     }
 }

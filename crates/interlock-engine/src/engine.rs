@@ -30,13 +30,14 @@ use crate::{
     declare::Changes,
     ending::StartsUnderWay,
     gap::Survey,
+    host::{Host, Part, Trust},
     progress::Progress,
     registers::{Active, Dependents, Restraint, Wakes},
     scheduler::plus,
     seam::{Evaluators, Specs, Task, World},
     solo::Scope,
     state::Pipelines,
-    vitals::{Counting, Vitals},
+    vitals::{Begins, Counting, Pulse, Vitals},
     write::Planned,
 };
 
@@ -104,6 +105,8 @@ pub struct Parts {
     pub pace: Pace,
     /// How much at once.
     pub limits: Limits,
+    /// What it shares with the other engines of its process.
+    pub host: Host,
 }
 
 /// A declared pipeline.
@@ -162,6 +165,13 @@ pub(crate) enum NewsOf {
     NotAsked(CancelFailure),
     /// What became of a start that this process did not make, or is not sure of.
     LookedUp(LookUp),
+    /// Its job can be looked for on another host only.
+    Elsewhere {
+        /// Which.
+        host: String,
+        /// Whether anybody is there.
+        is_present: bool,
+    },
 }
 
 /// The owner of one shard.
@@ -209,6 +219,10 @@ pub struct Engine {
     /// Taken over in memory and not yet committed; see [`Engine::hold`].
     pub(crate) held: Vec<Planned>,
     pub(crate) vitals: Arc<Vitals>,
+    pub(crate) host: Host,
+    /// Whether the lease can be believed without asking.
+    pub(crate) trust: Trust,
+    part: Part,
     pub(crate) sender: mpsc::UnboundedSender<Message>,
     pub(crate) messages: mpsc::UnboundedReceiver<Message>,
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
@@ -237,8 +251,9 @@ impl Engine {
         let Some(mut engine) = Self::take(parts, shard, Scope::Shard).await? else {
             return Ok(None);
         };
-        engine.load().await?;
-        engine.vitals.recount(&engine.pipelines);
+        let loaded = engine.load().await;
+        engine.vitals.recount(&engine.pipelines, Begins::Yes);
+        loaded?;
         Ok(Some(engine))
     }
 
@@ -259,12 +274,16 @@ impl Engine {
             holder,
             pace,
             limits,
+            host,
         } = parts;
+        let (trust, asked_at) = (Trust::default(), Trust::clock(world.as_ref()));
         let lease = store.acquire(Role::Engine, shard, &holder, pace.lease).await?;
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
         let (sender, messages) = mpsc::unbounded_channel();
         let renew_at = world.now() + pace.lease / 3;
-        let vitals = Arc::new(Vitals::default());
+        trust.given(asked_at, pace.lease);
+        let vitals = Arc::clone(&host.vitals);
+        let part = Part::of(Arc::clone(&vitals));
         let evaluators = Arc::new(Counting { evaluators, vitals: Arc::clone(&vitals) });
         Ok(Some(Self {
             world,
@@ -284,15 +303,18 @@ impl Engine {
             blocked: BTreeSet::new(),
             survey: None,
             backfilling: BTreeSet::new(),
-            active: Active::default(),
+            active: Active::among(Arc::clone(&host.busy)),
             dependents: Dependents::default(),
             limits,
-            starts: StartsUnderWay::default(),
+            starts: host.starts.clone(),
             aside: Aside::new(),
             poisoned: vec![],
             news: VecDeque::new(),
             held: vec![],
             vitals,
+            host,
+            trust,
+            part,
             sender,
             messages,
             reports,
@@ -316,6 +338,7 @@ impl Engine {
             tokio::select! {
                 biased;
                 () = &mut stop => {
+                    self.trust.end();
                     self.store.release(self.writer).await?;
                     return Ok(());
                 }
@@ -353,8 +376,7 @@ impl Engine {
         }
         self.tell_progress();
         self.vitals.pass_ended(self.world.uptime().saturating_sub(began));
-        self.vitals.agenda.set(self.agenda.len() as u64);
-        self.vitals.pipelines.set(self.pipelines.0.len() as u64);
+        self.part.counts(self.agenda.len(), self.pipelines.0.len());
         Ok(self.next_wake())
     }
 
@@ -367,12 +389,15 @@ impl Engine {
         self.step_what_is_dirty().await
     }
 
-    async fn keep_the_lease(&mut self) -> Result<(), EngineError> {
+    /// Renews the lease if it is time to; a pass does so by itself.
+    pub async fn keep_the_lease(&mut self) -> Result<(), EngineError> {
         let now = self.world.now();
         if now < self.renew_at {
             return Ok(());
         }
+        let asked_at = Trust::clock(self.world.as_ref());
         self.store.renew(self.writer, self.pace.lease).await?.ok_or(EngineError::Deposed)?;
+        self.trust.given(asked_at, self.pace.lease);
         self.renew_at = now + self.pace.lease / 3;
         Ok(())
     }
@@ -458,9 +483,20 @@ impl Engine {
         }
     }
 
+    /// Moves once for each of its passes.
+    pub fn pulse(&self) -> Pulse {
+        self.part.pulse.clone()
+    }
+
     /// Has a pipeline looked at again at an instant, or before.
     pub(crate) fn wake_at(&mut self, pipeline: &PipelineId, at: Timestamp) {
         self.wakes.set(pipeline, at);
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.vitals.recount(&self.pipelines, Begins::No);
     }
 }
 

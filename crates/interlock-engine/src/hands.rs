@@ -90,6 +90,7 @@ impl Engine {
             | InboxRecord::Catchup {}
             | InboxRecord::Look {}
             | InboxRecord::Report(_)
+            | InboxRecord::Job { .. }
             | InboxRecord::StartBackfill { .. }
             | InboxRecord::PauseBackfill { .. }
             | InboxRecord::ResumeBackfill { .. }

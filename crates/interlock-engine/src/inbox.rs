@@ -61,6 +61,12 @@ impl Engine {
                 self.dirty.insert(entry.pipeline.clone());
                 continue;
             }
+            if let InboxRecord::Job { .. } = &entry.record {
+                let plan = self.plan_letter(&entry, now).await?;
+                self.hold(vec![plan]).await?;
+                self.dirty.insert(entry.pipeline.clone());
+                continue;
+            }
             let mut plan = Planned::new(&entry.pipeline, self.writer);
             let answer = self.apply(&entry, now, &mut plan).await?;
             let (accepted, result) = match answer {
@@ -207,6 +213,7 @@ impl Engine {
             }
             InboxRecord::File { .. }
             | InboxRecord::Report(_)
+            | InboxRecord::Job { .. }
             | InboxRecord::Incident { .. }
             | InboxRecord::Noticed { .. }
             | InboxRecord::Heard { .. }

@@ -20,6 +20,7 @@ mod evidence;
 mod gap;
 mod hands;
 mod heard;
+pub mod host;
 mod inbox;
 mod keeping;
 mod load;

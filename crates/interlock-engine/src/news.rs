@@ -18,16 +18,20 @@ use interlock_core::{
     sensor::Sensors,
     slot::{Disposition, OpenState},
 };
-use interlock_store::RunKey;
-use interlock_trigger::{LookUp, Outcome, StartFailure, What};
+use interlock_store::{
+    InboxEntry, Key, Record, RunKey,
+    record::{AppliedRecord, InboxRecord},
+};
+use interlock_trigger::{CancelFailure, LookUp, Outcome, StartFailure, StartRequest, What};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     aside::guarded,
     controller::SpecsInUse,
     ending::end_wanted,
     engine::{Engine, EngineError, News, NewsOf},
+    host::{HOST, Host, news_of},
     request::{is_active, request, run_closes_at, with},
     scheduler::plus,
     state::{KnownRun, OpenSlot, SlotPlace},
@@ -88,6 +92,48 @@ impl Engine {
         Ok(())
     }
 
+    /// What a host says of a job, in one group with its answer: whoever wrote the letter has forgotten it by then.
+    pub(crate) async fn plan_letter(
+        &mut self,
+        entry: &InboxEntry,
+        now: Timestamp,
+    ) -> Result<Planned, EngineError> {
+        // What came before it is recorded before it.
+        self.record_the_news().await?;
+        let planned = self.plan_job(entry).await?;
+        let result = json!({ "recorded": planned.is_some() });
+        let mut plan = planned.unwrap_or_else(|| Planned::new(&entry.pipeline, self.writer));
+        let record = AppliedRecord { at: now, accepted: true, result };
+        plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record));
+        Ok(plan)
+    }
+
+    async fn plan_job(&mut self, entry: &InboxEntry) -> Result<Option<Planned>, EngineError> {
+        let InboxRecord::Job { host, run_id, at, .. } = &entry.record else { return Ok(None) };
+        let (Ok((pipeline, key)), Some(what)) = (RunKey::parse(run_id), news_of(&entry.record))
+        else {
+            return Ok(None);
+        };
+        // Only the host that the run names can know of nothing: it may have been started elsewhere since.
+        let is_nothing =
+            matches!(what, NewsOf::LookedUp(LookUp::NeverStarted) | NewsOf::Job(What::Lost { .. }));
+        let place = (key.nominal, key.schedule.clone());
+        let open = self.pipelines.0.get(&pipeline).and_then(|state| state.open.get(&place));
+        let run = open.and_then(|open| open.runs.iter().find(|run| run.key == key));
+        let named = run.and_then(|run| run.record.metadata.get(HOST)?.as_str());
+        if pipeline != entry.pipeline || (is_nothing && named != Some(host.as_str())) {
+            return Ok(None);
+        }
+        let news = News { run_id: run_id.clone(), at: *at, what };
+        match guarded(self.plan_news(&pipeline, &key, news)).await? {
+            Ok(planned) => Ok(planned),
+            Err(reason) => {
+                self.poisoned.push((pipeline, reason));
+                Ok(None)
+            }
+        }
+    }
+
     async fn plan_news(
         &mut self,
         pipeline: &PipelineId,
@@ -108,14 +154,14 @@ impl Engine {
         let Some(run) = open.runs.iter().find(|run| run.key == *key) else { return Ok(None) };
         let known = (state.sensors.as_ref(), self.limits.stuck_after);
         let teller = Teller::new((pipeline, &spec), (&place, open, run), known);
-        let asked = || request(pipeline, &spec, (&place, open), run);
+        let asked = request(pipeline, &spec, (&place, open), run);
         match what {
             NewsOf::Job(What::Started { metadata })
             | NewsOf::LookedUp(LookUp::Running { metadata }) => {
                 teller.started(at, metadata, &mut plan);
                 if end_wanted(run).is_some() {
                     // It was asked before it began, or by a process that is gone: the wish is stored.
-                    self.act(Act::Cancel(Box::new(asked())));
+                    self.act(Act::Cancel(Box::new(asked)));
                 }
             }
             NewsOf::Job(What::StepChanged { step, status, message, .. }) => {
@@ -129,37 +175,37 @@ impl Engine {
             NewsOf::Job(What::Lost { reason })
             | NewsOf::LookedUp(LookUp::CannotTell { reason }) => {
                 if let Some(later) = teller.uncertain(at, &reason, &mut plan) {
-                    self.look_up_at(asked(), later);
+                    self.look_up_at(asked, later);
                 }
             }
             NewsOf::LookedUp(LookUp::NeverStarted) if let Some(why) = end_wanted(run) => {
                 if self.starts.contains(&run_id) {
-                    self.look_up_at(asked(), plus(at, LOOK_EVERY));
+                    self.look_up_at(asked, plus(at, LOOK_EVERY));
                     return Ok(None);
                 }
                 teller.cancelled(at, &format!("it had not been started: {why}"), &mut plan);
             }
             NewsOf::LookedUp(LookUp::NeverStarted) => {
-                // Committed as about to start, and not started: do it now, under the same id.
-                plan.event(
-                    Event::of("JOB_TRIGGERED", at, "it had not been started")
-                        .about(&place)
-                        .run(run_id),
-                );
-                plan.acts.push(Act::Start(Box::new(asked())));
+                teller.start_after_all(at, (asked, &self.host), &mut plan);
             }
-            NewsOf::NotAsked(failure) if failure.is_retryable => {
-                // What is found still running is asked again.
-                self.look_up_at(asked(), plus(at, LOOK_EVERY));
+            NewsOf::Elsewhere { host, is_present } => {
+                // While somebody is there, that host tells what becomes of it.
+                let again = if is_present { LOOK_FOR } else { LOOK_EVERY };
+                self.look_up_at(asked, plus(at, again));
+                if is_present {
+                    return Ok(None);
+                }
+                teller.out_of_sight(at, &host, &mut plan);
+            }
+            NewsOf::NotAsked(CancelFailure { is_retryable: true, .. })
+            | NewsOf::NotStarted(StartFailure { may_have_started: true, .. }) => {
+                // What is found still running is asked to end again. Not at once: one that never began is started
+                // again, and may be as unclear again.
+                self.look_up_at(asked, plus(at, LOOK_EVERY));
                 return Ok(None);
             }
             NewsOf::NotAsked(failure) => {
                 plan.event(teller.event("CANCEL_REFUSED", at, failure.message));
-            }
-            NewsOf::NotStarted(failure) if failure.may_have_started => {
-                // Not at once: one that never began is started again, and may be as unclear again.
-                self.look_up_at(asked(), plus(at, LOOK_EVERY));
-                return Ok(None);
             }
             NewsOf::NotStarted(failure) => {
                 teller.failed(End::before_it_began(at, failure), &mut plan);
@@ -230,6 +276,23 @@ impl<'a> Teller<'a> {
             record.started_at = Some(at);
             record.metadata = with(&record.metadata, metadata);
         });
+    }
+
+    /// Committed as about to start, and not started: it is done now, under the same id, on this host.
+    fn start_after_all(
+        &self,
+        at: Timestamp,
+        (mut asked, host): (StartRequest, &Host),
+        plan: &mut Planned,
+    ) {
+        let here = host.of(&asked.kind);
+        let is_other = host.other(&self.run.record.metadata).is_some();
+        if let Some((key, name)) = here.filter(|_| is_other) {
+            asked.host = name.as_str().map(str::to_owned);
+            plan.about_run(self.run, BTreeMap::from([(key, name)]));
+        }
+        plan.event(self.event("JOB_TRIGGERED", at, "it had not been started"));
+        plan.acts.push(Act::Start(Box::new(asked)));
     }
 
     fn finished(&self, at: Timestamp, outcome: Outcome, plan: &mut Planned) {
@@ -358,18 +421,30 @@ impl<'a> Teller<'a> {
         self.run.record.metadata.get(UNCERTAIN_SINCE)?.as_str()?.parse().ok()
     }
 
+    /// Nobody is left on the host that could tell: the run is uncertain, and keeps its place until the host returns or
+    /// the slot is closed (S18).
+    fn out_of_sight(&self, at: Timestamp, host: &str, plan: &mut Planned) {
+        if self.uncertain_since().is_none() {
+            self.mark_uncertain(at, &format!("its host {host} is gone"), plan);
+        }
+    }
+
+    fn mark_uncertain(&self, at: Timestamp, reason: &str, plan: &mut Planned) -> Option<()> {
+        let mut slot = self.open.slot.advance(OpenState::Running, self.open.slot.closes_at).ok()?;
+        slot.marks.uncertain = true;
+        plan.slot(self.place, self.open.revision, &slot);
+        let since = BTreeMap::from([(UNCERTAIN_SINCE.to_owned(), at.to_string().into())]);
+        plan.about_run(self.run, since);
+        plan.event(self.event("RUN_UNCERTAIN", at, reason));
+        Some(())
+    }
+
     /// Nobody can say how the run ended (S18): it is looked for again for a while, and answers when; then
     /// the pipeline's policy decides.
     fn uncertain(&self, at: Timestamp, reason: &str, plan: &mut Planned) -> Option<Timestamp> {
         let again = Some(plus(at, LOOK_EVERY));
         let Some(since) = self.uncertain_since() else {
-            let mut slot =
-                self.open.slot.advance(OpenState::Running, self.open.slot.closes_at).ok()?;
-            slot.marks.uncertain = true;
-            plan.slot(self.place, self.open.revision, &slot);
-            let since = BTreeMap::from([(UNCERTAIN_SINCE.to_owned(), at.to_string().into())]);
-            plan.about_run(self.run, since);
-            plan.event(self.event("RUN_UNCERTAIN", at, reason));
+            self.mark_uncertain(at, reason, plan)?;
             return again;
         };
         if at < plus(since, LOOK_FOR) {

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What an engine has before it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overview {
     /// Schedules that owe slots by themselves.
     pub schedules: usize,
@@ -23,6 +23,19 @@ pub struct Overview {
     pub open_slots: usize,
     /// Runs that an earlier process started, or was about to.
     pub active_runs: usize,
+}
+
+impl Overview {
+    /// What two of them have before them.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            schedules: self.schedules + other.schedules,
+            next: self.next.into_iter().chain(other.next).min(),
+            open_slots: self.open_slots + other.open_slots,
+            active_runs: self.active_runs + other.active_runs,
+        }
+    }
 }
 
 impl Engine {

@@ -2,7 +2,10 @@
 //!
 //! They follow from what the pipelines say and are kept so that a pass need not look at all of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, atomic::Ordering::SeqCst},
+};
 
 use interlock_core::{
     id::PipelineId,
@@ -11,7 +14,7 @@ use interlock_core::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{engine::Limits, scheduler::plus, state::PipelineState};
+use crate::{engine::Limits, host::Busy, scheduler::plus, state::PipelineState};
 
 /// What the rate of catch-up counts.
 const A_MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -56,11 +59,16 @@ impl Wakes {
 #[derive(Debug, Default)]
 pub(crate) struct Active {
     by_pipeline: BTreeMap<PipelineId, (u32, u32)>,
-    total: u32,
-    catchup: u32,
+    /// With those of the other shards of this process.
+    busy: Arc<Busy>,
 }
 
 impl Active {
+    /// None yet, beside those of others.
+    pub(crate) fn among(busy: Arc<Busy>) -> Self {
+        Self { by_pipeline: BTreeMap::new(), busy }
+    }
+
     /// Counts a pipeline anew.
     pub(crate) fn count(&mut self, pipeline: &PipelineId, state: &PipelineState) {
         let running = SlotState::Open(OpenState::Running);
@@ -73,19 +81,25 @@ impl Active {
             (0, _) => self.by_pipeline.remove(pipeline),
             _ => self.by_pipeline.insert(pipeline.clone(), count),
         };
-        let before = before.unwrap_or_default();
-        self.total = self.total - before.0 + count.0;
-        self.catchup = self.catchup - before.1 + count.1;
+        self.busy.moved(before.unwrap_or_default(), count);
     }
 
     /// Over all pipelines.
     pub(crate) fn total(&self) -> u32 {
-        self.total
+        self.busy.total.load(SeqCst)
     }
 
     /// Those of missed slots.
     pub(crate) fn catchup(&self) -> u32 {
-        self.catchup
+        self.busy.catchup.load(SeqCst)
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        for count in self.by_pipeline.values() {
+            self.busy.moved(*count, (0, 0));
+        }
     }
 }
 

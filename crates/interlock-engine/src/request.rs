@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use crate::{
     engine::{Engine, Message, News, NewsOf},
+    host::{HOST, is_present},
     state::{KnownRun, OpenSlot, SlotPlace},
 };
 
@@ -55,13 +56,21 @@ impl Engine {
 
     pub(crate) fn look_up_at(&self, request: StartRequest, at: Timestamp) {
         let (triggers, sender) = (Arc::clone(&self.triggers), self.sender.clone());
-        let world = Arc::clone(&self.world);
+        let (world, store) = (Arc::clone(&self.world), Arc::clone(&self.store));
+        let elsewhere = request.host.clone().filter(|host| self.host.name.as_ref() != Some(host));
         let task = async move {
             world.sleep_until(at).await;
-            let found = triggers.look_up(&request).await;
-            let found =
-                found.unwrap_or_else(|failure| LookUp::CannotTell { reason: failure.message });
-            let what = NewsOf::LookedUp(found);
+            let what = if let Some(host) = elsewhere {
+                // Without an answer nothing is known, which is no reason to doubt.
+                let roll = store.roll().await.ok().flatten();
+                let is_present = roll.is_none_or(|roll| is_present(&roll, &host));
+                NewsOf::Elsewhere { host, is_present }
+            } else {
+                let found = triggers.look_up(&request).await;
+                NewsOf::LookedUp(
+                    found.unwrap_or_else(|failure| LookUp::CannotTell { reason: failure.message }),
+                )
+            };
             let news = News { run_id: request.run_id, at: world.now(), what };
             let _loop_is_gone = sender.send(Message::About(news));
         };
@@ -105,6 +114,7 @@ pub(crate) fn request(
         timeout: trigger.and_then(|trigger| trigger.timeout),
         poll_interval: trigger.and_then(|trigger| trigger.poll_interval),
         resume_from: resume_from(open),
+        host: run.record.metadata.get(HOST).and_then(|host| host.as_str()).map(str::to_owned),
     }
 }
 

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::{
     controller::SpecsInUse,
+    host::Host,
     obligations::began_with_sensor,
     request::{request, run_closes_at},
     rerun::Rerun,
@@ -34,6 +35,7 @@ pub(crate) struct Stepper<'a> {
     pub(crate) state: &'a PipelineState,
     pub(crate) now: Timestamp,
     pub(crate) stuck_after: SignedDuration,
+    pub(crate) host: &'a Host,
 }
 
 impl Stepper<'_> {
@@ -105,7 +107,9 @@ impl Stepper<'_> {
         };
         let run_id = key.id(self.pipeline);
         plan.slot(place, open.revision, &slot);
-        let metadata = origin_of(&slot);
+        let mut metadata = origin_of(&slot);
+        let kind = self.specs.of(&slot).trigger.as_ref().map(|trigger| &trigger.kind);
+        metadata.extend(kind.and_then(|kind| self.host.of(kind)));
         plan.new_run(key.clone(), trigger_type, NewRun { at: now, metadata });
         plan.will_end(self.specs.of(&slot), &key, (now, self.stuck_after));
         if attempt == 1 && !began_with_sensor(&slot) {

@@ -50,9 +50,9 @@ impl Number {
         self.0.fetch_add(more, Relaxed);
     }
 
-    /// Replaces it.
-    pub fn set(&self, value: u64) {
-        self.0.store(value, Relaxed);
+    /// A part of it was so much, and is so much now.
+    pub(crate) fn moved(&self, before: u64, after: u64) {
+        self.0.fetch_add(after.wrapping_sub(before), Relaxed);
     }
 }
 
@@ -260,7 +260,7 @@ impl Vitals {
                 self.slots_closed.add(disposition, 1);
                 self.slots_skipped.add(slot.reason.as_deref().unwrap_or_default(), 1);
                 if before.is_some() {
-                    self.open_slots.set(self.open_slots.get().saturating_sub(1));
+                    self.open_slots.moved(1, 0);
                 }
             }
             (None, Some(generation)) if generation == slot.generation => {}
@@ -294,15 +294,24 @@ impl Vitals {
 
     /// A pipeline was loaded again: no group says what changed of its open slots.
     pub(crate) fn open_slots_reloaded(&self, before: usize, after: usize) {
-        let others = self.open_slots.get().saturating_sub(before as u64);
-        self.open_slots.set(others + after as u64);
+        self.open_slots.moved(before as u64, after as u64);
     }
 
-    /// Counts the open slots of all pipelines, after a start.
-    pub(crate) fn recount(&self, known: &Pipelines) {
+    /// Counts the open slots of all pipelines of an engine, when it begins and when it ends.
+    pub(crate) fn recount(&self, known: &Pipelines, begins: Begins) {
         let open: usize = known.0.values().map(|state| state.open.len()).sum();
-        self.open_slots.set(open as u64);
+        match begins {
+            Begins::Yes => self.open_slots.moved(0, open as u64),
+            Begins::No => self.open_slots.moved(open as u64, 0),
+        }
     }
+}
+
+/// Whether an engine begins or ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begins {
+    Yes,
+    No,
 }
 
 /// The generation of a slot that is open, if it is.

@@ -9,7 +9,7 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow, Freight,
     Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Portion, Record,
-    Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
+    Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -153,6 +153,8 @@ impl<G: Gate> Store for Gated<G> {
         fn now(&self) -> StoreFuture<'_, Timestamp>;
         fn renew(&self, writer: Writer, ttl: SignedDuration) -> StoreFuture<'_, Option<Lease>>;
         fn release(&self, writer: Writer) -> StoreFuture<'_, ()>;
+        fn announce<'a>(&'a self, role: Role, instance: &'a str, ttl: SignedDuration) -> StoreFuture<'a, ()>;
+        fn roll(&self) -> StoreFuture<'_, Option<Roll>>;
         fn read<'a>(&'a self, pipeline: &'a PipelineId, keys: &'a [Key]) -> StoreFuture<'a, Vec<Option<Row<Record>>>>;
         fn agenda<'a>(&'a self, shard: Shard, after: Option<&'a PipelineId>, limit: usize) -> StoreFuture<'a, Page<AgendaRow>>;
         fn revisions<'a>(&'a self, shard: Shard, after: Option<&'a PipelineId>, limit: usize) -> StoreFuture<'a, Page<(PipelineId, u64)>>;

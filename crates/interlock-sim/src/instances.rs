@@ -11,6 +11,7 @@ use std::{
 
 use interlock_engine::{
     Changes, Engine, EngineError, Limits, Notifier, NotifierParts, Pace, Parts, Patience,
+    host::Host,
     seam::World as _,
     vitals::{Pulse, Vitals},
 };
@@ -208,6 +209,7 @@ impl Instances {
                 holder: format!("{pid}"),
                 pace: *pace,
                 limits: Limits::default(),
+                host: Host::default(),
             };
             let Some(mut engine) = Engine::open(parts, Shard(0)).await? else {
                 world.sleep(pace.lease / 2).await;

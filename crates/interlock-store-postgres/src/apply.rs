@@ -34,6 +34,8 @@ type Place<'a> = (&'static str, &'a str, &'a str);
 /// A group with its records encoded.
 struct Prepared {
     pipeline: PipelineId,
+    /// The pipeline's own, which is the writer's for all but `_system`.
+    shard: Shard,
     writer: Writer,
     refusal: Option<Refusal>,
     changes: Vec<PreparedChange>,
@@ -45,11 +47,12 @@ enum PreparedChange {
 }
 
 impl Prepared {
-    fn new(group: Group) -> Result<Self, StoreError> {
+    fn new(group: Group, shards: u16) -> Result<Self, StoreError> {
         let refusal = group.refusal();
         let Group { pipeline, writer, changes } = group;
+        let shard = Shard::of(&pipeline, shards);
         let changes = changes.into_iter().map(prepare).collect::<Result<_, _>>()?;
-        Ok(Self { pipeline, writer, refusal, changes })
+        Ok(Self { pipeline, shard, writer, refusal, changes })
     }
 
     /// The rows that it names, if it can be applied at all.
@@ -94,8 +97,10 @@ pub(crate) fn check_text(text: &str) -> Result<(), StoreError> {
 pub(crate) async fn commit(
     pool: &Arc<Pool>,
     groups: Vec<Group>,
+    shards: u16,
 ) -> Result<Vec<Outcome>, StoreError> {
-    let groups: Vec<Prepared> = groups.into_iter().map(Prepared::new).collect::<Result<_, _>>()?;
+    let groups = groups.into_iter().map(|group| Prepared::new(group, shards));
+    let groups: Vec<Prepared> = groups.collect::<Result<_, _>>()?;
     let mut refused = BTreeSet::new();
     let mut results = Vec::with_capacity(groups.len());
     for part in groups.chunks(GROUPS_MAX) {
@@ -150,14 +155,16 @@ async fn look<'a>(lent: &Lent, groups: &'a [Prepared]) -> Result<Desk<'a>, Store
     for group in groups {
         for place in group.rows() {
             desk.index.entry(place).or_insert_with(|| {
-                let shard = group.writer.shard;
+                let shard = group.shard;
                 desk.rows.push(RowState { place, shard, found: 0, revision: 0, put: None });
                 desk.rows.len() - 1
             });
         }
     }
+    // Rows of `_system` are written by the owners of all shards: its own shard is their lock.
+    let of = |group: &Prepared| [group.writer.shard, group.shard];
     let shards: BTreeSet<i32> =
-        groups.iter().map(|group| i32::from(group.writer.shard.0)).collect();
+        groups.iter().flat_map(of).map(|shard| i32::from(shard.0)).collect();
     let shards: Vec<i32> = shards.into_iter().collect();
     let lock = lent.sql(LOCK);
     let lock_params = [(&shards as _, Type::INT4_ARRAY)];

@@ -19,6 +19,7 @@ mod ledger;
 mod pool;
 mod queue;
 mod read;
+mod roll;
 mod schema;
 mod store;
 mod whole;

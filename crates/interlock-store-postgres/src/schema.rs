@@ -16,7 +16,11 @@ use crate::{
 };
 
 /// The steps, in order; never edited once released.
-const STEPS: &[&str] = &[include_str!("schema/0001.sql"), include_str!("schema/0002.sql")];
+const STEPS: &[&str] = &[
+    include_str!("schema/0001.sql"),
+    include_str!("schema/0002.sql"),
+    include_str!("schema/0003.sql"),
+];
 
 /// The oldest server that has all that is used: partitions that are pruned while a statement runs.
 const OLDEST: i32 = 130_000;

@@ -6,7 +6,7 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow, Freight,
     Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Portion, Record,
-    Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
+    Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
     check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
@@ -14,7 +14,7 @@ use interlock_store_remote::{Desk, instant};
 use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::Config;
 
-use crate::{apply, lease, ledger, pool::Pool, queue, read, schema, whole};
+use crate::{apply, lease, ledger, pool::Pool, queue, read, roll, schema, whole};
 
 /// Where a store is, and how it is used.
 #[derive(Clone)]
@@ -104,10 +104,11 @@ impl Store for PostgresStore {
     }
 
     fn commit(&self, groups: Vec<Group>) -> StoreFuture<'_, Vec<Result<Accepted, Refusal>>> {
-        let checked = groups.iter().try_for_each(|group| group.check(self.shards));
-        self.ask(|pool| async move {
+        let shards = self.shards;
+        let checked = groups.iter().try_for_each(|group| group.check(shards));
+        self.ask(move |pool| async move {
             checked?;
-            apply::commit(&pool, groups).await
+            apply::commit(&pool, groups, shards).await
         })
     }
 
@@ -134,6 +135,20 @@ impl Store for PostgresStore {
 
     fn release(&self, writer: Writer) -> StoreFuture<'_, ()> {
         self.ask(move |pool| async move { lease::release(&pool, writer).await })
+    }
+
+    fn announce<'a>(
+        &'a self,
+        role: Role,
+        instance: &'a str,
+        ttl: SignedDuration,
+    ) -> StoreFuture<'a, ()> {
+        let instance = instance.to_owned();
+        self.ask(move |pool| async move { roll::announce(&pool, role, &instance, ttl).await })
+    }
+
+    fn roll(&self) -> StoreFuture<'_, Option<Roll>> {
+        self.ask(|pool| async move { roll::roll(&pool).await.map(Some) })
     }
 
     fn read<'a>(

@@ -87,6 +87,8 @@ async fn commit_part(
 fn encode(server: &Server, views: &Views, group: &Group, into: &mut Vec<String>) {
     let Group { pipeline, writer, changes } = group;
     let [lease, _lock] = server.keys.lease(writer.role, writer.shard);
+    // Its own: the writer's may be another one for `_system`.
+    let shard = Shard::of(pipeline, server.shard_count());
     // An answer to a letter is two changes of the script.
     let answers = |change: &&Change| matches!(change, Change::Put(Key::Applied(_), ..));
     let count = changes.len() + changes.iter().filter(answers).count();
@@ -104,14 +106,14 @@ fn encode(server: &Server, views: &Views, group: &Group, into: &mut Vec<String>)
                 into.extend(server.keys.address(pipeline, key));
                 into.push(expect(*expected));
                 into.push(note(key));
-                entries(server.keys.entries((pipeline, writer.shard), key, None), into);
+                entries(server.keys.entries((pipeline, shard), key, None), into);
             }
             Change::Put(key, expected, record) => {
                 into.push("put".to_owned());
                 into.extend(server.keys.address(pipeline, key));
                 into.push(expect(*expected));
                 into.push(note(key));
-                put(server, views, ((pipeline, writer.shard), key, record), into);
+                put(server, views, ((pipeline, shard), key, record), into);
             }
         }
     }

@@ -21,6 +21,7 @@ mod link;
 mod queue;
 mod read;
 mod request;
+mod roll;
 mod server;
 mod store;
 mod views;

@@ -6,7 +6,7 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow, Freight,
     Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Portion, Record,
-    Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
+    Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
     check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
@@ -22,7 +22,7 @@ use crate::{
     link::Link,
     queue, read,
     request::{OnRollback, Server, number},
-    server,
+    roll, server,
     views::Views,
     whole,
 };
@@ -215,6 +215,20 @@ impl Store for RedisStore {
 
     fn release(&self, writer: Writer) -> StoreFuture<'_, ()> {
         self.ask(move |server| async move { lease::release(&server, writer).await })
+    }
+
+    fn announce<'a>(
+        &'a self,
+        role: Role,
+        instance: &'a str,
+        ttl: SignedDuration,
+    ) -> StoreFuture<'a, ()> {
+        let instance = instance.to_owned();
+        self.ask(move |server| async move { roll::announce(&server, role, &instance, ttl).await })
+    }
+
+    fn roll(&self) -> StoreFuture<'_, Option<Roll>> {
+        self.ask(|server| async move { roll::roll(&server).await.map(Some) })
     }
 
     fn read<'a>(

@@ -1,6 +1,11 @@
 //! The verbs and what they speak of.
 
-use std::{collections::BTreeMap, fmt, future::Future, pin::Pin};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    future::Future,
+    pin::Pin,
+};
 
 use interlock_core::id::{PipelineId, ScheduleId, fnv1a};
 use jiff::{SignedDuration, Timestamp};
@@ -37,6 +42,11 @@ impl Role {
             Self::Watchdog => "watchdog",
         }
     }
+
+    /// The role of a stored word.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Engine, Self::Watchdog].into_iter().find(|role| role.as_str() == word)
+    }
 }
 
 /// The unit of ownership and scanning.
@@ -72,6 +82,17 @@ pub struct Lease {
     pub writer: Writer,
     /// Until when, by the store's clock. The holder must stop earlier, by its own.
     pub expires: Timestamp,
+}
+
+/// Who is there and who holds what, at one instant of the store's clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Roll {
+    /// When.
+    pub now: Timestamp,
+    /// Who said that it is there, as what, and has not left.
+    pub present: BTreeSet<(Role, String)>,
+    /// The leases that live: their holders, and until when.
+    pub held: BTreeMap<(Role, Shard), (String, Timestamp)>,
 }
 
 /// Everything that changes about one pipeline at once.
@@ -452,6 +473,23 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Ends a lease at once; ending one that is over is no error.
     fn release(&self, writer: Writer) -> StoreFuture<'_, ()>;
+
+    /// Says that an instance is there in a role, for a while by the store's clock; for no time: that it leaves. It is
+    /// what others divide the shards by, and gives no right to anything.
+    fn announce<'a>(
+        &'a self,
+        _role: Role,
+        _instance: &'a str,
+        _ttl: SignedDuration,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Who is there, and who holds what. `None` from an engine that one process alone can write: there is nobody to
+    /// share with.
+    fn roll(&self) -> StoreFuture<'_, Option<Roll>> {
+        Box::pin(async { Ok(None) })
+    }
 
     /// Reads rows by their keys, in the order asked; `None` for those that are not there.
     fn read<'a>(

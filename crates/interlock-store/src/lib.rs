@@ -10,7 +10,7 @@
 //! each row has a **revision**, 1 when it is created and one more at each change. Nothing is ever written
 //! across pipelines, so an engine may keep pipelines apart as it likes (shards, partitions, hash tags). What
 //! belongs to no pipeline is kept under [`PipelineId::system`](interlock_core::id::PipelineId::system), like any
-//! other.
+//! other; the owner of any shard may write there, under its own term.
 //!
 //! | rows | what they are |
 //! |---|---|
@@ -43,6 +43,8 @@
 //!   for ever (S9). The store's clock decides; nobody else's. **Expiry alone ends nothing:** it lets others
 //!   acquire. Until somebody does, nobody else can have acted, so the term still fences, and a holder that
 //!   was merely slow goes on. Safety is the term's, the lease is economy.
+//! - [`Store::announce`] says who is there, and [`Store::roll`] who is there and who holds which shard: what instances
+//!   divide the shards by ([`interlock_core::ownership`]). Nobody gets a right by it, and it need not outlive the server.
 //! - [`Store::post`] appends to the inbox, from anyone, without a lease. An entry has an idempotency key: the
 //!   same key again for the same pipeline is the same entry. The owner applies entries and writes the answer as `Applied` in the
 //!   same group as their consequences.
@@ -76,8 +78,8 @@ pub use check::{check_settlement, may_write, whole_milliseconds};
 pub use contract::{
     Accepted, AgendaRow, BackfillQuery, BackfillRow, CHANGES_MAX, Change, DueRow, EventRow, Expect,
     Group, InboxEntry, Lease, LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow, OutboxRow, Page,
-    Refusal, Role, Row, RunPlace, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Term,
-    Writer,
+    Refusal, Role, Roll, Row, RunPlace, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture,
+    Term, Writer,
 };
 pub use key::{DueKind, Key, RunKey};
 pub use obligation::{Obligation, Subject};

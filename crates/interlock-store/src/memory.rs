@@ -29,7 +29,7 @@ use crate::{
     check::{check_settlement, whole_milliseconds},
     contract::{
         Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Group, InboxEntry,
-        Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role, Row, RunQuery, RunRow,
+        Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role, Roll, Row, RunQuery, RunRow,
         Shard, Store, StoreError, StoreFuture, Writer,
     },
     key::Key,
@@ -147,6 +147,19 @@ impl Store for MemoryStore {
 
     fn release(&self, writer: Writer) -> StoreFuture<'_, ()> {
         self.with(move |state, _| state.release(writer))
+    }
+
+    fn announce<'a>(
+        &'a self,
+        role: Role,
+        instance: &'a str,
+        ttl: SignedDuration,
+    ) -> StoreFuture<'a, ()> {
+        self.with(move |state, now| state.announce(role, instance, until(now, ttl)))
+    }
+
+    fn roll(&self) -> StoreFuture<'_, Option<Roll>> {
+        self.with(|state, now| Some(state.roll(now)))
     }
 
     fn read<'a>(

@@ -403,6 +403,26 @@ pub enum InboxRecord {
         /// Who.
         by: String,
     },
+    /// What a host knows of a job that it was given, for whoever owns its pipeline by now.
+    Job {
+        /// Which host.
+        host: String,
+        /// Of which run.
+        run_id: String,
+        /// When that was.
+        at: Timestamp,
+        /// `running`, `succeeded`, `failed`, `cancelled`, `lost` or `neverStarted`.
+        said: String,
+        /// Why, where there is something to say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+        /// What kind of failure.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        category: Option<String>,
+        /// What else is known.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        metadata: BTreeMap<String, Value>,
+    },
     /// A job's end, reported from outside.
     Complete {
         /// Which run, by its id.

@@ -459,6 +459,16 @@ fn reports_and_requests_are_written_as_ever() {
         metadata: details(json!({"rows": 0})),
     };
     check_inbox("inbox-complete", &complete);
+    let job = InboxRecord::Job {
+        host: "worker-1".into(),
+        run_id: "orders~daily~20260225T090000Z~1~1".into(),
+        at: nine(),
+        said: "failed".into(),
+        message: Some("exit 3".into()),
+        category: Some("PERMANENT".into()),
+        metadata: details(json!({"exitCode": 3})),
+    };
+    check_inbox("inbox-job", &job);
 }
 
 #[test]

@@ -68,6 +68,7 @@ fn request(number: u32) -> StartRequest {
         timeout: None,
         poll_interval: None,
         resume_from: None,
+        host: None,
     }
 }
 

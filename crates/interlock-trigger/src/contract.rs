@@ -60,6 +60,8 @@ pub struct StartRequest {
     pub poll_interval: Option<SignedDuration>,
     /// The step to begin with: what it depends on is taken as done, everything else runs.
     pub resume_from: Option<String>,
+    /// Where it was started, as far as it matters: who starts it or looks for it elsewhere finds nothing.
+    pub host: Option<String>,
 }
 
 /// Something that happened to a job.

@@ -10,6 +10,8 @@ mod steps;
 mod on_host;
 mod polling;
 
+pub(crate) use self::on_host::look_up_here;
+
 use interlock_core::pipeline::TriggerKind;
 
 use crate::{

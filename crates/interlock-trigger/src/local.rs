@@ -13,7 +13,7 @@ use std::{
 };
 
 use interlock_core::outbound::Outbound;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tokio::{runtime::Handle, sync::mpsc::UnboundedSender};
 
 pub(crate) use self::{link::Link, watches::Watches};
@@ -112,6 +112,15 @@ impl LocalTriggers {
         let watches = Watches::new(Handle::current());
         let options = Arc::new(options);
         Ok(Self { tools: Tools { options, clock, environment, link, web, watches, reports } })
+    }
+
+    /// What became of a start on this host, whoever asks for it now.
+    pub async fn look_up_here(
+        &self,
+        run_id: &str,
+        triggered_at: Timestamp,
+    ) -> Result<LookUp, LookUpFailure> {
+        kind::look_up_here(&self.tools, run_id, triggered_at).await
     }
 
     /// Runs under way in the runner, by id.

@@ -114,7 +114,7 @@ impl Watchdog {
             0 => Expect::Absent,
             revision => Expect::Revision(revision),
         };
-        let changes = vec![Change::Put(load::own_watermark(), expect, record)];
+        let changes = vec![Change::Put(load::own_watermark(self.writer.shard), expect, record)];
         let (pipeline, writer) = (PipelineId::system(), self.writer);
         let results = self.store.commit(vec![Group { pipeline, writer, changes }]).await?;
         match results.into_iter().next() {

@@ -170,7 +170,10 @@ pub(crate) async fn unapplied(
 
 fn is_report(record: &InboxRecord) -> bool {
     match record {
-        InboxRecord::Sensor { .. } | InboxRecord::Complete { .. } | InboxRecord::Report(_) => true,
+        InboxRecord::Sensor { .. }
+        | InboxRecord::Complete { .. }
+        | InboxRecord::Job { .. }
+        | InboxRecord::Report(_) => true,
         InboxRecord::Run { .. }
         | InboxRecord::Rerun { .. }
         | InboxRecord::Cancel { .. }

@@ -15,7 +15,7 @@ pub(crate) const PAGE: usize = 1_000;
 /// Agendas per page: each is some kilobytes while it is read, and nothing of it is kept.
 const AGENDAS: usize = 100;
 
-/// The watchdog's own schedule, under `_system`: how far everything was judged.
+/// The watchdog's own schedule, under `_system`: how far everything of a shard was judged.
 const OWN: &str = "watchdog";
 /// Times in which nobody watched are kept in a due entry that is never due: it holds no decision.
 const COVERAGE: &str = "coverage";
@@ -33,26 +33,40 @@ pub(crate) struct Own {
     pub(crate) blind: Vec<(Timestamp, Timestamp)>,
 }
 
+/// What belongs to the watchdog of a shard: the first has the plain name, which is all there is where there is one shard.
+fn of(shard: Shard, name: &str) -> String {
+    match shard.0 {
+        0 => name.to_owned(),
+        number => format!("{name}-{number}"),
+    }
+}
+
 /// The address of its watermark.
-pub(crate) fn own_watermark() -> Key {
-    Key::Watermark(ScheduleId::from_static(OWN))
+pub(crate) fn own_watermark(shard: Shard) -> Key {
+    let named = ScheduleId::parse(&of(shard, OWN));
+    Key::Watermark(named.unwrap_or_else(|_| ScheduleId::from_static(OWN)))
 }
 
 /// The address of the times in which nobody watched.
-pub(crate) fn coverage_key() -> Key {
+pub(crate) fn coverage_key(shard: Shard) -> Key {
     // The last day that every engine can write.
     let never = "9999-12-30T00:00:00Z".parse().unwrap_or(Timestamp::MAX);
-    Key::Due(never, DueKind::Pause, COVERAGE.to_owned())
+    Key::Due(never, DueKind::Pause, of(shard, COVERAGE))
 }
 
 /// Reads what the watchdog knows of itself.
-pub(crate) async fn own(store: &dyn Store) -> Result<Own, StoreError> {
-    let rows = store.read(&PipelineId::system(), &[own_watermark(), coverage_key()]).await?;
+pub(crate) async fn own(store: &dyn Store, shard: Shard) -> Result<Own, StoreError> {
+    let keys = [own_watermark(shard), coverage_key(shard), own_watermark(Shard(0))];
+    let rows = store.read(&PipelineId::system(), &keys).await?;
     let mut own = Own::default();
-    for row in rows.into_iter().flatten() {
-        if let Record::Watermark(WatermarkRecord { at }) = &row.record {
-            own.judged = Some(*at);
-            own.revision = row.revision;
+    for (at, row) in rows.into_iter().enumerate() {
+        let Some(row) = row else { continue };
+        if let Record::Watermark(WatermarkRecord { at: judged }) = &row.record {
+            if at == 0 {
+                own.revision = row.revision;
+            }
+            // A ledger that moved to a store with more shards has one watermark for those that are new.
+            own.judged = own.judged.or(Some(*judged));
         } else if let Record::Due(record) = &row.record {
             own.blind = gaps(record);
         }

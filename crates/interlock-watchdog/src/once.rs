@@ -133,7 +133,7 @@ impl<'a> Pass<'a> {
         shard: Shard,
         writer: Option<Writer>,
     ) -> Result<Self, WatchdogError> {
-        let own = load::own(options.store.as_ref()).await?;
+        let own = load::own(options.store.as_ref(), shard).await?;
         let judged = own.judged.unwrap_or(Timestamp::MIN);
         Ok(Self { options, shard, writer, own, judged })
     }
@@ -286,7 +286,7 @@ impl<'a> Pass<'a> {
             let revision = self.own.revision;
             let expect = if revision == 0 { Expect::Absent } else { Expect::Revision(revision) };
             let record = Record::Watermark(WatermarkRecord { at: judged });
-            changes.push(Change::Put(load::own_watermark(), expect, record));
+            changes.push(Change::Put(load::own_watermark(self.shard), expect, record));
         }
         if !report.failed.is_empty() {
             changes.push(Change::Append(degraded(&report.failed, now)));

@@ -10,7 +10,8 @@ use std::{
 
 use interlock_core::{clock::ClockWatch, id::PipelineId};
 use interlock_store::{
-    Accepted, Change, DueRow, Expect, Group, Key, Record, Refusal, Store, StoreError, Writer,
+    Accepted, Change, DueRow, Expect, Group, Key, Record, Refusal, Shard, Store, StoreError,
+    Writer,
     coverage::deaf,
     record::{PipelineRecord, Shared},
 };
@@ -198,7 +199,7 @@ impl Watchdog {
         }
         self.blind.push((self.rested_at, now));
         let record = load::coverage_record(&self.blind, now);
-        let changes = vec![Change::Put(load::coverage_key(), Expect::Any, record)];
+        let changes = vec![Change::Put(load::coverage_key(self.writer.shard), Expect::Any, record)];
         let (pipeline, writer) = (PipelineId::system(), self.writer);
         let results = self.store.commit(vec![Group { pipeline, writer, changes }]).await?;
         let is_done = results.iter().all(Result::is_ok);
@@ -218,7 +219,7 @@ impl Watchdog {
                 }
                 match row.record.kind.as_str() {
                     "JOB_COMPLETED" => self.vitals.caught_up(&row.pipeline),
-                    kind if kind.starts_with("PIPELINE_") => {
+                    kind if kind.starts_with("PIPELINE_") && self.is_mine(&row.pipeline) => {
                         changed.insert(row.pipeline);
                     }
                     _ => {}
@@ -232,6 +233,11 @@ impl Watchdog {
             self.read_again(&pipeline).await?;
         }
         Ok(())
+    }
+
+    /// Whether a pipeline is of this watchdog's shard; events are those of all of them.
+    pub(crate) fn is_mine(&self, pipeline: &PipelineId) -> bool {
+        Shard::of(pipeline, self.store.shard_count()) == self.writer.shard
     }
 
     pub(crate) async fn read_again(&mut self, pipeline: &PipelineId) -> Result<(), WatchdogError> {

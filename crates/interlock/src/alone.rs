@@ -17,6 +17,7 @@ use interlock_core::{
 };
 use interlock_engine::{
     Engine, EngineError, Pace, Parts,
+    host::Host,
     seam::{Task, World},
 };
 use interlock_store::{
@@ -127,6 +128,7 @@ impl Alone {
             holder,
             pace: Pace::default(),
             limits: wiring::limits(config),
+            host: Host::named(place.host()?),
         };
         let mut found = loaded.pipelines.into_iter();
         let declared = found.find(|found| found.pipeline.name == *pipeline).map(declaration);

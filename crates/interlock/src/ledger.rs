@@ -10,7 +10,7 @@ use std::{
 use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
 use interlock_store::{
     AgendaRow, BackfillQuery, BackfillRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow,
-    OutboxRow, Page, Record, Row, RunKey, RunQuery, RunRow, Shard, Store, StoreError,
+    OutboxRow, Page, Record, Roll, Row, RunKey, RunQuery, RunRow, Shard, Store, StoreError,
     conformance::block_on,
     record::{
         AppliedRecord, BackfillRecord, InboxRecord, IncidentRecord, OutboxRecord, PipelineRecord,
@@ -150,18 +150,41 @@ impl Ledger {
         Ok(rows)
     }
 
-    /// Every open slot, in order of pipeline and time.
-    pub(crate) fn open_slots(&self) -> Result<Vec<LedgerRow>, Failure> {
-        let mut rows: Vec<LedgerRow> = Vec::new();
-        loop {
-            let after =
-                rows.last().map(|row| (row.pipeline.clone(), row.nominal, row.schedule.clone()));
-            let page = block_on(self.store.open_slots(Shard(0), after.as_ref(), PAGE))?;
-            rows.extend(page.items);
-            if !page.more {
-                return Ok(rows);
+    /// Everything of a listing that is read shard by shard, page by page.
+    fn of_all_shards<T>(
+        &self,
+        page: impl Fn(Shard, Option<&T>) -> Result<Page<T>, StoreError>,
+    ) -> Result<Vec<T>, Failure> {
+        let mut all = Vec::new();
+        for shard in (0..self.store.shard_count()).map(Shard) {
+            let first = all.len();
+            loop {
+                let last = all.get(first..).and_then(<[T]>::last);
+                let found = page(shard, last)?;
+                all.extend(found.items);
+                if !found.more {
+                    break;
+                }
             }
         }
+        Ok(all)
+    }
+
+    /// Who is there, and who holds what, where that can be told.
+    pub(crate) fn roll(&self) -> Result<Option<Roll>, Failure> {
+        Ok(block_on(self.store.roll())?)
+    }
+
+    /// Every open slot, in order of pipeline and time.
+    pub(crate) fn open_slots(&self) -> Result<Vec<LedgerRow>, Failure> {
+        let mut rows = self.of_all_shards(|shard, last: Option<&LedgerRow>| {
+            let after = last.map(|row| (row.pipeline.clone(), row.nominal, row.schedule.clone()));
+            block_on(self.store.open_slots(shard, after.as_ref(), PAGE))
+        })?;
+        rows.sort_by(|a, b| {
+            (&a.pipeline, a.nominal, &a.schedule).cmp(&(&b.pipeline, b.nominal, &b.schedule))
+        });
+        Ok(rows)
     }
 
     /// The open slots of one pipeline, in order of time.
@@ -186,15 +209,12 @@ impl Ledger {
 
     /// The pipelines that were ever seen, by name.
     pub(crate) fn pipelines(&self) -> Result<Vec<AgendaRow>, Failure> {
-        let mut rows: Vec<AgendaRow> = Vec::new();
-        loop {
-            let after = rows.last().map(|row| row.pipeline.clone());
-            let page = block_on(self.store.agenda(Shard(0), after.as_ref(), PAGE))?;
-            rows.extend(page.items);
-            if !page.more {
-                return Ok(rows);
-            }
-        }
+        let mut rows = self.of_all_shards(|shard, last: Option<&AgendaRow>| {
+            let after = last.map(|row| row.pipeline.clone());
+            block_on(self.store.agenda(shard, after.as_ref(), PAGE))
+        })?;
+        rows.sort_by(|a, b| a.pipeline.cmp(&b.pipeline));
+        Ok(rows)
     }
 
     /// Incidents of one pipeline or of all: every open one, then the newest of the others, so many of them.
@@ -203,15 +223,10 @@ impl Ledger {
         pipeline: Option<&PipelineId>,
         limit: usize,
     ) -> Result<Page<IncidentRow>, Failure> {
-        let mut open: Vec<IncidentRow> = Vec::new();
-        loop {
-            let after = open.last().map(|(name, key, _)| (name.clone(), key.clone()));
-            let page = block_on(self.store.open_incidents(Shard(0), after.as_ref(), PAGE))?;
-            open.extend(page.items);
-            if !page.more {
-                break;
-            }
-        }
+        let mut open = self.of_all_shards(|shard, last: Option<&IncidentRow>| {
+            let after = last.map(|(name, key, _)| (name.clone(), key.clone()));
+            block_on(self.store.open_incidents(shard, after.as_ref(), PAGE))
+        })?;
         open.retain(|(name, ..)| pipeline.is_none_or(|only| name == only));
         open.sort_by_key(|(.., row)| Reverse(row.record.opened_at));
         let mut page = block_on(self.store.incidents(pipeline, open.len() + limit))?;

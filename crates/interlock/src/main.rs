@@ -14,6 +14,7 @@ mod ledger_json;
 mod moment;
 mod narrator;
 mod output;
+mod owners;
 mod place;
 mod project;
 mod serve;

@@ -32,8 +32,11 @@ const BUSY_MAX: Duration = Duration::from_secs(1);
 /// How long a ledger may take to be made, and how often it is looked at.
 const MAKING_MAX: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The engine and the watchdog of a process own one shard each: a store on a server is made with as many.
-const SHARDS: u16 = 1;
+/// A store on a server is made with so many shards where nobody says how many: as many instances as divide it are served
+/// evenly, and one alone does not do much more for the sake of others that never come.
+const SHARDS: u16 = 12;
+/// How often the inbox of a shard is looked at, where there are several.
+const INBOX_EVERY: SignedDuration = SignedDuration::from_millis(250);
 
 /// A dead instance is followed within this and a moment.
 const SHORT_LEASE: SignedDuration = SignedDuration::from_secs(4);
@@ -114,14 +117,25 @@ impl Place {
             StoreConfig::Postgres(config) => server::postgres(config)?,
             StoreConfig::Dynamodb(_) => return Err(absent("dynamodb")),
         };
-        let count = store.shard_count();
-        if count != SHARDS {
+        let (count, asked) = (store.shard_count(), self.shards());
+        if asked.is_some_and(|asked| asked != count) {
+            let asked = asked.unwrap_or(count);
             return Err(Failure::failed(
-                format!("the store has {count} shards, and this build serves one"),
-                "Use the version that made it, or name another prefix or schema.",
+                format!("{self} has {count} shards, and interlock.yaml says {asked}"),
+                "The number is fixed when a store is made. To change it, name another prefix or schema in a copy of \
+                 interlock.yaml, and move there with `interlock store copy`.",
             ));
         }
         Ok(Some(store))
+    }
+
+    /// How many shards the file says that it has.
+    fn shards(&self) -> Option<u16> {
+        match &self.store {
+            StoreConfig::Redis(config) => config.shards,
+            StoreConfig::Postgres(config) => config.shards,
+            StoreConfig::Embedded { .. } | StoreConfig::Dynamodb(_) => None,
+        }
     }
 
     /// Keeps a second `serve` of this machine away. The file of an embedded store has a lock of its own.
@@ -153,9 +167,31 @@ impl Place {
         Ok(Held(Some(file)))
     }
 
-    /// How long a lease lasts. Where others wait for it, they must not wait for long.
-    pub(crate) fn lease(&self) -> SignedDuration {
-        if self.is_embedded() { Pace::default().lease } else { SHORT_LEASE }
+    /// How long a lease lasts, and how often the inbox is looked at. Where others wait for a lease, they must not wait for
+    /// long; where there are many shards, each is asked less often.
+    pub(crate) fn pace(&self) -> Pace {
+        if self.is_embedded() {
+            return Pace::default();
+        }
+        let inbox = if self.shards() == Some(1) { Pace::default().inbox } else { INBOX_EVERY };
+        Pace { lease: SHORT_LEASE, inbox }
+    }
+
+    /// Where the jobs of this process can be found again, if they could be looked for elsewhere; kept for the next one.
+    pub(crate) fn host(&self) -> Result<Option<String>, Failure> {
+        if self.is_embedded() {
+            return Ok(None);
+        }
+        let path = self.folder.join("host");
+        let name = fs::read_to_string(&path).unwrap_or_default();
+        if !name.trim().is_empty() {
+            return Ok(Some(name.trim().to_owned()));
+        }
+        let name = format!("{}-{:08x}", host_name(), chance() & 0xffff_ffff);
+        fs::create_dir_all(&self.folder)
+            .and_then(|()| fs::write(&path, &name))
+            .map_err(|error| Failure::file("write", &path, &error))?;
+        Ok(Some(name))
     }
 
     /// Who this process is to the store's leases. Where a lock of the machine keeps others away it is always the same
@@ -164,10 +200,17 @@ impl Place {
         if self.is_embedded() {
             return HOLDER.to_owned();
         }
-        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let chance = RandomState::new().hash_one(std::process::id());
-        format!("{}-{}-{chance:08x}", host.trim(), std::process::id())
+        let host = self.host().ok().flatten().unwrap_or_else(host_name);
+        format!("{host}/{}-{:08x}", std::process::id(), chance() & 0xffff_ffff)
     }
+}
+
+fn host_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
+fn chance() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }
 
 /// What a file says, if it can be used.
@@ -243,7 +286,7 @@ mod server {
             retention_ttl: config.retention_ttl,
             run_index_limit: config.run_index_limit,
             event_stream_max: config.event_stream_max,
-            shards: super::SHARDS,
+            shards: config.shards.unwrap_or(super::SHARDS),
             on_rollback: Some(Arc::new(|said: &str| tracing::error!("{said}"))),
         });
         let store = store.map_err(|error| closed(&format!("Redis at {}", config.addr), &error))?;
@@ -265,7 +308,7 @@ mod server {
             dsn: config.dsn.expose().to_owned(),
             schema: config.schema.clone(),
             connections_max: config.connections_max as usize,
-            shards: super::SHARDS,
+            shards: config.shards.unwrap_or(super::SHARDS),
         });
         Ok(Arc::new(store.map_err(|error| closed("PostgreSQL", &error))?))
     }

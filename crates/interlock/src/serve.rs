@@ -3,12 +3,14 @@
 
 pub(crate) mod archiver;
 pub(crate) mod broken;
+pub(crate) mod engines;
 pub(crate) mod evaluators;
 pub(crate) mod files;
 pub(crate) mod greeting;
 pub(crate) mod guard;
 pub(crate) mod http;
 mod index;
+pub(crate) mod letters;
 pub(crate) mod log;
 pub(crate) mod making;
 pub(crate) mod notifier;
@@ -16,6 +18,7 @@ pub(crate) mod reload;
 pub(crate) mod retention;
 pub(crate) mod roles;
 pub(crate) mod sentinel;
+pub(crate) mod shards;
 pub(crate) mod signals;
 pub(crate) mod specs;
 pub(crate) mod spooled;

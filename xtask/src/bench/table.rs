@@ -37,6 +37,8 @@ const LIMITS: &[Limit] = &[
     Limit { name: "liveness/kick", unit: Unit::Seconds, bound: Bound::AtMost(1e-9) },
     Limit { name: "liveness/scan_10000", unit: Unit::Seconds, bound: Bound::AtMost(50e-6) },
     Limit { name: "liveness/supervisor_late", unit: Unit::Seconds, bound: Bound::AtMost(0.1) },
+    Limit { name: "postgres/opens_share", unit: Unit::Percent, bound: Bound::AtLeast(50.0) },
+    Limit { name: "redis/opens_share", unit: Unit::Percent, bound: Bound::AtLeast(50.0) },
     Limit { name: "schedule/next_daily", unit: Unit::PerSecond, bound: Bound::AtLeast(1e7) },
     Limit { name: "schedule/next_every_minute", unit: Unit::PerSecond, bound: Bound::AtLeast(1e7) },
     Limit {

@@ -134,6 +134,7 @@ impl Decoder<'_> {
             retention_ttl: self.duration_or(node, "retentionTtl", 168 * HOUR),
             run_index_limit: count(node, "runIndexLimit").unwrap_or(100),
             event_stream_max: count(node, "eventStreamMax").unwrap_or(10_000),
+            shards: shards(node),
         }
     }
 
@@ -141,6 +142,7 @@ impl Decoder<'_> {
         Some(Postgres {
             connections_max: count(node, "maxConnections").unwrap_or(10),
             schema: text(node, "schema").unwrap_or_else(|| "interlock".to_owned()),
+            shards: shards(node),
             dsn: self.needed(node, root, "postgres", "dsn")?,
         })
     }
@@ -279,6 +281,10 @@ impl Decoder<'_> {
         }
         beacons
     }
+}
+
+fn shards(node: &Node) -> Option<u16> {
+    count(node, "shards").and_then(|count| u16::try_from(count).ok())
 }
 
 fn embedded(node: &Node) -> StoreConfig {

@@ -24,6 +24,13 @@ const EMBEDDED: &MapShape = &map(
     &[&[field("path", &Shape::Text(Format::Path), "The store's directory.").default(".interlock")]],
 );
 
+const SHARDS: Field = field(
+    "shards",
+    &Shape::Int { min: 1, max: 4_096 },
+    "How many parts the pipelines are divided into among instances. Counts when the store is made.",
+)
+.default("12");
+
 const REDIS: &MapShape = &map(
     "redis",
     &[
@@ -35,6 +42,7 @@ const REDIS: &MapShape = &map(
             field("keyPrefix", &TEXT, "In front of every key.").default("interlock"),
             field("runIndexLimit", &COUNT, "Runs in a pipeline's index.").default("100"),
             field("eventStreamMax", &COUNT, "Events in a pipeline's stream.").default("10000"),
+            SHARDS,
         ],
         TTLS,
     ],
@@ -46,6 +54,7 @@ const POSTGRES: &MapShape = &map(
         field("dsn", &SECRET, "Where it is.").required(),
         field("maxConnections", &Shape::Int { min: 1, max: 1_000 }, "Connections.").default("10"),
         field("schema", &TEXT, "The database schema of the tables.").default("interlock"),
+        SHARDS,
     ]],
 );
 

@@ -116,6 +116,11 @@ fn occupies(given: &Given) -> bool {
     is(given, OpenState::Running) || is(given, OpenState::Backoff)
 }
 
+/// Whoever looks finds it ready, however late that is.
+fn is_found_ready(given: &Given) -> bool {
+    is(given, OpenState::Waiting) && given.1 == Outcome::Ready
+}
+
 /// It waits for its turn or for its data.
 fn has_not_begun(given: &Given) -> bool {
     is(given, OpenState::Waiting) || is(given, OpenState::Queued)
@@ -239,7 +244,9 @@ proptest! {
     #[test]
     fn free_places_go_to_whoever_is_first(world in any_roomy_world()) {
         let moves = world.moves();
-        let is_over = |given: &Given| given.0.closes_at <= at(NOW) && has_not_begun(given);
+        let is_over = |given: &Given| {
+            given.0.closes_at <= at(NOW) && has_not_begun(given) && !is_found_ready(given)
+        };
         let mut line: Vec<usize> = (0..world.slots.len())
             .filter(|index| {
                 let given = &world.slots[*index];
@@ -303,7 +310,9 @@ proptest! {
             let patience = if is(given, OpenState::Running) { OWNER_WAITS } else { SignedDuration::ZERO };
             let is_over = given.0.closes_at + patience <= at(NOW);
             let ended = matches!(step, Some(Move::Close(_)));
-            prop_assert!(ended || !is_over, "{given:?}");
+            let goes_on = world.flow == Flow::Open && is_found_ready(given)
+                && (is_start(step) || step == Some(Move::Queue));
+            prop_assert!(ended || !is_over || goes_on, "{given:?}");
             if ended && !is_over && world.flow == Flow::Open {
                 let skipped = step == OVERLAP || step == SUPERSEDED;
                 prop_assert!(skipped && has_not_begun(given), "{given:?} {step:?}");

@@ -182,6 +182,9 @@ fn a_dry_run_starts_nothing() {
 fn s19_what_is_over_is_closed_by_its_state() {
     use OverlapPolicy::Skip;
     check(Skip, "wnx", "skipped(not_ready)");
+    check(Skip, "w?x", "skipped(not_ready)");
+    // Whoever opened it died before it looked: nobody ever found it not ready.
+    check(Skip, "wrx", "start1");
     check(Skip, "qx", "skipped(expired)");
     check(Skip, "bx", "failed");
     check(Skip, "Mx", "completed");

@@ -55,6 +55,7 @@ impl Engine {
             | InboxRecord::Silence { .. }
             | InboxRecord::Bark { .. }
             | InboxRecord::Report(_)
+            | InboxRecord::Job { .. }
             | InboxRecord::Complete { .. } => return Ok(Err("it is about no backfill".to_owned())),
         };
         let ends_runs = matches!(asked, InboxRecord::CancelBackfill { ends_runs: true, .. });

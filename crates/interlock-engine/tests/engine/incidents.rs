@@ -248,6 +248,7 @@ impl Stage {
                 lease: SignedDuration::from_hours(24),
                 inbox: SignedDuration::from_mins(5),
             },
+            host: interlock_engine::host::Host::default(),
         };
         let notifier = Notifier::new(NotifierParts {
             world: Arc::new(self.world.clone()),

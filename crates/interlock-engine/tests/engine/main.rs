@@ -163,6 +163,7 @@ impl Machine {
                 lease: SignedDuration::from_hours(24),
                 inbox: SignedDuration::from_mins(30),
             },
+            host: interlock_engine::host::Host::default(),
         };
         let life = life(parts);
         self.world.run(Box::pin(end_of(&store, life)).as_mut(), until);

@@ -138,6 +138,7 @@ impl Stage {
                 // Less than a job takes to fail, so that it can be asked to end before.
                 inbox: SignedDuration::from_secs(4),
             },
+            host: interlock_engine::host::Host::default(),
         }
     }
 

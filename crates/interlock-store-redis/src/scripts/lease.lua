@@ -33,12 +33,23 @@ local function release()
     return {}
 end
 
+-- Who is there: each says so again and again.
+local function announce()
+    local instances, member, ttl = take(), take(), count()
+    local now = millis()
+    call('ZREMRANGEBYSCORE', instances, '-inf', now)
+    call('ZADD', instances, text(now + ttl), member)
+    return {}
+end
+
 return once(function()
     local verb = take()
     if verb == 'acquire' then
         return acquire()
     elseif verb == 'renew' then
         return renew()
+    elseif verb == 'announce' then
+        return announce()
     end
     return release()
 end)

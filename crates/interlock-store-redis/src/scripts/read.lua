@@ -152,6 +152,18 @@ function verbs.changes()
     return { found[1] or '', found[2] or '0', rows }
 end
 
+-- Who is there, and who holds what: `INSTANCES` and then each lease.
+function verbs.roll()
+    local now, instances, held = millis(), take(), {}
+    local present = call('ZRANGEBYSCORE', instances, '(' .. text(now), '+inf')
+    for n = 1, count() do
+        local lease = call('HMGET', take(), 'holder', 'expires')
+        local lives = lease[1] and tonumber(lease[2]) > now
+        held[n] = lives and { lease[1], lease[2] } or {}
+    end
+    return { text(now), present, held }
+end
+
 function verbs.now()
     return text(millis())
 end

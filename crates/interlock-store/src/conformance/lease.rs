@@ -44,6 +44,9 @@ promises!("lease":
     the_watchdog_has_a_watermark_of_its_own,
     the_watchdog_writes_nothing_else,
     decisions_are_written_at_what_was_read,
+    who_is_there_is_on_the_roll_until_its_time_is_over,
+    the_roll_says_who_holds_what,
+    the_owner_of_any_shard_may_write_under_the_system,
 );
 
 async fn acquire(t: &Subject, holder: &str, ttl: SignedDuration) -> Option<Lease> {
@@ -342,5 +345,66 @@ async fn decisions_are_written_at_what_was_read(t: Subject) {
         let blind = Change::Put(key.clone(), Expect::Any, record);
         let refused = t.try_write(&orders(), vec![blind]).await;
         assert_eq!(refused, Err(Refusal::Forbidden { key }));
+    }
+}
+
+/// An engine that one process alone can write has no roll.
+async fn who_is_there_is_on_the_roll_until_its_time_is_over(t: Subject) {
+    let alice = (Role::Engine, "alice".to_owned());
+    let bob = (Role::Watchdog, "bob".to_owned());
+    for ((role, name), ttl) in [(&alice, SHORT), (&bob, LONG)] {
+        t.store.announce(*role, name, ttl).await.expect("announce answers");
+    }
+    let present = async || {
+        let before = t.now().await;
+        let roll = t.store.roll().await.expect("roll answers")?;
+        assert!(roll.now >= before, "by the store's clock: {roll:?}");
+        Some(roll.present)
+    };
+    let Some(found) = present().await else { return };
+    assert_eq!(found, [alice.clone(), bob.clone()].into());
+    t.pass(PAST_SHORT);
+    assert_eq!(present().await, Some([bob.clone()].into()));
+    t.store.announce(alice.0, &alice.1, LONG).await.expect("announce answers");
+    t.store.announce(bob.0, &bob.1, SignedDuration::ZERO).await.expect("announce answers");
+    assert_eq!(present().await, Some([alice].into()), "one came back, one left");
+}
+
+async fn the_roll_says_who_holds_what(t: Subject) {
+    let held = async || {
+        let roll = t.store.roll().await.expect("roll answers")?;
+        Some(roll.held)
+    };
+    let lease = given(&t, "alice", SHORT).await;
+    let Some(found) = held().await else { return };
+    let place = (Role::Engine, t.shard(&orders()));
+    assert_eq!(found, [(place, ("alice".to_owned(), lease.expires))].into());
+    t.pass(PAST_SHORT);
+    assert_eq!(held().await, Some([].into()), "it has expired, though its term is not over");
+    let lease = renew(&t, lease.writer).await.expect("nobody took it");
+    assert_eq!(held().await.map(|held| held.len()), Some(1));
+    release(&t, lease.writer).await;
+    assert_eq!(held().await, Some([].into()));
+}
+
+/// What is of no pipeline lies in one shard, and concerns the owners of all of them.
+async fn the_owner_of_any_shard_may_write_under_the_system(t: Subject) {
+    let (system, key) = (PipelineId::system(), sensor_key("told"));
+    for shard in (0..t.store.shard_count()).map(Shard) {
+        let lease = t.store.acquire(Role::Engine, shard, "alice", LONG).await;
+        let writer = lease.expect("acquire answers").expect("it is free").writer;
+        let (expect, revision) = match shard.0 {
+            0 => (Expect::Absent, 1),
+            number => (Expect::Revision(number.into()), u64::from(number) + 1),
+        };
+        let changes = vec![Change::Put(key.clone(), expect, sensor(1.into()))];
+        let group = Group { pipeline: system.clone(), writer, changes };
+        t.commit_one(group.clone()).await.expect("it may");
+        assert!(matches!(t.commit_one(group.clone()).await, Err(Refusal::Conflict { .. })));
+        let found = t.store.read(&system, std::slice::from_ref(&key)).await.expect("read answers");
+        let found = found.into_iter().flatten().map(|row| row.revision).next();
+        assert_eq!(found, Some(revision));
+        release(&t, writer).await;
+        assert!(matches!(t.commit_one(group).await, Err(Refusal::Term { .. })), "under its own");
     }
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::whole::Followed;
 use crate::{
     contract::{
-        Accepted, Change, EventRow, Group, InboxEntry, Lease, Refusal, Role, Row, Shard,
+        Accepted, Change, EventRow, Group, InboxEntry, Lease, Refusal, Role, Roll, Row, Shard,
         StoreError, Term, Writer,
     },
     key::Key,
@@ -21,6 +21,8 @@ pub struct State {
     pub(super) shard_count: u16,
     /// Invariant: an entry is never removed, so that terms only grow.
     leases: BTreeMap<(Role, Shard), LeaseState>,
+    /// Who said that it is there, and until when.
+    present: BTreeMap<(Role, String), Timestamp>,
     pub(super) rows: BTreeMap<PipelineId, BTreeMap<Key, Row<Record>>>,
     /// Invariant: their numbers grow.
     pub(super) events: Vec<EventRow>,
@@ -49,6 +51,7 @@ impl State {
         Self {
             shard_count,
             leases: BTreeMap::new(),
+            present: BTreeMap::new(),
             rows: BTreeMap::new(),
             events: Vec::new(),
             event_last: 0,
@@ -181,6 +184,18 @@ impl State {
             lease.expires = expires;
             Lease { writer, expires }
         })
+    }
+
+    pub(super) fn announce(&mut self, role: Role, instance: &str, until: Timestamp) {
+        self.present.insert((role, instance.to_owned()), until);
+    }
+
+    pub(super) fn roll(&mut self, now: Timestamp) -> Roll {
+        self.present.retain(|_, until| *until > now);
+        let held = self.leases.iter().filter(|(_, lease)| lease.expires > now);
+        let held = held
+            .filter_map(|(place, lease)| Some((*place, (lease.holder.clone()?, lease.expires))));
+        Roll { now, present: self.present.keys().cloned().collect(), held: held.collect() }
     }
 
     pub(super) fn release(&mut self, writer: Writer) {

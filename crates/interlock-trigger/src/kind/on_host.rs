@@ -6,7 +6,7 @@ use interlock_core::{
     pipeline::{CommandLine, Secret},
     retry::FailureCategory,
 };
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     contract::{CancelFailure, LookUp, LookUpFailure, StartFailure, StartRequest},
@@ -117,14 +117,22 @@ pub(super) async fn look_up(
     tools: &Tools,
     request: &StartRequest,
 ) -> Result<LookUp, LookUpFailure> {
-    let run_id = request.run_id.clone();
+    look_up_here(tools, &request.run_id, request.triggered_at).await
+}
+
+pub(crate) async fn look_up_here(
+    tools: &Tools,
+    run_id: &str,
+    triggered_at: Timestamp,
+) -> Result<LookUp, LookUpFailure> {
+    let run_id = run_id.to_owned();
     match tools.link.ask(Ask::LookUp { run_id }).await {
         Ok(Reply::Known(Known::Running { metadata })) => Ok(LookUp::Running { metadata }),
         Ok(Reply::Known(Known::Ended(end))) => Ok(match end.into_outcome() {
             Ok(outcome) => LookUp::Finished(outcome),
             Err(reason) => LookUp::CannotTell { reason },
         }),
-        Ok(Reply::Known(Known::Nothing { since })) if request.triggered_at >= since => {
+        Ok(Reply::Known(Known::Nothing { since })) if triggered_at >= since => {
             Ok(LookUp::NeverStarted)
         }
         Ok(Reply::Known(Known::Nothing { since })) => Ok(LookUp::CannotTell {

@@ -37,6 +37,7 @@ fn request() -> StartRequest {
         timeout: None,
         poll_interval: None,
         resume_from: None,
+        host: None,
     }
 }
 

@@ -234,6 +234,7 @@ pub(crate) fn request(run_id: &str, kind: TriggerKind) -> StartRequest {
         timeout: None,
         poll_interval: Some(SignedDuration::from_millis(50)),
         resume_from: None,
+        host: None,
     }
 }
 

@@ -115,7 +115,7 @@ impl Watchdog {
         let lease = store.acquire(Role::Watchdog, shard, &holder, pace.lease).await?;
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
         let now = world.now();
-        let own = load::own(store.as_ref()).await?;
+        let own = load::own(store.as_ref(), shard).await?;
         let mut watchdog = Self {
             world,
             store,
@@ -163,7 +163,11 @@ impl Watchdog {
             (Some(since), _) => {
                 self.blind.push((since, now));
                 let record = load::coverage_record(&self.blind, now);
-                changes.push(Change::Put(load::coverage_key(), Expect::Any, record));
+                changes.push(Change::Put(
+                    load::coverage_key(self.writer.shard),
+                    Expect::Any,
+                    record,
+                ));
                 format!("nobody watched since {since}")
             }
             (None, Some(since)) => format!("goes on from {since}"),

@@ -1,4 +1,4 @@
-//! `interlock serve`: runs the pipelines of a project on the embedded store.
+//! `interlock serve`: runs the pipelines of a project, or this instance's share of them.
 //!
 //! Start-up is load, open, listen, declare; then the engine's loop and the loops beside it run until a signal. The
 //! end is bounded: whatever does not end in time is left, because everything that matters is in the store.
@@ -19,15 +19,16 @@ use interlock_config::{
 };
 use interlock_core::id::PipelineId;
 use interlock_engine::{
-    Changes, Engine, EngineError, Pace, Parts,
+    Changes, EngineError, Pace,
+    host::Host,
     vitals::{Pulse, Vitals},
 };
-use interlock_store::{Key, Role, Shard, Store, kept::COPYING_KEY};
+use interlock_store::{Key, Role, Store, kept::COPYING_KEY};
 use interlock_trigger::web::Web;
 use jiff::SignedDuration;
 use tokio::{
     runtime::Handle,
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::{JoinError, JoinHandle, spawn_blocking},
 };
 
@@ -36,20 +37,24 @@ use crate::{
     clock,
     exit::{FAILED, Failure, SUCCESS},
     output::Output,
+    owners,
     place::{Held, Place},
     serve::{
         archiver,
         broken::BrokenFiles,
+        engines::Engines,
         evaluators,
-        files::{Agreement, Files, Scan, Since},
+        files::{Agreement, Files, Scan},
         greeting::Greeting,
         guard::{self, Guard},
         http::Interface,
+        letters::{Teller, Ways},
         log, making, notifier,
         reload::{self, Reload, rendered},
         retention,
         roles::Roles,
         sentinel::{self, Beacons, Sentinel, Spool},
+        shards::{Owner, OwnerParts},
         signals::{Asked, Signals},
         specs::StoredSpecs,
         spooled,
@@ -62,8 +67,6 @@ use crate::{
 
 /// How many portions of changed files may wait for the engine.
 const PORTIONS: usize = 2;
-/// How often an instance that stands by looks whether it is needed.
-const STAND_BY: Duration = Duration::from_millis(250);
 /// How long the end may take.
 const END_IN: Duration = Duration::from_secs(10);
 
@@ -177,43 +180,34 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     archiver::start((&roles, &place, &config), &store, (&beside, &surface)).await?;
     let mut sentinel = None;
     let engine = if roles.has(RoleName::Engine) {
-        let served = Served { directory: &directory, folder: &folder, config: &config, zones };
+        let served = Served { directory: &directory, place: &place, config: &config, zones };
         let (changes, declarations) = mpsc::channel(PORTIONS);
         let specs = StoredSpecs::new(Arc::clone(&store), Arc::clone(&served.zones));
-        let parts = served
-            .parts((Arc::clone(&store), specs.clone()), (declarations, &holder, place.lease()))?;
-        stand_by(store.as_ref(), (&holder, place.lease()), &surface).await?;
         let files = Files::new(&directory, &folder, Arc::clone(&served.zones));
-        let (engine, scan) = start_engine(parts, &files, agreement).await?;
-        greeting.take(&engine, &scan);
-        let told = tell_problems(&scan);
-        let mut broken = BrokenFiles::load(files.clone(), Arc::clone(&store)).await;
-        broken.report(&scan).await;
+        let by = (holder.clone(), files.clone(), agreement);
+        let (mut owner, host) = served.owner((&store, specs.clone()), by, declarations)?;
+        let (told, broken) = begin((&mut owner, &files), &store, &mut greeting).await?;
         if roles.has(RoleName::Watchdog) && config.watchdog.enabled {
             let zones = Arc::clone(&served.zones);
-            let (around, by) = ((&store, zones), (holder, place.lease()));
+            let (around, by) = ((&store, zones), (holder, place.pace().lease));
             let around = around_watchdog((&surface, files.clone()), &config, around, by);
             beside.spawn(watchdog::run(around));
         }
         if roles.has(RoleName::Notifier) {
             let pulse = watched(&surface, "notifier", notifier::BOUND);
-            let (files, vitals) = (files.clone(), engine.vitals());
+            let (files, vitals) = (files.clone(), Arc::clone(&host.vitals));
             let outbound = &config.engine.outbound;
             let (store, threads) = (Arc::clone(&store), folder.join("threads.jsonl"));
             let around = notifier::Around { files, specs, store, outbound, vitals, pulse, threads };
             start_notifier(&beside, around)?;
         }
-        sentinel = Some(post_sentinel(
-            (&surface, &store),
-            (&folder, &config),
-            files.clone(),
-            engine.vitals(),
-        )?);
+        let (around, vitals) = ((folder.as_path(), &config), Arc::clone(&host.vitals));
+        sentinel = Some(post_sentinel((&surface, &store), around, files.clone(), vitals)?);
         let pulse = watched(&surface, "reload", reload::BOUND);
         tokio::spawn(Reload { files, engine: changes, asked, pulse, told, broken }.watch());
         tokio::spawn(retention::keep_logs(folder.join("runner"), config.retention.logs));
         guard::tell_reports(&folder, &store).await;
-        Some(run_engine(engine, &surface))
+        Some(run_engines(owner, host, &surface))
     } else {
         None
     };
@@ -221,6 +215,25 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     let guard = guard((&folder, &config.server), &surface, &beside)?;
     let parties = Parties { surface, interface, engine, sentinel, guard, reload, runtime, held };
     Ok((parties, greeting))
+}
+
+/// Takes up what can be had at once; answers with what was said of the files, and with what is broken among them.
+async fn begin(
+    (owner, files): (&mut Owner<Engines>, &Files),
+    store: &Arc<dyn Store>,
+    greeting: &mut Greeting,
+) -> Result<(BTreeSet<String>, BrokenFiles), Failure> {
+    owner.first().await.map_err(|error| failed(error.to_string()))?;
+    let mut broken = BrokenFiles::load(files.clone(), Arc::clone(store)).await;
+    let mut told = BTreeSet::new();
+    if let Some((overview, scan)) = owner.work.begun.lock().await.take() {
+        greeting.take(overview, &scan);
+        told = tell_problems(&scan);
+        broken.report(&scan).await;
+    }
+    let roll = store.roll().await?;
+    greeting.shards = owners::sentence(roll.as_ref(), store.shard_count());
+    Ok((told, broken))
 }
 
 /// Ends this process when one of its loops hangs.
@@ -258,6 +271,7 @@ fn greeting(place: &Place, roles: &Roles, interface: Option<&Interface>) -> Gree
         roles: roles.words(),
         overview: None,
         place: place.to_string(),
+        shards: None,
         now: clock::now(),
     }
 }
@@ -462,97 +476,82 @@ async fn refuse_unfinished(store: &dyn Store, place: &Place) -> Result<(), Failu
     ))
 }
 
-/// Waits until nobody else owns the pipelines: an instance that died is followed when its lease has run out.
-async fn stand_by(
-    store: &dyn Store,
-    (holder, lease): (&str, SignedDuration),
-    surface: &Surface,
-) -> Result<(), Failure> {
-    let mut said = false;
-    while store.acquire(Role::Engine, Shard(0), holder, lease).await?.is_none() {
-        if !said {
-            tracing::info!("another instance owns the pipelines: standing by");
-            surface.enter(Phase::Starting("another instance owns the pipelines"));
-        }
-        said = true;
-        tokio::time::sleep(STAND_BY).await;
-    }
-    Ok(())
-}
-
-/// A project that is served by an engine.
+/// A project that is served by engines.
 struct Served<'a> {
     directory: &'a Path,
-    folder: &'a Path,
+    place: &'a Place,
     config: &'a ServerConfig,
     zones: Arc<SystemZones>,
 }
 
 impl Served<'_> {
-    /// What the engine is made of.
-    fn parts(
+    /// Who owns shards of the store, and what its engines share.
+    fn owner(
         &self,
-        (store, specs): (Arc<dyn Store>, StoredSpecs),
-        (declarations, holder, lease): (mpsc::Receiver<Changes>, &str, SignedDuration),
-    ) -> Result<Parts, Failure> {
+        (store, specs): (&Arc<dyn Store>, StoredSpecs),
+        (holder, files, agreement): (String, Files, Agreement),
+        declarations: mpsc::Receiver<Changes>,
+    ) -> Result<(Owner<Engines>, Host), Failure> {
         let (reports_in, reports) = mpsc::unbounded_channel();
         let outbound = &self.config.engine.outbound;
-        let runner = self.folder.join("runner");
+        let runner = self.place.folder.join("runner");
         let triggers =
             wiring::triggers(self.directory, &runner, outbound, reports_in).map_err(failed)?;
+        let triggers = Arc::new(triggers);
         let evaluators = evaluators::of(self.directory, self.config)
             .map_err(|error| failed(format!("cannot ask evaluators: {error}")))?;
-        Ok(Parts {
+        let (ways, host) = (Ways::new(store.shard_count()), Host::named(self.place.host()?));
+        let (taken_over_in, taken_over) = mpsc::unbounded_channel();
+        let teller = Teller {
+            ways: ways.clone(),
+            store: Arc::clone(store),
+            triggers: Arc::clone(&triggers),
+            host: host.clone(),
+        };
+        tokio::spawn(teller.tell(reports, taken_over));
+        tokio::spawn(ways.clone().declare(declarations));
+        let pace = self.place.pace();
+        let work = Engines {
             world: Arc::new(TokioWorld::new()),
             specs: Arc::new(specs),
-            store,
-            triggers: Arc::new(triggers),
+            store: Arc::clone(store),
+            triggers,
             evaluators: Arc::new(evaluators),
-            reports,
-            declarations,
-            holder: holder.to_owned(),
-            pace: Pace { lease, ..Pace::default() },
+            ways,
+            holder: holder.clone(),
+            pace,
             limits: wiring::limits(self.config),
-        })
+            host: host.clone(),
+            files,
+            agreement,
+            gate: watch::Sender::new(false),
+            begun: tokio::sync::Mutex::default(),
+        };
+        let owner = Owner::new(OwnerParts {
+            store: Arc::clone(store),
+            role: Role::Engine,
+            holder,
+            lease: pace.lease,
+            work: Arc::new(work),
+            pulse: Pulse::default(),
+            taken_over: Some(taken_over_in),
+        });
+        Ok((owner, host))
     }
 }
 
-/// Opens the engine and has it take over what the files say, portion by portion while they are read.
-async fn start_engine(
-    parts: Parts,
-    files: &Files,
-    agreement: Agreement,
-) -> Result<(Engine, Scan), Failure> {
-    let engine = Engine::open(parts, Shard(0)).await.map_err(|error| failed(error.to_string()))?;
-    let Some(mut engine) = engine else {
-        return Err(failed("another instance owns the pipelines"));
-    };
-    let in_force = engine.in_force().map(|(name, version)| (name.clone(), version)).collect();
-    let (tell, mut told) = mpsc::channel(PORTIONS);
-    let scanning = files.clone();
-    let scan = spawn_blocking(move || {
-        let since = Since::Start(in_force, agreement);
-        scanning.scan(&since, &mut |changes| tell.blocking_send(changes).is_ok())
-    });
-    while let Some(changes) = told.recv().await {
-        engine.declare(&changes).await.map_err(|error| failed(error.to_string()))?;
-    }
-    let scan = scan.await.map_err(|error| failed(error.to_string()))??;
-    Ok((engine, scan))
-}
-
-/// Lets the engine's loop run, watched: one that does not come round while its lease lasts is late.
-fn run_engine(engine: Engine, surface: &Surface) -> Loop {
-    let vitals = engine.vitals();
+/// Lets the engines' loops run, watched: one that does not come round while a lease lasts is late.
+fn run_engines(owner: Owner<Engines>, host: Host, surface: &Surface) -> Loop {
     let lease = Duration::try_from(Pace::default().lease).unwrap_or(END_IN);
-    surface.loops.register("engine", vitals.pulse.clone(), lease);
-    surface.vitals.get_or_init(|| vitals);
+    surface.loops.register("engine", owner.pulse.clone(), lease);
+    surface.vitals.get_or_init(|| host.vitals);
+    owner.work.gate.send_replace(true);
     let (stop, stopped) = oneshot::channel();
     let stopped = async move {
         // A sender that is gone asks for the same.
         let _asked = stopped.await;
     };
-    Loop { task: tokio::spawn(engine.run(Box::pin(stopped))), stop }
+    Loop { task: tokio::spawn(owner.run(Box::pin(stopped))), stop }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::{
     ledger::Ledger,
     ledger_json::slot_key,
     output::{Form, Output},
-    project,
+    owners, project,
 };
 
 /// What is known of one pipeline.
@@ -217,5 +217,10 @@ fn print(standings: &[Standing<'_>], ledger: &Ledger, output: &mut Output) -> Re
         return Ok(());
     }
     let rows: Vec<_> = standings.iter().map(Standing::to_row).collect();
-    output.table(["PIPELINE", "LAST SLOT", "STATE", "OPEN", "NEXT SLOT", "NOTE"], &rows)
+    output.table(["PIPELINE", "LAST SLOT", "STATE", "OPEN", "NEXT SLOT", "NOTE"], &rows)?;
+    let owners = owners::sentence(ledger.roll()?.as_ref(), ledger.store().shard_count());
+    if let Some(owners) = owners {
+        writeln!(output.out, "shards {owners}")?;
+    }
+    Ok(())
 }

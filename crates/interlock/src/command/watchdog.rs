@@ -70,11 +70,20 @@ fn judge(
         // Whoever has the store's lock need not wait for the lease of a daemon that died.
         options.holder = holder;
     }
-    let report = block_on(once(&options, Shard(0)));
-    let report = report.map_err(|error| Failure::failed(error.to_string(), ""))?;
-    report.ok_or_else(|| {
-        Failure::refused("another watchdog is at work here", "It records and tells what it finds.")
-    })
+    let mut all = Report::default();
+    for shard in (0..options.store.shard_count()).map(Shard) {
+        let report = block_on(once(&options, shard));
+        let report = report.map_err(|error| Failure::failed(error.to_string(), ""))?;
+        let report = report.ok_or_else(|| {
+            Failure::refused(
+                "another watchdog is at work here",
+                "It records and tells what it finds.",
+            )
+        })?;
+        all.findings.extend(report.findings);
+        all.failed.extend(report.failed);
+    }
+    Ok(all)
 }
 
 fn print(report: &Report, form: Form, output: &mut Output) -> Result<u8, Failure> {

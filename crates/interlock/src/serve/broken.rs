@@ -30,15 +30,17 @@ impl BrokenFiles {
     /// What the open incidents say.
     pub(crate) async fn load(files: Files, store: Arc<dyn Store>) -> Self {
         let mut known = BTreeMap::new();
-        match store.open_incidents(Shard(0), None, INCIDENTS_MAX).await {
-            Ok(page) => {
-                for (pipeline, key, _) in page.items {
-                    if let Some(file) = key.strip_prefix("config:") {
-                        known.insert(file.to_owned(), pipeline);
+        for shard in (0..store.shard_count()).map(Shard) {
+            match store.open_incidents(shard, None, INCIDENTS_MAX).await {
+                Ok(page) => {
+                    for (pipeline, key, _) in page.items {
+                        if let Some(file) = key.strip_prefix("config:") {
+                            known.insert(file.to_owned(), pipeline);
+                        }
                     }
                 }
+                Err(error) => tracing::warn!(%error, "which files were broken cannot be read"),
             }
-            Err(error) => tracing::warn!(%error, "which files were broken cannot be read"),
         }
         Self { files, store, known }
     }

@@ -43,14 +43,16 @@ struct Known {
 }
 
 /// What a scan is compared with.
-#[derive(Debug)]
 pub(crate) enum Since {
-    /// A start: what the ledger has in force, by version. A file whose version is another is told again,
-    /// whatever the index says.
-    Start(Vec<(PipelineId, u64)>, Agreement),
+    /// Pipelines are taken up: what the ledger has in force of them, by version, and which they are. A file of theirs whose
+    /// version is another is told again, whatever the index says; of others nothing is told.
+    Start(Vec<(PipelineId, u64)>, Agreement, IsMine),
     /// The last scan, which the engine was told of.
     LastScan,
 }
+
+/// Whether a pipeline is among those that are taken up.
+pub(crate) type IsMine = Box<dyn Fn(&PipelineId) -> bool + Send + Sync>;
 
 /// More warnings than anybody reads; `validate` shows all.
 const PROBLEMS_MAX: usize = 1_000;

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use interlock_engine::{Engine, Overview};
+use interlock_engine::Overview;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -24,6 +24,8 @@ pub(crate) struct Greeting {
     pub(crate) place: String,
     pub(crate) url: Option<String>,
     pub(crate) roles: Vec<String>,
+    /// Who owns the shards, where there are several.
+    pub(crate) shards: Option<String>,
     /// Pipelines without a file that stay in force.
     pub(crate) held: usize,
     /// What the engine has before it; none without the engine's role.
@@ -33,11 +35,11 @@ pub(crate) struct Greeting {
 
 impl Greeting {
     /// Takes over what the engine found.
-    pub(crate) fn take(&mut self, engine: &Engine, scan: &Scan) {
+    pub(crate) fn take(&mut self, overview: Overview, scan: &Scan) {
         self.pipelines = scan.count;
         self.problems = scan.problems.len();
         self.held = scan.spared;
-        self.overview = Some(engine.overview());
+        self.overview = Some(overview);
     }
 
     /// Prints it for people, or puts it in the log for machines.
@@ -58,6 +60,9 @@ impl Greeting {
             (counted(self.pipelines, "pipeline"), counted(schedules, "schedule"));
         writeln!(out, "serving {pipelines} with {schedules}; {}", self.roles.join(", "))?;
         writeln!(out, "  ledger    {}", self.place)?;
+        if let Some(shards) = &self.shards {
+            writeln!(out, "  shards    {shards}")?;
+        }
         match &self.url {
             Some(url) => writeln!(out, "  http      {url} (/healthz, /readyz, /metrics)")?,
             None => writeln!(out, "  http      none")?,
@@ -109,6 +114,7 @@ impl Greeting {
             nextSchedule = next.map(|(.., schedule)| schedule.as_str()),
             openSlots = overview.map_or(0, |overview| overview.open_slots),
             runsTakenUp = overview.map_or(0, |overview| overview.active_runs),
+            shards = self.shards.as_deref(),
             held = self.held,
             problems = self.problems,
             ledger = %self.place,

@@ -11,20 +11,26 @@ use interlock_config::{
     server::{Alert, Watchdog as WatchdogConfig},
 };
 use interlock_core::id::PipelineId;
-use interlock_engine::vitals::Pulse;
-use interlock_store::{Shard, Store};
-use interlock_watchdog::{Pace, Parts, Watchdog, WatchdogVitals, seam::ZoneBook};
+use interlock_engine::{seam::Task, vitals::Pulse};
+use interlock_store::{Role, Shard, Store};
+use interlock_watchdog::{Pace, Parts, Watchdog, WatchdogError, WatchdogVitals, seam::ZoneBook};
 use jiff::SignedDuration;
 use tokio::{
     runtime::{Builder, Handle, Runtime},
+    sync::oneshot,
     time::sleep,
 };
 
-use crate::serve::{files::Files, telling::EngineTelling, world::TokioWorld};
+use crate::serve::{
+    files::Files,
+    shards::{AtWork, Begun, Ended, Owner, OwnerParts, Work},
+    telling::EngineTelling,
+    world::TokioWorld,
+};
 
 /// How long one look may take before the loop counts as late.
 pub(crate) const BOUND: Duration = Duration::from_secs(30);
-/// When a watchdog that could not begin, or had to end, is tried again.
+/// When watchdogs that had to end are tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// One thread for the watchdog, one for whoever delivers.
 const THREADS: usize = 2;
@@ -71,28 +77,68 @@ pub(crate) struct Around {
     pub(crate) files: Files,
 }
 
-/// Watches until the process ends. One that loses its lease, or finds a store that it cannot use, begins again.
+/// Watches until the process ends, as many shards as are this process's share. A store that fails is tried again.
 pub(crate) async fn run(around: Around) {
-    let around = Arc::new(around);
+    let work = Arc::new(Watchdogs(Arc::new(around)));
     loop {
-        match Watchdog::open(parts(&around), Shard(0)).await {
-            Ok(Some(watchdog)) => {
-                if let Err(error) = watchdog.run(Box::pin(std::future::pending())).await {
-                    tracing::error!(%error, "the watchdog begins again");
-                }
-            }
-            Ok(None) => tracing::warn!("another watchdog is at work; this one waits"),
-            Err(error) => tracing::error!(%error, "the watchdog cannot begin"),
+        let Around { store, holder, lease, pulse, .. } = &*work.0;
+        let owner = Owner::new(OwnerParts {
+            store: Arc::clone(store),
+            role: Role::Watchdog,
+            holder: holder.clone(),
+            lease: *lease,
+            work: Arc::clone(&work),
+            pulse: pulse.clone(),
+            taken_over: None,
+        });
+        if let Err(error) = owner.run(Box::pin(std::future::pending())).await {
+            tracing::error!(%error, "the watchdog begins again");
         }
         sleep(AGAIN_AFTER).await;
     }
 }
 
-fn parts(around: &Arc<Around>) -> Parts {
+/// Watchdogs, one for each shard.
+struct Watchdogs(Arc<Around>);
+
+impl Work for Watchdogs {
+    fn begin(self: Arc<Self>, shards: Vec<Shard>) -> Task<Begun> {
+        Box::pin(async move {
+            let mut begun = Vec::new();
+            for shard in shards {
+                let pulse = Pulse::default();
+                match Watchdog::open(parts(&self.0, pulse.clone()), shard).await {
+                    Ok(Some(watchdog)) => begun.push((shard, watch(watchdog, pulse))),
+                    Ok(None) => tracing::debug!(shard = shard.0, "another watchdog is at work"),
+                    Err(error) => tracing::error!(%error, "the watchdog cannot begin"),
+                }
+            }
+            Ok(begun)
+        })
+    }
+}
+
+fn watch(watchdog: Watchdog, pulse: Pulse) -> AtWork {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = async move {
+        // A sender that is gone asks for the same.
+        let _asked = stopped.await;
+    };
+    let task = tokio::spawn(async move {
+        match watchdog.run(Box::pin(stopped)).await {
+            Ok(()) => Ended::GivenBack,
+            Err(WatchdogError::Deposed) => Ended::Followed,
+            Err(WatchdogError::Store(error)) => Ended::Again(error),
+        }
+    });
+    AtWork { task, stop, pulse }
+}
+
+fn parts(around: &Arc<Around>, pulse: Pulse) -> Parts {
     let zones = Arc::clone(&around.zones);
     let zones: ZoneBook = Arc::new(move |name| zones.zone(name));
     let world = Arc::new(TokioWorld::new());
-    let (store, pulse) = (Arc::clone(&around.store), around.pulse.clone());
+    let store = Arc::clone(&around.store);
     let mut parts = Parts::new(world, store, Arc::new(EngineTelling), zones);
     around.holder.clone_into(&mut parts.holder);
     parts.pace = Pace { interval: around.config.interval, lease: around.lease, ..Pace::default() };

@@ -11,6 +11,7 @@
 //! | `container` | the daemon as process 1, whose end is the end of its jobs |
 //! | `endings` | jobs that are to end: by schedule, by hand, and with the daemon killed in between |
 //! | `frozen` | a daemon that is stopped and continued |
+//! | `ha` | three instances on one server, killed, stopped, cut off, and the server killed too |
 //! | `hung` | a loop that hangs, which the process does not outlive |
 //! | `moving` | a ledger that goes from a file to a server and back, and `serve` on each |
 //! | `ourselves` | what breaks in Interlock itself, and who outside hears of it |
@@ -34,6 +35,7 @@ mod checker;
 mod container;
 mod endings;
 mod frozen;
+mod ha;
 mod https;
 mod hung;
 mod kills;

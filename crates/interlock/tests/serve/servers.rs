@@ -99,13 +99,13 @@ fn commands_are_answered(project: &Project) {
 #[test]
 fn redis_is_shared_by_instances_that_follow_each_other() {
     let server = PrivateRedis::start();
-    follow(&format!("provider: redis\nredis: {{addr: '{}'}}\n", server.address()));
+    follow(&format!("provider: redis\nredis: {{addr: '{}', shards: 1}}\n", server.address()));
 }
 
 #[test]
 fn postgres_is_shared_by_instances_that_follow_each_other() {
     let server = PrivatePostgres::start();
-    follow(&format!("provider: postgres\npostgres: {{dsn: '{}'}}\n", server.dsn()));
+    follow(&format!("provider: postgres\npostgres: {{dsn: '{}', shards: 1}}\n", server.dsn()));
 }
 
 #[test]

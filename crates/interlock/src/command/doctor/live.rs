@@ -9,12 +9,12 @@ use interlock_store::{
     conformance::block_on,
     kept::{BARKS_KEY, COVERAGE_PREFIX, LastBark, barks},
 };
-use interlock_watchdog::{DEAF_AFTER, Scanner, Violation};
+use interlock_watchdog::{DEAF_AFTER, Scanner, Violation, seam::ZoneBook};
 use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::Finding::{self, Bad, Good};
-use crate::{clock, exit::Failure, ledger::Ledger, place::Place, serve::http};
+use crate::{clock, exit::Failure, ledger::Ledger, owners, place::Place, serve::http};
 
 /// How long the ledger is looked through at most.
 const SCAN_IN: SignedDuration = SignedDuration::from_secs(10);
@@ -39,6 +39,7 @@ pub(super) fn findings(directory: &Path, place: &Place) -> Vec<(&'static str, Fi
     findings.push(("barks", said(last_bark(&ledger))));
     findings.push(("outbox", said(outbox(&ledger))));
     findings.push(("ledger", said(scan(&ledger))));
+    findings.extend(shards(&ledger).transpose().map(|found| ("shards", said(found))));
     findings
 }
 
@@ -122,6 +123,15 @@ fn last_bark(ledger: &Ledger) -> Result<Finding, Failure> {
     })
 }
 
+/// Whether somebody owns every shard, where there are instances to share them.
+fn shards(ledger: &Ledger) -> Result<Option<Finding>, Failure> {
+    let (roll, count) = (ledger.roll()?, ledger.store().shard_count());
+    let Some((roll, said)) = roll.as_ref().zip(owners::sentence(roll.as_ref(), count)) else {
+        return Ok(None);
+    };
+    Ok(Some(if owners::unowned(roll, count) == 0 { Good(said) } else { Bad(said) }))
+}
+
 fn outbox(ledger: &Ledger) -> Result<Finding, Failure> {
     let dead = ledger.dead_letters()?;
     Ok(match dead.items.len() {
@@ -133,15 +143,20 @@ fn outbox(ledger: &Ledger) -> Result<Finding, Failure> {
 /// Whether the ledger is as it must always be: the watchdog's own scan, all at once.
 fn scan(ledger: &Ledger) -> Result<Finding, Failure> {
     let zones = SystemZones::new();
-    let mut scanner = Scanner::new(Arc::new(move |name| zones.zone(name)));
+    let zones: ZoneBook = Arc::new(move |name| zones.zone(name));
     let began = clock::now();
-    let (mut count, mut found, mut is_whole) = (0, Vec::new(), false);
-    while !is_whole && clock::now().duration_since(began) < SCAN_IN {
-        let page = scanner.page(ledger.store(), (Shard(0), PAGE), clock::now());
-        let page = block_on(page)?;
-        count += page.pipelines.len();
-        found.extend(page.violations);
-        is_whole = page.is_last;
+    let (mut count, mut found, mut is_whole) = (0, Vec::new(), true);
+    for shard in (0..ledger.store().shard_count()).map(Shard) {
+        let mut scanner = Scanner::new(Arc::clone(&zones));
+        let mut is_last = false;
+        while !is_last && clock::now().duration_since(began) < SCAN_IN {
+            let page = scanner.page(ledger.store(), (shard, PAGE), clock::now());
+            let page = block_on(page)?;
+            count += page.pipelines.len();
+            found.extend(page.violations);
+            is_last = page.is_last;
+        }
+        is_whole &= is_last;
     }
     let more = if is_whole { "" } else { "; there are more, which the watchdog goes through" };
     if found.is_empty() {

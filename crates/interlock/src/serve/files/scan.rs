@@ -37,6 +37,16 @@ pub(super) struct Scanner<'a> {
     pub(super) is_folder_gone: bool,
 }
 
+impl Since {
+    /// Whether what is new about a pipeline is to be told.
+    fn is_about(&self, name: &PipelineId) -> bool {
+        match self {
+            Self::Start(.., is_mine) => is_mine(name),
+            Self::LastScan => true,
+        }
+    }
+}
+
 /// What a scan finds out.
 #[derive(Default)]
 struct Findings {
@@ -72,11 +82,11 @@ impl Scanner<'_> {
             ..Findings::default()
         };
         findings.complain(self.around.problems.clone());
-        let changed = self.sort_out(&known, &mut findings);
+        let changed = self.sort_out((&known, since), &mut findings);
         for portion in changed.chunks(PORTION) {
             let mut changes = Changes::default();
             for ((path, stamp), read) in portion.iter().zip(self.read(portion)) {
-                self.take((path, *stamp), read, &known, (&mut findings, &mut changes));
+                self.take((path, *stamp), read, (&known, since), (&mut findings, &mut changes));
             }
             findings.told += changes.declared.len();
             if !changes.declared.is_empty() && !tell(changes) {
@@ -88,7 +98,7 @@ impl Scanner<'_> {
 
     fn known(&self, since: &Since) -> BTreeMap<PipelineId, u64> {
         match since {
-            Since::Start(known, _) => known.iter().cloned().collect(),
+            Since::Start(known, ..) => known.iter().cloned().collect(),
             Since::LastScan => {
                 let entries = self.old.entries.iter().filter(|entry| entry.version != 0);
                 entries.map(|entry| (entry.name.clone(), entry.version)).collect()
@@ -99,7 +109,7 @@ impl Scanner<'_> {
     /// Keeps what looks the same; answers with the rest.
     fn sort_out(
         &self,
-        known: &BTreeMap<PipelineId, u64>,
+        (known, since): (&BTreeMap<PipelineId, u64>, &Since),
         findings: &mut Findings,
     ) -> Vec<(PathBuf, Stamp)> {
         let is_trusted = findings.index.fingerprint == self.old.fingerprint
@@ -119,7 +129,7 @@ impl Scanner<'_> {
                 is_trusted
                     && stamp != Stamp::NONE
                     && old.stamp == stamp
-                    && known.get(&old.name) == Some(&old.version)
+                    && (known.get(&old.name) == Some(&old.version) || !since.is_about(&old.name))
                     && !findings.names.contains_key(&old.name)
             });
             match same {
@@ -151,7 +161,7 @@ impl Scanner<'_> {
         &self,
         (path, stamp): (&Path, Stamp),
         mut read: ReadFile,
-        known: &BTreeMap<PipelineId, u64>,
+        (known, since): (&BTreeMap<PipelineId, u64>, &Since),
         (findings, changes): (&mut Findings, &mut Changes),
     ) {
         findings.complain(std::mem::take(&mut read.problems));
@@ -188,8 +198,8 @@ impl Scanner<'_> {
             entry.upstreams = upstreams(&read.upstreams).into();
             findings.note_zones(&new);
             let declaration = declaration(new);
-            if version == declaration.version {
-                // It says what it said before.
+            if version == declaration.version || !since.is_about(&entry.name) {
+                // It says what it said before, or is somebody else's to say.
             } else if read.upstreams.is_empty() {
                 changes.declared.push(declaration);
             } else {
@@ -214,7 +224,7 @@ fn finish(
     let mut spared = 0;
     // A folder that is not there for a moment, or the wrong one, must not retire everything.
     let is_much = removed.len() > 1 && removed.len() * 2 > known.len();
-    let is_agreed = matches!(since, Since::Start(_, Agreement::Given));
+    let is_agreed = matches!(since, Since::Start(_, Agreement::Given, _));
     if findings.has_unnamed || (is_much && !is_agreed) {
         spared = removed.len();
         removed.clear();

@@ -83,7 +83,7 @@ impl World {
     /// A new process: it knows what the ledger and the index say.
     fn restart(&mut self) -> Told {
         self.files = Files::new(self.folder.path(), self.folder.path(), Arc::default());
-        let since = Since::Start(self.in_force.clone(), Agreement::Given);
+        let since = Since::Start(self.in_force.clone(), Agreement::Given, Box::new(|_| true));
         self.scan(&since)
     }
 }

@@ -1,0 +1,195 @@
+//! How many slots are opened through the store in a second, as a share of what batched inserts of the same rows into the same
+//! tables reach in the same run.
+
+#![expect(clippy::print_stdout, reason = "a benchmark's result is what it prints")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should stop")]
+#![expect(clippy::disallowed_methods, reason = "time is what is measured")]
+
+use std::time::Instant;
+
+use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_private_server::PrivatePostgres;
+use interlock_store::{
+    Change, Expect, Group, Key, Record, Role, Shard, Store, Writer,
+    conformance::{START, block_on, closed_slot},
+    record::{EventRecord, SlotRecord, WatermarkRecord},
+};
+use interlock_store_postgres::{PostgresSettings, PostgresStore};
+use jiff::SignedDuration;
+use tokio_postgres::{
+    NoTls,
+    types::{ToSql, Type},
+};
+
+/// Pipelines that each open one slot at the same instant.
+const PIPELINES: u32 = 20_000;
+/// Groups in one call.
+const BATCH: usize = 1_000;
+const ROUNDS: u32 = 3;
+
+fn names() -> Vec<PipelineId> {
+    (0..PIPELINES).map(|number| PipelineId::parse(&format!("pipeline-{number}")).unwrap()).collect()
+}
+
+fn schedule() -> ScheduleId {
+    ScheduleId::any("minutely").unwrap()
+}
+
+fn slot() -> SlotRecord {
+    let open = closed_slot("completed");
+    let (opened_at, closes_at) = (START, START + SignedDuration::from_mins(1));
+    SlotRecord { state: "waiting".into(), disposition: None, opened_at, closes_at, ..open }
+}
+
+fn event() -> EventRecord {
+    EventRecord {
+        kind: "SLOT_OPENED".into(),
+        at: START,
+        slot: Some(format!("minutely/{START}")),
+        run_id: None,
+        message: "the schedule owes it".into(),
+        details: [].into(),
+    }
+}
+
+/// What the scheduler commits when a slot is due: its row, the watermark and an event, for every pipeline.
+fn opens(writer: Writer, names: &[PipelineId]) -> Vec<Group> {
+    let group = |pipeline: &PipelineId| {
+        let watermark = Record::Watermark(WatermarkRecord { at: START });
+        let slot = Record::Slot(slot());
+        let changes = vec![
+            Change::Put(Key::Slot(schedule(), START), Expect::Absent, slot),
+            Change::Put(Key::Watermark(schedule()), Expect::Absent, watermark),
+            Change::Append(event()),
+        ];
+        Group { pipeline: pipeline.clone(), writer, changes }
+    };
+    names.iter().map(group).collect()
+}
+
+/// Seconds that the store takes, with the next batch handed in before the last is answered, as the engine does.
+fn opened(store: &dyn Store) -> f64 {
+    let names = names();
+    let lease =
+        block_on(store.acquire(Role::Engine, Shard(0), "bench", SignedDuration::from_hours(1)));
+    let writer = lease.unwrap().unwrap().writer;
+    let batches: Vec<_> = names.chunks(BATCH).map(|names| opens(writer, names)).collect();
+    let began = Instant::now();
+    let mut under_way = None;
+    for batch in batches {
+        let next = store.commit(batch);
+        if let Some(last) = under_way.replace(next) {
+            assert!(block_on(last).unwrap().iter().all(Result::is_ok));
+        }
+    }
+    assert!(block_on(under_way.unwrap()).unwrap().iter().all(Result::is_ok));
+    began.elapsed().as_secs_f64()
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn tell(engine: &str, ceiling: &str, (store, limit): (Vec<f64>, Vec<f64>)) {
+    println!("opened {store:?} s, {ceiling} {limit:?} s");
+    // Side by side: what else the machine does changes from round to round.
+    let share = median(store.iter().zip(&limit).map(|(store, limit)| limit / store).collect());
+    let (store, limit) = (median(store), median(limit));
+    let slots = f64::from(PIPELINES);
+    println!("RESULT name={engine}/opens per_second={:.0}", slots / store);
+    println!("RESULT name={engine}/{ceiling} per_second={:.0}", slots / limit);
+    println!("RESULT name={engine}/opens_share percent={:.1}", 100.0 * share);
+}
+
+/// Rows as the client sends them: one list for each column.
+#[derive(Default)]
+struct Columns {
+    texts: [Vec<String>; 7],
+    shards: Vec<i32>,
+    numbers: [Vec<i64>; 3],
+    until: Vec<Option<i64>>,
+}
+
+const TEXTS: [&str; 7] = ["kind", "pipeline", "key", "name", "word", "more", "body"];
+const NUMBERS: [&str; 3] = ["revision", "at_us", "rank"];
+
+impl Columns {
+    fn take(&mut self, row: &tokio_postgres::Row) {
+        for (column, name) in self.texts.iter_mut().zip(TEXTS) {
+            column.push(row.get(name));
+        }
+        for (column, name) in self.numbers.iter_mut().zip(NUMBERS) {
+            column.push(row.get(name));
+        }
+        self.shards.push(row.get("shard"));
+        self.until.push(row.get("until_us"));
+    }
+}
+
+/// Seconds that inserts take of what the store left in a schema, into the empty tables of another: one transaction for each batch,
+/// with the rows sent by the client.
+async fn inserted(server: &PrivatePostgres, (from, to): (&str, &str)) -> f64 {
+    let (client, connection) = tokio_postgres::connect(&server.dsn(), NoTls).await.unwrap();
+    tokio::spawn(async move { connection.await.unwrap_or_default() });
+    let rows =
+        client.query(&format!("SELECT * FROM {from}.rows ORDER BY at_us"), &[]).await.unwrap();
+    let find = format!("SELECT * FROM {from}.events ORDER BY number");
+    let events = client.query(&find, &[]).await.unwrap();
+    let size = |count: usize| count.div_ceil(PIPELINES as usize / BATCH);
+    let mut batches = Vec::new();
+    for (rows, events) in rows.chunks(size(rows.len())).zip(events.chunks(size(events.len()))) {
+        let mut columns = Columns::default();
+        for row in rows {
+            columns.take(row);
+        }
+        let numbers: Vec<i64> = events.iter().map(|row| row.get("number")).collect();
+        let pipelines: Vec<String> = events.iter().map(|row| row.get("pipeline")).collect();
+        let bodies: Vec<String> = events.iter().map(|row| row.get("body")).collect();
+        batches.push((columns, (numbers, pipelines, bodies)));
+    }
+    let insert_rows = format!(
+        "INSERT INTO {to}.rows (kind, pipeline, key, name, word, more, body, revision, at_us, rank, shard, until_us)
+         SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+    );
+    let insert_events = format!(
+        "INSERT INTO {to}.events (number, pipeline, body) SELECT * FROM unnest($1, $2, $3)"
+    );
+    client.batch_execute("CHECKPOINT").await.unwrap();
+    let began = Instant::now();
+    for (columns, (numbers, pipelines, bodies)) in &batches {
+        let mut params: Vec<(&(dyn ToSql + Sync), Type)> = Vec::new();
+        params.extend(columns.texts.iter().map(|it| (it as _, Type::TEXT_ARRAY)));
+        params.extend(columns.numbers.iter().map(|it| (it as _, Type::INT8_ARRAY)));
+        params.push((&columns.shards, Type::INT4_ARRAY));
+        params.push((&columns.until, Type::INT8_ARRAY));
+        client.batch_execute("BEGIN").await.unwrap();
+        client.execute_typed(&insert_rows, &params).await.unwrap();
+        let events: [(&(dyn ToSql + Sync), Type); 3] = [
+            (numbers, Type::INT8_ARRAY),
+            (pipelines, Type::TEXT_ARRAY),
+            (bodies, Type::TEXT_ARRAY),
+        ];
+        client.execute_typed(&insert_events, &events).await.unwrap();
+        client.batch_execute("COMMIT").await.unwrap();
+    }
+    began.elapsed().as_secs_f64()
+}
+
+fn main() {
+    let server = PrivatePostgres::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let open = |schema: &str| {
+        let (dsn, schema) = (server.dsn(), schema.to_owned());
+        PostgresStore::open(&PostgresSettings { dsn, schema, connections_max: 4, shards: 1 })
+            .unwrap()
+    };
+    let (mut store, mut limit) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let (from, to) = (format!("store_{round}"), format!("insert_{round}"));
+        store.push(opened(&open(&from)));
+        drop(open(&to));
+        limit.push(runtime.block_on(inserted(&server, (&from, &to))));
+    }
+    tell("postgres", "insert", (store, limit));
+}

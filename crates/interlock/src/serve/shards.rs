@@ -1,0 +1,318 @@
+//! Which shards this process owns, in one role: engines and watchdogs each have a loop of this kind.
+//!
+//! Each look says that we are here, asks who else is and who holds what, and does this process's part of the division
+//! (`interlock_core::ownership`): what is too much is given back, what nobody holds is asked for. Nothing is taken from
+//! anybody: a dead instance's shards are free when its leases have run out. A store that only this process can write has no
+//! roll, and everything there is ours.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use interlock_core::ownership::{Situation, divide};
+use interlock_engine::{EngineError, seam::Task, vitals::Pulse};
+use interlock_store::{Role, Roll, Shard, Store, StoreError};
+use jiff::SignedDuration;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+/// How often it is looked who is there.
+const LOOK_EVERY: Duration = Duration::from_millis(400);
+/// How long the work on all shards may take to end.
+const END_IN: Duration = Duration::from_secs(8);
+/// How long it may take to say that we leave.
+const LEAVE_IN: Duration = Duration::from_secs(1);
+
+/// How the work on a shard ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// As was asked.
+    GivenBack,
+    /// Somebody else has it.
+    Followed,
+    /// The store failed, and may answer again.
+    Again(StoreError),
+    /// It cannot go on.
+    Broken(EngineError),
+}
+
+/// A shard at work.
+#[derive(Debug)]
+pub(crate) struct AtWork {
+    pub(crate) task: JoinHandle<Ended>,
+    pub(crate) stop: oneshot::Sender<()>,
+    /// Moves while it comes round.
+    pub(crate) pulse: Pulse,
+}
+
+/// The shards that were had, at work.
+pub(crate) type Begun = Result<Vec<(Shard, AtWork)>, EngineError>;
+
+/// What is done with shards.
+pub(crate) trait Work: Send + Sync + 'static {
+    /// Begins to work on those of these shards that can be had.
+    fn begin(self: Arc<Self>, shards: Vec<Shard>) -> Task<Begun>;
+}
+
+/// A shard that is ours.
+struct Mine {
+    task: JoinHandle<Ended>,
+    /// Gone once it was asked to end.
+    stop: Option<oneshot::Sender<()>>,
+    pulse: Pulse,
+    /// The pulse when all had last come round.
+    seen: u64,
+}
+
+/// Who owns shards.
+pub(crate) struct Owner<W> {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) role: Role,
+    /// Who we are to the leases.
+    pub(crate) holder: String,
+    pub(crate) lease: SignedDuration,
+    pub(crate) work: Arc<W>,
+    /// Moves while all shards come round.
+    pub(crate) pulse: Pulse,
+    /// Hears of shards that another instance has taken over, where somebody wants to know.
+    pub(crate) taken_over: Option<mpsc::UnboundedSender<Shard>>,
+    mine: BTreeMap<Shard, Mine>,
+    beginning: Option<JoinHandle<Begun>>,
+    /// Who held what at the last look.
+    holders: BTreeMap<Shard, String>,
+    announce_at: Instant,
+    is_away: bool,
+}
+
+/// What an owner is made of.
+pub(crate) struct OwnerParts<W> {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) role: Role,
+    pub(crate) holder: String,
+    pub(crate) lease: SignedDuration,
+    pub(crate) work: Arc<W>,
+    pub(crate) pulse: Pulse,
+    pub(crate) taken_over: Option<mpsc::UnboundedSender<Shard>>,
+}
+
+impl<W: Work> Owner<W> {
+    /// The owner of nothing yet. Inside a runtime.
+    pub(crate) fn new(parts: OwnerParts<W>) -> Self {
+        let OwnerParts { store, role, holder, lease, work, pulse, taken_over } = parts;
+        Self {
+            store,
+            role,
+            holder,
+            lease,
+            work,
+            pulse,
+            taken_over,
+            mine: BTreeMap::new(),
+            beginning: None,
+            holders: BTreeMap::new(),
+            announce_at: Instant::now(),
+            is_away: false,
+        }
+    }
+
+    /// Takes what it can have at once, and waits until that is at work.
+    pub(crate) async fn first(&mut self) -> Result<(), EngineError> {
+        self.announce().await?;
+        let roll = self.store.roll().await?;
+        let (_, mut take) = self.plan(roll.as_ref());
+        take.sort_unstable();
+        let begun = Arc::clone(&self.work).begin(take).await?;
+        self.take_up(begun);
+        if self.mine.is_empty() && roll.is_none() {
+            return Err(EngineError::Deposed);
+        }
+        if self.mine.is_empty() {
+            tracing::info!("other instances own all shards: standing by");
+        }
+        Ok(())
+    }
+
+    /// Owns what it should until it is told to stop; then it gives all back.
+    pub(crate) async fn run(mut self, mut stop: Task<()>) -> Result<(), EngineError> {
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stop => {
+                    self.leave().await;
+                    return Ok(());
+                }
+                () = sleep(LOOK_EVERY) => self.look().await?,
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<(), EngineError> {
+        self.reap().await?;
+        self.come_round();
+        let looked = self.divide().await;
+        match looked {
+            Ok(()) => self.is_away = false,
+            Err(error) if error.is_retryable => {
+                if !std::mem::replace(&mut self.is_away, true) {
+                    tracing::warn!(%error, "who owns what cannot be asked now");
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Takes leave of shards whose work ended, and welcomes those whose work began.
+    async fn reap(&mut self) -> Result<(), EngineError> {
+        // Where nobody else could go on, whoever keeps this process running decides.
+        let is_shared = self.store.shard_count() > 1 || !self.holders.is_empty();
+        if let Some(beginning) = self.beginning.take_if(|it| it.is_finished()) {
+            match joined(beginning).await {
+                Ok(begun) => self.take_up(begun),
+                Err(EngineError::Store(error)) if error.is_retryable && is_shared => {
+                    tracing::warn!(%error, "shards could not be taken up, and are tried again");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let ended: Vec<Shard> =
+            self.mine.iter().filter(|(_, it)| it.task.is_finished()).map(|(s, _)| *s).collect();
+        for shard in ended {
+            let Some(mine) = self.mine.remove(&shard) else { continue };
+            let (role, number) = (self.role.as_str(), shard.0);
+            match joined(mine.task).await {
+                Ended::GivenBack => tracing::info!(role, shard = number, "shard given back"),
+                Ended::Followed if is_shared => {
+                    tracing::warn!(role, shard = number, "another instance owns the shard now");
+                }
+                Ended::Again(error) if is_shared => {
+                    tracing::warn!(role, shard = number, %error, "the shard is taken up again");
+                }
+                Ended::Followed => return Err(EngineError::Deposed),
+                Ended::Again(error) => return Err(error.into()),
+                Ended::Broken(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_up(&mut self, begun: Vec<(Shard, AtWork)>) {
+        for (shard, AtWork { task, stop, pulse }) in begun {
+            if self.store.shard_count() > 1 {
+                tracing::info!(role = self.role.as_str(), shard = shard.0, "owns the shard");
+            }
+            let seen = pulse.count();
+            self.mine.insert(shard, Mine { task, stop: Some(stop), pulse, seen });
+        }
+    }
+
+    /// One that stands still must not hide among the others.
+    fn come_round(&mut self) {
+        if self.mine.values().all(|mine| mine.pulse.count() != mine.seen) {
+            for mine in self.mine.values_mut() {
+                mine.seen = mine.pulse.count();
+            }
+            self.pulse.beat();
+        }
+    }
+
+    async fn divide(&mut self) -> Result<(), StoreError> {
+        if Instant::now() >= self.announce_at {
+            self.announce().await?;
+        }
+        let roll = self.store.roll().await?;
+        let (give, take) = self.plan(roll.as_ref());
+        for shard in give {
+            if let Some(stop) = self.mine.get_mut(&shard).and_then(|mine| mine.stop.take()) {
+                tracing::info!(role = self.role.as_str(), shard = shard.0, "gives the shard back");
+                let _it_has_ended = stop.send(());
+            }
+        }
+        if !take.is_empty() && self.beginning.is_none() {
+            self.beginning = Some(tokio::spawn(Arc::clone(&self.work).begin(take)));
+        }
+        Ok(())
+    }
+
+    /// Says that we are here for three quarters of a lease: a dead instance is off the roll when its leases run out.
+    async fn announce(&mut self) -> Result<(), StoreError> {
+        let ttl = self.lease * 3 / 4;
+        self.store.announce(self.role, &self.holder, ttl).await?;
+        self.announce_at = Instant::now() + Duration::try_from(ttl / 3).unwrap_or_default();
+        Ok(())
+    }
+
+    /// What to give back, and what to ask for.
+    fn plan(&mut self, roll: Option<&Roll>) -> (Vec<Shard>, Vec<Shard>) {
+        let count = self.store.shard_count();
+        let Some(roll) = roll else {
+            let all = (0..count).map(Shard).filter(|shard| !self.mine.contains_key(shard));
+            return (vec![], all.collect());
+        };
+        let role = self.role;
+        let of_role = roll.present.iter().filter(|(of, _)| *of == role);
+        let present: BTreeSet<String> = of_role.map(|(_, name)| name.clone()).collect();
+        let held = roll.held.iter().filter(|((of, _), _)| *of == role);
+        let held: BTreeMap<u16, String> =
+            held.map(|((_, shard), (holder, _))| (shard.0, holder.clone())).collect();
+        self.note_who_follows(&held);
+        let me = self.holder.as_str();
+        let plan = divide(&Situation { shards: count, me, present: &present, held: &held });
+        let give: Vec<Shard> = plan.give.into_iter().map(Shard).collect();
+        // A lease that is ours and that nobody works under: its work has ended.
+        let idle = held.iter().filter(|(_, holder)| *holder == me).map(|(shard, _)| Shard(*shard));
+        let idle = idle.filter(|shard| !give.contains(shard));
+        let take = plan.take.into_iter().map(Shard).chain(idle);
+        let take = take.filter(|shard| !self.mine.contains_key(shard)).collect();
+        (give, take)
+    }
+
+    /// Passes on which shards have come into other hands.
+    fn note_who_follows(&mut self, held: &BTreeMap<u16, String>) {
+        for (shard, holder) in held {
+            let shard = Shard(*shard);
+            let before = self.holders.insert(shard, holder.clone());
+            let is_news = before.as_ref() != Some(holder) && *holder != self.holder;
+            if let Some(tell) = self.taken_over.as_ref().filter(|_| is_news) {
+                let _nobody_asks = tell.send(shard);
+            }
+        }
+    }
+
+    /// Gives everything back, so that others need not wait for the leases to run out.
+    async fn leave(mut self) {
+        // First of all, so that nobody counts on us.
+        let left = self.store.announce(self.role, &self.holder, SignedDuration::ZERO);
+        let _it_runs_out = timeout(LEAVE_IN, left).await;
+        if let Some(Ok(Ok(begun))) = match self.beginning.take() {
+            Some(beginning) => timeout(END_IN, beginning).await.ok(),
+            None => None,
+        } {
+            self.take_up(begun);
+        }
+        for mine in self.mine.values_mut() {
+            let _it_has_ended = mine.stop.take().map(|stop| stop.send(()));
+        }
+        let all = async {
+            for (_, mine) in std::mem::take(&mut self.mine) {
+                let _however = mine.task.await;
+            }
+        };
+        let _left_behind = timeout(END_IN, all).await;
+    }
+}
+
+/// What a task answered; a panic goes on here.
+async fn joined<T>(task: JoinHandle<T>) -> T {
+    match task.await {
+        Ok(answer) => answer,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // Nobody aborts these tasks: the runtime is going down.
+        Err(_) => std::future::pending().await,
+    }
+}

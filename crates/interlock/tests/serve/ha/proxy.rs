@@ -1,0 +1,110 @@
+//! A way to a server that can be cut: connections end at once, or nothing comes through any more.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU8, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+const OPEN: u8 = 0;
+const CUT: u8 = 1;
+const SILENT: u8 = 2;
+const ENDED: u8 = 3;
+
+/// The way of one instance.
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    state: Arc<State>,
+}
+
+struct State {
+    is: AtomicU8,
+    to: u16,
+    streams: Mutex<Vec<TcpStream>>,
+}
+
+impl Proxy {
+    /// A way to a port of this machine.
+    pub(crate) fn to(port: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let own = listener.local_addr().unwrap().port();
+        let state =
+            Arc::new(State { is: AtomicU8::new(OPEN), to: port, streams: Mutex::default() });
+        let at_work = Arc::clone(&state);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                match at_work.is.load(SeqCst) {
+                    ENDED => return,
+                    // Whoever comes now hears nothing, or is sent away.
+                    CUT => drop(stream),
+                    _ => at_work.carry(stream),
+                }
+            }
+        });
+        Self { port: own, state }
+    }
+
+    /// Every connection ends, and no new one is made.
+    pub(crate) fn cut(&self) {
+        self.state.become_closed(CUT);
+    }
+
+    /// Nothing comes through, and nobody says so.
+    pub(crate) fn silence(&self) {
+        self.state.is.store(SILENT, SeqCst);
+    }
+
+    /// All is well again.
+    pub(crate) fn heal(&self) {
+        self.state.is.store(OPEN, SeqCst);
+    }
+}
+
+impl State {
+    fn become_closed(&self, is: u8) {
+        self.is.store(is, SeqCst);
+        for stream in self.streams.lock().unwrap().drain(..) {
+            let _gone = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn carry(self: &Arc<Self>, here: TcpStream) {
+        let Ok(there) = TcpStream::connect((Ipv4Addr::LOCALHOST, self.to)) else { return };
+        for stream in [&here, &there] {
+            let _slower = stream.set_nodelay(true);
+            self.streams.lock().unwrap().push(stream.try_clone().unwrap());
+        }
+        let pairs = [(here.try_clone(), there.try_clone()), (Ok(there), Ok(here))];
+        for (from, to) in pairs {
+            let (from, to, state) = (from.unwrap(), to.unwrap(), Arc::clone(self));
+            thread::spawn(move || state.pump(from, to));
+        }
+    }
+
+    fn pump(&self, mut from: TcpStream, mut to: TcpStream) {
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            while self.is.load(SeqCst) == SILENT {
+                thread::sleep(Duration::from_millis(20));
+            }
+            if to.write_all(&buffer[..count]).is_err() {
+                break;
+            }
+        }
+        let _gone = from.shutdown(Shutdown::Both);
+        let _gone = to.shutdown(Shutdown::Both);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.state.become_closed(ENDED);
+        // The one who listens looks up.
+        let _gone = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+    }
+}
