@@ -34,7 +34,7 @@ use crate::{
     read,
     readers::Readers,
     runs, schema, whole,
-    writer::{Ledger, Writer},
+    writer::{LITTLE, Ledger, Writer},
 };
 
 /// Tells the store the time.
@@ -42,6 +42,8 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// How many shards there are: only one process can own any, so more would be of no use.
 const SHARDS: u16 = 1;
+/// How many groups of a commit are written without a chance for others in between.
+const PORTION: usize = 100;
 /// How many connections read.
 const READERS: usize = 3;
 
@@ -201,8 +203,22 @@ impl Store for EmbeddedStore {
         if let Err(error) = groups.iter().try_for_each(|group| group.check(SHARDS)) {
             return Box::pin(std::future::ready(Err(error)));
         }
-        let groups: Vec<PreparedGroup> = groups.into_iter().map(PreparedGroup::new).collect();
-        self.write(groups.len(), move |ledger| apply::commit(ledger, &groups))
+        // In portions, between which those with little to write may come; the last, which may be little, stays the last.
+        let weight_min = if groups.len() > PORTION { LITTLE + 1 } else { 0 };
+        let mut groups = groups.into_iter().map(PreparedGroup::new).peekable();
+        let mut portions = Vec::new();
+        while groups.peek().is_some() {
+            let portion: Vec<PreparedGroup> = groups.by_ref().take(PORTION).collect();
+            let weight = portion.len().max(weight_min);
+            portions.push(self.write(weight, move |ledger| apply::commit(ledger, &portion)));
+        }
+        Box::pin(async move {
+            let mut all = Vec::new();
+            for portion in portions {
+                all.extend(portion.await?);
+            }
+            Ok(all)
+        })
     }
 
     fn acquire<'a>(

@@ -30,10 +30,10 @@ use crate::{
     memory::Memory,
 };
 
-/// How many groups are gathered into one transaction. A call that brings more by itself stays whole.
+/// How many groups are gathered into one transaction. A task that brings more by itself stays whole.
 const GROUPS_MAX: usize = 2_000;
 /// Who brings no more groups than this has little to write, and need not wait for those who bring more.
-const LITTLE: usize = 8;
+pub(crate) const LITTLE: usize = 8;
 /// How many prepared statements a connection keeps: more than there are.
 pub(crate) const STATEMENTS_MAX: usize = 128;
 
@@ -276,11 +276,13 @@ impl Waiting {
             Turn::Little => !self.little.is_empty(),
             Turn::Much => self.much.is_empty(),
         };
+        // While somebody with little waits, one of those with much is enough.
+        let groups_max = if is_for_little || self.little.is_empty() { GROUPS_MAX } else { 0 };
         let row = if is_for_little { &mut self.little } else { &mut self.much };
         self.turn = if is_for_little { Turn::Much } else { Turn::Little };
         let mut batch: Vec<_> = row.pop_front().into_iter().collect();
         let mut weight: usize = batch.iter().map(|task| task.weight()).sum();
-        while weight < GROUPS_MAX
+        while weight < groups_max
             && let Some(task) = row.pop_front()
         {
             weight += task.weight();
@@ -329,10 +331,10 @@ mod tests {
         bring(&[200, 1, 2, 1_900, 500, 1]);
         assert_eq!(next(&mut waiting, &queue), Some(vec![1, 2, 1]));
         bring(&[3]);
-        assert_eq!(next(&mut waiting, &queue), Some(vec![200, 1_900]));
+        assert_eq!(next(&mut waiting, &queue), Some(vec![200]));
         bring(&[4]);
         assert_eq!(next(&mut waiting, &queue), Some(vec![3, 4]));
-        assert_eq!(next(&mut waiting, &queue), Some(vec![500]));
+        assert_eq!(next(&mut waiting, &queue), Some(vec![1_900, 500]), "nobody with little waits");
         bring(&[9_000]);
         assert_eq!(next(&mut waiting, &queue), Some(vec![9_000]));
         bring(&[300, 1]);
