@@ -26,8 +26,8 @@ const IDLE: [&str; 4] = [
      ./run.sh}\n",
 ];
 
-/// How long the process is watched doing nothing.
-const IDLE_FOR: Duration = Duration::from_secs(20);
+/// How long the process is watched doing nothing: long enough for what is done once a minute.
+const IDLE_FOR: Duration = Duration::from_secs(70);
 
 /// First load, restart, weight and idle time of so many pipelines.
 pub(crate) fn many(label: &str, count: usize) {

@@ -12,6 +12,7 @@ use interlock_engine::{Changes, vitals::Pulse};
 use tokio::{
     sync::mpsc::{Sender, UnboundedReceiver},
     task::spawn_blocking,
+    time::Instant,
 };
 
 use crate::serve::{
@@ -52,12 +53,15 @@ impl Reload {
         watch.folders(self.files.folders());
         while !self.engine.is_closed() {
             let is_asked = self.wait(&mut watch).await;
-            let (looking, telling) = (self.files.clone(), self.engine.clone());
+            let (looking, telling, began) =
+                (self.files.clone(), self.engine.clone(), Instant::now());
             let scan = spawn_blocking(move || {
                 looking
                     .scan(&Since::LastScan, &mut |changes| telling.blocking_send(changes).is_ok())
             });
-            match scan.await {
+            let scan = scan.await;
+            watch.looked_for(began.elapsed());
+            match scan {
                 Ok(Ok(scan)) => {
                     self.broken.report(&scan).await;
                     if is_asked || scan.changes > 0 || scan.spared > 0 {

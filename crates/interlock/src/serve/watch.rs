@@ -20,6 +20,11 @@ const BURST_MAX: Duration = Duration::from_secs(2);
 const SAFETY: Duration = Duration::from_mins(1);
 /// The same where nobody tells anything.
 const BLIND: Duration = Duration::from_secs(5);
+/// But after a look that took long it rests so many times as long: a hundred thousand files are most of a second.
+const SAFETY_RESTS: u32 = 400;
+const BLIND_RESTS: u32 = 50;
+/// However long that was: it may have been one in which everything was read.
+const REST_MAX: Duration = Duration::from_mins(10);
 
 /// Tells when files may have changed.
 #[derive(Debug)]
@@ -28,6 +33,8 @@ pub(crate) struct Watch {
     kernel: Option<kernel::Kernel>,
     /// Whether every folder is watched.
     is_complete: bool,
+    /// How long the last look at everything took.
+    looked_for: Duration,
 }
 
 impl Watch {
@@ -35,7 +42,7 @@ impl Watch {
     pub(crate) fn start() -> Self {
         let (sender, hints) = mpsc::channel(1);
         let kernel = kernel::Kernel::start(sender);
-        Self { hints, is_complete: kernel.is_some(), kernel }
+        Self { hints, is_complete: kernel.is_some(), kernel, looked_for: Duration::ZERO }
     }
 
     /// Says what to watch: in the project's own directory only what decides about the rest, in the folders
@@ -53,15 +60,28 @@ impl Watch {
         }
     }
 
+    /// Says how long a look at everything took.
+    pub(crate) fn looked_for(&mut self, took: Duration) {
+        self.looked_for = took;
+    }
+
+    /// How long nothing need be looked at that nobody told of.
+    fn patience(&self) -> Duration {
+        if self.is_complete {
+            (self.looked_for * SAFETY_RESTS).clamp(SAFETY, REST_MAX)
+        } else {
+            (self.looked_for * BLIND_RESTS).clamp(BLIND, REST_MAX)
+        }
+    }
+
     /// Ready when it is time to look.
     pub(crate) async fn changed(&mut self) {
-        let patience = if self.is_complete { SAFETY } else { BLIND };
-        match timeout(patience, self.hints.recv()).await {
+        match timeout(self.patience(), self.hints.recv()).await {
             Ok(Some(())) => {}
             Ok(None) => {
                 // The thread is gone: from now on time alone tells.
                 (self.is_complete, self.kernel) = (false, None);
-                tokio::time::sleep(BLIND).await;
+                tokio::time::sleep(self.patience()).await;
                 return;
             }
             Err(_nothing_was_told) => return,
@@ -188,5 +208,24 @@ mod kernel {
         pub(super) fn watch(&self, _: &Path, _: &[PathBuf]) -> bool {
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_long_look_it_rests_longer_and_never_for_ever() {
+        let mut watch = Watch::start();
+        let mut patience = |is_complete, millis| {
+            watch.is_complete = is_complete;
+            watch.looked_for(Duration::from_millis(millis));
+            watch.patience().as_secs()
+        };
+        assert_eq!((patience(true, 0), patience(false, 0)), (60, 5));
+        assert_eq!((patience(true, 8), patience(false, 8)), (60, 5), "a thousand files");
+        assert_eq!((patience(true, 700), patience(false, 700)), (280, 35), "a hundred thousand");
+        assert_eq!((patience(true, 9_000), patience(false, 60_000)), (600, 600));
     }
 }
