@@ -21,7 +21,7 @@ const SAFETY: Duration = Duration::from_mins(1);
 /// The same where nobody tells anything.
 const BLIND: Duration = Duration::from_secs(5);
 /// But after a look that took long it rests so many times as long: a hundred thousand files are most of a second.
-const SAFETY_RESTS: u32 = 400;
+const SAFETY_RESTS: u32 = 1_000;
 const BLIND_RESTS: u32 = 50;
 /// However long that was: it may have been one in which everything was read.
 const REST_MAX: Duration = Duration::from_mins(10);
@@ -225,7 +225,7 @@ mod tests {
         };
         assert_eq!((patience(true, 0), patience(false, 0)), (60, 5));
         assert_eq!((patience(true, 8), patience(false, 8)), (60, 5), "a thousand files");
-        assert_eq!((patience(true, 700), patience(false, 700)), (280, 35), "a hundred thousand");
+        assert_eq!((patience(true, 500), patience(false, 500)), (500, 25), "a hundred thousand");
         assert_eq!((patience(true, 9_000), patience(false, 60_000)), (600, 600));
     }
 }
