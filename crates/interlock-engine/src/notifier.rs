@@ -150,7 +150,10 @@ impl Notifier {
             self.claim_at = plus(self.world.now(), pause);
             // A try that outlives its claim: its end will settle it.
             rows.retain(|row| !self.in_hand.contains(&named_row(row)));
-            self.take(rows).await?;
+            // An end waits for a beginning in somebody's hands: those that came together must not wait for each other.
+            let (ends, others) = rows.into_iter().partition(|row| row.record.after.is_some());
+            self.take(others).await?;
+            self.take(ends).await?;
         }
         self.start().await?;
         Ok(more || self.lanes.values().any(|lane| lane.waiting() > 0))

@@ -416,7 +416,7 @@ impl Checker {
             is_live: self.live.contains(&owner),
         };
         let judged = judge(&mut book, group, &scene)
-            .and_then(|count| self.alerts.group(group, &mut book).map(|()| count));
+            .and_then(|count| self.alerts.group(group, &mut book, now).map(|()| count));
         self.books.insert(group.pipeline.clone(), book);
         match judged {
             Ok(count) => {

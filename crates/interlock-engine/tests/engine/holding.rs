@@ -42,6 +42,17 @@ fn what_is_over_before_the_silence_is_never_told_and_the_record_has_it() {
 }
 
 #[test]
+fn a_beginning_and_its_end_that_are_always_claimed_together_do_not_wait_for_each_other() {
+    // What is held back is looked at again every minute, and so is the end that finds it in somebody's hands.
+    let mut stage = quiet(0, 35);
+    stage.look = mins(1);
+    // Over at 00:30.
+    stage.live(u64::MAX, Stage::end(39));
+    assert_eq!(stage.receivers.heard("chat"), Vec::<String>::new());
+    check_empty(&stage, "in step");
+}
+
+#[test]
 fn what_outlasts_the_silence_is_told_when_it_ends() {
     let stage = quiet(0, 25);
     stage.live(u64::MAX, Stage::end(28));

@@ -210,6 +210,8 @@ pub(crate) struct Stage {
     files: Files,
     started: Arc<Mutex<BTreeMap<String, Timestamp>>>,
     pub(crate) receivers: Receivers,
+    /// How often the notifier looks into the outbox.
+    pub(crate) look: SignedDuration,
 }
 
 impl Stage {
@@ -225,7 +227,14 @@ impl Stage {
             quiet: None,
             manner: Manner::default(),
         };
-        Self { world, store, files: Files::new(&[ORDERS]), started: Arc::default(), receivers }
+        Self {
+            world,
+            store,
+            files: Files::new(&[ORDERS]),
+            started: Arc::default(),
+            receivers,
+            look: SignedDuration::from_secs(30),
+        }
     }
 
     /// Runs engine and notifier until they die at a wait for the store, or time is over.
@@ -254,7 +263,7 @@ impl Stage {
             world: Arc::new(self.world.clone()),
             store: Arc::clone(&store) as Arc<dyn Store>,
             channels: Arc::new(self.receivers.clone()),
-            patience: Patience { look: SignedDuration::from_secs(30), ..Patience::default() },
+            patience: Patience { look: self.look, ..Patience::default() },
             vitals: Arc::default(),
             pulse: Pulse::default(),
         });

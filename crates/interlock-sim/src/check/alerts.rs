@@ -7,7 +7,27 @@ use interlock_store::{
     record::{IncidentRecord, OutboxRecord},
 };
 
+use jiff::Timestamp;
+
 use super::{Finding, book::Book};
+
+/// The pipeline and the name of a notification.
+type Place = (String, String);
+
+/// A notification that was made and is not settled.
+#[derive(Debug)]
+pub(crate) struct OnItsWay {
+    pub(crate) channel: String,
+    pub(crate) since: Timestamp,
+    /// What it is the end of.
+    after: Option<String>,
+}
+
+impl OnItsWay {
+    fn new(record: &OutboxRecord, since: Timestamp) -> Self {
+        Self { channel: record.channel.clone(), since, after: record.after.clone() }
+    }
+}
 
 /// What is known of notifications.
 #[derive(Debug, Default)]
@@ -15,9 +35,9 @@ pub(crate) struct Alerts {
     /// What channels took, by channel and key.
     taken: BTreeSet<(String, String)>,
     /// Dead letters, by pipeline and name.
-    dead: BTreeSet<(String, String)>,
-    /// Notifications that were made and are not settled, by pipeline and name.
-    on_their_way: BTreeMap<(String, String), String>,
+    dead: BTreeSet<Place>,
+    /// Notifications that were made and are not settled.
+    on_their_way: BTreeMap<Place, OnItsWay>,
     resolved: u64,
 }
 
@@ -32,18 +52,23 @@ impl Alerts {
     }
 
     /// What is on its way, and what about.
-    pub(crate) fn on_their_way(&self) -> impl Iterator<Item = (&(String, String), &String)> {
+    pub(crate) fn on_their_way(&self) -> impl Iterator<Item = (&Place, &OnItsWay)> {
         self.on_their_way.iter()
     }
 
     /// A group was accepted.
-    pub(crate) fn group(&mut self, group: &Group, book: &mut Book) -> Result<(), Finding> {
+    pub(crate) fn group(
+        &mut self,
+        group: &Group,
+        book: &mut Book,
+        now: Timestamp,
+    ) -> Result<(), Finding> {
         let mut made = BTreeMap::new();
         for change in &group.changes {
             if let Change::Put(Key::Outbox(name), _, Record::Outbox(record)) = change {
                 made.insert(name.as_str(), record);
                 let place = (group.pipeline.to_string(), name.clone());
-                self.on_their_way.insert(place, record.channel.clone());
+                self.on_their_way.insert(place, OnItsWay::new(record, now));
             }
         }
         for change in &group.changes {
@@ -88,23 +113,22 @@ impl Alerts {
     ) -> Result<(), Finding> {
         let pipeline = row.pipeline.to_string();
         let channel = &row.record.channel;
-        self.on_their_way.remove(&(pipeline.clone(), row.name.clone()));
+        let known = self.on_their_way.remove(&(pipeline.clone(), row.name.clone()));
+        let since = known.map_or(Timestamp::MIN, |it| it.since);
         for (name, record) in becomes {
             let place = (pipeline.clone(), name.clone());
             if record.dead {
                 self.dead.insert(place);
-            } else if record.held.is_none() {
-                // One that is held back waits for what speaks against it, which may last longer than this world.
-                self.on_their_way.insert(place, record.channel.clone());
+            } else {
+                self.on_their_way.insert(place, OnItsWay::new(record, since));
             }
         }
         if !becomes.is_empty() {
             return Ok(());
         }
         let key = format!("{pipeline}/{}", row.name);
-        // What was held back until it was over, and its end, are told to nobody (S12).
         if row.record.held.is_some() {
-            return Ok(());
+            return self.is_dropped(row);
         }
         if channel.is_empty() {
             return Err(Finding::of("S13", format!("the alert {key} went to nobody")));
@@ -116,5 +140,28 @@ impl Alerts {
             return Ok(());
         }
         Err(Finding::of("S13", format!("the alert {key} is gone, and {channel} never took it")))
+    }
+
+    /// What was held back is told to nobody if it was over before it was told; then its end is not told either (S12).
+    fn is_dropped(&self, row: &OutboxRow) -> Result<(), Finding> {
+        let OutboxRow { pipeline, name, record, .. } = row;
+        let told = |message: String| Err(Finding::of("S12", message));
+        if let Some(after) = &record.after {
+            let begins = format!("{pipeline}/{after}@{}", record.channel);
+            let is_heard = self.taken.iter().any(|(_, key)| match record.channel.as_str() {
+                "" => key.starts_with(&begins),
+                _ => *key == begins,
+            });
+            let message = format!("the end {name} was dropped, and its beginning was told");
+            return if is_heard { told(message) } else { Ok(()) };
+        }
+        // What would only have been told again has no end of its own.
+        let opening = name.strip_suffix(&format!("@{}", record.channel)).unwrap_or(name);
+        let mut theirs = self.on_their_way.iter().filter(|(place, _)| place.0 == pipeline.as_str());
+        let is_over = theirs.any(|(_, way)| way.after.as_deref() == Some(opening));
+        if is_over || name.ends_with("~again") {
+            return Ok(());
+        }
+        told(format!("{name} was held back and dropped, and no end of it is on its way"))
     }
 }

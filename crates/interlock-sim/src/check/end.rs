@@ -3,11 +3,13 @@
 use interlock_core::id::PipelineId;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Checker, Finding, book::Book, owed::pattern_of};
+use super::{Checker, Finding, alerts::OnItsWay, book::Book, owed::pattern_of};
 use crate::naive;
 
 /// How long after the end of its time an open slot may still be open: the owner waits a minute for a watchdog.
 const MERCY: SignedDuration = SignedDuration::from_mins(3);
+/// How long it may take to tell what flaps: ten minutes it has to last, and as long is granted for the way.
+const TOLD_IN: SignedDuration = SignedDuration::from_mins(20);
 /// How long after its instant a slot may be unrecorded when everything is over.
 const LAG: SignedDuration = SignedDuration::from_mins(2);
 
@@ -25,15 +27,20 @@ impl Checker {
                 return self.found(&name, finding);
             }
         }
-        // What is watched only flaps: an alert that is held back, and its end, may wait longer than this world lasts.
+        // Somebody else's jobs go wrong when everything is calm too: of those there is always something new.
         let is_watched = |name: &str| {
             let name = PipelineId::parse(name).ok();
             let truth = name.and_then(|name| self.files.truth(&name));
             truth.is_some_and(|truth| truth.is_watched())
         };
-        let waiting = self.alerts.on_their_way().find(|(place, _)| !is_watched(&place.0));
-        let waiting = waiting.map(|(place, channel)| {
-            (place.0.clone(), format!("{} on `{channel}` is still on its way", place.1))
+        let is_late = |(place, way): &(&_, &OnItsWay)| {
+            let (pipeline, _): &(String, String) = place;
+            !is_watched(pipeline) || way.since + TOLD_IN < now
+        };
+        let waiting = self.alerts.on_their_way().find(is_late);
+        let waiting = waiting.map(|(place, way)| {
+            let OnItsWay { channel, since, .. } = way;
+            (place.0.clone(), format!("{} on `{channel}` is on its way since {since}", place.1))
         });
         if let Some((pipeline, message)) = waiting
             && let Ok(pipeline) = PipelineId::parse(&pipeline)
