@@ -335,11 +335,7 @@ fn waits_for_sensor(pipeline: &Pipeline, candidate: &Candidate<'_>) -> bool {
 
 /// Why a slot that the schedule owed is not even started if it is ready: its time was over for longer than a missed
 /// one would be caught up.
-fn too_late(
-    pipeline: &Pipeline,
-    candidate: &Candidate<'_>,
-    now: Timestamp,
-) -> Option<SkipReason> {
+fn too_late(pipeline: &Pipeline, candidate: &Candidate<'_>, now: Timestamp) -> Option<SkipReason> {
     let start = pipeline.starts.iter().find(|start| start.schedule.id() == candidate.schedule)?;
     let is_owed = matches!(candidate.slot.opened_by, TriggerType::Scheduler | TriggerType::Catchup);
     let window = pipeline.catchup.window;
