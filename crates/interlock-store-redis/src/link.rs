@@ -80,7 +80,7 @@ impl Link {
     pub(crate) async fn run(
         &self,
         script: Script,
-        arguments: &[String],
+        arguments: &[&[u8]],
     ) -> Result<Value, StoreError> {
         self.persist(|live| {
             let mut command = redis::cmd("EVALSHA");
