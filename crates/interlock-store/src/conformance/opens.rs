@@ -11,9 +11,7 @@ use super::{
     sample::{START, minute, open_slot, schedule},
 };
 use crate::{
-    contract::{
-        Accepted, Change, Expect, Group, Refusal, Role, Shard, Store, StoreFuture, Writer,
-    },
+    contract::{Accepted, Change, Expect, Group, Refusal, Role, Shard, Store, StoreFuture, Writer},
     key::Key,
     record::{EventRecord, Record, SlotRecord, WatermarkRecord},
 };
