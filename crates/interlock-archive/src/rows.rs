@@ -78,11 +78,12 @@ impl Cell {
         }
     }
 
-    fn len(&self) -> usize {
+    /// How many bytes that are, as `COPY` says it.
+    fn len(&self) -> i32 {
         match self {
-            Self::Null => 0,
-            Self::Text(text) => text.len(),
-            Self::Json(text) => text.len() + 1,
+            Self::Null => -1,
+            Self::Text(text) => text.len() as i32,
+            Self::Json(text) => text.len() as i32 + 1,
             Self::Instant(_) | Self::Large(_) => 8,
             Self::Date(_) | Self::Number(_) => 4,
             Self::Flag(_) => 1,
@@ -125,10 +126,7 @@ impl Rows {
     pub(crate) fn push<const N: usize>(&mut self, cells: [Cell; N]) {
         self.copied.put_i16(N as i16);
         for (column, cell) in self.columns.iter_mut().zip(cells) {
-            self.copied.put_i32(match &cell {
-                Cell::Null => -1,
-                there => there.len() as i32,
-            });
+            self.copied.put_i32(cell.len());
             cell.write(&mut self.copied);
             column.push(cell);
         }

@@ -111,13 +111,12 @@ pub(crate) async fn commit(
     for part in groups.chunks(GROUPS_MAX) {
         let mut behind = refused.clone();
         let believing = commit_part(pool, (part, Absence::Believed), &mut behind);
-        let outcome = match bounded(believing).await? {
-            Some(outcome) => Some(outcome),
-            None => {
-                behind.clone_from(&refused);
-                bounded(commit_part(pool, (part, Absence::LookedFor), &mut behind)).await?
-            }
-        };
+        let mut outcome = bounded(believing).await?;
+        if outcome.is_none() {
+            behind.clone_from(&refused);
+            let looking = commit_part(pool, (part, Absence::LookedFor), &mut behind);
+            outcome = bounded(looking).await?;
+        }
         let moved = || StoreError::retryable("rows changed under the lock of their shard");
         results.extend(outcome.ok_or_else(moved)?);
         refused = behind;

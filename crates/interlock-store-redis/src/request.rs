@@ -142,7 +142,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Words as one: a list of texts in MessagePack, which the server's scripts can read.
+/// Words as one: a list of texts in the form of `cmsgpack`, which the server's scripts can read.
 fn packed(words: &[String]) -> Vec<u8> {
     let size = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
     let length: usize = words.iter().map(|word| word.len() + 5).sum();
