@@ -16,12 +16,14 @@
 )]
 
 mod bouncer;
+mod certificates;
 mod keeper;
 mod postgres;
 mod redis;
 
 pub use self::{
-    bouncer::PrivateBouncer, keeper::Signal, postgres::PrivatePostgres, redis::PrivateRedis,
+    bouncer::PrivateBouncer, certificates::certify, keeper::Signal, postgres::PrivatePostgres,
+    redis::PrivateRedis,
 };
 
 use std::{

@@ -66,27 +66,11 @@ impl Drop for Proxy {
     }
 }
 
-/// An authority, and a certificate of its for `localhost`.
-fn certify(folder: &Path) {
-    fs::write(folder.join("names"), "subjectAltName=DNS:localhost\n").unwrap();
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-    for arguments in [
-        format!("req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=authority"),
-        format!("req -new {key} -keyout key.pem -out request.pem -subj /CN=localhost"),
-        "x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out cert.pem"
-            .to_owned(),
-    ] {
-        let arguments = arguments.split_whitespace();
-        let ran = Command::new("openssl").args(arguments).current_dir(folder).output().unwrap();
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    }
-}
-
 #[test]
 fn exec_reports_over_tls_to_whom_it_can_check_and_to_nobody_else() {
     let site = Site::new(&["far"]);
     let certificates = tempfile::tempdir().unwrap();
-    certify(certificates.path());
+    interlock_private_server::certify(certificates.path());
     let proxy = Proxy::start(certificates.path(), site.address());
     let at = |host: &str| format!("https://{host}:{}", proxy.port);
     let ca = certificates.path().join("ca.pem").display().to_string();
