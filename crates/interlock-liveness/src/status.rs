@@ -39,7 +39,7 @@ pub(crate) struct Numbers {
 pub(crate) struct Listed {
     pub(crate) name: Arc<str>,
     pub(crate) ladder: Ladder,
-    pub(crate) slot: Arc<Slot>,
+    pub(crate) slot: Slot,
 }
 
 /// How a watch stands.
@@ -163,13 +163,13 @@ impl Probe {
 
 fn status(listed: &Listed, now: u64) -> Option<WatchStatus> {
     let Listed { name, ladder, slot } = listed;
-    let state = match slot.own.mandate().mandate() {
+    let state = match slot.own().mandate().mandate() {
         Mandate::Rest => WatchState::AtRest,
         Mandate::Armed => WatchState::Armed,
         Mandate::Paused(_) => WatchState::Paused,
         Mandate::Retired => return None,
     };
-    let found = &slot.found;
+    let found = slot.found();
     // Nothing has been seen of it yet: its count begins now.
     let since = match found.since.load(Relaxed) {
         0 => now,
@@ -186,6 +186,6 @@ fn status(listed: &Listed, now: u64) -> Option<WatchStatus> {
         expiries: found.expiries.load(Relaxed),
         longest_gap: Duration::from_nanos(found.longest_gap.load(Relaxed)),
         breaker: State::from_number(found.breaker.load(Relaxed)),
-        phase: slot.own.phase().name(),
+        phase: slot.own().phase().name(),
     })
 }

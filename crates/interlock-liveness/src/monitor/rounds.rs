@@ -19,8 +19,6 @@ use crate::{
     sys,
 };
 
-const TICK_MIN: u64 = 5_000_000;
-const TICK_MAX: u64 = 250_000_000;
 /// How urgently the monitor wants to run; others may be hogging the machine.
 const NICE: i32 = -10;
 /// What whoever listens gets to say that the process ends.
@@ -57,8 +55,7 @@ impl Rounds {
     }
 
     fn tick(&mut self) -> u64 {
-        let own = self.roster.shortest().map_or(TICK_MAX, |limit| limit / 8);
-        let tick = self.fixed_tick.map_or(own.clamp(TICK_MIN, TICK_MAX), nanos);
+        let tick = self.fixed_tick.map_or_else(|| self.roster.impatience(), nanos);
         self.roster.set_tick(tick);
         self.shared.numbers.tick.store(tick, Relaxed);
         tick
@@ -102,7 +99,7 @@ impl Rounds {
     /// Takes in who is new, and puts out who is gone, unless somebody is just at it: then the next time.
     fn take_newcomers(&mut self) {
         let Ok(mut yard) = self.shared.yard.try_lock() else { return };
-        while let Some(row) = yard.newcomers.pop() {
+        for row in yard.newcomers.drain(..) {
             self.roster.add(row);
         }
         self.roster.retire(&mut yard.gone);
@@ -157,13 +154,13 @@ impl Rounds {
     }
 
     fn expiry(&self, at: usize, rung: Rung, age: u64) -> Option<Expiry> {
-        let (cold, slot) = (self.roster.cold(at)?, self.roster.slot(at)?);
+        let (cold, own) = (self.roster.cold(at)?, self.roster.own(at)?);
         Some(Expiry {
             watch: Arc::clone(&cold.name),
             rung,
             age: Duration::from_nanos(age),
-            phase: slot.own.phase().name(),
-            paused: slot.own.reason(),
+            phase: own.phase().name(),
+            paused: own.reason(),
         })
     }
 
