@@ -52,8 +52,8 @@ impl fmt::Display for Rung {
 
 /// How long a watch may stand still before each step: a soft one never ends the process, a hard one does.
 ///
-/// Choose the limit from what the loop really needs: three times the 99th percentile of one round is a good start, and
-/// [`WatchStatus::longest_gap`](crate::WatchStatus::longest_gap) says what it needed so far.
+/// Choose the limit from what the loop really needs: three times the 99th percentile of one round is a good start, which
+/// [`WatchStatus::suggested_limit`](crate::WatchStatus::suggested_limit) says once the loop has run for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ladder {
     soft: Duration,

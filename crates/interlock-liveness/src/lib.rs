@@ -51,7 +51,7 @@ mod watch;
 mod workers;
 
 #[cfg(feature = "tokio")]
-pub use self::workers::Workers;
+pub use self::workers::{Blocking, Workers};
 pub use self::{
     beat::{Carrier, Sign},
     breaker::{Breaker, State as BreakerState},

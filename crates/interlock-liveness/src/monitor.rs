@@ -56,8 +56,8 @@ pub enum RegisterError {
     /// There is no room.
     #[error("there are {0} watches already: give the monitor a greater capacity")]
     Full(usize),
-    /// The thread of its hooks could not be started.
-    #[error("the thread for the hooks could not be started")]
+    /// The thread of its hooks, or of a canary, could not be started.
+    #[error("a thread of the watch could not be started")]
     HookThread(#[source] io::Error),
 }
 

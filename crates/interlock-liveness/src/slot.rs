@@ -111,6 +111,8 @@ pub(crate) struct Found {
     /// When progress was last seen, by the monotonic clock.
     pub(crate) since: AtomicU64,
     pub(crate) longest_gap: AtomicU64,
+    /// Which 99 of 100 times without progress are no longer than, about.
+    pub(crate) usual_gap: AtomicU64,
     pub(crate) expiries: AtomicU64,
     /// How often progress was seen at all.
     pub(crate) moves: AtomicU64,
@@ -226,7 +228,9 @@ impl Own {
 
 impl Found {
     fn reset(&self) {
-        for number in [&self.since, &self.longest_gap, &self.expiries, &self.moves] {
+        let numbers =
+            [&self.since, &self.longest_gap, &self.usual_gap, &self.expiries, &self.moves];
+        for number in numbers {
             number.store(0, Relaxed);
         }
         self.rung.store(0, Relaxed);

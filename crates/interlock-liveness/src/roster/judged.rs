@@ -108,14 +108,27 @@ pub(super) fn look(own: &Own, found: &Found, hot: &mut Hot, now: u64) -> Seen {
 #[inline]
 fn advance(found: &Found, hot: &mut Hot, progress: u64, now: u64) {
     let gap = now.saturating_sub(hot.since);
-    if hot.first != u64::MAX && gap > found.longest_gap.load(Relaxed) {
-        found.longest_gap.store(gap, Relaxed);
+    if hot.first != u64::MAX {
+        found.longest_gap.store(gap.max(found.longest_gap.load(Relaxed)), Relaxed);
+        found.usual_gap.store(usual(found.usual_gap.load(Relaxed), gap), Relaxed);
     }
     found.moves.store(found.moves.load(Relaxed).wrapping_add(1), Relaxed);
     found.since.store(now, Relaxed);
     (hot.seen, hot.since) = (progress, now);
     if hot.is_plain {
         hot.next = now.saturating_add(hot.first);
+    }
+}
+
+/// Follows the 99th percentile of gaps: a step up weighs as much as 99 steps down, so that it rests where one in a hundred
+/// gaps is longer.
+fn usual(before: u64, gap: u64) -> u64 {
+    if before == 0 {
+        gap
+    } else if gap > before {
+        before.saturating_add(before / 16).saturating_add(1)
+    } else {
+        before - before / (16 * 99)
     }
 }
 

@@ -194,6 +194,20 @@ fn fault_16_the_wall_clock_is_not_asked() {
 }
 
 #[test]
+fn fault_38_the_suggested_limit_is_within_twice_of_three_times_the_99th_percentile() {
+    let mut world = World::new(ladder(), |_| {});
+    // Gaps of 100 to 199 ms, and one in fifty of a second: the 99th percentile is a second.
+    for round in 0..20_000_u64 {
+        let gap = if round % 50 == 49 { 1_000 } else { 100 + round * 7 % 100 };
+        world.slot.own().advance(1);
+        world.after(gap);
+        assert!(world.acts.is_empty(), "nobody is blamed: {:?}", world.acts);
+    }
+    let usual = world.slot.found().usual_gap.load(Relaxed) / 1_000_000;
+    assert!((500..=2_000).contains(&usual), "{usual} ms");
+}
+
+#[test]
 fn what_is_due_is_looked_at_in_time_however_patient_its_group_is() {
     let mut world = World::new(ladder(), |_| {});
     world.roster.set_tick(SECOND / 1_000);
