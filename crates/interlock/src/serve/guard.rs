@@ -31,6 +31,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+#[cfg(feature = "redis")]
+use crate::redis_beat;
 use crate::{environment, exit::Failure, inbox::fresh_key};
 
 /// A loop that is late for so much longer ends the process. The sentinel has told people of it by then.
@@ -71,6 +73,9 @@ impl Guard {
         }
         for carrier in inherited(environment::variable)? {
             builder = builder.beat(carrier);
+        }
+        if let Some(key) = key()? {
+            builder = builder.beat(key);
         }
         if let Some(systemd) = Systemd::from_variables(environment::variable)? {
             builder = builder.beat(systemd);
@@ -161,6 +166,19 @@ fn deadman() -> Deadman {
         None if io::stderr().is_terminal() => Deadman::Off,
         Some(_) | None => Deadman::Kernel { slack: SLACK },
     }
+}
+
+/// The key on Redis that heartbeats go to, if one is named.
+#[cfg(feature = "redis")]
+fn key() -> io::Result<Option<redis_beat::Beat>> {
+    let named = environment::variable(redis_beat::VARIABLE);
+    let key = named.map(|address| redis_beat::Key::parse(&address)).transpose();
+    Ok(key.map_err(io::Error::other)?.map(redis_beat::Beat::into_key))
+}
+
+#[cfg(not(feature = "redis"))]
+fn key() -> io::Result<Option<Box<dyn interlock_liveness::Carrier>>> {
+    Ok(None)
 }
 
 fn forensics(folder: &Path) -> io::Result<Forensics> {
