@@ -28,7 +28,7 @@
 //! | 35 | debugger | `ends`, with strace |
 //! | 36 | watches that come and go | `well`, `src/roster/tests.rs` |
 //! | 37 | pauses | `ends`, `src/roster/tests.rs` |
-//! | 38 | false alarms | `cargo xtask soak --liveness MINUTES` (not 24 h); the suggested limit in `src/roster/tests.rs` |
+//! | 38 | false alarms | `soak`, for longer by `cargo xtask soak --liveness MINUTES` (not 24 h); the suggested limit in `src/roster/tests.rs` |
 //! | 39 | budgets | `dumps`; `cargo xtask bench liveness` |
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
@@ -40,6 +40,7 @@ mod ends;
 mod grouped;
 mod patient;
 mod probed;
+mod soak;
 mod supervised;
 mod well;
 
