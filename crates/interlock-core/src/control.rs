@@ -167,11 +167,15 @@ impl Plan<'_> {
                 && flow == Flow::Open
                 && runner == Runner::Interlock
                 && candidate.readiness == Outcome::Ready;
-            if is_ready {
+            let too_late = too_late(self.pipeline, candidate, now);
+            if is_ready && too_late.is_none() {
                 continue;
             }
             let close = forced_close(candidate.slot, state, (flow, runner), by);
             let close = match close {
+                Some(Disposition::Skipped(SkipReason::NotReady)) if is_ready => {
+                    too_late.map(Disposition::Skipped)
+                }
                 Some(Disposition::Skipped(SkipReason::NotReady)) if is_sensor => {
                     Some(Disposition::Skipped(SkipReason::NoSensor))
                 }
@@ -327,6 +331,17 @@ fn waits_for_sensor(pipeline: &Pipeline, candidate: &Candidate<'_>) -> bool {
     candidate.slot.opened_by == TriggerType::Scheduler
         && start
             .is_some_and(|start| matches!(start.schedule.recurrence(), Recurrence::Sensor { .. }))
+}
+
+/// Why a slot that the schedule owed is not even started if it is ready: its time was over for longer than a missed
+/// one would be caught up.
+fn too_late(pipeline: &Pipeline, candidate: &Candidate<'_>, now: Timestamp) -> Option<SkipReason> {
+    let start = pipeline.starts.iter().find(|start| start.schedule.id() == candidate.schedule)?;
+    let is_owed = matches!(candidate.slot.opened_by, TriggerType::Scheduler | TriggerType::Catchup);
+    let window = pipeline.catchup.window;
+    let late = now.duration_since(candidate.slot.closes_at);
+    (is_owed && late > start.start_grace.max(window.unwrap_or_default()))
+        .then_some(if window.is_some() { SkipReason::Expired } else { SkipReason::NoCatchup })
 }
 
 /// The places that runs of the pipeline take.

@@ -1,16 +1,22 @@
-//! A plain pipeline for tests.
+//! A plain pipeline and plain schedules for tests.
 
 use std::collections::BTreeMap;
 
+use jiff::SignedDuration;
+
 use crate::{
-    id::PipelineId,
+    calendar::DayFilter,
+    cron::{Cron, Seconds},
+    id::{PipelineId, ScheduleId},
     pipeline::{
-        Catchup, CommandLine, Evaluation, JobContext, OnUncertain, OverlapPolicy, Pipeline, Stuck,
-        StuckAction, Trigger, TriggerKind,
+        Catchup, CommandLine, Evaluation, JobContext, OnUncertain, OverlapPolicy, Pipeline,
+        StartSchedule, Stuck, StuckAction, Trigger, TriggerKind,
     },
     readiness::{Readiness, Rule},
     retry::{RerunBudgets, RetryPolicy},
+    schedule::{Dst, Recurrence, Schedule, Timing},
     sla::SlaSpec,
+    zone::Zone,
 };
 
 /// `orders`: a command, no schedule, no conditions.
@@ -51,4 +57,25 @@ pub(crate) fn pipeline(overlap: OverlapPolicy) -> Pipeline {
         skip_if_successful: false,
         retention: None,
     }
+}
+
+/// A start schedule in UTC that says nothing else.
+pub(crate) fn start(id: &'static str, recurrence: Recurrence) -> StartSchedule {
+    let zone = Zone::utc();
+    let (dst, days) = (Dst::default(), DayFilter::default());
+    let timing = Timing { zone, dst, days, from: None, until: None };
+    StartSchedule {
+        schedule: Schedule::new(ScheduleId::from_static(id), recurrence, timing).unwrap(),
+        deadline: None,
+        grace: SignedDuration::from_mins(5),
+        start_grace: SignedDuration::from_mins(1),
+        early: None,
+        duration_max: SignedDuration::from_hours(24),
+        jitter: SignedDuration::ZERO,
+    }
+}
+
+/// The same of a cron expression.
+pub(crate) fn cron(id: &'static str, text: &str) -> StartSchedule {
+    start(id, Recurrence::Cron(Cron::parse(text, Seconds::Absent).unwrap().cron))
 }

@@ -275,16 +275,8 @@ impl Groups<'_> {
         place: &'a (Timestamp, ScheduleId),
     ) -> Event<'a> {
         let (agenda, schedule) = (self.recording.agenda, &self.start.schedule);
-        let is_judged = match schedule.recurrence() {
-            Recurrence::Daily => self.opener().has_deadline(),
-            Recurrence::Cron(_)
-            | Recurrence::Every { .. }
-            | Recurrence::SinceLast { .. }
-            | Recurrence::At { .. }
-            | Recurrence::Once(_)
-            | Recurrence::Dates { .. }
-            | Recurrence::Sensor { .. } => true,
-        };
+        let is_daily = matches!(schedule.recurrence(), Recurrence::Daily);
+        let is_judged = !is_daily || self.opener().has_deadline();
         let is_listed = matches!(schedule.recurrence(), Recurrence::Dates { .. });
         let kind = match stretch.fate {
             _ if agenda.is_rehearsal || !is_judged => "SLOTS_MISSED",

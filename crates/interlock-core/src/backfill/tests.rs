@@ -4,13 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    calendar::DayFilter,
-    cron::{Cron, Seconds},
-    pipeline::{OverlapPolicy, StartSchedule},
-    sample::pipeline,
-    schedule::{Dst, Timing},
+    pipeline::OverlapPolicy,
+    sample::{self, pipeline},
     slot::SkipReason,
-    zone::Zone,
 };
 
 fn at(text: &str) -> Timestamp {
@@ -18,15 +14,7 @@ fn at(text: &str) -> Timestamp {
 }
 
 fn cron(id: &'static str, expression: &str) -> Schedule {
-    let cron = Cron::parse(expression, Seconds::Absent).unwrap().cron;
-    let timing = Timing {
-        zone: Zone::utc(),
-        dst: Dst::default(),
-        days: DayFilter::default(),
-        from: None,
-        until: None,
-    };
-    Schedule::new(ScheduleId::from_static(id), Recurrence::Cron(cron), timing).unwrap()
+    sample::cron(id, expression).schedule
 }
 
 fn extent(schedules: &[Schedule], reprocess: Reprocess, order: Order) -> Extent<'_> {
@@ -117,15 +105,7 @@ fn what_the_schedule_has_not_recorded_is_the_schedules() {
 fn only_what_the_clock_owes_can_be_backfilled() {
     let mut watched = pipeline(OverlapPolicy::Skip);
     assert!(refusal(&watched, None).unwrap().contains("owes slots by the clock"));
-    watched.starts.push(StartSchedule {
-        schedule: cron("a", "0 * * * *"),
-        deadline: None,
-        grace: SignedDuration::from_mins(5),
-        start_grace: SignedDuration::from_mins(1),
-        early: None,
-        duration_max: SignedDuration::from_hours(24),
-        jitter: SignedDuration::ZERO,
-    });
+    watched.starts.push(sample::cron("a", "0 * * * *"));
     let id = watched.starts.first().map(|start| start.schedule.id().clone());
     assert_eq!(refusal(&watched, None), None);
     assert_eq!(refusal(&watched, id.as_ref()), None);

@@ -6,7 +6,7 @@ use jiff::civil::Date;
 
 use super::*;
 use crate::{
-    sample::pipeline,
+    sample::{cron, pipeline},
     slot::{Opening, Wish},
 };
 
@@ -189,6 +189,20 @@ fn s19_what_is_over_is_closed_by_its_state() {
     check(Skip, "bx", "failed");
     check(Skip, "Mx", "completed");
     check(Skip, "Rx", "failed");
+}
+
+#[test]
+fn what_is_found_ready_later_than_it_would_be_caught_up_is_skipped_as_that() {
+    let mut orders = pipeline(OverlapPolicy::Skip);
+    orders.starts.push(cron("cron", "* * * * *"));
+    // Over for 100 s, and live for 60.
+    assert_eq!(moves(&orders, Flow::Open, "wrx"), "skipped(no_catchup)");
+    assert_eq!(moves(&orders, Flow::Open, "wrmx"), "start1", "people do not ask in vain");
+    orders.catchup.window = Some(SignedDuration::from_secs(90));
+    assert_eq!(moves(&orders, Flow::Open, "wrx"), "skipped(expired)");
+    orders.catchup.window = Some(SignedDuration::from_secs(100));
+    assert_eq!(moves(&orders, Flow::Open, "wrx"), "start1");
+    assert_eq!(moves(&orders, Flow::Open, "wnx"), "skipped(not_ready)");
 }
 
 #[test]

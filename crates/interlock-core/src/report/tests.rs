@@ -5,34 +5,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    calendar::DayFilter,
-    cron::{Cron, Seconds},
     run::TriggerType,
-    schedule::{Dst, Schedule, Timing},
-    zone::Zone,
+    sample::{cron, start},
 };
 
 fn at(time: &str) -> Timestamp {
     format!("2026-02-24T{time}Z").parse().unwrap()
-}
-
-fn start(id: &'static str, recurrence: Recurrence) -> StartSchedule {
-    let zone = Zone::new("UTC", jiff::tz::TimeZone::UTC);
-    let (dst, days) = (Dst::default(), DayFilter::default());
-    let timing = Timing { zone, dst, days, from: None, until: None };
-    StartSchedule {
-        schedule: Schedule::new(ScheduleId::from_static(id), recurrence, timing).unwrap(),
-        deadline: None,
-        grace: SignedDuration::from_mins(5),
-        start_grace: SignedDuration::from_mins(1),
-        early: None,
-        duration_max: SignedDuration::from_hours(24),
-        jitter: SignedDuration::ZERO,
-    }
-}
-
-fn cron(id: &'static str, text: &str) -> StartSchedule {
-    start(id, Recurrence::Cron(Cron::parse(text, Seconds::Absent).unwrap().cron))
 }
 
 fn check_place(starts: &[StartSchedule], time: &str, expected: &str) {

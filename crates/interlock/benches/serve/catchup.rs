@@ -103,7 +103,7 @@ pub(crate) fn drain(slots: usize) {
     let (began, first) = (Instant::now(), done());
     while done() < slots {
         assert!(began.elapsed() < Duration::from_mins(2), "{} of {slots} were worked off", done());
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(50));
     }
     #[expect(clippy::cast_precision_loss, reason = "a count of runs")]
     let speed = (slots - first) as f64 / began.elapsed().as_secs_f64();

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         catchup::first_run();
     }
     if wanted("serve/catchup_drain") {
-        catchup::drain(500);
+        catchup::drain(2_000);
     }
     if wanted("serve/catchup_memory") {
         catchup::memory(100);

@@ -1,11 +1,11 @@
 //! `interlock exec PIPELINE -- CMD…`: runs a job as it is, and reports how it went.
 
-use std::{io::Write as _, path::Path, time::Duration};
+use std::{io::Write as _, path::Path, sync::Arc, time::Duration};
 
 use interlock_core::{id::PipelineId, report::Said};
 use interlock_store::record::ReportRecord;
 use jiff::Timestamp;
-use tokio::time::Instant;
+use tokio::{join, task::spawn_blocking, time::Instant};
 
 use crate::{
     arguments::Exec,
@@ -33,7 +33,7 @@ pub(super) fn run(directory: &Path, exec: &Exec, output: &mut Output) -> Result<
     let way = way(directory, exec)?;
     let fresh = fresh_key();
     let rid = exec.rid.clone().unwrap_or_else(|| fresh.clone());
-    let reporter = Reporter { pipeline, rid, fresh, way, spool: spool::folder() };
+    let reporter = Arc::new(Reporter { pipeline, rid, fresh, way, spool: spool::folder() });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime
         .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}"), ""))?;
@@ -76,30 +76,37 @@ struct Reporter {
 
 async fn supervise(
     program: &[std::ffi::OsString],
-    reporter: &Reporter,
+    reporter: &Arc<Reporter>,
     output: &mut Output,
 ) -> i64 {
+    let mut say = |messages: Vec<String>| {
+        for message in messages {
+            let _nobody_reads = writeln!(output.err, "interlock exec: {message}");
+        }
+    };
     let (began, clock) = (clock::now(), Instant::now());
     let mut unsent = vec![reporter.started(began)];
-    let ended = match Job::start(program) {
+    let (ended, took) = match Job::start(program) {
         Err(ended) => {
-            let why = ended.output.as_deref().unwrap_or_default();
-            let _nobody_reads = writeln!(output.err, "interlock exec: {why}");
-            ended
+            say(vec![ended.output.clone().unwrap_or_default()]);
+            (ended, clock.elapsed())
         }
         Ok(mut job) => {
             if let Some(ended) = job.ends_within(LINGER).await {
-                ended
+                (ended, clock.elapsed())
             } else {
-                reporter.send(&mut unsent, output);
-                job.ends().await
+                // By a thread of its own: the job's output, signals and end do not wait for us.
+                let (reporter, started) = (Arc::clone(reporter), std::mem::take(&mut unsent));
+                let sent = spawn_blocking(move || reporter.send(started));
+                let (sent, ended) = join!(sent, async { (job.ends().await, clock.elapsed()) });
+                say(sent.unwrap_or_default());
+                ended
             }
         }
     };
-    let code = ended.code;
-    unsent.push(reporter.ended(&ended, (began, clock.elapsed())));
-    reporter.send(&mut unsent, output);
-    code
+    unsent.push(reporter.ended(&ended, (began, took)));
+    say(reporter.send(unsent));
+    ended.code
 }
 
 impl Reporter {
@@ -130,30 +137,24 @@ impl Reporter {
         })
     }
 
-    /// Delivers reports, and what waited before; what cannot be delivered is kept, and said.
-    fn send(&self, unsent: &mut Vec<Parcel>, output: &mut Output) {
-        let mut say = |message: String| {
-            let _nobody_reads = writeln!(output.err, "interlock exec: {message}");
-        };
-        match self.way.deliver(unsent) {
+    /// Delivers reports, and what waited before; what cannot be delivered is kept. Answers with what there is to say of
+    /// that, and may take seconds.
+    fn send(&self, mut parcels: Vec<Parcel>) -> Vec<String> {
+        match self.way.deliver(&mut parcels) {
             Ok(()) => {
-                for reason in spool::deliver(&self.spool, &self.way) {
-                    say(format!("a report that had waited was not taken: {reason}"));
-                }
+                let refused = spool::deliver(&self.spool, &self.way).into_iter();
+                refused
+                    .map(|reason| format!("a report that had waited was not taken: {reason}"))
+                    .collect()
             }
-            Err(Trouble::Refused(reason)) => {
-                unsent.clear();
-                say(format!("the report was not taken: {reason}"));
-            }
+            Err(Trouble::Refused(reason)) => vec![format!("the report was not taken: {reason}")],
             Err(Trouble::Unreachable(reason)) => {
-                let kept = spool::keep(&self.spool, &self.way, unsent);
-                say(match kept {
+                vec![match spool::keep(&self.spool, &self.way, &parcels) {
                     Ok(()) => format!("the report is kept until it can be delivered: {reason}"),
                     Err(error) => {
                         format!("the report is lost: {reason}; {}: {error}", self.spool.display())
                     }
-                });
-                unsent.clear();
+                }]
             }
         }
     }

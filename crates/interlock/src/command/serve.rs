@@ -226,7 +226,7 @@ async fn begin(
     owner.first().await.map_err(|error| failed(error.to_string()))?;
     let mut broken = BrokenFiles::load(files.clone(), Arc::clone(store)).await;
     let mut told = BTreeSet::new();
-    if let Some((overview, scan)) = owner.work.begun.lock().await.take() {
+    if let Some((overview, scan)) = owner.parts.work.begun.lock().await.take() {
         greeting.take(overview, &scan);
         told = tell_problems(&scan);
         broken.report(&scan).await;
@@ -547,9 +547,9 @@ impl Served<'_> {
 /// Lets the engines' loops run, watched: one that does not come round while a lease lasts is late.
 fn run_engines(owner: Owner<Engines>, host: Host, surface: &Surface) -> Loop {
     let lease = Duration::try_from(Pace::default().lease).unwrap_or(END_IN);
-    surface.loops.register("engine", owner.pulse.clone(), lease);
+    surface.loops.register("engine", owner.parts.pulse.clone(), lease);
     surface.vitals.get_or_init(|| host.vitals);
-    owner.work.gate.send_replace(true);
+    owner.parts.work.gate.send_replace(true);
     let (stop, stopped) = oneshot::channel();
     let stopped = async move {
         // A sender that is gone asks for the same.

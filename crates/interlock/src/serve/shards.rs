@@ -71,16 +71,7 @@ struct Mine {
 
 /// Who owns shards.
 pub(crate) struct Owner<W> {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) role: Role,
-    /// Who we are to the leases.
-    pub(crate) holder: String,
-    pub(crate) lease: SignedDuration,
-    pub(crate) work: Arc<W>,
-    /// Moves while all shards come round.
-    pub(crate) pulse: Pulse,
-    /// Hears of shards that another instance has taken over, where somebody wants to know.
-    pub(crate) taken_over: Option<mpsc::UnboundedSender<Shard>>,
+    pub(crate) parts: OwnerParts<W>,
     mine: BTreeMap<Shard, Mine>,
     beginning: Option<JoinHandle<Begun>>,
     /// Who held what at the last look.
@@ -93,25 +84,21 @@ pub(crate) struct Owner<W> {
 pub(crate) struct OwnerParts<W> {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) role: Role,
+    /// Who we are to the leases.
     pub(crate) holder: String,
     pub(crate) lease: SignedDuration,
     pub(crate) work: Arc<W>,
+    /// Moves while all shards come round.
     pub(crate) pulse: Pulse,
+    /// Hears of shards that another instance has taken over, where somebody wants to know.
     pub(crate) taken_over: Option<mpsc::UnboundedSender<Shard>>,
 }
 
 impl<W: Work> Owner<W> {
     /// The owner of nothing yet. Inside a runtime.
     pub(crate) fn new(parts: OwnerParts<W>) -> Self {
-        let OwnerParts { store, role, holder, lease, work, pulse, taken_over } = parts;
         Self {
-            store,
-            role,
-            holder,
-            lease,
-            work,
-            pulse,
-            taken_over,
+            parts,
             mine: BTreeMap::new(),
             beginning: None,
             holders: BTreeMap::new(),
@@ -123,10 +110,10 @@ impl<W: Work> Owner<W> {
     /// Takes what it can have at once, and waits until that is at work.
     pub(crate) async fn first(&mut self) -> Result<(), EngineError> {
         self.announce().await?;
-        let roll = self.store.roll().await?;
+        let roll = self.parts.store.roll().await?;
         let (_, mut take) = self.plan(roll.as_ref());
         take.sort_unstable();
-        let begun = Arc::clone(&self.work).begin(take).await?;
+        let begun = Arc::clone(&self.parts.work).begin(take).await?;
         self.take_up(begun);
         if self.mine.is_empty() && roll.is_none() {
             return Err(EngineError::Deposed);
@@ -170,7 +157,7 @@ impl<W: Work> Owner<W> {
     /// Takes leave of shards whose work ended, and welcomes those whose work began.
     async fn reap(&mut self) -> Result<(), EngineError> {
         // Where nobody else could go on, whoever keeps this process running decides.
-        let is_shared = self.store.shard_count() > 1 || !self.holders.is_empty();
+        let is_shared = self.parts.store.shard_count() > 1 || !self.holders.is_empty();
         if let Some(beginning) = self.beginning.take_if(|it| it.is_finished()) {
             match joined(beginning).await {
                 Ok(begun) => self.take_up(begun),
@@ -184,7 +171,7 @@ impl<W: Work> Owner<W> {
             self.mine.iter().filter(|(_, it)| it.task.is_finished()).map(|(s, _)| *s).collect();
         for shard in ended {
             let Some(mine) = self.mine.remove(&shard) else { continue };
-            let (role, number) = (self.role.as_str(), shard.0);
+            let (role, number) = (self.parts.role.as_str(), shard.0);
             match joined(mine.task).await {
                 Ended::GivenBack => tracing::info!(role, shard = number, "shard given back"),
                 Ended::Followed if is_shared => {
@@ -203,8 +190,8 @@ impl<W: Work> Owner<W> {
 
     fn take_up(&mut self, begun: Vec<(Shard, AtWork)>) {
         for (shard, AtWork { task, stop, pulse }) in begun {
-            if self.store.shard_count() > 1 {
-                tracing::info!(role = self.role.as_str(), shard = shard.0, "owns the shard");
+            if self.parts.store.shard_count() > 1 {
+                tracing::info!(role = self.parts.role.as_str(), shard = shard.0, "owns the shard");
             }
             let seen = pulse.count();
             self.mine.insert(shard, Mine { task, stop: Some(stop), pulse, seen });
@@ -217,7 +204,7 @@ impl<W: Work> Owner<W> {
             for mine in self.mine.values_mut() {
                 mine.seen = mine.pulse.count();
             }
-            self.pulse.beat();
+            self.parts.pulse.beat();
         }
     }
 
@@ -225,43 +212,47 @@ impl<W: Work> Owner<W> {
         if Instant::now() >= self.announce_at {
             self.announce().await?;
         }
-        let roll = self.store.roll().await?;
+        let roll = self.parts.store.roll().await?;
         let (give, take) = self.plan(roll.as_ref());
         for shard in give {
             if let Some(stop) = self.mine.get_mut(&shard).and_then(|mine| mine.stop.take()) {
-                tracing::info!(role = self.role.as_str(), shard = shard.0, "gives the shard back");
+                tracing::info!(
+                    role = self.parts.role.as_str(),
+                    shard = shard.0,
+                    "gives the shard back"
+                );
                 let _it_has_ended = stop.send(());
             }
         }
         if !take.is_empty() && self.beginning.is_none() {
-            self.beginning = Some(tokio::spawn(Arc::clone(&self.work).begin(take)));
+            self.beginning = Some(tokio::spawn(Arc::clone(&self.parts.work).begin(take)));
         }
         Ok(())
     }
 
     /// Says that we are here for three quarters of a lease: a dead instance is off the roll when its leases run out.
     async fn announce(&mut self) -> Result<(), StoreError> {
-        let ttl = self.lease * 3 / 4;
-        self.store.announce(self.role, &self.holder, ttl).await?;
+        let ttl = self.parts.lease * 3 / 4;
+        self.parts.store.announce(self.parts.role, &self.parts.holder, ttl).await?;
         self.announce_at = Instant::now() + Duration::try_from(ttl / 3).unwrap_or_default();
         Ok(())
     }
 
     /// What to give back, and what to ask for.
     fn plan(&mut self, roll: Option<&Roll>) -> (Vec<Shard>, Vec<Shard>) {
-        let count = self.store.shard_count();
+        let count = self.parts.store.shard_count();
         let Some(roll) = roll else {
             let all = (0..count).map(Shard).filter(|shard| !self.mine.contains_key(shard));
             return (vec![], all.collect());
         };
-        let role = self.role;
+        let role = self.parts.role;
         let of_role = roll.present.iter().filter(|(of, _)| *of == role);
         let present: BTreeSet<String> = of_role.map(|(_, name)| name.clone()).collect();
         let held = roll.held.iter().filter(|((of, _), _)| *of == role);
         let held: BTreeMap<u16, String> =
             held.map(|((_, shard), (holder, _))| (shard.0, holder.clone())).collect();
         self.note_who_follows(&held);
-        let me = self.holder.as_str();
+        let me = self.parts.holder.as_str();
         let plan = divide(&Situation { shards: count, me, present: &present, held: &held });
         let give: Vec<Shard> = plan.give.into_iter().map(Shard).collect();
         // A lease that is ours and that nobody works under: its work has ended.
@@ -277,8 +268,8 @@ impl<W: Work> Owner<W> {
         for (shard, holder) in held {
             let shard = Shard(*shard);
             let before = self.holders.insert(shard, holder.clone());
-            let is_news = before.as_ref() != Some(holder) && *holder != self.holder;
-            if let Some(tell) = self.taken_over.as_ref().filter(|_| is_news) {
+            let is_news = before.as_ref() != Some(holder) && *holder != self.parts.holder;
+            if let Some(tell) = self.parts.taken_over.as_ref().filter(|_| is_news) {
                 let _nobody_asks = tell.send(shard);
             }
         }
@@ -287,7 +278,8 @@ impl<W: Work> Owner<W> {
     /// Gives everything back, so that others need not wait for the leases to run out.
     async fn leave(mut self) {
         // First of all, so that nobody counts on us.
-        let left = self.store.announce(self.role, &self.holder, SignedDuration::ZERO);
+        let left =
+            self.parts.store.announce(self.parts.role, &self.parts.holder, SignedDuration::ZERO);
         let _it_runs_out = timeout(LEAVE_IN, left).await;
         if let Some(Ok(Ok(begun))) = match self.beginning.take() {
             Some(beginning) => timeout(END_IN, beginning).await.ok(),

@@ -9,7 +9,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use crate::pings::Site;
+use crate::{exec::exec, pings::Site};
 
 /// Its arguments are the folder with the certificate, and the address behind it. It prints its port.
 const PROXY: &str = r#"
@@ -97,21 +97,21 @@ fn exec_reports_over_tls_to_whom_it_can_check_and_to_nobody_else() {
         let before = waiting();
         let server = at(host);
         let arguments = [vec!["far", "--server", &server], arguments].concat();
-        let ran = site.exec(&arguments, &["echo", "ran"]);
+        let ran = exec(&site, &arguments, &["echo", "ran"]);
         assert_eq!((ran.code, ran.stdout.as_str()), (0, "ran\n"), "{}", ran.stderr);
         assert!(ran.stderr.contains("certificate"), "{}", ran.stderr);
         assert_eq!(waiting(), before + 2, "a start and an end");
     }
     assert_eq!(site.runs("far").len(), 0);
     // Known: what waits for this name goes along.
-    let ran = site.exec(&["far", "--server", &at("localhost"), "--ca", &ca], &["echo", "known"]);
+    let ran = exec(&site, &["far", "--server", &at("localhost"), "--ca", &ca], &["echo", "known"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
-    let runs = site.until_runs("far", 2);
+    let runs = site.until_ended("far", 2);
     let bodies: Vec<_> = runs.iter().filter_map(|run| run["metadata"]["body"].as_str()).collect();
     assert!(bodies.contains(&"known\n") && bodies.contains(&"ran\n"), "{bodies:?}");
     assert_eq!(waiting(), 2, "those for the other name wait on");
     // A file that is no certificate says so.
     let names = certificates.path().join("names").display().to_string();
-    let ran = site.exec(&["far", "--server", &at("localhost"), "--ca", &names], &["true"]);
+    let ran = exec(&site, &["far", "--server", &at("localhost"), "--ca", &names], &["true"]);
     assert!(ran.stderr.contains("there is no certificate in"), "{}", ran.stderr);
 }

@@ -16,7 +16,8 @@
 //! | `leader` | an owner whose loop hangs, who cannot renew its lease, or hears too late that it has |
 //! | `moving` | a ledger that goes from a file to a server and back, and `serve` on each |
 //! | `ourselves` | what breaks in Interlock itself, and who outside hears of it |
-//! | `pings` | reports by `curl`, scripts, Python and `exec`; kills between receipt and answer; a silent crowd |
+//! | `exec` | jobs wrapped by `exec`, with the interface there, gone, and silent |
+//! | `pings` | reports by `curl`, scripts and Python; kills between receipt and answer; a silent crowd |
 //! | `rollback` | a Redis that comes back as it was seconds ago |
 //! | `servers` | two instances on one Redis or PostgreSQL, of which one is killed |
 //! | `tokens` | who may ask, over real connections |
@@ -35,6 +36,7 @@ mod bad_input;
 mod checker;
 mod container;
 mod endings;
+mod exec;
 mod frozen;
 mod ha;
 mod https;

@@ -1,5 +1,5 @@
 //! Jobs that somebody else runs, reported by clients that nobody here wrote: `curl`, a script as cron runs it, and
-//! Python's requests. And `interlock exec`, with the interface there and gone.
+//! Python's requests.
 
 use std::{
     fs,
@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::{
     Daemon,
+    exec::exec,
     project::{Dice, Project, Ran},
 };
 
@@ -27,7 +28,7 @@ trigger: {type: external}
 
 pub(crate) struct Site {
     pub(crate) project: Project,
-    daemon: Option<Daemon>,
+    pub(crate) daemon: Option<Daemon>,
 }
 
 impl Site {
@@ -47,7 +48,7 @@ impl Site {
         site
     }
 
-    fn serve(&mut self) {
+    pub(crate) fn serve(&mut self) {
         let _gone = fs::remove_file(self.project.folder().join("http.json"));
         self.daemon = Some(Daemon::start(self.project.path()));
         self.address();
@@ -77,15 +78,17 @@ impl Site {
         })
     }
 
-    fn events(&self, arguments: &[&str]) -> String {
-        self.project.run(&[&["events"], arguments].concat()).stdout
+    /// The same when all of them have ended: a start and an end may be two reports.
+    pub(crate) fn until_ended(&self, name: &str, count: usize) -> Vec<Value> {
+        self.project.until(&format!("{count} runs of {name} ended"), || {
+            let runs = self.runs(name);
+            (runs.len() == count && runs.iter().all(|run| run["endedAt"].is_string()))
+                .then_some(runs)
+        })
     }
 
-    pub(crate) fn exec(&self, arguments: &[&str], job: &[&str]) -> Ran {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_interlock"));
-        command.arg("exec").args(arguments).arg("-C").arg(self.project.path()).arg("--").args(job);
-        command.env("INTERLOCK_SPOOL", self.project.path().join("spool")).stdin(Stdio::null());
-        command.env_remove("INTERLOCK_SERVER").output().unwrap().into()
+    fn events(&self, arguments: &[&str]) -> String {
+        self.project.run(&[&["events"], arguments].concat()).stdout
     }
 }
 
@@ -167,7 +170,7 @@ fn a_ping_that_nothing_can_come_of_is_not_answered_with_ok_and_is_kept() {
     assert!(early.stdout.ends_with("\n202"), "{early:?}");
     let own = curl(&["-w", "%{http_code}", &site.url("/ping/own/start")]);
     assert!(own.stdout.contains("not_watched") && own.stdout.ends_with("409"), "{own:?}");
-    let wrapped = site.exec(&["own", "--server", &site.url("")], &["true"]);
+    let wrapped = exec(&site, &["own", "--server", &site.url("")], &["true"]);
     assert_eq!(wrapped.code, 0);
     assert!(wrapped.stderr.contains("the report was not taken"), "{}", wrapped.stderr);
     let odd = r#"{"said": "maybe", "rid": "r"}"#;
@@ -321,120 +324,6 @@ fn is_answered(address: SocketAddr, rid: &str) -> bool {
         && stream.read_to_string(&mut text).is_ok()
         && text.starts_with("HTTP/1.1 200")
         && text.ends_with("OK")
-}
-
-#[test]
-fn exec_passes_streams_codes_and_signals_and_reports_what_happened() {
-    let site = Site::new(&["wrapped"]);
-    let ran = site.exec(&["wrapped"], &["sh", "-c", "echo out; echo err >&2; exit 7"]);
-    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (7, "out\n", "err\n"));
-    let run = site.until_runs("wrapped", 1).remove(0);
-    assert_eq!((&run["status"], &run["metadata"]["exitCode"]), (&"FAILED".into(), &7.into()));
-    let body = run["metadata"]["body"].as_str().unwrap();
-    assert!(body.contains("out") && body.contains("err"), "{body}");
-    assert!(run["metadata"]["durationMs"].is_u64() && run["startedAt"].is_string(), "{run}");
-    // Standard input passes, and a signal reaches the job, whose end it is.
-    let mut cat = Command::new(env!("CARGO_BIN_EXE_interlock"));
-    cat.args(["exec", "wrapped", "-C"]).arg(site.project.path()).args(["--", "cat"]);
-    let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    cat.stdin.take().unwrap().write_all(b"through").unwrap();
-    let output = cat.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"through".as_slice()));
-    site.until_runs("wrapped", 2);
-    let mut slow = Command::new(env!("CARGO_BIN_EXE_interlock"));
-    slow.args(["exec", "wrapped", "-C"]).arg(site.project.path());
-    slow.args(["--", "sh", "-c", "trap 'exit 9' TERM; echo on; while :; do sleep 0.05; done"]);
-    let mut slow = slow.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut first = [0; 3];
-    slow.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
-    // Its start is told while it runs.
-    site.project.until("it is under way", || {
-        site.runs("wrapped").iter().any(|run| run["status"] == "RUNNING").then_some(())
-    });
-    let sent = Command::new("kill").args(["-TERM", &slow.id().to_string()]).status().unwrap();
-    assert!(sent.success());
-    assert_eq!(slow.wait().unwrap().code(), Some(9));
-    let gone = site.exec(&["wrapped"], &["/no/such/program"]);
-    assert_eq!(gone.code, 127, "{gone:?}");
-    site.project.until("all ended", || {
-        let runs = site.runs("wrapped");
-        let codes: Vec<_> =
-            runs.iter().filter_map(|run| run["metadata"]["exitCode"].as_i64()).collect();
-        (runs.len() == 4 && [0, 7, 9, 127].iter().all(|code| codes.contains(code))).then_some(())
-    });
-}
-
-#[test]
-fn exec_runs_the_job_when_nobody_can_be_reached_and_its_reports_arrive_later_with_their_times() {
-    let mut site = Site::new(&["away"]);
-    let address = site.address();
-    site.daemon = None;
-    let server = format!("http://{address}");
-    let before = jiff::Timestamp::now();
-    let ran = site.exec(&["away", "--server", &server], &["echo", "done"]);
-    let after = jiff::Timestamp::now();
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"));
-    assert!(ran.stderr.contains("is kept until it can be delivered"), "{}", ran.stderr);
-    let spool = site.project.path().join("spool");
-    assert_eq!(fs::read_dir(&spool).unwrap().count(), 2, "a start and an end");
-    // Back at the same address, and the next job brings them along.
-    let config = format!("server: {{addr: '{address}'}}\n");
-    fs::write(site.project.path().join("interlock.yaml"), config).unwrap();
-    site.serve();
-    let next = site.exec(&["away", "--server", &server], &["true"]);
-    assert_eq!((next.code, next.stderr.as_str()), (0, ""), "{next:?}");
-    assert_eq!(fs::read_dir(&spool).unwrap().count(), 0);
-    let runs = site.until_runs("away", 2);
-    let kept = runs.iter().find(|run| run["metadata"]["body"] == "done\n").unwrap();
-    let ended: jiff::Timestamp = kept["endedAt"].as_str().unwrap().parse().unwrap();
-    assert!((before..=after).contains(&ended), "{before} {ended} {after}");
-}
-
-/// A slot every two seconds: which one a report is about is a matter of its time.
-const OFTEN: &str = "
-name: often
-schedules: [{name: o, cron: '*/2 * * * * *', seconds: true, grace: 1s}]
-trigger: {type: external}
-";
-
-#[test]
-fn what_exec_kept_while_nobody_served_is_taken_by_serve_and_placed_by_its_true_time() {
-    let mut site = Site::new(&[]);
-    site.project.write("often", OFTEN);
-    site.project.until("it is watched", || {
-        site.project.run(&["slots", "often"]).stdout.contains("waiting").then_some(())
-    });
-    let address = site.address();
-    site.daemon = None;
-    // As people write it.
-    let server = format!("http://localhost:{}", address.port());
-    let before = jiff::Timestamp::now();
-    let ran = site.exec(&["often", "--server", &server], &["echo", "kept"]);
-    let after = jiff::Timestamp::now();
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "kept\n"), "{}", ran.stderr);
-    let spool = site.project.path().join("spool");
-    assert_eq!(fs::read_dir(&spool).unwrap().count(), 2, "a start and an end");
-    // Three slots go by, so that the latest one would be the wrong one.
-    site.project.until("time goes by", || {
-        (jiff::Timestamp::now() > after + jiff::SignedDuration::from_secs(6)).then_some(())
-    });
-    let config = format!("server: {{addr: '{address}'}}\n");
-    fs::write(site.project.path().join("interlock.yaml"), config).unwrap();
-    site.serve();
-    let run = site.project.until("its end is recorded", || {
-        site.runs("often").into_iter().find(|run| run["status"] == "COMPLETED")
-    });
-    assert_eq!(run["metadata"]["body"], "kept\n");
-    let instant = |name: &str| run[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
-    assert!((before..=after).contains(&instant("startedAt")), "{run}");
-    assert!((before..=after).contains(&instant("endedAt")), "{run}");
-    let (_, slot) = run["slot"].as_str().unwrap().rsplit_once('/').unwrap();
-    let slot: jiff::Timestamp = slot.parse().unwrap();
-    let late = instant("startedAt").duration_since(slot);
-    // A report may come a tenth of the gap before its slot.
-    assert!((-200..2_000).contains(&late.as_millis()), "{run}");
-    site.project
-        .until("nothing waits", || (fs::read_dir(&spool).unwrap().count() == 0).then_some(()));
 }
 
 #[test]
