@@ -25,6 +25,7 @@ use crate::{
     ladder::Ladder,
     roster::{Roster, Row},
     slot::{Mandate, Places, Slot},
+    stall::Witness,
     status::{Listed, Numbers, Probe},
     watch::Registration,
 };
@@ -143,6 +144,7 @@ impl Builder {
             teller,
             beater,
             dumper: self.dumper,
+            witness: Witness::default(),
         };
         let thread = thread::Builder::new().name("lv-monitor".to_owned());
         let thread = thread.spawn(move || rounds.run()).map_err(StartError::Thread)?;

@@ -16,6 +16,7 @@ use crate::{
     hooks::Expiry,
     ladder::Rung,
     roster::{Act, Roster, Verdict},
+    stall::Witness,
     sys,
 };
 
@@ -35,6 +36,7 @@ pub(super) struct Rounds {
     pub(super) teller: Teller,
     pub(super) beater: Beater,
     pub(super) dumper: Option<Box<dyn Dumper>>,
+    pub(super) witness: Witness,
 }
 
 impl Rounds {
@@ -42,6 +44,7 @@ impl Rounds {
         sys::block_signals(self.timer.as_ref().and_then(Timer::signal));
         // Without the right to it the monitor is as urgent as anybody.
         let _not_allowed = rustix::process::setpriority_process(None, NICE);
+        self.witness = Witness::here();
         let unwinding = EndsProcess;
         let mut planned = monotonic();
         while !self.shared.stops.load(Relaxed) {
@@ -91,6 +94,7 @@ impl Rounds {
             self.perform(*act, reading.monotonic);
         }
         self.acts = acts;
+        self.witness.is_well(reading.monotonic);
         if verdict.is_well && verdict.is_proven {
             self.beat(reading.monotonic);
         }
@@ -146,8 +150,9 @@ impl Rounds {
             },
             Act::Stalled { nanos, slept, forgiven } => {
                 self.shared.numbers.stalls.fetch_add(1, Relaxed);
+                let cause = self.witness.cause(nanos, slept);
                 let (stalled, slept) = (Duration::from_nanos(nanos), Duration::from_nanos(slept));
-                Event::Stalled { stalled, slept, forgiven }
+                Event::Stalled { stalled, slept, cause, forgiven }
             }
         };
         self.tell(event);

@@ -72,7 +72,7 @@ fn fault_38_loops_that_are_well_are_not_blamed_while_the_machine_is_full() {
         let (pause, path) =
             (Duration::from_millis(number.into()), folder.path().join(number.to_string()));
         go("sleeps", Box::new(move || thread::sleep(pause)));
-        go("allocates", Box::new(|| drop(vec![1_u8; 1 << 20])));
+        go("allocates", Box::new(|| drop(std::hint::black_box(vec![1_u8; 1 << 20]))));
         go("writes", Box::new(move || fs::write(&path, [0; 4_096]).unwrap()));
     }
     let began = Instant::now();

@@ -20,7 +20,8 @@ fn fault_13_a_process_that_was_stopped_for_a_while_blames_no_watch() {
     // What is tested is that time goes by while it stands still.
     thread::sleep(Duration::from_secs(2));
     patient.signal("-CONT");
-    patient.until("STALLED ");
+    let stalled = patient.until("STALLED ");
+    assert!(stalled.contains("it was stopped, or its machine was"), "{stalled}");
     assert!(!patient.said("EXPIRED soft"), "{:?}", patient.heard);
 }
 
