@@ -420,9 +420,14 @@ pub fn by_hand(state: Option<IncidentState>, hand: Hand) -> Result<&'static str,
     }
 }
 
+/// Whether events of a kind open incidents.
+pub fn is_trouble(kind: &str) -> bool {
+    OPENS.iter().any(|rule| rule.event == kind)
+}
+
 /// Whether anything can follow from events of a kind.
 pub fn has_consequences(kind: &str) -> bool {
-    OPENS.iter().any(|rule| rule.event == kind)
+    is_trouble(kind)
         || RESOLVES.iter().any(|(event, _)| *event == kind)
         || kind == ACKNOWLEDGED_BY_HAND
 }

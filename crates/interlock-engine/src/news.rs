@@ -398,7 +398,7 @@ impl<'a> Teller<'a> {
         plan.event(self.event("JOB_FAILED", end.at, message));
         let follow_up = match decision {
             Decision::Retry { at, attempt } => {
-                self.event("RETRY_SCHEDULED", end.at, format!("attempt {attempt} at {at}"))
+                self.event("RETRY_SCHEDULED", end.at, format!("attempt {attempt} at {at:.0}"))
             }
             Decision::GiveUp { reason } => {
                 self.event("RETRY_EXHAUSTED", end.at, reason.to_string())

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use interlock_core::id::PipelineId;
+use interlock_core::{id::PipelineId, incident::is_trouble};
 use interlock_store::{
     Accepted, Change, Expect, Group, Record, Refusal,
     record::{EventRecord, WatermarkRecord},
@@ -10,7 +10,7 @@ use interlock_store::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    finding::CheckName,
+    finding::{CheckName, Finding},
     judging::{commit, none_can_be_done},
     load,
     owed::plus,
@@ -41,10 +41,7 @@ impl Watchdog {
         for (plan, result) in planned.into_iter().zip(results) {
             match (result, plan.said) {
                 (Ok(_), Some(finding)) => {
-                    let (event, check) = (finding.event, finding.check.as_str());
-                    let slot = finding.slot.as_ref().map(|(at, id)| format!("{id}/{at}"));
-                    let message = finding.alert.as_deref().unwrap_or(&finding.message);
-                    tracing::warn!(event, check, pipeline = %finding.pipeline, slot, "{message}");
+                    say(&finding);
                     self.vitals.count(&finding);
                 }
                 (Ok(_), None) => {}
@@ -142,4 +139,17 @@ pub(crate) fn degraded(failed: &BTreeMap<CheckName, String>, now: Timestamp) -> 
     let reasons = failed.iter().map(|(name, reason)| (name.to_string(), reason.clone().into()));
     event.details.extend(reasons);
     event
+}
+
+/// Says a finding in the log: a warning, unless it is good news.
+fn say(finding: &Finding) {
+    let Finding { event, pipeline, .. } = finding;
+    let check = finding.check.as_str();
+    let slot = finding.slot.as_ref().map(|(at, id)| format!("{id}/{at}"));
+    let message = finding.alert.as_deref().unwrap_or(&finding.message);
+    if event.is_none_or(is_trouble) {
+        tracing::warn!(event, check, %pipeline, slot, "{message}");
+    } else {
+        tracing::info!(event, check, %pipeline, slot, "{message}");
+    }
 }

@@ -18,7 +18,7 @@ fn a_ready_slot_says_so_rule_by_rule() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(
         ran.stdout
-            .starts_with("orders/half-minute/2026-11-15T09:05:00Z at 2026-11-15T09:05:10Z\n✓ "),
+            .starts_with("orders/ten-seconds/2026-11-15T09:05:10Z at 2026-11-15T09:05:10Z\n✓ "),
         "{}",
         ran.stdout
     );
@@ -47,7 +47,7 @@ fn the_verdict_is_also_json() {
         "2026-11-15T09:00:05Z",
     ]);
     let answer = ran.json();
-    assert_eq!(answer["slot"], "orders/half-minute/2026-11-15T09:00:00Z");
+    assert_eq!(answer["slot"], "orders/ten-seconds/2026-11-15T09:00:00Z");
     assert_eq!(
         (&answer["mayRun"], &answer["verdict"]["outcome"]),
         (&false.into(), &"not ready".into())
@@ -60,7 +60,7 @@ fn an_instant_that_is_no_slot_is_answered_with_the_next_one() {
     let ran =
         interlock(&["explain", "orders", "2026-11-15T09:00:01Z", "-C", "examples/quickstart"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("2026-11-15T09:00:30Z"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("2026-11-15T09:00:10Z"), "{}", ran.stderr);
 }
 
 #[test]
