@@ -162,6 +162,7 @@ impl Decoder<'_> {
             connections_max: count(node, "maxConnections").unwrap_or(10),
             schema: text(node, "schema").unwrap_or_else(|| "interlock".to_owned()),
             shards: shards(node),
+            retention_ttl: self.duration(node, "retentionTtl"),
             dsn: self.needed(node, root, "postgres", "dsn")?,
         })
     }
