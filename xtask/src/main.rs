@@ -56,8 +56,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "soak",
-        arguments: "[--cases N | --instances MINUTES]",
-        help: "schedules against the brute-force walker, a million cases; or three instances in trouble",
+        arguments: "[--cases N | --instances MINUTES | --liveness MINUTES]",
+        help: "schedules against the brute-force walker, a million cases; or three instances in trouble; or watches on a full machine",
         run: soak::run,
     },
     Command {

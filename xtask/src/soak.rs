@@ -1,7 +1,8 @@
-//! `cargo xtask soak`: the schedule evaluator against the brute-force walker, or three instances and their bad luck, at length.
+//! `cargo xtask soak`: the schedule evaluator against the brute-force walker, three instances and their bad luck, or watches on a
+//! machine that is full, at length.
 //!
-//! The tests are those that CI runs for less long, `tests/schedules/oracle.rs` of the core and `tests/serve/ha.rs` of the binary;
-//! only the number of cases or seconds differs, handed over in an environment variable.
+//! The tests are those that CI runs for less long, `tests/schedules/oracle.rs` of the core, `tests/serve/ha.rs` of the binary and
+//! `tests/faults/soak.rs` of the liveness library; only the number of cases or seconds differs, handed over in an environment variable.
 
 use std::process::Command;
 
@@ -18,6 +19,9 @@ const INSTANCES: [&str; 2] = [
     "ha::ha_postgres_every_second_runs_once_whatever_happens_to_three_instances",
 ];
 
+/// Watches that must not expire.
+const WATCHES: &str = "soak::fault_38_loops_that_are_well_are_not_blamed_while_the_machine_is_full";
+
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
 enum Soak {
@@ -25,6 +29,8 @@ enum Soak {
     Cases(u64),
     /// Instances that are troubled for so many minutes on each server.
     Instances(u64),
+    /// Watches on a full machine for so many minutes.
+    Liveness(u64),
 }
 
 /// Runs what is asked for.
@@ -32,6 +38,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     match asked(arguments)? {
         Soak::Cases(cases) => compare(cases),
         Soak::Instances(minutes) => trouble(minutes),
+        Soak::Liveness(minutes) => load(minutes),
     }
 }
 
@@ -51,6 +58,22 @@ fn trouble(minutes: u64) -> Result<(), String> {
         shell::run(command().arg("--nocapture").env("INTERLOCK_HA_SECONDS", &seconds))?;
     }
     Ok(())
+}
+
+/// Has loops that are well watched for so many minutes while every processor is taken.
+fn load(minutes: u64) -> Result<(), String> {
+    let command = || {
+        let words = ["test", "--release", "-p", "interlock-liveness", "--all-features"];
+        let mut command = shell::cargo(&words);
+        command.args(["--test", "faults", "--", "--exact", WATCHES]);
+        command
+    };
+    if !shell::output(command().arg("--list"))?.contains(WATCHES) {
+        return Err(format!("there is no test {WATCHES}; was it renamed? {} names it", file!()));
+    }
+    println!("{WATCHES} for {minutes} minutes");
+    let seconds = minutes.saturating_mul(60).to_string();
+    shell::run(command().arg("--nocapture").env("INTERLOCK_LIVENESS_SECONDS", seconds))
 }
 
 /// Runs the differential test with as many cases as asked for.
@@ -77,6 +100,7 @@ fn asked(arguments: &[String]) -> Result<Soak, String> {
         asked = match argument.as_str() {
             "--cases" => Soak::Cases(shell::count("--cases", arguments.next())?),
             "--instances" => Soak::Instances(shell::count("--instances", arguments.next())?),
+            "--liveness" => Soak::Liveness(shell::count("--liveness", arguments.next())?),
             _ => {
                 shell::no_arguments(std::slice::from_ref(argument))?;
                 asked
@@ -96,6 +120,7 @@ mod tests {
         assert_eq!(asked(&[]), Ok(Soak::Cases(1_000_000)));
         assert_eq!(asked(&words("--cases 500")), Ok(Soak::Cases(500)));
         assert_eq!(asked(&words("--instances 10")), Ok(Soak::Instances(10)));
+        assert_eq!(asked(&words("--liveness 10")), Ok(Soak::Liveness(10)));
         assert!(asked(&words("500")).is_err());
     }
 }

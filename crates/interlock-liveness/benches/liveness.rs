@@ -100,20 +100,35 @@ fn kick() {
     result("liveness/kick@limit", per_kick(&bump));
 }
 
+/// Scans of watches that are looked at as often as their limits ask for.
 fn scan() {
-    let monitor = Monitor::builder()
-        .capacity(WATCHES)
-        .tick(Duration::from_millis(20))
-        .start()
-        .expect("a monitor");
-    let ladder = Ladder::soft(Duration::from_mins(1));
+    let (mut still, mut moving) = scans(Duration::from_mins(1));
+    result("liveness/scan_10000", quantile(&mut still, 0.5));
+    result("liveness/scan_10000_p99", quantile(&mut still, 0.99));
+    result("liveness/scan_10000_moving", quantile(&mut moving, 0.5));
+    // All of them so impatient that every scan has to look at every one.
+    let (_, mut all) = scans(Duration::from_millis(160));
+    result("liveness/scan_10000_impatient", quantile(&mut all, 0.5));
+    let counters: Vec<Box<AtomicU64>> = (0..WATCHES).map(|_| Box::default()).collect();
+    let ceiling = best(|| {
+        let began = now();
+        black_box(counters.iter().map(|it| it.load(Relaxed)).sum::<u64>());
+        began.elapsed().as_secs_f64()
+    });
+    result("liveness/scan_10000@limit", ceiling);
+}
+
+/// How long scans take while nothing moves, and after everything moved.
+fn scans(limit: Duration) -> (Vec<f64>, Vec<f64>) {
+    let tick = Duration::from_millis(20);
+    let monitor = Monitor::builder().capacity(WATCHES).tick(tick).start().expect("a monitor");
+    let ladder = Ladder::soft(limit);
     let watches: Vec<Watch> = (0..WATCHES)
         .map(|at| monitor.watch(&format!("watch {at}"), ladder).register().expect("a watch"))
         .inspect(Watch::arm)
         .collect();
     let probe = monitor.probe();
-    let mut moving = Vec::new();
-    let mut still = Vec::new();
+    let (mut still, mut moving) = (Vec::new(), Vec::new());
     for round in 0..200 {
         if round % 2 == 0 {
             watches.iter().for_each(Watch::kick);
@@ -122,15 +137,7 @@ fn scan() {
         let took = probe.monitor().scan.as_secs_f64();
         if round % 2 == 0 { moving.push(took) } else { still.push(took) }
     }
-    result("liveness/scan_10000", quantile(&mut still, 0.5));
-    result("liveness/scan_10000_moving", quantile(&mut moving, 0.5));
-    let counters: Vec<Box<AtomicU64>> = (0..WATCHES).map(|_| Box::default()).collect();
-    let ceiling = best(|| {
-        let began = now();
-        black_box(counters.iter().map(|it| it.load(Relaxed)).sum::<u64>());
-        began.elapsed().as_secs_f64()
-    });
-    result("liveness/scan_10000@limit", ceiling);
+    (still, moving)
 }
 
 /// How late an expiry is noticed while four threads use two cores.

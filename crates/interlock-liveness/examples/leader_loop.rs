@@ -29,7 +29,7 @@ impl Store {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let monitor = Monitor::builder().start()?;
     let fence = FenceCell::default();
     let ladder = Ladder::hard(Duration::from_secs(5), LEASE);

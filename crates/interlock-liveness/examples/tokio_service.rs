@@ -11,7 +11,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut builder = Monitor::builder();
     for carrier in inherited(variable)? {
         builder = builder.beat(carrier);

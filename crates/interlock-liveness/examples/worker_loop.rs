@@ -4,7 +4,7 @@ use std::{sync::mpsc, time::Duration};
 
 use interlock_liveness::{Deadman, Ladder, Monitor, Phase};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let monitor =
         Monitor::builder().deadman(Deadman::Kernel { slack: Duration::from_secs(10) }).start()?;
     let ladder = Ladder::hard(Duration::from_secs(30), Duration::from_secs(90));

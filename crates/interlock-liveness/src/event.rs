@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{hooks::Expiry, roster::Forgiven};
+use crate::{hooks::Expiry, roster::Forgiven, stall::Cause};
 
 const QUEUE: usize = 64;
 
@@ -36,6 +36,8 @@ pub enum Event {
         stalled: Duration,
         /// For how long the machine slept.
         slept: Duration,
+        /// Why, as far as can be told.
+        cause: Cause,
         /// Whether the watches are held to account for it.
         forgiven: Forgiven,
     },
@@ -56,7 +58,7 @@ impl fmt::Display for Event {
             }
             Self::BreakerClosed(watch) => write!(f, "`{watch}` is judged as ever again"),
             Self::TermEnded(watch) => write!(f, "the term that `{watch}` guards has ended"),
-            Self::Stalled { stalled, slept, forgiven } => {
+            Self::Stalled { stalled, slept, cause, forgiven } => {
                 let (stalled, slept) = (stalled.as_secs_f64(), slept.as_secs_f64());
                 let forgiven = match forgiven {
                     Forgiven::Yes => "no watch is blamed",
@@ -64,7 +66,7 @@ impl fmt::Display for Event {
                 };
                 write!(
                     f,
-                    "the process did not run for {stalled:.3} s, slept {slept:.3} s: {forgiven}"
+                    "the process did not run for {stalled:.3} s, slept {slept:.3} s ({cause}): {forgiven}"
                 )
             }
             Self::Held(expiry) => write!(f, "{expiry}; a debugger is attached: not ended"),

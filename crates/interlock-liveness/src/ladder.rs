@@ -52,8 +52,8 @@ impl fmt::Display for Rung {
 
 /// How long a watch may stand still before each step: a soft one never ends the process, a hard one does.
 ///
-/// Choose the limit from what the loop really needs: three times the 99th percentile of one round is a good start, and
-/// [`WatchStatus::longest_gap`](crate::WatchStatus::longest_gap) says what it needed so far.
+/// Choose the limit from what the loop really needs: three times the 99th percentile of one round is a good start, which
+/// [`WatchStatus::suggested_limit`](crate::WatchStatus::suggested_limit) says once the loop has run for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ladder {
     soft: Duration,
@@ -74,6 +74,19 @@ impl Ladder {
         let ends = ends.max(limit + Duration::from_millis(30));
         let step = (ends.saturating_sub(limit) / 3).min(Duration::from_secs(1));
         Self { soft: limit, release: limit + step, drain: limit + step * 2, hard: Some(ends) }
+    }
+
+    /// Gives leases back only so long before the end, where the leader itself is well until then: whoever it watches may
+    /// still come round. A soft ladder has no end, and stays as it is.
+    #[must_use]
+    pub fn releasing(mut self, before_end: Duration) -> Self {
+        if let Some(ends) = self.hard {
+            let between = ends.saturating_sub(self.soft);
+            let before_end = before_end.clamp(between / 8, between / 2);
+            self.release = ends.saturating_sub(before_end);
+            self.drain = ends.saturating_sub(before_end / 2);
+        }
+        self
     }
 
     /// When the watch counts as expired.
@@ -117,6 +130,13 @@ mod tests {
             let steps = steps(ladder);
             assert!(steps.windows(2).all(|pair| pair[0] < pair[1] && pair[0].1 < pair[1].1));
             assert_eq!(steps.last().map(|(rung, _)| *rung), Some(last));
+        }
+        let late = Ladder::hard(limit, ends).releasing(Duration::from_secs(2));
+        let released = steps(late).into_iter().find(|(rung, _)| *rung == Rung::Release);
+        assert_eq!(released, Some((Rung::Release, 27_500_000_000)), "not in the last moment");
+        for before_end in [Duration::ZERO, Duration::from_secs(4), limit * 100] {
+            let steps = steps(Ladder::hard(limit, ends).releasing(before_end));
+            assert!(steps.windows(2).all(|pair| pair[0].1 < pair[1].1), "{steps:?}");
         }
         let near = steps(Ladder::hard(limit, limit));
         assert!(near.windows(2).all(|pair| pair[0].1 < pair[1].1), "{near:?}");

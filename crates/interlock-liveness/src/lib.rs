@@ -42,6 +42,7 @@ mod names;
 mod probes;
 mod roster;
 mod slot;
+mod stall;
 mod status;
 pub mod supervise;
 mod sys;
@@ -51,7 +52,7 @@ mod watch;
 mod workers;
 
 #[cfg(feature = "tokio")]
-pub use self::workers::Workers;
+pub use self::workers::{Blocking, Workers};
 pub use self::{
     beat::{Carrier, Sign},
     breaker::{Breaker, State as BreakerState},
@@ -64,6 +65,7 @@ pub use self::{
     names::Phase,
     probes::Probes,
     roster::{Forgiven, Weight},
+    stall::Cause,
     status::{MonitorStatus, Probe, WatchState, WatchStatus},
     systemd::Systemd,
     watch::{InPhase, Inside, Observed, Pause, Registration, Section, SharedWatch, Watch},

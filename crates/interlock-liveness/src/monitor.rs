@@ -24,7 +24,8 @@ use crate::{
     forensics::Dumper,
     ladder::Ladder,
     roster::{Roster, Row},
-    slot::{Mandate, Slot},
+    slot::{Mandate, Places, Slot},
+    stall::Witness,
     status::{Listed, Numbers, Probe},
     watch::Registration,
 };
@@ -56,8 +57,8 @@ pub enum RegisterError {
     /// There is no room.
     #[error("there are {0} watches already: give the monitor a greater capacity")]
     Full(usize),
-    /// The thread of its hooks could not be started.
-    #[error("the thread for the hooks could not be started")]
+    /// The thread of its hooks, or of a canary, could not be started.
+    #[error("a thread of the watch could not be started")]
     HookThread(#[source] io::Error),
 }
 
@@ -83,7 +84,8 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// How often to look. Otherwise an eighth of the shortest limit, between 5 and 250 ms.
+    /// How often to look at all. Otherwise as often as the shortest limit asks for: each watch is looked at every eighth of
+    /// its own limit, between 5 and 250 ms.
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = Some(tick.max(Duration::from_millis(1)));
         self
@@ -142,6 +144,7 @@ impl Builder {
             teller,
             beater,
             dumper: self.dumper,
+            witness: Witness::default(),
         };
         let thread = thread::Builder::new().name("lv-monitor".to_owned());
         let thread = thread.spawn(move || rounds.run()).map_err(StartError::Thread)?;
@@ -170,7 +173,18 @@ pub(crate) struct Shared {
 pub(crate) struct Yard {
     pub(crate) newcomers: Vec<Row>,
     pub(crate) gone: Vec<Row>,
+    places: Places,
     count: usize,
+}
+
+impl Yard {
+    /// Frees who is gone, and what they had.
+    fn forget(&mut self) {
+        self.count -= self.gone.len();
+        for row in self.gone.drain(..) {
+            self.places.free(row.place());
+        }
+    }
 }
 
 impl Shared {
@@ -178,6 +192,7 @@ impl Shared {
         let yard = Yard {
             newcomers: Vec::with_capacity(capacity),
             gone: Vec::with_capacity(capacity),
+            places: Places::default(),
             count: 0,
         };
         Self {
@@ -227,26 +242,36 @@ impl Monitor {
         self.way
     }
 
-    pub(crate) fn take_in(&self, row: Row, slot: &Arc<Slot>) -> Result<(), RegisterError> {
+    /// A place for a watch, if there is room for one more.
+    pub(crate) fn allot(&self) -> Result<Slot, RegisterError> {
         let mut yard = self.shared.yard.lock().unwrap_or_else(PoisonError::into_inner);
-        let freed = yard.gone.len();
-        yard.gone.clear();
-        yard.count -= freed.min(yard.count);
+        if !yard.gone.is_empty() {
+            // Forgotten before their places are given to others: a name must never stand for somebody else.
+            let mut listed = self.shared.directory.lock().unwrap_or_else(PoisonError::into_inner);
+            listed.retain(|known| known.slot.own().mandate().mandate() != Mandate::Retired);
+            yard.forget();
+        }
         if yard.count >= self.shared.capacity {
             return Err(RegisterError::Full(yard.count));
         }
-        let (name, ladder) = (Arc::clone(&row.cold.name), row.cold.ladder);
         yard.count += 1;
-        yard.newcomers.push(row);
-        drop(yard);
+        Ok(yard.places.allot())
+    }
+
+    /// Nobody came for this place.
+    pub(crate) fn give_back(&self, slot: &Slot) {
+        let mut yard = self.shared.yard.lock().unwrap_or_else(PoisonError::into_inner);
+        yard.count -= 1;
+        yard.places.free(slot.place());
+    }
+
+    pub(crate) fn take_in(&self, row: Row, slot: &Slot) {
+        let (name, ladder) = (Arc::clone(&row.cold.name), row.cold.ladder);
         let mut listed = self.shared.directory.lock().unwrap_or_else(PoisonError::into_inner);
-        if freed > 0 {
-            listed.retain(|known| known.slot.own.mandate().mandate() != Mandate::Retired);
-        }
-        listed.push(Listed { name, ladder, slot: Arc::clone(slot) });
+        listed.push(Listed { name, ladder, slot: slot.clone() });
         drop(listed);
+        self.shared.yard.lock().unwrap_or_else(PoisonError::into_inner).newcomers.push(row);
         self.wake();
-        Ok(())
     }
 
     fn wake(&self) {

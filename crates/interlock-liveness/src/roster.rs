@@ -1,23 +1,25 @@
 //! The judgement: who stands still, for how long, and what follows. A function of counters and clocks, and of nothing else.
 //!
 //! [`Roster::scan`] is called by the monitor's thread with what the clocks say, and by tests with what they make up. It
-//! allocates nothing once its rows are there, takes no lock and calls nothing that could wait.
+//! allocates nothing once its rows are there, takes no lock and calls nothing that could wait. It looks at each watch as often
+//! as that watch's own limit asks for (`rota`), because ten thousand patient watches cost more to read than to judge.
 
+mod judged;
+mod rota;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    fmt,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::{fmt, sync::Arc};
 
+pub(crate) use self::judged::Cold;
+use self::{
+    judged::{Hot, Judged, Seen, look},
+    rota::Rota,
+};
 use crate::{
-    breaker::{Fuse, State},
     clock::{Reading, nanos},
-    fence::FenceCell,
-    hooks::Caller,
     ladder::{Ladder, Rung},
-    slot::{Mandate, Slot, Stored},
+    slot::{BLOCK, Block, Mandate, Own, Slot},
 };
 
 /// The monitor woke this much later than it meant to, at least: the process did not run.
@@ -38,78 +40,32 @@ pub enum Weight {
 /// A watch, as it is handed to the monitor.
 #[derive(Debug)]
 pub(crate) struct Row {
-    pub(crate) hot: Hot,
+    slot: Slot,
+    hot: Hot,
     pub(crate) cold: Cold,
     pub(crate) pump: Option<Pump>,
 }
 
-/// What every scan looks at.
-#[derive(Debug)]
-pub(crate) struct Hot {
-    slot: Arc<Slot>,
-    mandate: Stored,
-    seen: u64,
-    since: u64,
-    /// When something is to be decided about it.
-    next: u64,
-    /// How long after progress the first thing is.
-    first: u64,
-    /// Progress changes nothing but times: no step to come down from, no breaker, not the first.
-    is_plain: bool,
-    is_fenced: bool,
-}
-
-/// What is looked at when something happens.
-#[derive(Debug)]
-pub(crate) struct Cold {
-    pub(crate) name: Arc<str>,
-    pub(crate) ladder: Ladder,
-    pub(crate) weight: Weight,
-    pub(crate) fence: Option<FenceCell>,
-    pub(crate) hooks: Option<Caller>,
-    pub(crate) fuse: Option<Fuse>,
-    rung: Rung,
-    /// What a pause adds to every step.
-    grace: u64,
-    has_moved: bool,
-}
-
 /// A counter that somebody else keeps, read once per scan.
 pub(crate) struct Pump {
-    pub(crate) slot: Arc<Slot>,
+    pub(crate) slot: Slot,
     pub(crate) read: Box<dyn Fn() -> u64 + Send>,
 }
 
 impl fmt::Debug for Pump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pump").field("slot", &self.slot).finish_non_exhaustive()
+        f.debug_struct("Pump").field("place", &self.slot.place()).finish_non_exhaustive()
     }
 }
 
 impl Row {
-    pub(crate) fn new(name: Arc<str>, slot: Arc<Slot>, ladder: Ladder) -> Self {
-        let hot = Hot {
-            mandate: Stored::default(),
-            seen: slot.own.progress(),
-            since: 0,
-            next: u64::MAX,
-            first: u64::MAX,
-            is_plain: false,
-            is_fenced: false,
-            slot,
-        };
-        let cold = Cold {
-            name,
-            ladder,
-            weight: Weight::Critical,
-            fence: None,
-            hooks: None,
-            fuse: None,
-            rung: Rung::Well,
-            grace: 0,
-            has_moved: false,
-        };
-        Self { hot, cold, pump: None }
+    pub(crate) fn new(name: Arc<str>, slot: Slot, ladder: Ladder) -> Self {
+        let hot = Hot::new(slot.own());
+        Self { slot, hot, cold: Cold::new(name, ladder), pump: None }
+    }
+
+    pub(crate) fn place(&self) -> usize {
+        self.slot.place()
     }
 
     /// Counts as having moved already: it proves something only while it is armed.
@@ -165,9 +121,15 @@ impl Verdict {
 /// All watches.
 #[derive(Debug)]
 pub(crate) struct Roster {
+    /// What the watched threads write; then, by the same places, what is kept about them. Places may be vacant.
+    blocks: Vec<Arc<Block>>,
     hot: Vec<Hot>,
-    cold: Vec<Cold>,
+    cold: Vec<Option<Cold>>,
     pumps: Vec<Pump>,
+    /// Who is to be looked at when.
+    rota: Rota,
+    /// Who guards a term: that is looked at every time.
+    fenced: Vec<usize>,
     tick: u64,
     last: Option<Reading>,
     /// When times were forgiven.
@@ -181,9 +143,12 @@ pub(crate) struct Roster {
 impl Roster {
     pub(crate) fn with_capacity(rows: usize) -> Self {
         Self {
-            hot: Vec::with_capacity(rows),
-            cold: Vec::with_capacity(rows),
+            blocks: Vec::with_capacity(rows.div_ceil(BLOCK)),
+            hot: Vec::with_capacity(rows.next_multiple_of(BLOCK)),
+            cold: Vec::with_capacity(rows.next_multiple_of(BLOCK)),
             pumps: Vec::with_capacity(rows),
+            rota: Rota::with_capacity(rows),
+            fenced: Vec::with_capacity(rows),
             tick: 0,
             last: None,
             forgiven: [0; FORGIVEN_MAX],
@@ -192,12 +157,21 @@ impl Roster {
         }
     }
 
-    /// Takes a watch in. The caller has seen to it that there is room.
-    pub(crate) fn add(&mut self, mut row: Row) {
-        row.hot.is_fenced = row.cold.fence.is_some();
-        self.hot.push(row.hot);
-        self.cold.push(row.cold);
-        self.pumps.extend(row.pump);
+    /// Takes a watch in. The caller has seen to it that there is room, and that no block is left out.
+    pub(crate) fn add(&mut self, row: Row) {
+        let Row { slot, hot, cold, pump } = row;
+        let place = slot.place();
+        if place / BLOCK == self.blocks.len() {
+            self.blocks.push(Arc::clone(slot.block()));
+            self.hot.extend([Hot::VACANT; BLOCK]);
+            self.cold.extend((0..BLOCK).map(|_| None));
+        }
+        self.rota.joins(place, cold.ladder.limit());
+        self.fenced.extend(cold.fence.is_some().then_some(place));
+        if let (Some(hot_at), Some(cold_at)) = (self.hot.get_mut(place), self.cold.get_mut(place)) {
+            (*hot_at, *cold_at) = (hot, Some(cold));
+        }
+        self.pumps.extend(pump);
     }
 
     pub(crate) fn set_tick(&mut self, tick: u64) {
@@ -210,61 +184,72 @@ impl Roster {
     }
 
     pub(crate) fn cold(&self, at: usize) -> Option<&Cold> {
-        self.cold.get(at)
+        self.cold.get(at)?.as_ref()
     }
 
-    pub(crate) fn slot(&self, at: usize) -> Option<&Slot> {
-        self.hot.get(at).map(|hot| hot.slot.as_ref())
+    pub(crate) fn own(&self, at: usize) -> Option<&Own> {
+        self.blocks.get(at / BLOCK)?.own.get(at % BLOCK)
     }
 
     /// Every watch with its name, its step and for how long it has stood still.
-    pub(crate) fn standings(&self, now: u64) -> impl Iterator<Item = (&Cold, &Slot, Rung, u64)> {
-        self.hot.iter().zip(&self.cold).map(move |(hot, cold)| {
-            (cold, hot.slot.as_ref(), cold.rung, now.saturating_sub(hot.since))
+    pub(crate) fn standings(&self, now: u64) -> impl Iterator<Item = (&Cold, &Own, Rung, u64)> {
+        let own = self.blocks.iter().flat_map(|block| &block.own);
+        let all = own.zip(&self.hot).zip(&self.cold);
+        all.filter_map(move |((own, hot), cold)| {
+            let cold = cold.as_ref()?;
+            Some((cold, own, cold.rung, now.saturating_sub(hot.since)))
         })
     }
 
-    /// Looks at every watch once.
+    /// Looks at every watch that may have something to say.
     pub(crate) fn scan(&mut self, reading: Reading, acts: &mut Vec<Act>) -> Verdict {
         self.notice_stall(reading, acts);
         for pump in &self.pumps {
-            pump.slot.own.set((pump.read)());
+            pump.slot.own().set((pump.read)());
         }
         let now = reading.monotonic;
         let mut changed = false;
-        for (at, (hot, cold)) in self.hot.iter_mut().zip(&mut self.cold).enumerate() {
-            let (mandate, progress) = (hot.slot.own.mandate(), hot.slot.own.progress());
-            if mandate != hot.mandate {
-                change(hot, cold, (at, mandate, progress), now, acts);
-                changed = true;
-                self.is_retiring |= mandate.mandate() == Mandate::Retired;
-            } else if progress != hot.seen {
-                changed |= !hot.is_plain;
-                if !hot.is_plain {
-                    settle(hot, cold, at, now, acts);
+        for group in self.rota.due(now) {
+            let rows = group.rows();
+            let Some(block) = self.blocks.get(group.number()) else { continue };
+            let slots = rows.clone().zip(block.own.iter().zip(&block.found));
+            let hot = self.hot.iter_mut().skip(rows.start);
+            let cold = self.cold.iter_mut().skip(rows.start);
+            let mut next = u64::MAX;
+            for (((at, (own, found)), hot), cold) in slots.zip(hot).zip(cold) {
+                if look(own, found, hot, now) == Seen::More
+                    && let Some(cold) = cold
+                {
+                    Judged { at, found, hot: &mut *hot, cold, now, acts: &mut *acts }.judge(own);
+                    changed = true;
+                    self.is_retiring |= hot.mandate.mandate() == Mandate::Retired;
                 }
-                advance(hot, progress, now);
-            } else if now >= hot.next {
-                climb(hot, cold, at, now, acts);
-                changed = true;
+                next = next.min(hot.next);
             }
-            if hot.is_fenced
-                && cold.fence.as_ref().is_some_and(|fence| fence.revoke_ended(reading.boottime))
-            {
-                acts.push(Act::TermEnded { at });
-            }
+            group.looked(now, self.tick, next);
         }
+        self.end_terms(reading.boottime, acts);
         if changed {
             self.verdict = self.judge();
         }
         self.verdict
     }
 
+    fn end_terms(&self, boottime: u64, acts: &mut Vec<Act>) {
+        for &at in &self.fenced {
+            let fence = self.cold(at).and_then(|cold| cold.fence.as_ref());
+            if fence.is_some_and(|fence| fence.revoke_ended(boottime)) {
+                acts.push(Act::TermEnded { at });
+            }
+        }
+    }
+
     fn judge(&self) -> Verdict {
         let is_critical = |cold: &Cold| cold.weight == Weight::Critical;
         let mut verdict = Verdict::WELL;
-        verdict.is_proven = self.cold.iter().any(is_critical);
+        verdict.is_proven = self.cold.iter().flatten().any(is_critical);
         for (hot, cold) in self.hot.iter().zip(&self.cold) {
+            let Some(cold) = cold else { continue };
             let is_judged = hot.next != u64::MAX || cold.rung > Rung::Well;
             if is_critical(cold) && is_judged {
                 verdict.is_proven &= cold.has_moved;
@@ -314,132 +299,29 @@ impl Roster {
         if !std::mem::take(&mut self.is_retiring) {
             return;
         }
-        let mut at = 0;
-        while let Some(hot) = self.hot.get(at) {
-            if hot.mandate.mandate() != Mandate::Retired || gone.len() == gone.capacity() {
-                self.is_retiring |= hot.mandate.mandate() == Mandate::Retired;
-                at += 1;
+        let rows = self.hot.iter_mut().zip(&mut self.cold).enumerate();
+        for (place, (hot, cold)) in rows {
+            if hot.mandate.mandate() != Mandate::Retired || cold.is_none() {
                 continue;
             }
-            let (hot, cold) = (self.hot.swap_remove(at), self.cold.swap_remove(at));
-            let pump = self.pumps.iter().position(|pump| Arc::ptr_eq(&pump.slot, &hot.slot));
+            if gone.len() == gone.capacity() {
+                self.is_retiring = true;
+                break;
+            }
+            let Some(block) = self.blocks.get(place / BLOCK) else { continue };
+            let slot = Slot::at(block, place);
+            let pump = self.pumps.iter().position(|pump| pump.slot.place() == place);
             let pump = pump.map(|pump| self.pumps.swap_remove(pump));
-            gone.push(Row { hot, cold, pump });
+            let vacated = Hot::vacated(slot.own());
+            let hot = std::mem::replace(hot, vacated);
+            gone.extend(cold.take().map(|cold| Row { slot, hot, cold, pump }));
+            self.fenced.retain(|fenced| *fenced != place);
         }
+        self.rota.reckon(&self.cold);
     }
 
-    /// The shortest bound of all, in nanoseconds.
-    pub(crate) fn shortest(&self) -> Option<u64> {
-        self.cold.iter().map(|cold| nanos(cold.ladder.limit())).min()
+    /// How often the most impatient watch is to be looked at, in nanoseconds.
+    pub(crate) fn impatience(&self) -> u64 {
+        self.rota.impatience()
     }
-}
-
-/// The mandate changed: that is a sign of life, and a new count begins.
-fn change(
-    hot: &mut Hot,
-    cold: &mut Cold,
-    (at, mandate, progress): (usize, Stored, u64),
-    now: u64,
-    acts: &mut Vec<Act>,
-) {
-    let before = hot.mandate.mandate();
-    let has_moved = cold.has_moved || progress != hot.seen;
-    settle(hot, cold, at, now, acts);
-    advance(hot, progress, now);
-    // Whoever comes to rest has done what it was watched for.
-    cold.has_moved = has_moved || (mandate.mandate() == Mandate::Rest && before != Mandate::Rest);
-    (hot.mandate, cold.grace) = (mandate, 0);
-    let first = cold.ladder.next(Rung::Well).map_or(u64::MAX, |(_, after)| after);
-    hot.first = match mandate.mandate() {
-        Mandate::Rest | Mandate::Retired => u64::MAX,
-        Mandate::Armed => first,
-        Mandate::Paused(millis) => {
-            let bound = millis.saturating_mul(1_000_000);
-            cold.grace = bound.saturating_sub(nanos(cold.ladder.limit()));
-            first.saturating_add(cold.grace)
-        }
-    };
-    hot.is_plain = cold.has_moved && cold.fuse.is_none();
-    if !cold.fuse.as_ref().is_some_and(Fuse::is_open) {
-        hot.next = now.saturating_add(hot.first);
-    }
-}
-
-/// It progressed: what nearly every watch did in nearly every scan.
-#[inline]
-fn advance(hot: &mut Hot, progress: u64, now: u64) {
-    let found = &hot.slot.found;
-    let gap = now.saturating_sub(hot.since);
-    if hot.first != u64::MAX && gap > found.longest_gap.load(Relaxed) {
-        found.longest_gap.store(gap, Relaxed);
-    }
-    found.moves.store(found.moves.load(Relaxed).wrapping_add(1), Relaxed);
-    found.since.store(now, Relaxed);
-    (hot.seen, hot.since) = (progress, now);
-    if hot.is_plain {
-        hot.next = now.saturating_add(hot.first);
-    }
-}
-
-/// It progressed, and that changes more than times.
-fn settle(hot: &mut Hot, cold: &mut Cold, at: usize, now: u64, acts: &mut Vec<Act>) {
-    if cold.rung > Rung::Well {
-        let age = now.saturating_sub(hot.since);
-        acts.push(Act::Recovered { at, from: cold.rung, age });
-        set_rung(hot, cold, Rung::Well);
-    }
-    if let Some(fuse) = &mut cold.fuse
-        && fuse.moved()
-    {
-        hot.slot.found.breaker.store(State::Closed as u32, Relaxed);
-        acts.push(Act::Closed { at });
-    }
-    cold.has_moved = true;
-    hot.is_plain = cold.fuse.is_none();
-    if !cold.fuse.as_ref().is_some_and(Fuse::is_open) {
-        hot.next = now.saturating_add(hot.first);
-    }
-}
-
-/// A step is due.
-fn climb(hot: &mut Hot, cold: &mut Cold, at: usize, now: u64, acts: &mut Vec<Act>) {
-    if let Some(fuse) = &mut cold.fuse
-        && fuse.is_open()
-    {
-        // Its rest is over: it is given one more chance.
-        fuse.half_open();
-        hot.slot.found.breaker.store(State::HalfOpen as u32, Relaxed);
-        set_rung(hot, cold, Rung::Well);
-        (hot.since, hot.next) = (now, now.saturating_add(hot.first));
-        return;
-    }
-    let Some((rung, _)) = cold.ladder.next(cold.rung) else {
-        hot.next = u64::MAX;
-        return;
-    };
-    let age = now.saturating_sub(hot.since);
-    hot.is_plain = false;
-    set_rung(hot, cold, rung);
-    acts.push(Act::Climbed { at, rung, age });
-    let next = cold.ladder.next(rung).map_or(u64::MAX, |(_, after)| after);
-    hot.next = hot.since.saturating_add(cold.grace).saturating_add(next);
-    if rung != Rung::Soft {
-        return;
-    }
-    let expiries = &hot.slot.found.expiries;
-    expiries.store(expiries.load(Relaxed).wrapping_add(1), Relaxed);
-    // Whoever ends the process needs no breaker of its own: the one of the supervisor counts.
-    if cold.ladder.ends().is_none()
-        && let Some(fuse) = &mut cold.fuse
-        && let Some(rests_for) = fuse.expired(now)
-    {
-        hot.slot.found.breaker.store(State::Open as u32, Relaxed);
-        hot.next = now.saturating_add(rests_for);
-        acts.push(Act::Opened { at });
-    }
-}
-
-fn set_rung(hot: &Hot, cold: &mut Cold, rung: Rung) {
-    cold.rung = rung;
-    hot.slot.found.rung.store(rung as u32, Relaxed);
 }

@@ -1,20 +1,98 @@
-//! What a watched thread and the monitor share: two cache lines, and no lock.
+//! What a watched thread and the monitor share: two places in memory, and no lock.
 //!
-//! The thread writes the first line: a counter of progress, and a mandate that says how it is to be judged. The monitor
-//! writes the second: what it found. So a kick never waits for the monitor, and the monitor never for a thread.
+//! The thread writes the first, a cache line of its own: a counter of progress, and a mandate that says how it is to be judged.
+//! The monitor writes the second: what it found. So a kick never waits for the monitor, and the monitor never for a thread.
+//! Slots lie side by side in blocks, because the monitor reads them in a row: that is what a scan costs.
 
-use std::sync::atomic::{
-    AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+use std::{
+    array,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU32, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
 };
 
 use crate::{ladder::Rung, names::Phase};
 
+/// How many slots lie side by side.
+pub(crate) const BLOCK: usize = 64;
+
+/// Slots side by side.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) own: [Own; BLOCK],
+    pub(crate) found: [Found; BLOCK],
+}
+
+impl Block {
+    fn new() -> Arc<Self> {
+        let (own, found) =
+            (array::from_fn(|_| Own::default()), array::from_fn(|_| Found::default()));
+        Arc::new(Self { own, found })
+    }
+}
+
 /// The part of a watch that both sides see.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Slot {
-    pub(crate) own: Own,
-    pub(crate) found: Found,
+    block: Arc<Block>,
+    /// Which one of all, blocks counted through.
+    place: usize,
+}
+
+impl Slot {
+    /// The one at a place, in the block where that is.
+    pub(crate) fn at(block: &Arc<Block>, place: usize) -> Self {
+        Self { block: Arc::clone(block), place }
+    }
+
+    #[inline]
+    pub(crate) fn own(&self) -> &Own {
+        &self.block.own[self.place % BLOCK]
+    }
+
+    pub(crate) fn found(&self) -> &Found {
+        &self.block.found[self.place % BLOCK]
+    }
+
+    pub(crate) fn place(&self) -> usize {
+        self.place
+    }
+
+    pub(crate) fn block(&self) -> &Arc<Block> {
+        &self.block
+    }
+}
+
+/// Which places there are, and which nobody has.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    blocks: Vec<Arc<Block>>,
+    free: Vec<usize>,
+}
+
+impl Places {
+    /// A slot that is nobody's, as if nobody had ever had it.
+    pub(crate) fn allot(&mut self) -> Slot {
+        if self.free.is_empty() {
+            let first = self.blocks.len() * BLOCK;
+            self.blocks.push(Block::new());
+            self.free.extend((first..first + BLOCK).rev());
+        }
+        let place = self.free.pop().unwrap_or_default();
+        let slot = Slot::at(&self.blocks[place / BLOCK], place);
+        slot.own().reset();
+        slot.found().reset();
+        slot
+    }
+
+    /// Whoever had it is gone, and the monitor has taken it out.
+    pub(crate) fn free(&mut self, place: usize) {
+        self.free.push(place);
+    }
 }
 
 /// Written by the watched thread.
@@ -29,11 +107,12 @@ pub(crate) struct Own {
 
 /// Written by the monitor.
 #[derive(Debug, Default)]
-#[repr(align(64))]
 pub(crate) struct Found {
     /// When progress was last seen, by the monotonic clock.
     pub(crate) since: AtomicU64,
     pub(crate) longest_gap: AtomicU64,
+    /// Which 99 of 100 times without progress are no longer than, about.
+    pub(crate) usual_gap: AtomicU64,
     pub(crate) expiries: AtomicU64,
     /// How often progress was seen at all.
     pub(crate) moves: AtomicU64,
@@ -82,6 +161,12 @@ impl Stored {
 }
 
 impl Own {
+    fn reset(&self) {
+        self.phase.store(0, Relaxed);
+        self.reason.store(0, Relaxed);
+        self.command(Mandate::Rest);
+    }
+
     /// Progress by the only thread that makes any: a plain read, a plain write.
     #[inline]
     pub(crate) fn advance(&self, by: u64) {
@@ -142,6 +227,16 @@ impl Own {
 }
 
 impl Found {
+    fn reset(&self) {
+        let numbers =
+            [&self.since, &self.longest_gap, &self.usual_gap, &self.expiries, &self.moves];
+        for number in numbers {
+            number.store(0, Relaxed);
+        }
+        self.rung.store(0, Relaxed);
+        self.breaker.store(0, Relaxed);
+    }
+
     pub(crate) fn rung(&self) -> Rung {
         Rung::from_number(self.rung.load(Relaxed))
     }
@@ -150,6 +245,21 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_that_was_freed_is_given_again_as_new_and_no_other_is_given_twice() {
+        let mut places = Places::default();
+        let slots: Vec<Slot> = (0..=BLOCK).map(|_| places.allot()).collect();
+        let given: Vec<usize> = slots.iter().map(Slot::place).collect();
+        assert_eq!(given, (0..=BLOCK).collect::<Vec<_>>());
+        slots[7].own().command(Mandate::Retired);
+        slots[7].found().expiries.store(3, Relaxed);
+        places.free(7);
+        let again = places.allot();
+        assert_eq!((again.place(), again.own().mandate().mandate()), (7, Mandate::Rest));
+        assert_eq!(again.found().expiries.load(Relaxed), 0);
+        assert_eq!(places.allot().place(), BLOCK + 1);
+    }
 
     #[test]
     fn every_change_of_the_mandate_is_visible_even_to_the_same_one() {

@@ -85,7 +85,7 @@ impl<'a> Registration<'a> {
     /// A watch that several threads kick, armed at once.
     pub fn register_shared(self) -> Result<SharedWatch, RegisterError> {
         let slot = self.hand_over(|row| row, None)?;
-        slot.own.command(Mandate::Armed);
+        slot.own().command(Mandate::Armed);
         Ok(SharedWatch(Arc::new(Owned(slot))))
     }
 
@@ -96,7 +96,7 @@ impl<'a> Registration<'a> {
         read: impl Fn() -> u64 + Send + 'static,
     ) -> Result<Observed, RegisterError> {
         let slot = self.hand_over(|row| row, Some(Box::new(read)))?;
-        slot.own.command(Mandate::Armed);
+        slot.own().command(Mandate::Armed);
         Ok(Observed(Owned(slot)))
     }
 
@@ -110,29 +110,34 @@ impl<'a> Registration<'a> {
         self,
         shape: impl FnOnce(Row) -> Row,
         read: Option<Box<dyn Fn() -> u64 + Send>>,
-    ) -> Result<Arc<Slot>, RegisterError> {
-        let slot = Arc::new(Slot::default());
-        let mut row = shape(Row::new(Arc::clone(&self.name), Arc::clone(&slot), self.ladder));
-        row.pump = read.map(|read| Pump { slot: Arc::clone(&slot), read });
+    ) -> Result<Slot, RegisterError> {
+        let slot = self.monitor.allot()?;
+        let mut row = shape(Row::new(Arc::clone(&self.name), slot.clone(), self.ladder));
+        row.pump = read.map(|read| Pump { slot: slot.clone(), read });
         row.cold.weight = self.weight;
         row.cold.fence = self.fence;
         row.cold.fuse = self.breaker.map(Fuse::new);
         if !self.hooks.is_empty() {
-            let started = Caller::start(&self.name, self.hooks);
-            row.cold.hooks = Some(started.map_err(RegisterError::HookThread)?);
+            row.cold.hooks = match Caller::start(&self.name, self.hooks) {
+                Ok(hooks) => Some(hooks),
+                Err(error) => {
+                    self.monitor.give_back(&slot);
+                    return Err(RegisterError::HookThread(error));
+                }
+            };
         }
-        self.monitor.take_in(row, &slot)?;
+        self.monitor.take_in(row, &slot);
         Ok(slot)
     }
 }
 
 /// A slot whose watch ends with its owner.
 #[derive(Debug)]
-struct Owned(Arc<Slot>);
+struct Owned(Slot);
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        self.0.own.command(Mandate::Retired);
+        self.0.own().command(Mandate::Retired);
     }
 }
 
@@ -183,11 +188,12 @@ impl Watch {
 
     /// Whether the breaker has set it aside: then the work is futile, and had better be left.
     pub fn breaker(&self) -> State {
-        State::from_number(self.slot.0.found.breaker.load(Relaxed))
+        State::from_number(self.slot.0.found().breaker.load(Relaxed))
     }
 
+    #[inline]
     fn own(&self) -> &crate::slot::Own {
-        &self.slot.0.own
+        self.slot.0.own()
     }
 }
 
@@ -228,7 +234,7 @@ impl SharedWatch {
     /// Something was done.
     #[inline]
     pub fn kick(&self) {
-        self.0.0.own.advance_shared(1);
+        self.0.0.own().advance_shared(1);
     }
 }
 
@@ -239,12 +245,12 @@ pub struct Observed(Owned);
 impl Observed {
     /// Begins the countdown again.
     pub fn arm(&self) {
-        self.0.0.own.command(Mandate::Armed);
+        self.0.0.own().command(Mandate::Armed);
     }
 
     /// Ends the countdown.
     pub fn disarm(&self) {
-        self.0.0.own.command(Mandate::Rest);
+        self.0.0.own().command(Mandate::Rest);
     }
 }
 
@@ -255,7 +261,7 @@ pub struct Section(Owned);
 impl Section {
     /// Enters it; it is left when the answer is dropped.
     pub fn enter(&mut self) -> Inside<'_> {
-        self.0.0.own.command(Mandate::Armed);
+        self.0.0.own().command(Mandate::Armed);
         Inside { section: self }
     }
 }
@@ -269,6 +275,6 @@ pub struct Inside<'a> {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        self.section.0.0.own.command(Mandate::Rest);
+        self.section.0.0.own().command(Mandate::Rest);
     }
 }

@@ -69,6 +69,32 @@ fn fault_05_all_blocked_workers_are_found() {
 }
 
 #[test]
+fn fault_07_an_exhausted_blocking_pool_is_found_and_no_worker_is_blamed() {
+    let (monitor, told) = expiries();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(16)
+        .build()
+        .unwrap();
+    let _workers = monitor.watch_runtime("main", runtime.handle(), LIMIT).unwrap();
+    let _pool = monitor.watch_blocking("main", runtime.handle(), LIMIT).unwrap();
+    assert_eq!(told.recv_timeout(LIMIT * 2), Err(mpsc::RecvTimeoutError::Timeout), "it is well");
+    let (release, released) = mpsc::channel::<()>();
+    let released = std::sync::Arc::new(std::sync::Mutex::new(released));
+    for _ in 0..16 {
+        let released = std::sync::Arc::clone(&released);
+        runtime.spawn_blocking(move || {
+            let _until_the_test_is_over = released.lock().unwrap().recv();
+        });
+    }
+    let expiry = told.recv().unwrap();
+    assert_eq!(&*expiry.watch, "main blocking pool", "{expiry}");
+    assert!(expiry.age >= LIMIT && expiry.age < LIMIT * 4, "{expiry}");
+    assert_eq!(told.recv_timeout(LIMIT * 2), Err(mpsc::RecvTimeoutError::Timeout));
+    drop(release);
+}
+
+#[test]
 fn fault_06_a_runtime_that_is_saturated_but_moves_is_not_blamed() {
     let (monitor, told) = expiries();
     let runtime = runtime(2);

@@ -19,11 +19,12 @@ mod bouncer;
 mod certificates;
 mod keeper;
 mod postgres;
+mod python;
 mod redis;
 
 pub use self::{
     bouncer::PrivateBouncer, certificates::certify, keeper::Signal, postgres::PrivatePostgres,
-    redis::PrivateRedis,
+    python::PythonServer, redis::PrivateRedis,
 };
 
 use std::{

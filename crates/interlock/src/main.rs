@@ -17,6 +17,8 @@ mod output;
 mod owners;
 mod place;
 mod project;
+#[cfg(feature = "redis")]
+mod redis_beat;
 mod serve;
 mod slot_name;
 mod writer;

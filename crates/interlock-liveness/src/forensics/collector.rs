@@ -95,10 +95,10 @@ impl Forensics {
         let room = body.len();
         let mut rest = body;
         let _full = writeln!(rest, "{dump} {places}\n{expiry}");
-        for (cold, slot, rung, age) in roster.standings(now) {
+        for (cold, own, rung, age) in roster.standings(now) {
             let (name, millis) = (&cold.name, age / 1_000_000);
-            let phase = slot.own.phase().name().unwrap_or("-");
-            let count = slot.own.progress();
+            let phase = own.phase().name().unwrap_or("-");
+            let count = own.progress();
             let _full = writeln!(rest, "{name}: {rung}, {millis} ms, phase {phase}, count {count}");
         }
         let used = room - rest.len();

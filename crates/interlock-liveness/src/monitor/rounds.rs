@@ -16,11 +16,10 @@ use crate::{
     hooks::Expiry,
     ladder::Rung,
     roster::{Act, Roster, Verdict},
+    stall::Witness,
     sys,
 };
 
-const TICK_MIN: u64 = 5_000_000;
-const TICK_MAX: u64 = 250_000_000;
 /// How urgently the monitor wants to run; others may be hogging the machine.
 const NICE: i32 = -10;
 /// What whoever listens gets to say that the process ends.
@@ -37,6 +36,7 @@ pub(super) struct Rounds {
     pub(super) teller: Teller,
     pub(super) beater: Beater,
     pub(super) dumper: Option<Box<dyn Dumper>>,
+    pub(super) witness: Witness,
 }
 
 impl Rounds {
@@ -44,6 +44,7 @@ impl Rounds {
         sys::block_signals(self.timer.as_ref().and_then(Timer::signal));
         // Without the right to it the monitor is as urgent as anybody.
         let _not_allowed = rustix::process::setpriority_process(None, NICE);
+        self.witness = Witness::here();
         let unwinding = EndsProcess;
         let mut planned = monotonic();
         while !self.shared.stops.load(Relaxed) {
@@ -57,8 +58,7 @@ impl Rounds {
     }
 
     fn tick(&mut self) -> u64 {
-        let own = self.roster.shortest().map_or(TICK_MAX, |limit| limit / 8);
-        let tick = self.fixed_tick.map_or(own.clamp(TICK_MIN, TICK_MAX), nanos);
+        let tick = self.fixed_tick.map_or_else(|| self.roster.impatience(), nanos);
         self.roster.set_tick(tick);
         self.shared.numbers.tick.store(tick, Relaxed);
         tick
@@ -94,6 +94,7 @@ impl Rounds {
             self.perform(*act, reading.monotonic);
         }
         self.acts = acts;
+        self.witness.is_well(reading.monotonic);
         if verdict.is_well && verdict.is_proven {
             self.beat(reading.monotonic);
         }
@@ -102,7 +103,7 @@ impl Rounds {
     /// Takes in who is new, and puts out who is gone, unless somebody is just at it: then the next time.
     fn take_newcomers(&mut self) {
         let Ok(mut yard) = self.shared.yard.try_lock() else { return };
-        while let Some(row) = yard.newcomers.pop() {
+        for row in yard.newcomers.drain(..) {
             self.roster.add(row);
         }
         self.roster.retire(&mut yard.gone);
@@ -149,21 +150,22 @@ impl Rounds {
             },
             Act::Stalled { nanos, slept, forgiven } => {
                 self.shared.numbers.stalls.fetch_add(1, Relaxed);
+                let cause = self.witness.cause(nanos, slept);
                 let (stalled, slept) = (Duration::from_nanos(nanos), Duration::from_nanos(slept));
-                Event::Stalled { stalled, slept, forgiven }
+                Event::Stalled { stalled, slept, cause, forgiven }
             }
         };
         self.tell(event);
     }
 
     fn expiry(&self, at: usize, rung: Rung, age: u64) -> Option<Expiry> {
-        let (cold, slot) = (self.roster.cold(at)?, self.roster.slot(at)?);
+        let (cold, own) = (self.roster.cold(at)?, self.roster.own(at)?);
         Some(Expiry {
             watch: Arc::clone(&cold.name),
             rung,
             age: Duration::from_nanos(age),
-            phase: slot.own.phase().name(),
-            paused: slot.own.reason(),
+            phase: own.phase().name(),
+            paused: own.reason(),
         })
     }
 

@@ -87,6 +87,7 @@ fn fault_09_a_process_whose_allocator_hangs_is_dumped_and_ended_all_the_same() {
         }
         thread::yield_now();
     };
+    assert!(last.starts_with("why: `worker` has made no progress"), "{last}");
     #[cfg(feature = "forensics")]
     assert!(last.contains("Wedging") && last.contains("wedge.rs"), "{last}");
 }

@@ -1,7 +1,35 @@
 //! Faults, injected into real processes: what hangs is named, what must end ends, and nothing ends too early.
 //!
-//! The numbers in the tests' names are those of the list of faults in `docs/adr/0021-liveness.md`. A sick process is this
-//! program itself, started again to play one part (`patient`); it says what happens to it on its standard output.
+//! The numbers in the tests' names are those of the research's list of faults. A sick process is this program itself, started
+//! again to play one part (`patient`); it says what happens to it on its standard output.
+//!
+//! | # | fault | where its test is |
+//! |---|---|---|
+//! | 1, 2 | deadlock; endless loop | `ends`, `dumps` |
+//! | 3 | kicks on a timer | no such function; `supervised`: beats stop when the loop does |
+//! | 4, 5, 6, 7 | one, all workers blocked; saturated runtime; exhausted blocking pool | `tests/runtime.rs` |
+//! | 8 | thread with all signals blocked | `dumps` |
+//! | 9 | wedged allocator | `src/sys/wedge.rs` |
+//! | 10, 11, 12 | monitor, hook, log hang | `ends` |
+//! | 13 | process stopped | `ends`, `well`, `supervised`, `src/roster/tests.rs` |
+//! | 14 | stopped between check and write | the stores' conformance suite (`a_commit_that_races_a_takeover_…` and the other cases of S9), on every store |
+//! | 15 | supervisor stopped | `supervised` |
+//! | 16, 17 | wall clock set; sleep of the machine (made up: none here sleeps) | `src/roster/tests.rs` |
+//! | 18 | CPU quota | `grouped` |
+//! | 19 | process 1 of a namespace | `ends` |
+//! | 20, 21 | full disk; file removed or replaced | `supervised`, `src/heartbeat` |
+//! | 22 | heartbeat disk hangs (a pipe that nobody writes: no disk here can be hung) | `well` |
+//! | 23 | leftovers of an earlier boot or process | `src/heartbeat` |
+//! | 24 | out of memory | `grouped` |
+//! | 25, 26, 27, 28 | crash loop, hang loop, survivors, supervisor killed | `supervised`, `src/supervise/backoff.rs` |
+//! | 29, 30 | systemd's socket and periods (a socket of our own: there is no systemd here) | `src/systemd.rs` |
+//! | 31, 32, 34 | renewal fails, or is slow; leader hangs | `crates/interlock/tests/serve/leader.rs`, with real servers |
+//! | 33 | candidates race | the stores' conformance suite (`lease`), on every store |
+//! | 35 | debugger | `ends`, with strace |
+//! | 36 | watches that come and go | `well`, `src/roster/tests.rs` |
+//! | 37 | pauses | `ends`, `src/roster/tests.rs` |
+//! | 38 | false alarms | `soak`, for longer by `cargo xtask soak --liveness MINUTES` (not 24 h); the suggested limit in `src/roster/tests.rs` |
+//! | 39 | budgets | `dumps`; `cargo xtask bench liveness` |
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 #![expect(clippy::print_stdout, reason = "a patient says how it does")]
@@ -9,8 +37,10 @@
 
 mod dumps;
 mod ends;
+mod grouped;
 mod patient;
 mod probed;
+mod soak;
 mod supervised;
 mod well;
 

@@ -84,6 +84,7 @@ pub(crate) fn play(part: &str) {
         "blocked-log" => blocked_log(),
         "hung-monitor" => hung_monitor(),
         "kicks" => kicks(),
+        "kicks-hungry" => kicks_hungry(),
         "kicks-deadman" => kicks_deadman(),
         "forgotten-pause" => forgotten_pause(),
         "soft" => soft(),
@@ -191,6 +192,12 @@ fn kick_on(monitor: &Monitor) {
 
 fn kicks() {
     kick_on(&monitor().start().unwrap());
+}
+
+/// Well, beside somebody who takes all there is of the processor.
+fn kicks_hungry() {
+    thread::spawn(spin_here);
+    kicks();
 }
 
 fn kicks_deadman() {

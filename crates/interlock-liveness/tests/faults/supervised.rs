@@ -52,9 +52,14 @@ pub(crate) fn supervise() {
     }
 }
 
+/// Tells a process that plays the supervisor what to supervise.
+pub(crate) fn tell_what(command: &mut Command, folder: &TempDir, script: &str) {
+    command.env(SCRIPT, script).env(FOLDER, folder.path());
+}
+
 fn start(folder: &TempDir, script: &str) -> Patient {
     let mut command = Patient::command(&[], "supervise");
-    command.env(SCRIPT, script).env(FOLDER, folder.path());
+    tell_what(&mut command, folder, script);
     Patient::spawn(&mut command)
 }
 

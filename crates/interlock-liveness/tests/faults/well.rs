@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use interlock_liveness::{Event, Ladder, Monitor, RegisterError, Rung};
+use interlock_liveness::{Carrier, Event, Ladder, Monitor, RegisterError, Rung, Sign};
 
 use crate::Patient;
 
@@ -20,7 +20,8 @@ fn fault_13_a_process_that_was_stopped_for_a_while_blames_no_watch() {
     // What is tested is that time goes by while it stands still.
     thread::sleep(Duration::from_secs(2));
     patient.signal("-CONT");
-    patient.until("STALLED ");
+    let stalled = patient.until("STALLED ");
+    assert!(stalled.contains("it was stopped, or its machine was"), "{stalled}");
     assert!(!patient.said("EXPIRED soft"), "{:?}", patient.heard);
 }
 
@@ -39,6 +40,52 @@ fn a_soft_watch_that_moves_again_is_ready_again_and_was_live_all_the_time() {
     if !patient.said("RECOVERED ") {
         patient.until("RECOVERED ");
     }
+}
+
+/// Beats into a file that can be opened, and never is: what a file system does whose disk is gone.
+#[derive(Debug)]
+struct HungDisk(std::path::PathBuf);
+
+impl Carrier for HungDisk {
+    fn carry(&mut self, _: &Sign) {
+        let _never = std::fs::File::open(&self.0);
+    }
+}
+
+#[test]
+fn fault_22_a_heartbeat_disk_that_hangs_is_named_and_holds_up_nobody() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("beat");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let (tell, told) = std::sync::mpsc::channel();
+    let monitor = Monitor::builder()
+        .beat(HungDisk(path.clone()))
+        .beat_every(Duration::from_millis(50))
+        .on_event(move |event| tell.send(event).unwrap_or_default())
+        .start()
+        .unwrap();
+    let ladder = Ladder::soft(Duration::from_secs(2));
+    let well = monitor.watch("well", ladder).register().unwrap();
+    well.arm();
+    let probe = monitor.probe();
+    let named = loop {
+        well.kick();
+        match told.recv_timeout(Duration::from_millis(5)) {
+            Ok(Event::Expired(expiry)) if expiry.rung == Rung::Soft => break expiry,
+            Ok(_) | Err(_) => {}
+        }
+    };
+    assert_eq!(&*named.watch, "heartbeat", "{named}");
+    assert!(probe.is_live() && probe.is_ready(), "that is for whoever listens to decide");
+    assert!(probe.monitor().beats_lost > 10, "the others are dropped: {:?}", probe.monitor());
+    // The monitor goes on judging.
+    let stuck =
+        monitor.watch("stuck", Ladder::soft(Duration::from_millis(200))).register().unwrap();
+    stuck.arm();
+    let is_stuck = |event: &Event| matches!(event, Event::Expired(it) if &*it.watch == "stuck");
+    assert!(told.iter().any(|event| is_stuck(&event)));
+    // Whoever hangs there may end now.
+    std::fs::write(&path, "").unwrap();
 }
 
 #[test]

@@ -19,7 +19,7 @@ const INSTANCES: usize = 3;
 const PER_SECOND: usize = 300;
 /// What is watched: after everybody has what is theirs.
 const SETTLING: Duration = Duration::from_secs(30);
-const WATCHED: Duration = Duration::from_secs(60);
+const WATCHED: Duration = Duration::from_mins(1);
 const PAGE: usize = 5_000;
 
 /// One that is due every minute, at a second of its own, and does nothing.

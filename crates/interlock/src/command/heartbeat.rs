@@ -1,9 +1,11 @@
 //! `interlock heartbeat`, and the helper that writes reports.
 
-use std::{io::Write as _, time::Duration};
+use std::{io::Write as _, path::Path, time::Duration};
 
 use interlock_liveness::heartbeat::{Fresh, check};
 
+#[cfg(feature = "redis")]
+use crate::redis_beat::Key;
 use crate::{
     arguments::HeartbeatCommand,
     exit::{FAILED, Failure, PROBLEMS, SUCCESS},
@@ -13,10 +15,13 @@ use crate::{
 pub(super) fn run(command: &HeartbeatCommand, output: &mut Output) -> Result<u8, Failure> {
     let HeartbeatCommand::Check { file, max_age } = command;
     let max_age = max_age.unsigned_abs();
-    let found = check(file, max_age).map_err(|error| {
-        let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
-        Failure::failed(format!("{error}{}", source.unwrap_or_default()), "")
-    })?;
+    let found = match file.to_str().filter(|address| is_key(address)) {
+        Some(address) => check_key(address, max_age)?,
+        None => check(file, max_age).map_err(|error| {
+            let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
+            Failure::failed(format!("{error}{}", source.unwrap_or_default()), "")
+        })?,
+    };
     let (code, says) = match found {
         Fresh::Yes(age) => (SUCCESS, format!("alive: the last sign is {} old", seconds(age))),
         Fresh::Stale(age) => {
@@ -27,10 +32,38 @@ pub(super) fn run(command: &HeartbeatCommand, output: &mut Output) -> Result<u8,
             )
         }
         Fresh::Gone => (PROBLEMS, "stale: the process that wrote it is gone".to_owned()),
-        Fresh::Missing => (PROBLEMS, format!("stale: there is no {}", file.display())),
+        Fresh::Missing => (PROBLEMS, format!("stale: there is no {}", without_password(file))),
     };
     writeln!(output.out, "{says}")?;
     Ok(code)
+}
+
+/// Whether it is a key on a server, and no file.
+pub(super) fn is_key(address: &str) -> bool {
+    address.starts_with("redis://") || address.starts_with("rediss://")
+}
+
+#[cfg(feature = "redis")]
+fn check_key(address: &str, max_age: Duration) -> Result<Fresh, Failure> {
+    let key = Key::parse(address).map_err(|error| Failure::usage(error, ""))?;
+    key.check(max_age).map_err(|error| {
+        let help = "Whether it lives cannot be told from here.";
+        Failure::failed(format!("{key} cannot be asked: {error}"), help)
+    })
+}
+
+#[cfg(not(feature = "redis"))]
+fn check_key(_address: &str, _max_age: Duration) -> Result<Fresh, Failure> {
+    Err(Failure::usage("this `interlock` was built without Redis", "Check a file instead."))
+}
+
+/// What was asked for, as people may see it.
+fn without_password(file: &Path) -> String {
+    let shown = file.display().to_string();
+    match (is_key(&shown), shown.split_once("://"), shown.rsplit_once('@')) {
+        (true, Some((scheme, _)), Some((_, server))) => format!("{scheme}://{server}"),
+        _ => shown,
+    }
 }
 
 fn seconds(length: Duration) -> String {

@@ -369,6 +369,7 @@ async fn attend(parties: &mut Parties, signals: &mut Signals) -> Result<&'static
         tracing::info!("{signal}: stopping");
         return Ok("stopped");
     };
+    let mut hangs = guard.as_ref().map(Guard::hangs);
     let signal = loop {
         tokio::select! {
             biased;
@@ -382,6 +383,9 @@ async fn attend(parties: &mut Parties, signals: &mut Signals) -> Result<&'static
             ended = &mut task => {
                 say_last(sentinel.as_ref(), &ended).await;
                 return judged(ended).map(|()| "stopped");
+            }
+            what = guard::hung(hangs.as_mut()) => {
+                return Err(guard::give_back(what, (stop, task)).await);
             }
             reason = stands_down(sentinel.as_mut()) => {
                 return Err(Failure::failed(reason, "Set the clocks right; another instance goes on."));

@@ -9,6 +9,7 @@ use interlock_liveness::supervise::{
 
 use crate::{
     arguments::{RestartWhen, Supervise},
+    command::heartbeat::is_key,
     exit::Failure,
     output::Output,
     place::Place,
@@ -48,6 +49,10 @@ fn supervision(directory: &Path, asked: &Supervise) -> Result<Supervision, Failu
     if name.is_empty() || name.contains('/') {
         let help = "Give it one with `--name`: letters, no `/`.";
         return Err(Failure::usage(format!("`{name}` cannot be the name of files"), help));
+    }
+    if asked.heartbeat.as_deref().and_then(Path::to_str).is_some_and(is_key) {
+        let help = "Have it write a file, or ask the key with `interlock heartbeat check`.";
+        return Err(Failure::usage("a supervisor listens to no key on Redis", help));
     }
     let max_age = asked.max_age.map(jiff::SignedDuration::unsigned_abs);
     let first_beat = asked.first_beat.map(jiff::SignedDuration::unsigned_abs);

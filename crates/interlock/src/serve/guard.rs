@@ -2,7 +2,10 @@
 //!
 //! Behind the sentinel, which tells people that a loop is late, stands a thread that needs nothing of this process but a clock:
 //! it looks at the same pulses, has the stacks of all threads written down by a helper, and ends the process, so that whoever
-//! keeps it running starts it again. Behind that stands a timer of the kernel. What was written down is told at the next start.
+//! keeps it running starts it again. Before the end the shards are given back, so that another instance need not wait for their
+//! leases to run out. Behind that stands a timer of the kernel. What was written down is told at the next start.
+//!
+//! Nobody renews a lease on behalf of an engine: its own loop does, and one that hangs loses it.
 
 use std::{
     env,
@@ -16,17 +19,26 @@ use std::{
 use interlock_api::loops::Loops;
 use interlock_core::id::PipelineId;
 use interlock_liveness::{
-    Deadman, Event, Ladder, Monitor, Observed, Probe, Probes, Rung, Systemd, Workers,
+    Blocking, Deadman, Event, Ladder, Monitor, Observed, Probe, Probes, Rung, Systemd, Workers,
     forensics::{Forensics, Found, found},
     heartbeat::inherited,
 };
 use interlock_store::{Store, record::InboxRecord};
-use tokio::runtime::Handle;
+use tokio::{
+    runtime::Handle,
+    sync::{oneshot, watch},
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 
-use crate::{environment, inbox::fresh_key};
+#[cfg(feature = "redis")]
+use crate::redis_beat;
+use crate::{environment, exit::Failure, inbox::fresh_key};
 
 /// A loop that is late for so much longer ends the process. The sentinel has told people of it by then.
 const ENDS_AFTER: Duration = Duration::from_secs(15);
+/// The shards are given back this long before that.
+const GIVEN_BACK_BEFORE: Duration = Duration::from_secs(3);
 /// How long a worker of a runtime may be busy with one task before that is written down.
 const WORKER_BUSY: Duration = Duration::from_secs(10);
 /// How long the guard itself may not look. A process that is stopped for longer is ended by the kernel.
@@ -41,6 +53,8 @@ const NAME: &str = "serve";
 pub(crate) struct Guard {
     _watches: Vec<Observed>,
     _workers: Vec<Workers>,
+    _pools: Vec<Blocking>,
+    hangs: watch::Receiver<Option<String>>,
     monitor: Monitor,
     probes: Option<Probes>,
 }
@@ -60,13 +74,20 @@ impl Guard {
         for carrier in inherited(environment::variable)? {
             builder = builder.beat(carrier);
         }
+        if let Some(key) = key()? {
+            builder = builder.beat(key);
+        }
         if let Some(systemd) = Systemd::from_variables(environment::variable)? {
             builder = builder.beat(systemd);
         }
         let monitor = builder.start().map_err(io::Error::other)?;
+        let (ends, hangs) = watch::channel(None);
         let watches = loops.all().into_iter().map(|(name, pulse, bound)| {
-            let excuse = loops.excuse.clone();
-            let watch = monitor.watch(name, Ladder::hard(bound, bound + ENDS_AFTER));
+            let (excuse, ends) = (loops.excuse.clone(), ends.clone());
+            let ladder = Ladder::hard(bound, bound + ENDS_AFTER).releasing(GIVEN_BACK_BEFORE);
+            let watch = monitor.watch(name, ladder).on(Rung::Release, move |expiry| {
+                ends.send_replace(Some(expiry.to_string()));
+            });
             watch.observe(move || pulse.count().wrapping_add(excuse.count()))
         });
         let watches = watches.collect::<Result<_, _>>().map_err(io::Error::other)?;
@@ -75,7 +96,24 @@ impl Guard {
             .map(|(name, handle)| monitor.watch_runtime(name, handle, WORKER_BUSY))
             .collect::<Result<_, _>>();
         let workers = workers.map_err(io::Error::other)?;
-        Ok(Self { _watches: watches, _workers: workers, monitor, probes: None })
+        let pools = runtimes
+            .iter()
+            .map(|(name, handle)| monitor.watch_blocking(name, handle, WORKER_BUSY))
+            .collect::<Result<_, _>>();
+        let pools = pools.map_err(io::Error::other)?;
+        Ok(Self {
+            _watches: watches,
+            _workers: workers,
+            _pools: pools,
+            hangs,
+            monitor,
+            probes: None,
+        })
+    }
+
+    /// What hangs, once something does that ends the process in a moment.
+    pub(crate) fn hangs(&self) -> watch::Receiver<Option<String>> {
+        self.hangs.clone()
     }
 
     /// Answers whoever asks there how things stand, until the guard leaves its post.
@@ -92,6 +130,34 @@ impl Guard {
     }
 }
 
+/// Waits until something hangs; answers with what.
+pub(crate) async fn hung(hangs: Option<&mut watch::Receiver<Option<String>>>) -> String {
+    let Some(hangs) = hangs else { return std::future::pending().await };
+    match hangs.wait_for(Option::is_some).await {
+        Ok(what) => what.clone().unwrap_or_default(),
+        Err(_gone) => std::future::pending().await,
+    }
+}
+
+/// Gives the shards back before the guard ends the process. Whoever is still there afterwards has come round too late:
+/// others own the shards by then.
+pub(crate) async fn give_back<T>(
+    what: String,
+    (stop, work): (oneshot::Sender<()>, JoinHandle<T>),
+) -> Failure {
+    tracing::error!("{what}: the shards are given back before this process ends");
+    let _it_has_ended = stop.send(());
+    match timeout(GIVEN_BACK_BEFORE, work).await {
+        Ok(_however) => tracing::info!("the shards are given back"),
+        Err(_hangs_too) => tracing::warn!("the shards were not given back in time"),
+    }
+    sleep(GIVEN_BACK_BEFORE * 2).await;
+    Failure::failed(
+        what,
+        "It came round again, when the shards had been given back. Start it again.",
+    )
+}
+
 /// Whether the kernel stands behind it: not while somebody debugs, and not at a terminal, where a process that is
 /// stopped with Ctrl-Z wants to be continued.
 fn deadman() -> Deadman {
@@ -100,6 +166,19 @@ fn deadman() -> Deadman {
         None if io::stderr().is_terminal() => Deadman::Off,
         Some(_) | None => Deadman::Kernel { slack: SLACK },
     }
+}
+
+/// The key on Redis that heartbeats go to, if one is named.
+#[cfg(feature = "redis")]
+fn key() -> io::Result<Option<redis_beat::Beat>> {
+    let named = environment::variable(redis_beat::VARIABLE);
+    let key = named.map(|address| redis_beat::Key::parse(&address)).transpose();
+    Ok(key.map_err(io::Error::other)?.map(redis_beat::Beat::into_key))
+}
+
+#[cfg(not(feature = "redis"))]
+fn key() -> io::Result<Option<Box<dyn interlock_liveness::Carrier>>> {
+    Ok(None)
 }
 
 fn forensics(folder: &Path) -> io::Result<Forensics> {

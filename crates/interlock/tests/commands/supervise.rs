@@ -7,6 +7,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use interlock_private_server::PrivateRedis;
+
 use crate::interlock;
 
 #[test]
@@ -96,4 +98,41 @@ fn a_heartbeat_file_is_judged_by_its_changes() {
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     assert_eq!(check("10s").code, 3, "it cannot be read");
+}
+
+/// A key of the server, by the real client.
+fn redis(server: &PrivateRedis, command: &[&str]) -> String {
+    let port = server.port().to_string();
+    let ran = Command::new("redis-cli").args(["-p", &port]).args(command).output().unwrap();
+    String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_key_that_some_program_writes_is_judged_by_its_changes() {
+    let server = PrivateRedis::start();
+    let key = format!("redis://{}/app:beat", server.address());
+    let check = |max_age: &str| interlock(&["heartbeat", "check", &key, "--max-age", max_age]);
+    let none = check("10s");
+    assert_eq!(none.code, 1, "there is none yet: {}", none.stderr);
+    // As the seed writes it: a time, which says nothing.
+    redis(&server, &["SET", "app:beat", "1700000000"]);
+    assert_eq!(check("10s").code, 0);
+    assert_eq!(check("10s").code, 0, "and again, by what was kept");
+    // By the server's own clock it was seen a minute ago.
+    redis(&server, &["PEXPIRE", "app:beat:seen", "86340000"]);
+    let stale = check("50s");
+    assert_eq!(stale.code, 1, "{}", stale.stdout);
+    assert!(stale.stdout.starts_with("stale: the last sign is 60."), "{}", stale.stdout);
+    assert_eq!(check("70s").code, 0);
+    redis(&server, &["SET", "app:beat", "1600000000", "EX", "30"]);
+    assert_eq!(check("50s").code, 0, "it has just changed, and be it backwards");
+    redis(&server, &["DEL", "app:beat"]);
+    redis(&server, &["RPUSH", "app:beat", "something else"]);
+    assert_eq!(check("10s").code, 3, "that is no value");
+    drop(server);
+    let away = check("10s");
+    assert_eq!((away.code, away.stderr.contains("cannot be asked")), (3, true), "{}", away.stderr);
+    assert_eq!(interlock(&["heartbeat", "check", "redis://h", "--max-age", "1s"]).code, 2);
+    let supervise = ["supervise", "--heartbeat", &key, "--max-age", "1s", "--", "true"];
+    assert_eq!(interlock(&supervise).code, 2, "nobody listens to a key");
 }

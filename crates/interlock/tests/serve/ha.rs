@@ -4,7 +4,7 @@
 
 mod checker;
 mod fleet;
-mod proxy;
+pub(crate) mod proxy;
 
 use std::{
     thread,

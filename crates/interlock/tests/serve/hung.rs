@@ -2,6 +2,8 @@
 
 use std::{fs, os::unix::process::ExitStatusExt as _, process::Command};
 
+use interlock_private_server::PrivateRedis;
+
 use crate::{
     Daemon, log,
     project::{Project, tail},
@@ -44,4 +46,37 @@ fn a_loop_that_hangs_ends_the_process_and_the_next_start_makes_it_an_incident() 
         listed.contains("process_hung").then_some(listed)
     });
     assert!(incidents.contains("`reload`"), "{incidents}");
+}
+
+#[test]
+fn a_key_on_redis_is_fresh_while_the_loops_come_round_and_stale_when_the_process_is_gone() {
+    let server = PrivateRedis::start();
+    let project = Project::new(&[("quiet", QUIET)]);
+    fs::write(project.path().join("interlock.yaml"), "server: {addr: '127.0.0.1:0'}\n").unwrap();
+    let key = format!("redis://{}/serve", server.address());
+    let daemon = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .args(["serve", "--log", "json"])
+        .arg(project.path())
+        .env("INTERLOCK_HEARTBEAT_REDIS", &key)
+        .env("INTERLOCK_SPOOL", project.path().join("spool"))
+        .stderr(crate::open_log(project.path()))
+        .stdout(std::process::Stdio::null())
+        .spawn();
+    let daemon = Daemon(daemon.unwrap());
+    let check = || project.run(&["heartbeat", "check", &key, "--max-age", "5s"]);
+    project.until("it beats", || (check().code == 0).then_some(()));
+    project.until("it beats again", || {
+        let port = server.port().to_string();
+        let value = Command::new("redis-cli").args(["-p", &port, "GET", "serve"]).output().unwrap();
+        let value = String::from_utf8(value.stdout).unwrap();
+        let sequence: u64 = value.split(' ').nth(2).unwrap().parse().unwrap();
+        (sequence > 2).then_some(())
+    });
+    assert_eq!(check().code, 0);
+    drop(daemon);
+    let stale = project.until("it is stale", || {
+        let checked = check();
+        (checked.code == 1).then_some(checked.stdout)
+    });
+    assert!(stale.starts_with("stale: the last sign is 5."), "{stale}");
 }

@@ -13,6 +13,7 @@
 //! | `frozen` | a daemon that is stopped and continued |
 //! | `ha` | three instances on one server, killed, stopped, cut off, and the server killed too |
 //! | `hung` | a loop that hangs, which the process does not outlive |
+//! | `leader` | an owner whose loop hangs, who cannot renew its lease, or hears too late that it has |
 //! | `moving` | a ledger that goes from a file to a server and back, and `serve` on each |
 //! | `ourselves` | what breaks in Interlock itself, and who outside hears of it |
 //! | `exec` | jobs wrapped by `exec`, with the interface there, gone, and silent |
@@ -41,6 +42,7 @@ mod ha;
 mod https;
 mod hung;
 mod kills;
+mod leader;
 mod moving;
 mod ourselves;
 mod pings;
