@@ -5,7 +5,10 @@
 
 mod guard;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -45,6 +48,11 @@ async fn metrics(State(surface): State<Arc<Surface>>) -> Response {
     }
     if let Some(vitals) = surface.watchdog.get() {
         watchdog(vitals, &mut page);
+    }
+    if let Some(waited) = surface.archive_waited.get() {
+        let help = "How long the oldest change has waited for the archive.";
+        let waited = waited.load(Ordering::Relaxed);
+        page.gauge("interlock_archive_waiting_seconds", help, None, waited);
     }
     if let Some(probe) = surface.guard.get() {
         guard::write(probe, &mut page);

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -71,6 +71,8 @@ pub struct Surface {
     pub watchdog: OnceLock<Arc<WatchdogVitals>>,
     /// What the guard of the process sees, once it has taken its post.
     pub guard: OnceLock<Probe>,
+    /// For how many seconds the oldest change has waited for the archive, where somebody looks.
+    pub archive_waited: OnceLock<Arc<AtomicU64>>,
     /// The store, once it is open.
     pub store: OnceLock<Arc<dyn Store>>,
     /// Makes pipelines for pings with `create=1`, where there are files to make.
@@ -89,6 +91,7 @@ impl Surface {
             vitals: OnceLock::new(),
             watchdog: OnceLock::new(),
             guard: OnceLock::new(),
+            archive_waited: OnceLock::new(),
             store: OnceLock::new(),
             maker: OnceLock::new(),
             desk: Desk::default(),

@@ -95,8 +95,8 @@ fn main() {
     let server = PrivatePostgres::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let open = |schema: &str| {
-        let (dsn, schema) = (server.dsn(), schema.to_owned());
-        PostgresStore::open(&PostgresSettings { dsn, schema, connections_max: 4, shards: 1 })
+        let schema = schema.to_owned();
+        PostgresStore::open(&PostgresSettings { schema, ..PostgresSettings::new(server.dsn()) })
             .unwrap()
     };
     let rounds: Vec<(f64, f64)> = (0..ROUNDS)

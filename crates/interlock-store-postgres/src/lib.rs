@@ -19,6 +19,7 @@ mod ledger;
 mod pool;
 mod queue;
 mod read;
+mod retention;
 mod roll;
 mod schema;
 mod store;

@@ -100,6 +100,30 @@ pub(crate) async fn agenda(
     Ok(page(list, limit))
 }
 
+/// The pipelines of a shard with the revisions of their rows.
+pub(crate) async fn revisions(
+    pool: &Arc<Pool>,
+    shard: Shard,
+    after: Option<PipelineId>,
+    limit: usize,
+) -> Result<Page<(PipelineId, u64)>, StoreError> {
+    let sql = "SELECT pipeline, revision FROM @pipelines WHERE shard = $1 AND pipeline > $2
+        ORDER BY pipeline LIMIT $3";
+    let (number, rows_max) = (i32::from(shard.0), one_more(limit));
+    let after = after.as_ref().map_or("", PipelineId::as_str);
+    let params =
+        [(&number as _, Type::INT4), (&after as _, Type::TEXT), (&rows_max as _, Type::INT8)];
+    let mut list = Vec::new();
+    for row in pool.query(sql, &params).await? {
+        let name: &str = row.get(0);
+        let pipeline = PipelineId::any(name).map_err(|_broken| {
+            StoreError::permanent(format!("a pipeline of the store cannot be read: {name}"))
+        })?;
+        list.push((pipeline, row.get::<_, i64>(1) as u64));
+    }
+    Ok(page(list, limit))
+}
+
 fn watermark(
     pipeline: &PipelineId,
     schedule: &str,

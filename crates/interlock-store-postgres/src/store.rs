@@ -14,7 +14,9 @@ use interlock_store_remote::{Desk, instant};
 use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::Config;
 
-use crate::{apply, lease, ledger, pool::Pool, queue, read, roll, schema, whole};
+use crate::{
+    apply, lease, ledger, pool::Pool, queue, read, retention::Retention, roll, schema, whole,
+};
 
 /// Where a store is, and how it is used.
 #[derive(Clone)]
@@ -27,6 +29,16 @@ pub struct PostgresSettings {
     pub connections_max: usize,
     /// How many shards it gets when it is made; later it keeps what it has.
     pub shards: u16,
+    /// How long events are kept; for ever if nothing is said.
+    pub events_kept: Option<SignedDuration>,
+}
+
+impl PostgresSettings {
+    /// A server of which nothing but its address is said: one shard, and everything is kept.
+    pub fn new(dsn: String) -> Self {
+        let schema = "interlock".to_owned();
+        Self { dsn, schema, connections_max: 4, shards: 1, events_kept: None }
+    }
 }
 
 impl fmt::Debug for PostgresSettings {
@@ -40,6 +52,7 @@ impl fmt::Debug for PostgresSettings {
 pub struct PostgresStore {
     schema: String,
     shards: u16,
+    retention: Arc<Retention>,
     pool: Arc<Pool>,
     desk: Desk,
 }
@@ -47,7 +60,7 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// Opens the store; makes it if it is not there. Blocks meanwhile.
     pub fn open(settings: &PostgresSettings) -> Result<Self, StoreError> {
-        let PostgresSettings { dsn, schema, connections_max, shards } = settings;
+        let PostgresSettings { dsn, schema, connections_max, shards, events_kept } = settings;
         check_word(schema)?;
         let config: Config = dsn.parse().map_err(|error| {
             StoreError::permanent(format!("`postgres.dsn` is not the address of a server: {error}"))
@@ -56,7 +69,8 @@ impl PostgresStore {
         let pool = Arc::new(Pool::new(config, schema, *connections_max));
         let (to_prepare, name, asked) = (Arc::clone(&pool), schema.clone(), *shards);
         let shards = desk.wait(async move { schema::prepare(&to_prepare, &name, asked).await })?;
-        Ok(Self { schema: schema.clone(), shards, pool, desk })
+        let retention = Arc::new(Retention::new(*events_kept));
+        Ok(Self { schema: schema.clone(), shards, retention, pool, desk })
     }
 
     fn ask<'a, T: Send + 'static, F>(&self, work: impl FnOnce(Arc<Pool>) -> F) -> StoreFuture<'a, T>
@@ -106,9 +120,12 @@ impl Store for PostgresStore {
     fn commit(&self, groups: Vec<Group>) -> StoreFuture<'_, Vec<Result<Accepted, Refusal>>> {
         let shards = self.shards;
         let checked = groups.iter().try_for_each(|group| group.check(shards));
+        let retention = Arc::clone(&self.retention);
         self.ask(move |pool| async move {
             checked?;
-            apply::commit(&pool, groups, shards).await
+            let answers = apply::commit(&pool, groups, shards).await?;
+            retention.after(&pool, &answers);
+            Ok(answers)
         })
     }
 
@@ -168,6 +185,16 @@ impl Store for PostgresStore {
     ) -> StoreFuture<'a, Page<AgendaRow>> {
         let after = after.cloned();
         self.ask(move |pool| async move { read::agenda(&pool, shard, after, limit).await })
+    }
+
+    fn revisions<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a PipelineId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, u64)>> {
+        let after = after.cloned();
+        self.ask(move |pool| async move { read::revisions(&pool, shard, after, limit).await })
     }
 
     fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>> {

@@ -76,16 +76,19 @@ fn changed(row: &tokio_postgres::Row) -> Result<ChangedRow, StoreError> {
 /// have either noted their changes, or are visible to whoever reads all rows after this.
 pub(crate) async fn archived(pool: &Arc<Pool>, up_to: Option<Archived>) -> Result<(), StoreError> {
     let Some(up_to) = up_to else {
-        let sql = "WITH over AS (UPDATE @counters SET since = NULL WHERE name = 'event')
+        let sql =
+            "WITH over AS (UPDATE @counters SET since = NULL, archived = NULL WHERE name = 'event')
             DELETE FROM @changes";
         return pool.query(sql, &[]).await.map(drop);
     };
     let sql = "WITH kept AS (UPDATE @counters
-            SET since = CASE WHEN since IS NULL THEN value ELSE greatest(since, least($1, value)) END
+            SET since = CASE WHEN since IS NULL THEN value ELSE greatest(since, least($1, value)) END,
+                archived = greatest(coalesce(archived, 0), $2)
             WHERE name = 'event' RETURNING since)
         DELETE FROM @changes USING kept WHERE number <= kept.since";
     let read = i64::try_from(up_to.changes).unwrap_or(i64::MAX);
-    pool.query(sql, &[(&read, Type::INT8)]).await.map(drop)
+    let events = i64::try_from(up_to.events).unwrap_or(i64::MAX);
+    pool.query(sql, &[(&read, Type::INT8), (&events, Type::INT8)]).await.map(drop)
 }
 
 /// Some of all rows: kind by kind, each in the order of its keys.

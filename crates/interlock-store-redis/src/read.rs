@@ -184,6 +184,28 @@ pub(crate) async fn agenda(
     Ok(page(rows, limit))
 }
 
+/// The pipelines of a shard with the revisions of their rows.
+pub(crate) async fn revisions(
+    server: &Server,
+    shard: Shard,
+    last: Option<PipelineId>,
+    limit: usize,
+) -> Result<Page<(PipelineId, u64)>, StoreError> {
+    let set = server.keys.index(&format!("pipelines:{}", shard.0));
+    let last = after(last.map(|name| name.to_string()));
+    let asked = vec!["revisions".to_owned(), set, last, one_more(limit).to_string()];
+    let mut rows = Vec::new();
+    for row in list(server.read(asked).await?)? {
+        let (name, revision) = pair(row)?;
+        let pipeline = PipelineId::any(&name);
+        let found = pipeline.ok().zip(revision.parse().ok());
+        rows.push(found.ok_or_else(|| {
+            StoreError::permanent(format!("a pipeline of the store cannot be read: {name}"))
+        })?);
+    }
+    Ok(page(rows, limit))
+}
+
 /// The sensors of a pipeline.
 pub(crate) async fn sensors(
     server: &Server,

@@ -242,6 +242,16 @@ impl Store for RedisStore {
         self.ask(move |server| async move { read::agenda(&server, shard, after, limit).await })
     }
 
+    fn revisions<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a PipelineId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, u64)>> {
+        let after = after.cloned();
+        self.ask(move |server| async move { read::revisions(&server, shard, after, limit).await })
+    }
+
     fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>> {
         let query = query.clone();
         self.ask(move |server| async move { ledger::ledger(&server, &query).await })

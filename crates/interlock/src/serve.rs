@@ -1,6 +1,7 @@
 //! What `serve` adds to the engine: real time, the project's files, evaluators, the log, signals and
 //! the HTTP interface.
 
+pub(crate) mod archive_watch;
 pub(crate) mod archiver;
 pub(crate) mod broken;
 pub(crate) mod engines;

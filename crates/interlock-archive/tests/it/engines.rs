@@ -62,12 +62,7 @@ async fn redis_is_archived() {
 #[tokio::test]
 async fn postgres_is_archived() {
     let server = PrivatePostgres::start();
-    let store = PostgresStore::open(&PostgresSettings {
-        dsn: server.dsn(),
-        schema: "interlock".to_owned(),
-        connections_max: 4,
-        shards: 1,
-    });
+    let store = PostgresStore::open(&PostgresSettings::new(server.dsn()));
     history_and_changes_are_archived(Arc::new(store.unwrap()), &server).await;
 }
 

@@ -151,7 +151,7 @@ impl Decoder<'_> {
         for (there, absent) in [("cert", "key"), ("key", "cert")] {
             if let Some(entry) = node.entry(there).filter(|_| node.get(absent).is_none()) {
                 let message = format!("`redis.{there}` needs `redis.{absent}`");
-                self.problems.add(entry.key_span, Code::MissingKey, message, "");
+                self.problems.add(entry.key_span, Code::Conflict, message, "");
             }
         }
         Some(RedisTls { ca: file("ca"), client: file("cert").zip(file("key")) })
@@ -162,6 +162,7 @@ impl Decoder<'_> {
             connections_max: count(node, "maxConnections").unwrap_or(10),
             schema: text(node, "schema").unwrap_or_else(|| "interlock".to_owned()),
             shards: shards(node),
+            retention_ttl: self.duration(node, "retentionTtl"),
             dsn: self.needed(node, root, "postgres", "dsn")?,
         })
     }

@@ -59,6 +59,9 @@ const POSTGRES: &MapShape = &map(
         field("dsn", &SECRET, "Where it is.").required(),
         field("maxConnections", &Shape::Int { min: 1, max: 1_000 }, "Connections.").default("10"),
         field("schema", &TEXT, "The database schema of the tables.").default("interlock"),
+        field("retentionTtl", &DURATION, "How long events are kept.")
+            .or(&["retentionTTL"])
+            .default("for ever"),
         SHARDS,
     ]],
 );

@@ -11,12 +11,7 @@ use jiff::SignedDuration;
 
 /// A store with one shard in the schema `interlock`.
 pub(crate) fn open(dsn: &str) -> Result<PostgresStore, StoreError> {
-    PostgresStore::open(&PostgresSettings {
-        dsn: dsn.to_owned(),
-        schema: "interlock".to_owned(),
-        connections_max: 4,
-        shards: 1,
-    })
+    PostgresStore::open(&PostgresSettings::new(dsn.to_owned()))
 }
 
 /// The right to write, for a while.

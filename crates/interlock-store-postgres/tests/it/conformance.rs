@@ -17,7 +17,12 @@ fn subjects(dsn: String, shards: u16) -> impl Fn() -> Subject {
     let made = AtomicUsize::new(0);
     move || {
         let schema = format!("s{shards}_{}", made.fetch_add(1, Ordering::Relaxed));
-        let settings = PostgresSettings { dsn: dsn.clone(), schema, connections_max: 6, shards };
+        let settings = PostgresSettings {
+            schema,
+            connections_max: 6,
+            shards,
+            ..PostgresSettings::new(dsn.clone())
+        };
         let store = PostgresStore::open(&settings).unwrap();
         Subject::new(Arc::new(store), |time| thread::sleep(time.unsigned_abs()))
     }

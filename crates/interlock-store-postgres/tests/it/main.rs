@@ -9,3 +9,4 @@ mod cast;
 mod conformance;
 mod instances;
 mod refusals;
+mod retention;

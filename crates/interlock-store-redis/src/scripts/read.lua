@@ -113,6 +113,14 @@ function verbs.agenda()
     return rows
 end
 
+function verbs.revisions()
+    local zset, after, limit, rows = take(), take(), count(), {}
+    for n, name in ipairs(call('ZRANGEBYLEX', zset, after, '+', 'LIMIT', 0, limit)) do
+        rows[n] = { name, text(revision(call('HGET', P .. ':pipeline:' .. name, 'row'))) }
+    end
+    return rows
+end
+
 function verbs.inbox()
     local zset, limit, rows = take(), count(), {}
     for n, member in ipairs(call('ZRANGE', zset, 0, limit - 1)) do

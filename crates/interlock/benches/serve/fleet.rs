@@ -42,9 +42,7 @@ pub(crate) fn postgres(label: &str, count: usize) {
     let server = PrivatePostgres::start();
     let settings = format!("provider: postgres\npostgres: {{dsn: '{}'}}\n", server.dsn());
     let open = || -> Box<dyn Store> {
-        let (dsn, schema) = (server.dsn(), "interlock".to_owned());
-        let settings = PostgresSettings { dsn, schema, connections_max: 4, shards: 1 };
-        Box::new(PostgresStore::open(&settings).expect("it opens"))
+        Box::new(PostgresStore::open(&PostgresSettings::new(server.dsn())).expect("it opens"))
     };
     measure(&format!("fleet/postgres_{label}"), count, &settings, &open);
 }
@@ -61,7 +59,10 @@ fn measure(name: &str, count: usize, settings: &str, open: &dyn Fn() -> Box<dyn 
     let fleet: Vec<Served> = homes.iter().map(|home| Served::start(home.path())).collect();
     println!("RESULT name={name}_start seconds={:.1}", now().duration_since(began).as_secs_f64());
     let store = open();
-    let shares = settled(store.as_ref(), count);
+    settle(store.as_ref(), count);
+    // Shares that are not even are made so one shard after the other.
+    thread::sleep(SETTLING);
+    let shares: Vec<usize> = shares(store.as_ref()).into_values().collect();
     #[expect(clippy::cast_precision_loss, reason = "a count of pipelines")]
     let off = |share: &usize| {
         let even = count as f64 / INSTANCES as f64;
@@ -70,7 +71,6 @@ fn measure(name: &str, count: usize, settings: &str, open: &dyn Fn() -> Box<dyn 
     let uneven = shares.iter().map(off).fold(0.0, f64::max);
     println!("pipelines of each instance: {shares:?}");
     println!("RESULT name={name}_uneven percent={uneven:.1}");
-    thread::sleep(SETTLING);
     let from = now();
     thread::sleep(WATCHED + Duration::from_secs(10));
     let until = from + SignedDuration::try_from(WATCHED).expect("a minute");
@@ -102,21 +102,27 @@ fn home(files: &Path, settings: &str) -> tempfile::TempDir {
     folder
 }
 
-/// How many pipelines each instance has, once every shard has an owner and every pipeline is declared.
-fn settled(store: &dyn Store, count: usize) -> Vec<usize> {
+/// Waits until every instance owns something and every pipeline is declared.
+fn settle(store: &dyn Store, count: usize) {
     let began = now();
     loop {
         thread::sleep(Duration::from_secs(2));
         assert!(now().duration_since(began) < SignedDuration::from_mins(4), "they do not settle");
-        let roll = block_on(store.roll()).expect("it answers").expect("it is shared");
-        let mut shares = BTreeMap::new();
-        for ((_, shard), (holder, _)) in roll.held.iter().filter(|held| held.0.0 == Role::Engine) {
-            *shares.entry(holder.clone()).or_insert(0) += declared(store, *shard);
-        }
+        let shares = shares(store);
         if shares.values().sum::<usize>() == count && shares.len() == INSTANCES {
-            return shares.into_values().collect();
+            return;
         }
     }
+}
+
+/// How many pipelines each instance has.
+fn shares(store: &dyn Store) -> BTreeMap<String, usize> {
+    let roll = block_on(store.roll()).expect("it answers").expect("it is shared");
+    let mut shares = BTreeMap::new();
+    for ((_, shard), (holder, _)) in roll.held.iter().filter(|held| held.0.0 == Role::Engine) {
+        *shares.entry(holder.clone()).or_insert(0) += declared(store, *shard);
+    }
+    shares
 }
 
 fn declared(store: &dyn Store, shard: Shard) -> usize {

@@ -3,19 +3,21 @@
 //! An archive that cannot be written to is tried again and again; nothing is lost meanwhile, because the store keeps
 //! what the archive has not read. After a while people are told.
 
-use std::sync::Arc;
-#[cfg(feature = "postgres")]
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use interlock_api::Surface;
 use interlock_config::server::ServerConfig;
 use interlock_store::Store;
 use tokio::runtime::Handle;
 
-use crate::{arguments::RoleName, exit::Failure, place::Place, serve::roles::Roles};
+use crate::{
+    arguments::RoleName,
+    exit::Failure,
+    place::Place,
+    serve::{archive_watch, roles::Roles},
+};
 
 /// How long a loop may take beside its interval before it counts as late.
-#[cfg(feature = "postgres")]
 const BOUND: Duration = Duration::from_mins(5);
 
 /// Lets the archiver run, if that is among the roles. Without one declared the store need not note what changes.
@@ -31,6 +33,9 @@ pub(crate) async fn start(
         }
         return Ok(());
     };
+    if roles.has(RoleName::Engine) {
+        watch(declared, store, (beside, surface));
+    }
     if !roles.has(RoleName::Archiver) {
         return Ok(());
     }
@@ -42,6 +47,18 @@ pub(crate) async fn start(
     }
     run(declared, store, (beside, surface));
     Ok(())
+}
+
+/// Whoever runs the archiver, or should: that nothing is archived is noticed here.
+fn watch(
+    declared: &interlock_config::server::Archiver,
+    store: &Arc<dyn Store>,
+    (beside, surface): (&Handle, &Surface),
+) {
+    let waited = Arc::clone(surface.archive_waited.get_or_init(Arc::default));
+    let interval = Duration::try_from(declared.interval).unwrap_or(BOUND);
+    let store = Arc::clone(store);
+    beside.spawn(archive_watch::go_on(archive_watch::Around { store, interval, waited }));
 }
 
 #[cfg(feature = "postgres")]
@@ -71,18 +88,16 @@ mod copying {
     use std::{sync::Arc, time::Duration};
 
     use interlock_archive::{ArchiveError, Archiver, Standing, Telling};
-    use interlock_core::{id::PipelineId, pipeline::Secret};
+    use interlock_core::pipeline::Secret;
     use interlock_engine::vitals::Pulse;
-    use interlock_store::{Store, record::InboxRecord};
+    use interlock_store::Store;
     use tokio::time::sleep;
 
-    use crate::inbox::fresh_key;
+    use crate::serve::archive_watch::{INTERVALS_MISSED, Over, notice};
 
     /// How soon an archive that failed is tried again: not before, and not after.
     const AGAIN_FIRST: Duration = Duration::from_secs(1);
     const AGAIN_LAST: Duration = Duration::from_secs(30);
-    /// People are told when it has failed for so many intervals.
-    const INTERVALS_MISSED: u32 = 3;
 
     /// What it needs of the rest.
     pub(super) struct Around {
@@ -143,7 +158,7 @@ mod copying {
             let is_due = !error.is_retryable()
                 || self.lasted >= around.interval.saturating_mul(INTERVALS_MISSED);
             if is_due && !self.is_told {
-                self.is_told = notice(around, &error.to_string(), Over::No).await;
+                self.is_told = notice(around.store.as_ref(), error.to_string(), Over::No).await;
             }
             self.lasted = self.lasted.saturating_add(pause);
             pause
@@ -151,7 +166,8 @@ mod copying {
 
         async fn is_over(&mut self, around: &Around) {
             around.pulse.beat();
-            if self.is_told && !notice(around, "it has everything again", Over::Yes).await {
+            let message = || "it has everything again".to_owned();
+            if self.is_told && !notice(around.store.as_ref(), message(), Over::Yes).await {
                 return;
             }
             if self.tries > 0 {
@@ -159,22 +175,5 @@ mod copying {
             }
             *self = Self::default();
         }
-    }
-
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    enum Over {
-        No,
-        Yes,
-    }
-
-    async fn notice(around: &Around, message: &str, over: Over) -> bool {
-        let record = InboxRecord::Noticed {
-            event: "ARCHIVE_BEHIND".to_owned(),
-            thing: "the archive".to_owned(),
-            message: message.to_owned(),
-            over: over == Over::Yes,
-        };
-        let post = around.store.post(&PipelineId::system(), &fresh_key(), &record).await;
-        post.inspect_err(|error| tracing::warn!(%error, "that could not be recorded")).is_ok()
     }
 }

@@ -237,3 +237,46 @@ fn archive_that_cannot_be_reached_is_an_incident() {
         listed.contains("ARCHIVE_CURRENT").then_some(())
     });
 }
+
+/// An archiver with a process of its own that dies: nobody is left there to say so, and the engine's process does.
+#[test]
+fn archiver_that_is_gone_is_an_incident() {
+    let (archive, server) = (PrivatePostgres::start(), PrivateRedis::start());
+    let settings = format!(
+        "provider: redis\nredis: {{addr: '{}'}}\nserver: {{addr: '127.0.0.1:0'}}\n\
+         archiver: {{enabled: true, interval: 1s, dsn: '{}'}}\n",
+        server.address(),
+        archive.dsn()
+    );
+    let (engine, archiver) = (Project::new(&[("ticker", TICKER)]), Project::new(&[]));
+    for project in [&engine, &archiver] {
+        fs::write(project.path().join("interlock.yaml"), &settings).unwrap();
+    }
+    let part = |project: &Project, roles: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interlock"));
+        command.args(["serve", "--roles", roles]).arg(project.path());
+        Daemon(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    };
+    let _engine = part(&engine, "engine,api,watchdog");
+    let count = || numbers(&archive, &["SELECT count(*) FROM archive.slots"])[0];
+    let said = |kind: &str| {
+        let listed = engine.run(&["events", "--json"]).stdout;
+        listed.contains(kind).then_some(())
+    };
+    // Declared, and never started.
+    engine.until("nobody archives", || said("ARCHIVE_BEHIND"));
+    let alive = part(&archiver, "archiver");
+    engine.until("it is archived", || (count() > 0).then_some(()));
+    engine.until("that is over", || said("ARCHIVE_CURRENT"));
+    drop(alive);
+    let is_open = || {
+        let listed = engine.run(&["incidents", "list", "--json"]).stdout;
+        let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+        let found =
+            listed.as_array().unwrap().iter().any(|incident| {
+                incident["kind"] == "ARCHIVE_BEHIND" && incident["state"] == "open"
+            });
+        found.then_some(())
+    };
+    engine.until("people hear of it again", is_open);
+}

@@ -54,8 +54,8 @@ impl Server {
                 Arc::new(RedisStore::open(&settings).unwrap())
             }
             Self::Postgres(server) => {
-                let (dsn, schema) = (server.dsn(), "interlock".to_owned());
-                let settings = PostgresSettings { dsn, schema, connections_max: 4, shards: 12 };
+                let settings =
+                    PostgresSettings { shards: 12, ..PostgresSettings::new(server.dsn()) };
                 Arc::new(PostgresStore::open(&settings).unwrap())
             }
         }
