@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use interlock_store::{Store, StoreError};
 
+use tokio::task::{JoinError, JoinHandle};
+
 use crate::{
     READS_MAX,
     batch::Batch,
     failure::ArchiveError,
-    reading::{Position, Read, gather},
+    load::Load,
+    reading::{Position, gather},
     target::{Target, Written},
 };
 
@@ -50,8 +53,8 @@ pub struct Archiver {
     position: Position,
     /// How many reads the next batch takes: few at first, so that one who is killed often gets on all the same.
     reads: usize,
-    /// What was read while the last batch was written.
-    ahead: Option<Read>,
+    /// What is read while the last batch is written.
+    ahead: Option<Ahead>,
     /// What was archived since it was opened.
     pub summary: Summary,
 }
@@ -74,33 +77,27 @@ impl Archiver {
 
     /// Archives one batch.
     pub async fn pass(&mut self) -> Result<Standing, ArchiveError> {
-        let read = match self.ahead.take() {
-            Some(read) => read,
-            None => gather(self.store.as_ref(), &self.position, self.reads).await?,
+        let ahead = match self.ahead.take() {
+            Some(ahead) => ahead,
+            None => read_on(&self.store, &self.position, self.reads),
         };
-        if read.is_empty() && read.position == self.position {
+        let Loaded { load, to, more } = ahead.await.map_err(|error| broken(&error))??;
+        let events = load.events.len() as u64;
+        if events + load.rows == 0 && to == self.position {
             return Ok(Standing::Current);
         }
         self.reads = (self.reads * 2).min(READS_MAX);
-        let (to, more) = (read.position.clone(), read.more);
-        let batch = Batch::of(read);
-        let writing = self.target.write(&batch, (&self.position, &to));
-        let (written, ahead) = if more {
-            // The rows of a later look are written later, because the cursors move in order.
-            let (written, ahead) =
-                tokio::join!(writing, gather(self.store.as_ref(), &to, self.reads));
-            (written?, Some(ahead?))
-        } else {
-            (writing.await?, None)
-        };
+        // Written later, because the cursors move in order; read and encoded already now, beside the server's work.
+        let ahead = more.then(|| read_on(&self.store, &to, self.reads));
+        let written = self.target.write(&load, (&self.position, &to)).await?;
         if written == Written::Overtaken {
             self.position = self.target.position().await?;
             return Ok(Standing::Behind);
         }
         self.ahead = ahead;
         self.position = to;
-        self.summary.events += batch.events.len() as u64;
-        self.summary.rows += (batch.len() - batch.events.len()) as u64;
+        self.summary.events += events;
+        self.summary.rows += load.rows;
         self.summary.batches += 1;
         self.tell().await?;
         Ok(if more { Standing::Behind } else { Standing::Current })
@@ -118,6 +115,30 @@ impl Archiver {
             Telling::Nobody => Ok(()),
         }
     }
+}
+
+/// A batch that was read and encoded.
+#[derive(Debug)]
+struct Loaded {
+    load: Load,
+    to: Position,
+    more: bool,
+}
+
+type Ahead = JoinHandle<Result<Loaded, ArchiveError>>;
+
+/// Reads what comes next, in a task of its own.
+fn read_on(store: &Arc<dyn Store>, from: &Position, reads: usize) -> Ahead {
+    let (store, from) = (Arc::clone(store), from.clone());
+    tokio::spawn(async move {
+        let read = gather(store.as_ref(), &from, reads).await?;
+        let (to, more) = (read.position.clone(), read.more);
+        Ok(Loaded { load: Load::of(&Batch::of(read)), to, more })
+    })
+}
+
+fn broken(error: &JoinError) -> ArchiveError {
+    ArchiveError::refused(format!("reading broke off, which is a fault in Interlock: {error}"))
 }
 
 /// Has the store note what changes, unless the archive belongs to another one.

@@ -1,22 +1,16 @@
 //! Rows of the store as rows of the archive: pure, and each only once.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, SystemTime},
-};
+use std::collections::BTreeMap;
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Key, Record, RunKey, StoredRow,
     record::{EventRecord, IncidentRecord, RunRecord, SlotRecord, SpanRecord},
 };
-use jiff::Timestamp;
+use jiff::{Timestamp, civil::Date};
 use serde_json::Value;
 
-use crate::{
-    json::{Json, clean},
-    reading::Read,
-};
+use crate::reading::Read;
 
 /// What one transaction writes.
 #[derive(Debug, Default)]
@@ -25,7 +19,7 @@ pub(crate) struct Batch {
     pub(crate) runs: BTreeMap<String, (PipelineId, RunKey, RunRecord)>,
     pub(crate) slots: BTreeMap<(PipelineId, ScheduleId, Timestamp), SlotRecord>,
     /// By pipeline, date and schedule: the last slot.
-    pub(crate) run_logs: BTreeMap<(PipelineId, String, ScheduleId), (Timestamp, SlotRecord)>,
+    pub(crate) run_logs: BTreeMap<(PipelineId, Date, ScheduleId), (Timestamp, SlotRecord)>,
     pub(crate) spans: BTreeMap<(PipelineId, ScheduleId, Timestamp), SpanRecord>,
     pub(crate) incidents: BTreeMap<(PipelineId, String), IncidentRecord>,
 }
@@ -36,11 +30,11 @@ pub(crate) struct Event {
     pub(crate) number: i64,
     pub(crate) pipeline: String,
     pub(crate) kind: String,
-    pub(crate) at: SystemTime,
+    pub(crate) at: Timestamp,
     pub(crate) slot: Option<String>,
     pub(crate) run_id: Option<String>,
     pub(crate) message: String,
-    pub(crate) details: Json,
+    pub(crate) details: String,
 }
 
 impl Batch {
@@ -62,7 +56,7 @@ impl Batch {
                 self.runs.insert(key.id(&pipeline), (pipeline, key, record));
             }
             (Key::Slot(schedule, nominal), Record::Slot(record)) => {
-                let day = (pipeline.clone(), record.date.to_string(), schedule.clone());
+                let day = (pipeline.clone(), record.date, schedule.clone());
                 let known = self.run_logs.get(&day);
                 if known.is_none_or(|(last, _)| *last <= nominal) {
                     self.run_logs.insert(day, (nominal, record.clone()));
@@ -93,22 +87,16 @@ impl Batch {
 impl Event {
     fn of(number: u64, pipeline: &PipelineId, record: EventRecord) -> Self {
         let EventRecord { kind, at, slot, run_id, message, details } = record;
+        let details: serde_json::Map<String, Value> = details.into_iter().collect();
         Self {
             number: number as i64,
             pipeline: pipeline.to_string(),
-            kind: clean(&kind),
-            at: system(at),
-            slot: slot.as_deref().map(clean),
-            run_id: run_id.as_deref().map(clean),
-            message: clean(&message),
-            details: Json::of(details.into_iter().collect::<serde_json::Map<String, Value>>()),
+            kind,
+            at,
+            slot,
+            run_id,
+            message,
+            details: Value::from(details).to_string(),
         }
     }
-}
-
-/// An instant as the database's client takes it, in whole microseconds.
-pub(crate) fn system(at: Timestamp) -> SystemTime {
-    let micros = at.as_microsecond();
-    let length = Duration::from_micros(micros.unsigned_abs());
-    if micros < 0 { SystemTime::UNIX_EPOCH - length } else { SystemTime::UNIX_EPOCH + length }
 }

@@ -33,12 +33,6 @@ pub(crate) struct Read {
     pub(crate) more: bool,
 }
 
-impl Read {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.rows.is_empty()
-    }
-}
-
 /// Reads as much as one transaction takes: so many pages, of each kind of data.
 pub(crate) async fn gather(
     store: &dyn Store,

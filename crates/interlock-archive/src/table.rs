@@ -1,235 +1,175 @@
-//! Rows of one table, written by one statement: an array for each column.
+//! The tables, and the statements that write them.
 
-use std::time::SystemTime;
+use tokio_postgres::types::Type;
 
-use jiff::Timestamp;
-use tokio_postgres::{
-    Client,
-    types::{ToSql, Type},
-};
-
-use crate::{
-    batch::system,
-    failure::ArchiveError,
-    json::{Json, clean},
-    schema::sql,
-};
+use crate::schema::sql;
 
 /// A table whose rows are replaced by newer looks at the same thing.
+#[derive(Debug)]
 pub(crate) struct Table {
-    name: &'static str,
+    pub(crate) name: &'static str,
     key: &'static [&'static str],
-    /// Names and, where an array of texts is sent for another type, what it becomes.
-    columns: &'static [(&'static str, &'static str)],
+    pub(crate) columns: &'static [(&'static str, Type)],
     /// What must be true of the row `t` that is there.
     only: &'static str,
+    /// Which rows a batch brings.
+    pub(crate) rows: Kind,
 }
+
+/// Which rows a batch brings to a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Of things that are often there for the first time: every row, while an archive makes up for what it has not read.
+    OftenNew,
+    /// Of things that several batches have something to say about.
+    OftenThere,
+}
+
+pub(crate) const EVENTS: &Table = &Table {
+    name: "events",
+    key: &["number"],
+    columns: &[
+        ("number", Type::INT8),
+        ("pipeline_id", Type::TEXT),
+        ("kind", Type::TEXT),
+        ("at", Type::TIMESTAMPTZ),
+        ("slot", Type::TEXT),
+        ("run_id", Type::TEXT),
+        ("message", Type::TEXT),
+        ("details", Type::JSONB),
+    ],
+    only: "TRUE",
+    rows: Kind::OftenNew,
+};
 
 pub(crate) const RUNS: &Table = &Table {
     name: "runs",
     key: &["run_id"],
     columns: &[
-        ("run_id", ""),
-        ("pipeline_id", ""),
-        ("schedule_id", ""),
-        ("slot", ""),
-        ("generation", ""),
-        ("attempt", ""),
-        ("status", ""),
-        ("trigger_type", ""),
-        ("created_at", ""),
-        ("started_at", ""),
-        ("ended_at", ""),
-        ("message", ""),
-        ("failure_category", ""),
-        ("metadata", "::jsonb"),
+        ("run_id", Type::TEXT),
+        ("pipeline_id", Type::TEXT),
+        ("schedule_id", Type::TEXT),
+        ("slot", Type::TIMESTAMPTZ),
+        ("generation", Type::INT4),
+        ("attempt", Type::INT4),
+        ("status", Type::TEXT),
+        ("trigger_type", Type::TEXT),
+        ("created_at", Type::TIMESTAMPTZ),
+        ("started_at", Type::TIMESTAMPTZ),
+        ("ended_at", Type::TIMESTAMPTZ),
+        ("message", Type::TEXT),
+        ("failure_category", Type::TEXT),
+        ("metadata", Type::JSONB),
     ],
     only: "TRUE",
+    rows: Kind::OftenNew,
 };
 
 pub(crate) const SLOTS: &Table = &Table {
     name: "slots",
     key: &["pipeline_id", "schedule_id", "slot"],
     columns: &[
-        ("pipeline_id", ""),
-        ("schedule_id", ""),
-        ("slot", ""),
-        ("date", "::date"),
-        ("state", ""),
-        ("disposition", ""),
-        ("reason", ""),
-        ("generation", ""),
-        ("attempt", ""),
-        ("opened_by", ""),
-        ("opened_at", ""),
-        ("missed_at", ""),
-        ("late", ""),
-        ("uncertain", ""),
-        ("sla_breach_at", ""),
-        ("version", ""),
-        ("record", "::jsonb"),
+        ("pipeline_id", Type::TEXT),
+        ("schedule_id", Type::TEXT),
+        ("slot", Type::TIMESTAMPTZ),
+        ("date", Type::DATE),
+        ("state", Type::TEXT),
+        ("disposition", Type::TEXT),
+        ("reason", Type::TEXT),
+        ("generation", Type::INT4),
+        ("attempt", Type::INT4),
+        ("opened_by", Type::TEXT),
+        ("opened_at", Type::TIMESTAMPTZ),
+        ("missed_at", Type::TIMESTAMPTZ),
+        ("late", Type::BOOL),
+        ("uncertain", Type::BOOL),
+        ("sla_breach_at", Type::TIMESTAMPTZ),
+        ("version", Type::TEXT),
+        ("record", Type::JSONB),
     ],
     only: "TRUE",
+    rows: Kind::OftenNew,
 };
 
 pub(crate) const RUN_LOGS: &Table = &Table {
     name: "run_logs",
     key: &["pipeline_id", "date", "schedule_id"],
     columns: &[
-        ("pipeline_id", ""),
-        ("date", "::date"),
-        ("schedule_id", ""),
-        ("slot", ""),
-        ("status", ""),
-        ("attempt", ""),
-        ("run_id", ""),
-        ("opened_at", ""),
+        ("pipeline_id", Type::TEXT),
+        ("date", Type::DATE),
+        ("schedule_id", Type::TEXT),
+        ("slot", Type::TIMESTAMPTZ),
+        ("status", Type::TEXT),
+        ("attempt", Type::INT4),
+        ("run_id", Type::TEXT),
+        ("opened_at", Type::TIMESTAMPTZ),
     ],
     // An earlier slot of the same date may still change.
     only: "t.slot <= excluded.slot",
+    rows: Kind::OftenThere,
 };
 
 pub(crate) const SPANS: &Table = &Table {
     name: "spans",
     key: &["pipeline_id", "schedule_id", "first"],
     columns: &[
-        ("pipeline_id", ""),
-        ("schedule_id", ""),
-        ("first", ""),
-        ("last", ""),
-        ("count", "::int8"),
-        ("disposition", ""),
-        ("reason", ""),
-        ("version", ""),
-        ("recorded_at", ""),
+        ("pipeline_id", Type::TEXT),
+        ("schedule_id", Type::TEXT),
+        ("first", Type::TIMESTAMPTZ),
+        ("last", Type::TIMESTAMPTZ),
+        ("count", Type::INT8),
+        ("disposition", Type::TEXT),
+        ("reason", Type::TEXT),
+        ("version", Type::TEXT),
+        ("recorded_at", Type::TIMESTAMPTZ),
     ],
     only: "TRUE",
+    rows: Kind::OftenNew,
 };
 
 pub(crate) const INCIDENTS: &Table = &Table {
     name: "incidents",
     key: &["pipeline_id", "key"],
     columns: &[
-        ("pipeline_id", ""),
-        ("key", ""),
-        ("state", ""),
-        ("kind", ""),
-        ("level", ""),
-        ("message", ""),
-        ("opened_at", ""),
-        ("updated_at", ""),
-        ("count", "::int8"),
-        ("record", "::jsonb"),
+        ("pipeline_id", Type::TEXT),
+        ("key", Type::TEXT),
+        ("state", Type::TEXT),
+        ("kind", Type::TEXT),
+        ("level", Type::TEXT),
+        ("message", Type::TEXT),
+        ("opened_at", Type::TIMESTAMPTZ),
+        ("updated_at", Type::TIMESTAMPTZ),
+        ("count", Type::INT8),
+        ("record", Type::JSONB),
     ],
     only: "TRUE",
+    rows: Kind::OftenNew,
 };
 
 impl Table {
-    fn statement(&self) -> String {
-        let Self { name, key, columns, only } = self;
-        let join = |make: &dyn Fn(usize, &(&str, &str)) -> String| {
-            let parts = columns.iter().enumerate().map(|(at, column)| make(at, column));
-            parts.collect::<Vec<_>>().join(", ")
-        };
-        let names = join(&|_, (column, _)| (*column).to_owned());
-        let values = join(&|at, (_, cast)| format!("u.c{at}{cast}"));
-        let marks = join(&|at, _| format!("${}", at + 1));
-        let aliases = join(&|at, _| format!("c{at}"));
+    fn names(&self) -> String {
+        self.columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Takes rows that are not there, and fails if one is.
+    pub(crate) fn copy(&self) -> String {
+        sql(&format!("COPY @{} ({}) FROM STDIN BINARY", self.name, self.names()))
+    }
+
+    /// Writes rows over what is there; an array for each column.
+    pub(crate) fn upsert(&self) -> String {
+        let Self { name, key, columns, only, .. } = self;
+        let marks: Vec<String> = (1..=columns.len()).map(|at| format!("${at}")).collect();
         let set = columns.iter().filter(|(column, _)| !key.contains(column));
-        let set = set.map(|(column, _)| format!("{column} = excluded.{column}"));
+        let set: Vec<String> =
+            set.map(|(column, _)| format!("{column} = excluded.{column}")).collect();
         sql(&format!(
-            "INSERT INTO @{name} AS t ({names}) SELECT {values} FROM unnest({marks}) u({aliases})
+            "INSERT INTO @{name} AS t ({}) SELECT * FROM unnest({})
              ON CONFLICT ({}) DO UPDATE SET {} WHERE {only}",
+            self.names(),
+            marks.join(", "),
             key.join(", "),
-            set.collect::<Vec<_>>().join(", ")
+            set.join(", ")
         ))
-    }
-}
-
-/// The value of one column of a row.
-pub(crate) enum Cell {
-    Text(Option<String>),
-    Instant(Option<SystemTime>),
-    Number(i32),
-    Flag(bool),
-}
-
-pub(crate) fn text(text: &str) -> Cell {
-    Cell::Text(Some(clean(text)))
-}
-
-pub(crate) fn maybe(text: Option<&str>) -> Cell {
-    Cell::Text(text.map(clean))
-}
-
-pub(crate) fn json(text: String) -> Cell {
-    Cell::Text(Some(Json::from_text(text).0))
-}
-
-pub(crate) fn instant(at: Option<Timestamp>) -> Cell {
-    Cell::Instant(at.map(system))
-}
-
-pub(crate) fn number(number: u32) -> Cell {
-    Cell::Number(number as i32)
-}
-
-/// The values of one column.
-enum Column {
-    Text(Vec<Option<String>>),
-    Instant(Vec<Option<SystemTime>>),
-    Number(Vec<i32>),
-    Flag(Vec<bool>),
-}
-
-impl Column {
-    fn parameter(&self) -> (&(dyn ToSql + Sync), Type) {
-        match self {
-            Self::Text(values) => (values, Type::TEXT_ARRAY),
-            Self::Instant(values) => (values, Type::TIMESTAMPTZ_ARRAY),
-            Self::Number(values) => (values, Type::INT4_ARRAY),
-            Self::Flag(values) => (values, Type::BOOL_ARRAY),
-        }
-    }
-}
-
-/// Rows on their way to a table.
-#[derive(Default)]
-pub(crate) struct Rows {
-    columns: Vec<Column>,
-}
-
-impl Rows {
-    /// Takes a row; all rows of a table have the same kinds of cells.
-    pub(crate) fn push<const N: usize>(&mut self, cells: [Cell; N]) {
-        if self.columns.is_empty() {
-            let column = |cell: &Cell| match cell {
-                Cell::Text(_) => Column::Text(Vec::new()),
-                Cell::Instant(_) => Column::Instant(Vec::new()),
-                Cell::Number(_) => Column::Number(Vec::new()),
-                Cell::Flag(_) => Column::Flag(Vec::new()),
-            };
-            self.columns = cells.iter().map(column).collect();
-        }
-        for (column, cell) in self.columns.iter_mut().zip(cells) {
-            match (column, cell) {
-                (Column::Text(values), Cell::Text(value)) => values.push(value),
-                (Column::Instant(values), Cell::Instant(value)) => values.push(value),
-                (Column::Number(values), Cell::Number(value)) => values.push(value),
-                (Column::Flag(values), Cell::Flag(value)) => values.push(value),
-                // A column without a value would be found by the server.
-                _ => {}
-            }
-        }
-    }
-
-    /// Writes them over what is there.
-    pub(crate) async fn upsert(self, client: &Client, table: &Table) -> Result<(), ArchiveError> {
-        if self.columns.is_empty() {
-            return Ok(());
-        }
-        let params: Vec<_> = self.columns.iter().map(Column::parameter).collect();
-        client.execute_typed(&table.statement(), &params).await?;
-        Ok(())
     }
 }

@@ -1,23 +1,21 @@
 //! The archive's side: a connection, and one transaction for each batch.
 
-use std::{fmt, pin::pin, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
-use interlock_store::{Record, RunKey};
 use tokio::time::timeout;
 use tokio_postgres::{
     Client, Config, NoTls,
-    binary_copy::BinaryCopyInWriter,
+    error::SqlState,
     types::{ToSql, Type},
 };
 
 use crate::{
-    batch::Batch,
     failure::ArchiveError,
+    load::Load,
     reading::Position,
+    rows::Rows,
     schema::{self, sql},
-    table::{
-        Cell, INCIDENTS, RUN_LOGS, RUNS, Rows, SLOTS, SPANS, instant, json, maybe, number, text,
-    },
+    table::Kind,
 };
 
 /// How long a connection may take to be made.
@@ -28,6 +26,8 @@ const STATEMENT_MAX: Duration = Duration::from_mins(1);
 /// The tables, and the way to them.
 pub struct Target {
     client: Client,
+    /// By table.
+    hopes: BTreeMap<&'static str, Hope>,
 }
 
 impl fmt::Debug for Target {
@@ -64,7 +64,7 @@ impl Target {
             let _ended = connection.await;
         });
         schema::prepare(&client).await?;
-        Ok(Self { client })
+        Ok(Self { client, hopes: BTreeMap::new() })
     }
 
     /// How far the archive has read.
@@ -81,8 +81,8 @@ impl Target {
 
     /// Writes a batch and moves the cursors, all or nothing.
     pub(crate) async fn write(
-        &self,
-        batch: &Batch,
+        &mut self,
+        load: &Load,
         (from, to): (&Position, &Position),
     ) -> Result<Written, ArchiveError> {
         let limit = STATEMENT_MAX.as_millis();
@@ -91,26 +91,26 @@ impl Target {
              SET LOCAL idle_in_transaction_session_timeout = {limit}"
         );
         self.client.batch_execute(&begin).await?;
-        let written = self.write_all(batch, (from, to)).await;
+        let written = self.write_all(load, (from, to)).await;
         let end = if matches!(written, Ok(Written::Done)) { "COMMIT" } else { "ROLLBACK" };
         self.client.batch_execute(end).await?;
         written
     }
 
     async fn write_all(
-        &self,
-        batch: &Batch,
+        &mut self,
+        load: &Load,
         (from, to): (&Position, &Position),
     ) -> Result<Written, ArchiveError> {
         if !self.advance(from, to).await? {
             return Ok(Written::Overtaken);
         }
-        self.events(batch).await?;
-        self.runs(batch).await?;
-        self.slots(batch).await?;
-        self.run_logs(batch).await?;
-        self.spans(batch).await?;
-        self.incidents(batch).await?;
+        if load.events.len() > 0 {
+            load.events.copy(&self.client).await?;
+        }
+        for rows in &load.tables {
+            self.put(rows).await?;
+        }
         Ok(Written::Done)
     }
 
@@ -125,155 +125,55 @@ impl Target {
         Ok(self.client.execute_typed(&statement, &params).await? == names.len() as u64)
     }
 
-    async fn events(&self, batch: &Batch) -> Result<(), ArchiveError> {
-        if batch.events.is_empty() {
+    /// Writes the rows of a table: as new ones if they may be, over what is there if not.
+    async fn put(&mut self, rows: &Rows) -> Result<(), ArchiveError> {
+        if rows.len() == 0 {
             return Ok(());
         }
-        let copy =
-            sql("COPY @events (number, pipeline_id, kind, at, slot, run_id, message, details)
-            FROM STDIN BINARY");
-        let sink = self.client.copy_in(&copy).await?;
-        let text = Type::TEXT;
-        let types = [
-            Type::INT8,
-            text.clone(),
-            text.clone(),
-            Type::TIMESTAMPTZ,
-            text.clone(),
-            text.clone(),
-            text,
-            Type::JSONB,
-        ];
-        let mut rows = pin!(BinaryCopyInWriter::new(sink, &types));
-        for event in &batch.events {
-            let columns: [&(dyn ToSql + Sync); 8] = [
-                &event.number,
-                &event.pipeline,
-                &event.kind,
-                &event.at,
-                &event.slot,
-                &event.run_id,
-                &event.message,
-                &event.details,
-            ];
-            rows.as_mut().write(&columns).await?;
+        let hope = self.hopes.entry(rows.table.name).or_default();
+        if rows.table.rows == Kind::OftenNew && hope.tries() {
+            self.client.batch_execute("SAVEPOINT rows").await?;
+            match rows.copy(&self.client).await {
+                Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => hope.fails(),
+                answer => {
+                    hope.holds();
+                    return Ok(answer?);
+                }
+            }
+            self.client.batch_execute("ROLLBACK TO SAVEPOINT rows").await?;
         }
-        // Without this nothing of it is there.
-        rows.as_mut().finish().await?;
-        Ok(())
-    }
-
-    async fn runs(&self, batch: &Batch) -> Result<(), ArchiveError> {
-        let mut table = Rows::default();
-        for (id, (pipeline, key, run)) in &batch.runs {
-            table.push([
-                text(id),
-                text(pipeline.as_str()),
-                text(key.schedule.as_str()),
-                instant(Some(key.nominal)),
-                number(key.generation),
-                number(key.attempt),
-                text(&run.status),
-                text(&run.trigger_type),
-                instant(Some(run.created_at)),
-                instant(run.started_at),
-                instant(run.ended_at),
-                maybe(run.message.as_deref()),
-                maybe(run.category.as_deref()),
-                json(serde_json::json!(run.metadata).to_string()),
-            ]);
-        }
-        table.upsert(&self.client, RUNS).await
-    }
-
-    async fn slots(&self, batch: &Batch) -> Result<(), ArchiveError> {
-        let mut table = Rows::default();
-        for ((pipeline, schedule, nominal), slot) in &batch.slots {
-            table.push([
-                text(pipeline.as_str()),
-                text(schedule.as_str()),
-                instant(Some(*nominal)),
-                text(&slot.date.to_string()),
-                text(&slot.state),
-                maybe(slot.disposition.as_deref()),
-                maybe(slot.reason.as_deref()),
-                number(slot.generation),
-                number(slot.attempt),
-                text(&slot.opened_by),
-                instant(Some(slot.opened_at)),
-                instant(slot.marks.missed_at),
-                Cell::Flag(slot.marks.late),
-                Cell::Flag(slot.marks.uncertain),
-                instant(slot.sla.as_ref().and_then(|sla| sla.breach_at)),
-                text(&slot.version),
-                json(Record::Slot(slot.clone()).encode()),
-            ]);
-        }
-        table.upsert(&self.client, SLOTS).await
-    }
-
-    async fn run_logs(&self, batch: &Batch) -> Result<(), ArchiveError> {
-        let mut table = Rows::default();
-        for ((pipeline, date, schedule), (nominal, slot)) in &batch.run_logs {
-            let status = slot.disposition.as_ref().filter(|_| !slot.is_open());
-            let run = RunKey {
-                schedule: schedule.clone(),
-                nominal: *nominal,
-                generation: slot.generation,
-                attempt: slot.attempt,
-            };
-            let run_id = (slot.attempt > 0).then(|| run.id(pipeline));
-            table.push([
-                text(pipeline.as_str()),
-                text(date),
-                text(schedule.as_str()),
-                instant(Some(*nominal)),
-                text(status.unwrap_or(&slot.state)),
-                number(slot.attempt),
-                maybe(run_id.as_deref()),
-                instant(Some(slot.opened_at)),
-            ]);
-        }
-        table.upsert(&self.client, RUN_LOGS).await
-    }
-
-    async fn spans(&self, batch: &Batch) -> Result<(), ArchiveError> {
-        let mut table = Rows::default();
-        for ((pipeline, schedule, first), span) in &batch.spans {
-            table.push([
-                text(pipeline.as_str()),
-                text(schedule.as_str()),
-                instant(Some(*first)),
-                instant(Some(span.last)),
-                text(&span.count.to_string()),
-                text(&span.disposition),
-                maybe(span.reason.as_deref()),
-                text(&span.version),
-                instant(Some(span.recorded_at)),
-            ]);
-        }
-        table.upsert(&self.client, SPANS).await
-    }
-
-    async fn incidents(&self, batch: &Batch) -> Result<(), ArchiveError> {
-        let mut table = Rows::default();
-        for ((pipeline, key), incident) in &batch.incidents {
-            table.push([
-                text(pipeline.as_str()),
-                text(key),
-                text(&incident.state),
-                text(&incident.kind),
-                text(&incident.level),
-                text(&incident.message),
-                instant(Some(incident.opened_at)),
-                instant(Some(incident.updated_at)),
-                text(&incident.count.to_string()),
-                json(Record::Incident(incident.clone()).encode()),
-            ]);
-        }
-        table.upsert(&self.client, INCIDENTS).await
+        Ok(rows.upsert(&self.client).await?)
     }
 }
+
+/// Whether the next rows of a table may all be new. `COPY` takes new rows three times as fast as they are written over others,
+/// and nothing at all if one is there; so after each failure it is tried half as often.
+#[derive(Debug, Default)]
+struct Hope {
+    failures: u32,
+    /// How many batches are still written the slower way.
+    rest: u32,
+}
+
+impl Hope {
+    fn tries(&mut self) -> bool {
+        let now = self.rest == 0;
+        self.rest = self.rest.saturating_sub(1);
+        now
+    }
+
+    fn fails(&mut self) {
+        self.failures = (self.failures + 1).min(HOPELESS);
+        self.rest = 1 << self.failures;
+    }
+
+    fn holds(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// However often it failed, new rows are hoped for once in 64 batches.
+const HOPELESS: u32 = 6;
 
 /// Before the place of a walk that is under way.
 const WALKS: &str = "at ";

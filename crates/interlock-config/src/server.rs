@@ -57,6 +57,8 @@ pub struct Redis {
     pub password: Option<Secret>,
     /// Which database.
     pub db: u32,
+    /// TLS, if the server speaks it.
+    pub tls: Option<RedisTls>,
     /// In front of every key.
     pub key_prefix: String,
     /// How long a cached readiness is shown.
@@ -69,6 +71,15 @@ pub struct Redis {
     pub event_stream_max: u32,
     /// How many shards it gets when it is made; nothing when the file does not say.
     pub shards: Option<u16>,
+}
+
+/// TLS to Redis; files are relative to the project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedisTls {
+    /// Authorities that are believed instead of those of the machine.
+    pub ca: Option<PathBuf>,
+    /// A certificate of ours and its key.
+    pub client: Option<(PathBuf, PathBuf)>,
 }
 
 /// Postgres.

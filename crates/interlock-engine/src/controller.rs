@@ -28,6 +28,7 @@ use crate::{
     asking::{OwedAnswer, usable_for},
     engine::{Engine, EngineError},
     evidence::{self, Gathered},
+    queue::Beyond,
     scheduler::plus,
     state::{Answer, OpenSlot, PipelineState, SlotPlace},
     step::Stepper,
@@ -173,7 +174,7 @@ impl Engine {
             (false, false) => Flow::Open,
         };
         let mut seen = self.scope.view(&state.open);
-        seen.retain(|(place, _)| !beyond.contains(*place));
+        seen.retain(|(place, slot)| !beyond.has(place, slot));
         let candidates: Vec<_> = seen
             .iter()
             .map(|(place, slot)| {
@@ -276,7 +277,7 @@ impl Engine {
         &mut self,
         pipeline: &PipelineId,
         specs: &SpecsInUse,
-        (beyond, now): (&BTreeSet<SlotPlace>, Timestamp),
+        (beyond, now): (&Beyond, Timestamp),
     ) -> Result<BTreeMap<SlotPlace, Verdict>, EngineError> {
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(BTreeMap::new()) };
         let asked: Vec<_> = state
@@ -286,7 +287,7 @@ impl Engine {
                 use OpenState::{Monitoring, Queued, Waiting};
                 matches!(open.slot.state, SlotState::Open(Waiting | Queued | Monitoring))
                     && self.scope.drives(place)
-                    && !beyond.contains(*place)
+                    && !beyond.has(place, &open.slot)
             })
             .map(|(place, open)| (place.clone(), open.slot.clone()))
             .collect();
@@ -365,7 +366,7 @@ impl Engine {
         let times = driven.flat_map(|(place, open)| {
             let waits = state.is_watched(place, &open.slot);
             let patience = if waits { OWNER_WAITS } else { SignedDuration::ZERO };
-            times_of(open, (evaluate_at, patience)).into_iter().take(count(open))
+            times_of(open, (evaluate_at, patience)).take(count(open))
         });
         // What should have happened and could not (no room, a pause) is looked at again soon, not at once.
         let soon = plus(now, SignedDuration::from_secs(1));
@@ -412,19 +413,21 @@ fn is_covered(spec: &Pipeline, place: &SlotPlace, began: Timestamp) -> bool {
 fn times_of(
     open: &OpenSlot,
     (evaluate_at, patience): (Timestamp, SignedDuration),
-) -> Vec<Timestamp> {
-    let SlotState::Open(state) = open.slot.state else { return vec![] };
-    let closes_at = match state {
+) -> impl Iterator<Item = Timestamp> {
+    let closes_at = |state| match state {
         OpenState::Running => plus(open.slot.closes_at, OWNER_WAITS),
         OpenState::Waiting => plus(open.slot.closes_at, patience),
         OpenState::Queued | OpenState::Backoff | OpenState::Monitoring => open.slot.closes_at,
     };
-    let mut times = vec![closes_at];
-    times.extend(open.slot.retry_at);
-    if matches!(state, OpenState::Waiting | OpenState::Queued | OpenState::Monitoring) {
-        times.push(evaluate_at);
-    }
-    times
+    let times = match open.slot.state {
+        SlotState::Open(state) => {
+            use OpenState::{Monitoring, Queued, Waiting};
+            let is_evaluated = matches!(state, Waiting | Queued | Monitoring);
+            [Some(closes_at(state)), open.slot.retry_at, is_evaluated.then_some(evaluate_at)]
+        }
+        SlotState::Closed(_) => [None; 3],
+    };
+    times.into_iter().flatten()
 }
 
 impl PipelineState {

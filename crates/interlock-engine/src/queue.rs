@@ -1,12 +1,10 @@
 //! Long queues: of thousands of slots that wait for their turn only the first are kept and looked at.
 
-use std::collections::BTreeSet;
-
 use interlock_core::{
     id::PipelineId,
     pipeline::{OverlapPolicy, Pipeline},
     run::TriggerType,
-    slot::{OpenState, SlotState},
+    slot::{OpenState, Slot, SlotState},
 };
 use interlock_store::LedgerQuery;
 use jiff::Timestamp;
@@ -52,26 +50,49 @@ impl Engine {
         Ok(())
     }
 
-    /// Queued slots whose turn cannot come now, so that nobody need be asked about them.
+    /// Which queued slots cannot have their turn now, so that nobody need be asked about them.
     pub(crate) fn beyond_their_turn(
         &self,
         pipeline: &PipelineId,
         spec: &Pipeline,
         now: Timestamp,
-    ) -> BTreeSet<SlotPlace> {
-        let Some(state) = self.pipelines.0.get(pipeline) else { return BTreeSet::new() };
+    ) -> Beyond {
+        let nobody = Beyond { first: None, now };
+        let Some(state) = self.pipelines.0.get(pipeline) else { return nobody };
         // Under `latest` all but one are closed, and in a pipeline that is gone all are.
         if spec.catchup.overlap == OverlapPolicy::Latest || state.is_retired() {
-            return BTreeSet::new();
+            return nobody;
         }
         let turns = spec.active_runs_max as usize + TURNS_AHEAD;
-        // What people and backfills ask for comes after these, and is never that much.
-        let queued = state.open.iter().filter(|(place, open)| {
-            open.slot.state == SlotState::Open(OpenState::Queued)
-                && matches!(open.slot.opened_by, TriggerType::Scheduler | TriggerType::Catchup)
-                && now < open.slot.closes_at
-                && self.scope.drives(place)
-        });
-        queued.skip(turns).map(|(place, _)| place.clone()).collect()
+        let mut in_line = state
+            .open
+            .iter()
+            .filter(|(place, open)| is_in_line(&open.slot, now) && self.scope.drives(place));
+        Beyond { first: in_line.nth(turns).map(|(place, _)| place.clone()), now }
     }
+}
+
+/// The queued slots from one on: it is not their turn.
+#[derive(Debug)]
+pub(crate) struct Beyond {
+    first: Option<SlotPlace>,
+    now: Timestamp,
+}
+
+impl Beyond {
+    pub(crate) fn has(&self, place: &SlotPlace, slot: &Slot) -> bool {
+        self.first.as_ref().is_some_and(|first| place >= first) && is_in_line(slot, self.now)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+}
+
+/// Whether a slot waits for its turn among those that the schedule owed: what people and backfills ask for comes after
+/// these, and is never that much.
+fn is_in_line(slot: &Slot, now: Timestamp) -> bool {
+    slot.state == SlotState::Open(OpenState::Queued)
+        && matches!(slot.opened_by, TriggerType::Scheduler | TriggerType::Catchup)
+        && now < slot.closes_at
 }

@@ -16,12 +16,15 @@
 )]
 
 mod bouncer;
+mod certificates;
 mod keeper;
 mod postgres;
+mod python;
 mod redis;
 
 pub use self::{
-    bouncer::PrivateBouncer, keeper::Signal, postgres::PrivatePostgres, redis::PrivateRedis,
+    bouncer::PrivateBouncer, certificates::certify, keeper::Signal, postgres::PrivatePostgres,
+    python::PythonServer, redis::PrivateRedis,
 };
 
 use std::{

@@ -3,7 +3,7 @@
 use std::{
     io::{Read as _, Write as _},
     net::{Ipv4Addr, TcpStream},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -48,6 +48,19 @@ impl PrivateRedis {
                 "redis-server does not start (`cargo xtask test` installs it):\n{said}"
             );
         }
+    }
+
+    /// One that speaks TLS too, by a certificate in this folder; see [`crate::certify`]. `clients` says whether it wants to
+    /// see one of whoever connects: `yes` or `no`.
+    pub fn start_tls(certificates: &Path, clients: &str) -> (Self, u16) {
+        let file = |name: &str| certificates.join(name).display().to_string();
+        let (cert, key, ca) = (file("cert.pem"), file("key.pem"), file("ca.pem"));
+        let port = free_port();
+        let text = port.to_string();
+        let mut words = vec!["--appendonly", "yes", "--appendfsync", "always"];
+        words.extend(["--tls-port", &text, "--tls-cert-file", &cert, "--tls-key-file", &key]);
+        words.extend(["--tls-ca-cert-file", &ca, "--tls-auth-clients", clients]);
+        (Self::start_with(&words), port)
     }
 
     /// `host:port`.

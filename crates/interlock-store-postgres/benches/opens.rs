@@ -7,100 +7,15 @@
 
 use std::time::Instant;
 
-use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::PrivatePostgres;
-use interlock_store::{
-    Change, Expect, Group, Key, Record, Role, Shard, Store, Writer,
-    conformance::{START, block_on, closed_slot},
-    record::{EventRecord, SlotRecord, WatermarkRecord},
-};
+use interlock_store::conformance::opens::{BATCH, PIPELINES, open_all, report};
 use interlock_store_postgres::{PostgresSettings, PostgresStore};
-use jiff::SignedDuration;
 use tokio_postgres::{
     NoTls,
     types::{ToSql, Type},
 };
 
-/// Pipelines that each open one slot at the same instant.
-const PIPELINES: u32 = 20_000;
-/// Groups in one call.
-const BATCH: usize = 1_000;
-const ROUNDS: u32 = 3;
-
-fn names() -> Vec<PipelineId> {
-    (0..PIPELINES).map(|number| PipelineId::parse(&format!("pipeline-{number}")).unwrap()).collect()
-}
-
-fn schedule() -> ScheduleId {
-    ScheduleId::any("minutely").unwrap()
-}
-
-fn slot() -> SlotRecord {
-    let open = closed_slot("completed");
-    let (opened_at, closes_at) = (START, START + SignedDuration::from_mins(1));
-    SlotRecord { state: "waiting".into(), disposition: None, opened_at, closes_at, ..open }
-}
-
-fn event() -> EventRecord {
-    EventRecord {
-        kind: "SLOT_OPENED".into(),
-        at: START,
-        slot: Some(format!("minutely/{START}")),
-        run_id: None,
-        message: "the schedule owes it".into(),
-        details: [].into(),
-    }
-}
-
-/// What the scheduler commits when a slot is due: its row, the watermark and an event, for every pipeline.
-fn opens(writer: Writer, names: &[PipelineId]) -> Vec<Group> {
-    let group = |pipeline: &PipelineId| {
-        let watermark = Record::Watermark(WatermarkRecord { at: START });
-        let slot = Record::Slot(slot());
-        let changes = vec![
-            Change::Put(Key::Slot(schedule(), START), Expect::Absent, slot),
-            Change::Put(Key::Watermark(schedule()), Expect::Absent, watermark),
-            Change::Append(event()),
-        ];
-        Group { pipeline: pipeline.clone(), writer, changes }
-    };
-    names.iter().map(group).collect()
-}
-
-/// Seconds that the store takes, with the next batch handed in before the last is answered, as the engine does.
-fn opened(store: &dyn Store) -> f64 {
-    let names = names();
-    let lease =
-        block_on(store.acquire(Role::Engine, Shard(0), "bench", SignedDuration::from_hours(1)));
-    let writer = lease.unwrap().unwrap().writer;
-    let batches: Vec<_> = names.chunks(BATCH).map(|names| opens(writer, names)).collect();
-    let began = Instant::now();
-    let mut under_way = None;
-    for batch in batches {
-        let next = store.commit(batch);
-        if let Some(last) = under_way.replace(next) {
-            assert!(block_on(last).unwrap().iter().all(Result::is_ok));
-        }
-    }
-    assert!(block_on(under_way.unwrap()).unwrap().iter().all(Result::is_ok));
-    began.elapsed().as_secs_f64()
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
-}
-
-fn tell(engine: &str, ceiling: &str, (store, limit): (Vec<f64>, Vec<f64>)) {
-    println!("opened {store:?} s, {ceiling} {limit:?} s");
-    // Side by side: what else the machine does changes from round to round.
-    let share = median(store.iter().zip(&limit).map(|(store, limit)| limit / store).collect());
-    let (store, limit) = (median(store), median(limit));
-    let slots = f64::from(PIPELINES);
-    println!("RESULT name={engine}/opens per_second={:.0}", slots / store);
-    println!("RESULT name={engine}/{ceiling} per_second={:.0}", slots / limit);
-    println!("RESULT name={engine}/opens_share percent={:.1}", 100.0 * share);
-}
+const ROUNDS: u32 = 5;
 
 /// Rows as the client sends them: one list for each column.
 #[derive(Default)]
@@ -184,12 +99,13 @@ fn main() {
         PostgresStore::open(&PostgresSettings { dsn, schema, connections_max: 4, shards: 1 })
             .unwrap()
     };
-    let (mut store, mut limit) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
-        let (from, to) = (format!("store_{round}"), format!("insert_{round}"));
-        store.push(opened(&open(&from)));
-        drop(open(&to));
-        limit.push(runtime.block_on(inserted(&server, (&from, &to))));
-    }
-    tell("postgres", "insert", (store, limit));
+    let rounds: Vec<(f64, f64)> = (0..ROUNDS)
+        .map(|round| {
+            let (from, to) = (format!("store_{round}"), format!("insert_{round}"));
+            let store = open_all(&open(&from));
+            drop(open(&to));
+            (store, runtime.block_on(inserted(&server, (&from, &to))))
+        })
+        .collect();
+    println!("{}", report("postgres", "insert", &rounds));
 }

@@ -4,6 +4,10 @@
 //! that the groups name. Nobody else can change these until the commit, so the groups are then judged here,
 //! one after the other, as if each had been applied before the next. The second writes what came of it: each
 //! row once, whatever happened to it in between.
+//!
+//! A row that is expected to be absent nearly always is, and looking for it costs nearly as much as writing it. So
+//! the first attempt believes it, and inserts it in a way that fails if it is there; then nothing of the call was
+//! written, and the second attempt looks at everything.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -15,7 +19,7 @@ use interlock_store::{
     Accepted, Change, Expect, Group, Key, Refusal, Role, Shard, StoreError, Term, Writer,
 };
 use interlock_store_remote::{Stored, key_text};
-use tokio_postgres::types::Type;
+use tokio_postgres::{error::SqlState, types::Type};
 
 use crate::{
     failure::said,
@@ -55,12 +59,13 @@ impl Prepared {
         Ok(Self { pipeline, shard, writer, refusal, changes })
     }
 
-    /// The rows that it names, if it can be applied at all.
-    fn rows(&self) -> impl Iterator<Item = Place<'_>> {
+    /// The rows that it names, and whether it writes them as new ones; none if it cannot be applied at all.
+    fn rows(&self) -> impl Iterator<Item = (Place<'_>, bool)> {
         let changes = if self.refusal.is_some() { &[] } else { self.changes.as_slice() };
         changes.iter().filter_map(|change| match change {
-            PreparedChange::Row { key, text, .. } => {
-                Some((key.kind(), self.pipeline.as_str(), text.as_str()))
+            PreparedChange::Row { key, text, expect, put } => {
+                let is_new = *expect == Expect::Absent && put.is_some();
+                Some(((key.kind(), self.pipeline.as_str(), text.as_str()), is_new))
             }
             PreparedChange::Append(_) => None,
         })
@@ -104,31 +109,56 @@ pub(crate) async fn commit(
     let mut refused = BTreeSet::new();
     let mut results = Vec::with_capacity(groups.len());
     for part in groups.chunks(GROUPS_MAX) {
-        results.extend(bounded(commit_part(pool, part, &mut refused)).await?);
+        let mut behind = refused.clone();
+        let believing = commit_part(pool, (part, Absence::Believed), &mut behind);
+        let mut outcome = bounded(believing).await?;
+        if outcome.is_none() {
+            behind.clone_from(&refused);
+            let looking = commit_part(pool, (part, Absence::LookedFor), &mut behind);
+            outcome = bounded(looking).await?;
+        }
+        let moved = || StoreError::retryable("rows changed under the lock of their shard");
+        results.extend(outcome.ok_or_else(moved)?);
+        refused = behind;
     }
     Ok(results)
 }
 
+/// What is done about rows that are expected to be absent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Absence {
+    /// They are written as if they were.
+    Believed,
+    LookedFor,
+}
+
+/// Applies some groups in one transaction; nothing of them if a row was there whose absence was believed.
 async fn commit_part<'a>(
     pool: &Arc<Pool>,
-    groups: &'a [Prepared],
+    (groups, absence): (&'a [Prepared], Absence),
     refused: &mut BTreeSet<&'a PipelineId>,
-) -> Result<Vec<Outcome>, StoreError> {
+) -> Result<Option<Vec<Outcome>>, StoreError> {
     let lent = pool.take().await?;
-    let mut desk = look(&lent, groups).await?;
+    let mut desk = look(&lent, (groups, absence)).await?;
     let mut results: Vec<Outcome> = groups.iter().map(|group| desk.judge(group, refused)).collect();
-    let base = desk.write(&lent).await?;
+    let base = match desk.write(&lent, absence).await {
+        Ok(base) => base,
+        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => return Ok(None),
+        Err(error) => return Err(said(&error)),
+    };
     lent.done();
     for accepted in results.iter_mut().flatten().filter(|accepted| accepted.last_event > 0) {
         accepted.last_event += base;
     }
-    Ok(results)
+    Ok(Some(results))
 }
 
 /// A row that groups name: what it was, and what it is to become.
 struct RowState<'a> {
     place: Place<'a>,
     shard: Shard,
+    /// Whether it has to be looked for.
+    is_asked: bool,
     found: u64,
     revision: u64,
     put: Option<&'a Stored>,
@@ -144,7 +174,10 @@ struct Desk<'a> {
 }
 
 /// Begins the transaction, locks the shards, and reads what the groups speak of.
-async fn look<'a>(lent: &Lent, groups: &'a [Prepared]) -> Result<Desk<'a>, StoreError> {
+async fn look<'a>(
+    lent: &Lent,
+    (groups, absence): (&'a [Prepared], Absence),
+) -> Result<Desk<'a>, StoreError> {
     let mut desk = Desk {
         leases: BTreeMap::new(),
         rows: Vec::new(),
@@ -153,12 +186,16 @@ async fn look<'a>(lent: &Lent, groups: &'a [Prepared]) -> Result<Desk<'a>, Store
         answered: Vec::new(),
     };
     for group in groups {
-        for place in group.rows() {
-            desk.index.entry(place).or_insert_with(|| {
-                let shard = group.shard;
-                desk.rows.push(RowState { place, shard, found: 0, revision: 0, put: None });
-                desk.rows.len() - 1
-            });
+        for (place, is_new) in group.rows() {
+            if let Some(row) = desk.index.get(&place).and_then(|at| desk.rows.get_mut(*at)) {
+                // What several groups do to it may leave nothing to write, and then nothing would fail.
+                row.is_asked = true;
+                continue;
+            }
+            let is_asked = absence == Absence::LookedFor || !is_new;
+            let (shard, found, revision) = (group.shard, 0, 0);
+            desk.index.insert(place, desk.rows.len());
+            desk.rows.push(RowState { place, shard, is_asked, found, revision, put: None });
         }
     }
     // Rows of `_system` are written by the owners of all shards: its own shard is their lock.
@@ -185,9 +222,10 @@ async fn look<'a>(lent: &Lent, groups: &'a [Prepared]) -> Result<Desk<'a>, Store
         let term = Term(row.get::<_, i64>(2) as u64);
         desk.leases.insert((Shard(row.get::<_, i32>(0) as u16), role), (term, row.get(3)));
     }
+    let mut asked: Vec<_> = desk.rows.iter_mut().filter(|row| row.is_asked).collect();
     for row in found {
         let at = row.get::<_, i64>(0) as usize;
-        if let Some(state) = at.checked_sub(1).and_then(|at| desk.rows.get_mut(at)) {
+        if let Some(state) = at.checked_sub(1).and_then(|at| asked.get_mut(at)) {
             state.found = row.get::<_, i64>(1) as u64;
             state.revision = state.found;
         }
@@ -212,9 +250,13 @@ const LOCK_OUTBOX: &str = "SELECT o.revision FROM unnest($1, $2) u(pipeline, key
 
 impl<'a> Desk<'a> {
     async fn find(&self, lent: &Lent) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
-        let kinds: Vec<&str> = self.rows.iter().map(|row| row.place.0).collect();
-        let pipelines: Vec<&str> = self.rows.iter().map(|row| row.place.1).collect();
-        let keys: Vec<&str> = self.rows.iter().map(|row| row.place.2).collect();
+        let asked = || self.rows.iter().filter(|row| row.is_asked);
+        if asked().next().is_none() {
+            return Ok(Vec::new());
+        }
+        let kinds: Vec<&str> = asked().map(|row| row.place.0).collect();
+        let pipelines: Vec<&str> = asked().map(|row| row.place.1).collect();
+        let keys: Vec<&str> = asked().map(|row| row.place.2).collect();
         let text = Type::TEXT_ARRAY;
         let params =
             [(&kinds as _, text.clone()), (&pipelines as _, text.clone()), (&keys as _, text)];
@@ -301,14 +343,17 @@ impl<'a> Desk<'a> {
     }
 
     /// Writes and commits; the number before that of the first event.
-    async fn write(&self, lent: &Lent) -> Result<u64, StoreError> {
-        let changed = || self.rows.iter().filter(|row| row.put.is_some());
-        let rows: Vec<Written<'_>> = changed()
-            .filter_map(|row| {
-                let (place, shard, revision) = (row.place, row.shard, row.revision);
-                row.put.map(|stored| Written { place, shard, revision, stored })
-            })
-            .collect();
+    async fn write(&self, lent: &Lent, absence: Absence) -> Result<u64, tokio_postgres::Error> {
+        let rows = self.rows.iter().filter_map(|row| {
+            let (place, shard, revision) = (row.place, row.shard, row.revision);
+            let is_new = absence == Absence::Believed && row.found == 0;
+            row.put.map(|stored| (is_new, Written { place, shard, revision, stored }))
+        });
+        let (new, known): (Vec<_>, Vec<_>) = rows.partition(|(is_new, _)| *is_new);
+        let plain = |rows: Vec<(bool, Written<'a>)>| -> Vec<Written<'a>> {
+            rows.into_iter().map(|(_, row)| row).collect()
+        };
+        let (new, known) = (plain(new), plain(known));
         let gone: Vec<Place<'_>> = self
             .rows
             .iter()
@@ -316,15 +361,15 @@ impl<'a> Desk<'a> {
             .map(|row| row.place)
             .collect();
         let noted = self.noted();
-        let ((), (), (), base, ()) = tokio::try_join!(
+        let ((), (), (), (), base, ()) = tokio::try_join!(
             biased;
-            upsert(lent, &rows),
+            insert(lent, &new, ""),
+            upsert(lent, &known),
             delete(lent, &gone),
             queue::forget_answered(lent, &self.answered),
             append(lent, &self.events, &noted),
             lent.commit(),
-        )
-        .map_err(|error| said(&error))?;
+        )?;
         Ok(base)
     }
 }
@@ -339,9 +384,8 @@ pub(crate) struct Written<'a> {
 
 const INSERT: &str = "INSERT INTO @rows
     (kind, pipeline, key, shard, revision, at_us, until_us, name, rank, word, more, body)
-    SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-    ON CONFLICT (pipeline, key, kind) DO ";
-const UPDATE: &str = "UPDATE SET revision = EXCLUDED.revision, at_us = EXCLUDED.at_us,
+    SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ";
+const UPDATE: &str = "ON CONFLICT (pipeline, key, kind) DO UPDATE SET revision = EXCLUDED.revision, at_us = EXCLUDED.at_us,
     until_us = EXCLUDED.until_us, word = EXCLUDED.word, more = EXCLUDED.more, body = EXCLUDED.body";
 
 /// Writes rows over what is there.
@@ -351,9 +395,10 @@ pub(crate) async fn upsert(lent: &Lent, rows: &[Written<'_>]) -> Result<(), toki
 
 /// Writes rows that are not there.
 pub(crate) async fn add(lent: &Lent, rows: &[Written<'_>]) -> Result<(), tokio_postgres::Error> {
-    insert(lent, rows, "NOTHING").await
+    insert(lent, rows, "ON CONFLICT (pipeline, key, kind) DO NOTHING").await
 }
 
+/// Writes rows; fails if one is there, unless it is said what to do otherwise.
 async fn insert(
     lent: &Lent,
     rows: &[Written<'_>],

@@ -57,7 +57,7 @@ async fn commit_part(
     let mut answers = if sent.is_empty() {
         Vec::new()
     } else {
-        let mut arguments = vec![sent.len().to_string()];
+        let mut arguments = vec![numbers(&sent).to_string(), sent.len().to_string()];
         for group in &sent {
             encode(server, views, group, &mut arguments);
         }
@@ -84,6 +84,12 @@ async fn commit_part(
     Ok(results)
 }
 
+/// How many numbers of events the groups can need: one for each event, and one for each note to an archive.
+fn numbers(groups: &[&Group]) -> usize {
+    let needs = |change: &&Change| change.key().is_none_or(Key::is_followed);
+    groups.iter().map(|group| group.changes.iter().filter(needs).count()).sum()
+}
+
 fn encode(server: &Server, views: &Views, group: &Group, into: &mut Vec<String>) {
     let Group { pipeline, writer, changes } = group;
     let [lease, _lock] = server.keys.lease(writer.role, writer.shard);
@@ -106,14 +112,18 @@ fn encode(server: &Server, views: &Views, group: &Group, into: &mut Vec<String>)
                 into.extend(server.keys.address(pipeline, key));
                 into.push(expect(*expected));
                 into.push(note(key));
-                entries(server.keys.entries((pipeline, shard), key, None), into);
+                measured(into, |into| {
+                    entries(server.keys.entries((pipeline, shard), key, None), into);
+                });
             }
             Change::Put(key, expected, record) => {
                 into.push("put".to_owned());
                 into.extend(server.keys.address(pipeline, key));
                 into.push(expect(*expected));
                 into.push(note(key));
-                put(server, views, ((pipeline, shard), key, record), into);
+                measured(into, |into| {
+                    put(server, views, ((pipeline, shard), key, record), into);
+                });
             }
         }
     }
@@ -123,6 +133,17 @@ fn encode(server: &Server, views: &Views, group: &Group, into: &mut Vec<String>)
         into.extend([server.keys.name(&format!("letters:{pipeline}")), name.clone()]);
         into.push(server.keys.name(&format!("inbox:{}", writer.shard.0)));
         into.push(format!("{pipeline} {name}"));
+    }
+}
+
+/// Words with their number in front, so that the script can pass over them.
+fn measured(into: &mut Vec<String>, write: impl FnOnce(&mut Vec<String>)) {
+    let place = into.len();
+    into.push(String::new());
+    write(into);
+    let count = into.len() - place - 1;
+    if let Some(first) = into.get_mut(place) {
+        *first = count.to_string();
     }
 }
 

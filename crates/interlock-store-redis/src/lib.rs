@@ -14,6 +14,7 @@
 //! Keys are those of the first Interlock where it had them (`docs/adr/0019-redis.md`, and the module `keys`).
 
 mod apply;
+mod client;
 mod keys;
 mod lease;
 mod ledger;
@@ -29,5 +30,5 @@ mod whole;
 
 pub use self::{
     request::OnRollback,
-    store::{RedisSettings, RedisStore},
+    store::{RedisSettings, RedisStore, RedisTls},
 };

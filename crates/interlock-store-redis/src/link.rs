@@ -17,7 +17,10 @@ use redis::{
     AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, Value,
     aio::MultiplexedConnection,
 };
-use tokio::{sync::Mutex, time::timeout};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout},
+};
 
 /// How long a connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
@@ -80,7 +83,7 @@ impl Link {
     pub(crate) async fn run(
         &self,
         script: Script,
-        arguments: &[String],
+        arguments: &[&[u8]],
     ) -> Result<Value, StoreError> {
         self.persist(|live| {
             let mut command = redis::cmd("EVALSHA");
@@ -97,18 +100,18 @@ impl Link {
     }
 
     async fn persist(&self, command: impl Fn(&Live) -> Cmd) -> Result<Value, StoreError> {
-        let mut tried = Duration::ZERO;
+        // All of it counts: an attempt over a way on which nothing comes back takes seconds itself.
+        let began = Instant::now();
         loop {
             let error = match self.try_once(&command).await {
                 Ok(value) => return Ok(value),
                 Err(Trouble::Final(error)) => return Err(error),
                 Err(Trouble::Broken(error)) => error,
             };
-            if tried >= TRY_FOR {
+            if began.elapsed() >= TRY_FOR {
                 return Err(error);
             }
             tokio::time::sleep(PAUSE).await;
-            tried += PAUSE;
         }
     }
 
@@ -177,9 +180,27 @@ fn said(error: &RedisError) -> Trouble {
         "OOM" => Trouble::Final(StoreError::retryable(
             "Redis is full (`maxmemory`) and takes nothing more: give it more memory",
         )),
-        "" => Trouble::Broken(StoreError::retryable(format!("Redis cannot be reached: {error}"))),
+        "" => match distrust(&error.to_string()) {
+            Some(message) => Trouble::Final(StoreError::permanent(message)),
+            None => {
+                Trouble::Broken(StoreError::retryable(format!("Redis cannot be reached: {error}")))
+            }
+        },
         _ => Trouble::Final(StoreError::permanent(format!("Redis refused: {error}"))),
     }
+}
+
+/// What TLS found wrong, which another attempt does not mend. It comes as an error of the connection, and only its text tells.
+fn distrust(said: &str) -> Option<String> {
+    let text = said.to_lowercase();
+    let what_to_do = if text.contains("alert") && text.contains("certificate") {
+        "it wants to see a certificate of ours: name one in `redis.cert` and its key in `redis.key`"
+    } else if text.contains("certificate") {
+        "name the authority that signed it in `redis.ca`, and the server in `redis.addr` as its certificate does"
+    } else {
+        return None;
+    };
+    Some(format!("TLS with Redis failed: {said}; {what_to_do}"))
 }
 
 impl fmt::Debug for Link {

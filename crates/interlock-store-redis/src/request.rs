@@ -70,8 +70,8 @@ impl Server {
 
     /// Asks something.
     pub(crate) async fn read(&self, arguments: Vec<String>) -> Result<Value, StoreError> {
-        let mut all = vec![self.keys.prefix.clone()];
-        all.extend(arguments);
+        let words = std::iter::once(&self.keys.prefix).chain(&arguments);
+        let all: Vec<&[u8]> = words.map(String::as_bytes).collect();
         self.link.run(Script::Read, &all).await
     }
 
@@ -83,19 +83,13 @@ impl Server {
     ) -> Result<Vec<Value>, StoreError> {
         let number = self.sent.fetch_add(1, Ordering::Relaxed);
         let id = format!("{}-{number}", self.client);
-        let mut all = vec![
-            self.keys.prefix.clone(),
-            id,
-            ANSWER_KEPT_MS.to_owned(),
-            self.client.clone(),
-            String::new(),
-        ];
-        all.extend(arguments);
+        let packed = packed(&arguments);
         loop {
             let acknowledged = self.acknowledged.load(Ordering::Acquire);
-            if let Some(place) = all.get_mut(4) {
-                *place = acknowledged.to_string();
-            }
+            let count = acknowledged.to_string();
+            let words = [&self.keys.prefix, &id, ANSWER_KEPT_MS, &self.client, &count];
+            let mut all = words.map(str::as_bytes).to_vec();
+            all.push(&packed);
             let answer = list(self.link.run(script, &all).await?)?;
             let mut parts = answer.into_iter();
             let first = parts.next().map(text).transpose()?.unwrap_or_default();
@@ -124,7 +118,8 @@ impl Server {
                 all.extend(self.keys.lease(role, shard));
             }
         }
-        self.link.run(Script::Recover, &all).await?;
+        let words: Vec<&[u8]> = all.iter().map(String::as_bytes).collect();
+        self.link.run(Script::Recover, &words).await?;
         self.rollbacks.fetch_add(1, Ordering::Relaxed);
         if let Some(tell) = &self.on_rollback {
             tell(&format!("STORE_ROLLBACK: {FORGOTTEN}"));
@@ -145,6 +140,27 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("keys", &self.keys).finish_non_exhaustive()
     }
+}
+
+/// Words as one: a list of texts in the form of `cmsgpack`, which the server's scripts can read.
+fn packed(words: &[String]) -> Vec<u8> {
+    let size = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
+    let length: usize = words.iter().map(|word| word.len() + 5).sum();
+    let mut bytes = Vec::with_capacity(length + 5);
+    bytes.push(0xdd);
+    bytes.extend(size(words.len()));
+    for word in words {
+        match u8::try_from(word.len()) {
+            Ok(short @ ..32) => bytes.push(0xa0 | short),
+            Ok(length) => bytes.extend([0xd9, length]),
+            Err(_longer) => {
+                bytes.push(0xdb);
+                bytes.extend(size(word.len()));
+            }
+        }
+        bytes.extend(word.as_bytes());
+    }
+    bytes
 }
 
 /// A list out of an answer.

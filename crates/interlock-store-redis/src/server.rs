@@ -42,7 +42,15 @@ pub(crate) async fn check(server: &Server) -> Result<Warnings, StoreError> {
         );
         return Err(StoreError::permanent(message));
     }
-    persistence(server, get("aof_enabled")).await
+    let mut warnings = persistence(server, get("aof_enabled")).await?;
+    if get("maxmemory") != "0" && get("maxmemory_policy").starts_with("volatile") {
+        warnings.push(format!(
+            "this Redis deletes keys that expire when it is full (`maxmemory-policy {}`): a request may then be done twice, or \
+             be taken for forgotten; set it to `noeviction`",
+            get("maxmemory_policy")
+        ));
+    }
+    Ok(warnings)
 }
 
 async fn persistence(server: &Server, log: &str) -> Result<Warnings, StoreError> {

@@ -1,6 +1,6 @@
 //! The store, put together.
 
-use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
+use std::{collections::BTreeMap, fmt, future::Future, path::PathBuf, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
@@ -12,11 +12,11 @@ use interlock_store::{
 };
 use interlock_store_remote::{Desk, instant};
 use jiff::{SignedDuration, Timestamp};
-use redis::{Client, IntoConnectionInfo as _, RedisConnectionInfo};
 use std::sync::atomic::Ordering;
 
 use crate::{
     apply,
+    client::client,
     keys::Keys,
     lease, ledger,
     link::Link,
@@ -36,6 +36,8 @@ pub struct RedisSettings {
     pub password: Option<String>,
     /// Which database.
     pub db: u32,
+    /// TLS, if the server speaks it.
+    pub tls: Option<RedisTls>,
     /// In front of every key.
     pub key_prefix: String,
     /// How long run logs and events are kept.
@@ -50,6 +52,15 @@ pub struct RedisSettings {
     pub on_rollback: Option<OnRollback>,
 }
 
+/// Whom to believe, and who we are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RedisTls {
+    /// A file with the authorities that are believed, instead of those of the machine.
+    pub ca: Option<PathBuf>,
+    /// Files with our certificate and its key, for a server that asks for one.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
 impl RedisSettings {
     /// A server of which nothing but its address is said: one shard, and the first Interlock's sizes.
     pub fn new(addr: String) -> Self {
@@ -57,6 +68,7 @@ impl RedisSettings {
             addr,
             password: None,
             db: 0,
+            tls: None,
             key_prefix: "interlock".to_owned(),
             retention_ttl: SignedDuration::from_hours(168),
             run_index_limit: 100,
@@ -125,26 +137,6 @@ impl RedisStore {
     {
         self.desk.ask(work(Arc::clone(&self.server)))
     }
-}
-
-fn client(settings: &RedisSettings) -> Result<Client, StoreError> {
-    let RedisSettings { addr, password, db, .. } = settings;
-    let wrong = |what: &dyn fmt::Display| {
-        StoreError::permanent(format!(
-            "`redis.addr` is not the address of a server: {addr}: {what}"
-        ))
-    };
-    if addr.contains("://") {
-        return Err(wrong(&"write `host:port`; TLS is not in this build"));
-    }
-    let (host, port) = addr.rsplit_once(':').unwrap_or((addr, "6379"));
-    let port: u16 = port.parse().map_err(|error| wrong(&error))?;
-    let info = (host, port).into_connection_info().map_err(|error| wrong(&error))?;
-    let mut login = RedisConnectionInfo::default().set_db(i64::from(*db));
-    if let Some(password) = password {
-        login = login.set_password(password);
-    }
-    Client::open(info.set_redis_settings(login)).map_err(|error| wrong(&error))
 }
 
 fn prefix(prefix: &str) -> Result<String, StoreError> {

@@ -48,6 +48,7 @@ mod events;
 mod inbox;
 mod lease;
 mod ledger;
+pub mod opens;
 mod outbox;
 mod pipelines;
 mod runs;

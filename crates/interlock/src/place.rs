@@ -46,6 +46,8 @@ const SHORT_LEASE: SignedDuration = SignedDuration::from_secs(4);
 pub(crate) struct Place {
     /// What belongs to this machine.
     pub(crate) folder: PathBuf,
+    /// The project, to which files that it names are relative.
+    directory: PathBuf,
     store: StoreConfig,
 }
 
@@ -71,7 +73,7 @@ impl Place {
                 directory.join(".interlock")
             }
         };
-        Self { folder, store: store.clone() }
+        Self { folder, directory: directory.to_owned(), store: store.clone() }
     }
 
     /// Whether the ledger is a file of this machine.
@@ -113,7 +115,7 @@ impl Place {
     fn open_server(&self) -> Result<Option<Arc<dyn Store>>, Failure> {
         let store: Arc<dyn Store> = match &self.store {
             StoreConfig::Embedded { .. } => return Ok(None),
-            StoreConfig::Redis(config) => server::redis(config)?,
+            StoreConfig::Redis(config) => server::redis(config, &self.directory)?,
             StoreConfig::Postgres(config) => server::postgres(config)?,
             StoreConfig::Dynamodb(_) => return Err(absent("dynamodb")),
         };
@@ -260,7 +262,7 @@ fn open_reader(folder: &Path) -> Result<EmbeddedStore, Failure> {
 
 /// Stores on servers, as far as they are built in.
 mod server {
-    use std::sync::Arc;
+    use std::{path::Path, sync::Arc};
 
     use interlock_config::server::{Postgres, Redis};
     use interlock_store::{Store, StoreError};
@@ -276,12 +278,17 @@ mod server {
     }
 
     #[cfg(feature = "redis")]
-    pub(super) fn redis(config: &Redis) -> Result<Arc<dyn Store>, Failure> {
-        use interlock_store_redis::{RedisSettings, RedisStore};
+    pub(super) fn redis(config: &Redis, project: &Path) -> Result<Arc<dyn Store>, Failure> {
+        use interlock_store_redis::{RedisSettings, RedisStore, RedisTls};
+        let tls = config.tls.as_ref().map(|tls| RedisTls {
+            ca: tls.ca.as_ref().map(|file| project.join(file)),
+            client: tls.client.as_ref().map(|(cert, key)| (project.join(cert), project.join(key))),
+        });
         let store = RedisStore::open(&RedisSettings {
             addr: config.addr.clone(),
             password: config.password.as_ref().map(|secret| secret.expose().to_owned()),
             db: config.db,
+            tls,
             key_prefix: config.key_prefix.clone(),
             retention_ttl: config.retention_ttl,
             run_index_limit: config.run_index_limit,
@@ -297,7 +304,7 @@ mod server {
     }
 
     #[cfg(not(feature = "redis"))]
-    pub(super) fn redis(_config: &Redis) -> Result<Arc<dyn Store>, Failure> {
+    pub(super) fn redis(_config: &Redis, _project: &Path) -> Result<Arc<dyn Store>, Failure> {
         Err(super::absent("redis"))
     }
 

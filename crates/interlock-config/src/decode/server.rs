@@ -15,8 +15,8 @@ use crate::{
     placeholder::{self, Kind},
     problem::Code,
     server::{
-        Archiver, Beacon, Dirs, Dynamodb, Engine, Postgres, Redis, Retention, Scope, Server,
-        ServerConfig, StoreConfig, Token, Watchdog, Watcher,
+        Archiver, Beacon, Dirs, Dynamodb, Engine, Postgres, Redis, RedisTls, Retention, Scope,
+        Server, ServerConfig, StoreConfig, Token, Watchdog, Watcher,
     },
     yaml::Node,
 };
@@ -129,6 +129,7 @@ impl Decoder<'_> {
             addr: self.resolved(node, "addr").unwrap_or_else(|| "localhost:6379".to_owned()),
             password: self.secret(node, "password"),
             db: count(node, "db").unwrap_or(0),
+            tls: self.redis_tls(node),
             key_prefix: text(node, "keyPrefix").unwrap_or_else(|| "interlock".to_owned()),
             readiness_ttl: self.duration_or(node, "readinessTtl", HOUR),
             retention_ttl: self.duration_or(node, "retentionTtl", 168 * HOUR),
@@ -136,6 +137,24 @@ impl Decoder<'_> {
             event_stream_max: count(node, "eventStreamMax").unwrap_or(10_000),
             shards: shards(node),
         }
+    }
+
+    fn redis_tls(&mut self, node: &Node) -> Option<RedisTls> {
+        let file = |key: &str| text(node, key).map(PathBuf::from);
+        if !flag(node, "tls").unwrap_or(false) {
+            for entry in ["ca", "cert", "key"].iter().filter_map(|key| node.entry(key)) {
+                let message = format!("`{}` has no effect without `tls: true`", entry.key);
+                self.problems.add(entry.key_span, Code::NoEffect, message, "Write `tls: true`.");
+            }
+            return None;
+        }
+        for (there, absent) in [("cert", "key"), ("key", "cert")] {
+            if let Some(entry) = node.entry(there).filter(|_| node.get(absent).is_none()) {
+                let message = format!("`redis.{there}` needs `redis.{absent}`");
+                self.problems.add(entry.key_span, Code::MissingKey, message, "");
+            }
+        }
+        Some(RedisTls { ca: file("ca"), client: file("cert").zip(file("key")) })
     }
 
     fn postgres(&mut self, node: &Node, root: &Node) -> Option<Postgres> {

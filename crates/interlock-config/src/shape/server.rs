@@ -39,6 +39,11 @@ const REDIS: &MapShape = &map(
                 .default("localhost:6379"),
             field("password", &SECRET, "Its password.").default("none"),
             field("db", &Shape::Int { min: 0, max: 1_000_000 }, "Which database.").default("0"),
+            field("tls", &Shape::Bool, "Whether the server speaks TLS there.").default("false"),
+            field("ca", &TEXT, "A PEM file with the authorities that are believed.")
+                .default("the machine's"),
+            field("cert", &TEXT, "A PEM file with a certificate, for a server that asks for one."),
+            field("key", &TEXT, "A PEM file with the certificate's key."),
             field("keyPrefix", &TEXT, "In front of every key.").default("interlock"),
             field("runIndexLimit", &COUNT, "Runs in a pipeline's index.").default("100"),
             field("eventStreamMax", &COUNT, "Events in a pipeline's stream.").default("10000"),

@@ -7,21 +7,16 @@ local function pass(n)
     at = at + n
 end
 
-local function skip(op)
-    if op ~= 'put' then
-        pass(3 * count())
-        return
+-- Numbers of events and notes, taken from the store for the whole request at once. `most` is how many it can need: what it does
+-- not need is not given to anybody.
+local most, given, last = 0, 0, 0
+local function number()
+    if given == last then
+        last = call('HINCRBY', about, 'event', most)
+        given = last - most
     end
-    pass(2)
-    pass(3 * count())
-    for _ = 1, count() do
-        if take() == 'hash' then
-            pass(2)
-            pass(count())
-        else
-            pass(4)
-        end
-    end
+    given = given + 1
+    return given
 end
 
 local function holds(expect, found)
@@ -58,18 +53,19 @@ end
 local function append()
     local pipeline, kind, data, longest, retention = take(), take(), take(), take(), count()
     local stream = P .. ':events:' .. pipeline
-    local last = call('HINCRBY', about, 'event', 1)
-    local number = text(last)
+    local event = number()
+    local name = text(event)
+    local id = name .. '-0'
     if archived then
-        call('XADD', stream, number .. '-0', 'kind', kind, 'data', data)
+        call('XADD', stream, id, 'kind', kind, 'data', data)
     else
-        call('XADD', stream, 'MAXLEN', '~', longest, number .. '-0', 'kind', kind, 'data', data)
+        call('XADD', stream, 'MAXLEN', '~', longest, id, 'kind', kind, 'data', data)
     end
-    call('XADD', P .. ':feed', number .. '-0', 'pipeline', pipeline)
-    if last % 1024 == 0 then
-        forget(number, retention)
+    call('XADD', P .. ':feed', id, 'pipeline', pipeline)
+    if event % 1024 == 0 then
+        forget(name, retention)
     end
-    if last % 64 == 0 then
+    if event % 64 == 0 then
         local floor = call('HGET', about, 'eventfloor')
         if floor then
             call('XTRIM', stream, 'MINID', '~', unread(floor))
@@ -78,18 +74,18 @@ local function append()
             shorten(stream, tonumber(longest))
         end
     end
-    return number
+    return name
 end
 
 -- Notes for an archive that a row was written or deleted.
 local function note(pipeline, key)
     if followed and key ~= '' then
-        local number = text(call('HINCRBY', about, 'event', 1))
-        call('XADD', P .. ':changed', number .. '-0', 'p', pipeline, 'k', key)
+        call('XADD', P .. ':changed', text(number()) .. '-0', 'p', pipeline, 'k', key)
     end
 end
 
-local function change(op, last, pipeline)
+-- One change, to a row that was found at a revision.
+local function change(op, found, last, pipeline)
     if op == 'event' then
         return append()
     end
@@ -100,10 +96,11 @@ local function change(op, last, pipeline)
         call('ZREM', zset, member)
         return last
     end
-    take()
+    pass(1)
     note(pipeline, take())
+    pass(1)
     if op == 'put' then
-        put(hash, field, revision(call('HGET', hash, field)))
+        put(hash, field, found)
     else
         if op == 'drop' then
             call('DEL', hash)
@@ -115,9 +112,9 @@ local function change(op, last, pipeline)
     return last
 end
 
--- The first row that is not as expected: which change, and its revision.
-local function conflict(changes)
-    local wrong
+-- What each change meets: the revisions of the rows; and the first that is not as expected, with the number of its change.
+local function meet(changes)
+    local found, wrong = {}, nil
     for n = 1, changes do
         local op = take()
         if op == 'event' then
@@ -127,28 +124,32 @@ local function conflict(changes)
         else
             local hash, field = find()
             local expect = take()
-            pass(1)
-            if not wrong then
-                local found = revision(call('HGET', hash, field))
-                if not holds(expect, found) then
-                    wrong = { 'conflict', text(n), text(found) }
-                end
+            found[n] = revision(call('HGET', hash, field))
+            if not wrong and not holds(expect, found[n]) then
+                wrong = { 'conflict', text(n), text(found[n]) }
             end
-            skip(op)
+            pass(1)
+            pass(count())
         end
     end
-    return wrong
+    return found, wrong
+end
+
+-- Leases, each read once: no group changes one.
+local leases = {}
+local function lease(name)
+    leases[name] = leases[name] or call('HMGET', name, 'term', 'holder')
+    return leases[name]
 end
 
 local function group(refused)
-    local pipeline, lease, term, changes = take(), take(), take(), count()
+    local pipeline, held, term, changes = take(), lease(take()), take(), count()
     local first = at
-    local wrong = conflict(changes)
+    local found, wrong = meet(changes)
     local behind = at
     if refused[pipeline] then
         return { 'behind' }
     end
-    local held = call('HMGET', lease, 'term', 'holder')
     if held[1] ~= term or not held[2] then
         wrong = { 'term', held[1] or '0' }
     end
@@ -158,8 +159,8 @@ local function group(refused)
     end
     at = first
     local last = '0'
-    for _ = 1, changes do
-        last = change(take(), last, pipeline)
+    for n = 1, changes do
+        last = change(take(), found[n], last, pipeline)
     end
     at = behind
     return { 'done', last }
@@ -167,6 +168,7 @@ end
 
 return once(function()
     local answers, refused = {}, {}
+    most = count()
     for n = 1, count() do
         answers[n] = group(refused)
     end

@@ -1,10 +1,10 @@
 -- Shared by all scripts. ARGV[1] is the prefix of all keys.
 -- A row is one field of a hash: `REVISION CLAIMED WORD MORE BODY`, `-` for nothing.
 local P = ARGV[1]
-local at = 1
+local words, at = ARGV, 1
 local function take()
     at = at + 1
-    return ARGV[at]
+    return words[at]
 end
 local function count()
     return tonumber(take())
@@ -32,6 +32,8 @@ end
 -- has forgotten what it acknowledged to this client says so instead of doing anything.
 local function once(work)
     local id, ttl, client, acknowledged = take(), take(), take(), count()
+    -- The rest is packed: a request of many groups has tens of thousands of words, and each would be an object of the server.
+    words, at = cmsgpack.unpack(take()), 0
     local key = P .. ':request:' .. id
     local done = call('GET', key)
     if done then
@@ -80,8 +82,7 @@ local function view(n)
             end
         else
             local score, member, keep = take(), take(), count()
-            call('ZADD', key, score, member)
-            if call('ZCARD', key) > keep then
+            if call('ZADD', key, score, member) == 1 and call('ZCARD', key) > keep then
                 call('ZREMRANGEBYRANK', key, 0, -keep - 1)
             end
         end

@@ -9,4 +9,5 @@ mod cast;
 mod conformance;
 mod instances;
 mod refusals;
+mod tls;
 mod views;

@@ -22,6 +22,9 @@ fn server_that_evicts_is_refused() {
         error.message.contains("allkeys-lru") && error.message.contains("noeviction"),
         "{error}"
     );
+    redis_cli(&server.address(), &["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
+    let store = open(server.address()).unwrap();
+    assert!(store.warnings().iter().any(|said| said.contains("volatile-ttl")), "{store:?}");
     redis_cli(&server.address(), &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     assert_eq!(open(server.address()).unwrap().warnings(), [""; 0]);
 }

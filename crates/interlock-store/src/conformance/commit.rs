@@ -32,6 +32,7 @@ promises!("commit":
     a_full_group_is_accepted_and_a_larger_one_refused,
     a_row_may_occur_once_in_a_group,
     groups_of_a_pipeline_apply_in_order,
+    a_row_that_comes_and_goes_in_one_call_must_have_been_absent,
     later_groups_of_a_pipeline_fall_behind_a_refused_one,
     groups_of_other_pipelines_are_independent,
     a_second_call_is_not_behind,
@@ -207,6 +208,18 @@ async fn groups_of_a_pipeline_apply_in_order(t: Subject) {
     assert!(results.iter().all(Result::is_ok), "{results:?}");
     let row = t.row(&orders, &slot_key(0)).await.expect("the slot is there");
     assert_eq!((row.record, row.revision), (closed("completed"), 3));
+}
+
+async fn a_row_that_comes_and_goes_in_one_call_must_have_been_absent(t: Subject) {
+    let orders = orders();
+    t.create(&orders, vec![(slot_key(0), open())]).await;
+    let come = Change::Put(slot_key(0), Expect::Absent, open());
+    let go = Change::Delete(slot_key(0), Expect::Revision(1));
+    let groups = vec![t.group(&orders, vec![come]).await, t.group(&orders, vec![go]).await];
+    let answers = t.commit(groups).await;
+    let conflict = Refusal::Conflict { key: slot_key(0), found: 1 };
+    assert_eq!(answers, [Err(conflict), Err(Refusal::Behind)]);
+    assert_eq!(t.revision(&orders, &slot_key(0)).await, 1);
 }
 
 async fn later_groups_of_a_pipeline_fall_behind_a_refused_one(t: Subject) {

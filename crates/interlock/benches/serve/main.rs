@@ -2,12 +2,13 @@
 //!
 //! A plain program: it generates projects in temporary folders, starts the release binary on them as a process of
 //! its own and looks at it from outside (`/proc`, the ledger), because memory and idle time belong to a process.
-//! Ten thousand pipelines are measured by default; the filter `serve/100k` measures a hundred thousand, which
-//! takes minutes. The limits are in `cargo xtask bench`.
+//! Ten thousand pipelines are measured by default; the filter `serve/100k` measures a hundred thousand, and `fleet` three
+//! instances with a hundred thousand on one server, which takes minutes. The limits are in `cargo xtask bench`.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's result is what it prints")]
 
 mod catchup;
+mod fleet;
 mod pings;
 mod scale;
 mod served;
@@ -24,6 +25,14 @@ fn main() -> ExitCode {
     }
     if filter.contains("100k") {
         scale::many("100k", 100_000);
+    }
+    // Each takes minutes, so only by name.
+    for (name, measure) in
+        [("fleet/redis", fleet::redis as fn(&str, usize)), ("fleet/postgres", fleet::postgres)]
+    {
+        if filter.starts_with("fleet") && name.contains(&filter) {
+            measure("100k", 100_000);
+        }
     }
     if wanted("serve/instant_10k") {
         scale::opened_at_once(10_000);

@@ -67,7 +67,7 @@ fn next_instant() -> Timestamp {
 }
 
 /// The value under which 99 of 100 lie.
-fn p99(mut values: Vec<f64>) -> f64 {
+pub(crate) fn p99(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let at = values.len() * 99 / 100;
     values.get(at.min(values.len().saturating_sub(1))).copied().unwrap_or(f64::INFINITY)

@@ -1,12 +1,9 @@
 //! Mail over TLS, from the moment of connecting and after STARTTLS, to a server that nobody here wrote: Python's `ssl`,
 //! with a certificate that `openssl` made for this test.
 
-use std::{
-    fs,
-    io::{BufRead as _, BufReader},
-    path::Path,
-    process::{Child, Command, Stdio},
-};
+use std::{fs, path::Path, process::Command};
+
+use interlock_private_server::{PythonServer, certify};
 
 use crate::{project, run};
 
@@ -58,52 +55,12 @@ while True:
     threading.Thread(target=try_serve, args=(listener.accept()[0],), daemon=True).start()
 "#;
 
-struct Postman {
-    process: Child,
-    port: u16,
-}
-
-impl Postman {
-    fn start(folder: &Path, tls: &str) -> Self {
-        let mut python = Command::new("python3");
-        python.args(["-c", POSTMAN]).arg(folder).arg(tls);
-        let mut process = python.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { process, port: line.trim().parse().unwrap() }
-    }
-}
-
-impl Drop for Postman {
-    fn drop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-}
-
-/// An authority, and a certificate of its for `localhost`.
-fn certify(folder: &Path) {
-    fs::write(folder.join("names"), "subjectAltName=DNS:localhost\n").unwrap();
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-    for arguments in [
-        format!("req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=authority"),
-        format!("req -new {key} -keyout key.pem -out request.pem -subj /CN=localhost"),
-        "x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names \
-         -out cert.pem"
-            .to_owned(),
-    ] {
-        let mut openssl = Command::new("openssl");
-        let ran = run(openssl.args(arguments.split_whitespace()).current_dir(folder));
-        assert_eq!(ran.code, 0, "{}", ran.stderr);
-    }
-}
-
 #[test]
 fn mail_goes_over_tls_to_a_server_whose_certificate_can_be_checked() {
     for tls in ["tls", "starttls"] {
         let certificates = tempfile::tempdir().unwrap();
         certify(certificates.path());
-        let postman = Postman::start(certificates.path(), tls);
+        let postman = PythonServer::start(POSTMAN, certificates.path(), &[tls]);
         let config = format!(
             "alerts:\n- {{type: email, name: mail, smtp: 'localhost:{}', tls: {tls}, from: il@example.com, to: \
              [ann@example.com], username: il, password: hush}}\n",

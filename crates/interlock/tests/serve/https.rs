@@ -1,13 +1,9 @@
 //! `exec` over TLS, to an end of it that nobody here wrote: Python's `ssl` in front of a real `serve`, as a proxy stands
 //! before it, with certificates that `openssl` made for this test.
 
-use std::{
-    fs,
-    io::{BufRead as _, BufReader},
-    net::SocketAddr,
-    path::Path,
-    process::{Child, Command, Stdio},
-};
+use std::fs;
+
+use interlock_private_server::{PythonServer, certify};
 
 use crate::{exec::exec, pings::Site};
 
@@ -42,52 +38,14 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 "#;
 
-struct Proxy {
-    process: Child,
-    port: u16,
-}
-
-impl Proxy {
-    fn start(folder: &Path, behind: SocketAddr) -> Self {
-        let mut python = Command::new("python3");
-        python.args(["-c", PROXY]).arg(folder);
-        python.args([behind.ip().to_string(), behind.port().to_string()]);
-        let mut process = python.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { process, port: line.trim().parse().unwrap() }
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-}
-
-/// An authority, and a certificate of its for `localhost`.
-fn certify(folder: &Path) {
-    fs::write(folder.join("names"), "subjectAltName=DNS:localhost\n").unwrap();
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-    for arguments in [
-        format!("req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=authority"),
-        format!("req -new {key} -keyout key.pem -out request.pem -subj /CN=localhost"),
-        "x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out cert.pem"
-            .to_owned(),
-    ] {
-        let arguments = arguments.split_whitespace();
-        let ran = Command::new("openssl").args(arguments).current_dir(folder).output().unwrap();
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    }
-}
-
 #[test]
 fn exec_reports_over_tls_to_whom_it_can_check_and_to_nobody_else() {
     let site = Site::new(&["far"]);
     let certificates = tempfile::tempdir().unwrap();
     certify(certificates.path());
-    let proxy = Proxy::start(certificates.path(), site.address());
+    let behind = site.address();
+    let (host, port) = (behind.ip().to_string(), behind.port().to_string());
+    let proxy = PythonServer::start(PROXY, certificates.path(), &[&host, &port]);
     let at = |host: &str| format!("https://{host}:{}", proxy.port);
     let ca = certificates.path().join("ca.pem").display().to_string();
     let spool = site.project.path().join("spool");
