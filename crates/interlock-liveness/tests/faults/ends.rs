@@ -103,6 +103,13 @@ fn fault_35_a_debugger_holds_the_ladder_below_the_hard_end() {
     }
     let mut patient = Patient::spawn(&mut command);
     patient.until("HELD ");
+    // Whoever is held outlives the one who held it.
+    let strace = patient.child.id();
+    let held = std::fs::read_to_string(format!("/proc/{strace}/task/{strace}/children")).unwrap();
+    for pid in held.split_whitespace() {
+        let kill = std::process::Command::new("kill").args(["-KILL", pid]).status();
+        assert!(kill.unwrap().success());
+    }
 }
 
 #[test]

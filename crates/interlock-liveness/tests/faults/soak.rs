@@ -1,10 +1,15 @@
 //! False alarms: loops that are well on a machine that is full are never blamed.
+//!
+//! An expiry is false unless the loop waited for the disk and, by its own clock, took longer from one kick to the next than
+//! its watch allows.
 
 use std::{
+    collections::BTreeSet,
     fs,
+    path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, Ordering::Relaxed},
         mpsc,
     },
     thread,
@@ -35,22 +40,60 @@ fn hogs(stops: &Arc<AtomicBool>) {
     }
 }
 
-/// A loop that is well: it does one thing again and again.
-fn go_round(
-    watch: Watch,
-    stops: Arc<AtomicBool>,
-    rounds: Arc<AtomicU64>,
-    once: impl Fn() + Send + 'static,
-) {
-    thread::spawn(move || {
-        watch.arm();
-        while !stops.load(Relaxed) {
-            once();
-            watch.kick();
-            rounds.fetch_add(1, Relaxed);
+/// A loop that is well, and knows by its own clock how long it ever took from one kick to the next.
+struct Loop {
+    name: String,
+    limit: Duration,
+    thread: thread::JoinHandle<(Duration, u64)>,
+}
+
+fn go_round(watch: &Watch, stops: &AtomicBool, once: &dyn Fn()) -> (Duration, u64) {
+    watch.arm();
+    let (mut kicked, mut longest, mut rounds) = (Instant::now(), Duration::ZERO, 0);
+    while !stops.load(Relaxed) {
+        once();
+        let before = Instant::now();
+        watch.kick();
+        // From before one kick to after the next: whoever was held up in between is not well.
+        longest = longest.max(kicked.elapsed());
+        (kicked, rounds) = (before, rounds + 1);
+    }
+    watch.disarm();
+    (longest, rounds)
+}
+
+fn loops(monitor: &Monitor, stops: &Arc<AtomicBool>, folder: &Path) -> Vec<Loop> {
+    let mut loops = Vec::new();
+    for number in 1..=LOOPS {
+        let mut go = |name: &str, once: Box<dyn Fn() + Send>| {
+            let (name, limit) = (format!("{name} {number}"), LIMIT * number);
+            let watch = monitor.watch(&name, Ladder::soft(limit)).register().unwrap();
+            let stops = Arc::clone(stops);
+            let thread = thread::spawn(move || go_round(&watch, &stops, &*once));
+            loops.push(Loop { name, limit, thread });
+        };
+        let (pause, path) = (Duration::from_millis(number.into()), folder.join(number.to_string()));
+        go("sleeps", Box::new(move || thread::sleep(pause)));
+        go("allocates", Box::new(|| drop(std::hint::black_box(vec![1_u8; 1 << 20]))));
+        go("writes", Box::new(move || fs::write(&path, [0; 4_096]).unwrap()));
+    }
+    loops
+}
+
+/// The watches that expire until a time is over.
+fn expired(told: &mpsc::Receiver<Event>, seconds: u64) -> (BTreeSet<String>, u32) {
+    let began = Instant::now();
+    let (mut expired, mut stalls) = (BTreeSet::new(), 0);
+    while let Some(left) = Duration::from_secs(seconds).checked_sub(began.elapsed()) {
+        match told.recv_timeout(left) {
+            Ok(Event::Expired(expiry)) if expiry.rung == Rung::Soft => {
+                expired.insert(expiry.watch.to_string());
+            }
+            Ok(Event::Stalled { .. }) => stalls += 1,
+            Ok(_) | Err(_) => {}
         }
-        watch.disarm();
-    });
+    }
+    (expired, stalls)
 }
 
 #[test]
@@ -60,44 +103,32 @@ fn fault_38_loops_that_are_well_are_not_blamed_while_the_machine_is_full() {
     let listen = move |event: Event| tell.send(event).unwrap_or_default();
     let monitor = Monitor::builder().on_event(listen).start().unwrap();
     let stops = Arc::new(AtomicBool::new(false));
-    let rounds = Arc::new(AtomicU64::new(0));
     let folder = TempDir::new().unwrap();
     hogs(&stops);
-    for number in 1..=LOOPS {
-        let go = |name: &str, once: Box<dyn Fn() + Send>| {
-            let ladder = Ladder::soft(LIMIT * number);
-            let watch = monitor.watch(&format!("{name} {number}"), ladder).register().unwrap();
-            go_round(watch, Arc::clone(&stops), Arc::clone(&rounds), once);
-        };
-        let (pause, path) =
-            (Duration::from_millis(number.into()), folder.path().join(number.to_string()));
-        go("sleeps", Box::new(move || thread::sleep(pause)));
-        go("allocates", Box::new(|| drop(std::hint::black_box(vec![1_u8; 1 << 20]))));
-        go("writes", Box::new(move || fs::write(&path, [0; 4_096]).unwrap()));
-    }
-    let began = Instant::now();
-    let (mut blamed, mut stalls) = (Vec::new(), 0);
-    while let Some(left) = Duration::from_secs(seconds).checked_sub(began.elapsed()) {
-        match told.recv_timeout(left) {
-            Ok(Event::Expired(expiry)) if expiry.rung >= Rung::Soft => blamed.push(expiry),
-            Ok(Event::Stalled { .. }) => stalls += 1,
-            Ok(_) | Err(_) => {}
-        }
-    }
-    let watches = monitor.probe().watches();
-    let longest = watches.iter().map(|it| it.longest_gap).max().unwrap();
-    println!(
-        "{seconds} s, {} watches, {} rounds, {} false expiries, {stalls} stalls; longest gap {longest:?}",
-        watches.len(),
-        rounds.load(Relaxed),
-        blamed.len(),
-    );
-    assert!(blamed.is_empty(), "{blamed:?}");
-    assert!(watches.iter().all(|it| it.moves > 5), "all of them moved: {watches:?}");
+    let loops = loops(&monitor, &stops, folder.path());
+    let (expired, stalls) = expired(&told, seconds);
     // And whoever really hangs is found on the same full machine.
     let stuck = monitor.watch("stuck", Ladder::soft(LIMIT)).register().unwrap();
     stuck.arm();
     let is_stuck = |event: &Event| matches!(event, Event::Expired(it) if &*it.watch == "stuck" && it.rung == Rung::Soft);
     assert!(told.iter().any(|event| is_stuck(&event)));
     stops.store(true, Relaxed);
+    let (mut blamed, mut all, mut slowest) = (Vec::new(), 0, Duration::ZERO);
+    for Loop { name, limit, thread } in loops {
+        let (longest, rounds) = thread.join().unwrap();
+        assert!(rounds > 5, "{name} came round {rounds} times");
+        (all, slowest) = (all + rounds, slowest.max(longest));
+        // A disk that takes longer than its watch allows was noticed rightly. A full processor is no excuse.
+        let is_rightly = name.starts_with("writes") && longest >= limit;
+        if expired.contains(&name) && !is_rightly {
+            blamed.push((name, longest, limit));
+        }
+    }
+    println!(
+        "{seconds} s, {all} rounds of {} loops, the slowest {slowest:?}; {stalls} stalls, {} watches expired, {} of them falsely",
+        LOOPS * 3,
+        expired.len(),
+        blamed.len(),
+    );
+    assert!(blamed.is_empty(), "{blamed:?}");
 }
