@@ -146,7 +146,7 @@ impl Target {
     }
 }
 
-/// Whether the next rows of a table may all be new. `COPY` takes new rows three times as fast as they are written over others,
+/// Whether the next rows of a table may all be new. `COPY` takes new rows faster than they are written over others,
 /// and nothing at all if one is there; so after each failure it is tried half as often.
 #[derive(Debug, Default)]
 struct Hope {
