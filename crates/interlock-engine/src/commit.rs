@@ -57,6 +57,9 @@ impl Engine {
                 Some((batch, answer)) => {
                     let results = answer.await?;
                     self.take_results(batch, results).await?;
+                    // A pass over very much, on a slow store, is no hang, and must not outlive its lease.
+                    self.pulse().beat();
+                    self.keep_the_lease().await?;
                 }
                 None if under_way.is_none() => return Ok(()),
                 None => {}
