@@ -209,9 +209,12 @@ impl Roster {
         }
         let now = reading.monotonic;
         let mut changed = false;
-        for group in self.rota.due(now) {
+        let blocks = &self.blocks;
+        let is_stirred =
+            |number: usize| blocks.get(number).is_some_and(|block| block.take_stirred());
+        for group in self.rota.due(now, is_stirred) {
             let rows = group.rows();
-            let Some(block) = self.blocks.get(group.number()) else { continue };
+            let Some(block) = blocks.get(group.number()) else { continue };
             let slots = rows.clone().zip(block.own.iter().zip(&block.found));
             let hot = self.hot.iter_mut().skip(rows.start);
             let cold = self.cold.iter_mut().skip(rows.start);

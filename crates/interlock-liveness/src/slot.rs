@@ -9,7 +9,7 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicU32, AtomicU64,
+            AtomicBool, AtomicU32, AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
         },
     },
@@ -25,13 +25,20 @@ pub(crate) const BLOCK: usize = 64;
 pub(crate) struct Block {
     pub(crate) own: [Own; BLOCK],
     pub(crate) found: [Found; BLOCK],
+    /// Somebody here is to be judged otherwise than before: the monitor looks at the next tick, whoever's turn it is.
+    stirred: AtomicBool,
 }
 
 impl Block {
     fn new() -> Arc<Self> {
         let (own, found) =
             (array::from_fn(|_| Own::default()), array::from_fn(|_| Found::default()));
-        Arc::new(Self { own, found })
+        Arc::new(Self { own, found, stirred: AtomicBool::new(false) })
+    }
+
+    /// Whether somebody was stirred since this was asked.
+    pub(crate) fn take_stirred(&self) -> bool {
+        self.stirred.load(Relaxed) && self.stirred.swap(false, Acquire)
     }
 }
 
@@ -52,6 +59,13 @@ impl Slot {
     #[inline]
     pub(crate) fn own(&self) -> &Own {
         &self.block.own[self.place % BLOCK]
+    }
+
+    /// Says how it is to be judged from now on; answers with what it was before.
+    pub(crate) fn command(&self, mandate: Mandate) -> Mandate {
+        let before = self.own().command(mandate);
+        self.block.stirred.store(true, Release);
+        before
     }
 
     pub(crate) fn found(&self) -> &Found {

@@ -85,7 +85,7 @@ impl<'a> Registration<'a> {
     /// A watch that several threads kick, armed at once.
     pub fn register_shared(self) -> Result<SharedWatch, RegisterError> {
         let slot = self.hand_over(|row| row, None)?;
-        slot.own().command(Mandate::Armed);
+        slot.command(Mandate::Armed);
         Ok(SharedWatch(Arc::new(Owned(slot))))
     }
 
@@ -96,7 +96,7 @@ impl<'a> Registration<'a> {
         read: impl Fn() -> u64 + Send + 'static,
     ) -> Result<Observed, RegisterError> {
         let slot = self.hand_over(|row| row, Some(Box::new(read)))?;
-        slot.own().command(Mandate::Armed);
+        slot.command(Mandate::Armed);
         Ok(Observed(Owned(slot)))
     }
 
@@ -137,7 +137,7 @@ struct Owned(Slot);
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        self.0.own().command(Mandate::Retired);
+        self.0.command(Mandate::Retired);
     }
 }
 
@@ -152,12 +152,12 @@ pub struct Watch {
 impl Watch {
     /// Begins the countdown. Call it where the work begins.
     pub fn arm(&self) {
-        self.own().command(Mandate::Armed);
+        self.slot.0.command(Mandate::Armed);
     }
 
     /// Ends the countdown: there is nothing to do, and nothing to prove.
     pub fn disarm(&self) {
-        self.own().command(Mandate::Rest);
+        self.slot.0.command(Mandate::Rest);
     }
 
     /// Something was done.
@@ -182,7 +182,7 @@ impl Watch {
     pub fn pause(&self, reason: Phase, at_most: Duration) -> Pause<'_> {
         let reason_before = self.own().give_reason(reason);
         let millis = u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX);
-        let before = self.own().command(Mandate::Paused(millis));
+        let before = self.slot.0.command(Mandate::Paused(millis));
         Pause { watch: self, before, reason_before }
     }
 
@@ -222,7 +222,7 @@ pub struct Pause<'a> {
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
         self.watch.own().give_reason(self.reason_before);
-        self.watch.own().command(self.before);
+        self.watch.slot.0.command(self.before);
     }
 }
 
@@ -245,12 +245,12 @@ pub struct Observed(Owned);
 impl Observed {
     /// Begins the countdown again.
     pub fn arm(&self) {
-        self.0.0.own().command(Mandate::Armed);
+        self.0.0.command(Mandate::Armed);
     }
 
     /// Ends the countdown.
     pub fn disarm(&self) {
-        self.0.0.own().command(Mandate::Rest);
+        self.0.0.command(Mandate::Rest);
     }
 }
 
@@ -261,7 +261,7 @@ pub struct Section(Owned);
 impl Section {
     /// Enters it; it is left when the answer is dropped.
     pub fn enter(&mut self) -> Inside<'_> {
-        self.0.0.own().command(Mandate::Armed);
+        self.0.0.command(Mandate::Armed);
         Inside { section: self }
     }
 }
@@ -275,6 +275,6 @@ pub struct Inside<'a> {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        self.section.0.0.own().command(Mandate::Rest);
+        self.section.0.0.command(Mandate::Rest);
     }
 }

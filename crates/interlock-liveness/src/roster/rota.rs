@@ -63,9 +63,13 @@ impl Rota {
         self.groups.iter().map(|group| group.every).min().unwrap_or(LOOKS_MAX)
     }
 
-    /// The groups whose turn it is.
-    pub(crate) fn due(&mut self, now: u64) -> impl Iterator<Item = &mut Group> {
-        self.groups.iter_mut().filter(move |group| now >= group.look_at)
+    /// The groups whose turn it is, or of which something else says that they are to be looked at.
+    pub(crate) fn due(
+        &mut self,
+        now: u64,
+        mut is_stirred: impl FnMut(usize) -> bool,
+    ) -> impl Iterator<Item = &mut Group> {
+        self.groups.iter_mut().filter(move |group| is_stirred(group.number) || now >= group.look_at)
     }
 }
 
@@ -100,7 +104,9 @@ mod tests {
             group.looked(now, tick, u64::MAX);
             group.rows().start
         };
-        (1..=ticks).map(|at| rota.due(at * tick).map(|it| look(it, at * tick)).collect()).collect()
+        (1..=ticks)
+            .map(|at| rota.due(at * tick, |_| false).map(|it| look(it, at * tick)).collect())
+            .collect()
     }
 
     #[test]

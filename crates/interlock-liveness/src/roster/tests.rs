@@ -208,6 +208,25 @@ fn fault_38_the_suggested_limit_is_within_twice_of_three_times_the_99th_percenti
 }
 
 #[test]
+fn who_is_armed_is_counted_from_the_next_tick_on_however_patient_its_group_is() {
+    let mut world = World::new(ladder(), |_| {});
+    world.roster.set_tick(SECOND / 1_000);
+    world.slot.command(Mandate::Rest);
+    for _ in 0..401 {
+        world.after(1);
+    }
+    world.slot.command(Mandate::Armed);
+    let mut late = None;
+    for millis in 0..=5_300 {
+        world.after(1);
+        if late.is_none() && !world.acts.is_empty() {
+            late = Some(millis);
+        }
+    }
+    assert_eq!(late, Some(5_000));
+}
+
+#[test]
 fn what_is_due_is_looked_at_in_time_however_patient_its_group_is() {
     let mut world = World::new(ladder(), |_| {});
     world.roster.set_tick(SECOND / 1_000);
