@@ -22,17 +22,8 @@ use crate::{
     Daemon,
     ha::proxy::Proxy,
     log,
-    project::{Project, tail},
+    project::{Project, TICKER, tail},
 };
-
-const TICKER: &str = "
-name: ticker
-schedule: {cron: '* * * * * *', seconds: true}
-startGrace: 5s
-catchupWindow: 1h
-overlapPolicy: all
-trigger: {type: command, command: sh job.sh whole 0 0}
-";
 
 /// The lease and a second, and what a busy machine takes besides.
 const FOLLOWED_IN: Duration = Duration::from_secs(5 + 10);

@@ -23,6 +23,16 @@ say end "$1=$3"
 exit "$3"
 "#;
 
+/// A run each second, none of which is ever left out.
+pub(crate) const TICKER: &str = "
+name: ticker
+schedule: {cron: '* * * * * *', seconds: true}
+startGrace: 5s
+catchupWindow: 1h
+overlapPolicy: all
+trigger: {type: command, command: sh job.sh whole 0 0}
+";
+
 /// A project in a directory of its own; its runner and its jobs' folder go with it.
 pub(crate) struct Project {
     dir: tempfile::TempDir,
