@@ -143,7 +143,12 @@ pub(crate) fn interlock(directory: &Path, arguments: &[&str]) -> Ran {
 
 /// Sends SIGKILL; says whether there was somebody to send it to.
 pub(crate) fn kill(pid: u32) -> bool {
-    Command::new("kill").args(["-9", &pid.to_string()]).status().is_ok_and(|s| s.success())
+    signal(pid, "-9")
+}
+
+/// Sends a signal, such as `-TERM`; says whether there was somebody to send it to.
+pub(crate) fn signal(pid: u32, name: &str) -> bool {
+    Command::new("kill").args([name, &pid.to_string()]).status().is_ok_and(|s| s.success())
 }
 
 /// The end of a long text.
