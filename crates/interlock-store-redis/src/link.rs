@@ -31,13 +31,14 @@ const TRY_FOR: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The scripts, each with the text that all share in front.
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 7] = [
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/commit.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/lease.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/queue.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/read.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/recover.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/whole.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/forget.lua")),
 ];
 
 /// One of them.
@@ -49,6 +50,7 @@ pub(crate) enum Script {
     Read,
     Recover,
     Whole,
+    Forget,
 }
 
 /// A connection that works, as far as is known.

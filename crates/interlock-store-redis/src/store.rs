@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, fmt, future::Future, path::PathBuf, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow, Freight,
-    Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Portion, Record,
-    Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
-    check_settlement,
+    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
+    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page,
+    Portion, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError,
+    StoreFuture, Writer, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, instant};
@@ -372,5 +372,14 @@ impl Store for RedisStore {
     fn import(&self, freight: Freight) -> StoreFuture<'_, ()> {
         let views = self.views.clone();
         self.ask(move |server| async move { whole::import(&server, &views, freight).await })
+    }
+
+    fn forget(&self, what: Forgetting) -> StoreFuture<'_, usize> {
+        let views = self.views.clone();
+        self.ask(move |server| async move {
+            what.check()?;
+            let now = instant(number(server.read(vec!["now".to_owned()]).await?)?)?;
+            whole::forget(&server, &views, (what, now)).await
+        })
     }
 }

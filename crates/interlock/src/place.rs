@@ -316,7 +316,6 @@ mod server {
             schema: config.schema.clone(),
             connections_max: config.connections_max as usize,
             shards: config.shards.unwrap_or(super::SHARDS),
-            events_kept: config.retention_ttl,
         });
         Ok(Arc::new(store.map_err(|error| closed("PostgreSQL", &error))?))
     }
