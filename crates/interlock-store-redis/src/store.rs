@@ -16,7 +16,6 @@ use std::sync::atomic::Ordering;
 
 use crate::{
     apply,
-    client::client,
     keys::Keys,
     lease, ledger,
     link::Link,
@@ -100,8 +99,15 @@ impl RedisStore {
     /// Opens the store; makes it if it is not there. Blocks meanwhile.
     pub fn open(settings: &RedisSettings) -> Result<Self, StoreError> {
         let desk = Desk::start("redis-store")?;
-        let keys = Keys { prefix: prefix(&settings.key_prefix)? };
-        let link = Link::new(client(settings)?);
+        let prefix = prefix(&settings.key_prefix)?;
+        let link = Link::new(settings)?;
+        let (link, keys) = desk.wait(async move {
+            // One store is one hash slot: everything in braces.
+            let prefix = if link.is_cluster().await? { format!("{{{prefix}}}") } else { prefix };
+            let keys = Keys { prefix };
+            link.settle_at(keys.name("about")).await;
+            Ok((link, keys))
+        })?;
         let server = Arc::new(Server::new(link, keys, identity(), settings.on_rollback.clone()));
         let (asked, opening) = (settings.shards, Arc::clone(&server));
         let warnings = desk.wait(async move {

@@ -149,11 +149,12 @@ impl Walk {
             return Ok(rows);
         }
         if let Some(cursor) = &self.scan {
-            let mut scan = redis::cmd("SCAN");
             let pattern = format!("{}:*", escaped(&keys.prefix));
-            scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(LOOKS);
-            let (next, found): (String, Vec<String>) =
-                server.link.ask(scan.arg("TYPE").arg("hash")).await?;
+            let asked = vec!["scan".to_owned(), cursor.clone(), pattern, LOOKS.to_string()];
+            let mut parts = list(server.read(asked).await?)?.into_iter();
+            let mut part = || parts.next().unwrap_or(Value::Nil);
+            let next = text(part())?;
+            let found = list(part())?.into_iter().map(text).collect::<Result<Vec<_>, _>>()?;
             let holds_rows =
                 |hash: &String| single(keys, hash).is_some() || kind_of(keys, hash).is_some();
             self.hashes.extend(found.into_iter().filter(holds_rows));
