@@ -71,6 +71,7 @@ mod key;
 pub mod memory;
 mod obligation;
 pub mod record;
+pub mod story;
 mod together;
 mod whole;
 
