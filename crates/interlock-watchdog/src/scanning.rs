@@ -47,6 +47,11 @@ impl Scanning {
         self.next_at = self.next_at.min(plus(now, REST_MAX));
     }
 
+    /// Looks at nothing before an instant.
+    pub(crate) fn wait_until(&mut self, at: Timestamp) {
+        self.next_at = self.next_at.max(at);
+    }
+
     /// What is newly wrong, and what is no longer.
     fn news(&mut self, scanned: Scanned) -> (Vec<Violation>, Vec<Violation>) {
         let Scanned { pipelines, violations, .. } = scanned;
