@@ -1,6 +1,9 @@
 //! Why nothing is recorded at an instant.
 
-use interlock_core::schedule::{Omission, Schedule};
+use interlock_core::{
+    pipeline::Pipeline,
+    schedule::{Omission, Schedule},
+};
 use jiff::Timestamp;
 
 use crate::record::PipelineRecord;
@@ -8,7 +11,9 @@ use crate::record::PipelineRecord;
 /// What is known of a schedule that has no slot recorded at an instant.
 #[derive(Debug)]
 pub struct Absence<'a> {
-    /// The schedule, as it is declared.
+    /// Its pipeline, as it is declared.
+    pub declared: &'a Pipeline,
+    /// The schedule.
     pub schedule: &'a Schedule,
     /// The instant.
     pub at: Timestamp,
@@ -23,7 +28,7 @@ pub struct Absence<'a> {
 impl Absence<'_> {
     /// Why, as the end of a sentence.
     pub fn reason(&self) -> String {
-        let Self { schedule, at, known, watermark, now } = *self;
+        let Self { declared, schedule, at, known, watermark, now } = *self;
         if !schedule.is_slot(at) {
             return not_a_slot(schedule, at);
         }
@@ -44,6 +49,9 @@ impl Absence<'_> {
         }
         if let Some(pause) = known.pause.as_ref().filter(|pause| pause.is_in_force(now)) {
             return format!("the pipeline is paused since {}: {}", pause.since, pause.reason);
+        }
+        if !declared.enabled && watermark.is_none_or(|watermark| at > watermark) {
+            return "the pipeline is disabled: `watch.enabled` is false".to_owned();
         }
         match watermark {
             Some(watermark) if at <= watermark => {

@@ -155,7 +155,7 @@ pub(super) fn absent(
         let id = schedule.id();
         let at = typed.at(&schedule.timing().zone);
         let watermark = ledger.watermark(pipeline, id)?;
-        let absence = Absence { schedule, at, known, watermark, now: clock::now() };
+        let absence = Absence { declared, schedule, at, known, watermark, now: clock::now() };
         let reason = absence.reason();
         lines.push(format!("{pipeline}/{id} has no slot recorded at {at}: {reason}."));
     }
