@@ -9,6 +9,7 @@
 
 mod bites;
 mod regressions;
+mod scenarios;
 
 use interlock_sim::{Options, Weather, simulate};
 

@@ -1,0 +1,73 @@
+//! Every script of `scenarios/` is played, and its answers are compared. `UPDATE_SCENARIOS=1` writes them.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use interlock_sim::scenario::play;
+
+fn scripts() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let mut scripts: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    scripts.sort();
+    scripts
+}
+
+#[test]
+fn every_scenario_tells_what_its_script_says() {
+    let is_update = env::var_os("UPDATE_SCENARIOS").is_some();
+    let scripts = scripts();
+    assert!(scripts.len() > 20, "where are they? {scripts:?}");
+    let mut problems = Vec::new();
+    for path in scripts {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        match play(&name, &text) {
+            Err(wrong) => problems.push(wrong.to_string()),
+            Ok(played) if played == text => {}
+            Ok(played) if is_update => fs::write(&path, played).unwrap(),
+            Ok(played) => problems.push(difference(&name, &text, &played)),
+        }
+    }
+    let cure = "if the new answers are right: UPDATE_SCENARIOS=1 cargo nextest run -p interlock-sim scenario";
+    assert!(problems.is_empty(), "{}\n{cure}", problems.join("\n\n"));
+}
+
+/// Where two texts differ first.
+fn difference(name: &str, expected: &str, found: &str) -> String {
+    let same = expected.lines().zip(found.lines()).take_while(|(one, other)| one == other).count();
+    let rest = |text: &str| text.lines().skip(same).take(8).collect::<Vec<_>>().join("\n  ");
+    format!(
+        "{name}:{} is answered differently; expected\n  {}\nfound\n  {}",
+        same + 1,
+        rest(expected),
+        rest(found)
+    )
+}
+
+#[test]
+fn a_wrong_line_is_told_with_its_place() {
+    let script = "# A story.\nat 2026-02-25T09:00Z\nstart\ndance\n";
+    let wrong = play("dance.txt", script).unwrap_err().to_string();
+    assert!(wrong.starts_with("dance.txt:4: there is no command `dance`"), "{wrong}");
+    let early = play("early.txt", "start\n").unwrap_err().to_string();
+    assert!(early.starts_with("early.txt:1: a script begins with `at`"), "{early}");
+    let back = play("back.txt", "at 2026-02-25T09:00Z\nat 08:00\n").unwrap_err().to_string();
+    assert!(back.starts_with("back.txt:2: it is 2026-02-25T09:00:00Z already"), "{back}");
+    let file = "at 2026-02-25T09:00Z\nfile\n    name: orders\n    scedule: '* * * * *'\n";
+    let file = play("file.txt", file).unwrap_err().to_string();
+    assert!(file.starts_with("file.txt:2: ") && file.contains("schedule"), "{file}");
+    let answer = play("answer.txt", "at 2026-02-25T09:00Z\n\n| told\n").unwrap_err().to_string();
+    assert!(answer.starts_with("answer.txt:3: an answer stands below"), "{answer}");
+}
+
+#[test]
+fn answers_are_replaced_and_the_story_is_kept() {
+    let script = "# A story.\nat 2026-02-25T09:00Z\n\nslots\n| what it was\n# The end.\n";
+    let played = play("story.txt", script).unwrap();
+    let expected = script.replace("what it was", "no slots are recorded in this time");
+    assert_eq!(played, expected);
+    assert_eq!(play("story.txt", &played).unwrap(), played, "played again it is the same");
+}
