@@ -11,7 +11,7 @@
 //! | `file` and its text; `remove P` | a pipeline's file is written, or edited; or removed |
 //! | `validate` and a text | what `interlock validate` says of a file |
 //! | `start`, `stop`, `crash` | an instance begins, is asked to end, dies; a number names another one than 1. `start 2 as watchdog`: it only watches |
-//! | `crash before commit`, `crash after commit` | it dies at its next commit: nothing is written, or nobody hears that it was |
+//! | `crash before commit`, `crash after commit 2` | it dies at its next commit, or the one after: nothing is written, or nobody hears that it was |
 //! | `freeze 90s` | it stands still, as if stopped by the system, and does not know it |
 //! | `suspend 3h` | the machine sleeps |
 //! | `clock +2h`, `clock -2h`, `clock right` | the clock of an instance is set, not the store's |

@@ -196,11 +196,16 @@ impl Cast {
             }
             job.began.push(now);
         }
+        // Who cannot be asked has no other way to tell than the answer that was lost.
+        let is_unheard = habit == Habit::BeginsUnheard && !knows_its_jobs(request);
+        let habit = if is_unheard { Habit::TellsNobody } else { habit };
         let (cast, run_id) = (self.clone(), request.run_id.clone());
         let nature = self.0.clockwork.process(NATURE);
         let world = nature.clone();
         let life = async move {
-            cast.tell(&run_id, &What::Started { metadata: BTreeMap::new() });
+            if habit != Habit::TellsNobody {
+                cast.tell(&run_id, &What::Started { metadata: BTreeMap::new() });
+            }
             let Some((time, outcome)) = habit.end() else { return };
             world.sleep(time).await;
             cast.end(&run_id, &outcome, habit);

@@ -123,13 +123,13 @@ impl House {
             Command::Validate(text) => return Ok(Self::problems(text).1),
             Command::Start(pid, roles) => self.start(*pid, *roles)?,
             Command::Stop(pid) => self.stop(*pid)?,
-            Command::Crash(pid, Death::Here) => {
+            Command::Crash(pid, Death::Here, _) => {
                 self.must_be_up(*pid)?;
                 self.clockwork.kill(*pid);
             }
-            Command::Crash(pid, death) => {
+            Command::Crash(pid, death, count) => {
                 self.must_be_up(*pid)?;
-                self.road(*pid)?.doom(*death);
+                self.road(*pid)?.doom(*death, *count);
             }
             Command::Freeze(pid, time) => {
                 self.must_be_up(*pid)?;
@@ -440,7 +440,7 @@ impl World for Machine {
 
     /// As timers of the system do it: by a clock that nobody sets.
     fn sleep_until(&self, at: Timestamp) -> Task<()> {
-        self.nature.sleep(at.duration_since(World::now(self)))
+        self.nature.sleep(at.duration_since(self.own.now()))
     }
 
     fn spawn(&self, name: &'static str, task: Task<()>) {

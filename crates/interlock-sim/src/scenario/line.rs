@@ -21,7 +21,7 @@ pub(super) enum Command {
     Validate(String),
     Start(Pid, Roles),
     Stop(Pid),
-    Crash(Pid, Death),
+    Crash(Pid, Death, u32),
     Freeze(Pid, SignedDuration),
     Suspend(SignedDuration),
     Clock(Pid, SignedDuration),
@@ -139,7 +139,7 @@ pub(super) fn read(line: &str, block: &str) -> Result<Command, String> {
         "remove" => Command::Remove(words.pipeline()?),
         "start" => Command::Start(words.instance()?, words.roles()?),
         "stop" => Command::Stop(words.instance()?),
-        "crash" => Command::Crash(words.instance()?, words.death()?),
+        "crash" => Command::Crash(words.instance()?, words.death()?, words.count()?),
         "freeze" => Command::Freeze(words.instance()?, words.duration()?),
         "suspend" => Command::Suspend(words.duration()?),
         "clock" => Command::Clock(words.instance()?, words.offset()?),
@@ -285,6 +285,13 @@ impl<'a> Words<'a> {
             "commit" => Ok(death),
             other => Err(format!("an instance dies before or after a `commit`, not `{other}`")),
         }
+    }
+
+    fn count(&mut self) -> Result<u32, String> {
+        let wrong = |word: &str| format!("`{word}` is not a number from 1 on");
+        let Some(word) = self.peek() else { return Ok(1) };
+        self.next("a number")?;
+        word.parse().ok().filter(|count| *count > 0).ok_or_else(|| wrong(word))
     }
 
     fn way(&mut self) -> Result<Way, String> {

@@ -27,12 +27,14 @@ struct Shared {
 struct State {
     way: Way,
     death: Death,
+    /// At the so-manieth commit from now on.
+    dies_in: u32,
 }
 
 impl Road {
     pub(super) fn new(clockwork: &Clockwork, pid: Pid) -> Self {
         let (world, state) =
-            (clockwork.process(pid), State { way: Way::Mended, death: Death::Here });
+            (clockwork.process(pid), State { way: Way::Mended, death: Death::Here, dies_in: 0 });
         Self(Arc::new(Shared { clockwork: clockwork.clone(), world, state: Mutex::new(state) }))
     }
 
@@ -40,9 +42,10 @@ impl Road {
         self.lock().way = way;
     }
 
-    /// The instance dies at its next commit.
-    pub(super) fn doom(&self, death: Death) {
-        self.lock().death = death;
+    /// The instance dies at its so-manieth commit from now on.
+    pub(super) fn doom(&self, death: Death, count: u32) {
+        let mut state = self.lock();
+        (state.death, state.dies_in) = (death, count);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -60,7 +63,11 @@ impl Road {
     /// The instance dies here if it is to.
     fn meets(&self, death: Death, verb: &str) -> bool {
         let mut state = self.lock();
-        let is_here = verb == "commit" && state.death == death;
+        if verb != "commit" || state.death != death {
+            return false;
+        }
+        state.dies_in = state.dies_in.saturating_sub(1);
+        let is_here = state.dies_in == 0;
         if is_here {
             state.death = Death::Here;
             drop(state);

@@ -8,6 +8,7 @@
 )]
 
 mod bites;
+mod conformance;
 mod regressions;
 mod scenarios;
 
