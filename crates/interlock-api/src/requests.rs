@@ -159,6 +159,8 @@ struct ReportBody {
     duration_ms: Option<u64>,
     body: Option<String>,
     source: Option<String>,
+    /// Of an end: when the run began, if that was not told before.
+    started_at: Option<jiff::Timestamp>,
 }
 
 /// A report with its true time. Nobody waits for what comes of it, as with a ping.
@@ -169,7 +171,7 @@ async fn report(
     body: Bytes,
 ) -> Result<Response, ApiError> {
     let received = now(&surface).await?;
-    let (report, key) = match understood(&surface, &headers, &body, received) {
+    let (reports, key) = match understood(&surface, &headers, &body, received) {
         Ok(understood) => understood,
         Err(error) => {
             let text = String::from_utf8_lossy(&body);
@@ -177,24 +179,44 @@ async fn report(
             return Err(ping::keep(&surface, &pipeline, report, error).await);
         }
     };
-    let is_early = {
-        let placed = ping::place(&surface, &pipeline, (report, false), &key).await?;
-        placed.status() == StatusCode::ACCEPTED
-    };
+    let Told { began, report } = reports;
+    let began_key = format!("{key}~start");
+    // In one write to the disk, where the store joins them.
+    let (began, placed) = tokio::join!(
+        async {
+            match began {
+                Some(began) => {
+                    ping::place(&surface, &pipeline, (began, false), &began_key).await.map(|_| ())
+                }
+                None => Ok(()),
+            }
+        },
+        ping::place(&surface, &pipeline, (report, false), &key),
+    );
+    let is_early = placed?.status() == StatusCode::ACCEPTED;
+    began?;
     let answer = json!({ "key": key, "durable": true, "owed": !is_early });
     Ok(Json(answer).into_response())
 }
 
-/// The report that a body is, and its key.
+/// What a body says: a report, and before it the beginning of the run that it ends.
+struct Told {
+    began: Option<ReportRecord>,
+    report: ReportRecord,
+}
+
+/// What a body says, and its key.
 fn understood(
     surface: &Surface,
     headers: &HeaderMap,
     body: &[u8],
     received: jiff::Timestamp,
-) -> Result<(ReportRecord, String), ApiError> {
+) -> Result<(Told, String), ApiError> {
     let asked: ReportBody = read(body, r#"{"said": "success", "rid": "a1"}"#)?;
-    let ReportBody { said, rid, at, sent_at, exit_code, duration_ms, body, source } = asked;
+    let ReportBody { said, rid, at, sent_at, exit_code, duration_ms, body, source, started_at } =
+        asked;
     let at = at.map(|at| by_our_clock(at, sent_at, received));
+    let started_at = started_at.map(|at| by_our_clock(at, sent_at, received));
     if Said::parse(&said).is_none() {
         let message = format!("`said` is `{said}`");
         return Err(invalid("bad_report", message, "It is `start`, `success`, `fail` or `log`."));
@@ -203,6 +225,16 @@ fn understood(
         let hint = "It has 1 to 200 visible ASCII characters, such as a UUID.";
         return Err(invalid("bad_rid", "`rid` cannot be used".to_owned(), hint));
     }
+    let is_end = Said::parse(&said).and_then(Said::end).is_some();
+    if started_at.is_some() && !(is_end && rid.is_some()) {
+        let hint = "It goes with `success` or `fail` and a `rid`; a `start` has its time in `at`.";
+        return Err(invalid("bad_start", "`startedAt` belongs to no end".to_owned(), hint));
+    }
+    let began = started_at.map(|at| ReportRecord {
+        rid: rid.clone(),
+        source: source.clone(),
+        ..ReportRecord::of(Said::Start.as_str(), at, None)
+    });
     let body = body.map(|mut text| {
         let mut end = text.len().min(ReportRecord::BODY_MAX);
         while !text.is_char_boundary(end) {
@@ -219,7 +251,7 @@ fn understood(
         source,
         ..ReportRecord::of(&said, at.unwrap_or(received), None)
     };
-    Ok((report, surface.desk.key_of(headers)?))
+    Ok((Told { began, report }, surface.desk.key_of(headers)?))
 }
 
 /// An instant of a clock that says something else than ours. What two clocks may differ by without anybody's fault, and

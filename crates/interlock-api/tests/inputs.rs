@@ -211,20 +211,51 @@ fn s15_a_report_by_a_clock_that_is_wrong_is_put_right_by_what_that_clock_says_no
         let instant = |time: &str| format!("2026-02-25T{time}Z");
         let sent = sent_at.map(|at| format!(",\"sentAt\":\"{}\"", instant(at))).unwrap_or_default();
         let body = format!(r#"{{"said":"success","rid":"{rid}","at":"{}"{sent}}}"#, instant(at));
-        let request = format!(
-            "POST /api/v1/pipelines/backup/reports HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
-             Content-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let answer = ask(request.as_bytes());
+        let answer = report(&body);
         assert_eq!(status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
-        let kept = block_on(site().store.inbox(Shard(0), 1_000_000)).unwrap().items;
-        let at = kept.iter().find_map(|entry| {
-            let InboxRecord::Report(report) = &entry.record else { return None };
-            (report.rid.as_deref() == Some(rid)).then_some(report.at)
-        });
-        assert_eq!(at.map(|at| at.to_string()), Some(instant(truth)), "{rid}");
+        let kept = reports_of(rid);
+        assert_eq!(kept, [("success".to_owned(), instant(truth))], "{rid}");
     }
+}
+
+/// Sends a report and answers with what is said to it.
+fn report(body: &str) -> Vec<u8> {
+    let request = format!(
+        "POST /api/v1/pipelines/backup/reports HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    ask(request.as_bytes())
+}
+
+/// What a run said, and when that was.
+fn reports_of(rid: &str) -> Vec<(String, String)> {
+    let kept = block_on(site().store.inbox(Shard(0), 1_000_000)).unwrap().items;
+    let said = kept.iter().filter_map(|entry| {
+        let InboxRecord::Report(report) = &entry.record else { return None };
+        let is_it = report.rid.as_deref() == Some(rid) && report.refused.is_none();
+        is_it.then(|| (report.said.clone(), report.at.to_string()))
+    });
+    said.collect()
+}
+
+#[test]
+fn an_end_may_say_when_it_began_and_is_then_two_reports() {
+    let body = r#"{"said":"fail","rid":"whole","at":"2026-02-25T06:55:00Z","sentAt":"2026-02-25T07:00:00Z",
+        "startedAt":"2026-02-25T06:54:00Z"}"#;
+    assert_eq!(status(&report(body)), Some(200));
+    let expected = [("start", "2026-02-25T08:54:00Z"), ("fail", "2026-02-25T08:55:00Z")];
+    assert_eq!(reports_of("whole"), expected.map(|(said, at)| (said.to_owned(), at.to_owned())));
+    for odd in [
+        r#"{"said":"start","rid":"odd","startedAt":"2026-02-25T06:54:00Z"}"#,
+        r#"{"said":"success","startedAt":"2026-02-25T06:54:00Z"}"#,
+    ] {
+        let answer = report(odd);
+        assert_eq!(status(&answer), Some(400), "{odd}");
+        let said = String::from_utf8_lossy(&answer);
+        assert!(said.contains("`startedAt` belongs to no end"), "{said}");
+    }
+    assert_eq!(reports_of("odd"), [], "nothing of it is taken for a report");
 }
 
 #[test]

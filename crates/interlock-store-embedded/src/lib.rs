@@ -23,6 +23,7 @@ mod apply;
 mod failure;
 mod file;
 mod lease;
+mod leave;
 mod ledger;
 mod lock;
 mod log;
@@ -41,23 +42,7 @@ mod whole;
 mod writer;
 
 pub use self::{
+    leave::{Entry, OpenInbox, leave},
     maintain::{backup, check, set_aside},
     store::{Clock, EmbeddedStore},
 };
-
-/// Leaves entries in the inbox of a folder without opening its ledger, all in one write to the disk: for a process
-/// that others wait for. Durable when it returns; others in the way are waited for so long. Whether a key was applied
-/// before is found out by whoever takes them over.
-pub fn leave(
-    folder: &std::path::Path,
-    entries: &[(interlock_core::id::PipelineId, String, interlock_store::record::InboxRecord)],
-    (now, patience): (jiff::Timestamp, std::time::Duration),
-) -> Result<(), interlock_store::StoreError> {
-    let letter = |(pipeline, key, record): &(_, String, interlock_store::record::InboxRecord)| {
-        let (pipeline, key): (&interlock_core::id::PipelineId, _) = (pipeline, key.clone());
-        let (received_at, body) = (interlock_store::whole_milliseconds(now), record.encode());
-        queue::Letter { pipeline: pipeline.clone(), key, received_at, body }
-    };
-    let letters: Vec<_> = entries.iter().map(letter).collect();
-    mailbox::leave_all(folder, &letters, patience)
-}

@@ -4,7 +4,8 @@
 //! the ledger needs. The daemon takes letters over into the ledger and deletes them here when it can.
 //! Whatever is in the way, it never waits longer than [`DAEMON_PATIENCE`]: what cannot be read or deleted
 //! now is read or deleted the next time. How far it came stands in the ledger, by the file's epoch, in the
-//! same transaction as the letters; so nothing is taken over twice, even if the deletion never succeeds.
+//! same transaction as the letters; so nothing is taken over twice, even if the deletion never succeeds. How letters
+//! get here is in [`super::leave`].
 //!
 //! The daemon looks ten times a second, and nearly always for nothing. So it remembers what the file looked like
 //! when there was nothing in it, and asks SQLite again when it looks different.
@@ -18,9 +19,7 @@ use std::{
 
 use interlock_core::id::PipelineId;
 use interlock_store::StoreError;
-use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
-};
+use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
 use crate::{
     failure::{Failure, Trouble},
@@ -32,7 +31,7 @@ use crate::{
 /// How long the daemon waits for others. They never hold the file for long, unless they are stopped.
 const DAEMON_PATIENCE: Duration = Duration::from_millis(50);
 /// How long others wait for each other.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// How long it waits before it tries again.
 const PAUSE: Duration = Duration::from_millis(5);
 /// How many letters are taken over at once.
@@ -43,18 +42,7 @@ const LOOKS_MIN: u32 = 10;
 /// Out of how many looks one asks SQLite whatever the file looks like.
 const LOOKS_MAX: u32 = 50;
 /// The format of the file.
-const VERSION: i64 = 1;
-
-const SCHEMA: &str = "
-    CREATE TABLE about (epoch TEXT NOT NULL) STRICT;
-    CREATE TABLE letters (
-        number INTEGER PRIMARY KEY AUTOINCREMENT,
-        pipeline TEXT NOT NULL,
-        key TEXT NOT NULL,
-        received_at INTEGER NOT NULL,
-        body TEXT NOT NULL,
-        UNIQUE (pipeline, key)
-    ) STRICT;";
+pub(crate) const VERSION: i64 = 1;
 
 /// Letters of one file, with their numbers.
 #[derive(Debug)]
@@ -194,7 +182,7 @@ impl Looks {
     }
 }
 
-fn open_existing(path: &Path) -> Result<Connection, rusqlite::Error> {
+pub(crate) fn open_existing(path: &Path) -> Result<Connection, rusqlite::Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
     db.busy_timeout(DAEMON_PATIENCE)?;
@@ -254,25 +242,9 @@ pub(crate) fn waiting(folder: &Path, ledger: &Connection) -> Result<Vec<Letter>,
     }
 }
 
-/// Leaves a letter for the daemon; durable when it returns.
-pub(crate) fn leave(folder: &Path, letter: &Letter) -> Result<(), StoreError> {
-    leave_all(folder, std::slice::from_ref(letter), PATIENCE)
-}
-
-/// Leaves letters, all of them in one write to the disk; durable when it returns.
-pub(crate) fn leave_all(
-    folder: &Path,
-    letters: &[Letter],
-    patience: Duration,
-) -> Result<(), StoreError> {
-    let path = folder.join("inbox.db");
-    patiently(patience, || try_leave(&path, letters, patience))
-        .map_err(|error| Trouble::of(Failure::Sql(error), &path).error())
-}
-
 /// Tries again while others are in the way. The engine waits by itself, except while two make the file at the
 /// same moment: to turn the log on it wants to be alone, and says at once that it is not.
-fn patiently<T>(
+pub(crate) fn patiently<T>(
     patience: Duration,
     work: impl Fn() -> Result<T, rusqlite::Error>,
 ) -> Result<T, rusqlite::Error> {
@@ -291,28 +263,4 @@ fn patiently<T>(
 fn is_busy(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
-}
-
-fn try_leave(path: &Path, letters: &[Letter], patience: Duration) -> Result<(), rusqlite::Error> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-    let mut db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    db.busy_timeout(patience)?;
-    db.execute_batch(
-        "PRAGMA trusted_schema = OFF; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;",
-    )?;
-    let transaction = Transaction::new(&mut db, TransactionBehavior::Immediate)?;
-    let made = transaction.query_row("SELECT 1 FROM sqlite_schema", [], |_| Ok(())).optional()?;
-    if made.is_none() {
-        transaction.execute_batch(SCHEMA)?;
-        transaction.execute("INSERT INTO about VALUES (hex(randomblob(16)))", [])?;
-        transaction.pragma_update(None, "user_version", VERSION)?;
-    }
-    for letter in letters {
-        let at = letter.received_at.as_microsecond();
-        transaction.execute(
-            "INSERT OR IGNORE INTO letters (pipeline, key, received_at, body) VALUES (?1, ?2, ?3, ?4)",
-            params![letter.pipeline.as_str(), letter.key, at, letter.body],
-        )?;
-    }
-    transaction.commit()
 }

@@ -25,7 +25,9 @@ use rusqlite::Connection;
 use crate::{
     apply::{self, PreparedGroup},
     failure::{Failure, Health},
-    file, lease, ledger,
+    file, lease,
+    leave::leave_one,
+    ledger,
     lock::DaemonLock,
     log::LogKeeper,
     mailbox::{self, Mailbox},
@@ -463,7 +465,7 @@ fn leave(db: &Connection, folder: &Path, letter: &Letter) -> Result<(), Failure>
         Some(pipeline) => queue::is_known(db, pipeline, &letter.key)?,
         None => false,
     };
-    if known { Ok(()) } else { mailbox::leave(folder, letter).map_err(Failure::Said) }
+    if known { Ok(()) } else { leave_one(folder, letter).map_err(Failure::Said) }
 }
 
 /// The inbox as another process sees it: what the daemon has, then what it has not taken over yet.

@@ -3,6 +3,7 @@
 
 pub(crate) mod archive_watch;
 pub(crate) mod archiver;
+pub(crate) mod attend;
 pub(crate) mod broken;
 pub(crate) mod engines;
 pub(crate) mod evaluators;

@@ -10,7 +10,7 @@ use std::{
 use interlock_store::{
     Change, Expect, Group, Key, Record, Shard, Store, conformance::block_on, record::AppliedRecord,
 };
-use interlock_store_embedded::EmbeddedStore;
+use interlock_store_embedded::{EmbeddedStore, OpenInbox};
 
 use crate::{
     cast::{clock, commit, daemon, group, letter, pipeline, reader, slot_key, writer},
@@ -135,6 +135,29 @@ fn letters_wait_for_a_daemon_that_is_not_there() {
     }
     post(&reader(folder.path()), "two");
     assert_eq!(waiting(&store), ["one", "two"]);
+}
+
+#[test]
+fn an_inbox_opened_beforehand_takes_letters_and_nobody_who_is_alone_deletes_its_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let entries = |key: &str| [(pipeline(0), key.to_owned(), letter(1))];
+    let limits = || (jiff::Timestamp::UNIX_EPOCH, Duration::from_millis(500));
+    assert!(OpenInbox::of(folder.path()).is_none(), "it is made by the first letter");
+    interlock_store_embedded::leave(folder.path(), &entries("one"), limits()).unwrap();
+    let log = folder.path().join("inbox.db-wal");
+    assert!(log.exists(), "the next letter would have to make it again");
+    let opened = OpenInbox::of(folder.path()).unwrap();
+    interlock_store_embedded::leave(folder.path(), &entries("two"), limits()).unwrap();
+    assert!(opened.leave(&entries("three"), limits()), "others came between");
+    assert!(log.exists());
+    // Somebody holds it: it is not waited for beforehand, and only so long afterwards.
+    let opened = OpenInbox::of(folder.path()).unwrap();
+    let holder = rusqlite::Connection::open(folder.path().join("inbox.db")).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert!(OpenInbox::of(folder.path()).is_some(), "reading needs no lock");
+    assert!(!opened.leave(&entries("four"), (limits().0, Duration::from_millis(1))));
+    drop(holder);
+    assert_eq!(waiting(&daemon(folder.path())), ["one", "two", "three"]);
 }
 
 /// Commits and looks into the inbox, and panics if that takes long.

@@ -4,6 +4,7 @@ use std::{io::Write as _, path::Path, sync::Arc, time::Duration};
 
 use interlock_core::{id::PipelineId, report::Said};
 use interlock_store::record::ReportRecord;
+use interlock_store_embedded::OpenInbox;
 use jiff::Timestamp;
 use tokio::{join, task::spawn_blocking, time::Instant};
 
@@ -85,19 +86,22 @@ async fn supervise(
         }
     };
     let (began, clock) = (clock::now(), Instant::now());
-    let mut unsent = vec![reporter.started(began)];
+    let (mut unsent, mut opened) = (vec![reporter.started(began)], None);
     let (ended, took) = match Job::start(program) {
         Err(ended) => {
             say(vec![ended.output.clone().unwrap_or_default()]);
             (ended, clock.elapsed())
         }
         Ok(mut job) => {
+            // While it runs: nobody waits for us yet.
+            opened = reporter.way.open();
             if let Some(ended) = job.ends_within(LINGER).await {
                 (ended, clock.elapsed())
             } else {
                 // By a thread of its own: the job's output, signals and end do not wait for us.
                 let (reporter, started) = (Arc::clone(reporter), std::mem::take(&mut unsent));
-                let sent = spawn_blocking(move || reporter.send(started));
+                let opened = opened.take();
+                let sent = spawn_blocking(move || reporter.send(started, opened));
                 let (sent, ended) = join!(sent, async { (job.ends().await, clock.elapsed()) });
                 say(sent.unwrap_or_default());
                 ended
@@ -105,7 +109,7 @@ async fn supervise(
         }
     };
     unsent.push(reporter.ended(&ended, (began, took)));
-    say(reporter.send(unsent));
+    say(reporter.send(unsent, opened));
     ended.code
 }
 
@@ -139,8 +143,8 @@ impl Reporter {
 
     /// Delivers reports, and what waited before; what cannot be delivered is kept. Answers with what there is to say of
     /// that, and may take seconds.
-    fn send(&self, mut parcels: Vec<Parcel>) -> Vec<String> {
-        match self.way.deliver(&mut parcels) {
+    fn send(&self, mut parcels: Vec<Parcel>, opened: Option<OpenInbox>) -> Vec<String> {
+        match self.way.deliver(&mut parcels, opened) {
             Ok(()) => {
                 let refused = spool::deliver(&self.spool, &self.way).into_iter();
                 refused

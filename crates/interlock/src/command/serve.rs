@@ -1,7 +1,7 @@
 //! `interlock serve`: runs the pipelines of a project, or this instance's share of them.
 //!
-//! Start-up is load, open, listen, declare; then the engine's loop and the loops beside it run until a signal. The
-//! end is bounded: whatever does not end in time is left, because everything that matters is in the store.
+//! Start-up is load, open, listen, declare; then the engine's loop and the loops beside it run until the end, which is in
+//! [`crate::serve::attend`].
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use interlock_config::{
 };
 use interlock_core::id::PipelineId;
 use interlock_engine::{
-    Changes, EngineError, Pace,
+    Changes, Pace,
     host::Host,
     vitals::{Pulse, Vitals},
 };
@@ -28,8 +28,8 @@ use interlock_trigger::web::Web;
 use jiff::SignedDuration;
 use tokio::{
     runtime::Handle,
-    sync::{mpsc, oneshot, watch},
-    task::{JoinError, JoinHandle, spawn_blocking},
+    sync::{mpsc, watch},
+    task::spawn_blocking,
 };
 
 use crate::{
@@ -41,6 +41,7 @@ use crate::{
     place::{Held, Place},
     serve::{
         archiver,
+        attend::{self, END_IN, Loop, Parties, asked},
         broken::BrokenFiles,
         engines::Engines,
         evaluators,
@@ -55,7 +56,7 @@ use crate::{
         roles::Roles,
         sentinel::{self, Beacons, Sentinel, Spool},
         shards::{Owner, OwnerParts},
-        signals::{Asked, Signals},
+        signals::Signals,
         specs::StoredSpecs,
         spooled,
         watchdog::{self, Beside},
@@ -67,8 +68,6 @@ use crate::{
 
 /// How many portions of changed files may wait for the engine.
 const PORTIONS: usize = 2;
-/// How long the end may take.
-const END_IN: Duration = Duration::from_secs(10);
 
 pub(super) fn run(directory: &Path, asked: &Serve, output: &mut Output) -> Result<u8, Failure> {
     let roles = Roles::asked(&asked.roles)?;
@@ -104,31 +103,6 @@ struct Project {
     agreement: Agreement,
 }
 
-/// Everything that runs, and how to reach it.
-struct Parties {
-    surface: Arc<Surface>,
-    interface: Option<Interface>,
-    engine: Option<Loop>,
-    /// Watches the others, where there is an engine.
-    sentinel: Option<Sentinel>,
-    /// Ends this process when it hangs.
-    guard: Option<Guard>,
-    /// Has the files read again.
-    reload: mpsc::UnboundedSender<()>,
-    /// What the engine cannot block.
-    #[expect(dead_code, reason = "it ends when it is dropped")]
-    runtime: Beside,
-    /// Keeps a second one away.
-    #[expect(dead_code, reason = "it ends when it is dropped")]
-    held: Held,
-}
-
-/// The engine's loop.
-struct Loop {
-    task: JoinHandle<Result<(), EngineError>>,
-    stop: oneshot::Sender<()>,
-}
-
 async fn serve(
     project: Project,
     form: LogForm,
@@ -144,16 +118,12 @@ async fn serve(
         }
         started = start(project) => started?,
     };
-    let (mut parties, greeting) = started;
+    let (parties, greeting) = started;
     let greeted = greeting.say(form, output);
     if greeted.is_err_and(|failure| !failure.is_closed_pipe()) {
         tracing::warn!("the summary could not be printed");
     }
-    let ended = attend(&mut parties, &mut signals).await;
-    if let Some(interface) = parties.interface.take() {
-        interface.stop();
-    }
-    ended
+    parties.attend(&mut signals).await
 }
 
 async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
@@ -178,7 +148,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     let runtime = beside()?;
     let beside = runtime.handle().cloned().unwrap_or_else(Handle::current);
     archiver::start((&roles, &place, &config), &store, (&beside, &surface)).await?;
-    let mut sentinel = None;
+    let (mut sentinel, mut watchdog) = (None, None);
     let engine = if roles.has(RoleName::Engine) {
         let served = Served { directory: &directory, place: &place, config: &config, zones };
         let (changes, declarations) = mpsc::channel(PORTIONS);
@@ -191,7 +161,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
             let zones = Arc::clone(&served.zones);
             let (around, by) = ((&store, zones), (holder, place.pace().lease));
             let around = around_watchdog((&surface, files.clone()), &config, around, by);
-            beside.spawn(watchdog::run(around));
+            watchdog = Some(Loop::begin(&beside, |stop| watchdog::run(around, stop)));
         }
         if roles.has(RoleName::Notifier) {
             let pulse = watched(&surface, "notifier", notifier::BOUND);
@@ -213,7 +183,8 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     };
     surface.enter(Phase::Serving);
     let guard = guard((&folder, &config.server), &surface, &beside)?;
-    let parties = Parties { surface, interface, engine, sentinel, guard, reload, runtime, held };
+    let parties =
+        Parties { surface, interface, engine, watchdog, sentinel, guard, reload, runtime, held };
     Ok((parties, greeting))
 }
 
@@ -361,88 +332,6 @@ fn watched(surface: &Surface, name: &'static str, bound: Duration) -> Pulse {
     pulse
 }
 
-/// Serves until a signal or the engine's own end; answers with what to say about it.
-async fn attend(parties: &mut Parties, signals: &mut Signals) -> Result<&'static str, Failure> {
-    let Parties { surface, engine, reload, sentinel, guard, .. } = parties;
-    let Some(Loop { mut task, stop }) = engine.take() else {
-        let signal = signals.stop().await;
-        tracing::info!("{signal}: stopping");
-        return Ok("stopped");
-    };
-    let mut hangs = guard.as_ref().map(Guard::hangs);
-    let signal = loop {
-        tokio::select! {
-            biased;
-            asked = signals.next() => match asked {
-                Asked::Stop(signal) => break signal,
-                Asked::Reload if reload.send(()).is_ok() => {
-                    tracing::info!("SIGHUP: reading the files");
-                }
-                Asked::Reload => tracing::warn!("SIGHUP: nobody reads files any more"),
-            },
-            ended = &mut task => {
-                say_last(sentinel.as_ref(), &ended).await;
-                return judged(ended).map(|()| "stopped");
-            }
-            what = guard::hung(hangs.as_mut()) => {
-                return Err(guard::give_back(what, (stop, task)).await);
-            }
-            reason = stands_down(sentinel.as_mut()) => {
-                return Err(Failure::failed(reason, "Set the clocks right; another instance goes on."));
-            }
-        }
-    };
-    // What ends need not come round.
-    drop(guard.take());
-    surface.enter(Phase::Stopping("the engine ends its pass"));
-    let seconds = END_IN.as_secs();
-    tracing::info!(
-        "{signal}: stopping; waiting up to {seconds} s for the engine to end its pass (a second signal ends at once)"
-    );
-    let _it_has_ended = stop.send(());
-    tokio::select! {
-        biased;
-        ended = &mut task => judged(ended).map(|()| STOPPED),
-        signal = signals.stop() => {
-            tracing::warn!("{signal} again: ending at once");
-            Ok(STOPPED)
-        }
-        () = tokio::time::sleep(END_IN) => {
-            tracing::error!("the engine did not end its pass in {seconds} s: ending without it; nothing is lost");
-            Ok(STOPPED)
-        }
-    }
-}
-
-/// People hear that the store failed before the process that could tell them is gone.
-async fn say_last(sentinel: Option<&Sentinel>, ended: &Result<Result<(), EngineError>, JoinError>) {
-    if let (Some(sentinel), Ok(Err(EngineError::Store(error)))) = (sentinel, ended) {
-        sentinel.last_words(error.to_string()).await;
-    }
-}
-
-/// Why this instance should end, once it should.
-async fn stands_down(sentinel: Option<&mut Sentinel>) -> String {
-    let Some(sentinel) = sentinel else { return std::future::pending().await };
-    match sentinel.stand_down.wait_for(Option::is_some).await {
-        Ok(reason) => reason.clone().unwrap_or_default(),
-        Err(_gone) => std::future::pending().await,
-    }
-}
-
-const STOPPED: &str = "stopped; jobs that run go on, and the next `serve` takes them up";
-
-fn judged(ended: Result<Result<(), EngineError>, JoinError>) -> Result<(), Failure> {
-    match ended {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(failed(error.to_string())),
-        Err(panic) => Err(Failure::failed(
-            format!("the engine broke off: {panic}"),
-            "This is a fault in Interlock. Start it again: nothing that was recorded is lost.",
-        )),
-    }
-}
-
 fn failed(message: impl Into<String>) -> Failure {
     Failure::failed(message, "")
 }
@@ -545,21 +434,13 @@ impl Served<'_> {
 }
 
 /// Lets the engines' loops run, watched: one that does not come round while a lease lasts is late.
-fn run_engines(owner: Owner<Engines>, host: Host, surface: &Surface) -> Loop {
+fn run_engines(owner: Owner<Engines>, host: Host, surface: &Surface) -> attend::Engine {
     let lease = Duration::try_from(Pace::default().lease).unwrap_or(END_IN);
     surface.loops.register("engine", owner.parts.pulse.clone(), lease);
     surface.vitals.get_or_init(|| host.vitals);
     owner.parts.work.gate.send_replace(true);
-    let (stop, stopped) = oneshot::channel();
-    let stopped = async move {
-        // A sender that is gone asks for the same.
-        let _asked = stopped.await;
-    };
-    Loop { task: tokio::spawn(owner.run(Box::pin(stopped))), stop }
+    Loop::begin(&Handle::current(), |stop| owner.run(Box::pin(asked(stop))))
 }
-
-#[cfg(test)]
-mod tests;
 
 /// Becomes the runner.
 pub(super) fn run_runner(directory: &Path) -> u8 {

@@ -93,7 +93,7 @@ pub(crate) fn waiting(folder: &Path, names: &[String]) -> Vec<Waiting> {
 pub(crate) fn deliver(folder: &Path, way: &Way) -> Vec<String> {
     let mut refused = Vec::new();
     for Waiting { file, parcel } in waiting(folder, &[way.name()]) {
-        match way.deliver(&mut vec![parcel]) {
+        match way.deliver(&mut vec![parcel], None) {
             Ok(()) => {}
             Err(Trouble::Refused(reason)) => refused.push(reason),
             Err(Trouble::Unreachable(_later)) => return refused,

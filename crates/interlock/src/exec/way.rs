@@ -7,8 +7,10 @@ use std::{
     time::Duration,
 };
 
-use interlock_core::id::PipelineId;
+use interlock_core::{id::PipelineId, report::Said};
 use interlock_store::record::{InboxRecord, ReportRecord};
+use interlock_store_embedded::OpenInbox;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::tls::{self, Trust};
@@ -87,24 +89,49 @@ impl Way {
         }
     }
 
-    /// Delivers reports, in order; durable when it returns. What did not arrive is left in the list.
-    pub(crate) fn deliver(&self, parcels: &mut Vec<Parcel>) -> Result<(), Trouble> {
+    /// Goes as far as it can be gone before there is something to say, without waiting for anybody.
+    pub(crate) fn open(&self) -> Option<OpenInbox> {
+        match self {
+            Self::Inbox(folder) => OpenInbox::of(folder),
+            Self::Http { .. } => None,
+        }
+    }
+
+    /// Delivers reports, in order, through what [`Self::open`] gave, if that still does; durable when it returns. What did
+    /// not arrive is left in the list.
+    pub(crate) fn deliver(
+        &self,
+        parcels: &mut Vec<Parcel>,
+        opened: Option<OpenInbox>,
+    ) -> Result<(), Trouble> {
         match self {
             Self::Inbox(folder) => {
                 let entries: Vec<_> = parcels.iter().map(Parcel::entry).collect();
-                if !entries.is_empty() {
+                let limits = || (clock::now(), PATIENCE);
+                let left = opened.is_some_and(|inbox| inbox.leave(&entries, limits()));
+                if !left && !entries.is_empty() {
                     let made = std::fs::create_dir_all(folder);
                     made.map_err(|error| Trouble::Unreachable(error.to_string()))?;
-                    interlock_store_embedded::leave(folder, &entries, (clock::now(), PATIENCE))
+                    interlock_store_embedded::leave(folder, &entries, limits())
                         .map_err(|error| Trouble::Unreachable(error.message))?;
                 }
                 parcels.clear();
             }
             Self::Http { authority, token, tls } => {
                 let client = Client { authority, token: token.as_deref(), tls: tls.as_ref() };
-                while let Some(parcel) = parcels.first() {
-                    client.post(parcel)?;
-                    parcels.remove(0);
+                loop {
+                    let told = match parcels.as_slice() {
+                        [] => break,
+                        [start, end, ..] if end.ends(start) => {
+                            client.post(end, Some(start.report.at))?;
+                            2
+                        }
+                        [parcel, ..] => {
+                            client.post(parcel, None)?;
+                            1
+                        }
+                    };
+                    parcels.drain(..told);
                 }
             }
         }
@@ -118,11 +145,20 @@ impl Parcel {
         (self.pipeline.clone(), self.key.clone(), record)
     }
 
-    fn body(&self) -> Value {
+    /// Whether it tells the end of what another tells the beginning of.
+    fn ends(&self, start: &Self) -> bool {
+        let said = |it: &Self| Said::parse(&it.report.said);
+        let is_whole = said(start) == Some(Said::Start) && said(self).and_then(Said::end).is_some();
+        let is_named = self.report.rid.is_some() && self.report.rid == start.report.rid;
+        is_whole && is_named && self.pipeline == start.pipeline
+    }
+
+    fn body(&self, began: Option<Timestamp>) -> Value {
         let ReportRecord { said, rid, at, exit_code, duration_ms, body, source, .. } = &self.report;
         json!({
             "said": said, "rid": rid, "at": at.to_string(), "sentAt": clock::now().to_string(), "exitCode": exit_code,
             "durationMs": duration_ms, "body": body, "source": source,
+            "startedAt": began.map(|at| at.to_string()),
         })
     }
 }
@@ -135,10 +171,11 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    fn post(&self, parcel: &Parcel) -> Result<(), Trouble> {
+    /// Tells a report, and with an end when that began, if nobody was told before.
+    fn post(&self, parcel: &Parcel, began: Option<Timestamp>) -> Result<(), Trouble> {
         let authority = self.authority;
         let unreachable = |error: io::Error| Trouble::Unreachable(format!("{authority}: {error}"));
-        let (status, answer) = self.send(parcel).map_err(unreachable)?;
+        let (status, answer) = self.send(&self.request(parcel, began)).map_err(unreachable)?;
         let said = || {
             let body: Option<Value> = serde_json::from_str(&answer).ok();
             let message = body.as_ref().and_then(|body| body["error"]["message"].as_str());
@@ -153,16 +190,15 @@ impl Client<'_> {
         }
     }
 
-    fn send(&self, parcel: &Parcel) -> io::Result<(u16, String)> {
+    fn send(&self, request: &str) -> io::Result<(u16, String)> {
         let missing = || io::Error::other("the name has no address");
         let address = self.authority.to_socket_addrs()?.next().ok_or_else(missing)?;
         let mut stream = TcpStream::connect_timeout(&address, CONNECTED_IN)?;
         stream.set_read_timeout(Some(ANSWERED_IN))?;
         stream.set_write_timeout(Some(ANSWERED_IN))?;
-        let request = self.request(parcel);
         let text = match self.tls {
-            None => exchange(&mut stream, &request)?,
-            Some(trust) => exchange(&mut tls::wrap(stream, self.authority, trust)?, &request)?,
+            None => exchange(&mut stream, request)?,
+            Some(trust) => exchange(&mut tls::wrap(stream, self.authority, trust)?, request)?,
         };
         let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.ok_or_else(|| io::Error::other("it does not speak HTTP"))?;
@@ -170,8 +206,8 @@ impl Client<'_> {
         Ok((status, answer.unwrap_or_default()))
     }
 
-    fn request(&self, parcel: &Parcel) -> String {
-        let body = parcel.body().to_string();
+    fn request(&self, parcel: &Parcel, began: Option<Timestamp>) -> String {
+        let body = parcel.body(began).to_string();
         let token = self.token.map(|token| format!("Authorization: Bearer {token}\r\n"));
         format!(
             "POST /api/v1/pipelines/{}/reports HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\

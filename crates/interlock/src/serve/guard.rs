@@ -26,8 +26,7 @@ use interlock_liveness::{
 use interlock_store::{Store, record::InboxRecord};
 use tokio::{
     runtime::Handle,
-    sync::{oneshot, watch},
-    task::JoinHandle,
+    sync::watch,
     time::{sleep, timeout},
 };
 
@@ -141,13 +140,9 @@ pub(crate) async fn hung(hangs: Option<&mut watch::Receiver<Option<String>>>) ->
 
 /// Gives the shards back before the guard ends the process. Whoever is still there afterwards has come round too late:
 /// others own the shards by then.
-pub(crate) async fn give_back<T>(
-    what: String,
-    (stop, work): (oneshot::Sender<()>, JoinHandle<T>),
-) -> Failure {
+pub(crate) async fn give_back(what: String, leave: impl Future) -> Failure {
     tracing::error!("{what}: the shards are given back before this process ends");
-    let _it_has_ended = stop.send(());
-    match timeout(GIVEN_BACK_BEFORE, work).await {
+    match timeout(GIVEN_BACK_BEFORE, leave).await {
         Ok(_however) => tracing::info!("the shards are given back"),
         Err(_hangs_too) => tracing::warn!("the shards were not given back in time"),
     }

@@ -17,11 +17,12 @@ use interlock_watchdog::{Pace, Parts, Watchdog, WatchdogError, WatchdogVitals, s
 use jiff::SignedDuration;
 use tokio::{
     runtime::{Builder, Handle, Runtime},
-    sync::oneshot,
+    sync::{oneshot, watch},
     time::sleep,
 };
 
 use crate::serve::{
+    attend::asked,
     files::Files,
     shards::{AtWork, Begun, Ended, Owner, OwnerParts, Work},
     telling::EngineTelling,
@@ -77,8 +78,8 @@ pub(crate) struct Around {
     pub(crate) files: Files,
 }
 
-/// Watches until the process ends, as many shards as are this process's share. A store that fails is tried again.
-pub(crate) async fn run(around: Around) {
+/// Watches until it is asked to end, as many shards as are this process's share. A store that fails is tried again.
+pub(crate) async fn run(around: Around, stop: watch::Receiver<bool>) {
     let work = Arc::new(Watchdogs(Arc::new(around)));
     loop {
         let Around { store, holder, lease, pulse, .. } = &*work.0;
@@ -91,10 +92,14 @@ pub(crate) async fn run(around: Around) {
             pulse: pulse.clone(),
             taken_over: None,
         });
-        if let Err(error) = owner.run(Box::pin(std::future::pending())).await {
-            tracing::error!(%error, "the watchdog begins again");
+        match owner.run(Box::pin(asked(stop.clone()))).await {
+            Ok(()) => return,
+            Err(error) => tracing::error!(%error, "the watchdog begins again"),
         }
-        sleep(AGAIN_AFTER).await;
+        tokio::select! {
+            () = asked(stop.clone()) => return,
+            () = sleep(AGAIN_AFTER) => {}
+        }
     }
 }
 

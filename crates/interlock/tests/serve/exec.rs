@@ -7,7 +7,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{pings::Site, project::Ran};
+use crate::{
+    pings::Site,
+    project::{Ran, signal},
+};
 
 pub(crate) fn exec(site: &Site, arguments: &[&str], job: &[&str]) -> Ran {
     command(site, arguments, job).stdin(Stdio::null()).output().unwrap().into()
@@ -49,8 +52,7 @@ fn exec_passes_streams_codes_and_signals_and_reports_what_happened() {
     site.project.until("it is under way", || {
         site.runs("wrapped").iter().any(|run| run["status"] == "RUNNING").then_some(())
     });
-    let sent = Command::new("kill").args(["-TERM", &slow.id().to_string()]).status().unwrap();
-    assert!(sent.success());
+    assert!(signal(slow.id(), "-TERM"));
     assert_eq!(slow.wait().unwrap().code(), Some(9));
     let gone = exec(&site, &["wrapped"], &["/no/such/program"]);
     assert_eq!(gone.code, 127, "{gone:?}");
@@ -149,8 +151,7 @@ fn an_interface_that_says_nothing_holds_up_neither_output_nor_signals() {
     writeln!(job.stdin.take().unwrap(), "first").unwrap();
     let mut printed = [0; 6];
     job.stdout.as_mut().unwrap().read_exact(&mut printed).unwrap();
-    let sent = Command::new("kill").args(["-TERM", &job.id().to_string()]).status().unwrap();
-    assert!(sent.success());
+    assert!(signal(job.id(), "-TERM"));
     let mut caught = [0; 7];
     job.stdout.as_mut().unwrap().read_exact(&mut caught).unwrap();
     assert_eq!((&printed, &caught), (b"first\n", b"caught\n"));

@@ -1,7 +1,7 @@
 //! A process that is stopped and continued, as by a suspended machine or a debugger, takes the same path as one that
 //! was started again (issue 4: one path).
 
-use std::{process::Command, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use interlock_store::record::SlotRecord;
 use jiff::{SignedDuration, Timestamp};
@@ -10,7 +10,7 @@ use crate::{
     Daemon,
     checker::{JobLog, Ledger, check},
     log,
-    project::{Project, tail},
+    project::{Project, signal, tail},
 };
 
 /// Every two seconds; what is older than the lease is missed.
@@ -37,10 +37,7 @@ fn a_daemon_that_was_stopped_and_continued_catches_up_what_it_slept_through() {
     let project = Project::new(&[("ticker", TICKER)]);
     let daemon = Daemon::start(project.path());
     project.until("it runs", || (!completed(&project).is_empty()).then_some(()));
-    let signal = |name: &str| {
-        let sent = Command::new("kill").args([name, &daemon.0.id().to_string()]).status().unwrap();
-        assert!(sent.success());
-    };
+    let signal = |name: &str| assert!(signal(daemon.0.id(), name));
     signal("-STOP");
     let stopped = Timestamp::now();
     // What is tested is that time goes by.

@@ -22,17 +22,8 @@ use crate::{
     Daemon,
     ha::proxy::Proxy,
     log,
-    project::{Project, tail},
+    project::{Project, TICKER, signal, tail},
 };
-
-const TICKER: &str = "
-name: ticker
-schedule: {cron: '* * * * * *', seconds: true}
-startGrace: 5s
-catchupWindow: 1h
-overlapPolicy: all
-trigger: {type: command, command: sh job.sh whole 0 0}
-";
 
 /// The lease and a second, and what a busy machine takes besides.
 const FOLLOWED_IN: Duration = Duration::from_secs(5 + 10);
@@ -69,21 +60,21 @@ impl Pair {
         Self { _server: server, ways, machines, daemons: vec![first, second], store }
     }
 
-    /// Who owns the shard, until when, and what time it is, by the store's clock.
-    fn owner(&self) -> (Option<(String, Timestamp)>, Timestamp) {
+    /// Who has a role for the shard, until when, and what time it is, by the store's clock.
+    fn owner(&self, role: Role) -> (Option<(String, Timestamp)>, Timestamp) {
         let roll = block_on(self.store.roll()).unwrap().unwrap();
-        (roll.held.get(&(Role::Engine, Shard(0))).cloned(), roll.now)
+        (roll.held.get(&(role, Shard(0))).cloned(), roll.now)
     }
 
     fn holder(&self) -> String {
-        self.machines[0].until("somebody owns it", || self.owner().0).0
+        self.machines[0].until("somebody owns it", || self.owner(Role::Engine).0).0
     }
 
-    /// Waits until somebody else owns the shard; answers with the last end of the first one's lease that was seen, and when
+    /// Waits until somebody else has the role; answers with the last end of the first one's lease that was seen, and when
     /// the other was seen.
-    fn until_followed(&self, first: &str) -> (Timestamp, Timestamp) {
+    fn until_followed_as(&self, role: Role, first: &str) -> (Timestamp, Timestamp) {
         let mut until = Timestamp::MIN;
-        self.machines[1].until("it is followed", || match self.owner() {
+        self.machines[1].until("it is followed", || match self.owner(role) {
             (Some((holder, ends)), _) if holder == first => {
                 until = ends;
                 None
@@ -91,6 +82,22 @@ impl Pair {
             (Some(_), now) => Some((until, now)),
             (None, _) => None,
         })
+    }
+
+    fn until_followed(&self, first: &str) -> (Timestamp, Timestamp) {
+        self.until_followed_as(Role::Engine, first)
+    }
+
+    /// The first gives back what it holds in both roles, and the other does not wait for the end of a lease.
+    fn is_given_back_by(&self, first: &str) {
+        let followed = |role| {
+            let (until, followed) = self.until_followed_as(role, first);
+            assert!(followed < until, "{role:?}: the lease lasts until {until}; it is {followed}");
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| followed(Role::Watchdog));
+            followed(Role::Engine);
+        });
     }
 
     /// Whatever happened, every slot was run for once, and it goes on.
@@ -125,12 +132,25 @@ fn a_process_that_hangs_gives_its_shards_back_before_it_ends() {
     let config = pair.machines[0].path().join("interlock.yaml");
     fs::remove_file(&config).unwrap();
     assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
-    let (until, followed) = pair.until_followed(&first);
-    assert!(followed < until, "the lease would have lasted until {until}; it is {followed}");
+    pair.is_given_back_by(&first);
     let ended = pair.daemons[0].0.wait().unwrap();
     let said = log(pair.machines[0].path());
     assert!(!ended.success(), "{}", tail(&said));
     assert!(said.contains("the shards are given back before this process ends"), "{}", tail(&said));
+    pair.nothing_is_doubled();
+}
+
+#[test]
+fn a_process_that_is_stopped_gives_back_what_its_engine_and_its_watchdog_hold() {
+    let mut pair = Pair::start();
+    let first = pair.holder();
+    let watcher = pair.machines[0].until("somebody watches", || pair.owner(Role::Watchdog).0).0;
+    assert_eq!(watcher, first, "one process has both roles");
+    thread::scope(|scope| {
+        scope.spawn(|| pair.is_given_back_by(&first));
+        assert!(signal(pair.daemons[0].0.id(), "-TERM"));
+    });
+    assert!(pair.daemons[0].0.wait().unwrap().success());
     pair.nothing_is_doubled();
 }
 

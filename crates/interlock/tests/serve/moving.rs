@@ -18,17 +18,10 @@ use interlock_store::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{Daemon, archive, project::Project};
-
-/// Every second, and what nobody was there for is caught up.
-const TICKER: &str = "
-name: ticker
-schedule: {cron: '* * * * * *', seconds: true}
-startGrace: 5s
-catchupWindow: 1h
-overlapPolicy: all
-trigger: {type: command, command: sh job.sh whole 0 0}
-";
+use crate::{
+    Daemon, archive,
+    project::{Project, TICKER},
+};
 
 const HERE: &str = "server: {addr: '127.0.0.1:0'}\n";
 

@@ -23,6 +23,16 @@ say end "$1=$3"
 exit "$3"
 "#;
 
+/// A run each second, none of which is ever left out.
+pub(crate) const TICKER: &str = "
+name: ticker
+schedule: {cron: '* * * * * *', seconds: true}
+startGrace: 5s
+catchupWindow: 1h
+overlapPolicy: all
+trigger: {type: command, command: sh job.sh whole 0 0}
+";
+
 /// A project in a directory of its own; its runner and its jobs' folder go with it.
 pub(crate) struct Project {
     dir: tempfile::TempDir,
@@ -133,7 +143,12 @@ pub(crate) fn interlock(directory: &Path, arguments: &[&str]) -> Ran {
 
 /// Sends SIGKILL; says whether there was somebody to send it to.
 pub(crate) fn kill(pid: u32) -> bool {
-    Command::new("kill").args(["-9", &pid.to_string()]).status().is_ok_and(|s| s.success())
+    signal(pid, "-9")
+}
+
+/// Sends a signal, such as `-TERM`; says whether there was somebody to send it to.
+pub(crate) fn signal(pid: u32, name: &str) -> bool {
+    Command::new("kill").args([name, &pid.to_string()]).status().is_ok_and(|s| s.success())
 }
 
 /// The end of a long text.

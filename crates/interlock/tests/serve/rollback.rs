@@ -8,16 +8,10 @@ use std::{
 
 use interlock_private_server::PrivateRedis;
 
-use crate::{log, open_log, project::Project};
-
-const TICKER: &str = "
-name: ticker
-schedule: {cron: '* * * * * *', seconds: true}
-startGrace: 5s
-catchupWindow: 1h
-overlapPolicy: all
-trigger: {type: command, command: 'true'}
-";
+use crate::{
+    log, open_log,
+    project::{Project, TICKER},
+};
 
 fn serve(project: &Project) -> Child {
     Command::new(env!("CARGO_BIN_EXE_interlock"))

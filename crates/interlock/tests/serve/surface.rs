@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::end_the_runner;
+use crate::{end_the_runner, project::signal};
 
 /// A job every second, which writes down that it ran.
 const TICKER: &str = r#"
@@ -141,8 +141,7 @@ impl Served {
     }
 
     fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status();
-        assert!(sent.unwrap().success());
+        assert!(signal(self.child.id(), name));
     }
 
     /// How it ended, by itself.

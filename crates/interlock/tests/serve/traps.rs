@@ -62,7 +62,7 @@
 //! | D2-17 | one bad file stops every pipeline | `one_broken_file_stops_no_other_pipeline` |
 //! | D2-22 | monitoring counts as stuck; midnight; one slow evaluator holds up all; the crash between start and record | `cases_20_and_57_monitoring_ends_with_its_window_also_after_a_crash`, `case_38_evaluators_are_asked_at_once_and_hold_nobody_up`, `a_daemon_killed_at_any_call_around_a_trigger_runs_the_job_once` |
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -70,7 +70,7 @@ use crate::{
     Daemon,
     checker::{JobLog, Ledger, Owed, check},
     log,
-    project::{Project, tail},
+    project::{Project, signal, tail},
 };
 
 const TICKER: &str = "
@@ -88,11 +88,6 @@ name: patient
 schedule: '0 0 1 1 *'
 trigger: {type: command, command: 'until [ -e go ]; do sleep 0.02; done; sh job.sh whole 0 0'}
 ";
-
-fn signal(daemon: &Daemon, name: &str) {
-    let status = Command::new("kill").args([name, &daemon.0.id().to_string()]).status();
-    assert!(status.unwrap().success());
-}
 
 /// How many slots of a pipeline have this disposition; `open` counts those without one.
 fn count(project: &Project, pipeline: &str, disposition: &str) -> usize {
@@ -122,7 +117,7 @@ fn a_daemon_told_to_stop_ends_and_the_next_one_goes_on_at_once() {
     completes_more(&project, "it ticks");
     assert_eq!(project.run(&["run", "patient"]).code, 0);
     project.until("the job runs", || (count(&project, "patient", "open") == 1).then_some(()));
-    signal(&first, "-TERM");
+    assert!(signal(first.0.id(), "-TERM"));
     let status = project.until("it ends", || first.0.try_wait().unwrap());
     assert_eq!(status.code(), Some(0), "{}", tail(&log(project.path())));
     // The job has not noticed; the next daemon takes it up.
@@ -139,10 +134,10 @@ fn a_daemon_that_was_stopped_records_what_it_slept_over() {
     let project = Project::new(&[("ticker", TICKER)]);
     let daemon = Daemon::start(project.path());
     completes_more(&project, "it ticks");
-    signal(&daemon, "-STOP");
+    assert!(signal(daemon.0.id(), "-STOP"));
     let wakes_at = Timestamp::now() + SignedDuration::from_secs(4);
     project.until("four slots have passed", || (Timestamp::now() > wakes_at).then_some(()));
-    signal(&daemon, "-CONT");
+    assert!(signal(daemon.0.id(), "-CONT"));
     completes_more(&project, "it ticks again");
     nothing_is_lost(&project);
 }

@@ -1,6 +1,6 @@
 //! Three instances on one server, and what can be done to them.
 
-use std::{collections::BTreeMap, fs, process::Command, sync::Arc};
+use std::{collections::BTreeMap, fs, sync::Arc};
 
 use interlock_core::id::PipelineId;
 use interlock_private_server::{PrivatePostgres, PrivateRedis};
@@ -15,7 +15,10 @@ use super::{
     checker::{Evidence, Recorded, Slot},
     proxy::Proxy,
 };
-use crate::{Daemon, project::Project};
+use crate::{
+    Daemon,
+    project::{Project, signal},
+};
 
 /// How many instances there are.
 pub(crate) const INSTANCES: usize = 3;
@@ -97,11 +100,10 @@ impl Instance {
         self.is_stopped = false;
     }
 
-    pub(crate) fn signal(&mut self, signal: &str) {
+    pub(crate) fn signal(&mut self, name: &str) {
         let Some(daemon) = &self.daemon else { return };
-        let pid = daemon.0.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
-        self.is_stopped = signal == "-STOP";
+        assert!(signal(daemon.0.id(), name));
+        self.is_stopped = name == "-STOP";
     }
 
     /// Whether the process has ended by itself.

@@ -1,6 +1,6 @@
 //! An engine that does not end, and real signals to this very process.
 
-use std::time::Instant;
+use std::{process, time::Instant};
 
 use super::*;
 
@@ -9,15 +9,15 @@ fn leave_a_hung_engine(signals: usize) -> Duration {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let took = runtime.block_on(async {
         let mut ears = Signals::listen().unwrap();
-        let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(async move {
-            let _asked = stopped.await;
+        let hung = |stop| async {
+            asked(stop).await;
             std::future::pending().await
-        });
-        let mut parties = Parties {
+        };
+        let parties = Parties {
             surface: Arc::new(Surface::new("test")),
             interface: None,
-            engine: Some(Loop { task, stop }),
+            engine: Some(Loop::begin(&Handle::current(), hung)),
+            watchdog: None,
             sentinel: None,
             guard: None,
             reload: mpsc::unbounded_channel().0,
@@ -37,7 +37,7 @@ fn leave_a_hung_engine(signals: usize) -> Duration {
             }
         });
         let began = now();
-        assert_eq!(attend(&mut parties, &mut ears).await.unwrap(), STOPPED);
+        assert_eq!(parties.attend(&mut ears).await.unwrap(), STOPPED);
         sending.await.unwrap();
         began.elapsed()
     });

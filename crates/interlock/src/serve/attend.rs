@@ -1,0 +1,186 @@
+//! From the moment that everything runs to the end of the process.
+//!
+//! The end is bounded: whatever does not end in time is left, because everything that matters is in the store. Shards are
+//! given back, the engine's and the watchdog's, so that another instance need not wait until their leases are over.
+
+use std::{sync::Arc, time::Duration};
+
+use interlock_api::{Phase, Surface};
+use interlock_engine::EngineError;
+use tokio::{
+    join,
+    runtime::Handle,
+    sync::{mpsc, watch},
+    task::{JoinError, JoinHandle},
+    time::{sleep, timeout},
+};
+
+use crate::{
+    exit::Failure,
+    place::Held,
+    serve::{
+        guard::{self, Guard},
+        http::Interface,
+        sentinel::Sentinel,
+        signals::{Asked, Signals},
+        watchdog::Beside,
+    },
+};
+
+/// How long the end may take.
+pub(crate) const END_IN: Duration = Duration::from_secs(10);
+/// How long the watchdog's part of it may take.
+const WATCHDOG_ENDS_IN: Duration = Duration::from_secs(2);
+const STOPPED: &str = "stopped; jobs that run go on, and the next `serve` takes them up";
+
+/// Everything that runs, and how to reach it.
+pub(crate) struct Parties {
+    pub(crate) surface: Arc<Surface>,
+    pub(crate) interface: Option<Interface>,
+    pub(crate) engine: Option<Engine>,
+    pub(crate) watchdog: Option<Loop<()>>,
+    /// Watches the others, where there is an engine.
+    pub(crate) sentinel: Option<Sentinel>,
+    /// Ends this process when it hangs.
+    pub(crate) guard: Option<Guard>,
+    /// Has the files read again.
+    pub(crate) reload: mpsc::UnboundedSender<()>,
+    /// What the engine cannot block.
+    #[expect(dead_code, reason = "it ends when it is dropped")]
+    pub(crate) runtime: Beside,
+    /// Keeps a second one away.
+    #[expect(dead_code, reason = "it ends when it is dropped")]
+    pub(crate) held: Held,
+}
+
+/// The engine's loop.
+pub(crate) type Engine = Loop<Result<(), EngineError>>;
+
+/// A loop that ends when it is asked to, and gives back what it holds.
+pub(crate) struct Loop<T> {
+    task: JoinHandle<T>,
+    stop: watch::Sender<bool>,
+}
+
+impl<T: Send + 'static> Loop<T> {
+    /// Begins one on a runtime.
+    pub(crate) fn begin<F: Future<Output = T> + Send + 'static>(
+        runtime: &Handle,
+        work: impl FnOnce(watch::Receiver<bool>) -> F,
+    ) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        Self { task: runtime.spawn(work(stopped)), stop }
+    }
+
+    /// Asks it to end, and waits for that.
+    async fn end(self) -> Result<T, JoinError> {
+        self.stop.send_replace(true);
+        self.task.await
+    }
+}
+
+/// Waits until a loop is asked to end.
+pub(crate) async fn asked(mut stop: watch::Receiver<bool>) {
+    // A sender that is gone asks for the same.
+    let _asked = stop.wait_for(|is_asked| *is_asked).await;
+}
+
+impl Parties {
+    /// Serves until a signal or the engine's own end; answers with what to say about it.
+    pub(crate) async fn attend(mut self, signals: &mut Signals) -> Result<&'static str, Failure> {
+        let ended = if let Some(engine) = self.engine.take() {
+            self.attend_engine(engine, signals).await
+        } else {
+            let signal = signals.stop().await;
+            tracing::info!("{signal}: stopping");
+            Ok("stopped")
+        };
+        if let Some(watchdog) = self.watchdog.take() {
+            let _it_is_left = timeout(WATCHDOG_ENDS_IN, watchdog.end()).await;
+        }
+        if let Some(interface) = self.interface.take() {
+            interface.stop();
+        }
+        ended
+    }
+
+    async fn attend_engine(
+        &mut self,
+        mut engine: Engine,
+        signals: &mut Signals,
+    ) -> Result<&'static str, Failure> {
+        let mut hangs = self.guard.as_ref().map(Guard::hangs);
+        let signal = loop {
+            tokio::select! {
+                biased;
+                asked = signals.next() => match asked {
+                    Asked::Stop(signal) => break signal,
+                    Asked::Reload if self.reload.send(()).is_ok() => {
+                        tracing::info!("SIGHUP: reading the files");
+                    }
+                    Asked::Reload => tracing::warn!("SIGHUP: nobody reads files any more"),
+                },
+                ended = &mut engine.task => {
+                    say_last(self.sentinel.as_ref(), &ended).await;
+                    return judged(ended).map(|()| "stopped");
+                }
+                what = guard::hung(hangs.as_mut()) => {
+                    let watchdog = self.watchdog.take();
+                    let watchdog = async { watchdog?.end().await.ok() };
+                    return Err(guard::give_back(what, async { join!(engine.end(), watchdog) }).await);
+                }
+                reason = stands_down(self.sentinel.as_mut()) => {
+                    return Err(Failure::failed(reason, "Set the clocks right; another instance goes on."));
+                }
+            }
+        };
+        // What ends need not come round.
+        drop(self.guard.take());
+        self.surface.enter(Phase::Stopping("the engine ends its pass"));
+        let seconds = END_IN.as_secs();
+        tracing::info!(
+            "{signal}: stopping; waiting up to {seconds} s for the engine to end its pass (a second signal ends at once)"
+        );
+        tokio::select! {
+            biased;
+            ended = engine.end() => return judged(ended).map(|()| STOPPED),
+            signal = signals.stop() => tracing::warn!("{signal} again: ending at once"),
+            () = sleep(END_IN) => {
+                tracing::error!("the engine did not end its pass in {seconds} s: ending without it; nothing is lost");
+            }
+        }
+        // Nor is the watchdog waited for.
+        self.watchdog = None;
+        Ok(STOPPED)
+    }
+}
+
+/// People hear that the store failed before the process that could tell them is gone.
+async fn say_last(sentinel: Option<&Sentinel>, ended: &Result<Result<(), EngineError>, JoinError>) {
+    if let (Some(sentinel), Ok(Err(EngineError::Store(error)))) = (sentinel, ended) {
+        sentinel.last_words(error.to_string()).await;
+    }
+}
+
+/// Why this instance should end, once it should.
+async fn stands_down(sentinel: Option<&mut Sentinel>) -> String {
+    let Some(sentinel) = sentinel else { return std::future::pending().await };
+    match sentinel.stand_down.wait_for(Option::is_some).await {
+        Ok(reason) => reason.clone().unwrap_or_default(),
+        Err(_gone) => std::future::pending().await,
+    }
+}
+
+fn judged(ended: Result<Result<(), EngineError>, JoinError>) -> Result<(), Failure> {
+    match ended {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(Failure::failed(error.to_string(), "")),
+        Err(panic) => Err(Failure::failed(
+            format!("the engine broke off: {panic}"),
+            "This is a fault in Interlock. Start it again: nothing that was recorded is lost.",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;
