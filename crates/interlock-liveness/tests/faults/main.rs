@@ -24,7 +24,7 @@
 //! | 25, 26, 27, 28 | crash loop, hang loop, survivors, supervisor killed | `supervised`, `src/supervise/backoff.rs` |
 //! | 29, 30 | systemd's socket and periods (a socket of our own: there is no systemd here) | `src/systemd.rs` |
 //! | 31, 32, 34 | renewal fails, or is slow; leader hangs | `crates/interlock/tests/serve/leader.rs`, with real servers |
-//! | 33 | candidates race | the stores' conformance suite (`lease`), on every store |
+//! | 33 | candidates race | the stores' conformance suite (`races_of_threads_…`, 200 rounds of 16), on every store |
 //! | 35 | debugger | `ends`, with strace |
 //! | 36 | watches that come and go | `well`, `src/roster/tests.rs` |
 //! | 37 | pauses | `ends`, `src/roster/tests.rs` |

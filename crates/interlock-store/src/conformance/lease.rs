@@ -1,11 +1,16 @@
 //! Leases and terms: one owner at a time, and nobody writes under an older term (S9, case 74).
 
+use std::{
+    sync::{Barrier, Mutex},
+    thread,
+};
+
 use interlock_core::id::PipelineId;
 use jiff::SignedDuration;
 
 use super::{
     Subject,
-    drive::all,
+    drive::{all, block_on},
     promises,
     sample::{
         LONG, PAST_SHORT, SHORT, START, applied, applied_key, closed, daily, due, due_key, event,
@@ -23,6 +28,7 @@ promises!("lease":
     a_held_shard_is_not_given_to_another,
     roles_and_shards_are_leased_apart,
     racing_acquisitions_have_one_winner,
+    races_of_threads_have_one_winner_each_and_growing_terms,
     an_expired_lease_may_be_taken_over,
     a_released_lease_may_be_taken_over_at_once,
     the_holder_may_acquire_again_and_gets_a_new_term,
@@ -97,6 +103,34 @@ async fn racing_acquisitions_have_one_winner(t: Subject) {
     let racers = holders.iter().map(|holder| acquire(&t, holder, LONG)).collect();
     let leases = all(racers).await;
     assert_eq!(leases.iter().flatten().count(), 1, "{leases:?}");
+}
+
+/// Fault 33 of the liveness list.
+async fn races_of_threads_have_one_winner_each_and_growing_terms(t: Subject) {
+    const RACERS: usize = 16;
+    const ROUNDS: usize = 200;
+    let (barrier, terms) = (Barrier::new(RACERS), Mutex::new(Vec::new()));
+    let race = |holder: &str| {
+        for _ in 0..ROUNDS {
+            barrier.wait();
+            let lease = block_on(acquire(&t, holder, LONG));
+            // Nobody lets go before all have tried.
+            barrier.wait();
+            if let Some(lease) = lease {
+                terms.lock().expect("no racer panicked").push(lease.writer.term);
+                block_on(release(&t, lease.writer));
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let race = &race;
+        for number in 0..RACERS {
+            scope.spawn(move || race(&format!("holder-{number}")));
+        }
+    });
+    let terms = terms.into_inner().expect("no racer panicked");
+    assert_eq!(terms.len(), ROUNDS, "one winner each");
+    assert!(terms.is_sorted_by(|one, next| one < next), "{terms:?}");
 }
 
 /// Case 74: it expires after its TTL.
@@ -352,8 +386,8 @@ async fn decisions_are_written_at_what_was_read(t: Subject) {
 async fn who_is_there_is_on_the_roll_until_its_time_is_over(t: Subject) {
     let alice = (Role::Engine, "alice".to_owned());
     let bob = (Role::Watchdog, "bob".to_owned());
-    for ((role, name), ttl) in [(&alice, SHORT), (&bob, LONG)] {
-        t.store.announce(*role, name, ttl).await.expect("announce answers");
+    for (role, name) in [&alice, &bob] {
+        t.store.announce(*role, name, LONG).await.expect("announce answers");
     }
     let present = async || {
         let before = t.now().await;
@@ -363,6 +397,7 @@ async fn who_is_there_is_on_the_roll_until_its_time_is_over(t: Subject) {
     };
     let Some(found) = present().await else { return };
     assert_eq!(found, [alice.clone(), bob.clone()].into());
+    t.store.announce(alice.0, &alice.1, SHORT).await.expect("announce answers");
     t.pass(PAST_SHORT);
     assert_eq!(present().await, Some([bob.clone()].into()));
     t.store.announce(alice.0, &alice.1, LONG).await.expect("announce answers");
