@@ -62,7 +62,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "sim",
-        arguments: "--seed N [--days D] | --swarm [--minutes M]",
+        arguments: "--seed N [--days D] | --swarm [--minutes M] | --scenario NAME",
         help: "the engine in a world of bad luck, from a seed; see docs/simulator.md",
         run: sim::run,
     },

@@ -507,7 +507,7 @@ impl<'a> Planner<'a> {
         let schedule = &owed.start.schedule;
         let until = owed.due_until(self.gap.now);
         let mut next = schedule.next(owed.live_from((self.gap.work, self.gap.now)));
-        if next.is_none_or(|slot| slot <= owed.watermark) {
+        if next.is_some_and(|slot| slot <= owed.watermark) {
             next = schedule.after(owed.watermark);
         }
         let (mut slots, mut watermark) = (Vec::new(), None);

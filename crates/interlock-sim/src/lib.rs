@@ -20,6 +20,7 @@ pub mod nemesis;
 pub mod random;
 pub mod reporters;
 pub mod road;
+pub mod scenario;
 pub mod simulation;
 pub mod swarm;
 pub mod tap;

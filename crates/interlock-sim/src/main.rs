@@ -8,7 +8,7 @@ use std::{
 };
 
 use interlock_sim::{
-    Options, Outcome, Weather, simulate,
+    Options, Outcome, Weather, scenario, simulate,
     swarm::{Swarm, shape, shorten},
 };
 
@@ -17,6 +17,7 @@ interlock-sim --seed N [--days D] [--pipelines P] [--instances I] [--faults N] [
 interlock-sim --seed N --as-in-swarm        the world that a swarm makes of this seed
 interlock-sim --swarm [--minutes M | --seeds N] [--from SEED]
 interlock-sim --some N                      a swarm too small to see everything
+interlock-sim --scenario NAME               a story, played now
 ";
 
 /// What was asked for.
@@ -39,10 +40,13 @@ enum Extent {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let ran = ask(&arguments).and_then(|asked| match asked.swarm {
-        Some(extent) => swarm(extent, asked.from),
-        None => one(&asked),
-    });
+    let ran = match arguments.as_slice() {
+        [scenario, name] if scenario == "--scenario" => tell(name),
+        _ => ask(&arguments).and_then(|asked| match asked.swarm {
+            Some(extent) => swarm(extent, asked.from),
+            None => one(&asked),
+        }),
+    };
     match ran {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
@@ -50,6 +54,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Plays a scenario and prints it with what is answered now.
+fn tell(name: &str) -> Result<(), String> {
+    let (path, text) = scenario::find(name)?;
+    let played = scenario::play(&path.display().to_string(), &text);
+    print!("{}", played.map_err(|wrong| wrong.to_string())?);
+    Ok(())
 }
 
 fn ask(arguments: &[String]) -> Result<Asked, String> {

@@ -74,6 +74,7 @@ pub mod memory;
 mod obligation;
 pub mod record;
 pub mod retention;
+pub mod story;
 mod together;
 mod whole;
 

@@ -197,6 +197,8 @@ impl Watchdog {
         if slept <= BLIND_AFTER {
             return Ok(());
         }
+        // The engine slept too: as after a start, it records for a while what passed meanwhile.
+        self.scanning.be_patient_until(plus(now, self.pace.scan_after));
         self.blind.push((self.rested_at, now));
         let record = load::coverage_record(&self.blind, now);
         let changes = vec![Change::Put(load::coverage_key(self.writer.shard), Expect::Any, record)];

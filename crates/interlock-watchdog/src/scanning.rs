@@ -33,13 +33,15 @@ const ROTATION_MIN: SignedDuration = SignedDuration::from_mins(1);
 pub(crate) struct Scanning {
     scanner: Scanner,
     next_at: Timestamp,
+    patient_until: Timestamp,
     /// What people were told of; `None` until that was looked up, for a process before this one may have told them.
     told: Option<BTreeSet<Violation>>,
 }
 
 impl Scanning {
     pub(crate) fn new(zones: ZoneBook, next_at: Timestamp) -> Self {
-        Self { scanner: Scanner::new(zones), next_at, told: None }
+        let patient_until = Timestamp::MIN;
+        Self { scanner: Scanner::new(zones), next_at, patient_until, told: None }
     }
 
     /// Goes on soon, whatever it waits for.
@@ -47,8 +49,13 @@ impl Scanning {
         self.next_at = self.next_at.min(plus(now, REST_MAX));
     }
 
+    /// What can pass by itself is not told before an instant: the engine may be about to mend it.
+    pub(crate) fn be_patient_until(&mut self, at: Timestamp) {
+        self.patient_until = at;
+    }
+
     /// What is newly wrong, and what is no longer.
-    fn news(&mut self, scanned: Scanned) -> (Vec<Violation>, Vec<Violation>) {
+    fn news(&mut self, scanned: Scanned, now: Timestamp) -> (Vec<Violation>, Vec<Violation>) {
         let Scanned { pipelines, violations, .. } = scanned;
         let is_over = |told: &Violation| {
             told.can_pass() && pipelines.contains(&told.pipeline) && !is_among(told, &violations)
@@ -56,8 +63,9 @@ impl Scanning {
         let told = self.told.get_or_insert_default();
         let over: Vec<_> = told.iter().filter(|told| is_over(told)).cloned().collect();
         told.retain(|told| !over.contains(told));
+        let is_patient = now < self.patient_until;
         let new = violations.into_iter().filter(|found| !is_among(found, told));
-        let new: Vec<_> = new.collect();
+        let new: Vec<_> = new.filter(|found| !(is_patient && found.can_pass())).collect();
         told.extend(new.iter().cloned());
         (new, over)
     }
@@ -98,7 +106,7 @@ impl Watchdog {
         let took = self.world.now().duration_since(now);
         let least = if scanned.is_last { ROTATION_MIN } else { REST_MIN };
         self.scanning.next_at = plus(now, (took * RESTS).min(REST_MAX).max(least));
-        let (new, over) = self.scanning.news(scanned);
+        let (new, over) = self.scanning.news(scanned, now);
         let broken = new.iter().map(|found| ("INVARIANT_BROKEN", found, found.says.clone()));
         let holds =
             over.iter().map(|found| ("INVARIANT_HOLDS", found, "it holds again".to_owned()));

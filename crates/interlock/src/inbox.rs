@@ -12,6 +12,7 @@ use std::{
 
 use interlock_core::id::PipelineId;
 use interlock_store::record::{AppliedRecord, InboxRecord};
+pub(crate) use interlock_store::story::{answer as sentence, plain, refusal as reason};
 use serde_json::{Value, json};
 
 use crate::{
@@ -208,34 +209,12 @@ pub(crate) fn to_json(key: &str, answer: Option<&AppliedRecord>) -> Value {
     })
 }
 
-/// What came of it, in words: `: slot orders/manual/…`.
-fn sentence(result: &Value) -> String {
-    let Some(fields) = result.as_object().filter(|fields| !fields.is_empty()) else {
-        return String::new();
-    };
-    let parts = fields.iter().map(|(name, value)| format!("{name} {}", plain(value)));
-    format!(": {}", parts.collect::<Vec<_>>().join(", "))
-}
-
-pub(crate) fn reason(result: &Value) -> String {
-    result.get("reason").map_or_else(|| result.to_string(), plain)
-}
-
-/// A text without quotes, anything else as JSON.
-pub(crate) fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_told_in_words() {
-        assert_eq!(sentence(&json!({ "slot": "a/b/c", "count": 2 })), ": count 2, slot a/b/c");
-        assert_eq!(sentence(&json!({})), "");
-        assert_eq!(reason(&json!({ "reason": "no" })), "no");
-        assert_eq!(reason(&json!(3)), "3");
+    fn no_two_requests_have_one_key() {
         assert_ne!(fresh_key(), fresh_key());
     }
 }

@@ -12,13 +12,14 @@ use interlock_core::{
 use interlock_store::{
     EventRow,
     record::{InboxRecord, SlotName, SlotRecord},
+    story::{self, sentence},
 };
 use interlock_trigger::runner::log_path;
 use jiff::Timestamp;
 
 use crate::{
     clock,
-    command::{events::sentence, logs::print_from, slots},
+    command::logs::print_from,
     exit::{Failure, PROBLEMS, SUCCESS},
     inbox::fresh_key,
     ledger::Ledger,
@@ -204,7 +205,7 @@ impl<'a> Narrator<'a> {
         let SlotKey { pipeline, schedule, nominal } = &self.slot;
         let Some(record) = self.ledger.slot(pipeline, schedule, *nominal)? else { return Ok(None) };
         let good = ["completed", "monitoring"];
-        let is_good = good.contains(&slots::state(&record).as_str());
+        let is_good = good.contains(&story::slot_state(&record).as_str());
         let code = if is_good { SUCCESS } else { PROBLEMS };
         Ok(Some((record, code)))
     }

@@ -5,8 +5,8 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use interlock_store::whole_milliseconds;
-use jiff::Timestamp;
+use interlock_store::story;
+pub(crate) use interlock_store::story::instant;
 use serde_json::Value;
 
 use crate::exit::Failure;
@@ -30,11 +30,6 @@ impl Form {
     pub(crate) fn asked(json: bool) -> Self {
         if json { Self::Json } else { Self::Text }
     }
-}
-
-/// An instant for people: nothing finer than a millisecond.
-pub(crate) fn instant(at: Timestamp) -> String {
-    whole_milliseconds(at).to_string()
 }
 
 /// Both output streams.
@@ -75,18 +70,9 @@ impl Output {
         headings: [&str; N],
         rows: &[[String; N]],
     ) -> Result<(), Failure> {
-        let mut widths = headings.map(|heading| heading.chars().count());
-        for row in rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
-        let line = |cells: [&str; N]| {
-            let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-            padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-        };
-        writeln!(self.out, "{HEADING}{}{HEADING:#}", line(headings))?;
-        let lines = rows.iter().map(|row| line(row.each_ref().map(String::as_str)) + "\n");
+        let (heading, lines) = story::layout(headings, rows);
+        writeln!(self.out, "{HEADING}{heading}{HEADING:#}")?;
+        let lines = lines.into_iter().map(|line| line + "\n");
         Ok(self.out.write_all(lines.collect::<String>().as_bytes())?)
     }
 }

@@ -117,6 +117,22 @@ fn the_behaviour_matrix_of_the_seed() {
     }
 }
 
+/// The last slots of a schedule that has none afterwards are as missed as any others.
+#[test]
+fn what_a_schedule_missed_before_its_end_is_not_live() {
+    let timing = Timing { until: Some(at("12:00:00")), ..timing(Zone::utc()) };
+    let hours = Recurrence::Cron(Cron::parse("0 * * * *", Seconds::Absent).unwrap().cron);
+    let id = ScheduleId::from_static("h");
+    let ended = starts_at(Schedule::new(id, hours, timing).unwrap());
+    for (window, expected) in
+        [(0, &["h 2 no_catchup 10:00-11:00"][..]), (6, &["h run 10:00 11:00"])]
+    {
+        let catchup = policy(window, OverlapPolicy::All);
+        let gap = gap(vec![owed(&ended, at("09:00:00"))], &catchup, "12:45:00");
+        assert_eq!(words(&gap), expected, "{window} h");
+    }
+}
+
 #[test]
 fn nothing_is_due_before_the_next_slot_or_when_the_clock_went_back() {
     let (minutely, catchup) = (cron("m", "* * * * *"), policy(0, OverlapPolicy::Skip));

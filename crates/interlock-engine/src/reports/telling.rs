@@ -180,9 +180,9 @@ impl Telling<'_> {
         match self.failure(end) {
             None => plan.event(self.event("JOB_COMPLETED", "it ended well").run(self.id(key))),
             Some(message) => {
-                plan.event(self.event("JOB_FAILED", message.clone()).run(self.id(key)));
-                let message = format!("{message}; who runs it decides whether it is tried again");
-                plan.event(self.event("RETRY_EXHAUSTED", message).run(self.id(key)));
+                plan.event(self.event("JOB_FAILED", message).run(self.id(key)));
+                let next = "who runs it decides whether it is tried again";
+                plan.event(self.event("RETRY_EXHAUSTED", next).run(self.id(key)));
             }
         }
     }

@@ -8,7 +8,9 @@
 )]
 
 mod bites;
+mod conformance;
 mod regressions;
+mod scenarios;
 
 use interlock_sim::{Options, Weather, simulate};
 

@@ -180,10 +180,12 @@ impl Firing<'_> {
         } else {
             format!("completed before {by}")
         };
+        // A breach may be found where only the warning was due.
+        let due_at = if event == self.kinds.breach { by } else { self.due.at };
         let sla = if self.kinds.met.is_some() { "completion" } else { "maxDuration" };
         let mut finding = Finding::of(self.kinds.check, event, pipeline)
             .about(&self.place, date)
-            .due(self.due.at)
+            .due(due_at)
             .says(format!("{pipeline} {what}"))
             .alerts(format!("Pipeline {pipeline} schedule {schedule} {what}"))
             .with(Remedy::Drop(self.due.clone()));

@@ -7,12 +7,8 @@
 use std::{collections::BTreeMap, io::Write as _, path::Path};
 
 use interlock_config::{Loaded, SystemZones, ZoneSource as _};
-use interlock_core::{
-    agenda::Agenda,
-    catchup::{Fate, Gap, Plan, Step},
-    id::PipelineId,
-};
-use interlock_engine::Owing;
+use interlock_core::agenda::Agenda;
+use interlock_engine::{Owing, PlanLine};
 use interlock_store::{
     AgendaRow,
     conformance::block_on,
@@ -33,28 +29,6 @@ use crate::{
 
 /// A stretch of more slots than this is one object in JSON, too.
 const EXPANDED_MAX: u64 = 10_000;
-
-/// Why a slot runs that was not missed.
-const LIVE: &str = "live";
-
-/// One line of a plan: a slot, or many in a row with the same fate.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line {
-    pub(crate) pipeline: PipelineId,
-    schedule: String,
-    slot: Timestamp,
-    last: Timestamp,
-    count: u64,
-    action: &'static str,
-    reason: &'static str,
-}
-
-impl Line {
-    /// Whether its time has only just come.
-    pub(crate) fn is_live(&self) -> bool {
-        self.reason == LIVE
-    }
-}
 
 pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
@@ -86,7 +60,7 @@ pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> R
 fn ask(
     directory: &Path,
     ledger: &Ledger,
-    lines: &[Line],
+    lines: &[PlanLine],
     output: &mut Output,
 ) -> Result<u8, Failure> {
     if !ledger.is_served() {
@@ -117,7 +91,7 @@ impl Planner<'_> {
         &self,
         row: &AgendaRow,
         pause: Option<&PauseRecord>,
-    ) -> Result<Vec<Line>, Failure> {
+    ) -> Result<Vec<PlanLine>, Failure> {
         let record = &row.record.record;
         let is_paused = pause.is_some_and(|pause| pause.is_in_force(self.at));
         let Some(agenda) = self.agenda(row).filter(|_| !is_paused && record.retired_at.is_none())
@@ -127,27 +101,9 @@ impl Planner<'_> {
         let watermarks = row.watermarks.iter().map(|(id, row)| (id, row.record.at));
         let watermarks: BTreeMap<_, _> = watermarks.collect();
         let pipeline = &row.pipeline;
-        let mut owing = Owing { pipeline, agenda: &agenda, watermarks, pause, now: self.at };
-        let mut lines = Vec::new();
-        loop {
-            let planned = block_on(owing.plan(self.ledger.store()));
-            let (gap, plan) = planned.map_err(|error| Failure::failed(error.to_string(), ""))?;
-            take(pipeline, &gap, &plan, &mut lines);
-            if !plan.is_cut_off {
-                break;
-            }
-            // What was cut off is continued from where it ends, as the engine does.
-            for portion in plan.portions {
-                let Some(owed) = gap.owed.get(portion.owed) else { continue };
-                let Some(at) = portion.watermark else { continue };
-                let id = owed.start.schedule.id();
-                if let Some((id, _)) = row.watermarks.get_key_value(id) {
-                    owing.watermarks.insert(id, at);
-                }
-            }
-        }
-        lines.sort_by(|one, other| (one.slot, &one.schedule).cmp(&(other.slot, &other.schedule)));
-        Ok(lines)
+        let owing = Owing { pipeline, agenda: &agenda, watermarks, pause, now: self.at };
+        let lines = block_on(owing.preview(self.ledger.store()));
+        lines.map_err(|error| Failure::failed(error.to_string(), ""))
     }
 
     fn agenda(&self, row: &AgendaRow) -> Option<Agenda> {
@@ -161,23 +117,23 @@ impl Planner<'_> {
     }
 
     /// One object for each slot; a very long stretch stays one.
-    fn to_json(&self, lines: &[Line]) -> Vec<Value> {
+    fn to_json(&self, lines: &[PlanLine]) -> Vec<Value> {
         let mut objects = Vec::new();
         for line in lines {
             let agenda = (2..=EXPANDED_MAX).contains(&line.count).then(|| self.expand(line));
             match agenda.flatten() {
-                Some(slots) => objects.extend(
-                    slots
-                        .into_iter()
-                        .map(|slot| object(&Line { slot, last: slot, count: 1, ..line.clone() })),
-                ),
+                Some(slots) => {
+                    objects.extend(slots.into_iter().map(|slot| {
+                        object(&PlanLine { slot, last: slot, count: 1, ..line.clone() })
+                    }));
+                }
                 None => objects.push(object(line)),
             }
         }
         objects
     }
 
-    fn expand(&self, line: &Line) -> Option<Vec<Timestamp>> {
+    fn expand(&self, line: &PlanLine) -> Option<Vec<Timestamp>> {
         let declared = project::find(self.loaded, &line.pipeline)?;
         let mut starts = declared.starts.iter().map(|start| &start.schedule);
         let schedule = starts.find(|schedule| schedule.id().as_str() == line.schedule)?;
@@ -187,39 +143,7 @@ impl Planner<'_> {
     }
 }
 
-fn take(pipeline: &PipelineId, gap: &Gap<'_>, plan: &Plan, lines: &mut Vec<Line>) {
-    for portion in &plan.portions {
-        let Some(owed) = gap.owed.get(portion.owed) else { continue };
-        let one = |slot: Timestamp, action, reason| Line {
-            pipeline: pipeline.clone(),
-            schedule: owed.start.schedule.id().to_string(),
-            slot,
-            last: slot,
-            count: 1,
-            action,
-            reason,
-        };
-        for step in &portion.steps {
-            match step {
-                Step::Live(slots) => lines.extend(slots.iter().map(|it| one(*it, "run", LIVE))),
-                Step::Open(slots) => {
-                    lines.extend(slots.iter().map(|it| one(*it, "run", "catchup")));
-                }
-                Step::Skip(stretch) => {
-                    let action = match stretch.fate {
-                        Fate::Skipped(_) => "skip",
-                        Fate::Missed | Fate::Unknown => "close",
-                    };
-                    let line = one(stretch.first, action, stretch.fate.as_str());
-                    lines.push(Line { last: stretch.last, count: stretch.count, ..line });
-                }
-                Step::Close(slot, reason) => lines.push(one(*slot, "skip", reason.as_str())),
-            }
-        }
-    }
-}
-
-fn object(line: &Line) -> Value {
+fn object(line: &PlanLine) -> Value {
     json!({
         "pipeline": line.pipeline.as_str(),
         "schedule": line.schedule,
@@ -232,21 +156,11 @@ fn object(line: &Line) -> Value {
 }
 
 /// Prints lines for people.
-pub(crate) fn print(lines: &[Line], output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn print(lines: &[PlanLine], output: &mut Output) -> Result<(), Failure> {
     if lines.is_empty() {
         writeln!(output.out, "nothing is owed from before")?;
         return Ok(());
     }
-    let rows: Vec<[String; 5]> = lines
-        .iter()
-        .map(|line| {
-            let slot = match line.count {
-                1 => line.slot.to_string(),
-                count => format!("{} to {} ({count} slots)", line.slot, line.last),
-            };
-            let (action, reason) = (line.action.to_owned(), line.reason.to_owned());
-            [line.pipeline.to_string(), line.schedule.clone(), slot, action, reason]
-        })
-        .collect();
-    output.table(["PIPELINE", "SCHEDULE", "SLOT", "ACTION", "REASON"], &rows)
+    let rows: Vec<_> = lines.iter().map(PlanLine::to_row).collect();
+    output.table(PlanLine::HEADINGS, &rows)
 }

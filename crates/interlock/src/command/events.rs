@@ -2,20 +2,21 @@
 
 use std::{io::Write as _, path::Path, thread, time::Duration};
 
-use interlock_store::EventRow;
+use interlock_store::{
+    EventRow,
+    story::{REPORT_REJECTED, sentence},
+};
 
 use crate::{
     arguments::Events,
     exit::{Failure, SUCCESS},
     ledger::Ledger,
     ledger_json,
-    output::{Form, Output, instant},
+    output::{Form, Output},
 };
 
 /// How often new events are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// A report that could be placed nowhere.
-const REJECTED: &str = "REPORT_REJECTED";
 
 pub(super) fn run(directory: &Path, events: &Events, output: &mut Output) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
@@ -27,7 +28,7 @@ pub(super) fn run(directory: &Path, events: &Events, output: &mut Output) -> Res
         let page = ledger.events(pipeline.as_ref(), after)?;
         for event in &page.items {
             after = event.number;
-            if !events.rejected || event.record.kind == REJECTED {
+            if !events.rejected || event.record.kind == REPORT_REJECTED {
                 print(event, form, output)?;
             }
         }
@@ -48,32 +49,4 @@ fn print(event: &EventRow, form: Form, output: &mut Output) -> Result<(), Failur
         Form::Text => writeln!(output.out, "{}", sentence(event))?,
     }
     Ok(())
-}
-
-/// An event as a line of text.
-pub(crate) fn sentence(event: &EventRow) -> String {
-    let record = &event.record;
-    let about = record
-        .run_id
-        .clone()
-        .or_else(|| record.slot.as_ref().map(|slot| format!("{}/{slot}", event.pipeline)));
-    let about = about.unwrap_or_else(|| event.pipeline.to_string());
-    let separator = if record.message.is_empty() { "" } else { ": " };
-    let said = said(event);
-    format!("{} {} {about}{separator}{}{said}", instant(record.at), record.kind, record.message)
-}
-
-/// What a report said that is not kept anywhere else, and who made it.
-fn said(event: &EventRow) -> String {
-    let record = &event.record;
-    if record.kind != REJECTED {
-        return String::new();
-    }
-    let text = |name: &str| record.details.get(name).and_then(|value| value.as_str());
-    let named = |name: &str| text(name).map(|value| format!("{name} {value}"));
-    let said = text("said").map(|said| format!("it said {said}"));
-    let at = text("reportedAt").map(|at| format!("at {at}"));
-    let from = text("source").map(|source| format!("by {source}"));
-    let parts: Vec<_> = [said, at, named("rid"), from].into_iter().flatten().collect();
-    format!(" ({})", parts.join(", "))
 }

@@ -16,13 +16,13 @@ use interlock_core::{
     readiness::{Evidence, evaluate},
     sensor::{Sensor, Sensors},
 };
-use interlock_store::{EventRow, LedgerEntry, LedgerRow, record::version_text};
+use interlock_store::{EventRow, LedgerEntry, LedgerRow, record::version_text, story};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
     evaluate::{self, find, judge, last},
-    slots, why,
+    why,
 };
 use crate::{
     arguments::Explain,
@@ -111,8 +111,8 @@ impl Asked<'_> {
 
     fn recorded(&self, slot: SlotKey, row: &LedgerRow) -> Result<Explanation, Failure> {
         let state = match &row.entry {
-            LedgerEntry::Slot(record) => slots::state(record),
-            LedgerEntry::Span(span) => slots::span_state(span),
+            LedgerEntry::Slot(record) => story::slot_state(record),
+            LedgerEntry::Span(span) => story::span_state(span),
         };
         if matches!(state.as_str(), "waiting" | "queued") {
             let at = clock::now();

@@ -8,7 +8,11 @@ use interlock_core::{
     id::PipelineId,
     incident::{Alert, Hand},
 };
-use interlock_store::{OutboxRow, record::InboxRecord};
+use interlock_store::{
+    OutboxRow,
+    record::InboxRecord,
+    story::{self, one_line},
+};
 use serde_json::Value;
 
 use crate::{
@@ -17,7 +21,7 @@ use crate::{
     inbox::Inbox,
     ledger::{IncidentRow, Ledger},
     ledger_json,
-    output::{Form, Output, instant},
+    output::{Form, Output},
 };
 
 /// So many resolved ones are looked through for a key.
@@ -69,8 +73,7 @@ fn list(directory: &Path, asked: &ListIncidents, output: &mut Output) -> Result<
         return Ok(SUCCESS);
     }
     let rows: Vec<_> = rows.map(|(row, held)| incident(row, held.as_deref())).collect();
-    let headings = ["STATE", "LEVEL", "KIND", "PIPELINE", "SINCE", "COUNT", "KEY", "MESSAGE"];
-    output.table(headings, &rows)?;
+    output.table(story::INCIDENTS, &rows)?;
     if page.more && asked.all {
         writeln!(output.err, "there are more; `--limit` says how many resolved ones are listed")?;
     }
@@ -78,26 +81,7 @@ fn list(directory: &Path, asked: &ListIncidents, output: &mut Output) -> Result<
 }
 
 fn incident((pipeline, key, row): &IncidentRow, held: Option<&str>) -> [String; 8] {
-    let record = &row.record;
-    let hand = record.resolved.as_ref().or(record.acknowledged.as_ref());
-    let mut message = one_line(&record.message);
-    if let Some(hand) = hand {
-        let note = hand.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
-        message = one_line(&format!("{message} [{}{note}]", hand.by));
-    }
-    if let Some(held) = held {
-        message = one_line(&format!("{message} [nobody was told: {held}]"));
-    }
-    [
-        record.state.clone(),
-        record.level.clone(),
-        record.kind.clone(),
-        pipeline.to_string(),
-        instant(record.opened_at),
-        record.count.to_string(),
-        key.clone(),
-        message,
-    ]
+    story::incident_row(pipeline, key, &row.record, held)
 }
 
 /// Acknowledges or resolves.
@@ -179,9 +163,4 @@ fn dead_letter(row: &OutboxRow) -> [String; 6] {
         one_line(row.record.last_error.as_deref().unwrap_or_default()),
         one_line(&alert.message),
     ]
-}
-
-/// What others wrote, in one line and without control characters.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

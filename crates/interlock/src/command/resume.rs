@@ -5,9 +5,10 @@ use std::{
     path::Path,
 };
 
+use interlock_engine::PlanLine;
 use interlock_store::record::{InboxRecord, PauseRecord};
 
-use super::catchup::{Line, Planner, print};
+use super::catchup::{Planner, print};
 use crate::{
     arguments::Resume,
     clock,
@@ -53,7 +54,7 @@ fn agreed(
     let ended = PauseRecord { until: Some(now), catchup: asked.wish(), ..pause };
     let planner = Planner { ledger: &inbox.ledger, loaded: &loaded, at: now };
     let lines = planner.lines(row, Some(&ended))?;
-    if lines.iter().all(Line::is_live) {
+    if lines.iter().all(PlanLine::is_live) {
         return Ok(true);
     }
     if !asked.sending.json {

@@ -5,7 +5,10 @@
 use std::{io::Write as _, path::Path, thread, time::Duration};
 
 use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
-use interlock_store::record::{AppliedRecord, InboxRecord, SlotName, SlotRecord};
+use interlock_store::{
+    record::{AppliedRecord, InboxRecord, SlotName, SlotRecord},
+    story,
+};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -13,7 +16,6 @@ use crate::{
     alone::{Alone, Driven},
     arguments::{Run, Sending},
     clock,
-    command::slots,
     exit::{ACCEPTED, Failure, SUCCESS},
     inbox::{self, Inbox, Request},
     ledger_json,
@@ -189,7 +191,7 @@ impl Following<'_> {
     ) -> Result<u8, Failure> {
         let Some((record, code)) = narrator.end()? else { return Ok(ACCEPTED) };
         if !self.run.sending.json {
-            writeln!(output.err, "{slot} is {}", slots::state(&record))?;
+            writeln!(output.err, "{slot} is {}", story::slot_state(&record))?;
             return Ok(code);
         }
         let ledger = &self.inbox.ledger;

@@ -6,8 +6,7 @@ use interlock_core::{
     run::{RunState, TriggerType},
     text::TextError,
 };
-use interlock_store::{Page, RunPlace, RunQuery, RunRow};
-use jiff::Timestamp;
+use interlock_store::{Page, RunPlace, RunQuery, RunRow, story};
 use serde_json::Value;
 
 use super::logs;
@@ -16,7 +15,7 @@ use crate::{
     exit::{Failure, SUCCESS},
     ledger::Ledger,
     ledger_json,
-    output::{Output, instant},
+    output::Output,
 };
 
 /// Runs asked for at once.
@@ -53,8 +52,8 @@ pub(super) fn run(directory: &Path, runs: &Runs, output: &mut Output) -> Result<
         writeln!(output.out, "no such runs")?;
         return Ok(SUCCESS);
     }
-    let rows: Vec<_> = page.items.iter().map(to_row).collect();
-    output.table(["RUN", "STATUS", "TYPE", "STARTED", "ENDED", "MESSAGE"], &rows)?;
+    let rows: Vec<_> = page.items.iter().map(story::run_row).collect();
+    output.table(story::RUNS, &rows)?;
     Ok(SUCCESS)
 }
 
@@ -76,17 +75,4 @@ fn list(ledger: &Ledger, mut query: RunQuery, limit: usize) -> Result<Page<RunRo
             return Ok(Page { items, more: page.more });
         }
     }
-}
-
-fn to_row(run: &RunRow) -> [String; 6] {
-    let record = &run.record;
-    let shown = |at: Option<Timestamp>| at.map_or_else(String::new, instant);
-    [
-        run.key.id(&run.pipeline),
-        record.status.clone(),
-        record.trigger_type.clone(),
-        shown(record.started_at),
-        shown(record.ended_at),
-        record.message.clone().unwrap_or_default(),
-    ]
 }

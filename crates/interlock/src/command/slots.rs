@@ -9,7 +9,8 @@ use interlock_config::Loaded;
 use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
 use interlock_store::{
     LedgerEntry, LedgerQuery, LedgerRow, RunRow,
-    record::{MarksRecord, SlotRecord, SpanRecord},
+    record::{SlotRecord, SpanRecord},
+    story,
 };
 use jiff::{SignedDuration, Timestamp, civil::Date};
 use serde_json::Value;
@@ -181,58 +182,12 @@ impl Item {
     }
 
     fn to_row(&self) -> [String; 6] {
-        let (key, state, runs, note) = match self {
-            Self::Slot(key, slot, runs) => (key, state(slot), runs.len().to_string(), note(slot)),
-            Self::OfSpan(key, _, span) => (key, span_state(span), String::new(), String::new()),
-            Self::Span(key, span) => {
-                let note = format!("{} slots, until {}", span.count, span.last);
-                (key, span_state(span), String::new(), note)
-            }
-        };
-        let SlotKey { pipeline, schedule, nominal } = key;
-        [pipeline.to_string(), schedule.to_string(), nominal.to_string(), state, runs, note]
+        match self {
+            Self::Slot(key, slot, runs) => story::slot_row(key, slot, runs.len()),
+            Self::OfSpan(key, _, span) => story::of_span_row(key, span),
+            Self::Span(key, span) => story::span_row(key, span),
+        }
     }
-}
-
-/// Where a slot stands, in a word or two.
-pub(crate) fn state(slot: &SlotRecord) -> String {
-    match (&slot.disposition, &slot.reason) {
-        (None, _) => slot.state.clone(),
-        (Some(disposition), None) => disposition.clone(),
-        (Some(disposition), Some(reason)) => format!("{disposition} ({reason})"),
-    }
-}
-
-/// How the slots of a span ended.
-pub(super) fn span_state(span: &SpanRecord) -> String {
-    match &span.reason {
-        None => span.disposition.clone(),
-        Some(reason) => format!("{} ({reason})", span.disposition),
-    }
-}
-
-/// What else is to be known of a slot.
-fn note(slot: &SlotRecord) -> String {
-    let mut notes = Vec::new();
-    if slot.generation > 1 {
-        notes.push(format!("generation {}", slot.generation));
-    }
-    if slot.is_open() {
-        notes.push(format!("closes at {}", slot.closes_at));
-    }
-    notes.extend(slot.retry_at.map(|at| format!("tried again at {at}")));
-    notes.extend(marks(&slot.marks));
-    notes.join(", ")
-}
-
-/// The marks of a slot in words.
-pub(super) fn marks(marks: &MarksRecord) -> Vec<String> {
-    let mut words = Vec::new();
-    words.extend(marks.missed_at.map(|at| format!("missed at {at}")));
-    let set =
-        [(marks.late, "late"), (marks.uncertain, "uncertain"), (marks.recovered, "recovered")];
-    words.extend(set.iter().filter(|(is_set, _)| *is_set).map(|(_, word)| (*word).to_owned()));
-    words
 }
 
 fn print(items: &[Item], output: &mut Output) -> Result<(), Failure> {
@@ -241,5 +196,5 @@ fn print(items: &[Item], output: &mut Output) -> Result<(), Failure> {
         return Ok(());
     }
     let rows: Vec<_> = items.iter().map(Item::to_row).collect();
-    output.table(["PIPELINE", "SCHEDULE", "SLOT", "STATE", "RUNS", "NOTE"], &rows)
+    output.table(story::SLOTS, &rows)
 }

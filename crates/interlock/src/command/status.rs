@@ -11,11 +11,10 @@ use interlock_core::{
     id::{PipelineId, ScheduleId},
     pipeline::Pipeline,
 };
-use interlock_store::{AgendaRow, LedgerEntry, LedgerRow, record::PauseRecord};
+use interlock_store::{AgendaRow, LedgerEntry, LedgerRow, record::PauseRecord, story};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::slots;
 use crate::{
     clock,
     exit::{Failure, SUCCESS},
@@ -181,8 +180,8 @@ fn slot_instant(row: &LedgerRow) -> Timestamp {
 
 fn state(row: &LedgerRow) -> String {
     match &row.entry {
-        LedgerEntry::Slot(slot) => slots::state(slot),
-        LedgerEntry::Span(span) => slots::span_state(span),
+        LedgerEntry::Slot(slot) => story::slot_state(slot),
+        LedgerEntry::Span(span) => story::span_state(span),
     }
 }
 

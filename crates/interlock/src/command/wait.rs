@@ -3,10 +3,10 @@
 use std::{io::Write as _, path::Path, thread, time::Duration};
 
 use interlock_core::id::{PipelineId, SlotKey};
-use interlock_store::RunKey;
+use interlock_store::{RunKey, story};
 use jiff::SignedDuration;
 
-use super::{logs, slots};
+use super::logs;
 use crate::{
     exit::{ACCEPTED, Failure, PROBLEMS, SUCCESS},
     ledger::Ledger,
@@ -99,14 +99,14 @@ impl Awaited {
 fn look_at_slot(ledger: &Ledger, key: &SlotKey) -> Result<Look, Failure> {
     let SlotKey { pipeline, schedule, nominal } = key;
     if let Some(slot) = ledger.slot(pipeline, schedule, *nominal)? {
-        let state = slots::state(&slot);
+        let state = story::slot_state(&slot);
         return Ok(if slot.is_open() { Look::Open(state) } else { ended(state, "completed") });
     }
     let rows = ledger.rows_at(pipeline, *nominal)?;
     let span = rows.into_iter().find(|row| row.schedule == *schedule);
     Ok(match span.map(|row| row.entry) {
         Some(interlock_store::LedgerEntry::Span(span)) => {
-            ended(slots::span_state(&span), "completed")
+            ended(story::span_state(&span), "completed")
         }
         _ => Look::Open("not recorded".to_owned()),
     })
