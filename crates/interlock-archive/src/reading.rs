@@ -16,9 +16,10 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// As the store is told.
+    /// As the store is told: while the walk goes on nothing is said of changes, so that no row goes before it came there.
     pub(crate) fn archived(&self) -> Archived {
-        Archived { events: self.events, changes: self.changes }
+        let changes = if self.walk.is_some() { 0 } else { self.changes };
+        Archived { events: self.events, changes }
     }
 }
 

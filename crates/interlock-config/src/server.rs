@@ -91,7 +91,7 @@ pub struct Postgres {
     pub connections_max: u32,
     /// The database schema of the tables.
     pub schema: String,
-    /// How long events are kept; for ever when the file does not say.
+    /// How long events are kept, if less than `retention` says.
     pub retention_ttl: Option<SignedDuration>,
     /// How many shards it gets when it is made; nothing when the file does not say.
     pub shards: Option<u16>,

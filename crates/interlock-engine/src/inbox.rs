@@ -352,6 +352,13 @@ impl Engine {
                     name.nominal
                 )));
             }
+            (None, Some(_)) if self.is_below_floor(name.nominal, now).await? => {
+                return Ok(Err(format!(
+                    "{schedule}/{} is older than what is kept: whether it ran is not known any more \
+                     (`interlock backfill start --assume-missing` runs it all the same)",
+                    name.nominal
+                )));
+            }
             (None, Some(opener)) if opener.start.schedule.is_slot(name.nominal) => {
                 let mut slot = opener.open(name.nominal, TriggerType::Manual);
                 slot.closes_at = plus(now, OUT_OF_TURN_WINDOW);

@@ -15,7 +15,7 @@ use interlock_core::{
     sensor::{Sensor, Sensors},
     slot::{OpenState, RerunSource, Slot, SlotState},
 };
-use interlock_store::{Key, Record, Row, RunQuery, record::SensorRecord};
+use interlock_store::{Key, Record, Row, RunQuery, record::SensorRecord, retention};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ use crate::{
     controller::SpecsInUse,
     engine::{Engine, EngineError},
     rerun::Rerun,
-    scheduler::Opener,
+    scheduler::{Opener, plus},
     state::{KnownRun, SlotPlace},
     write::{Event, Planned},
 };
@@ -130,6 +130,11 @@ impl Engine {
             return Ok(());
         }
         let touched = self.touched(arrival.pipeline, place, means).await?;
+        if touched.slot.is_none() && self.is_below_floor(nominal, now).await? {
+            let message = format!("{key}: {} is older than what is kept", touched.place.1);
+            plan.event(Event::of("SENSOR_TOO_OLD", now, message));
+            return Ok(());
+        }
         let Some(sensors) = self.pipelines.get_mut(arrival.pipeline).sensors.clone() else {
             return Ok(());
         };
@@ -167,6 +172,19 @@ impl Engine {
             revision: run.revision,
         });
         Ok(Touched { place, means, slot, last_run, baseline })
+    }
+
+    /// Whether a slot that is not there may have been taken out: what cannot be known is not done again (S2).
+    pub(crate) async fn is_below_floor(
+        &self,
+        nominal: Timestamp,
+        now: Timestamp,
+    ) -> Result<bool, EngineError> {
+        if nominal >= plus(now, -retention::KEPT_MIN) {
+            return Ok(false);
+        }
+        let floor = interlock_store::kept::floor(self.store.as_ref()).await?;
+        Ok(floor.is_some_and(|floor| nominal < floor))
     }
 
     /// A slot as the ledger has it.

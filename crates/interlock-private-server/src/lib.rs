@@ -17,14 +17,15 @@
 
 mod bouncer;
 mod certificates;
+mod cluster;
 mod keeper;
 mod postgres;
 mod python;
 mod redis;
 
 pub use self::{
-    bouncer::PrivateBouncer, certificates::certify, keeper::Signal, postgres::PrivatePostgres,
-    python::PythonServer, redis::PrivateRedis,
+    bouncer::PrivateBouncer, certificates::certify, cluster::PrivateCluster, keeper::Signal,
+    postgres::PrivatePostgres, python::PythonServer, redis::PrivateRedis,
 };
 
 use std::{

@@ -7,9 +7,10 @@ use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow, Freight,
-    Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Portion, Record,
-    Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
+    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
+    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page,
+    Portion, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError,
+    StoreFuture, Writer,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -173,6 +174,7 @@ impl<G: Gate> Store for Gated<G> {
         fn archived(&self, up_to: Option<Archived>) -> StoreFuture<'_, ()>;
         fn rows<'a>(&'a self, from: &'a str, limit: usize) -> StoreFuture<'a, Portion>;
         fn import(&self, freight: Freight) -> StoreFuture<'_, ()>;
+        fn forget(&self, what: Forgetting) -> StoreFuture<'_, usize>;
         fn open_incidents<'a>(&'a self, shard: Shard, after: Option<&'a (PipelineId, String)>, limit: usize) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
     }
 }

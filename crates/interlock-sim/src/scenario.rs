@@ -25,7 +25,7 @@
 //! | `backfill P FROM TO [missing`, `failed`, `all]` | the same |
 //! | `plan`, `slots`, `runs`, `events`, `jobs`, each with `[P]`; `why P SLOT`; `incidents`; `told` | what there is to see. `jobs` is what really happened; `told` is what people heard since the last `told` |
 //!
-//! Why it is so: `docs/adr/0024-scenarios.md`.
+//! Why it is so: `docs/adr/0026-scenarios.md`.
 
 mod ask;
 mod cast;

@@ -224,7 +224,7 @@ impl World {
         let before = self.clockwork.time() - RETENTION;
         self.checker().forget_before(before);
         self.jobs.forget_before(before);
-        self.memory.forget(&|_, key, record| match (key, record) {
+        self.memory.take_out(&|_, key, record| match (key, record) {
             (Key::Slot(_, at), Record::Slot(slot)) => !slot.is_open() && *at < before,
             (Key::Span(..), Record::Span(span)) => span.last < before,
             (Key::Run(run), _) => run.nominal < before,

@@ -12,10 +12,10 @@ use std::{
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow, Freight,
-    Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Portion, Record,
-    Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer as Right,
-    check_settlement,
+    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
+    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page,
+    Portion, Record, Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture,
+    Writer as Right, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
     whole_milliseconds,
 };
@@ -446,6 +446,14 @@ impl Store for EmbeddedStore {
 
     fn import(&self, freight: Freight) -> StoreFuture<'_, ()> {
         self.write(freight.rows.len(), move |ledger| whole::import(ledger, &freight))
+    }
+
+    fn forget(&self, what: Forgetting) -> StoreFuture<'_, usize> {
+        if let Err(error) = what.check() {
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        let now = self.time();
+        self.write(what.rows.len(), move |ledger| whole::forget(ledger, &what, now))
     }
 }
 

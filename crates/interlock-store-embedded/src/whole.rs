@@ -2,10 +2,13 @@
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Archived, ChangedRow, Changes, DueKind, Freight, Key, Portion, Record, Row, RunKey, StoreError,
-    StoredRow,
+    Archived, ChangedRow, Changes, DueKind, Forgetting, Freight, Key, Portion, Record, Row, RunKey,
+    StoreError, StoredRow, kept,
 };
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params, params_from_iter};
+use jiff::Timestamp;
+use rusqlite::{
+    CachedStatement, Connection, OptionalExtension, params, params_from_iter, types::Value,
+};
 
 use crate::{
     failure::Failure,
@@ -49,8 +52,14 @@ pub(crate) fn changes(db: &Connection, after: u64, limit: usize) -> Result<Chang
     }
     let more = items.len() > limit;
     items.truncate(limit);
-    let since = counter(db, "followed")?.map(|since| since as u64);
-    Ok(Changes { items, more, since, last: counter(db, "event")?.unwrap_or(0) as u64 })
+    let number = |name| Ok::<_, rusqlite::Error>(counter(db, name)?.map(|number| number as u64));
+    let since = number("followed")?;
+    let archived = match (number("archived_events")?, number("archived_changes")?) {
+        (Some(events), Some(changes)) => Some(Archived { events, changes }),
+        // One that was there before this was kept.
+        _ => since.map(|_| Archived::default()),
+    };
+    Ok(Changes { items, more, since, last: number("event")?.unwrap_or(0), archived })
 }
 
 fn counter(db: &Connection, name: &str) -> Result<Option<i64>, rusqlite::Error> {
@@ -63,7 +72,10 @@ pub(crate) fn archived(ledger: &mut Ledger<'_>, up_to: Option<Archived>) -> Resu
     let db = ledger.db;
     let Some(up_to) = up_to else {
         ledger.memory.is_followed = false;
-        db.execute_batch("DELETE FROM changes; DELETE FROM counters WHERE name = 'followed'")?;
+        db.execute_batch(
+            "DELETE FROM changes; DELETE FROM counters
+             WHERE name IN ('followed', 'archived_events', 'archived_changes')",
+        )?;
         return Ok(());
     };
     let last = ledger.memory.last_event();
@@ -71,8 +83,10 @@ pub(crate) fn archived(ledger: &mut Ledger<'_>, up_to: Option<Archived>) -> Resu
     // What was before the first call was not noted.
     let read = i64::try_from(up_to.changes).unwrap_or(last).min(last);
     let since = known.map_or(last, |known| known.max(read));
-    let keep = "INSERT OR REPLACE INTO counters VALUES ('followed', ?1)";
-    db.prepare_cached(keep)?.execute([since])?;
+    let mut keep = db.prepare_cached("INSERT OR REPLACE INTO counters VALUES (?1, ?2)")?;
+    keep.execute(params!["followed", since])?;
+    keep.execute(params!["archived_changes", read])?;
+    keep.execute(params!["archived_events", i64::try_from(up_to.events).unwrap_or(last)])?;
     db.prepare_cached("DELETE FROM changes WHERE number <= ?1")?.execute([since])?;
     ledger.memory.is_followed = true;
     Ok(())
@@ -88,7 +102,7 @@ pub(crate) fn portion(db: &Connection, from: &str, limit: usize) -> Result<Porti
         && let Some((kind, table)) = kinds.next()
     {
         let id = name_id(db, pipeline)?.ok_or_else(|| no_place(from))?;
-        let mut values = vec![rusqlite::types::Value::Integer(id)];
+        let mut values = vec![Value::Integer(id)];
         values.extend(Address::of(key).key);
         values.push((limit as i64).into());
         let mut statement = db.prepare_cached(&table.walk_on)?;
@@ -119,7 +133,7 @@ fn no_place(from: &str) -> Failure {
 fn collect(
     statement: &mut CachedStatement<'_>,
     kind: Kind,
-    values: Vec<rusqlite::types::Value>,
+    values: Vec<Value>,
     items: &mut Vec<StoredRow>,
 ) -> Result<(), Failure> {
     let mut rows = statement.query(params_from_iter(values))?;
@@ -165,15 +179,7 @@ fn key_of(kind: Kind, row: &rusqlite::Row<'_>) -> Result<Key, Failure> {
 
 /// Takes over what another store holds.
 pub(crate) fn import(ledger: &mut Ledger<'_>, freight: &Freight) -> Result<(), Failure> {
-    for StoredRow { pipeline, key, row } in &freight.rows {
-        let address = Address::of(key);
-        let mut values = vec![ledger.memory.name(ledger.db, pipeline)?.into()];
-        values.extend(address.key);
-        values.extend(searched(&row.record));
-        values.push(row.record.encode().into());
-        values.push((row.revision as i64).into());
-        ledger.db.prepare_cached(&address.table.import)?.execute(params_from_iter(values))?;
-    }
+    freight.rows.iter().try_for_each(|row| keep(ledger, row))?;
     let keep = "INSERT OR IGNORE INTO events (number, pipeline, body) VALUES (?1, ?2, ?3)";
     let mut last = freight.last;
     for event in &freight.events {
@@ -190,4 +196,65 @@ pub(crate) fn import(ledger: &mut Ledger<'_>, freight: &Freight) -> Result<(), F
         queue::post(ledger, &Letter { pipeline, key, received_at, body })?;
     }
     Ok(())
+}
+
+/// Writes a row as it is, its revision included.
+fn keep(ledger: &mut Ledger<'_>, stored: &StoredRow) -> Result<(), Failure> {
+    let StoredRow { pipeline, key, row } = stored;
+    let address = Address::of(key);
+    let mut values = vec![ledger.memory.name(ledger.db, pipeline)?.into()];
+    values.extend(address.key);
+    values.extend(searched(&row.record));
+    values.push(row.record.encode().into());
+    values.push((row.revision as i64).into());
+    ledger.db.prepare_cached(&address.table.import)?.execute(params_from_iter(values))?;
+    Ok(())
+}
+
+/// Takes out what is old, and says below which instant.
+pub(crate) fn forget(
+    ledger: &mut Ledger<'_>,
+    what: &Forgetting,
+    now: Timestamp,
+) -> Result<usize, Failure> {
+    if let Some(floor) = what.floor {
+        raise_floor(ledger, floor, now)?;
+    }
+    let db = ledger.db;
+    let mut gone = 0;
+    for (pipeline, key, revision) in &what.rows {
+        let Some(id) = ledger.memory.find_name(db, pipeline)? else { continue };
+        let Address { table, key: place } = Address::of(key);
+        let mut values = vec![Value::Integer(id)];
+        values.extend(place);
+        let its_runs = values.clone();
+        values.push((*revision as i64).into());
+        if db.prepare_cached(&table.remove)?.execute(params_from_iter(values))? == 0 {
+            continue;
+        }
+        gone += 1;
+        if let Key::Slot(..) = key {
+            db.prepare_cached(
+                "DELETE FROM runs WHERE pipeline = ?1 AND schedule = ?2 AND nominal = ?3",
+            )?
+            .execute(params_from_iter(its_runs))?;
+        }
+    }
+    if what.events > 0 {
+        let events = i64::try_from(what.events).unwrap_or(i64::MAX);
+        db.prepare_cached("DELETE FROM events WHERE number <= ?1")?.execute([events])?;
+    }
+    Ok(gone)
+}
+
+fn raise_floor(ledger: &mut Ledger<'_>, floor: Timestamp, now: Timestamp) -> Result<(), Failure> {
+    let (pipeline, key) = (PipelineId::system(), Key::Sensor(kept::FLOOR_KEY.to_owned()));
+    let id = ledger.memory.name(ledger.db, &pipeline)?;
+    let known = read::row(ledger.db, id, &key)?;
+    if known.as_ref().and_then(|row| kept::floor_of(&row.record)).is_some_and(|at| at >= floor) {
+        return Ok(());
+    }
+    let revision = known.map_or(1, |row| row.revision + 1);
+    let row = Row { record: kept::floor_record(floor, now), revision };
+    keep(ledger, &StoredRow { pipeline, key, row })
 }

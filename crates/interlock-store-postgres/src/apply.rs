@@ -25,6 +25,7 @@ use crate::{
     failure::said,
     pool::{Lent, Pool, bounded},
     queue,
+    read::ByKind,
 };
 
 /// How many groups are written in one transaction.
@@ -224,9 +225,9 @@ async fn look<'a>(
     }
     let mut asked: Vec<_> = desk.rows.iter_mut().filter(|row| row.is_asked).collect();
     for row in found {
-        let at = row.get::<_, i64>(0) as usize;
-        if let Some(state) = at.checked_sub(1).and_then(|at| asked.get_mut(at)) {
-            state.found = row.get::<_, i64>(1) as u64;
+        let at = row.get::<_, i64>(1) as usize;
+        if let Some(state) = asked.get_mut(at) {
+            state.found = row.get::<_, i64>(0) as u64;
             state.revision = state.found;
         }
     }
@@ -237,12 +238,6 @@ async fn look<'a>(
 pub(crate) const LOCK: &str = "SELECT shard, role, term, holder IS NOT NULL FROM @leases
     WHERE shard = ANY($1) ORDER BY shard, role FOR UPDATE";
 
-/// The subquery keeps its limit so that it stays one probe of an index for each row that is asked for.
-const FIND: &str = "SELECT u.n, r.revision
-    FROM unnest($1, $2, $3) WITH ORDINALITY u(kind, pipeline, key, n),
-    LATERAL (SELECT revision FROM @rows r
-        WHERE r.kind = u.kind AND r.pipeline = u.pipeline AND r.key = u.key LIMIT 1) r";
-
 /// Claims come without the shard's lock: they are waited for.
 const LOCK_OUTBOX: &str = "SELECT o.revision FROM unnest($1, $2) u(pipeline, key)
     JOIN @outbox o ON o.pipeline = u.pipeline AND o.key = u.key
@@ -250,17 +245,13 @@ const LOCK_OUTBOX: &str = "SELECT o.revision FROM unnest($1, $2) u(pipeline, key
 
 impl<'a> Desk<'a> {
     async fn find(&self, lent: &Lent) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
-        let asked = || self.rows.iter().filter(|row| row.is_asked);
-        if asked().next().is_none() {
+        let asked = self.rows.iter().filter(|row| row.is_asked);
+        let place = |row: &RowState<'a>| (row.place.0, (row.place.1, row.place.2.to_owned()));
+        let asked = ByKind::of(asked.map(place));
+        if asked.is_empty() {
             return Ok(Vec::new());
         }
-        let kinds: Vec<&str> = asked().map(|row| row.place.0).collect();
-        let pipelines: Vec<&str> = asked().map(|row| row.place.1).collect();
-        let keys: Vec<&str> = asked().map(|row| row.place.2).collect();
-        let text = Type::TEXT_ARRAY;
-        let params =
-            [(&kinds as _, text.clone()), (&pipelines as _, text.clone()), (&keys as _, text)];
-        lent.client().query_typed(&lent.sql(FIND), &params).await
+        lent.client().query_typed(&lent.sql(&asked.sql("r.revision")), &asked.params()).await
     }
 
     async fn lock_outbox(&self, lent: &Lent) -> Result<(), tokio_postgres::Error> {

@@ -4,13 +4,20 @@ use std::sync::Arc;
 
 use interlock_store::{Lease, Role, Shard, StoreError, Term, Writer};
 use interlock_store_remote::{instant, whole_ttl};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::types::Type;
 
 use crate::pool::Pool;
 
 /// The present by the server's clock, in milliseconds; also after a lock was waited for.
 pub(crate) const NOW_MS: &str = "floor(extract(epoch FROM clock_timestamp()) * 1000)::int8";
+
+/// The present by the server's clock.
+pub(crate) async fn now(pool: &Arc<Pool>) -> Result<Timestamp, StoreError> {
+    let rows = pool.query(&format!("SELECT {NOW_MS}"), &[]).await?;
+    let row = rows.first().ok_or_else(|| StoreError::retryable("the server told no time"))?;
+    instant(row.get(0))
+}
 
 fn place<'a>(role: &'a &'static str, shard: &'a i32) -> [crate::pool::Param<'a>; 2] {
     [(shard as _, Type::INT4), (role as _, Type::TEXT)]

@@ -12,7 +12,10 @@ use interlock_store_remote::{Found, key_text, micros, one_more, page};
 use jiff::Timestamp;
 use tokio_postgres::types::Type;
 
-use crate::pool::{Param, Pool};
+use crate::{
+    apply::table,
+    pool::{Param, Pool},
+};
 
 /// What [`found`] reads, of a table that is called `r`.
 pub(crate) const COLUMNS: &str = "r.pipeline, r.kind, r.key, r.revision, r.until_us, r.body";
@@ -43,28 +46,77 @@ pub(crate) async fn rows(
     keys: &[Key],
 ) -> Result<Vec<Option<Row<Record>>>, StoreError> {
     let mut answer = vec![None; keys.len()];
-    let kinds: Vec<&str> = keys.iter().map(Key::kind).collect();
     // A key with a NUL was never written.
-    let texts: Vec<String> =
-        keys.iter().map(|key| key_text(key).replace('\0', "\u{fffd}")).collect();
-    let sql = format!(
-        "SELECT {COLUMNS}, u.n FROM unnest($2, $3) WITH ORDINALITY u(kind, key, n),
-         LATERAL (SELECT * FROM @rows r
-             WHERE r.kind = u.kind AND r.pipeline = $1 AND r.key = u.key LIMIT 1) r"
-    );
-    let name = pipeline.as_str();
-    let params = [
-        (&name as _, Type::TEXT),
-        (&kinds as _, Type::TEXT_ARRAY),
-        (&texts as _, Type::TEXT_ARRAY),
-    ];
-    for row in pool.query(&sql, &params).await? {
+    let text = |key: &Key| key_text(key).replace('\0', "\u{fffd}");
+    let asked = keys.iter().map(|key| (key.kind(), (pipeline.as_str(), text(key))));
+    let asked = ByKind::of(asked);
+    if asked.is_empty() {
+        return Ok(answer);
+    }
+    for row in pool.query(&asked.sql(COLUMNS), &asked.params()).await? {
         let at = row.get::<_, i64>(6) as usize;
-        if let Some(place) = at.checked_sub(1).and_then(|at| answer.get_mut(at)) {
+        if let Some(place) = answer.get_mut(at) {
             *place = Some(found(&row)?.row());
         }
     }
     Ok(answer)
+}
+
+/// Rows that are asked for, by their tables. All of them could be asked for as `rows`, of which each table is a part; but then the
+/// server plans for every one of these, with all their indexes, and locks them: for one row, longer than it takes to read it.
+pub(crate) struct ByKind<'a> {
+    kinds: BTreeMap<&'static str, Asked<'a>>,
+}
+
+/// Which ones they are, of which pipelines, with which keys.
+type Asked<'a> = (Vec<i64>, Vec<&'a str>, Vec<String>);
+
+impl<'a> ByKind<'a> {
+    /// Of rows, each by its kind, pipeline and key.
+    pub(crate) fn of(rows: impl Iterator<Item = (&'static str, (&'a str, String))>) -> Self {
+        let mut kinds: BTreeMap<_, Asked<'a>> = BTreeMap::new();
+        for (number, (kind, (pipeline, key))) in (0..).zip(rows) {
+            let (numbers, pipelines, keys) = kinds.entry(kind).or_default();
+            numbers.push(number);
+            pipelines.push(pipeline);
+            keys.push(key);
+        }
+        Self { kinds }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    /// A statement for columns of those that are there, and behind them which of those that were asked for it is, from 0 on. The
+    /// subquery keeps its limit so that it stays one probe of an index for each row.
+    pub(crate) fn sql(&self, columns: &str) -> String {
+        let part = |(first, kind): (usize, &&str)| {
+            format!(
+                "SELECT {columns}, u.n
+                 FROM unnest(${}, ${}, ${}) u(n, pipeline, key),
+                 LATERAL (SELECT * FROM @{} r
+                     WHERE r.pipeline = u.pipeline AND r.key = u.key LIMIT 1) r",
+                first,
+                first + 1,
+                first + 2,
+                table(kind)
+            )
+        };
+        let parts: Vec<String> = (1..).step_by(3).zip(self.kinds.keys()).map(part).collect();
+        parts.join(" UNION ALL ")
+    }
+
+    /// What it is asked with.
+    pub(crate) fn params(&self) -> Vec<Param<'_>> {
+        let mut params: Vec<Param<'_>> = Vec::with_capacity(3 * self.kinds.len());
+        for (numbers, pipelines, keys) in self.kinds.values() {
+            params.push((numbers, Type::INT8_ARRAY));
+            params.push((pipelines, Type::TEXT_ARRAY));
+            params.push((keys, Type::TEXT_ARRAY));
+        }
+        params
+    }
 }
 
 /// The pipelines of a shard with their watermarks, by name.

@@ -1,66 +1,124 @@
-//! Taking out events that are old, a bounded number at a time.
-//!
-//! Only events: slots and runs are what is asked about later, and their rows are few beside them. What an archive has not
-//! read stays, however old it is.
+//! Taking out what is old. What that is was decided by whoever asks.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
-use interlock_store::{Accepted, Refusal};
-use jiff::SignedDuration;
+use interlock_core::id::PipelineId;
+use interlock_store::{Forgetting, Key, Shard, StoreError, kept};
+use interlock_store_remote::{Stored, key_text};
+use jiff::Timestamp;
 use tokio_postgres::types::Type;
 
-use crate::pool::Pool;
+use crate::{
+    apply::{LOCK, Written, upsert},
+    failure::said,
+    pool::{Lent, Pool, bounded},
+    read::{COLUMNS, found},
+};
 
-/// Old events are looked for once in so many new ones, and so many of them are taken out at most: more than come.
-const EVERY: u64 = 1_024;
-const AT_ONCE: i64 = 5_000;
+/// A slot takes its runs along.
+const TAKE_SLOTS: &str = "WITH gone AS (
+        DELETE FROM @slots r USING unnest($1, $2, $3) u(pipeline, key, revision)
+        WHERE r.pipeline = u.pipeline AND r.key = u.key AND r.revision = u.revision
+        RETURNING r.pipeline, r.name, r.at_us),
+    runs AS (
+        DELETE FROM @runs r USING gone g
+        WHERE r.pipeline = g.pipeline AND r.name = g.name AND r.until_us = g.at_us)
+    SELECT count(*) FROM gone";
 
-/// How long events are kept.
-#[derive(Debug)]
-pub(crate) struct Retention {
-    kept_ms: Option<i64>,
-    /// The number from which on old ones are looked for again.
-    next: AtomicU64,
-}
+const TAKE_SPANS: &str = "WITH gone AS (
+        DELETE FROM @spans r USING unnest($1, $2, $3) u(pipeline, key, revision)
+        WHERE r.pipeline = u.pipeline AND r.key = u.key AND r.revision = u.revision
+        RETURNING 1)
+    SELECT count(*) FROM gone";
 
-impl Retention {
-    /// For so long; for ever if nothing is said.
-    pub(crate) fn new(kept: Option<SignedDuration>) -> Self {
-        Self { kept_ms: kept.map(interlock_store_remote::whole_ttl), next: AtomicU64::new(0) }
-    }
+const TAKE_EVENTS: &str = "DELETE FROM @events WHERE number <= $1";
 
-    /// Looks for old events beside the caller's work, if it is time to. One that fails is made up for by the next.
-    pub(crate) fn after(&self, pool: &Arc<Pool>, answers: &[Result<Accepted, Refusal>]) {
-        let (Some(kept), Some(last)) = (self.kept_ms, last(answers)) else { return };
-        let next = self.next.load(Ordering::Relaxed);
-        let ours = last >= next
-            && self
-                .next
-                .compare_exchange(next, last + EVERY, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
-        if ours {
-            let pool = Arc::clone(pool);
-            tokio::spawn(async move { pool.query(TAKE_OUT, &params(&kept)).await.map(drop) });
+/// Takes out what is named, under the locks of the shards: a commit that is under way has read these rows.
+pub(crate) async fn forget(
+    pool: &Arc<Pool>,
+    shards: u16,
+    (what, now): (Forgetting, Timestamp),
+) -> Result<usize, StoreError> {
+    what.check()?;
+    let of = |pipeline: &PipelineId| i32::from(Shard::of(pipeline, shards).0);
+    let mut locked: BTreeSet<i32> = what.rows.iter().map(|(name, ..)| of(name)).collect();
+    let system = PipelineId::system();
+    locked.extend(what.floor.map(|_| of(&system)));
+    let locked: Vec<i32> = locked.into_iter().collect();
+    let is_slot = |key: &Key| matches!(key, Key::Slot(..));
+    let (slots, spans): (Vec<_>, Vec<_>) = what.rows.iter().partition(|(_, key, _)| is_slot(key));
+    bounded(async {
+        let lent = pool.take().await?;
+        let lock = lent.sql(LOCK);
+        let lock_params = [(&locked as _, Type::INT4_ARRAY)];
+        let ((), _) = tokio::try_join!(
+            biased;
+            lent.begin(),
+            lent.client().execute_typed(&lock, &lock_params),
+        )
+        .map_err(|error| said(&error))?;
+        if let Some(floor) = what.floor {
+            raise(&lent, Shard::of(&system, shards), (floor, now)).await?;
         }
+        let events = i64::try_from(what.events).unwrap_or(i64::MAX);
+        let take_events = lent.sql(TAKE_EVENTS);
+        let events_params = [(&events as _, Type::INT8)];
+        let (slots, spans, _, ()) = tokio::try_join!(
+            biased;
+            take(&lent, TAKE_SLOTS, &slots),
+            take(&lent, TAKE_SPANS, &spans),
+            lent.client().execute_typed(&take_events, &events_params),
+            lent.commit(),
+        )
+        .map_err(|error| said(&error))?;
+        lent.done();
+        Ok(slots + spans)
+    })
+    .await
+}
+
+async fn take(
+    lent: &Lent,
+    sql: &str,
+    rows: &[&(PipelineId, Key, u64)],
+) -> Result<usize, tokio_postgres::Error> {
+    if rows.is_empty() {
+        return Ok(0);
     }
+    let pipelines: Vec<&str> = rows.iter().map(|(pipeline, ..)| pipeline.as_str()).collect();
+    let keys: Vec<String> = rows.iter().map(|(_, key, _)| key_text(key)).collect();
+    let revisions: Vec<i64> = rows.iter().map(|(.., revision)| *revision as i64).collect();
+    let params = [
+        (&pipelines as _, Type::TEXT_ARRAY),
+        (&keys as _, Type::TEXT_ARRAY),
+        (&revisions as _, Type::INT8_ARRAY),
+    ];
+    let answer = lent.client().query_typed(&lent.sql(sql), &params).await?;
+    Ok(answer.first().map_or(0, |row| row.get::<_, i64>(0) as usize))
 }
 
-fn last(answers: &[Result<Accepted, Refusal>]) -> Option<u64> {
-    answers.iter().flatten().map(|accepted| accepted.last_event).max().filter(|last| *last > 0)
+/// Raises the floor, unless it is as high already.
+async fn raise(
+    lent: &Lent,
+    shard: Shard,
+    (floor, now): (Timestamp, Timestamp),
+) -> Result<(), StoreError> {
+    let (pipeline, key) = (PipelineId::system(), Key::Sensor(kept::FLOOR_KEY.to_owned()));
+    let (text, stored) = (key_text(&key), Stored::of(&key, &kept::floor_record(floor, now)));
+    let find = format!("SELECT {COLUMNS} FROM @sensors r WHERE r.pipeline = $1 AND r.key = $2");
+    let name = pipeline.as_str();
+    let params = [(&name as _, Type::TEXT), (&text as _, Type::TEXT)];
+    let rows = lent.client().query_typed(&lent.sql(&find), &params).await;
+    let rows = rows.map_err(|error| said(&error))?;
+    let known = rows.first().map(found).transpose()?;
+    if known.as_ref().and_then(|row| kept::floor_of(&row.record)).is_some_and(|at| at >= floor) {
+        return Ok(());
+    }
+    let row = Written {
+        place: (key.kind(), pipeline.as_str(), text.as_str()),
+        shard,
+        revision: known.map_or(1, |row| row.revision + 1),
+        stored: &stored,
+    };
+    upsert(lent, &[row]).await.map_err(|error| said(&error))
 }
-
-fn params(kept: &i64) -> [crate::pool::Param<'_>; 2] {
-    [(kept, Type::INT8), (&AT_ONCE, Type::INT8)]
-}
-
-/// Numbers grow with time, so the oldest come first and nothing else is read.
-const TAKE_OUT: &str = "WITH oldest AS (
-        SELECT e.number, e.body FROM @events e, @counters c
-        WHERE c.name = 'event'
-            AND e.number <= CASE WHEN c.since IS NULL THEN c.value ELSE coalesce(c.archived, 0) END
-        ORDER BY e.number LIMIT $2)
-    DELETE FROM @events e USING oldest o WHERE e.number = o.number
-        AND (o.body::json ->> 'at')::timestamptz < now() - $1 * interval '1 millisecond'";

@@ -4,19 +4,17 @@ use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow, Freight,
-    Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Portion, Record,
-    Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
-    check_settlement,
+    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
+    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page,
+    Portion, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError,
+    StoreFuture, Writer, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
-use interlock_store_remote::{Desk, instant};
+use interlock_store_remote::Desk;
 use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::Config;
 
-use crate::{
-    apply, lease, ledger, pool::Pool, queue, read, retention::Retention, roll, schema, whole,
-};
+use crate::{apply, lease, ledger, pool::Pool, queue, read, retention, roll, schema, whole};
 
 /// Where a store is, and how it is used.
 #[derive(Clone)]
@@ -29,15 +27,13 @@ pub struct PostgresSettings {
     pub connections_max: usize,
     /// How many shards it gets when it is made; later it keeps what it has.
     pub shards: u16,
-    /// How long events are kept; for ever if nothing is said.
-    pub events_kept: Option<SignedDuration>,
 }
 
 impl PostgresSettings {
-    /// A server of which nothing but its address is said: one shard, and everything is kept.
+    /// A server of which nothing but its address is said: one shard.
     pub fn new(dsn: String) -> Self {
         let schema = "interlock".to_owned();
-        Self { dsn, schema, connections_max: 4, shards: 1, events_kept: None }
+        Self { dsn, schema, connections_max: 4, shards: 1 }
     }
 }
 
@@ -52,7 +48,6 @@ impl fmt::Debug for PostgresSettings {
 pub struct PostgresStore {
     schema: String,
     shards: u16,
-    retention: Arc<Retention>,
     pool: Arc<Pool>,
     desk: Desk,
 }
@@ -60,7 +55,7 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// Opens the store; makes it if it is not there. Blocks meanwhile.
     pub fn open(settings: &PostgresSettings) -> Result<Self, StoreError> {
-        let PostgresSettings { dsn, schema, connections_max, shards, events_kept } = settings;
+        let PostgresSettings { dsn, schema, connections_max, shards } = settings;
         check_word(schema)?;
         let config: Config = dsn.parse().map_err(|error| {
             StoreError::permanent(format!("`postgres.dsn` is not the address of a server: {error}"))
@@ -69,8 +64,7 @@ impl PostgresStore {
         let pool = Arc::new(Pool::new(config, schema, *connections_max));
         let (to_prepare, name, asked) = (Arc::clone(&pool), schema.clone(), *shards);
         let shards = desk.wait(async move { schema::prepare(&to_prepare, &name, asked).await })?;
-        let retention = Arc::new(Retention::new(*events_kept));
-        Ok(Self { schema: schema.clone(), shards, retention, pool, desk })
+        Ok(Self { schema: schema.clone(), shards, pool, desk })
     }
 
     fn ask<'a, T: Send + 'static, F>(&self, work: impl FnOnce(Arc<Pool>) -> F) -> StoreFuture<'a, T>
@@ -105,12 +99,7 @@ impl fmt::Debug for PostgresStore {
 
 impl Store for PostgresStore {
     fn now(&self) -> StoreFuture<'_, Timestamp> {
-        self.ask(|pool| async move {
-            let rows = pool.query(&format!("SELECT {}", lease::NOW_MS), &[]).await?;
-            let row =
-                rows.first().ok_or_else(|| StoreError::retryable("the server told no time"))?;
-            instant(row.get(0))
-        })
+        self.ask(|pool| async move { lease::now(&pool).await })
     }
 
     fn shard_count(&self) -> u16 {
@@ -120,12 +109,9 @@ impl Store for PostgresStore {
     fn commit(&self, groups: Vec<Group>) -> StoreFuture<'_, Vec<Result<Accepted, Refusal>>> {
         let shards = self.shards;
         let checked = groups.iter().try_for_each(|group| group.check(shards));
-        let retention = Arc::clone(&self.retention);
         self.ask(move |pool| async move {
             checked?;
-            let answers = apply::commit(&pool, groups, shards).await?;
-            retention.after(&pool, &answers);
-            Ok(answers)
+            apply::commit(&pool, groups, shards).await
         })
     }
 
@@ -316,5 +302,13 @@ impl Store for PostgresStore {
     fn import(&self, freight: Freight) -> StoreFuture<'_, ()> {
         let shards = self.shards;
         self.ask(move |pool| async move { whole::import(&pool, shards, freight).await })
+    }
+
+    fn forget(&self, what: Forgetting) -> StoreFuture<'_, usize> {
+        let shards = self.shards;
+        self.ask(move |pool| async move {
+            let now = lease::now(&pool).await?;
+            retention::forget(&pool, shards, (what, now)).await
+        })
     }
 }

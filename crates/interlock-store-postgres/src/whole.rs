@@ -39,9 +39,16 @@ pub(crate) async fn changes(
     after: u64,
     limit: usize,
 ) -> Result<Changes, StoreError> {
-    let about = pool.query("SELECT since, value FROM @counters WHERE name = 'event'", &[]).await?;
-    let (since, last) = about.first().map_or((None, 0), |row| (row.get(0), row.get::<_, i64>(1)));
-    let since = since.map(|since: i64| since as u64);
+    let about =
+        "SELECT since, value, archived, archived_changes FROM @counters WHERE name = 'event'";
+    let about = pool.query(about, &[]).await?;
+    let number = |at: usize| {
+        let found = about.first().and_then(|row| row.get::<_, Option<i64>>(at));
+        found.map(|number| number as u64)
+    };
+    let (since, last) = (number(0), number(1).unwrap_or(0));
+    let archived =
+        since.map(|_| Archived { events: number(2).unwrap_or(0), changes: number(3).unwrap_or(0) });
     let sql = "SELECT c.number, c.pipeline, c.kind, c.key, r.revision, r.until_us, r.body
         FROM @changes c LEFT JOIN LATERAL (SELECT * FROM @rows r
             WHERE r.kind = c.kind AND r.pipeline = c.pipeline AND r.key = c.key LIMIT 1) r ON TRUE
@@ -52,7 +59,7 @@ pub(crate) async fn changes(
     let mut items = rows.iter().map(changed).collect::<Result<Vec<_>, StoreError>>()?;
     let more = items.len() > limit;
     items.truncate(limit);
-    Ok(Changes { items, more, since, last: last as u64 })
+    Ok(Changes { items, more, since, last, archived })
 }
 
 fn changed(row: &tokio_postgres::Row) -> Result<ChangedRow, StoreError> {
@@ -77,13 +84,15 @@ fn changed(row: &tokio_postgres::Row) -> Result<ChangedRow, StoreError> {
 pub(crate) async fn archived(pool: &Arc<Pool>, up_to: Option<Archived>) -> Result<(), StoreError> {
     let Some(up_to) = up_to else {
         let sql =
-            "WITH over AS (UPDATE @counters SET since = NULL, archived = NULL WHERE name = 'event')
+            "WITH over AS (UPDATE @counters SET since = NULL, archived = NULL, archived_changes = NULL
+                WHERE name = 'event')
             DELETE FROM @changes";
         return pool.query(sql, &[]).await.map(drop);
     };
     let sql = "WITH kept AS (UPDATE @counters
             SET since = CASE WHEN since IS NULL THEN value ELSE greatest(since, least($1, value)) END,
-                archived = greatest(coalesce(archived, 0), $2)
+                archived = greatest(coalesce(archived, 0), $2),
+                archived_changes = $1
             WHERE name = 'event' RETURNING since)
         DELETE FROM @changes USING kept WHERE number <= kept.since";
     let read = i64::try_from(up_to.changes).unwrap_or(i64::MAX);

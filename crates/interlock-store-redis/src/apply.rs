@@ -137,7 +137,7 @@ fn encode(server: &Server, views: &Views, group: &Group, into: &mut Vec<String>)
 }
 
 /// Words with their number in front, so that the script can pass over them.
-fn measured(into: &mut Vec<String>, write: impl FnOnce(&mut Vec<String>)) {
+pub(crate) fn measured(into: &mut Vec<String>, write: impl FnOnce(&mut Vec<String>)) {
     let place = into.len();
     into.push(String::new());
     write(into);

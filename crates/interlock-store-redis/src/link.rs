@@ -1,12 +1,16 @@
 //! The way to the server: one connection that is made again when it breaks.
 //!
+//! In a cluster that is the server that has the store's hash slot. Every script names one key of it, so any other server
+//! answers who has it; that one is asked from then on. When it is gone, the others are asked in turn.
+//!
 //! Every request that changes something has an id, and the server keeps its answer for a while. So a request
 //! whose answer was lost is simply sent again, over the next connection: it is done once.
 
 use std::{
+    collections::VecDeque,
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex as Lock, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -14,13 +18,14 @@ use std::{
 
 use interlock_store::StoreError;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, Value,
-    aio::MultiplexedConnection,
+    AsyncConnectionConfig, Cmd, FromRedisValue, RedisError, Value, aio::MultiplexedConnection,
 };
 use tokio::{
     sync::Mutex,
     time::{Instant, timeout},
 };
+
+use crate::{client::client, store::RedisSettings};
 
 /// How long a connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
@@ -31,13 +36,14 @@ const TRY_FOR: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The scripts, each with the text that all share in front.
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 7] = [
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/commit.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/lease.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/queue.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/read.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/recover.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/whole.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/forget.lua")),
 ];
 
 /// One of them.
@@ -49,6 +55,7 @@ pub(crate) enum Script {
     Read,
     Recover,
     Whole,
+    Forget,
 }
 
 /// A connection that works, as far as is known.
@@ -61,7 +68,11 @@ struct Live {
 
 /// The way to the server.
 pub(crate) struct Link {
-    client: Client,
+    settings: RedisSettings,
+    /// Whom to ask: the first, and when it does not answer the next. One alone, unless it is a cluster.
+    nodes: Lock<VecDeque<String>>,
+    /// A key that every script names.
+    home: OnceLock<String>,
     live: Mutex<Option<Live>>,
     made: AtomicU64,
 }
@@ -75,8 +86,60 @@ enum Trouble {
 }
 
 impl Link {
-    pub(crate) fn new(client: Client) -> Self {
-        Self { client, live: Mutex::new(None), made: AtomicU64::new(0) }
+    pub(crate) fn new(settings: &RedisSettings) -> Result<Self, StoreError> {
+        // Mistakes are found before anything is tried.
+        client(settings)?;
+        Ok(Self {
+            settings: settings.clone(),
+            nodes: Lock::new([settings.addr.clone()].into()),
+            home: OnceLock::new(),
+            live: Mutex::new(None),
+            made: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether it is a cluster; its other servers are then known too.
+    pub(crate) async fn is_cluster(&self) -> Result<bool, StoreError> {
+        let info: String = self.ask(redis::cmd("INFO").arg("cluster")).await?;
+        if !info.lines().any(|line| line.trim_end() == "cluster_enabled:1") {
+            return Ok(false);
+        }
+        let nodes: String = self.ask(redis::cmd("CLUSTER").arg("NODES")).await?;
+        // `ID HOST:PORT@BUS,NAME FLAGS …`
+        let others = nodes.lines().filter_map(|line| line.split(' ').nth(1)?.split('@').next());
+        let mut known = self.nodes();
+        for other in others.filter(|other| !other.starts_with(':')) {
+            if !known.iter().any(|node| node == other) {
+                known.push_back(other.to_owned());
+            }
+        }
+        Ok(true)
+    }
+
+    /// Names the key by which the right server of a cluster is found.
+    pub(crate) async fn settle_at(&self, home: String) {
+        // Nobody else has named one: this is done once, by whoever opens the store.
+        drop(self.home.set(home));
+        *self.live.lock().await = None;
+    }
+
+    fn nodes(&self) -> std::sync::MutexGuard<'_, VecDeque<String>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whom to ask next, after an answer or none.
+    fn turn(&self, error: Option<&RedisError>) {
+        let mut nodes = self.nodes();
+        match error
+            .filter(|error| error.code() == Some("MOVED"))
+            .and_then(RedisError::redirect_node)
+        {
+            Some((node, _slot)) => {
+                nodes.retain(|known| known != node);
+                nodes.push_front(node.to_owned());
+            }
+            None => nodes.rotate_left(1),
+        }
     }
 
     /// Runs a script, however often the connection breaks meanwhile.
@@ -87,7 +150,9 @@ impl Link {
     ) -> Result<Value, StoreError> {
         self.persist(|live| {
             let mut command = redis::cmd("EVALSHA");
-            command.arg(live.hashes.get(script as usize)).arg(0).arg(arguments);
+            let home = self.home.get().map(String::as_str).into_iter();
+            command.arg(live.hashes.get(script as usize));
+            command.arg(home.len()).arg(home.collect::<Vec<_>>()).arg(arguments);
             command
         })
         .await
@@ -119,15 +184,17 @@ impl Link {
         let live = self.live().await?;
         let mut connection = live.connection.clone();
         let command = command(&live);
-        let trouble = match timeout(ANSWER_MAX, command.query_async(&mut connection)).await {
+        let error = match timeout(ANSWER_MAX, command.query_async(&mut connection)).await {
             Ok(Ok(value)) => return Ok(value),
-            Ok(Err(error)) => said(&error),
-            Err(_elapsed) => Trouble::Broken(StoreError::retryable("Redis did not answer in time")),
+            Ok(Err(error)) => Some(error),
+            Err(_elapsed) => None,
         };
+        let trouble = error.as_ref().map_or_else(unanswered, said);
         if matches!(trouble, Trouble::Broken(_)) {
             let mut place = self.live.lock().await;
             if place.as_ref().is_some_and(|found| found.number == live.number) {
                 *place = None;
+                self.turn(error.as_ref());
             }
         }
         Err(trouble)
@@ -139,33 +206,53 @@ impl Link {
         if let Some(live) = &*place {
             return Ok(live.clone());
         }
+        match self.connect().await {
+            Ok((connection, hashes)) => {
+                let number = self.made.fetch_add(1, Ordering::Relaxed);
+                let live = Live { connection, hashes: Arc::new(hashes), number };
+                *place = Some(live.clone());
+                Ok(live)
+            }
+            Err(error) => {
+                self.turn(error.as_ref());
+                Err(error.as_ref().map_or_else(unanswered, said))
+            }
+        }
+    }
+
+    /// A connection to the server whose turn it is, if it has the home; its error, or none if it did not answer.
+    async fn connect(&self) -> Result<(MultiplexedConnection, Vec<String>), Option<RedisError>> {
+        let addr = self.nodes().front().cloned().unwrap_or_default();
+        let settings = RedisSettings { addr, ..self.settings.clone() };
+        let client = client(&settings).map_err(|error| {
+            Some(RedisError::from((
+                redis::ErrorKind::InvalidClientConfig,
+                "address",
+                error.message,
+            )))
+        })?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_MAX))
             .set_response_timeout(None);
-        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-        let mut connection = match timeout(CONNECT_MAX, connecting).await {
-            Ok(made) => made.map_err(|error| said(&error))?,
-            Err(_elapsed) => {
-                return Err(Trouble::Broken(StoreError::retryable(
-                    "Redis cannot be reached in time",
-                )));
-            }
-        };
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        let mut connection = timeout(CONNECT_MAX, connecting).await.map_err(|_elapsed| None)??;
+        if let Some(home) = self.home.get() {
+            let mut find = redis::cmd("EXISTS");
+            let found = find.arg(home).query_async(&mut connection);
+            let _found: i64 = timeout(ANSWER_MAX, found).await.map_err(|_elapsed| None)??;
+        }
         let mut hashes = Vec::with_capacity(SCRIPTS.len());
         for script in SCRIPTS {
             let mut load = redis::cmd("SCRIPT");
-            load.arg("LOAD").arg(script);
-            let loading = timeout(ANSWER_MAX, load.query_async(&mut connection)).await;
-            let hash = loading.map_err(|_elapsed| {
-                Trouble::Broken(StoreError::retryable("Redis did not answer in time"))
-            })?;
-            hashes.push(hash.map_err(|error| said(&error))?);
+            let loading = load.arg("LOAD").arg(script).query_async(&mut connection);
+            hashes.push(timeout(ANSWER_MAX, loading).await.map_err(|_elapsed| None)??);
         }
-        let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let live = Live { connection, hashes: Arc::new(hashes), number };
-        *place = Some(live.clone());
-        Ok(live)
+        Ok((connection, hashes))
     }
+}
+
+fn unanswered() -> Trouble {
+    Trouble::Broken(StoreError::retryable("Redis did not answer in time"))
 }
 
 /// What an error of the server or of the way to it means.
@@ -174,7 +261,7 @@ fn said(error: &RedisError) -> Trouble {
     match code {
         // It has been started again, is not the primary any more, or is busy.
         "NOSCRIPT" | "LOADING" | "READONLY" | "MASTERDOWN" | "TRYAGAIN" | "BUSY"
-        | "CLUSTERDOWN" => {
+        | "CLUSTERDOWN" | "MOVED" | "ASK" => {
             Trouble::Broken(StoreError::retryable(format!("Redis cannot do it now: {error}")))
         }
         "OOM" => Trouble::Final(StoreError::retryable(

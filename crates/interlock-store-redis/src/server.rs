@@ -25,10 +25,6 @@ pub(crate) async fn check(server: &Server) -> Result<Warnings, StoreError> {
         let message = format!("this Redis is {}: Interlock needs 7 or later", get("redis_version"));
         return Err(StoreError::permanent(message));
     }
-    if get("cluster_enabled") == "1" {
-        let message = "this Redis is a cluster, which this build cannot use: name a single Redis in `redis.addr`";
-        return Err(StoreError::permanent(message));
-    }
     if get("role") == "slave" {
         let message =
             "this Redis is a replica, which takes no writes: name the primary in `redis.addr`";
@@ -42,6 +38,9 @@ pub(crate) async fn check(server: &Server) -> Result<Warnings, StoreError> {
         );
         return Err(StoreError::permanent(message));
     }
+    if get("cluster_enabled") == "1" {
+        refuse_moving(server).await?;
+    }
     let mut warnings = persistence(server, get("aof_enabled")).await?;
     if get("maxmemory") != "0" && get("maxmemory_policy").starts_with("volatile") {
         warnings.push(format!(
@@ -51,6 +50,20 @@ pub(crate) async fn check(server: &Server) -> Result<Warnings, StoreError> {
         ));
     }
     Ok(warnings)
+}
+
+/// While a slot moves from one server of a cluster to another, its keys are on both: a script would find half of them.
+async fn refuse_moving(server: &Server) -> Result<(), StoreError> {
+    let home = server.keys.name("about");
+    let slot: u16 = server.link.ask(redis::cmd("CLUSTER").arg("KEYSLOT").arg(home)).await?;
+    let nodes: String = server.link.ask(redis::cmd("CLUSTER").arg("NODES")).await?;
+    if nodes.contains(&format!("[{slot}-")) {
+        let message = format!(
+            "the hash slot {slot} of the store is being moved to another server of the cluster: wait until it is there"
+        );
+        return Err(StoreError::retryable(message));
+    }
+    Ok(())
 }
 
 async fn persistence(server: &Server, log: &str) -> Result<Warnings, StoreError> {

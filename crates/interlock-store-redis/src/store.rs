@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, fmt, future::Future, path::PathBuf, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow, Freight,
-    Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Portion, Record,
-    Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
-    check_settlement,
+    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
+    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page,
+    Portion, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError,
+    StoreFuture, Writer, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, instant};
@@ -16,7 +16,6 @@ use std::sync::atomic::Ordering;
 
 use crate::{
     apply,
-    client::client,
     keys::Keys,
     lease, ledger,
     link::Link,
@@ -100,8 +99,15 @@ impl RedisStore {
     /// Opens the store; makes it if it is not there. Blocks meanwhile.
     pub fn open(settings: &RedisSettings) -> Result<Self, StoreError> {
         let desk = Desk::start("redis-store")?;
-        let keys = Keys { prefix: prefix(&settings.key_prefix)? };
-        let link = Link::new(client(settings)?);
+        let prefix = prefix(&settings.key_prefix)?;
+        let link = Link::new(settings)?;
+        let (link, keys) = desk.wait(async move {
+            // One store is one hash slot: everything in braces.
+            let prefix = if link.is_cluster().await? { format!("{{{prefix}}}") } else { prefix };
+            let keys = Keys { prefix };
+            link.settle_at(keys.name("about")).await;
+            Ok((link, keys))
+        })?;
         let server = Arc::new(Server::new(link, keys, identity(), settings.on_rollback.clone()));
         let (asked, opening) = (settings.shards, Arc::clone(&server));
         let warnings = desk.wait(async move {
@@ -372,5 +378,14 @@ impl Store for RedisStore {
     fn import(&self, freight: Freight) -> StoreFuture<'_, ()> {
         let views = self.views.clone();
         self.ask(move |server| async move { whole::import(&server, &views, freight).await })
+    }
+
+    fn forget(&self, what: Forgetting) -> StoreFuture<'_, usize> {
+        let views = self.views.clone();
+        self.ask(move |server| async move {
+            what.check()?;
+            let now = instant(number(server.read(vec!["now".to_owned()]).await?)?)?;
+            whole::forget(&server, &views, (what, now)).await
+        })
     }
 }

@@ -8,13 +8,15 @@ use std::collections::VecDeque;
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    Archived, ChangedRow, Changes, Freight, Key, Portion, Row, RunKey, Shard, StoreError, StoredRow,
+    Archived, ChangedRow, Changes, Forgetting, Freight, Key, Portion, Row, RunKey, Shard,
+    StoreError, StoredRow, kept,
 };
 use interlock_store_remote::{Found, key_text};
+use jiff::Timestamp;
 use redis::Value;
 
 use crate::{
-    apply::put,
+    apply::{entries, measured, put},
     keys::{self, Keys, found},
     link::Script,
     request::{Server, list, number, optional, text},
@@ -51,6 +53,7 @@ pub(crate) async fn changes(
     let mut parts = list(server.read(asked).await?)?.into_iter();
     let mut next = || parts.next().unwrap_or(Value::Nil);
     let (since, last) = (text(next())?, number(next())?);
+    let (events, changes) = (text(next())?, text(next())?);
     let mut noted = Vec::new();
     for entry in list(next())? {
         let mut parts = list(entry)?.into_iter();
@@ -73,7 +76,10 @@ pub(crate) async fn changes(
         Ok(ChangedRow { number, pipeline, key, row })
     };
     let items = noted.into_iter().zip(values).map(item).collect::<Result<_, StoreError>>()?;
-    Ok(Changes { items, more, since: since.parse().ok(), last })
+    let since = since.parse().ok();
+    let told = |text: String| text.parse().unwrap_or(0);
+    let archived = since.map(|_: u64| Archived { events: told(events), changes: told(changes) });
+    Ok(Changes { items, more, since, last, archived })
 }
 
 fn change(id: &str, pipeline: &str, key: &str) -> Result<(u64, PipelineId, Key), StoreError> {
@@ -143,11 +149,12 @@ impl Walk {
             return Ok(rows);
         }
         if let Some(cursor) = &self.scan {
-            let mut scan = redis::cmd("SCAN");
             let pattern = format!("{}:*", escaped(&keys.prefix));
-            scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(LOOKS);
-            let (next, found): (String, Vec<String>) =
-                server.link.ask(scan.arg("TYPE").arg("hash")).await?;
+            let asked = vec!["scan".to_owned(), cursor.clone(), pattern, LOOKS.to_string()];
+            let mut parts = list(server.read(asked).await?)?.into_iter();
+            let mut part = || parts.next().unwrap_or(Value::Nil);
+            let next = text(part())?;
+            let found = list(part())?.into_iter().map(text).collect::<Result<Vec<_>, _>>()?;
             let holds_rows =
                 |hash: &String| single(keys, hash).is_some() || kind_of(keys, hash).is_some();
             self.hashes.extend(found.into_iter().filter(holds_rows));
@@ -267,4 +274,38 @@ pub(crate) async fn import(
     }
     asked.push(last.to_string());
     server.write(Script::Whole, asked).await.map(drop)
+}
+
+/// Takes out what is old, and says below which instant.
+pub(crate) async fn forget(
+    server: &Server,
+    views: &Views,
+    (what, now): (Forgetting, Timestamp),
+) -> Result<usize, StoreError> {
+    let (count, keys) = (server.shard_count(), &server.keys);
+    let mut asked = Vec::new();
+    match what.floor {
+        None => asked.push(String::new()),
+        Some(floor) => {
+            asked.push(floor.to_string());
+            let (pipeline, key) = (PipelineId::system(), Key::Sensor(kept::FLOOR_KEY.to_owned()));
+            asked.extend(keys.address(&pipeline, &key));
+            let record = kept::floor_record(floor, now);
+            let place = (&pipeline, Shard::of(&pipeline, count));
+            measured(&mut asked, |into| put(server, views, (place, &key, &record), into));
+        }
+    }
+    asked.push(what.rows.len().to_string());
+    for (pipeline, key, revision) in &what.rows {
+        let runs =
+            if let Key::Slot(..) = key { keys::member(pipeline, key) } else { String::new() };
+        asked.extend([pipeline.to_string(), runs]);
+        asked.extend(keys.address(pipeline, key));
+        asked.push(revision.to_string());
+        let place = (pipeline, Shard::of(pipeline, count));
+        measured(&mut asked, |into| entries(keys.entries(place, key, None), into));
+    }
+    asked.push(what.events.to_string());
+    let answer = server.write(Script::Forget, asked).await?;
+    answer.into_iter().next().map_or(Ok(0), number)
 }

@@ -51,6 +51,7 @@ mod ledger;
 pub mod opens;
 mod outbox;
 mod pipelines;
+mod retention;
 mod runs;
 mod sample;
 mod subject;
@@ -104,6 +105,7 @@ pub fn cases() -> Vec<Case> {
         inbox::CASES,
         outbox::CASES,
         whole::CASES,
+        retention::CASES,
     ]
     .concat()
 }

@@ -16,7 +16,7 @@ use crate::{
         BackfillRecord, DueRecord, EventRecord, InboxRecord, IncidentRecord, OutboxRecord,
         PipelineRecord, Record, RunRecord, SensorRecord, SlotRecord, SpanRecord, WatermarkRecord,
     },
-    whole::{Archived, Changes, Freight, Portion},
+    whole::{Archived, Changes, Forgetting, Freight, Portion},
 };
 
 /// Most changes in one group: what the smallest transaction of any engine can hold.
@@ -619,4 +619,10 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Takes over what another store holds, as it is: revisions, numbers and instants included. Only for a store that
     /// nobody else uses yet; the same freight again changes nothing. Durable when it returns.
     fn import(&self, freight: Freight) -> StoreFuture<'_, ()>;
+
+    /// Takes out for good what is old: slots with their runs, spans and events, each row only at the revision that is
+    /// named. The floor ([`kept::floor`](crate::kept::floor)) is raised in the same step, and never goes back. Nobody's
+    /// term is asked for, and no archive is told. Answers how many slots and spans went. What may go is decided in
+    /// [`retention`](crate::retention).
+    fn forget(&self, what: Forgetting) -> StoreFuture<'_, usize>;
 }

@@ -2,12 +2,14 @@
 //!
 //! They are rows of sensors: facts with a time. Nobody can declare a pipeline of that name, so no report mixes with them.
 
+use interlock_core::id::PipelineId;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
+    contract::{Store, StoreError},
     key::{DueKind, Key},
-    record::{DueRecord, SensorRecord},
+    record::{DueRecord, Record, SensorRecord},
 };
 
 /// What the keys of tokens begin with.
@@ -22,6 +24,27 @@ pub const COPYING_KEY: &str = "copying";
 
 /// What the inbox keys begin with of what listeners say: nobody asked for anything, so it is not counted.
 pub const HEARD_PREFIX: &str = "heard/";
+
+/// The key of the row that says before which instant slots may have been taken out.
+pub const FLOOR_KEY: &str = "retention/floor";
+
+/// Before which instant slots and runs may have been taken out: one that is not there may have been there.
+pub async fn floor(store: &dyn Store) -> Result<Option<Timestamp>, StoreError> {
+    let key = Key::Sensor(FLOOR_KEY.to_owned());
+    let rows = store.read(&PipelineId::system(), &[key]).await?;
+    Ok(rows.into_iter().flatten().find_map(|row| floor_of(&row.record)))
+}
+
+/// What that row says.
+pub fn floor_of(record: &Record) -> Option<Timestamp> {
+    if let Record::Sensor(floor) = record { Some(floor.at) } else { None }
+}
+
+/// That row.
+pub fn floor_record(before: Timestamp, now: Timestamp) -> Record {
+    let value = json!({ "before": before.to_string() });
+    Record::Sensor(SensorRecord { value, at: before, received_at: now })
+}
 
 /// A stretch of time, from the first to the last instant.
 pub type Stretch = (Timestamp, Timestamp);

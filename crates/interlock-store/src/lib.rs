@@ -54,6 +54,8 @@
 //!   They are noted from the first [`Store::archived`] on, so that a store that nobody archives pays nothing;
 //!   what the archive has not read is neither forgotten nor trimmed. [`Store::rows`] gives out everything, and
 //!   [`Store::import`] takes it over into an empty store: how a ledger moves house.
+//! - [`Store::forget`] takes out what is old, and says so: what is not there and lies before the floor ([`kept::floor`]) may
+//!   have been there. What may go is one rule for all engines, [`retention`].
 //!
 //! # What may go wrong
 //!
@@ -71,6 +73,7 @@ mod key;
 pub mod memory;
 mod obligation;
 pub mod record;
+pub mod retention;
 pub mod story;
 mod together;
 mod whole;
@@ -86,4 +89,4 @@ pub use key::{DueKind, Key, RunKey};
 pub use obligation::{Obligation, Subject};
 pub use record::Record;
 pub use together::{for_each, together};
-pub use whole::{Archived, ChangedRow, Changes, Freight, Portion, StoredRow};
+pub use whole::{Archived, ChangedRow, Changes, Forgetting, Freight, Portion, StoredRow};

@@ -34,7 +34,7 @@ use crate::{
     },
     key::Key,
     record::{InboxRecord, IncidentRecord, OutboxRecord, Record, SensorRecord},
-    whole::{Archived, Changes, Freight, Portion},
+    whole::{Archived, Changes, Forgetting, Freight, Portion},
 };
 
 /// Tells a [`MemoryStore`] the time.
@@ -68,8 +68,8 @@ impl MemoryStore {
     }
 
     /// Takes rows out for good, as retention would: those that `is_over` says.
-    pub fn forget(&self, is_over: &dyn Fn(&PipelineId, &Key, &Record) -> bool) {
-        self.lock().forget(is_over);
+    pub fn take_out(&self, is_over: &dyn Fn(&PipelineId, &Key, &Record) -> bool) {
+        self.lock().take_out(is_over);
     }
 
     /// Takes events out that are older than an instant.
@@ -284,6 +284,14 @@ impl Store for MemoryStore {
 
     fn import(&self, freight: Freight) -> StoreFuture<'_, ()> {
         self.with(move |state, _| state.import(freight))
+    }
+
+    fn forget(&self, what: Forgetting) -> StoreFuture<'_, usize> {
+        Box::pin(async move {
+            what.check()?;
+            let now = self.time();
+            Ok(self.lock().forget(&what, now))
+        })
     }
 }
 

@@ -1,9 +1,10 @@
 //! The store as a whole: what an archive follows, and what a move to another store carries.
 
 use interlock_core::id::PipelineId;
+use jiff::Timestamp;
 
 use crate::{
-    contract::{EventRow, InboxEntry, Row},
+    contract::{EventRow, InboxEntry, Row, StoreError},
     key::Key,
     record::Record,
 };
@@ -29,6 +30,8 @@ pub struct Changes {
     pub since: Option<u64>,
     /// The last number that was given to an event or a change: who has read further has read another store.
     pub last: u64,
+    /// How far an archive said last that it has read, while somebody follows.
+    pub archived: Option<Archived>,
 }
 
 /// A row that was written or deleted.
@@ -75,6 +78,35 @@ pub struct Freight {
     pub inbox: Vec<InboxEntry>,
     /// The last number that was given to an event or a change.
     pub last: u64,
+}
+
+/// What is to go for good.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Forgetting {
+    /// Slots before this instant may be gone afterwards; nothing if no row goes.
+    pub floor: Option<Timestamp>,
+    /// Slots and spans, each with the revision that it must still have. The runs of a slot go with it.
+    pub rows: Vec<(PipelineId, Key, u64)>,
+    /// Events up to this number.
+    pub events: u64,
+}
+
+impl Forgetting {
+    /// Refuses what no engine can do: rows of other kinds, and rows without a floor that says so.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let is_ledger = |key: &Key| matches!(key, Key::Slot(..) | Key::Span(..));
+        if let Some((_, key, _)) = self.rows.iter().find(|(_, key, _)| !is_ledger(key)) {
+            return Err(StoreError::permanent(format!("{key} cannot be forgotten")));
+        }
+        if self.floor.is_none() && !self.rows.is_empty() {
+            return Err(StoreError::permanent("rows are forgotten below a floor only"));
+        }
+        // Its text then sorts by time, which is how a server compares two of them.
+        if self.floor.is_some_and(|floor| floor.subsec_nanosecond() != 0) {
+            return Err(StoreError::permanent("a floor is a whole second"));
+        }
+        Ok(())
+    }
 }
 
 impl Key {

@@ -37,6 +37,8 @@ const HISTORY: usize = 100;
 const ROWS_MAX: usize = 500;
 /// An edit is in force a little later than it says: reading many files takes time.
 const EDIT_TAKES: SignedDuration = SignedDuration::from_mins(10);
+/// How much the floor of retention rises at most while a pipeline is looked at: it is raised a few times a day.
+const FLOOR_RISES: SignedDuration = SignedDuration::from_hours(48);
 /// A schedule that is so far behind stands still, and a slot that is open so long after its end is forgotten.
 const BEHIND_MAX: SignedDuration = SignedDuration::from_mins(10);
 
@@ -195,6 +197,9 @@ impl Scanner {
         }
         self.moved.clear();
         let since = in_force_since(store, &row.pipeline, record).await?;
+        // Below the floor nothing need be there (S3), and it may rise while this is looked at.
+        let floor = interlock_store::kept::floor(store).await?;
+        let since = floor.map_or(since, |floor| since.max(plus(floor, FLOOR_RISES)));
         let (pipeline, agenda) = (&row.pipeline, &agenda);
         for start in by_the_clock(agenda) {
             let id = start.schedule.id();

@@ -380,6 +380,11 @@ impl Ledger {
         }
     }
 
+    /// Before which instant what was decided may have been taken out.
+    pub(crate) fn floor(&self) -> Result<Option<Timestamp>, Failure> {
+        Ok(block_on(interlock_store::kept::floor(self.store.as_ref()))?)
+    }
+
     /// How far a schedule is recorded.
     pub(crate) fn watermark(
         &self,

@@ -34,6 +34,7 @@ const MAKING_MAX: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A store on a server is made with so many shards where nobody says how many: as many instances as divide it are served
 /// evenly, and one alone does not do much more for the sake of others that never come.
+#[cfg(any(feature = "redis", feature = "postgres"))]
 const SHARDS: u16 = 12;
 /// How often the inbox of a shard is looked at, where there are several.
 const INBOX_EVERY: SignedDuration = SignedDuration::from_millis(250);
@@ -265,12 +266,13 @@ mod server {
     use std::{path::Path, sync::Arc};
 
     use interlock_config::server::{Postgres, Redis};
-    use interlock_store::{Store, StoreError};
+    use interlock_store::Store;
 
     use crate::exit::Failure;
 
     /// A server that lets nobody in, or is not there. Its address may hold a password, so only what may be shown is.
-    fn closed(server: &str, error: &StoreError) -> Failure {
+    #[cfg(any(feature = "redis", feature = "postgres"))]
+    fn closed(server: &str, error: &interlock_store::StoreError) -> Failure {
         Failure::failed(
             format!("the store on {server} cannot be opened: {error}"),
             "Check that the server runs, and what interlock.yaml says about it.",
@@ -316,7 +318,6 @@ mod server {
             schema: config.schema.clone(),
             connections_max: config.connections_max as usize,
             shards: config.shards.unwrap_or(super::SHARDS),
-            events_kept: config.retention_ttl,
         });
         Ok(Arc::new(store.map_err(|error| closed("PostgreSQL", &error))?))
     }

@@ -1,8 +1,15 @@
-//! `serve` deletes the output of jobs that `retention.logs` has run out for.
+//! `serve` deletes the output of jobs that `retention.logs` has run out for, and takes old slots out of the ledger.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 #![expect(clippy::disallowed_methods, reason = "a real process in real time is what is tested")]
 
+use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_store::{
+    EventRow, Freight, Key, Record, Row, Store as _, StoredRow,
+    conformance::{START, block_on, closed_slot},
+    record::EventRecord,
+};
+use interlock_store_embedded::EmbeddedStore;
 use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader},
@@ -85,4 +92,65 @@ fn old_output_goes_and_new_output_stays() {
     daemon.kill().unwrap();
     daemon.wait().unwrap();
     end_the_runner(project);
+}
+
+fn says(project: &Path, arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .args(arguments)
+        .arg("--dir")
+        .arg(project)
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+}
+
+/// A slot of the distant past that was completed, and an event of then.
+fn plant(project: &Path) {
+    let now = || jiff::Timestamp::now();
+    let store = EmbeddedStore::open_daemon(&project.join(".interlock"), std::sync::Arc::new(now));
+    let store = store.unwrap();
+    let pipeline = PipelineId::parse("yearly").unwrap();
+    let key = Key::Slot(ScheduleId::parse("cron").unwrap(), START);
+    let row = Row { record: Record::Slot(closed_slot("completed")), revision: 3 };
+    let record = EventRecord {
+        kind: "SLOT_CLOSED".into(),
+        at: START,
+        slot: None,
+        run_id: None,
+        message: "of the distant past".into(),
+        details: [].into(),
+    };
+    let rows = vec![StoredRow { pipeline: pipeline.clone(), key, row }];
+    let events = vec![EventRow { number: 1, pipeline, record }];
+    block_on(store.import(Freight { rows, events, ..Freight::default() })).unwrap();
+}
+
+#[test]
+fn what_was_decided_long_ago_leaves_the_ledger_and_is_not_taken_for_never() {
+    let dir = tempfile::tempdir().unwrap();
+    let project = dir.path();
+    fs::create_dir(project.join("pipelines")).unwrap();
+    let yearly = "name: yearly\nschedules: [{id: cron, cron: '0 9 25 2 *'}]\ntrigger: {type: command, command: 'true'}\n";
+    fs::write(project.join("pipelines/yearly.yaml"), yearly).unwrap();
+    fs::write(project.join("interlock.yaml"), "retention: {slots: 30d, events: 30d}\n").unwrap();
+    plant(project);
+    let (long_ago, slot) = (START.to_string(), format!("cron/{START}"));
+    let why = || says(project, &["why", "yearly", &slot]);
+    assert!(why().contains("completed"), "{}", why());
+
+    let mut daemon = serve(project);
+    until(project, "end of the old slot", || (!why().contains("is completed")).then_some(()));
+    assert!(why().contains("older than what is kept"), "{}", why());
+    until(project, "end of the old event", || {
+        (!says(project, &["events", "yearly"]).contains("distant past")).then_some(())
+    });
+    let run = says(project, &["run", "yearly", "--slot", &slot]);
+    assert!(run.contains("older than what is kept"), "{run}");
+    let backfill = ["backfill", "start", "yearly", "--from", &long_ago, "--to", "now", "--dry-run"];
+    let refused = says(project, &backfill);
+    assert!(refused.contains("may have been taken out"), "{refused}");
+    let anyway = says(project, &[&backfill[..], &["--assume-missing"]].concat());
+    assert!(anyway.contains(&long_ago), "{anyway}");
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
 }

@@ -61,7 +61,7 @@ const POSTGRES: &MapShape = &map(
         field("schema", &TEXT, "The database schema of the tables.").default("interlock"),
         field("retentionTtl", &DURATION, "How long events are kept.")
             .or(&["retentionTTL"])
-            .default("for ever"),
+            .default("retention.events"),
         SHARDS,
     ]],
 );
@@ -175,7 +175,7 @@ const SERVER: &MapShape = &map(
 const RETENTION: &MapShape = &map(
     "retention",
     &[&[
-        field("slots", &DURATION, "How long slots and runs are kept.").default("90d"),
+        field("slots", &DURATION, "How long slots and runs are kept; 8d at least.").default("90d"),
         field("events", &DURATION, "How long events are kept.").default("90d"),
         field("logs", &DURATION, "How long job output is kept.").default("30d"),
     ]],

@@ -9,4 +9,3 @@ mod cast;
 mod conformance;
 mod instances;
 mod refusals;
-mod retention;

@@ -3,10 +3,6 @@ local about = P .. ':about'
 -- Whether somebody archives, and the last event that the archive has: nothing after it is trimmed.
 local followed, archived = unpack(call('HMGET', about, 'followed', 'archivedevents'))
 
-local function pass(n)
-    at = at + n
-end
-
 -- Numbers of events and notes, taken from the store for the whole request at once. `most` is how many it can need: what it does
 -- not need is not given to anybody.
 local most, given, last = 0, 0, 0

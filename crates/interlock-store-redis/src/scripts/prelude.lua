@@ -9,6 +9,9 @@ end
 local function count()
     return tonumber(take())
 end
+local function pass(n)
+    at = at + n
+end
 local call = redis.call
 
 -- Numbers are doubles: whole ones are exact up to 2^53, and must not be written with an exponent.

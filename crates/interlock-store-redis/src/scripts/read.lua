@@ -153,11 +153,11 @@ end
 -- `AFTER LIMIT`: since when changes are known, the last number given, and the changes.
 function verbs.changes()
     local after, limit, rows = take(), take(), {}
-    local found = call('HMGET', P .. ':about', 'followed', 'event')
+    local found = call('HMGET', P .. ':about', 'followed', 'event', 'archivedevents', 'archivedchanges')
     for n, entry in ipairs(call('XRANGE', P .. ':changed', '(' .. after .. '-0', '+', 'COUNT', limit)) do
         rows[n] = { entry[1], entry[2][2], entry[2][4] }
     end
-    return { found[1] or '', found[2] or '0', rows }
+    return { found[1] or '', found[2] or '0', found[3] or '', found[4] or '', rows }
 end
 
 -- Who is there, and who holds what: `INSTANCES` and then each lease.
@@ -170,6 +170,11 @@ function verbs.roll()
         held[n] = lives and { lease[1], lease[2] } or {}
     end
     return { text(now), present, held }
+end
+
+-- By a script, because it names the home: a server of a cluster that does not have it would find nothing.
+function verbs.scan()
+    return call('SCAN', take(), 'MATCH', take(), 'COUNT', take(), 'TYPE', 'hash')
 end
 
 function verbs.now()

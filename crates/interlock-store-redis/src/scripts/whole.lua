@@ -3,7 +3,7 @@ local about, noted = P .. ':about', P .. ':changed'
 
 local function archived()
     if take() == 'nobody' then
-        call('HDEL', about, 'followed', 'archivedevents')
+        call('HDEL', about, 'followed', 'archivedevents', 'archivedchanges')
         call('DEL', noted)
         return {}
     end
@@ -13,7 +13,7 @@ local function archived()
     -- What was before the first call was not noted.
     since = since and math.max(since, math.min(changes, last)) or last
     events = math.max(events, tonumber(found[3]) or 0)
-    call('HSET', about, 'followed', text(since), 'archivedevents', text(events))
+    call('HSET', about, 'followed', text(since), 'archivedevents', text(events), 'archivedchanges', text(changes))
     call('XTRIM', noted, 'MINID', text(since + 1))
     return {}
 end

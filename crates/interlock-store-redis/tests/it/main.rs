@@ -6,6 +6,7 @@
 )]
 
 mod cast;
+mod cluster;
 mod conformance;
 mod instances;
 mod refusals;

@@ -148,7 +148,7 @@ impl State {
         number
     }
 
-    pub(super) fn forget(&mut self, is_over: &dyn Fn(&PipelineId, &Key, &Record) -> bool) {
+    pub(super) fn take_out(&mut self, is_over: &dyn Fn(&PipelineId, &Key, &Record) -> bool) {
         for (pipeline, rows) in &mut self.rows {
             rows.retain(|key, row| !is_over(pipeline, key, &row.record));
         }

@@ -3,19 +3,22 @@
 use std::ops::Bound;
 
 use interlock_core::id::PipelineId;
+use jiff::Timestamp;
 
 use super::state::State;
 use crate::{
     contract::{EventRow, Row, StoreError},
-    key::Key,
+    kept,
+    key::{Key, RunKey},
     record::Record,
-    whole::{Archived, ChangedRow, Changes, Freight, Portion, StoredRow},
+    whole::{Archived, ChangedRow, Changes, Forgetting, Freight, Portion, StoredRow},
 };
 
 /// Changes that an archive has not read yet.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Followed {
     since: u64,
+    read: Archived,
     /// Invariant: their numbers grow.
     pub(super) noted: Vec<(u64, PipelineId, Key)>,
 }
@@ -34,7 +37,7 @@ impl State {
     pub(super) fn changes(&self, after: u64, limit: usize) -> Changes {
         let last = self.event_last;
         let Some(followed) = &self.followed else {
-            return Changes { items: vec![], more: false, since: None, last };
+            return Changes { items: vec![], more: false, since: None, last, archived: None };
         };
         let first = followed.noted.partition_point(|(number, ..)| *number <= after);
         let later = followed.noted.get(first..).unwrap_or_default();
@@ -45,7 +48,8 @@ impl State {
             row: self.row(pipeline, key),
         };
         let items = later.iter().take(limit).map(changed).collect();
-        Changes { items, more: later.len() > limit, since: Some(followed.since), last }
+        let (more, since) = (later.len() > limit, Some(followed.since));
+        Changes { items, more, since, last, archived: Some(followed.read) }
     }
 
     pub(super) fn archived(&mut self, up_to: Option<Archived>) {
@@ -54,7 +58,8 @@ impl State {
             return;
         };
         let since = self.event_last;
-        let followed = self.followed.get_or_insert(Followed { since, noted: vec![] });
+        let followed = self.followed.get_or_insert(Followed { since, ..Followed::default() });
+        followed.read = up_to;
         followed.noted.retain(|(number, ..)| *number > up_to.changes);
         followed.since = followed.since.max(up_to.changes.min(self.event_last));
     }
@@ -78,6 +83,37 @@ impl State {
         let last = items.last().filter(|_| items.len() >= limit.max(1));
         let next = last.map(|last| format!("{} {}", last.pipeline, last.key));
         Ok(Portion { items, next })
+    }
+
+    pub(super) fn forget(&mut self, what: &Forgetting, now: Timestamp) -> usize {
+        if let Some(floor) = what.floor {
+            self.raise_floor(floor, now);
+        }
+        let mut count = 0;
+        for (pipeline, key, revision) in &what.rows {
+            let Some(rows) = self.rows.get_mut(pipeline) else { continue };
+            if rows.get(key).is_none_or(|row| row.revision != *revision) {
+                continue;
+            }
+            rows.remove(key);
+            count += 1;
+            if let Key::Slot(schedule, nominal) = key {
+                let is_its = |run: &RunKey| run.schedule == *schedule && run.nominal == *nominal;
+                rows.retain(|key, _| !matches!(key, Key::Run(run) if is_its(run)));
+            }
+        }
+        self.events.retain(|event| event.number > what.events);
+        count
+    }
+
+    fn raise_floor(&mut self, floor: Timestamp, now: Timestamp) {
+        let rows = self.rows.entry(PipelineId::system()).or_default();
+        let key = Key::Sensor(kept::FLOOR_KEY.to_owned());
+        let known = rows.get(&key);
+        if known.and_then(|row| kept::floor_of(&row.record)).is_none_or(|known| known < floor) {
+            let revision = known.map_or(1, |row| row.revision + 1);
+            rows.insert(key, Row { record: kept::floor_record(floor, now), revision });
+        }
     }
 
     pub(super) fn import(&mut self, freight: Freight) {

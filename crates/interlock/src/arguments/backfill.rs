@@ -82,7 +82,7 @@ pub(crate) struct BackfillStart {
     /// Why; it is kept with the backfill and its runs.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) reason: String,
-    /// Take slots for missing that are no longer in the ledger. Nothing leaves it yet, so this changes nothing.
+    /// Take slots for missing that are no longer in the ledger, because they are older than `retention.slots` keeps.
     #[arg(long)]
     pub(crate) assume_missing: bool,
     /// Only show slot by slot what would be done and why.

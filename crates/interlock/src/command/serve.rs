@@ -135,6 +135,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     let roles = roles.given(config.archiver.as_ref())?;
     let place = Place::named(&directory, &config.store);
     let (folder, holder) = (place.folder.clone(), place.holder());
+    let ours = holder.clone();
     let (store, held) = open(&place, &roles).await?;
     refuse_unfinished(store.as_ref(), &place).await?;
     surface.enter(Phase::Starting("the ledger is being loaded"));
@@ -176,6 +177,8 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         let pulse = watched(&surface, "reload", reload::BOUND);
         tokio::spawn(Reload { files, engine: changes, asked, pulse, told, broken }.watch());
         tokio::spawn(retention::keep_logs(folder.join("runner"), config.retention.logs));
+        let kept = retention::Kept::of(&config);
+        beside.spawn(retention::keep_ledger(Arc::clone(&store), ours, kept));
         guard::tell_reports(&folder, &store).await;
         Some(run_engines(owner, host, &surface))
     } else {

@@ -11,6 +11,7 @@ use interlock_store::{
     record::PipelineRecord,
     story::{About, Absence, Story},
 };
+use jiff::Timestamp;
 
 use crate::{
     clock,
@@ -61,7 +62,12 @@ fn recorded(
     };
     let at = typed.at(&zone);
     let mut stories: Vec<(Story, Option<u64>)> = Vec::new();
+    let is_below = ledger.floor()?.is_some_and(|floor| at < floor);
     for row in ledger.rows_at(pipeline, at)? {
+        // A span may have covered a row that was taken out.
+        if is_below && matches!(row.entry, LedgerEntry::Span(_)) {
+            continue;
+        }
         let key = SlotKey { pipeline: row.pipeline, schedule: row.schedule, nominal: at };
         let asked = typed.schedule.as_ref().is_none_or(|schedule| *schedule == key.schedule);
         // A row comes before the span that covers it, and wins.
@@ -140,9 +146,15 @@ pub(super) fn absent(
     (declared, known): (Option<&Pipeline>, Option<&PipelineRecord>),
     typed: &Typed,
 ) -> Result<Vec<String>, Failure> {
+    let floor = ledger.floor()?;
+    let perhaps = |at: Timestamp| match floor.filter(|floor| at < *floor) {
+        Some(floor) => format!(" Perhaps {}.", taken_out(floor)),
+        None => String::new(),
+    };
     let Some(declared) = declared else {
+        let perhaps = perhaps(typed.at(&slot_name::first_zone(None)));
         return Ok(vec![format!(
-            "Nothing is recorded then, and {pipeline} is no longer declared."
+            "Nothing is recorded then, and {pipeline} is no longer declared.{perhaps}"
         )]);
     };
     let mut lines = Vec::new();
@@ -154,13 +166,28 @@ pub(super) fn absent(
     for schedule in schedules {
         let id = schedule.id();
         let at = typed.at(&schedule.timing().zone);
-        let watermark = ledger.watermark(pipeline, id)?;
-        let absence = Absence { declared, schedule, at, known, watermark, now: clock::now() };
-        let reason = absence.reason();
+        let below = floor.filter(|floor| at < *floor && schedule.is_slot(at));
+        let reason = if let Some(floor) = below {
+            taken_out(floor)
+        } else {
+            let watermark = ledger.watermark(pipeline, id)?;
+            Absence { declared, schedule, at, known, watermark, now: clock::now() }.reason()
+        };
         lines.push(format!("{pipeline}/{id} has no slot recorded at {at}: {reason}."));
     }
     if lines.is_empty() {
-        lines.push(format!("{pipeline} has no such schedule, and nothing is recorded then."));
+        let perhaps = perhaps(typed.at(&slot_name::first_zone(Some(declared))));
+        lines.push(format!(
+            "{pipeline} has no such schedule, and nothing is recorded then.{perhaps}"
+        ));
     }
     Ok(lines)
+}
+
+/// What is not there and old may have been there.
+fn taken_out(floor: Timestamp) -> String {
+    format!(
+        "it is older than what is kept: what was decided before {floor} may have been taken out \
+         (`retention.slots`); an archive still has it"
+    )
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use interlock_core::id::PipelineId;
 use interlock_engine::{
-    Engine, EngineError, Limits, Overview, Pace, Parts,
+    Changes, Engine, EngineError, Limits, Overview, Pace, Parts,
     host::Host,
     seam::{Evaluators, Specs, Task, World},
 };
@@ -102,6 +102,39 @@ impl Engines {
         }
     }
 
+    /// Has each engine take over its part of what changed, all at once: a server writes for one while another waits.
+    async fn take_over(
+        &self,
+        engines: Vec<(Shard, Engine)>,
+        portion: Changes,
+    ) -> Result<Vec<(Shard, Engine)>, EngineError> {
+        let mut sorted = self.ways.sorted(portion);
+        let mut declaring = JoinSet::new();
+        let mut kept = Vec::new();
+        for (shard, mut engine) in engines {
+            let Some(changes) = sorted.remove(&shard) else {
+                kept.push((shard, engine));
+                continue;
+            };
+            declaring.spawn(async move {
+                let declared = engine.declare(&changes).await;
+                (shard, engine, declared)
+            });
+        }
+        while let Some(declared) = declaring.join_next().await {
+            match declared {
+                Ok((shard, engine, declared)) => {
+                    kept.extend(still_ours(declared)?.map(|()| (shard, engine)));
+                }
+                Err(broken) if broken.is_panic() => std::panic::resume_unwind(broken.into_panic()),
+                // Nobody aborts these tasks.
+                Err(_) => {}
+            }
+        }
+        kept.sort_by_key(|(shard, _)| *shard);
+        Ok(kept)
+    }
+
     /// Has engines take over what the files say, portion by portion while they are read.
     /// Those that somebody else owns by then are let go.
     async fn declare(&self, engines: &mut Vec<(Shard, Engine)>) -> Result<Scan, EngineError> {
@@ -121,16 +154,7 @@ impl Engines {
             tokio::select! {
                 portion = told.recv() => {
                     let Some(portion) = portion else { break };
-                    let mut sorted = self.ways.sorted(portion);
-                    let mut kept = Vec::new();
-                    for (shard, mut engine) in std::mem::take(engines) {
-                        let declared = match sorted.remove(&shard) {
-                            Some(changes) => engine.declare(&changes).await,
-                            None => Ok(()),
-                        };
-                        kept.extend(still_ours(declared)?.map(|()| (shard, engine)));
-                    }
-                    *engines = kept;
+                    *engines = self.take_over(std::mem::take(engines), portion).await?;
                 }
                 // Files may be read for longer than a lease lasts.
                 _ = tick.tick() => {

@@ -1,14 +1,26 @@
-//! Keeping what `retention` says, and no longer: the output of jobs.
+//! Keeping what `retention` says, and no longer: the output of jobs, and what the ledger says of them.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
+use interlock_config::server::{ServerConfig, StoreConfig};
+use interlock_core::id::PipelineId;
+use interlock_store::{
+    LedgerQuery, Role, Shard, Store, StoreError,
+    retention::{self, KEPT_MIN, Sweep},
+};
 use interlock_trigger::runner::{LogSweep, Step, Swept};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::clock;
 
 /// Between two sweeps. Retention is counted in days.
 const PAUSE: Duration = Duration::from_hours(1);
+
+/// Between two sweeps of the ledger, which ask about each pipeline.
+const LEDGER_PAUSE: Duration = Duration::from_hours(6);
+
+/// How soon a sweep that broke off, or that an archive is in the way of, is tried again.
+const AGAIN: Duration = Duration::from_mins(5);
 
 /// Between two steps of one sweep, so that the disk belongs to the jobs.
 const BREATH: Duration = Duration::from_millis(100);
@@ -57,4 +69,121 @@ async fn sweep(runner: PathBuf, retention: SignedDuration) -> io::Result<Swept> 
         }
         tokio::time::sleep(BREATH).await;
     }
+}
+
+/// For how long what is kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kept {
+    slots: SignedDuration,
+    events: SignedDuration,
+}
+
+impl Kept {
+    /// As the files say. What is said of the events of one kind of store counts if it is less.
+    pub(crate) fn of(config: &ServerConfig) -> Self {
+        let slots = config.retention.slots;
+        if slots < KEPT_MIN {
+            let days = KEPT_MIN.as_hours() / 24;
+            tracing::warn!("`retention.slots` is less than {days}d: slots are kept for {days}d");
+        }
+        let own = match &config.store {
+            StoreConfig::Postgres(postgres) => postgres.retention_ttl,
+            StoreConfig::Embedded { .. } | StoreConfig::Redis(_) | StoreConfig::Dynamodb(_) => None,
+        };
+        let events = config.retention.events;
+        Self { slots: slots.max(KEPT_MIN), events: own.map_or(events, |own| own.min(events)) }
+    }
+}
+
+/// How a sweep of the ledger ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Gone {
+    slots: usize,
+    events: usize,
+    /// Something waits until an archive has it.
+    waits: bool,
+}
+
+/// Takes old slots, runs and events out of the shards that this instance owns, now and then, for ever.
+pub(crate) async fn keep_ledger(store: Arc<dyn Store>, holder: String, kept: Kept) {
+    loop {
+        let pause = match sweep_ledger(store.as_ref(), &holder, kept).await {
+            Ok(Gone { slots, events, waits }) => {
+                if slots + events > 0 {
+                    tracing::info!(slots, events, "old history was taken out of the ledger");
+                }
+                if waits {
+                    tracing::info!("old history stays in the ledger until it is archived");
+                }
+                if waits { AGAIN } else { LEDGER_PAUSE }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "old history cannot be taken out; tried again in 5 m");
+                AGAIN
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn sweep_ledger(store: &dyn Store, holder: &str, kept: Kept) -> Result<Gone, StoreError> {
+    let now = store.now().await?;
+    let (slots, events) = (before(now, kept.slots)?, before(now, kept.events)?);
+    let mut gone = Gone::default();
+    let shards = owned(store, holder).await?;
+    let oldest = LedgerQuery { until: slots, ..LedgerQuery::everything(1) };
+    if !store.ledger(&oldest).await?.items.is_empty() {
+        for shard in &shards {
+            let mut sweep = Sweep::begin(store, *shard, slots).await?;
+            let mut more = true;
+            while more {
+                let step = sweep.step(store).await?;
+                more = gone.count(&step, |gone| &mut gone.slots);
+                tokio::time::sleep(BREATH).await;
+            }
+        }
+    }
+    // Events are the store's: the owner of one shard sees to them.
+    let system = Shard::of(&PipelineId::system(), store.shard_count());
+    let mut more = shards.contains(&system);
+    while more {
+        let step = retention::forget_events(store, events).await?;
+        more = gone.count(&step, |gone| &mut gone.events);
+        tokio::time::sleep(BREATH).await;
+    }
+    Ok(gone)
+}
+
+impl Gone {
+    /// Adds what a step did; says whether there is more to do.
+    fn count(&mut self, step: &retention::Step, of: impl Fn(&mut Self) -> &mut usize) -> bool {
+        match step {
+            retention::Step::More { gone } => {
+                *of(self) += gone;
+                true
+            }
+            retention::Step::Done { gone } => {
+                *of(self) += gone;
+                false
+            }
+            retention::Step::Archive => {
+                self.waits = true;
+                false
+            }
+        }
+    }
+}
+
+fn before(now: Timestamp, kept: SignedDuration) -> Result<Timestamp, StoreError> {
+    now.checked_sub(kept).map_err(|error| StoreError::permanent(error.to_string()))
+}
+
+/// The shards whose engine is here; all of them where nobody else can be.
+async fn owned(store: &dyn Store, holder: &str) -> Result<Vec<Shard>, StoreError> {
+    let all = (0..store.shard_count()).map(Shard);
+    let Some(roll) = store.roll().await? else { return Ok(all.collect()) };
+    let is_ours = |shard: &Shard| {
+        roll.held.get(&(Role::Engine, *shard)).is_some_and(|(name, _)| name == holder)
+    };
+    Ok(all.filter(is_ours).collect())
 }

@@ -20,7 +20,7 @@ use interlock_store_embedded::EmbeddedStore;
 use interlock_store_redis::{RedisSettings, RedisStore};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{Daemon, project::Project};
+use crate::{Daemon, project::Project, tokens::metrics_page};
 
 /// Slots, runs and two events for each.
 const SLOTS: u64 = 6_000;
@@ -265,9 +265,16 @@ fn archiver_that_is_gone_is_an_incident() {
     };
     // Declared, and never started.
     engine.until("nobody archives", || said("ARCHIVE_BEHIND"));
+    let waited = || -> Option<u64> {
+        let page = metrics_page(&engine, "")?;
+        let line = page.lines().find(|line| line.starts_with("interlock_archive_waiting_seconds "));
+        line?.split(' ').nth(1)?.parse().ok()
+    };
+    engine.until("the metric says how long", || waited().filter(|seconds| *seconds >= 3));
     let alive = part(&archiver, "archiver");
     engine.until("it is archived", || (count() > 0).then_some(()));
     engine.until("that is over", || said("ARCHIVE_CURRENT"));
+    engine.until("nothing waits", || waited().filter(|seconds| *seconds < 3));
     drop(alive);
     let is_open = || {
         let listed = engine.run(&["incidents", "list", "--json"]).stdout;

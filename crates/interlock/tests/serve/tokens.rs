@@ -22,6 +22,11 @@ fn project(addr: &str) -> Project {
 
 /// The status of `/metrics`, asked with these headers on this machine.
 fn metrics(project: &Project, headers: &str) -> Option<u16> {
+    metrics_page(project, headers)?.split(' ').nth(1)?.parse().ok()
+}
+
+/// What `/metrics` says, with its head.
+pub(crate) fn metrics_page(project: &Project, headers: &str) -> Option<String> {
     let told = fs::read_to_string(project.folder().join("http.json")).ok()?;
     let told: Value = serde_json::from_str(&told).ok()?;
     let port = told["address"].as_str()?.rsplit_once(':')?.1.to_owned();
@@ -30,7 +35,7 @@ fn metrics(project: &Project, headers: &str) -> Option<u16> {
         .ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
-    text.split(' ').nth(1)?.parse().ok()
+    Some(text)
 }
 
 fn create(project: &Project, arguments: &[&str]) -> (String, String) {

@@ -49,6 +49,7 @@ pub(super) fn run(
     let mut request = request(spec, asked, now);
     let record = backfill_of(spec, &request, now);
     let record = record.map_err(|reason| Failure::usage(reason, ""))?;
+    refuse_what_is_gone(directory, asked, &record)?;
     if !asked.dry_run && !asked.yes && !agreed(spec, (asked, &record), output)? {
         writeln!(output.err, "nothing was done")?;
         return Ok(SUCCESS);
@@ -80,6 +81,24 @@ pub(super) fn run(
         )?;
     }
     Ok(code)
+}
+
+/// What was taken out looks like what never was: nothing of that age runs unless somebody says that it is missing.
+fn refuse_what_is_gone(
+    directory: &Path,
+    asked: &BackfillStart,
+    record: &BackfillRecord,
+) -> Result<(), Failure> {
+    if asked.assume_missing || !Place::of(directory).exists() {
+        return Ok(());
+    }
+    match Ledger::open(directory)?.floor()? {
+        Some(floor) if record.from < floor => Err(Failure::refused(
+            format!("what was decided before {floor} may have been taken out of the ledger"),
+            "Begin with `--from` at that instant, or say `--assume-missing`: what is not there then runs.",
+        )),
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn request(spec: &Pipeline, asked: &BackfillStart, now: Timestamp) -> InboxRecord {

@@ -1,0 +1,337 @@
+//! What is old goes, what is needed stays, and the floor says so.
+
+use interlock_core::id::ScheduleId;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    Subject, promises,
+    sample::{
+        backfill, closed, daily, event, incident, minute, open, orders, pipeline, pipeline_row,
+        run, run_key, slot_key, span, watermark,
+    },
+};
+use crate::{
+    contract::{Change, Expect, LedgerQuery, RunQuery},
+    kept,
+    key::Key,
+    record::{Record, SlotRecord, SpanRecord},
+    retention::{Step, Sweep, forget_events},
+    whole::{Archived, Forgetting},
+};
+
+promises!("retention":
+    a_slot_takes_its_runs_along,
+    only_the_revision_that_was_read_goes,
+    the_floor_never_goes_back,
+    only_the_ledger_can_be_forgotten,
+    what_is_forgotten_is_not_noted,
+    a_slot_can_be_recorded_again,
+    what_is_decided_and_old_goes,
+    what_is_open_stays,
+    what_lies_after_the_watermark_stays,
+    what_was_worked_on_lately_stays,
+    a_pipeline_that_somebody_is_busy_with_stays_whole,
+    a_sweep_takes_bounded_portions,
+    what_an_archive_has_not_read_stays,
+    old_events_go_in_order,
+    events_that_no_archive_has_read_stay,
+);
+
+/// Before this, things are old here.
+fn before() -> Timestamp {
+    minute(100)
+}
+
+/// A slot that was decided in its own minute.
+fn old(minutes: i64) -> (Key, Record) {
+    let Record::Slot(slot) = closed("completed") else { unreachable!("a slot is a slot") };
+    let opened_at = minute(minutes);
+    (slot_key(minutes), Record::Slot(SlotRecord { opened_at, ..slot }))
+}
+
+fn old_span(first: i64, last: i64) -> (Key, Record) {
+    let Record::Span(span) = span(minute(last), "skipped") else { unreachable!("a span is one") };
+    let recorded_at = minute(last);
+    (Key::Span(daily(), minute(first)), Record::Span(SpanRecord { recorded_at, ..span }))
+}
+
+/// A pipeline whose schedule is recorded up to a minute.
+async fn declared(t: &Subject, name: &str, recorded: i64) {
+    let rows = vec![
+        (Key::Pipeline, pipeline_row()),
+        (Key::Watermark(daily()), watermark(minute(recorded))),
+    ];
+    t.create(&pipeline(name), rows).await;
+}
+
+async fn ledger(t: &Subject, name: &str) -> Vec<Key> {
+    let query = LedgerQuery { pipeline: Some(pipeline(name)), ..LedgerQuery::everything(5_000) };
+    let page = t.store.ledger(&query).await.expect("ledger answers");
+    let key = |row: crate::LedgerRow| {
+        let place = row.place();
+        let (schedule, at) = (place.schedule, place.nominal);
+        if place.is_span { Key::Span(schedule, at) } else { Key::Slot(schedule, at) }
+    };
+    page.items.into_iter().map(key).collect()
+}
+
+async fn run_count(t: &Subject) -> usize {
+    let query = RunQuery { limit: 1_000, ..RunQuery::default() };
+    t.store.runs(&query).await.expect("runs answers").items.len()
+}
+
+async fn forget(t: &Subject, rows: Vec<(Key, u64)>) -> usize {
+    let rows = rows.into_iter().map(|(key, revision)| (orders(), key, revision)).collect();
+    let what = Forgetting { floor: Some(before()), rows, events: 0 };
+    t.store.forget(what).await.expect("forget answers")
+}
+
+async fn floor(t: &Subject) -> Option<Timestamp> {
+    kept::floor(t.store.as_ref()).await.expect("the floor is read")
+}
+
+/// Sweeps all shards; how many rows went, and in how many steps something did.
+async fn sweep(t: &Subject) -> Result<(usize, usize), &'static str> {
+    let (mut all, mut steps) = (0, 0);
+    for shard in (0..t.store.shard_count()).map(crate::Shard) {
+        let store = t.store.as_ref();
+        let mut sweep = Sweep::begin(store, shard, before()).await.expect("a sweep begins");
+        loop {
+            let step = sweep.step(store).await.expect("a sweep goes on");
+            let (gone, is_done) = match step {
+                Step::More { gone } => (gone, false),
+                Step::Done { gone } => (gone, true),
+                Step::Archive => return Err("an archive has to read first"),
+            };
+            all += gone;
+            steps += usize::from(gone > 0);
+            if is_done {
+                break;
+            }
+        }
+    }
+    Ok((all, steps))
+}
+
+async fn a_slot_takes_its_runs_along(t: Subject) {
+    t.create(
+        &orders(),
+        vec![
+            old(0),
+            old(1),
+            old_span(2, 5),
+            (Key::Run(run_key(0, 1)), run("FAILED", "scheduler", minute(0))),
+            (Key::Run(run_key(0, 2)), run("COMPLETED", "retry", minute(0))),
+            (Key::Run(run_key(1, 1)), run("COMPLETED", "scheduler", minute(1))),
+        ],
+    )
+    .await;
+    let gone = forget(&t, vec![(slot_key(0), 1), (Key::Span(daily(), minute(2)), 1)]).await;
+    assert_eq!(gone, 2);
+    assert_eq!(ledger(&t, "orders").await, [slot_key(1)]);
+    assert_eq!(run_count(&t).await, 1, "the runs of the other slot stay");
+    let keys = [Key::Run(run_key(0, 1)), Key::Run(run_key(1, 1))];
+    let rows = t.store.read(&orders(), &keys).await.expect("read answers");
+    assert!(matches!(rows.as_slice(), [None, Some(_)]), "{rows:?}");
+}
+
+async fn only_the_revision_that_was_read_goes(t: Subject) {
+    t.create(&orders(), vec![old(0), old(1)]).await;
+    t.write(&orders(), vec![Change::Put(slot_key(0), Expect::Revision(1), open())]).await;
+    assert_eq!(forget(&t, vec![(slot_key(0), 1), (slot_key(1), 1), (slot_key(2), 1)]).await, 1);
+    assert_eq!(ledger(&t, "orders").await, [slot_key(0)]);
+}
+
+async fn the_floor_never_goes_back(t: Subject) {
+    assert_eq!(floor(&t).await, None);
+    let raise = async |minutes| {
+        let floor = Some(minute(minutes));
+        let what = Forgetting { floor, ..Forgetting::default() };
+        t.store.forget(what).await.expect("forget answers")
+    };
+    for (minutes, then) in [(10, 10), (20, 20), (15, 20), (1_000_000, 1_000_000)] {
+        assert_eq!(raise(minutes).await, 0);
+        assert_eq!(floor(&t).await, Some(minute(then)), "after {minutes}");
+    }
+}
+
+async fn only_the_ledger_can_be_forgotten(t: Subject) {
+    declared(&t, "orders", 9).await;
+    let refused = [
+        Forgetting {
+            floor: Some(before()),
+            rows: vec![(orders(), Key::Watermark(daily()), 1)],
+            events: 0,
+        },
+        Forgetting { floor: None, rows: vec![(orders(), slot_key(0), 1)], events: 0 },
+    ];
+    for what in refused {
+        let answer = t.store.forget(what.clone()).await;
+        assert!(answer.is_err_and(|error| !error.is_retryable), "{what:?}");
+    }
+}
+
+async fn what_is_forgotten_is_not_noted(t: Subject) {
+    t.create(&orders(), vec![old(0)]).await;
+    t.store.archived(Some(Archived::default())).await.expect("archived answers");
+    forget(&t, vec![(slot_key(0), 1)]).await;
+    let changes = t.store.changes(0, 10).await.expect("changes answers");
+    assert_eq!(changes.items, []);
+}
+
+/// Nothing of it is left that would be in the way.
+async fn a_slot_can_be_recorded_again(t: Subject) {
+    let run = || (Key::Run(run_key(0, 1)), run("COMPLETED", "scheduler", minute(0)));
+    t.create(&orders(), vec![old(0), run()]).await;
+    forget(&t, vec![(slot_key(0), 1)]).await;
+    t.create(&orders(), vec![old(0), run()]).await;
+    assert_eq!((ledger(&t, "orders").await, run_count(&t).await), (vec![slot_key(0)], 1));
+}
+
+async fn what_is_decided_and_old_goes(t: Subject) {
+    for name in ["orders", "stock"] {
+        declared(&t, name, 200).await;
+        let rows = vec![old(0), old(99), old(100), old_span(1, 98), old_span(101, 102)];
+        t.create(&pipeline(name), rows).await;
+    }
+    assert_eq!(sweep(&t).await.map(|(gone, _)| gone), Ok(6));
+    for name in ["orders", "stock"] {
+        let kept = [slot_key(100), Key::Span(daily(), minute(101))];
+        assert_eq!(ledger(&t, name).await, kept, "{name}");
+    }
+    assert_eq!(floor(&t).await, Some(before()));
+    assert_eq!(sweep(&t).await, Ok((0, 0)));
+}
+
+async fn what_is_open_stays(t: Subject) {
+    declared(&t, "orders", 200).await;
+    let its_run = (Key::Run(run_key(0, 1)), run("RUNNING", "scheduler", minute(0)));
+    t.create(&orders(), vec![(slot_key(0), open()), its_run, old(1)]).await;
+    assert_eq!(sweep(&t).await, Ok((1, 1)));
+    assert_eq!((ledger(&t, "orders").await, run_count(&t).await), (vec![slot_key(0)], 1));
+}
+
+/// Catch-up would take it for owed. A span that reaches over the watermark is one row, and stays too.
+async fn what_lies_after_the_watermark_stays(t: Subject) {
+    declared(&t, "orders", 5).await;
+    let manual = ScheduleId::any("manual").expect("it is reserved");
+    let by_hand = (Key::Slot(manual, minute(7)), old(7).1);
+    t.create(&orders(), vec![old(5), old(6), old_span(3, 8), by_hand]).await;
+    assert_eq!(sweep(&t).await, Ok((2, 1)), "the one at the watermark, and the one by hand");
+    assert_eq!(ledger(&t, "orders").await, [Key::Span(daily(), minute(3)), slot_key(6)]);
+}
+
+async fn what_was_worked_on_lately_stays(t: Subject) {
+    declared(&t, "orders", 200).await;
+    let Record::Slot(slot) = old(0).1 else { unreachable!("a slot is a slot") };
+    let lately = Record::Slot(SlotRecord { opened_at: minute(150), ..slot });
+    let Record::Span(span) = old_span(2, 3).1 else { unreachable!("a span is one") };
+    let recorded = Record::Span(SpanRecord { recorded_at: minute(150), ..span });
+    t.create(
+        &orders(),
+        vec![(slot_key(0), lately), (Key::Span(daily(), minute(2)), recorded), old(9)],
+    )
+    .await;
+    assert_eq!(sweep(&t).await, Ok((1, 1)));
+    assert_eq!(ledger(&t, "orders").await, [slot_key(0), Key::Span(daily(), minute(2))]);
+}
+
+async fn a_pipeline_that_somebody_is_busy_with_stays_whole(t: Subject) {
+    let Record::Incident(open) = incident(minute(1)) else { unreachable!("an incident is one") };
+    let mut resolved = open.clone();
+    resolved.state = "resolved".into();
+    let key = || Key::Incident("a".into());
+    let backfills = |state| Record::Backfill(Box::new(backfill(state)));
+    let cases = [
+        ("open", key(), Record::Incident(open), 1),
+        ("resolved", key(), Record::Incident(resolved), 0),
+        ("running", Key::Backfill(1), backfills("running"), 1),
+        ("done", Key::Backfill(1), backfills("done"), 0),
+    ];
+    for (name, key, record, _) in cases.clone() {
+        declared(&t, name, 200).await;
+        t.create(&pipeline(name), vec![old(0), (key, record)]).await;
+    }
+    assert_eq!(sweep(&t).await.map(|(gone, _)| gone), Ok(2));
+    for (name, _, _, kept) in cases {
+        assert_eq!(ledger(&t, name).await.len(), kept, "{name}");
+    }
+}
+
+async fn a_sweep_takes_bounded_portions(t: Subject) {
+    declared(&t, "orders", 200).await;
+    let second = |number: i64| {
+        let (_, record) = old(0);
+        let at = minute(0) + SignedDuration::from_secs(number);
+        (Key::Slot(daily(), at), record)
+    };
+    t.create(&orders(), (0..1_100).map(second).collect()).await;
+    let (gone, steps) = sweep(&t).await.expect("nobody archives");
+    assert_eq!(gone, 1_100);
+    assert!(steps >= 3, "{steps} steps");
+    assert_eq!(ledger(&t, "orders").await, []);
+}
+
+async fn what_an_archive_has_not_read_stays(t: Subject) {
+    declared(&t, "orders", 200).await;
+    t.create(&orders(), vec![old(0)]).await;
+    let archived = async |changes| {
+        let up_to = Some(Archived { events: 0, changes });
+        t.store.archived(up_to).await.expect("archived answers");
+    };
+    t.write(&orders(), vec![Change::Append(event("a"))]).await;
+    archived(0).await;
+    t.create(&orders(), vec![old(1)]).await;
+    // It has not read what was there before it began.
+    assert!(sweep(&t).await.is_err());
+    assert_eq!(ledger(&t, "orders").await, [slot_key(0), slot_key(1)]);
+    let since = t.store.changes(0, 10).await.expect("changes answers").since;
+    archived(since.expect("somebody follows")).await;
+    assert_eq!(sweep(&t).await, Ok((1, 1)));
+    assert_eq!(ledger(&t, "orders").await, [slot_key(1)], "its change was not read");
+    let last = t.store.changes(0, 10).await.expect("changes answers").last;
+    archived(last).await;
+    assert_eq!(sweep(&t).await, Ok((1, 1)));
+    assert_eq!(ledger(&t, "orders").await, []);
+}
+
+async fn tell(t: &Subject, minutes: impl IntoIterator<Item = i64>) -> Vec<u64> {
+    for minutes in minutes {
+        let mut told = event("a");
+        told.at = minute(minutes);
+        t.write(&orders(), vec![Change::Append(told)]).await;
+    }
+    numbers(t).await
+}
+
+async fn numbers(t: &Subject) -> Vec<u64> {
+    let page = t.store.events(None, 0, 1_000).await.expect("events answers");
+    let own = t.store.events(Some(&orders()), 0, 1_000).await.expect("events answers");
+    assert_eq!(page, own, "they are all of one pipeline");
+    page.items.into_iter().map(|event| event.number).collect()
+}
+
+/// One that is younger keeps those after it, whatever they say of their time.
+async fn old_events_go_in_order(t: Subject) {
+    let told = tell(&t, [1, 2, 150, 3]).await;
+    let step = forget_events(t.store.as_ref(), before()).await.expect("forget answers");
+    assert_eq!(step, Step::Done { gone: 2 });
+    assert_eq!(numbers(&t).await, told.get(2..).unwrap_or_default());
+    let step = forget_events(t.store.as_ref(), before()).await.expect("forget answers");
+    assert_eq!(step, Step::Done { gone: 0 });
+}
+
+async fn events_that_no_archive_has_read_stay(t: Subject) {
+    let archived = async |up_to| t.store.archived(up_to).await.expect("archived answers");
+    archived(Some(Archived::default())).await;
+    let told = tell(&t, [1, 2, 3]).await;
+    let step = async || forget_events(t.store.as_ref(), before()).await.expect("forget answers");
+    assert_eq!(step().await, Step::Archive);
+    let events = *told.get(1).expect("there are three");
+    archived(Some(Archived { events, changes: 0 })).await;
+    assert_eq!(step().await, Step::Done { gone: 2 });
+    assert_eq!(numbers(&t).await, told.get(2..).unwrap_or_default());
+    // Nobody archives any more.
+    archived(None).await;
+    assert_eq!(step().await, Step::Done { gone: 1 });
+}

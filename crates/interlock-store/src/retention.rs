@@ -1,0 +1,222 @@
+//! What may be forgotten: one rule for all engines.
+//!
+//! A slot goes with its runs, and a span goes, once it is decided and older than is kept. What somebody still needs stays,
+//! however old it is:
+//! - what is open, and what was opened or recorded lately (a backfill of last year was work of today);
+//! - what stands after its schedule's watermark: catch-up would take it for owed (S4). While a pipeline is paused its
+//!   watermark stands still;
+//! - the slots of a pipeline with an incident that nobody has resolved, or with a backfill that is not over;
+//! - what an archive has not read: while one is behind, nothing goes at all.
+//!
+//! What is not there and lies before the floor may have been there. So whoever finds nothing before it says that, and
+//! takes nothing for "never recorded" (S3). Below the floor only rows count: a span that reaches over it may have covered a
+//! row that is gone.
+//!
+//! A sweep goes through the pipelines of a shard, because their watermarks come with the agenda; each step is bounded
+//! (S17) and asks for no lease: a row that has changed since it was read stays.
+
+use std::collections::BTreeSet;
+
+use interlock_core::id::PipelineId;
+use jiff::{SignedDuration, Timestamp, Unit};
+
+use crate::{
+    contract::{
+        AgendaRow, BackfillQuery, LedgerEntry, LedgerQuery, LedgerRow, Shard, Store, StoreError,
+    },
+    key::Key,
+    whole::{Changes, Forgetting},
+};
+
+/// The shortest time for which slots are kept: what is younger and not there was never there. Who reconciles sensors relies
+/// on it for a week.
+pub const KEPT_MIN: SignedDuration = SignedDuration::from_hours(8 * 24);
+
+/// How many pipelines are looked at in one step, and how many rows of each.
+const PIPELINES: usize = 100;
+const ROWS: usize = 500;
+/// How many rows of all are taken out at once.
+const AT_ONCE: usize = 1_000;
+/// How many changes an archive may have before it, so that what it has not read is left out one by one.
+const UNREAD_MAX: usize = 5_000;
+/// How many events are looked at in one step.
+const EVENTS: usize = 2_000;
+/// How many rows of a listing are read at once.
+const PAGE: usize = 1_000;
+
+/// How a step ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// There is more to look at.
+    More {
+        /// How many slots and spans went, or how many events.
+        gone: usize,
+    },
+    /// All that was old is gone.
+    Done {
+        /// How many slots and spans went, or how many events.
+        gone: usize,
+    },
+    /// An archive has to read first.
+    Archive,
+}
+
+/// What of a pipeline may go.
+fn going<'a>(
+    row: &'a AgendaRow,
+    rows: &'a [LedgerRow],
+    before: Timestamp,
+) -> impl Iterator<Item = (PipelineId, Key, u64)> + 'a {
+    rows.iter().filter_map(move |found| {
+        let (key, last, is_over) = match &found.entry {
+            LedgerEntry::Slot(slot) => {
+                let is_over = !slot.is_open() && slot.opened_at < before;
+                (Key::Slot(found.schedule.clone(), found.nominal), found.nominal, is_over)
+            }
+            LedgerEntry::Span(span) => {
+                let is_over = span.recorded_at < before;
+                (Key::Span(found.schedule.clone(), found.nominal), span.last, is_over)
+            }
+        };
+        let watermark = row.watermarks.get(&found.schedule).map(|row| row.record.at);
+        let is_recorded = watermark.is_none_or(|watermark| last <= watermark);
+        let goes = is_over && is_recorded && last < before;
+        goes.then(|| (row.pipeline.clone(), key, found.revision))
+    })
+}
+
+/// A way through the pipelines of a shard.
+#[derive(Debug)]
+pub struct Sweep {
+    shard: Shard,
+    before: Timestamp,
+    /// Pipelines that somebody is still busy with.
+    busy: BTreeSet<PipelineId>,
+    after: Option<PipelineId>,
+}
+
+impl Sweep {
+    /// Of a shard, for what is before an instant.
+    pub async fn begin(
+        store: &dyn Store,
+        shard: Shard,
+        before: Timestamp,
+    ) -> Result<Self, StoreError> {
+        let before = before.round(Unit::Second).unwrap_or(before);
+        let mut busy = BTreeSet::new();
+        let mut last = None;
+        loop {
+            let page = store.open_incidents(shard, last.as_ref(), PAGE).await?;
+            last = page.items.last().map(|(pipeline, key, _)| (pipeline.clone(), key.clone()));
+            busy.extend(page.items.into_iter().map(|(pipeline, ..)| pipeline));
+            if !page.more {
+                break;
+            }
+        }
+        let mut query = BackfillQuery {
+            shard: Some(shard),
+            unfinished: true,
+            limit: PAGE,
+            ..BackfillQuery::default()
+        };
+        loop {
+            let page = store.backfills(&query).await?;
+            query.after = page.items.last().map(|row| (row.pipeline.clone(), row.number));
+            busy.extend(page.items.into_iter().map(|row| row.pipeline));
+            if !page.more {
+                break;
+            }
+        }
+        Ok(Self { shard, before, busy, after: None })
+    }
+
+    /// Takes out what is old of the next pipelines.
+    pub async fn step(&mut self, store: &dyn Store) -> Result<Step, StoreError> {
+        let page = store.agenda(self.shard, self.after.as_ref(), PIPELINES).await?;
+        let mut rows = Vec::new();
+        let (mut more, mut is_within) = (page.more, false);
+        for row in page.items {
+            is_within = !self.look_at(store, &row, &mut rows).await?;
+            if !is_within {
+                self.after = Some(row.pipeline);
+            }
+            if is_within || rows.len() >= AT_ONCE {
+                more = true;
+                break;
+            }
+        }
+        let gone = if rows.is_empty() {
+            0
+        } else {
+            // Read after the rows: one that changes later has another revision.
+            let Some(unread) = unread(store).await? else { return Ok(Step::Archive) };
+            rows.retain(|(pipeline, key, _)| !unread.contains(&(pipeline.clone(), key.clone())));
+            let floor = Some(self.before);
+            store.forget(Forgetting { floor, rows, events: 0 }).await?
+        };
+        // The same rows would be found again: the rest waits for the next sweep.
+        let is_stuck = is_within && gone == 0;
+        Ok(if more && !is_stuck { Step::More { gone } } else { Step::Done { gone } })
+    }
+
+    /// Adds what may go of a pipeline; says whether that is all of it.
+    async fn look_at(
+        &self,
+        store: &dyn Store,
+        row: &AgendaRow,
+        rows: &mut Vec<(PipelineId, Key, u64)>,
+    ) -> Result<bool, StoreError> {
+        if self.busy.contains(&row.pipeline) {
+            return Ok(true);
+        }
+        let mut query = LedgerQuery {
+            pipeline: Some(row.pipeline.clone()),
+            until: self.before,
+            ..LedgerQuery::everything(ROWS)
+        };
+        let mut added = 0;
+        loop {
+            let page = store.ledger(&query).await?;
+            let known = rows.len();
+            rows.extend(going(row, &page.items, self.before));
+            added += rows.len() - known;
+            query.after = page.items.last().map(LedgerRow::place);
+            if !page.more {
+                return Ok(true);
+            }
+            if added > 0 {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// What an archive has not read yet; nothing if that is too much to say, or if it is not through with what was there before.
+async fn unread(store: &dyn Store) -> Result<Option<BTreeSet<(PipelineId, Key)>>, StoreError> {
+    let Changes { items, more, since, archived, .. } = store.changes(0, UNREAD_MAX).await?;
+    let Some(since) = since else { return Ok(Some(BTreeSet::new())) };
+    let is_through = archived.is_some_and(|archived| archived.changes >= since);
+    if more || !is_through {
+        return Ok(None);
+    }
+    Ok(Some(items.into_iter().map(|changed| (changed.pipeline, changed.key)).collect()))
+}
+
+/// Takes out the oldest events, as far as they are before an instant and an archive has them.
+pub async fn forget_events(store: &dyn Store, before: Timestamp) -> Result<Step, StoreError> {
+    let page = store.events(None, 0, EVENTS).await?;
+    let old = page.items.iter().take_while(|event| event.record.at < before);
+    let old: Vec<u64> = old.map(|event| event.number).collect();
+    if old.is_empty() {
+        return Ok(Step::Done { gone: 0 });
+    }
+    let changes = store.changes(u64::MAX, 1).await?;
+    let archived = changes.since.map(|_| changes.archived.unwrap_or_default().events);
+    let gone = old.iter().filter(|number| archived.is_none_or(|last| **number <= last));
+    let gone: Vec<u64> = gone.copied().collect();
+    let Some(events) = gone.last().copied() else { return Ok(Step::Archive) };
+    store.forget(Forgetting { events, ..Forgetting::default() }).await?;
+    let is_all = old.len() < page.items.len() || !page.more;
+    let gone = gone.len();
+    Ok(if is_all { Step::Done { gone } } else { Step::More { gone } })
+}
