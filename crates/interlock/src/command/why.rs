@@ -166,8 +166,8 @@ pub(super) fn absent(
     for schedule in schedules {
         let id = schedule.id();
         let at = typed.at(&schedule.timing().zone);
-        let reason = if let Some(floor) = floor.filter(|floor| at < *floor && schedule.is_slot(at))
-        {
+        let below = floor.filter(|floor| at < *floor && schedule.is_slot(at));
+        let reason = if let Some(floor) = below {
             taken_out(floor)
         } else {
             let watermark = ledger.watermark(pipeline, id)?;
