@@ -9,10 +9,13 @@
 //! is what makes that harmless: planned again from the watermarks reached, the choice is the same. See
 //! `docs/adr/0009-catch-up.md`.
 
+mod away;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+pub use self::away::plan_away;
 use crate::{
     agenda::Work,
     pipeline::{Catchup, OverlapPolicy, StartSchedule},

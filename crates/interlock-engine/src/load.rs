@@ -149,7 +149,7 @@ impl Engine {
         }
     }
 
-    /// Loads a pipeline with the watermarks of these schedules.
+    /// Loads a pipeline with the watermarks of these schedules and of those that it had when it was last declared.
     pub(crate) async fn load_one(
         &mut self,
         pipeline: &PipelineId,
@@ -163,6 +163,16 @@ impl Engine {
             .zip(&rows)
             .filter_map(|(key, row)| row.as_ref().map(|row| (key, &row.record, row.revision)));
         self.pipelines.load(pipeline, &found.collect::<Vec<_>>())?;
+        let had = self.pipelines.get_mut(pipeline).agenda.starts.iter();
+        let had = had.map(|start| start.schedule.id()).filter(|id| !schedules.contains(*id));
+        let had: Vec<_> = had.cloned().map(Key::Watermark).collect();
+        if !had.is_empty() {
+            let rows = self.store.read(pipeline, &had).await?;
+            let found = had.iter().zip(&rows);
+            let found = found
+                .filter_map(|(key, row)| row.as_ref().map(|it| (key, &it.record, it.revision)));
+            self.pipelines.load(pipeline, &found.collect::<Vec<_>>())?;
+        }
         let state = self.pipelines.get_mut(pipeline);
         let before = state.open.len();
         state.open.clear();

@@ -2,13 +2,19 @@
 //! simulator's scenarios print.
 
 use interlock_core::{
-    catchup::{Fate, Gap, Plan, Step},
+    agenda::Work,
+    catchup::{Fate, Gap, Plan, Step, plan_away},
     id::PipelineId,
+    pipeline::Catchup,
+    succession::Away,
 };
 use interlock_store::Store;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use crate::{engine::EngineError, gap::Owing};
+use crate::{
+    engine::EngineError,
+    gap::{Ahead, Owing},
+};
 
 /// Why a slot runs that was not missed.
 const LIVE: &str = "live";
@@ -74,6 +80,28 @@ impl Owing<'_> {
         }
         lines.sort_by(|one, other| (one.slot, &one.schedule).cmp(&(other.slot, &other.schedule)));
         Ok(lines)
+    }
+}
+
+/// What is recorded of a schedule for a time in which it was not declared.
+pub async fn preview_away(
+    store: &dyn Store,
+    pipeline: &PipelineId,
+    away: &Away<'_>,
+) -> Result<Vec<PlanLine>, EngineError> {
+    let mut lines = Vec::new();
+    let (mut from, catchup) = (away.from, Catchup::default());
+    let ahead = Ahead::since(store, pipeline, (from, away.until)).await?;
+    loop {
+        let owed = ahead.owed((away.start, from), SignedDuration::ZERO);
+        let plan = plan_away(&owed, away.until);
+        let (work, now) = (Work::Started, away.until);
+        let gap = Gap { owed: vec![owed], work, catchup: &catchup, pause: None, deaf: vec![], now };
+        take(pipeline, &gap, &plan, &mut lines);
+        if !plan.is_cut_off {
+            return Ok(lines);
+        }
+        from = plan.portions.iter().filter_map(|portion| portion.watermark).max().unwrap_or(now);
     }
 }
 

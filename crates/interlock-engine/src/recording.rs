@@ -85,8 +85,11 @@ impl Recording<'_> {
             }
         }
         let counts = plan.counts();
+        let is_catchup = counts.skipped.keys().any(|reason| *reason != SkipReason::Retired)
+            || counts.run > 0
+            || !counts.unreported.is_empty();
         if let Some(first) = all.first_mut()
-            && counts.missed() > 0
+            && is_catchup
         {
             let skipped = counts.skipped.iter().map(|(why, count)| (why.as_str(), count));
             let unreported = counts.unreported.iter().map(|(word, count)| (*word, count));
@@ -250,10 +253,15 @@ impl Groups<'_> {
         let event = match fate {
             Fate::Skipped(reason) => {
                 let kind = if reason.counts_as_missed() { "SLOTS_MISSED" } else { "SLOTS_SKIPPED" };
-                let says = if count == 1 {
-                    "was missed and does not run"
-                } else {
-                    "were missed and do not run"
+                let says = match (reason, count) {
+                    (SkipReason::Retired, 1) => {
+                        "is of a schedule that was taken out: it does not run"
+                    }
+                    (SkipReason::Retired, _) => {
+                        "are of a schedule that was taken out: they do not run"
+                    }
+                    (_, 1) => "was missed and does not run",
+                    (_, _) => "were missed and do not run",
                 };
                 let message = format!("{what} {says} ({})", reason.as_str());
                 Event::of(kind, now, message).detail("reason", reason.as_str())

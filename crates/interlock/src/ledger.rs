@@ -95,6 +95,11 @@ impl Ledger {
         self.place.is_served()
     }
 
+    /// Whether it is on a server, where other instances may have files that this host lacks.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.store().shard_count() > 1
+    }
+
     /// Who writes it now.
     pub(crate) fn writing(&self) -> Writing {
         writer::writing(&self.place.folder)

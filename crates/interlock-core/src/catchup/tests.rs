@@ -473,3 +473,41 @@ proptest! {
         prop_assert_eq!(again, fates);
     }
 }
+
+#[test]
+fn a_time_in_which_a_schedule_was_not_declared_is_one_stretch_around_what_stands_there() {
+    let hourly = cron("hourly", "0 * * * *");
+    let mut gap = owed(&hourly, at("02:00:00"));
+    let says = |owed: &Owed<'_>, until| {
+        let plan = plan_away(owed, at(until));
+        assert!(!plan.is_cut_off);
+        plan.portions.into_iter().next()
+    };
+    assert_eq!(says(&gap, "02:59:59"), None, "nothing is owed");
+    let retired = |first, last, count| {
+        let fate = Fate::Skipped(SkipReason::Retired);
+        Step::Skip(Stretch { first: at(first), last: at(last), count, fate })
+    };
+    let whole = says(&gap, "06:00:00").unwrap();
+    assert_eq!(whole.steps, [retired("03:00:00", "06:00:00", 4)]);
+    assert_eq!(whole.watermark, Some(at("06:00:00")));
+    // What was called missed was told, and stays.
+    gap.recorded.rows.insert(at("04:00:00"), Standing::Provisional);
+    let around = says(&gap, "06:30:00").unwrap();
+    let steps = [retired("03:00:00", "03:00:00", 1), retired("05:00:00", "06:00:00", 2)];
+    assert_eq!((&*around.steps, around.watermark), (&steps[..], Some(at("06:30:00"))));
+}
+
+#[test]
+fn a_very_long_time_away_is_recorded_in_parts() {
+    let secondly = cron("secondly", "* * * * * *");
+    let until = at("00:00:00");
+    let mut owed = owed(&secondly, until - SignedDuration::from_secs(MISSED_MAX as i64 + 5));
+    let first = plan_away(&owed, until);
+    assert!(first.is_cut_off);
+    owed.watermark = first.portions[0].watermark.unwrap();
+    let second = plan_away(&owed, until);
+    assert!(!second.is_cut_off);
+    let count = |plan: &Plan| plan.counts().skipped[&SkipReason::Retired];
+    assert_eq!((count(&first), count(&second)), (MISSED_MAX, 5));
+}
