@@ -31,7 +31,7 @@ pub struct Owing<'a> {
     pub agenda: &'a Agenda,
     /// How far each schedule is recorded.
     pub watermarks: BTreeMap<&'a ScheduleId, Timestamp>,
-    /// Its last pause.
+    /// Its last pause, and those before it that are not recorded.
     pub pause: Option<&'a PauseRecord>,
     /// Now.
     pub now: Timestamp,
@@ -80,7 +80,7 @@ impl<'a> Owing<'a> {
             })
             .collect();
         owed.sort_by(|one, other| one.start.schedule.id().cmp(other.start.schedule.id()));
-        let pauses = self.pause.into_iter().filter_map(|pause| {
+        let pauses = self.pause.into_iter().flat_map(PauseRecord::all).filter_map(|pause| {
             let until = pause.until.filter(|until| *until <= self.now)?;
             let wish = pause.catchup.as_deref().and_then(Wish::parse);
             Some(Pause { since: pause.since, until, wish })

@@ -190,6 +190,91 @@ fn what_is_asked_for_when_a_pause_ends_is_done_whatever_the_policy_and_about_not
     }
 }
 
+/// While nobody serves, the second pause does not forget what was asked for about the first.
+#[test]
+fn a_second_pause_does_not_forget_the_first() {
+    for (first, second) in [("all", "none"), ("none", "all"), ("all", "policy"), ("latest", "all")]
+    {
+        let text = minutely("catchupWindow: 1h\noverlapPolicy: latest\n");
+        let mut stage = Stage::new(at("09:31"), &[&text], |_| Job::Succeeds(5));
+        stage.until(at("09:32") + SignedDuration::from_secs(30));
+        stage.crash();
+        for wish in [first, second] {
+            alone(&stage, &pause(None));
+            stage.world.pass(SignedDuration::from_mins(2));
+            // Another reason changes nothing about what was before it.
+            alone(&stage, &pause(None));
+            stage.world.pass(SignedDuration::from_mins(1));
+            alone(&stage, &resume(wish));
+            stage.world.pass(SignedDuration::from_mins(1));
+        }
+        stage.until(at("09:50"));
+        let fate = |wish: &str| match wish {
+            "all" => ["completed", "completed", "completed"],
+            "none" => ["paused", "paused", "paused"],
+            _ => ["paused", "paused", "completed"],
+        };
+        // The first is over 09:36 to 09:38, the second over 09:40 to 09:42. The policy takes the newest of 09:33 to
+        // 09:35, which starts at once; then 09:39, which waits behind what was asked for, and gives way to 09:43.
+        let seen = minutes(&stage, at("09:42"));
+        let of = |from: usize| {
+            seen[from..from + 3].iter().map(|it| it[6..].to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(seen[0], "09:32 completed");
+        assert_eq!(of(1), ["superseded", "superseded", "completed"], "{first} {second}");
+        assert_eq!(of(4), fate(first), "{first} {second}");
+        assert_eq!(seen[7], "09:39 superseded", "{first} {second}");
+        assert_eq!(of(8), fate(second), "{first} {second}");
+    }
+}
+
+/// The same while an engine lives: it records the gap before it begins another pause.
+#[test]
+fn an_owner_records_what_was_asked_for_before_the_next_pause() {
+    let text = minutely("");
+    let mut stage = Stage::new(at("09:31"), &[&text], |_| Job::Succeeds(5));
+    stage.until(at("09:32") + SignedDuration::from_secs(30));
+    for wish in ["all", "none"] {
+        assert!(stage.ask("minutely", &pause(None)).accepted);
+        let later = stage.world.time() + SignedDuration::from_mins(2);
+        stage.until(later);
+        assert!(stage.ask("minutely", &resume(wish)).accepted);
+    }
+    stage.until(at("09:40"));
+    let expected =
+        ["09:32 completed", "09:33 completed", "09:34 completed", "09:35 paused", "09:36 paused"];
+    assert_eq!(minutes(&stage, at("09:36")), expected);
+}
+
+/// A pipeline that was disabled after a pause, while nobody served, does not forget the pause.
+#[test]
+fn a_pipeline_that_was_disabled_does_not_forget_the_pause_before() {
+    let on = minutely("");
+    let off = format!("{on}watch: {{enabled: false}}\n");
+    let mut stage = Stage::new(at("09:31"), &[&on], |_| Job::Succeeds(5));
+    stage.until(at("09:32") + SignedDuration::from_secs(30));
+    stage.crash();
+    alone(&stage, &pause(None));
+    stage.world.pass(SignedDuration::from_mins(2));
+    alone(&stage, &resume("all"));
+    let disabled = stage.world.time() + SignedDuration::from_mins(2);
+    live(&stage, &mut engine(stage.parts("test"), &[&off]), disabled);
+    stage.world.kill();
+    stage.world.pass(SignedDuration::from_mins(3));
+    stage.until(at("09:50"));
+    let seen = minutes(&stage, at("09:40"));
+    let expected = [
+        "09:32 completed",
+        "09:33 no_catchup",
+        "09:34 no_catchup",
+        "09:35 no_catchup",
+        "09:36 completed",
+        "09:37 completed",
+    ];
+    assert_eq!(seen[..6], expected);
+    assert!(seen[6..].iter().all(|it| it.ends_with("paused")), "{seen:?}");
+}
+
 /// The fate of every slot from an instant on: what the plan says.
 fn planned(stage: &Stage, agenda: &Agenda, now: Timestamp) -> Vec<(Timestamp, String)> {
     let name = PipelineId::parse("hourly").unwrap();
