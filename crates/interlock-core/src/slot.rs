@@ -332,6 +332,11 @@ impl Slot {
         slot
     }
 
+    /// Whether somebody asked, when a pause ended, that it be caught up.
+    pub fn is_asked_for(&self) -> bool {
+        self.opened_by == TriggerType::Catchup && self.wish.is_some()
+    }
+
     fn recorded(state: SlotState, opening: Opening) -> Self {
         let Opening { opened_by, date, at, closes_at, version } = opening;
         Self {

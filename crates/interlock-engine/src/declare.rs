@@ -361,7 +361,8 @@ fn pause_after(
     match row.disabled_since.filter(|_| new.pipeline.enabled) {
         Some(since) if pause.as_ref().is_none_or(|pause| !pause.is_in_force(now)) => {
             let reason = "it was disabled".to_owned();
-            Some(PauseRecord { reason, since, until: Some(now), catchup: None })
+            let before = pause.map(PauseRecord::into_all).unwrap_or_default();
+            Some(PauseRecord { reason, since, until: Some(now), catchup: None, before })
         }
         _ => pause,
     }

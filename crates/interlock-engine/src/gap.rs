@@ -32,7 +32,7 @@ pub struct Owing<'a> {
     pub agenda: &'a Agenda,
     /// How far each schedule is recorded.
     pub watermarks: BTreeMap<&'a ScheduleId, Timestamp>,
-    /// Its last pause.
+    /// Its last pause, and those before it that are not recorded.
     pub pause: Option<&'a PauseRecord>,
     /// Now.
     pub now: Timestamp,
@@ -79,13 +79,14 @@ impl<'a> Owing<'a> {
             })
             .collect();
         owed.sort_by(|one, other| one.start.schedule.id().cmp(other.start.schedule.id()));
-        let pause = self.pause.and_then(|pause| {
+        let pauses = self.pause.into_iter().flat_map(PauseRecord::all).filter_map(|pause| {
             let until = pause.until.filter(|until| *until <= self.now)?;
             let wish = pause.catchup.as_deref().and_then(Wish::parse);
             Some(Pause { since: pause.since, until, wish })
         });
+        let pauses = pauses.collect();
         let (work, catchup) = (self.agenda.work, &self.agenda.catchup);
-        Gap { owed, work, catchup, pause, deaf: vec![], now: self.now }
+        Gap { owed, work, catchup, pauses, deaf: vec![], now: self.now }
     }
 
     /// When no report on it could have reached anybody. Where nobody ever listened, who was to watch tells: what it

@@ -6,12 +6,12 @@
 
 use interlock_core::{
     agenda::Agenda,
-    catchup::{Fate, Gap, Plan, Portion, Step, Stretch},
+    catchup::{Fate, Gap, Plan, Portion, Step, Stretch, Wish},
     id::{PipelineId, ScheduleId},
     pipeline::StartSchedule,
     run::TriggerType,
     schedule::Recurrence,
-    slot::{Disposition, OpenState, SkipReason, Slot},
+    slot::{self, Disposition, OpenState, SkipReason, Slot},
 };
 use interlock_store::{
     CHANGES_MAX, Key, Record, Writer,
@@ -45,6 +45,8 @@ pub(crate) struct Recording<'a> {
 struct Groups<'a> {
     recording: &'a Recording<'a>,
     start: &'a StartSchedule,
+    /// What somebody asked for about its slots.
+    wish: Option<Wish>,
     /// The revision of its watermark.
     revision: u64,
     done: Vec<Planned>,
@@ -72,6 +74,7 @@ impl Recording<'_> {
             let mut groups = Groups {
                 recording: self,
                 start: owed.start,
+                wish: plan.wish,
                 revision: *revision,
                 done: vec![],
                 open: Planned::new(self.pipeline, self.writer),
@@ -95,7 +98,7 @@ impl Recording<'_> {
             let unreported = counts.unreported.iter().map(|(word, count)| (*word, count));
             let skipped = skipped.chain(unreported).map(|(why, count)| format!("{count} {why}"));
             let skipped = skipped.collect::<Vec<_>>().join(", ");
-            let policy = gap.catchup.overlap.as_str();
+            let policy = plan.wish.map_or(gap.catchup.overlap.as_str(), Wish::as_str);
             let message = format!(
                 "{} slots were missed: {} run ({policy}); skipped: {}",
                 counts.missed(),
@@ -203,6 +206,7 @@ impl Groups<'_> {
             let mut revision = 0;
             if opened_by == TriggerType::Catchup {
                 slot = queued(slot, self.recording.now);
+                slot.wish = self.wish.map(asked_for);
                 slot.marks.missed_at = self.recording.ahead.missed_at(&place);
             }
             if let Some((before, known)) = self.recording.ahead.slots.get(&place) {
@@ -345,6 +349,12 @@ impl Groups<'_> {
         let Recording { agenda, version, now, .. } = self.recording;
         Opener { agenda, start: self.start, version: *version, now: *now }
     }
+}
+
+/// Why a slot runs that somebody wanted to be caught up: the overlap policy has no say in it.
+fn asked_for(wish: Wish) -> Box<slot::Wish> {
+    let reason = Some(format!("resume --catchup {}", wish.as_str()));
+    Box::new(slot::Wish { reason, ..slot::Wish::default() })
 }
 
 /// A slot that waits for its turn.

@@ -240,10 +240,27 @@ fn pipelines_are_written_as_ever() {
             since: nine(),
             until: Some(at("2026-02-26T09:00:00.25Z")),
             catchup: None,
+            before: vec![],
         }),
         ..plain.clone()
     };
     check_row("pipeline-paused", &Key::Pipeline, &Record::Pipeline(paused));
+    let first = PauseRecord {
+        reason: "moving house".into(),
+        since: nine(),
+        until: Some(at("2026-02-26T09:00:00.25Z")),
+        catchup: Some("all".into()),
+        before: vec![],
+    };
+    let again = PauseRecord {
+        reason: "moving back".into(),
+        since: at("2026-02-27T09:00:00Z"),
+        until: None,
+        catchup: None,
+        before: vec![first],
+    };
+    let again = PipelineRecord { pause: Some(again), ..plain.clone() };
+    check_row("pipeline-paused-again", &Key::Pipeline, &Record::Pipeline(again));
     let owing = PipelineRecord { agenda: Some(Box::new(agenda())), ..plain.clone() };
     check_row("pipeline-agenda", &Key::Pipeline, &Record::Pipeline(owing));
     let rehearsal = AgendaRecord { starts: vec![], is_rehearsal: true, ..agenda() };

@@ -1,7 +1,7 @@
 //! Pauses and disabled pipelines: their gaps are caught up like any other, and the dry run says how.
 
 use interlock_core::{agenda::Agenda, catchup::Step, id::PipelineId};
-use interlock_engine::Owing;
+use interlock_engine::{Engine, Owing};
 use interlock_store::{
     Key, LedgerEntry, LedgerQuery, Record, Store as _, conformance::block_on, record::InboxRecord,
 };
@@ -110,6 +110,171 @@ fn whoever_resumes_may_ask_for_another_policy_and_a_crash_does_not_forget_it() {
     assert!(!refused.accepted, "a word that nobody knows changes nothing");
 }
 
+fn minutely(more: &str) -> String {
+    format!(
+        "name: minutely\nschedule: \"* * * * *\"\ntrigger: {{type: command, command: 'true'}}\n{more}"
+    )
+}
+
+/// What a command does while nobody serves.
+fn alone(stage: &Stage, record: &InboxRecord) {
+    let (name, declared) = stage.files.0.iter().next().unwrap();
+    let key = format!("alone at {}", stage.world.time());
+    block_on(stage.store.post(name, &key, record)).unwrap();
+    let (parts, now) = (stage.parts("alone"), stage.world.time());
+    let mut command = Box::pin(async move {
+        let engine = Engine::open_one(parts, name, Some(declared)).await.unwrap();
+        let mut engine = engine.unwrap();
+        engine.pass().await.unwrap();
+        engine.close().await.unwrap();
+    });
+    assert!(stage.world.run(command.as_mut(), now).is_some(), "it takes no time");
+    let rows = block_on(stage.store.read(name, &[Key::Applied(key)])).unwrap();
+    let applied = rows[0].clone().map(|row| row.record);
+    assert!(matches!(applied, Some(Record::Applied(applied)) if applied.accepted), "{record:?}");
+}
+
+fn resume(wish: &str) -> InboxRecord {
+    InboxRecord::Resume { catchup: (wish != "policy").then(|| wish.to_owned()) }
+}
+
+/// What became of each minute, and how its run began; spans slot by slot.
+fn minutes(stage: &Stage, until: Timestamp) -> Vec<String> {
+    let agenda = Agenda::of(&stage.files.0.values().next().unwrap().pipeline);
+    let fates = fates(stage, &agenda, Timestamp::MIN).into_iter();
+    let fates = fates.filter(|(slot, _)| *slot <= until);
+    fates.map(|(slot, fate)| format!("{} {fate}", slot.strftime("%H:%M"))).collect()
+}
+
+const MINUTELY_POLICIES: [&str; 4] = [
+    "",
+    "catchupWindow: 1h\noverlapPolicy: skip\n",
+    "catchupWindow: 1h\noverlapPolicy: all\n",
+    "catchupWindow: 1h\noverlapPolicy: latest\n",
+];
+
+/// Downtime over 09:33 to 09:36, a pause over 09:37 to 09:40, which is in its last minute, and then somebody serves.
+#[test]
+fn what_is_asked_for_when_a_pause_ends_is_done_whatever_the_policy_and_about_nothing_else() {
+    let before: [&[&str]; 4] = [
+        &["09:33 no_catchup", "09:34 no_catchup", "09:35 no_catchup", "09:36 no_catchup"],
+        &["09:33 completed", "09:34 overlap", "09:35 overlap", "09:36 overlap"],
+        &["09:33 completed", "09:34 completed", "09:35 completed", "09:36 completed"],
+        &["09:33 superseded", "09:34 superseded", "09:35 superseded", "09:36 completed"],
+    ];
+    let none = &["09:37 paused", "09:38 paused", "09:39 paused", "09:40 paused"][..];
+    let latest = &["09:37 paused", "09:38 paused", "09:39 paused", "09:40 completed"][..];
+    let all = &["09:37 completed", "09:38 completed", "09:39 completed", "09:40 completed"][..];
+    let policies = [latest, none, all, latest];
+    for ((policy, before), by_policy) in MINUTELY_POLICIES.into_iter().zip(before).zip(policies) {
+        for (wish, paused) in
+            [("none", none), ("latest", latest), ("all", all), ("policy", by_policy)]
+        {
+            let text = minutely(policy);
+            let mut stage = Stage::new(at("09:31"), &[&text], |_| Job::Succeeds(5));
+            stage.until(at("09:32") + SignedDuration::from_secs(30));
+            stage.crash();
+            stage.world.pass(SignedDuration::from_mins(1));
+            alone(&stage, &pause(None));
+            stage.world.pass(SignedDuration::from_mins(4) - SignedDuration::from_secs(10));
+            alone(&stage, &resume(wish));
+            stage.until(at("09:42"));
+            let seen = minutes(&stage, at("09:40"));
+            let mut expected = [&["09:32 completed"][..], before, paused].concat();
+            if wish == "policy" && policy.contains("latest") {
+                // Then the downtime and the pause are one gap, and its newest is the pause's.
+                expected[4] = "09:36 superseded";
+            }
+            assert_eq!(seen, expected, "{policy} {wish}");
+        }
+    }
+}
+
+/// While nobody serves, the second pause does not forget what was asked for about the first.
+#[test]
+fn a_second_pause_does_not_forget_the_first() {
+    for (first, second) in [("all", "none"), ("none", "all"), ("all", "policy"), ("latest", "all")]
+    {
+        let text = minutely("catchupWindow: 1h\noverlapPolicy: latest\n");
+        let mut stage = Stage::new(at("09:31"), &[&text], |_| Job::Succeeds(5));
+        stage.until(at("09:32") + SignedDuration::from_secs(30));
+        stage.crash();
+        for wish in [first, second] {
+            alone(&stage, &pause(None));
+            stage.world.pass(SignedDuration::from_mins(2));
+            // Another reason changes nothing about what was before it.
+            alone(&stage, &pause(None));
+            stage.world.pass(SignedDuration::from_mins(1));
+            alone(&stage, &resume(wish));
+            stage.world.pass(SignedDuration::from_mins(1));
+        }
+        stage.until(at("09:50"));
+        let fate = |wish: &str| match wish {
+            "all" => ["completed", "completed", "completed"],
+            "none" => ["paused", "paused", "paused"],
+            _ => ["paused", "paused", "completed"],
+        };
+        // The first is over 09:36 to 09:38, the second over 09:40 to 09:42. The policy takes the newest of 09:33 to
+        // 09:35, which starts at once; then 09:39, which waits behind what was asked for, and gives way to 09:43.
+        let seen = minutes(&stage, at("09:42"));
+        let of = |from: usize| {
+            seen[from..from + 3].iter().map(|it| it[6..].to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(seen[0], "09:32 completed");
+        assert_eq!(of(1), ["superseded", "superseded", "completed"], "{first} {second}");
+        assert_eq!(of(4), fate(first), "{first} {second}");
+        assert_eq!(seen[7], "09:39 superseded", "{first} {second}");
+        assert_eq!(of(8), fate(second), "{first} {second}");
+    }
+}
+
+/// The same while an engine lives: it records the gap before it begins another pause.
+#[test]
+fn an_owner_records_what_was_asked_for_before_the_next_pause() {
+    let text = minutely("");
+    let mut stage = Stage::new(at("09:31"), &[&text], |_| Job::Succeeds(5));
+    stage.until(at("09:32") + SignedDuration::from_secs(30));
+    for wish in ["all", "none"] {
+        assert!(stage.ask("minutely", &pause(None)).accepted);
+        let later = stage.world.time() + SignedDuration::from_mins(2);
+        stage.until(later);
+        assert!(stage.ask("minutely", &resume(wish)).accepted);
+    }
+    stage.until(at("09:40"));
+    let expected =
+        ["09:32 completed", "09:33 completed", "09:34 completed", "09:35 paused", "09:36 paused"];
+    assert_eq!(minutes(&stage, at("09:36")), expected);
+}
+
+/// A pipeline that was disabled after a pause, while nobody served, does not forget the pause.
+#[test]
+fn a_pipeline_that_was_disabled_does_not_forget_the_pause_before() {
+    let on = minutely("");
+    let off = format!("{on}watch: {{enabled: false}}\n");
+    let mut stage = Stage::new(at("09:31"), &[&on], |_| Job::Succeeds(5));
+    stage.until(at("09:32") + SignedDuration::from_secs(30));
+    stage.crash();
+    alone(&stage, &pause(None));
+    stage.world.pass(SignedDuration::from_mins(2));
+    alone(&stage, &resume("all"));
+    let disabled = stage.world.time() + SignedDuration::from_mins(2);
+    live(&stage, &mut engine(stage.parts("test"), &[&off]), disabled);
+    stage.world.kill();
+    stage.world.pass(SignedDuration::from_mins(3));
+    stage.until(at("09:50"));
+    let seen = minutes(&stage, at("09:40"));
+    let expected = [
+        "09:32 completed",
+        "09:33 no_catchup",
+        "09:34 no_catchup",
+        "09:35 no_catchup",
+        "09:36 completed",
+        "09:37 completed",
+    ];
+    assert_eq!(seen[..6], expected);
+    assert!(seen[6..].iter().all(|it| it.ends_with("paused")), "{seen:?}");
+}
+
 /// The fate of every slot from an instant on: what the plan says.
 fn planned(stage: &Stage, agenda: &Agenda, now: Timestamp) -> Vec<(Timestamp, String)> {
     let name = PipelineId::parse("hourly").unwrap();
@@ -154,6 +319,30 @@ fn recorded(stage: &Stage, agenda: &Agenda, since: Timestamp) -> Vec<(Timestamp,
             LedgerEntry::Slot(slot) => {
                 let fate = slot.reason.filter(|_| slot.generation == 0);
                 fates.push((row.nominal, fate.unwrap_or_else(|| "run".to_owned())));
+            }
+            LedgerEntry::Span(span) => {
+                let start = agenda.starts.iter().find(|it| *it.schedule.id() == row.schedule);
+                let end = span.last + SignedDuration::from_nanos(1);
+                let slots = start.unwrap().schedule.slots(row.nominal, end, usize::MAX).found;
+                assert_eq!(slots.len() as u64, span.count, "S3");
+                let reason = span.reason.unwrap();
+                fates.extend(slots.into_iter().map(|slot| (slot, reason.clone())));
+            }
+        }
+    }
+    fates.sort();
+    fates
+}
+
+/// What became of every slot, from the ledger: its disposition, or the reason of a skip.
+fn fates(stage: &Stage, agenda: &Agenda, since: Timestamp) -> Vec<(Timestamp, String)> {
+    let query = LedgerQuery { from: since, ..LedgerQuery::everything(usize::MAX) };
+    let mut fates = Vec::new();
+    for row in block_on(stage.store.ledger(&query)).unwrap().items {
+        match row.entry {
+            LedgerEntry::Slot(slot) => {
+                let fate = slot.reason.or(slot.disposition).unwrap_or(slot.state);
+                fates.push((row.nominal, fate));
             }
             LedgerEntry::Span(span) => {
                 let start = agenda.starts.iter().find(|it| *it.schedule.id() == row.schedule);
