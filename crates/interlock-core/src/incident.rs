@@ -420,6 +420,11 @@ pub fn by_hand(state: Option<IncidentState>, hand: Hand) -> Result<&'static str,
     }
 }
 
+/// Whether an incident that an event of a kind opened tells of slots that did not run.
+pub fn is_miss(kind: &str) -> bool {
+    OPENS.iter().any(|rule| rule.event == kind && rule.family == MISSED)
+}
+
 /// Whether events of a kind open incidents.
 pub fn is_trouble(kind: &str) -> bool {
     OPENS.iter().any(|rule| rule.event == kind)

@@ -152,6 +152,8 @@ pub struct Wish {
     pub original_run: Option<String>,
     /// The backfill that opened it.
     pub backfill: Option<u64>,
+    /// How it had ended when that backfill opened it; nothing if it was not recorded.
+    pub before: Option<Disposition>,
 }
 
 /// A change that the slot machine does not know.

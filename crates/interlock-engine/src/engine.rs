@@ -406,7 +406,13 @@ impl Engine {
     fn tell_progress(&mut self) {
         let now = self.world.now();
         if self.agenda.peek().is_none_or(|Reverse((at, _))| *at > now) {
-            self.progress.tell(now);
+            let pipelines = &self.pipelines.0;
+            let is_pending = |name: &PipelineId| {
+                pipelines.get(name).is_some_and(|state| state.is_caught_up_on())
+            };
+            for said in self.progress.tell(is_pending, now) {
+                said.log();
+            }
         }
     }
 

@@ -6,7 +6,9 @@ use interlock_core::{
     agenda::Work,
     id::{PipelineId, ScheduleId},
 };
-use interlock_store::{AgendaRow, BackfillQuery, Key, LedgerQuery, LedgerRow, Record, RunQuery};
+use interlock_store::{
+    AgendaRow, BackfillQuery, Key, LedgerEntry, LedgerQuery, LedgerRow, Record, RunQuery,
+};
 
 use crate::{
     engine::{Engine, EngineError},
@@ -40,6 +42,9 @@ impl Engine {
         loop {
             let page = self.store.open_slots(shard, last.as_ref(), PAGE).await?;
             for row in &page.items {
+                if let LedgerEntry::Slot(slot) = &row.entry {
+                    self.progress.found(&row.pipeline, slot);
+                }
                 if let Err(unreadable) = self.pipelines.get_mut(&row.pipeline).load_open(row) {
                     self.poisoned.push((row.pipeline.clone(), unreadable.to_string()));
                 }
@@ -121,6 +126,7 @@ impl Engine {
             .map(|(place, open)| (place.clone(), open.clone()))
             .collect();
         self.load_one(pipeline, &known).await?;
+        self.progress.touch(pipeline);
         self.end_what_was_closed(pipeline, running).await;
         // What was refused may have been a job's last word, which is not said twice: ask for it.
         for run in self.requests_of(pipeline).await {

@@ -21,10 +21,14 @@ use jiff::Timestamp;
 
 use crate::{
     gap::Ahead,
+    progress::counted,
     scheduler::{Opener, plus},
     step::QUEUE_MAX,
     write::{Event, Planned},
 };
+
+/// The event of slots that were missed and run all the same.
+pub(crate) const CATCHUP_QUEUED: &str = "CATCHUP_QUEUED";
 
 /// Slots in one group, beside the watermark and events.
 const SLOTS_PER_GROUP: usize = 20;
@@ -99,13 +103,14 @@ impl Recording<'_> {
             let skipped = skipped.chain(unreported).map(|(why, count)| format!("{count} {why}"));
             let skipped = skipped.collect::<Vec<_>>().join(", ");
             let policy = plan.wish.map_or(gap.catchup.overlap.as_str(), Wish::as_str);
+            let verb = if counts.missed() == 1 { "was" } else { "were" };
             let message = format!(
-                "{} slots were missed: {} run ({policy}); skipped: {}",
-                counts.missed(),
+                "{} {verb} missed: {} run ({policy}); skipped: {}",
+                counted(counts.missed(), "slot"),
                 counts.run,
                 if skipped.is_empty() { "none" } else { &skipped },
             );
-            let event = Event::of("CATCHUP_PLANNED", self.now, message);
+            let event = Event::of("CATCHUP_PLANNED", self.now, message).detail("policy", policy);
             first.event(event.detail("missed", counts.missed()).detail("run", counts.run));
         }
         all
@@ -187,16 +192,12 @@ impl Groups<'_> {
         self.room_for(slots.len() + 1);
         self.open_all(slots, TriggerType::Catchup);
         let (Some(first), Some(last)) = (slots.first(), slots.last()) else { return };
-        let message = match slots {
-            [only] => format!("{}/{only} was missed and is caught up", self.id()),
-            _ => format!(
-                "{} slots of {} from {first} to {last} were missed and are caught up",
-                slots.len(),
-                self.id()
-            ),
-        };
-        let event = Event::of("CATCHUP_QUEUED", self.recording.now, message);
-        self.open.event(event.detail("count", slots.len() as u64));
+        let (id, count) = (self.id(), slots.len() as u64);
+        let (first, last) = (first.to_string(), last.to_string());
+        let message = caught_up(id.as_str(), (&first, &last), count);
+        let event = Event::of(CATCHUP_QUEUED, self.recording.now, message).detail("count", count);
+        let event = event.detail("schedule", id.as_str()).detail("first", first);
+        self.open.event(event.detail("last", last));
     }
 
     fn open_all(&mut self, slots: &[Timestamp], opened_by: TriggerType) {
@@ -338,7 +339,10 @@ impl Groups<'_> {
         self.room_for(2);
         self.open.slot(&place, *revision, &slot);
         let message = format!("skipped({})", reason.as_str());
-        self.open.event(Event::of("SLOT_SKIPPED", self.recording.now, message).about(&place));
+        let event = Event::of("SLOT_SKIPPED", self.recording.now, message).about(&place);
+        let event = event.detail("reason", reason.as_str());
+        // One of a catch-up, as the events for many say too.
+        self.open.event(event.detail("count", 1_u64));
     }
 
     fn id(&self) -> ScheduleId {
@@ -355,6 +359,14 @@ impl Groups<'_> {
 fn asked_for(wish: Wish) -> Box<slot::Wish> {
     let reason = Some(format!("resume --catchup {}", wish.as_str()));
     Box::new(slot::Wish { reason, ..slot::Wish::default() })
+}
+
+/// What is said of slots of a schedule that were missed and run all the same.
+pub(crate) fn caught_up(schedule: &str, (first, last): (&str, &str), count: u64) -> String {
+    if count == 1 {
+        return format!("{schedule}/{first} was missed and is caught up");
+    }
+    format!("{count} slots of {schedule} from {first} to {last} were missed and are caught up")
 }
 
 /// A slot that waits for its turn.

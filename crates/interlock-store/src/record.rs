@@ -28,7 +28,9 @@ pub use self::{
     incident::{HandRecord, IncidentRecord, OutboxRecord},
     report::ReportRecord,
     schedule::{CalendarRecord, RecurrenceRecord, ScheduleRecord, SensorRuleRecord},
-    slot::{EvaluatedRecord, MarksRecord, RerunsRecord, SlaRecord, SlotRecord, WishRecord},
+    slot::{
+        EndRecord, EvaluatedRecord, MarksRecord, RerunsRecord, SlaRecord, SlotRecord, WishRecord,
+    },
 };
 
 /// The format that this version writes.
