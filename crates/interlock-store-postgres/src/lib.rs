@@ -14,6 +14,7 @@
 
 mod apply;
 mod failure;
+mod hint;
 mod lease;
 mod ledger;
 mod pool;
