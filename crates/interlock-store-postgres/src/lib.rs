@@ -13,6 +13,7 @@
 //! The layout is decided in `docs/adr/0020-postgres.md`, and written in `schema`.
 
 mod apply;
+mod crowd;
 mod failure;
 mod hint;
 mod lease;

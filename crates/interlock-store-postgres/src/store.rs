@@ -15,7 +15,8 @@ use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::Config;
 
 use crate::{
-    apply, hint::Hints, lease, ledger, pool::Pool, queue, read, retention, roll, schema, whole,
+    apply, crowd::Crowd, hint::Hints, lease, ledger, pool::Pool, queue, read, retention, roll,
+    schema, whole,
 };
 
 /// Where a store is, and how it is used.
@@ -52,6 +53,7 @@ pub struct PostgresStore {
     shards: u16,
     pool: Arc<Pool>,
     hints: Arc<Hints>,
+    crowd: Arc<Crowd>,
     desk: Desk,
 }
 
@@ -68,7 +70,8 @@ impl PostgresStore {
         let (to_prepare, name, asked) = (Arc::clone(&pool), schema.clone(), *shards);
         let shards = desk.wait(async move { schema::prepare(&to_prepare, &name, asked).await })?;
         let hints = Arc::new(Hints::new(schema, shards));
-        Ok(Self { schema: schema.clone(), shards, pool, hints, desk })
+        let crowd = Arc::default();
+        Ok(Self { schema: schema.clone(), shards, pool, hints, crowd, desk })
     }
 
     fn ask<'a, T: Send + 'static, F>(&self, work: impl FnOnce(Arc<Pool>) -> F) -> StoreFuture<'a, T>
@@ -164,7 +167,8 @@ impl Store for PostgresStore {
         keys: &'a [Key],
     ) -> StoreFuture<'a, Vec<Option<Row<Record>>>> {
         let (pipeline, keys) = (pipeline.clone(), keys.to_vec());
-        self.ask(move |pool| async move { read::rows(&pool, &pipeline, &keys).await })
+        let crowd = Arc::clone(&self.crowd);
+        self.ask(move |pool| async move { crowd.read(&pool, pipeline, keys).await })
     }
 
     fn agenda<'a>(

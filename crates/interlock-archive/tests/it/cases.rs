@@ -39,7 +39,8 @@ async fn case_82_rows_are_replaced_cursors_come_back_and_history_is_in_order() {
     let runs = texts(&client, runs).await;
     let ended: Vec<bool> = runs.iter().map(|run| run.ends_with("COMPLETED")).collect();
     assert_eq!(ended, [true, true, true, false, false, false], "each run once, as it stands now");
-    let history = "SELECT number::text FROM archive.events WHERE pipeline_id = 'orders' ORDER BY at, number";
+    let history =
+        "SELECT number::text FROM archive.events WHERE pipeline_id = 'orders' ORDER BY at, number";
     let history = texts(&client, history).await;
     assert_eq!(history, ["1", "7", "2", "8", "3", "9", "4", "5", "6"], "by the hour they speak of");
     // Which pipelines have missed or failed is a question of SQL.

@@ -110,7 +110,9 @@ fn shards_are_as_many_as_the_store_was_made_with_until_it_moves() {
     let server = PrivatePostgres::start();
     let settings = |schema: &str, shards: u16| {
         let dsn = server.dsn();
-        format!("provider: postgres\npostgres: {{dsn: '{dsn}', schema: {schema}, shards: {shards}}}\n")
+        format!(
+            "provider: postgres\npostgres: {{dsn: '{dsn}', schema: {schema}, shards: {shards}}}\n"
+        )
     };
     let project = Project::new(&[("ticker", TICKER)]);
     write(&project, "interlock.yaml", &settings("old", 3));
