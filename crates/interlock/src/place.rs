@@ -292,6 +292,7 @@ mod server {
             db: config.db,
             tls,
             key_prefix: config.key_prefix.clone(),
+            readiness_ttl: config.readiness_ttl,
             retention_ttl: config.retention_ttl,
             run_index_limit: config.run_index_limit,
             event_stream_max: config.event_stream_max,
