@@ -133,7 +133,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     let (from, zones_read) = (directory.clone(), Arc::clone(&zones));
     let config = blocking(move || Files::around(&from, &zones_read)).await??.config;
     let roles = roles.given(config.archiver.as_ref())?;
-    let place = Place::named(&directory, &config.store);
+    let place = Place::of(&directory)?;
     let (folder, holder) = (place.folder.clone(), place.holder());
     let ours = holder.clone();
     let (store, held) = open(&place, &roles).await?;
@@ -142,8 +142,8 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     surface.store.get_or_init(|| Arc::clone(&store));
     surface.maker.get_or_init(|| making::maker(&directory, &config.dirs.pipelines));
     let interface = interface(&roles, &config, (&folder, &surface)).await?;
-    let mut greeting = greeting(&place, &roles, interface.as_ref());
-    let names = spooled::names(&folder, interface.as_ref().map(Interface::address));
+    let mut greeting = greeting(&place, &roles, &surface);
+    let names = spooled::names((&directory, &folder), interface.as_ref().map(Interface::address));
     tokio::spawn(spooled::take_over(Arc::clone(&store), names));
     let (reload, asked) = mpsc::unbounded_channel();
     let runtime = beside()?;
@@ -236,12 +236,12 @@ fn guard(
 }
 
 /// What is known before anything is loaded.
-fn greeting(place: &Place, roles: &Roles, interface: Option<&Interface>) -> Greeting {
+fn greeting(place: &Place, roles: &Roles, surface: &Surface) -> Greeting {
     Greeting {
         pipelines: 0,
         problems: 0,
         held: 0,
-        url: interface.map(Interface::url),
+        reach: surface.reach(),
         roles: roles.words(),
         overview: None,
         place: place.to_string(),
@@ -259,7 +259,7 @@ async fn interface(
     if !roles.has(RoleName::Api) {
         return Ok(None);
     }
-    Interface::start(&config.server, folder, surface).await
+    Interface::start(&config.server, folder, surface).await.map(Some)
 }
 
 /// Lets a notifier run where the engine cannot block it.
