@@ -27,7 +27,8 @@ use crate::{
     exit::{Failure, SUCCESS},
     inbox::Inbox,
     ledger::Ledger,
-    output::Output,
+    output::{Output, instant},
+    place::Place,
     project,
     serve::files::is_much,
     slot_name,
@@ -37,6 +38,9 @@ use crate::{
 const EXPANDED_MAX: u64 = 10_000;
 
 pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> Result<u8, Failure> {
+    if catchup.dry_run && !Place::of(directory).exists() {
+        return nothing_recorded(directory, catchup, output);
+    }
     let ledger = Ledger::open(directory)?;
     let only = catchup.pipeline.as_ref().map(|it| ledger.known(directory, it)).transpose()?;
     let loaded = project::load(directory)?;
@@ -48,6 +52,13 @@ pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> R
     for row in ledger.pipelines()? {
         if only.as_ref().is_none_or(|only| row.pipeline == *only) {
             let pause = row.record.record.pause.clone();
+            if let Some(pause) = pause.as_ref().filter(|pause| pause.is_in_force(at)) {
+                let (pipeline, since) = (&row.pipeline, instant(pause.since));
+                writeln!(
+                    output.err,
+                    "{pipeline} is paused since {since}: what it owes is decided by its `resume`, which shows it"
+                )?;
+            }
             lines.extend(planner.lines(&row, pause.as_ref())?);
         }
     }
@@ -60,6 +71,24 @@ pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> R
         return Ok(SUCCESS);
     }
     ask(directory, &ledger, &lines, output)
+}
+
+/// Where nothing was ever recorded, nothing is owed: history from before the first sight is not replayed.
+fn nothing_recorded(
+    directory: &Path,
+    catchup: &Catchup,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    let loaded = project::load(directory)?;
+    if let Some(name) = &catchup.pipeline {
+        project::pipeline(&loaded, name)?;
+    }
+    if catchup.json {
+        output.json(&Value::Array(vec![]))?;
+    } else {
+        print(&[], output)?;
+    }
+    Ok(SUCCESS)
 }
 
 /// Asks the owner to do it now.
@@ -155,21 +184,26 @@ impl Planner<'_> {
         Ok(if is_spared { InForce::Stored } else { InForce::Gone })
     }
 
-    /// One object for each slot; a very long stretch stays one.
+    /// One object for each slot, in order of time for each pipeline; a very long stretch stays one.
     fn to_json(&self, lines: &[PlanLine]) -> Vec<Value> {
-        let mut objects = Vec::new();
+        let mut single = Vec::new();
         for line in lines {
-            let agenda = (2..=EXPANDED_MAX).contains(&line.count).then(|| self.expand(line));
-            match agenda.flatten() {
-                Some(slots) => {
-                    objects.extend(slots.into_iter().map(|slot| {
-                        object(&PlanLine { slot, last: slot, count: 1, ..line.clone() })
-                    }));
-                }
-                None => objects.push(object(line)),
+            let slots = (2..=EXPANDED_MAX).contains(&line.count).then(|| self.expand(line));
+            match slots.flatten() {
+                Some(slots) => single.extend(slots.into_iter().map(|slot| PlanLine {
+                    slot,
+                    last: slot,
+                    count: 1,
+                    ..line.clone()
+                })),
+                None => single.push(line.clone()),
             }
         }
-        objects
+        single.sort_by(|one, other| {
+            let place = |line: &PlanLine| (line.pipeline.clone(), line.slot, line.schedule.clone());
+            place(one).cmp(&place(other))
+        });
+        single.iter().map(object).collect()
     }
 
     fn expand(&self, line: &PlanLine) -> Option<Vec<Timestamp>> {
@@ -199,10 +233,12 @@ fn stored_agenda(row: &AgendaRow) -> Option<Agenda> {
 }
 
 fn object(line: &PlanLine) -> Value {
+    let name = || format!("{}/{}/{}", line.pipeline, line.schedule, line.slot);
     json!({
         "pipeline": line.pipeline.as_str(),
         "schedule": line.schedule,
         "slot": line.slot.to_string(),
+        "name": (line.count == 1).then(name),
         "last": line.last.to_string(),
         "count": line.count,
         "action": line.action,

@@ -100,7 +100,10 @@ impl Greeting {
         let Some((at, pipeline, schedule)) = &overview.next else {
             return "nothing is due by itself".to_owned();
         };
-        let wait = at.duration_since(self.now).max(SignedDuration::ZERO);
+        if *at < self.now {
+            return format!("{pipeline}/{schedule}, owed since {}", instant(*at));
+        }
+        let wait = at.duration_since(self.now);
         let wait = SignedDuration::from_secs(wait.as_secs());
         format!("{pipeline}/{schedule} at {}, in {wait:#}", instant(*at))
     }
