@@ -102,7 +102,8 @@ impl Planner<'_> {
         let watermarks: BTreeMap<_, _> = watermarks.collect();
         let pipeline = &row.pipeline;
         let owing = Owing { pipeline, agenda: &agenda, watermarks, pause, now: self.at };
-        let lines = block_on(owing.preview(self.ledger.store()));
+        let declared = project::find(self.loaded, pipeline);
+        let lines = block_on(owing.preview(self.ledger.store(), declared));
         lines.map_err(|error| Failure::failed(error.to_string(), ""))
     }
 
