@@ -201,7 +201,7 @@ impl Engine {
                     owed: vec![owed],
                     work: agenda.work,
                     catchup: &agenda.catchup,
-                    pause: None,
+                    pauses: vec![],
                     deaf: vec![],
                     now,
                 };

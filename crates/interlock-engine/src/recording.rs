@@ -203,11 +203,9 @@ impl Groups<'_> {
     fn open_all(&mut self, slots: &[Timestamp], opened_by: TriggerType) {
         for nominal in slots {
             let place = (*nominal, self.id());
-            let mut slot = self.opener().open(*nominal, opened_by);
+            let mut slot = opened(&self.opener(), *nominal, (opened_by, self.wish));
             let mut revision = 0;
             if opened_by == TriggerType::Catchup {
-                slot = queued(slot, self.recording.now);
-                slot.wish = self.wish.map(asked_for);
                 slot.marks.missed_at = self.recording.ahead.missed_at(&place);
             }
             if let Some((before, known)) = self.recording.ahead.slots.get(&place) {
@@ -355,12 +353,6 @@ impl Groups<'_> {
     }
 }
 
-/// Why a slot runs that somebody wanted to be caught up: the overlap policy has no say in it.
-fn asked_for(wish: Wish) -> Box<slot::Wish> {
-    let reason = Some(format!("resume --catchup {}", wish.as_str()));
-    Box::new(slot::Wish { reason, ..slot::Wish::default() })
-}
-
 /// What is said of slots of a schedule that were missed and run all the same.
 pub(crate) fn caught_up(schedule: &str, (first, last): (&str, &str), count: u64) -> String {
     if count == 1 {
@@ -369,7 +361,22 @@ pub(crate) fn caught_up(schedule: &str, (first, last): (&str, &str), count: u64)
     format!("{count} slots of {schedule} from {first} to {last} were missed and are caught up")
 }
 
-/// A slot that waits for its turn.
-fn queued(slot: Slot, now: Timestamp) -> Slot {
-    slot.advance(OpenState::Queued, plus(now, QUEUE_MAX)).unwrap_or(slot)
+/// A slot as a plan opens it. One that is caught up waits for its turn, and keeps why, if somebody asked for it: the
+/// overlap policy then has no say in it.
+pub(crate) fn opened(
+    opener: &Opener<'_>,
+    nominal: Timestamp,
+    (by, wish): (TriggerType, Option<Wish>),
+) -> Slot {
+    let slot = opener.open(nominal, by);
+    if by != TriggerType::Catchup {
+        return slot;
+    }
+    let queued = slot.advance(OpenState::Queued, plus(opener.now, QUEUE_MAX));
+    let mut slot = queued.unwrap_or(slot);
+    slot.wish = wish.map(|wish| {
+        let reason = Some(format!("resume --catchup {}", wish.as_str()));
+        Box::new(slot::Wish { reason, ..slot::Wish::default() })
+    });
+    slot
 }

@@ -156,7 +156,8 @@ impl Planner<'_> {
             let is_paused = pause.is_some_and(|pause| pause.is_in_force(now));
             if let Some(agenda) = agenda.as_ref().filter(|_| !is_paused) {
                 let owing = Owing { pipeline, agenda, watermarks, pause, now };
-                lines.extend(owing.preview(store).await?);
+                let declared = project::find(self.loaded, pipeline);
+                lines.extend(owing.preview(store, declared).await?);
             }
             Ok(lines)
         };
