@@ -1,11 +1,11 @@
 //! `cargo xtask sim`: the simulator, built for speed.
 //!
-//! `cargo xtask test` runs a small swarm of it in the profile that the tests are built in anyway.
+//! `cargo xtask test` runs a swarm of it.
 
 use crate::shell;
 
-/// The seeds that `cargo xtask test` runs.
-const SEEDS: &str = "10";
+/// The seeds that `cargo xtask test` runs: as many as see every kind of luck.
+const SEEDS: &str = "500";
 
 /// Builds the simulator and hands the arguments on.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
@@ -14,8 +14,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     shell::run(command.args(arguments))
 }
 
-/// A small swarm, whatever it happens to meet.
-pub(crate) fn few_seeds() -> Result<(), String> {
-    let arguments = ["run", "--quiet", "-p", "interlock-sim", "--", "--some", SEEDS];
-    shell::run(&mut shell::cargo(&arguments))
+/// A swarm that must see everything.
+pub(crate) fn swarm() -> Result<(), String> {
+    run(&["--swarm", "--seeds", SEEDS].map(str::to_owned))
 }

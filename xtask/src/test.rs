@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     steps.run("documentation", documentation);
     steps.run("documentation tests", || cargo(&["test", "--workspace", "--doc", "--quiet"]));
     steps.run("fuzz targets over their seeds", || fuzz::replay_seeds().into());
-    steps.run("simulated worlds", || sim::few_seeds().into());
+    steps.run("simulated worlds", || sim::swarm().into());
     steps.run("tests", tests);
     steps.finish()
 }

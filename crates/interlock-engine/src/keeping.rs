@@ -88,12 +88,11 @@ impl Engine {
         let (pipeline, name) = (PipelineId::system(), format!("{COVERAGE_PREFIX}{instance}"));
         let key = Key::Sensor(name.clone());
         let found = self.store.read(&pipeline, std::slice::from_ref(&key)).await?;
-        let stretches = match found.into_iter().next().flatten().map(|row| row.record) {
-            Some(Record::Sensor(record)) => heard(&record.value),
-            Some(_) | None => vec![],
+        let value = match found.into_iter().next().flatten().map(|row| row.record) {
+            Some(Record::Sensor(record)) => longer(record.value, (since, until), now),
+            Some(_) | None => heard_value(&[(since, until)]),
         };
-        let stretches = extended(stretches, (since, until), now);
-        let record = SensorRecord { value: heard_value(&stretches), at: until, received_at: now };
+        let record = SensorRecord { value, at: until, received_at: now };
         plan.group.changes.push(Change::Put(key, Expect::Any, Record::Sensor(record)));
         if let Some(after) = after {
             let key = Key::Applied(after.to_owned());
@@ -112,6 +111,21 @@ impl Engine {
         }
         Ok(Ok(json!({ "until": until.to_string() })))
     }
+}
+
+/// Adds a stretch to a row's. Most of the time it is the last one, longer, and the others need not be read.
+fn longer(mut value: Value, stretch: Stretch, now: Timestamp) -> Value {
+    let (since, until) = (stretch.0.to_string(), stretch.1);
+    let last = value.get_mut("heard").and_then(Value::as_array_mut).and_then(|all| all.last_mut());
+    if let Some(Value::Array(last)) = last
+        && let [began, end] = last.as_mut_slice()
+        && began.as_str() == Some(&since)
+        && end.as_str().and_then(|end| end.parse().ok()).is_some_and(|end: Timestamp| end <= until)
+    {
+        *end = until.to_string().into();
+        return value;
+    }
+    heard_value(&extended(heard(&value), stretch, now))
 }
 
 /// Adds a stretch: the same one, longer, if it began when the last one did.
@@ -143,6 +157,18 @@ mod tests {
         }
         assert_eq!(known, [(at(0), at(20)), (at(100), at(110))]);
         assert_eq!(heard(&heard_value(&known)), known);
+    }
+
+    #[test]
+    fn the_last_stretch_grows_as_if_all_were_read() {
+        let mut value = heard_value(&[(at(0), at(10)), (at(20), at(30))]);
+        // Longer, not shorter, one that is not the last, and a new one.
+        for stretch in [(20, 40), (20, 35), (0, 15), (50, 60)] {
+            let stretch = (at(stretch.0), at(stretch.1));
+            let expected = heard_value(&extended(heard(&value), stretch, at(60)));
+            value = longer(value, stretch, at(60));
+            assert_eq!(value, expected, "{stretch:?}");
+        }
     }
 
     #[test]

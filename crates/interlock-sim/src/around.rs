@@ -5,14 +5,19 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use interlock_alert::{Channels, Delivery, DeliveryFuture, Notice, RouteFuture};
+use interlock_alert::{Channels, Delivery, DeliveryFuture, Hold, HoldFuture, Notice, RouteFuture};
+use interlock_config::{SystemZones, route::Subject, silence::Silence};
 use interlock_core::{
     id::PipelineId,
     incident::Alert,
     readiness::{TraitResult, TraitSpec, TraitStatus},
 };
-use interlock_engine::seam::{Evaluators, Task};
-use jiff::SignedDuration;
+use interlock_engine::{
+    SILENCE_PREFIX,
+    seam::{Evaluators, Task},
+};
+use interlock_store::Store;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     clockwork::{Clockwork, Pid, ProcessWorld},
@@ -31,6 +36,9 @@ pub trait Onlooker: Send + Sync + fmt::Debug {
     /// A process got an answer about a pipeline.
     fn answered(&self, by: Pid, pipeline: &PipelineId, status: TraitStatus);
 
+    /// A process tells, because it could not find out what is silenced.
+    fn could_not_ask(&self);
+
     /// A channel took an alert.
     fn delivered(&self, channel: &str, key: &str);
 }
@@ -46,6 +54,12 @@ pub struct Around {
     pub luck: Arc<Luck>,
     /// Who looks on.
     pub onlooker: Arc<dyn Onlooker>,
+    /// The ledger, which has the silences.
+    pub store: Arc<dyn Store>,
+    /// The silences as they were read last.
+    pub silences: Arc<Mutex<Option<Vec<Silence>>>>,
+    /// Whether silences are passed over: a mistake, to see it caught.
+    pub is_loud: bool,
     /// Whether every answer is a yes: a mistake, to see it caught.
     pub trusts_blindly: bool,
     /// Whether what failed is taken for delivered: another one.
@@ -61,6 +75,36 @@ impl Around {
 
     fn is_hit(&self, per_mille: u64) -> bool {
         self.below(1_000) < per_mille
+    }
+
+    /// The silence that an alert falls under.
+    async fn silence(&self, alert: &Alert, now: Timestamp) -> Option<Hold> {
+        let read = self.store.sensors(&PipelineId::system()).await;
+        let subject = Subject {
+            level: &alert.level,
+            alert_type: &alert.alert_type,
+            pipeline: &alert.pipeline_id,
+            owner: None,
+            labels: None,
+        };
+        let mut known = self.silences.lock().unwrap_or_else(PoisonError::into_inner);
+        // A store that does not answer ends no silence, and begins none.
+        if let Ok(rows) = read {
+            let zones = SystemZones::new();
+            let read = rows.iter().filter_map(|(key, row)| {
+                let id = key.strip_prefix(SILENCE_PREFIX)?;
+                Silence::from_json(id, &row.record.value, &zones).ok()
+            });
+            *known = Some(read.collect());
+        }
+        let Some(silences) = &*known else {
+            self.onlooker.could_not_ask();
+            return None;
+        };
+        let mut theirs = silences.iter().filter(|silence| silence.when.matches(&subject));
+        let until = theirs.find_map(|silence| silence.in_force(now))?;
+        self.luck.saw("alert silenced");
+        Some(Hold { reason: "a silence".to_owned(), until: Some(until) })
     }
 }
 
@@ -102,6 +146,13 @@ impl Channels for Around {
     fn instead_of<'a>(&'a self, channel: &'a str, _: &'a Alert) -> RouteFuture<'a> {
         let others = CHANNELS.iter().filter(|other| **other != channel);
         Box::pin(std::future::ready(others.map(|other| (*other).to_owned()).collect()))
+    }
+
+    fn hold<'a>(&'a self, alert: &'a Alert, now: Timestamp) -> HoldFuture<'a> {
+        if self.is_loud {
+            return Box::pin(std::future::ready(None));
+        }
+        Box::pin(self.silence(alert, now))
     }
 
     fn deliver(&self, channel: &str, notice: Notice) -> DeliveryFuture {

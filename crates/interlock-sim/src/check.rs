@@ -3,7 +3,9 @@
 //!
 //! A group is judged when it is accepted, row by row, then as a whole. The first violation ends the run.
 
+mod absence;
 mod alerts;
+mod backfills;
 mod book;
 mod end;
 mod owed;
@@ -21,13 +23,14 @@ use interlock_core::{
     readiness::TraitStatus,
 };
 use interlock_store::{
-    Accepted, Change, Group, Key, Lease, OutboxRow, Record, Refusal, RunKey, Term,
+    Accepted, Change, Group, Key, Lease, OutboxRow, Record, Refusal, Role, RunKey, Term,
     record::{EventRecord, OutboxRecord},
 };
 use jiff::{SignedDuration, Timestamp};
 
 use self::{
     alerts::Alerts,
+    backfills::SeenBackfill,
     book::{Book, Place, SeenSlot, SeenSpan},
     reports::Reports,
 };
@@ -115,8 +118,8 @@ pub struct Checker {
     luck: Arc<Luck>,
     jobs: Option<Jobs>,
     books: BTreeMap<PipelineId, Book>,
-    /// Whose term it is; the last is the one in force.
-    owners: BTreeMap<Term, Pid>,
+    /// Whose turn it is in a role, and under which term.
+    owners: BTreeMap<Role, (Term, Pid)>,
     /// Instances whose engine is at work.
     live: BTreeSet<Pid>,
     /// What a process was last told about a pipeline's trait, and when.
@@ -146,7 +149,9 @@ pub(crate) struct Scene<'a> {
     pub(crate) reports: &'a Reports,
     answers: &'a BTreeMap<(Pid, PipelineId), (TraitStatus, Timestamp)>,
     books: &'a BTreeMap<PipelineId, Book>,
-    calm_since: Option<Timestamp>,
+    pub(crate) calm_since: Option<Timestamp>,
+    /// When the group was planned, as its events say.
+    pub(crate) planned_at: Timestamp,
     /// Whether the owner's engine is at work, and not just starting.
     pub(crate) is_live: bool,
 }
@@ -271,6 +276,35 @@ impl Checker {
         self.calm_since = Some(self.clockwork.time());
     }
 
+    /// How things stand, in the words of [`STATES`](crate::luck::STATES).
+    pub fn states(&self) -> Vec<&'static str> {
+        let now = self.clockwork.time();
+        let mut states = BTreeSet::new();
+        for book in self.books.values() {
+            for slot in book.open_slots() {
+                match slot.state {
+                    "running" if slot.is_uncertain => states.insert("start uncertain"),
+                    "running" => states.insert("run under way"),
+                    "queued" => states.insert("slots queued"),
+                    _ => false,
+                };
+                if slot.backfill.is_some() {
+                    states.insert("backfill open");
+                }
+            }
+            if book.is_paused(now) {
+                states.insert("pipeline paused");
+            }
+            if book.incidents.values().any(|is_open| *is_open) {
+                states.insert("incident open");
+            }
+            if book.slots.values().rev().take(20).any(SeenSlot::is_missing) {
+                states.insert("slot missed");
+            }
+        }
+        states.into_iter().collect()
+    }
+
     /// Somebody reports a run's end by hand.
     pub fn report_by_hand(&mut self, run_id: String) {
         self.by_hand.insert(run_id);
@@ -290,6 +324,12 @@ impl Checker {
     /// Somebody listened, from one instant to another.
     pub fn listened(&mut self, stretch: (Timestamp, Timestamp)) {
         self.reports.listened(stretch);
+    }
+
+    /// The backfills of a pipeline that there ever were, and whether each is paused.
+    pub fn backfills(&self, pipeline: &PipelineId) -> Vec<(u64, bool)> {
+        let all = self.books.get(pipeline).into_iter().flat_map(|book| &book.backfills);
+        all.map(|(number, backfill)| (*number, backfill.is_paused())).collect()
     }
 
     /// Slots of a pipeline that were recorded lately, newest first.
@@ -317,15 +357,24 @@ impl Checker {
     /// A process has a lease.
     pub fn acquired(&mut self, holder: &str, lease: Lease) {
         let pid = holder.parse().unwrap_or(0);
-        let last = self.owners.last_key_value().map_or(Term(0), |(term, _)| *term);
+        let role = lease.writer.role;
+        let (last, _) = self.owner(role);
         if lease.writer.term <= last {
             let message = format!("{:?} was given after {last:?}", lease.writer.term);
             self.found(&PipelineId::system(), Finding::of("S9", message));
         }
-        self.owners.insert(lease.writer.term, pid);
+        self.owners.insert(role, (lease.writer.term, pid));
+        if role == Role::Watchdog {
+            return;
+        }
         self.live.remove(&pid);
         // A new engine knows no answers.
         self.answers.retain(|(of, _), _| *of != pid);
+    }
+
+    /// Who has a role, and under which term.
+    fn owner(&self, role: Role) -> (Term, Pid) {
+        self.owners.get(&role).copied().unwrap_or((Term(0), 0))
     }
 
     /// An instance's engine is at work.
@@ -339,10 +388,20 @@ impl Checker {
         self.answers.insert((by, pipeline.clone()), (status, now));
     }
 
+    /// A process could not find out what is silenced, and does not know it from before.
+    pub fn could_not_ask(&mut self) {
+        let now = self.clockwork.time();
+        self.alerts.could_not_ask(now);
+    }
+
     /// A channel took an alert.
     pub fn delivered(&mut self, channel: &str, key: &str) {
         self.tally.deliveries += 1;
-        self.alerts.delivered(channel, key);
+        let pipeline = key.split_once('/').and_then(|(name, _)| PipelineId::any(name).ok());
+        let now = self.clockwork.time();
+        if let Err(finding) = self.alerts.delivered(channel, key, now) {
+            self.found(&pipeline.unwrap_or(PipelineId::system()), finding);
+        }
     }
 
     /// A job began.
@@ -361,7 +420,7 @@ impl Checker {
                 self.found(&pipeline, Finding::of("S2", message).about(&place));
             }
             Some("TRIGGERING" | "RUNNING") => {}
-            Some(_) if self.owners.last_key_value().is_some_and(|(_, owner)| *owner != by) => {
+            Some(_) if self.owner(Role::Engine).1 != by => {
                 // Whoever lost the shard cannot take back what is on its way: no store can refuse it.
                 self.tally.orphans += 1;
             }
@@ -373,10 +432,17 @@ impl Checker {
     }
 
     /// What came of groups.
-    pub fn committed(&mut self, groups: Vec<Group>, results: &[Result<Accepted, Refusal>]) {
-        for (group, result) in groups.into_iter().zip(results) {
+    pub fn committed(&mut self, groups: &[Group], results: &[Result<Accepted, Refusal>]) {
+        self.accept_all(groups, results);
+        for group in groups.iter().zip(results).filter(|(_, result)| result.is_ok()) {
+            self.live_come_first(group.0);
+        }
+    }
+
+    fn accept_all(&mut self, groups: &[Group], results: &[Result<Accepted, Refusal>]) {
+        for (group, result) in groups.iter().zip(results) {
             match result {
-                Ok(_) => self.accept(&group),
+                Ok(_) => self.accept(group),
                 Err(Refusal::Term { .. }) => self.luck.saw("stale owner refused"),
                 Err(Refusal::Conflict { .. }) => self.luck.saw("conflict"),
                 Err(Refusal::Behind) => {}
@@ -388,6 +454,19 @@ impl Checker {
         }
     }
 
+    /// S7, once everything that was committed together is taken over.
+    fn live_come_first(&mut self, group: &Group) {
+        let Some(book) = self.books.get(&group.pipeline).filter(|_| backfills::begins(group))
+        else {
+            return;
+        };
+        let Some(truth) = self.files.truth_of(&group.pipeline, book.version) else { return };
+        let now = self.clockwork.time() + self.clockwork.clock_of(self.owner(Role::Engine).1);
+        if let Err(finding) = backfills::live_come_first(book, now, &truth.gate) {
+            self.found(&group.pipeline, finding);
+        }
+    }
+
     fn accept(&mut self, group: &Group) {
         if self.violation.is_some() {
             return;
@@ -395,7 +474,8 @@ impl Checker {
         self.tally.groups += 1;
         let Some(jobs) = self.jobs.clone() else { return };
         let now = self.clockwork.time();
-        let (last, owner) = self.owners.last_key_value().map_or((Term(0), 0), |(t, p)| (*t, *p));
+        let role = group.writer.role;
+        let (last, owner) = self.owner(role);
         if group.writer.term != last {
             let message = format!("{:?} wrote after {last:?} was given", group.writer.term);
             return self.found(&group.pipeline, Finding::of("S9", message));
@@ -413,7 +493,8 @@ impl Checker {
             answers: &self.answers,
             books: &self.books,
             calm_since: self.calm_since,
-            is_live: self.live.contains(&owner),
+            planned_at: planned_at(group).unwrap_or(now),
+            is_live: role == Role::Engine && self.live.contains(&owner),
         };
         let judged = judge(&mut book, group, &scene)
             .and_then(|count| self.alerts.group(group, &mut book, now).map(|()| count));
@@ -474,6 +555,14 @@ impl Checker {
     }
 }
 
+/// When a group was planned: it may be committed later.
+fn planned_at(group: &Group) -> Option<Timestamp> {
+    group.changes.iter().find_map(|change| match change {
+        Change::Append(event) => Some(event.at),
+        Change::Put(..) | Change::Delete(..) => None,
+    })
+}
+
 /// What a group added.
 #[derive(Default)]
 struct Count {
@@ -492,13 +581,16 @@ fn judge(book: &mut Book, group: &Group, scene: &Scene<'_>) -> Result<Count, Fin
         match (key, record) {
             (Key::Slot(schedule, nominal), Record::Slot(record)) => {
                 let (place, slot) = ((schedule.clone(), *nominal), SeenSlot::of(record));
+                backfills::slot_is_opened(book, &place, &slot, scene)?;
                 slots::slot_changes(book, &place, &slot, scene)?;
                 reports::slot_is_called(book, &place, &slot, scene)?;
-                if !book.slots.contains_key(&place) {
+                absence::slot_is_called(book, &place, &slot, scene)?;
+                let was_decided = book.slots.get(&place).is_some_and(|old| !old.is_missing());
+                if !was_decided {
                     owed::slot_is_planned(book, &place, &slot, scene)?;
                 }
                 count.see(&slot);
-                book.slots.insert(place.clone(), slot);
+                book.put_slot(place.clone(), slot);
                 changed.push(place);
             }
             (Key::Span(schedule, first), Record::Span(record)) => {
@@ -520,17 +612,25 @@ fn judge(book: &mut Book, group: &Group, scene: &Scene<'_>) -> Result<Count, Fin
         }
     }
     for change in &group.changes {
+        if let Change::Append(event) = change {
+            absence::happened(book, event, &mut count.saw);
+        }
         let Change::Put(key, _, record) = change else { continue };
         match (key, record) {
             (Key::Run(key), Record::Run(record)) => {
                 count.runs += u64::from(!book.runs.contains_key(key));
                 slots::run_changes(book, key, record, scene)?;
+                absence::run_changes(book, key, record, scene)?;
             }
             (Key::Watermark(schedule), Record::Watermark(record)) => {
                 count.owed += owed::watermark_moves(book, schedule, record.at, scene)?;
             }
             (Key::Pipeline, Record::Pipeline(record)) => {
                 book.declare(record, scene);
+            }
+            (Key::Backfill(number), Record::Backfill(record)) => {
+                count.saw.push(backfills::becomes(record));
+                book.backfills.insert(*number, SeenBackfill::of(record));
             }
             _ => {}
         }

@@ -19,6 +19,8 @@ use std::{
 };
 
 use interlock_engine::seam::{Task, World};
+use interlock_store::whole_milliseconds;
+use interlock_watchdog::seam as watchdog;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::random::Random;
@@ -54,6 +56,10 @@ struct Inner {
     tasks: BTreeMap<u64, Living>,
     tasks_made: u64,
     processes: BTreeMap<Pid, Process>,
+    /// How much earlier than their clocks say processes act, and how much later than they meant to they wake: mistakes, to
+    /// see them caught.
+    haste: SignedDuration,
+    sloth: SignedDuration,
     /// Who goes first when several could; in the order of waking without it.
     order: Option<Random>,
     panics: Vec<(Pid, String)>,
@@ -115,6 +121,8 @@ impl Clockwork {
             tasks: BTreeMap::new(),
             tasks_made: MAIN,
             processes: BTreeMap::new(),
+            haste: SignedDuration::ZERO,
+            sloth: SignedDuration::ZERO,
             order: None,
             panics: vec![],
             restless: None,
@@ -129,6 +137,12 @@ impl Clockwork {
     /// From now on who goes first is drawn.
     pub fn shuffle(&self, order: Random) {
         self.lock().order = Some(order);
+    }
+
+    /// Processes act so much too early, or wake so much too late.
+    pub fn mislead(&self, haste: SignedDuration, sloth: SignedDuration) {
+        let mut inner = self.lock();
+        (inner.haste, inner.sloth) = (haste, sloth);
     }
 
     /// The true time.
@@ -402,14 +416,21 @@ impl ProcessWorld {
 impl World for ProcessWorld {
     fn now(&self) -> Timestamp {
         let inner = self.clockwork.lock();
+        if self.pid == NATURE {
+            return inner.now;
+        }
         let ahead = inner.processes.get(&self.pid).map_or(SignedDuration::ZERO, |it| it.ahead);
-        plus(inner.now, ahead)
+        plus(inner.now, ahead + inner.haste)
     }
 
     fn uptime(&self) -> Duration {
         // Nobody sets this one.
         Duration::try_from(self.clockwork.time().duration_since(Timestamp::UNIX_EPOCH))
             .unwrap_or_default()
+    }
+
+    fn boot(&self) -> Option<Duration> {
+        Some(self.uptime())
     }
 
     fn sleep_until(&self, at: Timestamp) -> Task<()> {
@@ -428,6 +449,20 @@ impl World for ProcessWorld {
             bell
         };
         bell.wake_by_ref();
+    }
+}
+
+impl watchdog::World for ProcessWorld {
+    fn now(&self) -> Timestamp {
+        whole_milliseconds(World::now(self))
+    }
+
+    fn boot(&self) -> Option<Duration> {
+        World::boot(self)
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> Task<()> {
+        World::sleep_until(self, at)
     }
 }
 
@@ -451,7 +486,8 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         inner.timers_set += 1;
-        let timer = (plus(inner.now, self.at.duration_since(now)), inner.timers_set);
+        let sloth = if self.world.pid == NATURE { SignedDuration::ZERO } else { inner.sloth };
+        let timer = (plus(inner.now, self.at.duration_since(now) + sloth), inner.timers_set);
         inner.timers.insert(timer, context.waker().clone());
         drop(inner);
         self.timer = Some(timer);

@@ -1,21 +1,24 @@
 //! The declarations of a simulated project: every version that there ever was, and which are in the files now.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use interlock_config::{Context, SystemZones, ZoneSource as _, parse_pipeline};
-use interlock_core::{id::PipelineId, pipeline::Pipeline, zone::Zone};
+use interlock_config::{Context, SystemZones, ZoneSource, parse_pipeline};
+use interlock_core::{calendar::Calendar, id::PipelineId, pipeline::Pipeline, zone::Zone};
 use interlock_engine::{
     Changes, Declaration, Engine,
     seam::{Specs, Task},
 };
 use interlock_store::record::VersionRecord;
-use jiff::Timestamp;
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
-use crate::truth::Truth;
+use crate::{
+    tap::Mutation,
+    truth::{MOVING, Truth},
+};
 
 /// The files, and all that they ever said.
 #[derive(Clone, Debug)]
@@ -23,7 +26,8 @@ pub struct Files(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    zones: SystemZones,
+    zones: Zones,
+    mutation: Option<Mutation>,
     inner: Mutex<Inner>,
 }
 
@@ -32,6 +36,43 @@ struct Inner {
     now: BTreeMap<PipelineId, Declaration>,
     truths: BTreeMap<PipelineId, Arc<Truth>>,
     ever: BTreeMap<(PipelineId, u64), Version>,
+    /// The days of the calendar.
+    holidays: BTreeSet<Date>,
+}
+
+/// The zones of the system, and one whose data changes.
+#[derive(Debug)]
+struct Zones {
+    system: SystemZones,
+    moving: Mutex<Zone>,
+}
+
+/// What the data of the zone that changes says: first this, then that.
+const EDITIONS: [&str; 2] = ["<+02>-2<+03>,M3.5.0/3,M10.5.0/4", "<+03>-3"];
+
+impl Zones {
+    fn new() -> Self {
+        Self { system: SystemZones::new(), moving: Mutex::new(edition(0)) }
+    }
+
+    fn moving(&self) -> MutexGuard<'_, Zone> {
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn edition(number: usize) -> Zone {
+    let time_zone = EDITIONS.get(number % 2).and_then(|text| TimeZone::posix(text).ok());
+    Zone::new(MOVING, time_zone.unwrap_or(TimeZone::UTC))
+}
+
+impl ZoneSource for Zones {
+    fn zone(&self, name: &str) -> Option<Zone> {
+        if name == MOVING { Some(self.moving().clone()) } else { self.system.zone(name) }
+    }
+
+    fn names(&self) -> &[String] {
+        self.system.names()
+    }
 }
 
 /// What a version says, to the engine and really.
@@ -39,15 +80,34 @@ type Version = (Arc<Pipeline>, Option<Arc<Truth>>);
 
 impl Default for Files {
     fn default() -> Self {
-        let shared = Shared { zones: SystemZones::new(), inner: Mutex::default() };
-        Self(Arc::new(shared))
+        Self::mistaken(None)
     }
 }
 
 impl Files {
+    /// No files yet; what is written is perhaps not what is meant, to see that caught.
+    pub fn mistaken(mutation: Option<Mutation>) -> Self {
+        let shared = Shared { zones: Zones::new(), mutation, inner: Mutex::default() };
+        Self(Arc::new(shared))
+    }
+
+    /// Other days are the calendar's; the files that name it are written again by whoever calls this.
+    pub fn set_holidays(&self, days: BTreeSet<Date>) {
+        self.lock().holidays = days;
+    }
+
+    /// The zone that changes has other data from now on.
+    pub fn change_zone(&self, number: usize) {
+        *self.0.zones.moving() = edition(number);
+    }
+
     /// Writes a file.
     pub fn write(&self, text: &str, since: Timestamp) -> Result<Declaration, String> {
-        let (context, no_environment) = (Context::default(), |_: &str| None);
+        let no_environment = |_: &str| None;
+        let (name, dates) = ("holidays".to_owned(), self.lock().holidays.clone());
+        let calendar = Calendar { name: name.clone(), dates, ..Calendar::default() };
+        let mut context = Context::default();
+        context.calendars.insert(name, Arc::new(calendar));
         let path = Path::new("pipeline.yaml");
         let (loaded, problems) =
             parse_pipeline(path, text, &context, &self.0.zones, &no_environment);
@@ -64,8 +124,18 @@ impl Files {
     }
 
     /// Writes the file of a pipeline whose truth is known.
-    pub fn write_truth(&self, truth: Truth, since: Timestamp) -> Result<Declaration, String> {
-        let declaration = self.write(&truth.text(), since)?;
+    pub fn write_truth(&self, mut truth: Truth, since: Timestamp) -> Result<Declaration, String> {
+        if let Some(days) = &mut truth.holidays {
+            days.clone_from(&self.lock().holidays);
+        }
+        if truth.zone == MOVING {
+            truth.time_zone = self.0.zones.moving().time_zone().clone();
+        }
+        let text = match self.0.mutation {
+            Some(mutation) => mutation.misread(&truth).text(),
+            None => truth.text(),
+        };
+        let declaration = self.write(&text, since)?;
         let truth = Arc::new(truth);
         let name = declaration.pipeline.name.clone();
         let mut inner = self.lock();

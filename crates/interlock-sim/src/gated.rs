@@ -31,6 +31,11 @@ pub trait Gate: Send + Sync + fmt::Debug {
         groups
     }
 
+    /// Whether a commit arrives twice.
+    fn repeats(&self) -> bool {
+        false
+    }
+
     /// Whether it wants to see what came of groups.
     fn looks_on(&self) -> bool {
         false
@@ -108,7 +113,12 @@ impl<G: Gate> Store for Gated<G> {
             self.enter("commit").await?;
             let groups = self.gate.commits(groups);
             let seen = self.gate.looks_on().then(|| groups.clone());
+            let again = self.gate.repeats().then(|| groups.clone());
             let results = self.store.commit(groups).await;
+            if let Some(again) = again {
+                // Its answer goes nowhere.
+                let _answer = self.store.commit(again).await;
+            }
             if let (Some(seen), Ok(results)) = (seen, &results) {
                 self.gate.committed(seen, results);
             }

@@ -1,7 +1,6 @@
-//! The instances of Interlock: each is a process with an engine that wants the shard, and a notifier.
+//! The instances of Interlock: each is a process with an engine and a watchdog that want the shard, and a notifier.
 //!
-//! An instance that ends, for whatever reason, is started again, as a supervisor would do it. A watchdog, once there
-//! is one, is one more task of an instance.
+//! An instance that ends, for whatever reason, is started again, as a supervisor would do it.
 
 use std::{
     collections::BTreeMap,
@@ -12,10 +11,11 @@ use std::{
 use interlock_engine::{
     Changes, Engine, EngineError, Limits, Notifier, NotifierParts, Pace, Parts, Patience,
     host::Host,
-    seam::World as _,
+    seam::{Specs as _, World as _},
     vitals::{Pulse, Vitals},
 };
 use interlock_store::{Shard, Store};
+use interlock_watchdog::{Pace as WatchdogPace, Parts as WatchdogParts, Watchdog, WatchdogError};
 use jiff::SignedDuration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -29,6 +29,7 @@ use crate::{
     random::Random,
     road::Road,
     tap::{Mutation, Tap},
+    telling::Words,
 };
 
 /// So many of the instances hear reports; the others have other roles.
@@ -50,6 +51,8 @@ pub struct Ground {
     pub onlooker: Arc<dyn Onlooker>,
     /// How often the engine does what nothing else wakes it for.
     pub pace: Pace,
+    /// The same for the watchdog.
+    pub watch_pace: WatchdogPace,
     /// The seed.
     pub seed: u64,
     /// A deliberate mistake.
@@ -184,12 +187,18 @@ impl Instances {
             clockwork: clockwork.clone(),
             luck: Arc::clone(luck),
             onlooker: Arc::clone(onlooker),
+            store: Arc::clone(&store),
+            silences: Arc::default(),
+            is_loud: *mutation == Some(Mutation::LoudSilences),
             trusts_blindly: *mutation == Some(Mutation::BlindTrust),
             drops_alerts: *mutation == Some(Mutation::DroppedAlerts),
             random: Arc::new(Mutex::new(random)),
         };
         let around = Arc::new(around);
-        self.start_notifier(pid, &store, &around);
+        if *mutation != Some(Mutation::NoNotifiers) {
+            self.start_notifier(pid, &store, &around);
+        }
+        self.start_watchdog(pid, &store);
         if let Some(tap) = listens.as_ref().filter(|_| pid <= LISTENERS) {
             let listening =
                 crate::reporters::listen(pid, Arc::clone(&store), world.clone(), tap.clone());
@@ -232,6 +241,36 @@ impl Instances {
                 }))
                 .await;
         }
+    }
+
+    /// A watchdog that waits for the lease, and waits again when it has lost it.
+    fn start_watchdog(&self, pid: Pid, store: &Arc<dyn Store>) {
+        let Ground { clockwork, files, luck, watch_pace, mutation, .. } = &self.0.ground;
+        let (world, pace, luck) = (clockwork.process(pid), *watch_pace, Arc::clone(luck));
+        let is_blind = *mutation == Some(Mutation::BlindWatchdog);
+        let (store, files) = (Arc::clone(store), files.clone());
+        let own = world.clone();
+        let run = async move {
+            loop {
+                let (world, zones) = (Arc::new(own.clone()), files.clone());
+                let zones = Arc::new(move |name: &str| zones.zone(name));
+                let mut parts =
+                    WatchdogParts::new(world, Arc::clone(&store), Arc::new(Words), zones);
+                (parts.holder, parts.pace) = (format!("{pid}"), pace);
+                if is_blind {
+                    parts.checks.clear();
+                }
+                // It ends when another one has the lease.
+                if let Ok(Some(watchdog)) = Watchdog::open(parts, Shard(0)).await
+                    && let Err(WatchdogError::Deposed) =
+                        watchdog.run(Box::pin(std::future::pending())).await
+                {
+                    luck.saw("watchdog deposed");
+                }
+                own.sleep(pace.lease / 2).await;
+            }
+        };
+        world.spawn("a watchdog", Box::pin(run));
     }
 
     fn start_notifier(&self, pid: Pid, store: &Arc<dyn Store>, around: &Arc<Around>) {

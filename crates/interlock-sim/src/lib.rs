@@ -8,6 +8,7 @@
 //! channels); [`reporters`] (jobs that somebody else runs); [`luck`] (what can go wrong); [`road`] and [`instances`]; [`check`] and [`tap`]; [`nemesis`]; [`simulation`].
 
 pub mod around;
+pub mod bites;
 pub mod check;
 pub mod clockwork;
 pub mod files;
@@ -24,6 +25,7 @@ pub mod scenario;
 pub mod simulation;
 pub mod swarm;
 pub mod tap;
+mod telling;
 pub mod truth;
 
 pub use simulation::{Options, Outcome, Weather, simulate};

@@ -51,6 +51,18 @@ pub enum Fault {
     Sensor,
     /// Somebody reports a job's end by hand.
     Complete,
+    /// Somebody asks for slots of the past.
+    Backfill,
+    /// Somebody pauses, resumes or cancels that.
+    SteerBackfill,
+    /// Somebody silences alerts for a while.
+    Silence,
+    /// The disk of the store is full.
+    DiskFull,
+    /// The calendar has other days.
+    Calendar,
+    /// The data of a time zone is replaced, and everybody is started again.
+    ZoneData,
     /// Evaluators hang, fail or contradict themselves for a while.
     Evaluators,
     /// A channel fails for a while.
@@ -59,7 +71,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them, with their weights.
-    pub const ALL: [(Self, u64); 20] = [
+    pub const ALL: [(Self, u64); 26] = [
         (Self::Crash, 12),
         (Self::Outage, 3),
         (Self::Stop, 4),
@@ -78,6 +90,12 @@ impl Fault {
         (Self::Catchup, 2),
         (Self::Sensor, 10),
         (Self::Complete, 3),
+        (Self::Backfill, 5),
+        (Self::SteerBackfill, 5),
+        (Self::Silence, 3),
+        (Self::DiskFull, 2),
+        (Self::Calendar, 2),
+        (Self::ZoneData, 1),
         (Self::Evaluators, 4),
         (Self::Channel, 5),
     ];
@@ -103,6 +121,12 @@ impl Fault {
             Self::Catchup => "catch-up by hand",
             Self::Sensor => "sensor",
             Self::Complete => "end reported by hand",
+            Self::Backfill => "backfill",
+            Self::SteerBackfill => "backfill steered",
+            Self::Silence => "silence",
+            Self::DiskFull => "disk full",
+            Self::Calendar => "calendar changed",
+            Self::ZoneData => "zone data changed",
             Self::Evaluators => "evaluators",
             Self::Channel => "channel",
         }
@@ -110,7 +134,7 @@ impl Fault {
 }
 
 /// What a swarm must have seen besides every [`Fault`].
-pub const EXPECTED: [&str; 33] = [
+pub const EXPECTED: [&str; 48] = [
     "death before a commit",
     "death after a commit",
     "commit applied, answer lost",
@@ -144,6 +168,33 @@ pub const EXPECTED: [&str; 33] = [
     "report spooled",
     "slot missed",
     "slot unknown",
+    "commit torn",
+    "commit delivered twice",
+    "clock drift",
+    "clock stands still",
+    "clock not believed",
+    "watchdog deposed",
+    "miss told",
+    "blindness told",
+    "run stuck",
+    "run timed out",
+    "backfill running",
+    "backfill paused",
+    "backfill cancelled",
+    "backfill done",
+    "alert silenced",
+];
+
+/// How things may stand when a fault comes; each fault should meet each.
+pub const STATES: [&str; 8] = [
+    "nobody is up",
+    "run under way",
+    "slots queued",
+    "start uncertain",
+    "pipeline paused",
+    "backfill open",
+    "incident open",
+    "slot missed",
 ];
 
 /// How often what happens in one seed.
@@ -229,7 +280,12 @@ struct Inner {
     is_calm: bool,
     evaluators: Option<(Timestamp, Trouble)>,
     channels: BTreeMap<String, (Timestamp, Trouble)>,
+    full_until: Option<Timestamp>,
+    met: BTreeMap<Meeting, u64>,
 }
+
+/// A fault, and how things stood when it came.
+pub type Meeting = (&'static str, &'static str);
 
 impl Luck {
     /// Luck with a profile.
@@ -252,12 +308,26 @@ impl Luck {
         self.lock().counts.clone()
     }
 
+    /// A fault came while things stood so.
+    pub fn met(&self, fault: &'static str, states: &[&'static str]) {
+        let mut inner = self.lock();
+        for state in states {
+            *inner.met.entry((fault, state)).or_default() += 1;
+        }
+    }
+
+    /// Which faults met which states, and how often.
+    pub fn meetings(&self) -> BTreeMap<Meeting, u64> {
+        self.lock().met.clone()
+    }
+
     /// From now on nothing goes wrong.
     pub fn calm_down(&self) {
         let mut inner = self.lock();
         inner.is_calm = true;
         inner.evaluators = None;
         inner.channels.clear();
+        inner.full_until = None;
     }
 
     /// Whether nothing goes wrong any more.
@@ -273,6 +343,16 @@ impl Luck {
     /// A channel misbehaves until then.
     pub fn trouble_channel(&self, channel: &str, until: Timestamp, trouble: Trouble) {
         self.lock().channels.insert(channel.to_owned(), (until, trouble));
+    }
+
+    /// Nothing can be written until then.
+    pub fn fill_disk(&self, until: Timestamp) {
+        self.lock().full_until = Some(until);
+    }
+
+    /// Whether nothing can be written.
+    pub fn is_disk_full(&self, now: Timestamp) -> bool {
+        self.lock().full_until.is_some_and(|until| now < until)
     }
 
     /// What is the matter with evaluators.

@@ -4,19 +4,23 @@
 
 use std::{
     process::ExitCode,
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
 use interlock_sim::{
-    Options, Outcome, Weather, scenario, simulate,
-    swarm::{Swarm, shape, shorten},
+    Options, Outcome, Weather,
+    bites::caught,
+    scenario, simulate,
+    swarm::{Flown, Swarm, fly, shape, shorten},
+    tap::Mutation,
 };
 
 const HELP: &str = "\
 interlock-sim --seed N [--days D] [--pipelines P] [--instances I] [--faults N] [--weather even|drawn] [--twice]
 interlock-sim --seed N --as-in-swarm        the world that a swarm makes of this seed
 interlock-sim --swarm [--minutes M | --seeds N] [--from SEED]
-interlock-sim --some N                      a swarm too small to see everything
+interlock-sim --bites                       deliberate mistakes, and the seeds that catch them
 interlock-sim --scenario NAME               a story, played now
 ";
 
@@ -34,14 +38,13 @@ struct Asked {
 enum Extent {
     Minutes(u64),
     Seeds(u64),
-    /// So many, and not every kind of luck need have been met.
-    Some(u64),
 }
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let ran = match arguments.as_slice() {
         [scenario, name] if scenario == "--scenario" => tell(name),
+        [bites] if bites == "--bites" => show_that_it_bites(),
         _ => ask(&arguments).and_then(|asked| match asked.swarm {
             Some(extent) => swarm(extent, asked.from),
             None => one(&asked),
@@ -54,6 +57,24 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Tells for each deliberate mistake which promise it breaks, and which seed shows it.
+fn show_that_it_bites() -> Result<(), String> {
+    let mut problems = Vec::new();
+    for (mutation, promise) in Mutation::ALL {
+        match caught(mutation).map(|outcome| (outcome.options.seed, outcome.violation)) {
+            Ok((seed, Some(violation))) => {
+                println!("{promise:<4}{mutation:?}: seed {seed}: {violation}");
+                if violation.invariant != promise {
+                    problems.push(format!("{mutation:?} breaks {}", violation.invariant));
+                }
+            }
+            Ok((_, None)) => {}
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems.join(", ")) }
 }
 
 /// Plays a scenario and prints it with what is answered now.
@@ -84,7 +105,6 @@ fn ask(arguments: &[String]) -> Result<Asked, String> {
             "--swarm" => asked.swarm = asked.swarm.or(Some(Extent::Minutes(1))),
             "--minutes" => asked.swarm = Some(Extent::Minutes(number()?)),
             "--seeds" => asked.swarm = Some(Extent::Seeds(number()?)),
-            "--some" => asked.swarm = Some(Extent::Some(number()?)),
             "--from" => asked.from = number()?,
             "--weather" => {
                 asked.options.weather = match rest.next().map(String::as_str) {
@@ -149,31 +169,38 @@ fn report(outcome: &Outcome, took: Duration) {
 
 fn swarm(extent: Extent, from: u64) -> Result<(), String> {
     let watch = watch();
-    let mut swarm = Swarm::default();
-    for seed in from.. {
+    let seed = AtomicU64::new(from);
+    let next = || {
+        let seed = seed.fetch_add(1, Ordering::Relaxed);
         let is_over = match extent {
             Extent::Minutes(minutes) => watch.elapsed() >= Duration::from_secs(minutes * 60),
-            Extent::Seeds(seeds) | Extent::Some(seeds) => swarm.seeds >= seeds,
+            Extent::Seeds(seeds) => seed >= from + seeds,
         };
-        if is_over {
-            break;
-        }
-        let outcome = simulate(&shape(seed))?;
-        if outcome.violation.is_some() {
-            return fail(&outcome);
-        }
-        swarm.take(&outcome);
+        (!is_over).then_some(seed)
+    };
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let Flown { swarm, failed } = fly(threads, &next)?;
+    if let Some(outcome) = failed {
+        return fail(&outcome);
     }
-    let took = watch.elapsed().as_secs_f64();
+    let took = watch.elapsed();
     let Swarm { seeds, dispositions, faults, .. } = swarm;
+    let per_minute = u128::from(dispositions) * 60_000 / took.as_millis().max(1);
     println!(
-        "{seeds} seeds from {from}, {faults} faults, {dispositions} dispositions in {took:.1} s"
+        "{seeds} seeds from {from}, {faults} faults, {dispositions} dispositions in {:.1} s on {threads} threads: \
+         {per_minute} a minute",
+        took.as_secs_f64()
     );
     for (name, count) in &swarm.counts {
         println!("  {count:>9}  {name}");
     }
+    swarm.table().iter().for_each(|line| println!("{line}"));
+    let never_met = swarm.never_met();
+    if !never_met.is_empty() {
+        println!("never met: {}", never_met.join(", "));
+    }
     let never = swarm.never();
-    if never.is_empty() || matches!(extent, Extent::Some(_)) {
+    if never.is_empty() {
         return Ok(());
     }
     Err(format!("never happened in {seeds} seeds: {}", never.join(", ")))

@@ -51,17 +51,19 @@ fn is_owed(truth: &Truth, pattern: &Pattern, minute: Timestamp) -> bool {
 
 /// Whether the wall clock's time is one of the pattern's.
 fn matches(pattern: &Pattern, civil: DateTime) -> bool {
-    let Pattern::Cron { minutes, hours, weekdays, .. } = pattern else { return false };
+    let Pattern::Cron { minutes, hours, weekdays, days, .. } = pattern else { return false };
     let weekday = civil.date().weekday().to_sunday_zero_offset() as u8;
     minutes.contains(&(civil.minute() as u8))
         && hours.as_ref().is_none_or(|hours| hours.contains(&(civil.hour() as u8)))
         && weekdays.as_ref().is_none_or(|weekdays| weekdays.contains(&weekday))
+        && days.as_ref().is_none_or(|days| days.contains(&(civil.day() as u8)))
 }
 
 /// Whether a day has slots at all.
 fn has_slots(truth: &Truth, civil: DateTime) -> bool {
     let weekday = civil.date().weekday().to_sunday_zero_offset();
-    !truth.skips_weekends || (1..=5).contains(&weekday)
+    (!truth.skips_weekends || (1..=5).contains(&weekday))
+        && truth.holidays.as_ref().is_none_or(|days| !days.contains(&civil.date()))
 }
 
 /// Whether an instant is the first that shows its wall-clock time.
@@ -89,7 +91,7 @@ mod tests {
     fn found(zone: &'static str, pattern: &Pattern, day: &str) -> Vec<String> {
         let mut truth = Truth::draw(&mut Random::new(1), "a".to_owned(), None);
         truth.time_zone = TimeZone::get(zone).unwrap();
-        truth.skips_weekends = false;
+        (truth.skips_weekends, truth.holidays) = (false, None);
         let start: Timestamp = format!("{day}T00:00:00Z").parse().unwrap();
         let end = start + SignedDuration::from_hours(24);
         slots(&truth, pattern, start - MINUTE, end - MINUTE)
@@ -99,7 +101,8 @@ mod tests {
     }
 
     fn at(hour: u8, minute: u8) -> Pattern {
-        Pattern::Cron { minutes: vec![minute], hours: Some(vec![hour]), weekdays: None, step: None }
+        let (minutes, hours) = (vec![minute], Some(vec![hour]));
+        Pattern::Cron { minutes, hours, weekdays: None, days: None, step: None }
     }
 
     #[test]
@@ -112,7 +115,8 @@ mod tests {
 
     #[test]
     fn stars_follow_real_time() {
-        let hourly = Pattern::Cron { minutes: vec![0], hours: None, weekdays: None, step: None };
+        let minutes = vec![0];
+        let hourly = Pattern::Cron { minutes, hours: None, weekdays: None, days: None, step: None };
         for day in ["2026-03-29", "2026-10-25"] {
             assert_eq!(found("Europe/Riga", &hourly, day).len(), 24);
         }

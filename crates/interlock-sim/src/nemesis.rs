@@ -13,7 +13,7 @@ use interlock_store::{
     conformance::block_on,
     record::{InboxRecord, SlotName},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Span, Timestamp};
 use serde_json::json;
 
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     random::Random,
     road::Road,
     tap::Tap,
+    truth::MOVING,
 };
 
 /// What it needs to reach everything.
@@ -65,6 +66,11 @@ impl Nemesis {
             let mut draw = Random::new(stream.draw());
             if number <= self.allowed {
                 self.luck.saw(fault.name());
+                let mut states = self.tap.checker().states();
+                if !self.instances.pids().into_iter().any(|pid| self.instances.is_up(pid)) {
+                    states.push("nobody is up");
+                }
+                self.luck.met(fault.name(), &states);
                 let told = self.strike(fault, number, &mut draw);
                 let line = format!("{}: {told}", fault.name());
                 let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,6 +92,12 @@ impl Nemesis {
         }
         for name in self.files.names() {
             self.post(&name, 0, &InboxRecord::Resume { catchup: None });
+            let paused = self.tap.checker().backfills(&name).into_iter().filter(|(_, is)| *is);
+            for (backfill, _) in paused.collect::<Vec<_>>() {
+                let key = format!("backfill {backfill} goes on");
+                let record = InboxRecord::ResumeBackfill { backfill };
+                let _posted = block_on(self.store.post(&name, &key, &record));
+            }
         }
     }
 
@@ -100,6 +112,14 @@ impl Nemesis {
             | Fault::Slow
             | Fault::ClockStep => self.strike_instance(fault, draw),
             Fault::Edit | Fault::Remove => self.change_files(fault, draw),
+            Fault::Calendar | Fault::ZoneData => {
+                self.change_what_files_rest_on(fault, number, draw)
+            }
+            Fault::DiskFull => {
+                let until = self.clockwork.time() + seconds(draw.between(10, 4_000));
+                self.luck.fill_disk(until);
+                format!("until {until}")
+            }
             Fault::Evaluators | Fault::Channel => self.trouble(fault, draw),
             Fault::Pause
             | Fault::Resume
@@ -108,7 +128,10 @@ impl Nemesis {
             | Fault::Cancel
             | Fault::Catchup
             | Fault::Sensor
-            | Fault::Complete => self.ask(fault, number, draw),
+            | Fault::Complete
+            | Fault::Backfill
+            | Fault::SteerBackfill => self.ask(fault, number, draw),
+            Fault::Silence => self.silence(number, draw),
         }
     }
 
@@ -148,6 +171,12 @@ impl Nemesis {
             | Fault::Catchup
             | Fault::Sensor
             | Fault::Complete
+            | Fault::Backfill
+            | Fault::SteerBackfill
+            | Fault::Silence
+            | Fault::DiskFull
+            | Fault::Calendar
+            | Fault::ZoneData
             | Fault::Evaluators
             | Fault::Channel => {}
         }
@@ -170,6 +199,11 @@ impl Nemesis {
         let by = seconds(draw.between(1, most));
         let ahead = if draw.chance(500) { by } else { -by };
         let lasts = draw.between(60, 20_000);
+        match draw.below(3) {
+            0 => return self.drift_clock(pid, ahead, lasts),
+            1 => return self.stop_clock(pid, by, lasts),
+            _ => {}
+        }
         let world = self.clockwork.process(NATURE);
         let (clockwork, live) = (self.clockwork.clone(), world.clone());
         clockwork.set_clock(pid, ahead);
@@ -179,6 +213,74 @@ impl Nemesis {
         };
         world.spawn("a clock is set right", Box::pin(back));
         format!("instance {pid} is ahead by {ahead:#}")
+    }
+
+    /// A clock goes wrong little by little.
+    fn drift_clock(&self, pid: Pid, ahead: SignedDuration, lasts: u64) -> String {
+        const STEPS: i32 = 10;
+        self.luck.saw("clock drift");
+        let world = self.clockwork.process(NATURE);
+        let (clockwork, live) = (self.clockwork.clone(), world.clone());
+        let drift = async move {
+            for step in 1..=STEPS {
+                live.sleep(seconds(lasts) / STEPS).await;
+                clockwork.set_clock(pid, ahead * step / STEPS);
+            }
+            live.sleep(seconds(60)).await;
+            clockwork.set_clock(pid, seconds(0));
+        };
+        world.spawn("a clock drifts", Box::pin(drift));
+        format!("instance {pid} drifts by {ahead:#} in {lasts} s")
+    }
+
+    /// A clock stands still for a while, and then goes on where it stood.
+    fn stop_clock(&self, pid: Pid, by: SignedDuration, lasts: u64) -> String {
+        self.luck.saw("clock stands still");
+        let world = self.clockwork.process(NATURE);
+        let (clockwork, live) = (self.clockwork.clone(), world.clone());
+        let stop = async move {
+            for behind in 1..=by.as_secs() {
+                live.sleep(seconds(1)).await;
+                clockwork.set_clock(pid, -SignedDuration::from_secs(behind));
+            }
+            live.sleep(seconds(lasts)).await;
+            clockwork.set_clock(pid, seconds(0));
+        };
+        world.spawn("a clock stands still", Box::pin(stop));
+        format!("instance {pid} for {by:#}")
+    }
+
+    /// The calendar, or the data of a zone: every file that rests on it says something else from now on.
+    fn change_what_files_rest_on(&self, fault: Fault, number: u64, draw: &mut Random) -> String {
+        let now = self.clockwork.time();
+        if fault == Fault::ZoneData {
+            self.files.change_zone(number as usize);
+        } else {
+            let today = jiff::tz::TimeZone::UTC.to_datetime(now).date();
+            let days = (0..3).filter_map(|day| today.checked_add(Span::new().days(day)).ok());
+            self.files.set_holidays(days.filter(|_| draw.chance(400)).collect());
+        }
+        let mut changed = Vec::new();
+        for name in self.files.names() {
+            let Some(truth) = self.files.truth(&name).filter(|_| self.files.has(&name)) else {
+                continue;
+            };
+            let is_zone = fault == Fault::ZoneData;
+            let rests = if is_zone { truth.zone == MOVING } else { truth.holidays.is_some() };
+            if rests && let Ok(declared) = self.files.write_truth((*truth).clone(), now) {
+                changed.push(declared);
+            }
+        }
+        let told = format!("{} files say something else", changed.len());
+        if fault == Fault::ZoneData {
+            // Nobody reads such data again while it runs.
+            for pid in self.instances.pids() {
+                self.instances.crash(pid, seconds(1 + draw.below(20)));
+            }
+            return told;
+        }
+        self.instances.tell(|| Changes { declared: changed.clone(), removed: vec![] });
+        told
     }
 
     fn change_files(&self, fault: Fault, draw: &mut Random) -> String {
@@ -261,6 +363,8 @@ impl Nemesis {
                 let (message, category, metadata) = (None, None, [].into());
                 InboxRecord::Complete { run_id, success, message, category, metadata }
             }
+            (Fault::Backfill, _) => a_backfill(now, draw),
+            (Fault::SteerBackfill, _) => self.steering(name, draw),
             (_, slot) => {
                 let slot = slot.filter(|_| draw.chance(500));
                 InboxRecord::Run { slot, force, params }
@@ -273,8 +377,43 @@ impl Nemesis {
         format!("{name}: {record:?}")
     }
 
+    /// What somebody wants of one of a pipeline's backfills.
+    fn steering(&self, name: &PipelineId, draw: &mut Random) -> InboxRecord {
+        let all = self.tap.checker().backfills(name);
+        let backfill = draw.pick(&all).map_or(1, |(number, _)| *number);
+        let (reason, ends_runs) = ("not now".to_owned(), draw.chance(500));
+        match draw.below(3) {
+            0 => InboxRecord::PauseBackfill { backfill },
+            1 => InboxRecord::ResumeBackfill { backfill },
+            _ => InboxRecord::CancelBackfill { backfill, reason, ends_runs },
+        }
+    }
+
+    /// Alerts of one pipeline, or of all, are kept back for a while.
+    fn silence(&self, number: u64, draw: &mut Random) -> String {
+        let names = self.files.names();
+        let now = self.clockwork.time();
+        let name = draw.pick(&names).filter(|_| draw.clone().chance(700));
+        let until = now + seconds(draw.between(600, 60_000));
+        let pipelines: Vec<&str> = name.into_iter().map(PipelineId::as_str).collect();
+        let silence = json!({
+            "when": { "pipelines": pipelines },
+            "from": now.to_string(),
+            "until": until.to_string(),
+            "reason": "a move",
+            "by": "the nemesis",
+        });
+        let by = "the nemesis".to_owned();
+        let record = InboxRecord::Silence { id: format!("s{number}"), silence: Some(silence), by };
+        self.post(&PipelineId::system(), number, &record);
+        format!("{pipelines:?} until {until}")
+    }
+
     /// Puts something into the inbox; nothing can go wrong on this way.
     fn post(&self, name: &PipelineId, number: u64, record: &InboxRecord) {
+        if self.luck.is_disk_full(self.clockwork.time()) {
+            return;
+        }
         let _posted = block_on(self.store.post(name, &format!("request {number}"), record));
     }
 
@@ -297,6 +436,26 @@ impl Nemesis {
                 }
             }
         }
+    }
+}
+
+/// Some hours of the past, run again.
+fn a_backfill(now: Timestamp, draw: &mut Random) -> InboxRecord {
+    let to = now - seconds(draw.below(30_000));
+    let from = to - seconds(draw.between(600, 20_000));
+    let words = [("missing", "asc"), ("failed", "desc"), ("all", "asc"), ("all", "desc")];
+    let (reprocess, order) = words[draw.below(4) as usize];
+    InboxRecord::StartBackfill {
+        from,
+        to,
+        schedules: vec![],
+        reprocess: reprocess.to_owned(),
+        order: order.to_owned(),
+        concurrency: draw.between(1, 3) as u32,
+        reason: "once more".to_owned(),
+        by: "the nemesis".to_owned(),
+        total: 0,
+        plan: String::new(),
     }
 }
 

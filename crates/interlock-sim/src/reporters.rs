@@ -96,8 +96,8 @@ impl Reporter {
     fn draw(&mut self, gap: SignedDuration) -> Manner {
         let is_calm = self.nemesis.luck.is_calm();
         match self.random.below(14) {
-            _ if is_calm => Manner::InTime,
             0 => Manner::Never,
+            _ if is_calm => Manner::InTime,
             1 => Manner::Twice,
             2 | 3 => Manner::StartAndEnd,
             4 => Manner::EndAndStart,
@@ -208,7 +208,9 @@ impl Letter {
     /// Hands it in, if there is somebody to take it.
     async fn is_taken(&self) -> bool {
         let instances = &self.nemesis.instances;
-        if !instances.pids().into_iter().any(|pid| instances.is_up(pid)) {
+        let now = self.nemesis.clockwork.time();
+        let is_anybody_up = instances.pids().into_iter().any(|pid| instances.is_up(pid));
+        if !is_anybody_up || self.nemesis.luck.is_disk_full(now) {
             return false;
         }
         let record = InboxRecord::Report(Box::new(self.report.clone()));

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use interlock_store::StoreError;
+use interlock_store::{Group, StoreError};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -34,6 +34,10 @@ struct State {
     random: Random,
     /// The process dies at the so-manieth wait from now on.
     dies_in: Option<u64>,
+    /// Not there but in the next commit of several groups, of which some are still written; or after so many others.
+    tears_in: Option<u64>,
+    /// The process dies behind the present commit.
+    is_torn: bool,
     /// It stands still in front of the so-manieth commit, for so many seconds: with a plan in its hands.
     freezes_in: Option<(u64, u64)>,
     cut_until: Timestamp,
@@ -42,6 +46,9 @@ struct State {
     /// How slow, in milliseconds.
     slow_by: u64,
 }
+
+/// What cannot be done on a full disk.
+const WRITES: [&str; 7] = ["commit", "post", "settle", "claim", "acquire", "renew", "release"];
 
 /// Which way a call goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,6 +64,7 @@ enum Fate {
     Freezes(u64),
     Waits(u64),
     Fails(&'static str),
+    IsFull,
     Dies,
 }
 
@@ -72,6 +80,8 @@ impl Road {
         let state = Mutex::new(State {
             random,
             dies_in: None,
+            tears_in: None,
+            is_torn: false,
             freezes_in: None,
             cut_until: never,
             lossy_until: never,
@@ -83,7 +93,12 @@ impl Road {
 
     /// The process dies at the so-manieth wait from now on.
     pub fn doom(&self, waits: u64) {
-        self.lock().dies_in = Some(waits);
+        let mut state = self.lock();
+        if state.random.chance(400) {
+            state.tears_in = Some(waits);
+        } else {
+            state.dies_in = Some(waits);
+        }
     }
 
     /// The process stands still in front of the so-manieth commit from now on, for so many seconds.
@@ -113,6 +128,7 @@ impl Road {
         let never = Timestamp::MIN;
         (state.cut_until, state.lossy_until, state.slow_until) = (never, never, never);
         (state.dies_in, state.freezes_in) = (None, None);
+        (state.tears_in, state.is_torn) = (None, false);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -122,6 +138,10 @@ impl Road {
     fn fate(&self, verb: &str, way: Way) -> Fate {
         let now = self.0.clockwork.time();
         let mut state = self.lock();
+        if verb == "commit" && way == Way::Out && std::mem::take(&mut state.is_torn) {
+            return Fate::Dies;
+        }
+        let is_commit = verb == "commit" && way == Way::In;
         match &mut state.dies_in {
             Some(0) => {
                 state.dies_in = None;
@@ -134,7 +154,7 @@ impl Road {
             None => {}
         }
         match &mut state.freezes_in {
-            _ if verb != "commit" || way != Way::In => {}
+            _ if !is_commit => {}
             Some((0, for_seconds)) => {
                 let for_seconds = *for_seconds;
                 state.freezes_in = None;
@@ -145,6 +165,9 @@ impl Road {
         }
         if now < state.cut_until {
             return Fate::Fails("the store cannot be reached");
+        }
+        if way == Way::In && WRITES.contains(&verb) && self.0.luck.is_disk_full(now) {
+            return Fate::IsFull;
         }
         if way == Way::Out && now < state.lossy_until && state.random.chance(120) {
             return Fate::Fails("the answer of the store was lost");
@@ -184,6 +207,10 @@ impl Road {
                     Err(StoreError::retryable(message))
                 }))
             }
+            Fate::IsFull => Some(Box::pin(async {
+                world.yield_now().await;
+                Err(StoreError::permanent("no space is left on the disk"))
+            })),
             Fate::Dies => {
                 if verb == "commit" {
                     luck.saw(match way {
@@ -205,6 +232,33 @@ impl Gate for Road {
 
     fn leave(&self, verb: &'static str) -> Option<Passage<'_>> {
         self.pass(verb, Way::Out)
+    }
+
+    /// Groups of a call are independent: who dies in the middle leaves the first of them.
+    fn commits(&self, mut groups: Vec<Group>) -> Vec<Group> {
+        let mut state = self.lock();
+        match state.tears_in {
+            Some(_) if groups.len() > 1 => {
+                let kept = state.random.between(1, groups.len() as u64 - 1);
+                groups.truncate(kept as usize);
+                (state.tears_in, state.is_torn) = (None, true);
+                self.0.luck.saw("commit torn");
+            }
+            Some(0) => (state.tears_in, state.is_torn) = (None, true),
+            Some(left) => state.tears_in = Some(left - 1),
+            None => {}
+        }
+        groups
+    }
+
+    fn repeats(&self) -> bool {
+        let now = self.0.clockwork.time();
+        let mut state = self.lock();
+        let repeats = now < state.lossy_until && state.random.chance(100);
+        if repeats {
+            self.0.luck.saw("commit delivered twice");
+        }
+        repeats
     }
 }
 

@@ -7,7 +7,8 @@ use std::{
 
 use interlock_core::id::PipelineId;
 use interlock_engine::{Pace, seam::World as _};
-use interlock_store::{Key, Record, Store, conformance::block_on, memory::MemoryStore};
+use interlock_store::{Forgetting, Key, Record, Store, conformance::block_on, memory::MemoryStore};
+use interlock_watchdog::Pace as WatchdogPace;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
     gated::Gated,
     instances::{Ground, Instances},
     jobs::Jobs,
-    luck::{Fault, Luck, Profile, seconds},
+    luck::{Fault, Luck, Meeting, Profile, seconds},
     nemesis::Nemesis,
     random::Random,
     tap::{Mutation, Tap},
@@ -89,6 +90,8 @@ pub struct Outcome {
     pub tally: Tally,
     /// What happened how often.
     pub counts: BTreeMap<&'static str, u64>,
+    /// Which faults met which states, and how often.
+    pub meetings: BTreeMap<Meeting, u64>,
     /// How many faults happened.
     pub faults: u64,
     /// How often somebody waited.
@@ -119,6 +122,10 @@ pub fn simulate(options: &Options) -> Result<Outcome, String> {
     world.pass_until(end);
     world.nemesis.calm_down();
     world.checker().calm_down();
+    if options.mutation == Some(Mutation::HungInstances) {
+        world.pass_until(end + CALM / 10);
+        world.nemesis.instances.pids().into_iter().for_each(|pid| world.clockwork.hold(pid));
+    }
     world.pass_until(end + CALM);
     let panics = world.clockwork.take_panics();
     let mut checker = world.checker();
@@ -134,7 +141,8 @@ pub fn simulate(options: &Options) -> Result<Outcome, String> {
     let story = violation.as_ref().map(|it| world.story(it)).unwrap_or_default();
     let faults = world.done().len() as u64;
     let (counts, waits) = (world.luck.counts(), world.clockwork.timers_set());
-    Ok(Outcome { options: options.clone(), violation, story, tally, counts, faults, waits })
+    let (options, meetings) = (options.clone(), world.luck.meetings());
+    Ok(Outcome { options, violation, story, tally, counts, meetings, faults, waits })
 }
 
 impl World {
@@ -142,13 +150,18 @@ impl World {
         let mut random = Random::of(options.seed, "world");
         let clockwork = Clockwork::new(beginning(&mut random));
         clockwork.shuffle(Random::of(options.seed, "order"));
+        if options.mutation == Some(Mutation::HastyInstances) {
+            clockwork.mislead(seconds(600), seconds(0));
+        } else if options.mutation == Some(Mutation::LazyInstances) {
+            clockwork.mislead(seconds(0), seconds(5));
+        }
         let profile = match options.weather {
             Weather::Even => Profile::even(),
             Weather::Drawn => Profile::draw(options.seed),
             Weather::Only(fault) => Profile::only(fault),
         };
         let luck = Arc::new(Luck::new(profile));
-        let files = Files::default();
+        let files = Files::mistaken(options.mutation);
         let mut last = None;
         for number in 0..options.pipelines {
             let name = format!("p{number:03}");
@@ -186,6 +199,7 @@ impl World {
             luck: Arc::clone(&luck),
             onlooker: Arc::new(tap.clone()),
             pace: pace(options),
+            watch_pace: watch_pace(options),
             seed: options.seed,
             mutation: options.mutation,
             listens: has_watched.then(|| tap.clone()),
@@ -207,7 +221,7 @@ impl World {
     /// Lets time pass, and forgets what is old on the way.
     fn pass_until(&self, end: Timestamp) {
         loop {
-            let next = (self.clockwork.time() + DAY * 2).min(end);
+            let next = (self.clockwork.time() + DAY).min(end);
             let mut nothing = std::pin::pin!(std::future::pending::<()>());
             self.clockwork.run(nothing.as_mut(), next);
             if let Some(who) = self.clockwork.restless() {
@@ -222,6 +236,8 @@ impl World {
 
     fn forget_what_is_old(&self) {
         let before = self.clockwork.time() - RETENTION;
+        let forgetting = Forgetting { floor: Some(before), rows: vec![], events: 0 };
+        let _forgotten = block_on(self.memory.forget(forgetting));
         self.checker().forget_before(before);
         self.jobs.forget_before(before);
         self.memory.take_out(&|_, key, record| match (key, record) {
@@ -303,4 +319,16 @@ fn beginning(random: &mut Random) -> Timestamp {
 fn pace(options: &Options) -> Pace {
     let (lease, inbox) = if options.days > 30 { (180, 120) } else { (45, 30) };
     Pace { lease: SignedDuration::from_secs(lease), inbox: SignedDuration::from_secs(inbox) }
+}
+
+/// The same for the watchdog: timers wake it in time, whatever its pace is.
+fn watch_pace(options: &Options) -> WatchdogPace {
+    let look = if options.days > 30 { 45 } else { 20 };
+    WatchdogPace {
+        lease: pace(options).lease,
+        look: SignedDuration::from_secs(look),
+        // On virtual time a page takes none, and so it would not rest.
+        rotation: SignedDuration::from_hours(3),
+        ..WatchdogPace::default()
+    }
 }

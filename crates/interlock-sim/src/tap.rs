@@ -1,11 +1,14 @@
 //! The tap in front of the memory store: everything that is accepted passes it, and so do deliberate mistakes.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use interlock_core::{id::PipelineId, readiness::TraitStatus};
 use interlock_store::{
-    Accepted, Change, Expect, Group, Key, Lease, OutboxRow, Record, Refusal, Store as _, Term,
-    conformance::block_on, memory::MemoryStore, record::OutboxRecord,
+    Accepted, CHANGES_MAX, Change, Expect, Group, Key, Lease, OutboxRow, Record, Refusal, Role,
+    Store as _, Term, Writer, conformance::block_on, memory::MemoryStore, record::OutboxRecord,
 };
 
 use crate::{
@@ -14,6 +17,7 @@ use crate::{
     clockwork::Pid,
     gated::{Gate, Passage},
     jobs::JobWatcher,
+    truth::Truth,
 };
 
 /// A deliberate mistake between engine and store, to see it caught.
@@ -37,21 +41,77 @@ pub enum Mutation {
     CertainMisses,
     /// A job that says that it failed is called completed.
     KindLedger,
+    /// Slots are recorded a minute beside where they are owed.
+    ShiftedSlots,
+    /// Watermarks are written back.
+    BackwardWatermarks,
+    /// Missed slots run however old they are.
+    LongWindows,
+    /// One run more than may be begins.
+    ExtraPlaces,
+    /// A backfill goes beyond its range.
+    GreedyBackfills,
+    /// Silenced alerts are told.
+    LoudSilences,
+    /// Instances act ten minutes before their time.
+    HastyInstances,
+    /// An open slot takes up another version.
+    ChangedVersions,
+    /// Groups are larger than may be.
+    LargeGroups,
+    /// That a start is uncertain is forgotten when it has failed.
+    ForgottenDoubt,
+    /// The time of open slots is over before it begins.
+    NoTime,
+    /// Instances wake five seconds late.
+    LazyInstances,
+    /// Instances hang when everything is calm.
+    HungInstances,
+    /// The watchdog finds nothing.
+    BlindWatchdog,
+    /// Nobody delivers alerts.
+    NoNotifiers,
 }
 
 impl Mutation {
-    /// All of them.
-    pub const ALL: [Self; 9] = [
-        Self::StaleTerms,
-        Self::LostRows,
-        Self::HastyWatermark,
-        Self::DoubleStarts,
-        Self::BlindTrust,
-        Self::DroppedAlerts,
-        Self::SilentIncidents,
-        Self::CertainMisses,
-        Self::KindLedger,
+    /// The promise that each of them breaks.
+    pub const ALL: [(Self, &'static str); 24] = [
+        (Self::ShiftedSlots, "S1"),
+        (Self::DoubleStarts, "S2"),
+        (Self::LostRows, "S3"),
+        (Self::HastyWatermark, "S3"),
+        (Self::BackwardWatermarks, "S4"),
+        (Self::LongWindows, "S5"),
+        (Self::ExtraPlaces, "S6"),
+        (Self::GreedyBackfills, "S7"),
+        (Self::BlindTrust, "S8"),
+        (Self::StaleTerms, "S9"),
+        (Self::CertainMisses, "S10"),
+        (Self::KindLedger, "S11"),
+        (Self::SilentIncidents, "S12"),
+        (Self::DroppedAlerts, "S13"),
+        (Self::LoudSilences, "S14"),
+        (Self::HastyInstances, "S15"),
+        (Self::ChangedVersions, "S16"),
+        (Self::LargeGroups, "S17"),
+        (Self::ForgottenDoubt, "S18"),
+        (Self::NoTime, "S19"),
+        (Self::LazyInstances, "L1"),
+        (Self::HungInstances, "L2"),
+        (Self::BlindWatchdog, "L3"),
+        (Self::NoNotifiers, "L4"),
     ];
+
+    /// What is taken for what a file says.
+    pub(crate) fn misread(self, truth: &Truth) -> Truth {
+        let mut misread = truth.clone();
+        if self == Self::LongWindows {
+            misread.window_minutes = truth.window_minutes.map(|_| 7 * 24 * 60);
+        } else if self == Self::ExtraPlaces {
+            misread.active_max += 1;
+        }
+        misread
+    }
 }
 
 /// Hands everything to the checkers.
@@ -60,7 +120,8 @@ pub struct Tap {
     checker: Arc<Mutex<Checker>>,
     memory: Arc<MemoryStore>,
     mutation: Option<Mutation>,
-    last_term: Arc<Mutex<Option<Term>>>,
+    /// The term in force of each role.
+    last_terms: Arc<Mutex<BTreeMap<Role, Term>>>,
     /// Under which terms the groups of the present commit really came.
     terms: Arc<Mutex<Vec<Term>>>,
 }
@@ -72,7 +133,7 @@ impl Tap {
         memory: Arc<MemoryStore>,
         mutation: Option<Mutation>,
     ) -> Self {
-        Self { checker, memory, mutation, last_term: Arc::default(), terms: Arc::default() }
+        Self { checker, memory, mutation, last_terms: Arc::default(), terms: Arc::default() }
     }
 
     /// The checkers.
@@ -93,8 +154,8 @@ impl Tap {
 
     fn mutate(&self, group: &mut Group) {
         if self.has(Mutation::StaleTerms) {
-            let last = *self.last_term.lock().unwrap_or_else(PoisonError::into_inner);
-            group.writer.term = last.unwrap_or(group.writer.term);
+            let last = self.last_terms.lock().unwrap_or_else(PoisonError::into_inner);
+            group.writer.term = *last.get(&group.writer.role).unwrap_or(&group.writer.term);
         }
         let has_watermark =
             group.changes.iter().any(|change| matches!(change.key(), Some(Key::Watermark(_))));
@@ -136,6 +197,42 @@ impl Tap {
         if self.has(Mutation::SilentIncidents) {
             group.changes.retain(|change| !matches!(change.key(), Some(Key::Outbox(_))));
         }
+        if self.has(Mutation::LargeGroups) && has_watermark {
+            let event = group.changes.iter().find(|change| matches!(change, Change::Append(_)));
+            let events = vec![event.cloned(); CHANGES_MAX];
+            group.changes.extend(events.into_iter().flatten());
+        }
+        group.changes.iter_mut().for_each(|change| self.mutate_change(change));
+    }
+
+    fn mutate_change(&self, change: &mut Change) {
+        let Change::Put(key, expect, record) = change else { return };
+        let is_first = *expect == Expect::Absent;
+        match (self.mutation, key, record) {
+            (Some(Mutation::ShiftedSlots), Key::Slot(_, nominal), Record::Slot(row))
+                if is_first && row.opened_by == "scheduler" =>
+            {
+                *nominal += jiff::SignedDuration::from_mins(-1);
+            }
+            (Some(Mutation::BackwardWatermarks), Key::Watermark(_), Record::Watermark(row))
+                if !is_first =>
+            {
+                row.at -= jiff::SignedDuration::from_hours(48);
+            }
+            (Some(Mutation::GreedyBackfills), _, Record::Backfill(row)) => row.to = row.from,
+            (Some(Mutation::ChangedVersions), _, Record::Slot(row))
+                if !is_first && row.is_open() =>
+            {
+                "1".clone_into(&mut row.version);
+            }
+            (Some(Mutation::ForgottenDoubt), _, Record::Slot(row)) if row.state != "running" => {
+                row.marks.uncertain = false;
+            }
+            (Some(Mutation::NoTime), _, Record::Slot(row)) if row.is_open() => {
+                row.closes_at = row.opened_at - jiff::SignedDuration::from_secs(1);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -168,11 +265,12 @@ impl Gate for Tap {
         for (group, term) in groups.iter_mut().zip(terms) {
             group.writer.term = term;
         }
-        self.checker().committed(groups, results);
+        self.checker().committed(&groups, results);
     }
 
     fn acquired(&self, holder: &str, lease: Lease) {
-        *self.last_term.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease.writer.term);
+        let Writer { role, term, .. } = lease.writer;
+        self.last_terms.lock().unwrap_or_else(PoisonError::into_inner).insert(role, term);
         self.checker().acquired(holder, lease);
     }
 
@@ -200,6 +298,10 @@ impl Onlooker for Tap {
 
     fn answered(&self, by: Pid, pipeline: &PipelineId, status: TraitStatus) {
         self.checker().answered(by, pipeline, status);
+    }
+
+    fn could_not_ask(&self) {
+        self.checker().could_not_ask();
     }
 
     fn delivered(&self, channel: &str, key: &str) {

@@ -3,21 +3,25 @@
 //! The engine gets the text; the checkers keep the numbers. So the parser, the schedules and the plans of the engine
 //! are judged by something that has never seen them.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
-use jiff::tz::TimeZone;
+use jiff::{civil::Date, tz::TimeZone};
 
 use crate::random::Random;
 
 /// Zones with their nights of summer time, one without, and one whose gap is half an hour.
-pub const ZONES: [&str; 6] = [
+pub const ZONES: [&str; 7] = [
     "UTC",
+    MOVING,
     "Europe/Riga",
     "America/New_York",
     "Australia/Lord_Howe",
     "Pacific/Chatham",
     "America/Havana",
 ];
+
+/// A zone whose data changes under way.
+pub const MOVING: &str = "Sim/Moving";
 
 /// One version of a pipeline.
 #[derive(Debug, Clone)]
@@ -34,6 +38,8 @@ pub struct Truth {
     pub stop: Option<Pattern>,
     /// Days without slots: weekends.
     pub skips_weekends: bool,
+    /// The days of the calendar in this version, if those have none either.
+    pub holidays: Option<BTreeSet<Date>>,
     /// How far back missed slots run, in minutes.
     pub window_minutes: Option<u32>,
     /// Which of several run.
@@ -82,6 +88,8 @@ pub enum Pattern {
         hours: Option<Vec<u8>>,
         /// Which weekdays; `None` for a star.
         weekdays: Option<Vec<u8>>,
+        /// Which days of the month; `None` for a star. Not together with weekdays.
+        days: Option<Vec<u8>>,
         /// Written as a star with a step: then wildcards' rule for clock changes holds.
         step: Option<u8>,
     },
@@ -161,6 +169,7 @@ impl Truth {
             starts,
             stop: random.chance(120).then(|| Pattern::fixed(random)),
             skips_weekends: random.chance(150),
+            holidays: random.chance(250).then(BTreeSet::new),
             window_minutes: windows[random.below(4) as usize],
             policy: [Policy::Skip, Policy::All, Policy::Latest][random.below(3) as usize],
             catchup_max: if random.chance(100) { 3 } else { 10_000 },
@@ -184,6 +193,11 @@ impl Truth {
         }
         (self.stop, self.gate) = (None, Need::Nothing);
         (self.adapter, self.monitoring_minutes) = (Adapter::External, 0);
+        // What its reports are about must be known beforehand.
+        self.holidays = None;
+        if self.zone == MOVING {
+            (self.zone, self.time_zone) = ("UTC", TimeZone::UTC);
+        }
     }
 
     /// Whether somebody else runs it.
@@ -235,8 +249,13 @@ impl Truth {
         if let Some(stop) = &self.stop {
             line(format_args!("  stop: \"{}\"", stop.expression()));
         }
-        if self.skips_weekends {
-            line(format_args!("exclusions: {{weekends: true}}"));
+        match (self.skips_weekends, self.holidays.is_some()) {
+            (true, true) => {
+                line(format_args!("exclusions: {{weekends: true, calendar: holidays}}"));
+            }
+            (true, false) => line(format_args!("exclusions: {{weekends: true}}")),
+            (false, true) => line(format_args!("exclusions: {{calendar: holidays}}")),
+            (false, false) => {}
         }
         if let Some(minutes) = self.window_minutes.filter(|_| !self.is_watched()) {
             line(format_args!("catchupWindow: {minutes}m"));
@@ -289,6 +308,7 @@ impl Pattern {
                 minutes: vec![random.below(60) as u8],
                 hours: None,
                 weekdays: None,
+                days: None,
                 step: None,
             },
             _ => Self::fixed(random),
@@ -297,7 +317,8 @@ impl Pattern {
 
     fn stars(step: Option<u8>) -> Self {
         let minutes = (0..60).step_by(usize::from(step.unwrap_or(1))).collect();
-        Self::Cron { minutes, hours: None, weekdays: None, step: Some(step.unwrap_or(1)) }
+        let step = Some(step.unwrap_or(1));
+        Self::Cron { minutes, hours: None, weekdays: None, days: None, step }
     }
 
     /// Times of day, often in the hours in which clocks are changed.
@@ -305,11 +326,14 @@ impl Pattern {
         let mut hours: Vec<u8> = vec![random.below(24) as u8, random.below(4) as u8];
         hours.sort_unstable();
         hours.dedup();
-        let weekdays = random.chance(200).then(|| vec![0, 2, 5]);
+        // The ends of months, among them the day that is there every fourth year.
+        let days = random.chance(250).then(|| vec![1, 11, 25, 28, 29, 30, 31]);
+        let weekdays = (days.is_none() && random.chance(200)).then(|| vec![0, 2, 5]);
         Self::Cron {
             minutes: vec![random.below(60) as u8],
             hours: Some(hours),
             weekdays,
+            days,
             step: None,
         }
     }
@@ -327,12 +351,15 @@ impl Pattern {
     }
 
     fn expression(&self) -> String {
-        let Self::Cron { minutes, hours, weekdays, step } = self else { return String::new() };
+        let Self::Cron { minutes, hours, weekdays, days, step } = self else {
+            return String::new();
+        };
         let list =
             |values: &[u8]| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let minute = step.map_or_else(|| list(minutes), |step| format!("*/{step}"));
         let hour = hours.as_deref().map_or_else(|| "*".to_owned(), list);
         let weekday = weekdays.as_deref().map_or_else(|| "*".to_owned(), list);
-        format!("{minute} {hour} * * {weekday}")
+        let day = days.as_deref().map_or_else(|| "*".to_owned(), list);
+        format!("{minute} {hour} {day} * {weekday}")
     }
 }

@@ -179,6 +179,15 @@ impl Store for MemoryStore {
         self.with(move |state, _| state.agenda(shard, after, limit))
     }
 
+    fn revisions<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a PipelineId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<(PipelineId, u64)>> {
+        self.with(move |state, _| state.revisions(shard, after, limit))
+    }
+
     fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>> {
         self.with(move |state, _| state.ledger(query))
     }

@@ -39,14 +39,12 @@ use crate::{
 const CHUNK: usize = 500;
 /// Pipelines that are judged in one pass; the rest follows at once.
 const PASS_MAX: usize = 20_000;
-/// How often something is looked for that no timer announces.
-const LOOK_EVERY: SignedDuration = SignedDuration::from_millis(500);
-/// Due entries are read so far ahead: until then nothing need be read if nothing was written.
-const AHEAD: SignedDuration = SignedDuration::from_secs(10);
+/// Due entries are read so many looks ahead: until then nothing need be read if nothing was written.
+const LOOKS_AHEAD: i32 = 20;
 /// A gap between two heartbeats that is longer than this is a time in which nobody watched.
 const BLIND_AFTER: SignedDuration = SignedDuration::from_secs(60);
 /// Who wakes up that much later than it meant to has slept.
-const SLEPT: SignedDuration = SignedDuration::from_secs(5);
+const SLEPT: SignedDuration = SignedDuration::from_millis(4_500);
 /// How long a pipeline that could not be judged is left alone.
 const ASIDE_FOR: SignedDuration = SignedDuration::from_secs(60);
 /// When a pipeline is judged again whose rows changed under the plan.
@@ -143,7 +141,7 @@ impl Watchdog {
         if !self.believes_the_clock(now).await? {
             self.rested_at = now;
             (self.came_round)();
-            return Ok(plus(now, LOOK_EVERY));
+            return Ok(plus(now, self.pace.look));
         }
         self.notice_a_sleep(now).await?;
         let moved = self.store.moved();
@@ -166,7 +164,7 @@ impl Watchdog {
         self.vitals.came_round(now);
         (self.came_round)();
         self.rested_at = self.world.now();
-        let soon = plus(now, LOOK_EVERY);
+        let soon = plus(now, self.pace.look);
         let soon = if self.due_at > now { soon.min(self.due_at) } else { soon };
         Ok(self.list.next_at().map_or(soon, |at| at.min(soon)))
     }
@@ -190,7 +188,7 @@ impl Watchdog {
     /// A process or a machine that slept begins like one that was started: the scheduler slept too.
     async fn notice_a_sleep(&mut self, now: Timestamp) -> Result<(), WatchdogError> {
         let slept = now.duration_since(self.rested_at);
-        if slept <= SLEPT {
+        if slept <= self.pace.look + SLEPT {
             return Ok(());
         }
         self.list.settle(now, plus(now, self.pace.settle));
@@ -286,7 +284,7 @@ impl Watchdog {
 
     /// Due entries, except of pipelines that are left alone: those must not fill the page.
     async fn due_rows(&mut self, now: Timestamp) -> Result<Vec<DueRow>, WatchdogError> {
-        let (mut limit, ahead) = (PAGE, plus(now, AHEAD));
+        let (mut limit, ahead) = (PAGE, plus(now, self.pace.look * LOOKS_AHEAD));
         loop {
             let page = self.store.due(self.writer.shard, ahead, limit).await?;
             let all = page.items.len();

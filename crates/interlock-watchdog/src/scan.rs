@@ -86,6 +86,8 @@ pub struct Scanner {
     /// Where it is.
     pipeline: Option<PipelineId>,
     open: Option<OpenPlace>,
+    /// Whether all pipelines were looked at in this rotation, and only open slots are left.
+    has_been_round: bool,
     /// What is remembered of schedules, by a hash of whose it is.
     marks: BTreeMap<u64, Mark>,
     /// Where the cursors are that moved in the last look: they move for good once it was looked twice.
@@ -122,7 +124,8 @@ impl Scanner {
     /// At the beginning of a rotation.
     pub fn new(zones: ZoneBook) -> Self {
         let (shared, marks) = (Shared::default(), BTreeMap::new());
-        Self { zones, shared, pipeline: None, open: None, marks, moved: vec![] }
+        let (pipeline, open, moved) = (None, None, vec![]);
+        Self { zones, shared, pipeline, open, has_been_round: false, marks, moved }
     }
 
     /// Looks at the next pipelines. What looks wrong is read again: somebody may have been writing.
@@ -132,8 +135,30 @@ impl Scanner {
         (shard, limit): (Shard, usize),
         now: Timestamp,
     ) -> Result<Scanned, StoreError> {
-        let page = store.agenda(shard, self.pipeline.as_ref(), limit).await?;
         let mut scanned = Scanned::default();
+        if !self.has_been_round {
+            self.look_at_pipelines(store, (shard, limit), now, &mut scanned).await?;
+        }
+        let (rows, next) = load::open_slots(store, shard, (self.open.as_ref(), limit)).await?;
+        for row in rows {
+            scanned.violations.extend(left_open(&row, now));
+            scanned.pipelines.insert(row.pipeline);
+        }
+        self.open = next;
+        scanned.is_last = self.has_been_round && self.open.is_none();
+        self.has_been_round &= !scanned.is_last;
+        Ok(scanned)
+    }
+
+    /// Looks at the next pipelines, if there are more in this rotation.
+    async fn look_at_pipelines(
+        &mut self,
+        store: &dyn Store,
+        (shard, limit): (Shard, usize),
+        now: Timestamp,
+        scanned: &mut Scanned,
+    ) -> Result<(), StoreError> {
+        let page = store.agenda(shard, self.pipeline.as_ref(), limit).await?;
         for row in &page.items {
             let first = self.look(store, row, now).await?;
             scanned.pipelines.insert(row.pipeline.clone());
@@ -148,14 +173,8 @@ impl Scanner {
             }
         }
         self.pipeline = page.items.last().filter(|_| page.more).map(|row| row.pipeline.clone());
-        let (rows, next) = load::open_slots(store, shard, (self.open.as_ref(), limit)).await?;
-        for row in rows {
-            scanned.violations.extend(left_open(&row, now));
-            scanned.pipelines.insert(row.pipeline);
-        }
-        self.open = next;
-        scanned.is_last = self.pipeline.is_none() && self.open.is_none();
-        Ok(scanned)
+        self.has_been_round = self.pipeline.is_none();
+        Ok(())
     }
 
     async fn look_again(

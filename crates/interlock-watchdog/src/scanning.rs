@@ -25,8 +25,6 @@ const INCIDENTS: usize = 1_000;
 const RESTS: i32 = 1_000;
 const REST_MIN: SignedDuration = SignedDuration::from_secs(2);
 const REST_MAX: SignedDuration = SignedDuration::from_mins(10);
-/// A rotation takes at least so long.
-const ROTATION_MIN: SignedDuration = SignedDuration::from_mins(1);
 
 /// How far the scan is, and what it found.
 #[derive(Debug)]
@@ -104,7 +102,7 @@ impl Watchdog {
         }
         let scanned = self.scanning.scanner.page(store.as_ref(), (shard, PAGE), now).await?;
         let took = self.world.now().duration_since(now);
-        let least = if scanned.is_last { ROTATION_MIN } else { REST_MIN };
+        let least = if scanned.is_last { self.pace.rotation } else { REST_MIN };
         self.scanning.next_at = plus(now, (took * RESTS).min(REST_MAX).max(least));
         let (new, over) = self.scanning.news(scanned, now);
         let broken = new.iter().map(|found| ("INVARIANT_BROKEN", found, found.says.clone()));

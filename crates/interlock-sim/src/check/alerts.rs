@@ -1,13 +1,15 @@
-//! Who is told: incidents and their notifications (S12, S13).
+//! Who is told: incidents, their notifications, and silences (S12, S13, S14).
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use interlock_core::id::PipelineId;
+use interlock_engine::SILENCE_PREFIX;
 use interlock_store::{
     Change, Group, Key, OutboxRow, Record,
     record::{IncidentRecord, OutboxRecord},
 };
-
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use super::{Finding, book::Book};
 
@@ -38,12 +40,68 @@ pub(crate) struct Alerts {
     dead: BTreeSet<Place>,
     /// Notifications that were made and are not settled.
     on_their_way: BTreeMap<Place, OnItsWay>,
+    /// Alerts that channels took as part of a digest, and that are not settled.
+    digested: BTreeMap<String, u64>,
+    /// Who is silenced from when until when; all, if nobody is named.
+    silences: Vec<(Vec<String>, Timestamp, Timestamp)>,
+    /// When somebody last did not know what is silenced: such a one tells.
+    unsure_at: Option<Timestamp>,
     resolved: u64,
 }
 
+/// How long what is in somebody's hands may still be told after a silence began: as long as an instance may stand still.
+const IN_HAND: SignedDuration = SignedDuration::from_mins(15);
+
 impl Alerts {
-    pub(crate) fn delivered(&mut self, channel: &str, key: &str) {
-        self.taken.insert((channel.to_owned(), key.to_owned()));
+    /// A channel took an alert; not the beginning of one that came while it was silenced (S14).
+    pub(crate) fn delivered(
+        &mut self,
+        channel: &str,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<(), Finding> {
+        match key.rsplit_once('+').and_then(|(_, count)| count.parse::<u64>().ok()) {
+            Some(count) => *self.digested.entry(channel.to_owned()).or_default() += count,
+            None => {
+                self.taken.insert((channel.to_owned(), key.to_owned()));
+            }
+        }
+        if self.unsure_at.is_some_and(|at| now < at + IN_HAND) {
+            return Ok(());
+        }
+        let (pipeline, name) = key.split_once('/').unwrap_or((key, ""));
+        let is_beginning = name.contains("~opened") && !name.contains("~dead");
+        // What was on its way to a channel before the silence began goes on.
+        let place = (pipeline.to_owned(), name.to_owned());
+        let made = self.on_their_way.get(&place).map_or(now, |way| way.since);
+        let is_silenced = |(names, since, until): &(Vec<String>, Timestamp, Timestamp)| {
+            (names.is_empty() || names.iter().any(|name| name == pipeline))
+                && *since < made
+                && *since + IN_HAND < now
+                && now + IN_HAND < *until
+        };
+        match self.silences.iter().find(|silence| is_beginning && is_silenced(silence)) {
+            None => Ok(()),
+            Some((_, since, until)) => {
+                let message = format!("{key} was told, and is silenced from {since} to {until}");
+                Err(Finding::of("S14", message))
+            }
+        }
+    }
+
+    /// Somebody does not know what is silenced.
+    pub(crate) fn could_not_ask(&mut self, now: Timestamp) {
+        self.unsure_at = Some(now);
+    }
+
+    /// A silence is in force from now on.
+    fn silenced(&mut self, value: &Value, now: Timestamp) {
+        let until = value.get("until").and_then(Value::as_str).and_then(|at| at.parse().ok());
+        let names = value.pointer("/when/pipelines").and_then(Value::as_array);
+        let names = names.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+        if let Some(until) = until {
+            self.silences.push((names.collect(), now, until));
+        }
     }
 
     /// How many incidents were resolved.
@@ -65,6 +123,12 @@ impl Alerts {
     ) -> Result<(), Finding> {
         let mut made = BTreeMap::new();
         for change in &group.changes {
+            if let Change::Put(Key::Sensor(key), _, Record::Sensor(record)) = change
+                && group.pipeline == PipelineId::system()
+                && key.starts_with(SILENCE_PREFIX)
+            {
+                self.silenced(&record.value, now);
+            }
             if let Change::Put(Key::Outbox(name), _, Record::Outbox(record)) = change {
                 made.insert(name.as_str(), record);
                 let place = (group.pipeline.to_string(), name.clone());
@@ -137,6 +201,10 @@ impl Alerts {
             self.dead.contains(&(pipeline.clone(), format!("{after}@{channel}")))
         });
         if is_moot || self.taken.contains(&(channel.clone(), key.clone())) {
+            return Ok(());
+        }
+        if let Some(left) = self.digested.get_mut(channel).filter(|left| **left > 0) {
+            *left -= 1;
             return Ok(());
         }
         Err(Finding::of("S13", format!("the alert {key} is gone, and {channel} never took it")))

@@ -1,6 +1,6 @@
 //! What the checkers remember of one pipeline: a ledger of their own, written from what the store accepted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_core::id::ScheduleId;
 use interlock_store::{
@@ -10,7 +10,7 @@ use interlock_store::{
 use jiff::{Timestamp, civil::Date};
 use serde_json::Value;
 
-use super::Scene;
+use super::{Scene, backfills::SeenBackfill};
 
 /// A slot, by schedule and instant.
 pub(crate) type Place = (ScheduleId, Timestamp);
@@ -26,9 +26,15 @@ pub(crate) struct Book {
     pub(crate) edited_at: Option<Timestamp>,
     pub(crate) watermarks: BTreeMap<ScheduleId, Timestamp>,
     pub(crate) slots: BTreeMap<Place, SeenSlot>,
+    /// Those of the slots that are open.
+    pub(crate) open: BTreeSet<Place>,
     pub(crate) spans: BTreeMap<Place, SeenSpan>,
     pub(crate) runs: BTreeMap<RunKey, &'static str>,
+    /// When runs began that are not over, and those that were called stuck.
+    pub(crate) under_way: BTreeMap<RunKey, Timestamp>,
+    pub(crate) stuck: BTreeSet<RunKey>,
     pub(crate) sensors: BTreeMap<String, Value>,
+    pub(crate) backfills: BTreeMap<u64, SeenBackfill>,
     /// By dedup key: whether it is open.
     pub(crate) incidents: BTreeMap<String, bool>,
     /// When catch-up last opened slots, and how many then.
@@ -51,6 +57,10 @@ pub(crate) struct SeenSlot {
     pub(crate) closes_at: Timestamp,
     pub(crate) is_forced: bool,
     pub(crate) is_uncertain: bool,
+    pub(crate) missed_at: Option<Timestamp>,
+    pub(crate) is_late: bool,
+    /// The backfill that opened it.
+    pub(crate) backfill: Option<u64>,
 }
 
 /// Many slots.
@@ -127,7 +137,15 @@ impl SeenSlot {
             closes_at: record.closes_at,
             is_forced: record.wish.as_ref().is_some_and(|wish| wish.force),
             is_uncertain: record.marks.uncertain,
+            missed_at: record.marks.missed_at,
+            is_late: record.marks.late,
+            backfill: record.wish.as_ref().and_then(|wish| wish.backfill),
         }
+    }
+
+    /// Whether nothing came of it so far.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self.disposition, "missed" | "unknown")
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -171,6 +189,21 @@ impl Book {
         }
     }
 
+    /// Takes over a slot's row.
+    pub(crate) fn put_slot(&mut self, place: Place, slot: SeenSlot) {
+        if slot.is_open() {
+            self.open.insert(place.clone());
+        } else {
+            self.open.remove(&place);
+        }
+        self.slots.insert(place, slot);
+    }
+
+    /// The slots that are open.
+    pub(crate) fn open_slots(&self) -> impl Iterator<Item = &SeenSlot> {
+        self.open.iter().filter_map(|place| self.slots.get(place))
+    }
+
     /// Whether a pause is in force.
     pub(crate) fn is_paused(&self, now: Timestamp) -> bool {
         self.pause.as_ref().is_some_and(|pause| pause.until.is_none_or(|until| now < until))
@@ -203,5 +236,6 @@ impl Book {
         self.slots.retain(|(_, at), slot| slot.is_open() || *at >= before);
         self.spans.retain(|_, span| span.last >= before);
         self.runs.retain(|key, _| key.nominal >= before);
+        self.stuck.retain(|key| key.nominal >= before);
     }
 }

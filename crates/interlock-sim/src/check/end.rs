@@ -3,8 +3,10 @@
 use interlock_core::id::PipelineId;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Checker, Finding, alerts::OnItsWay, book::Book, owed::pattern_of};
-use crate::naive;
+use super::{
+    Checker, Finding, SETTLING, absence, alerts::OnItsWay, backfills, book::Book, owed::pattern_of,
+};
+use crate::{naive, truth::Truth};
 
 /// How long after the end of its time an open slot may still be open: the owner waits a minute for a watchdog.
 const MERCY: SignedDuration = SignedDuration::from_mins(3);
@@ -43,7 +45,7 @@ impl Checker {
             (place.0.clone(), format!("{} on `{channel}` is on its way since {since}", place.1))
         });
         if let Some((pipeline, message)) = waiting
-            && let Ok(pipeline) = PipelineId::parse(&pipeline)
+            && let Ok(pipeline) = PipelineId::any(&pipeline)
         {
             self.found(&pipeline, Finding::of("L4", message));
         }
@@ -62,6 +64,7 @@ impl Checker {
             }
         }
         self.reports.are_heard(name, book, now)?;
+        backfills::have_ended(book)?;
         if book.is_retired || book.is_disabled || book.is_paused(now) {
             return Ok(());
         }
@@ -72,6 +75,27 @@ impl Checker {
             if let Some(first) = left.first() {
                 let message = format!("{} slots are not recorded", left.len());
                 return Err(Finding::of("L2", message).about(&(schedule.clone(), *first)));
+            }
+        }
+        for (key, began) in &book.under_way {
+            absence::is_told(book, (key, *began), self.calm_since, now)?;
+        }
+        self.absence_is_told(&truth, book, now)
+    }
+
+    /// L3: of what somebody else runs every slot of the calm is decided, by its report or without one.
+    fn absence_is_told(&self, truth: &Truth, book: &Book, now: Timestamp) -> Result<(), Finding> {
+        let Some(since) = self.calm_since.filter(|_| truth.is_watched()) else { return Ok(()) };
+        let over = now - absence::GRACE - absence::TOLD_WITHIN;
+        for schedule in book.watermarks.keys() {
+            let Some(pattern) = pattern_of(truth, schedule) else { continue };
+            for slot in naive::slots(truth, pattern, since + SETTLING, over) {
+                let place = (schedule.clone(), slot);
+                let row = book.slots.get(&place);
+                if row.is_none_or(|row| row.is_open() && row.state == "waiting") {
+                    let message = format!("nobody reported, and nobody was told: {row:?}");
+                    return Err(Finding::of("L3", message).about(&place));
+                }
             }
         }
         Ok(())

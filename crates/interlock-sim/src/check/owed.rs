@@ -30,6 +30,13 @@ pub(crate) fn watermark_moves(
     let Some(truth) = scene.truth(book.version) else { return Ok(0) };
     let Some(pattern) = pattern_of(&truth, schedule) else { return Ok(0) };
     let owed = naive::slots(&truth, pattern, old, new);
+    let is_planned = |slot: &SeenSlot| !matches!(slot.opened_by, "manual" | "backfill");
+    let invented = book
+        .rows(schedule, old, new)
+        .find(|((_, at), slot)| is_planned(slot) && owed.binary_search(at).is_err());
+    if let Some(((_, at), _)) = invented {
+        return told("S1", format!("{at} is recorded, and the schedule does not owe it"));
+    }
     for slot in &owed {
         let has_row = book.slots.contains_key(&(schedule.clone(), *slot));
         let spans = book.spans_over(schedule, *slot);
@@ -39,12 +46,6 @@ pub(crate) fn watermark_moves(
         if !has_row && spans == 0 {
             return told("S3", format!("{slot} vanished: the watermark went from {old} to {new}"));
         }
-    }
-    let invented = book
-        .rows(schedule, old, new)
-        .find(|((_, at), slot)| slot.opened_by != "manual" && owed.binary_search(at).is_err());
-    if let Some(((_, at), _)) = invented {
-        return told("S3", format!("{at} is recorded, and the schedule does not owe it"));
     }
     let in_rows = owed.iter().filter(|slot| book.slots.contains_key(&(schedule.clone(), **slot)));
     let rows = in_rows.count() as u64;
@@ -82,8 +83,10 @@ pub(crate) fn slot_is_planned(
         return caught_up(book, place, slot, &truth);
     }
     if slot.generation == 0 && slot.disposition == "skipped" {
-        let found =
-            reason_is_right(book, (place.1, place.1), (slot.reason, slot.opened_at), &truth);
+        // What was called missed keeps the time of that.
+        let was_missing = book.slots.contains_key(place);
+        let at = if was_missing { scene.planned_at } else { slot.opened_at };
+        let found = reason_is_right(book, (place.1, place.1), (slot.reason, at), &truth);
         return found.map_err(|message| Finding::of("S5", message).about(place));
     }
     Ok(())

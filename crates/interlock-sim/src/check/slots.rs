@@ -42,10 +42,16 @@ pub(crate) fn slot_changes(
         (true, _) if old.is_uncertain && !new.is_uncertain => {
             told("S18", "the mark `uncertain` went away".to_owned())
         }
+        (_, _) if old.missed_at.is_some() && new.missed_at.is_none() => {
+            told("S11", format!("the mark `missed_at` went away: {old:?} → {new:?}"))
+        }
         (false, true) if !is_next => {
             told("S2", format!("opened again as the wrong generation: {old:?} → {new:?}"))
         }
-        (false, false) if matches!(old.disposition, "missed" | "unknown") => Ok(()),
+        (false, false) if old.is_missing() => missing_is_decided(old, new)
+            .or_else(|message| told("S11", format!("{message}: {old:?} → {new:?}"))),
+        // The watchdog says that what was given up was missed.
+        (false, false) if old.missed_at.is_none() && is_only_marked(old, new) => Ok(()),
         // A further run of what somebody else runs is a further attempt, and decides nothing.
         (false, false)
             if scene.is_watched(book)
@@ -60,9 +66,26 @@ pub(crate) fn slot_changes(
     }
 }
 
+/// What was missed is over only by a late report, or by catch-up.
+fn missing_is_decided(old: &SeenSlot, new: &SeenSlot) -> Result<(), &'static str> {
+    match new.disposition {
+        "completed" | "failed" if !new.is_late => Err("a miss ended, and not as late"),
+        "skipped" if new.missed_at.is_none() => Err("a miss was skipped, and is none any more"),
+        "completed" | "failed" | "skipped" => Ok(()),
+        disposition if disposition == old.disposition => Ok(()),
+        _ => Err("a miss became something else"),
+    }
+}
+
+/// Whether nothing changed but that it was missed.
+fn is_only_marked(old: &SeenSlot, new: &SeenSlot) -> bool {
+    let what = |slot: &SeenSlot| (slot.disposition, slot.reason, slot.generation, slot.attempt);
+    what(old) == what(new) && matches!(old.reason, "no_catchup" | "expired" | "capped")
+}
+
 fn first_row(book: &Book, place: &Place, new: &SeenSlot, scene: &Scene<'_>) -> Result<(), Finding> {
     let told = |invariant, message: String| Err(Finding::of(invariant, message).about(place));
-    let by_hand = new.opened_by == "manual";
+    let by_hand = matches!(new.opened_by, "manual" | "backfill");
     if new.is_open() && new.generation == 0 {
         return told("S2", "an open slot of generation 0".to_owned());
     }
@@ -127,11 +150,12 @@ fn run_begins(book: &Book, key: &RunKey, scene: &Scene<'_>) -> Result<(), Findin
             other => told("S2", format!("attempt {} after {other:?}", key.attempt)),
         };
     }
-    let taken = book.slots.values().filter(|slot| slot.occupies()).count();
+    let taken = book.open_slots().filter(|slot| slot.occupies()).count();
     let most = scene.truth(book.version).map_or(u32::MAX, |truth| truth.active_max);
     if taken > most as usize {
         return told("S6", format!("{taken} runs at once, and {most} are allowed"));
     }
+    super::backfills::run_begins(book, &place, slot)?;
     scene.check_readiness(book, &place, slot)
 }
 

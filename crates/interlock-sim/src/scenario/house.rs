@@ -15,14 +15,11 @@ use interlock_core::{
 };
 use interlock_engine::{
     Changes, Engine, EngineError, Limits, Notifier, NotifierParts, Pace, Parts, Patience,
-    add_incidents, host::Host, incident_keys, seam::World, vitals::Pulse,
+    host::Host, seam::World, vitals::Pulse,
 };
-use interlock_store::{
-    Group, Shard, Store, memory::MemoryStore, record::InboxRecord, whole_milliseconds,
-};
+use interlock_store::{Shard, Store, memory::MemoryStore, record::InboxRecord, whole_milliseconds};
 use interlock_watchdog::{
-    Pace as WatchdogPace, Parts as WatchdogParts, Watchdog, seam as watchdog,
-    seam::{Incidents, Task, Telling},
+    Pace as WatchdogPace, Parts as WatchdogParts, Watchdog, seam as watchdog, seam::Task,
 };
 use jiff::{SignedDuration, Timestamp, civil, tz::TimeZone};
 use tokio::sync::{mpsc, watch};
@@ -36,6 +33,7 @@ use crate::{
     clockwork::{Clockwork, NATURE, Pid, ProcessWorld},
     files::Files,
     gated::Gated,
+    telling::Words,
 };
 
 /// How many instances there may be.
@@ -450,27 +448,14 @@ impl World for Machine {
 
 impl watchdog::World for Machine {
     fn now(&self) -> Timestamp {
-        whole_milliseconds(self.own.now())
+        World::now(self)
     }
 
     fn boot(&self) -> Option<Duration> {
-        Some(self.own.uptime())
+        World::boot(self)
     }
 
     fn sleep_until(&self, at: Timestamp) -> Task<()> {
         World::sleep_until(self, at)
-    }
-}
-
-/// What follows from events for people, as the engine has it.
-struct Words;
-
-impl Telling for Words {
-    fn keys(&self, group: &Group) -> Vec<String> {
-        incident_keys(group)
-    }
-
-    fn add(&self, group: &mut Group, incidents: &mut Incidents) {
-        add_incidents(group, incidents);
     }
 }

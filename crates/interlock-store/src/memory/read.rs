@@ -1,6 +1,6 @@
 //! What is asked of the engine in memory.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{cmp::Reverse, collections::BTreeMap, ops::Bound};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use jiff::Timestamp;
@@ -11,9 +11,12 @@ use crate::{
         AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, LedgerEntry, LedgerQuery,
         LedgerRow, Page, Row, RunQuery, RunRow, Shard,
     },
-    key::Key,
+    key::{DueKind, Key, RunKey},
     record::{IncidentRecord, Record, SensorRecord},
 };
+
+/// The rows of one pipeline.
+type Rows = BTreeMap<Key, Row<Record>>;
 
 /// The first so many of what there is, and whether there is more.
 pub(super) fn page<T>(items: impl Iterator<Item = T>, limit: usize) -> Page<T> {
@@ -40,20 +43,29 @@ impl State {
         self.rows.get(pipeline)?.get(key).cloned()
     }
 
-    /// The rows of one pipeline or of all.
-    fn rows_of<'a>(
+    /// One pipeline with its rows, or all.
+    fn pipelines<'a>(
         &'a self,
-        pipeline: Option<&'a PipelineId>,
-    ) -> impl Iterator<Item = (&'a PipelineId, &'a Key, &'a Row<Record>)> {
-        let one = pipeline.and_then(|wanted| self.rows.get_key_value(wanted));
-        let all = self.rows.iter().filter(move |_| pipeline.is_none());
-        one.into_iter()
-            .chain(all)
-            .flat_map(|(name, rows)| rows.iter().map(move |(key, row)| (name, key, row)))
+        only: Option<&'a PipelineId>,
+    ) -> impl Iterator<Item = (&'a PipelineId, &'a Rows)> {
+        let one = only.and_then(|wanted| self.rows.get_key_value(wanted));
+        one.into_iter().chain(self.rows.iter().filter(move |_| only.is_none()))
     }
 
-    fn rows_in(&self, shard: Shard) -> impl Iterator<Item = (&PipelineId, &Key, &Row<Record>)> {
-        self.rows_of(None).filter(move |(name, ..)| Shard::of(name, self.shard_count) == shard)
+    fn is_in(&self, name: &PipelineId, shard: Shard) -> bool {
+        self.shard_count <= 1 || Shard::of(name, self.shard_count) == shard
+    }
+
+    fn pipelines_in(&self, shard: Shard) -> impl Iterator<Item = (&PipelineId, &Rows)> {
+        self.rows.iter().filter(move |(name, _)| self.is_in(name, shard))
+    }
+
+    fn pipelines_after<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a PipelineId>,
+    ) -> impl Iterator<Item = (&'a PipelineId, &'a Rows)> {
+        self.pipelines_in(shard).filter(move |(name, _)| after.is_none_or(|after| *name > after))
     }
 
     pub(super) fn agenda(
@@ -62,18 +74,30 @@ impl State {
         after: Option<&PipelineId>,
         limit: usize,
     ) -> Page<AgendaRow> {
-        let wanted = |name: &PipelineId| {
-            Shard::of(name, self.shard_count) == shard && after.is_none_or(|after| name > after)
-        };
-        let rows = self.rows.iter().filter(|(name, _)| wanted(name));
+        let rows = self.pipelines_after(shard, after);
         page(rows.filter_map(|(name, rows)| agenda_row(name, rows)), limit)
     }
 
-    pub(super) fn ledger(&self, query: &LedgerQuery) -> Page<LedgerRow> {
-        let rows = self.rows_of(query.pipeline.as_ref()).filter(|(_, key, row)| {
-            // A row is copied only if it may be asked for.
-            is_in_time(query, key, &row.record)
+    pub(super) fn revisions(
+        &self,
+        shard: Shard,
+        after: Option<&PipelineId>,
+        limit: usize,
+    ) -> Page<(PipelineId, u64)> {
+        let rows = self.pipelines_after(shard, after);
+        let own = rows.filter_map(|(name, rows)| {
+            rows.get(&Key::Pipeline).map(|row| (name.clone(), row.revision))
         });
+        page(own, limit)
+    }
+
+    pub(super) fn ledger(&self, query: &LedgerQuery) -> Page<LedgerRow> {
+        let rows = self.pipelines(query.pipeline.as_ref()).flat_map(|(name, rows)| {
+            let slots = slots_between(rows, query.from, query.until);
+            slots.chain(spans(rows)).map(move |(key, row)| (name, key, row))
+        });
+        // A row is copied only if it may be asked for.
+        let rows = rows.filter(|(_, key, row)| is_in_time(query, key, &row.record));
         let rows = rows.filter_map(ledger_row);
         let mut found: Vec<LedgerRow> = rows.filter(|row| is_asked_for(query, row)).collect();
         found.sort_by_cached_key(LedgerRow::place);
@@ -86,18 +110,21 @@ impl State {
         after: Option<&(PipelineId, Timestamp, ScheduleId)>,
         limit: usize,
     ) -> Page<LedgerRow> {
-        let place = |row: &LedgerRow| (row.pipeline.clone(), row.nominal, row.schedule.clone());
-        let mut found: Vec<LedgerRow> = self
-            .rows_in(shard)
-            .filter(|(.., row)| matches!(&row.record, Record::Slot(slot) if slot.is_open()))
-            .filter_map(ledger_row)
-            .filter(|row| after.is_none_or(|after| place(row) > *after))
-            .collect();
-        found.sort_by_cached_key(place);
-        page(found.into_iter(), limit)
+        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let open = self.open.range((first, Bound::Unbounded));
+        let open = open.filter(|(name, ..)| self.is_in(name, shard));
+        let rows = open.filter_map(|(name, nominal, schedule)| {
+            let key = Key::Slot(schedule.clone(), *nominal);
+            let (key, row) = self.rows.get(name)?.get_key_value(&key)?;
+            ledger_row((name, key, row))
+        });
+        page(rows, limit)
     }
 
     pub(super) fn runs(&self, query: &RunQuery) -> Page<RunRow> {
+        let (schedule, nominal) =
+            query.slot.clone().unwrap_or((ScheduleId::from_static(""), Timestamp::MIN));
+        let first = Key::Run(RunKey { schedule, nominal, generation: 0, attempt: 0 });
         let is_of = |key: &Key| match (key, &query.slot) {
             (Key::Run(run), Some((schedule, nominal))) => {
                 run.nominal == *nominal && run.schedule == *schedule
@@ -105,7 +132,10 @@ impl State {
             (Key::Run(_), None) => true,
             _ => false,
         };
-        let rows = self.rows_of(query.pipeline.as_ref()).filter(|(_, key, _)| is_of(key));
+        let rows = self.pipelines(query.pipeline.as_ref()).flat_map(|(name, rows)| {
+            let runs = rows.range(&first..).take_while(|(key, _)| is_of(key));
+            runs.map(move |(key, row)| (name, key, row))
+        });
         let rows = rows.filter_map(run_row);
         let mut found: Vec<RunRow> = rows.filter(|row| is_run_asked_for(query, row)).collect();
         found.sort_by_cached_key(|row| Reverse(row.place()));
@@ -113,8 +143,9 @@ impl State {
     }
 
     pub(super) fn sensors(&self, pipeline: &PipelineId) -> BTreeMap<String, Row<SensorRecord>> {
-        let rows = self.rows_of(Some(pipeline));
-        rows.filter_map(|(_, key, row)| match (key, &row.record) {
+        let rows = self.rows.get(pipeline).into_iter();
+        let rows = rows.flat_map(|rows| rows.range(Key::Sensor(String::new())..));
+        rows.map_while(|(key, row)| match (key, &row.record) {
             (Key::Sensor(name), Record::Sensor(record)) => {
                 Some((name.clone(), Row { record: record.clone(), revision: row.revision }))
             }
@@ -128,7 +159,8 @@ impl State {
         pipeline: Option<&PipelineId>,
         limit: usize,
     ) -> Page<IncidentRow> {
-        let mut found: Vec<_> = self.rows_of(pipeline).filter_map(incident_row).collect();
+        let rows = self.pipelines(pipeline).flat_map(|(name, rows)| incident_rows(name, rows, ""));
+        let mut found: Vec<_> = rows.filter_map(incident_row).collect();
         found.sort_by_key(|(.., row)| Reverse(row.record.opened_at));
         page(found.into_iter(), limit)
     }
@@ -139,20 +171,26 @@ impl State {
         after: Option<&(PipelineId, String)>,
         limit: usize,
     ) -> Page<IncidentRow> {
-        let is_later = |name: &PipelineId, key: &str| {
-            after.is_none_or(|(last, last_key)| (name, key) > (last, last_key.as_str()))
+        let rows = self.pipelines_in(shard).flat_map(|(name, rows)| {
+            let first = after.filter(|(last, _)| last == name).map_or("", |(_, key)| key.as_str());
+            incident_rows(name, rows, first)
+        });
+        let is_later = |name: &PipelineId, key: &Key| match (after, key) {
+            (Some((last, last_key)), Key::Incident(key)) => (name, key) > (last, last_key),
+            _ => true,
         };
-        let rows = self.rows_in(shard).filter(
-            |(.., row)| matches!(&row.record, Record::Incident(incident) if incident.is_open()),
-        );
-        let rows = rows.filter_map(incident_row);
-        let open =
-            rows.filter(|(name, key, row)| row.record.is_open() && is_later(name, key.as_str()));
-        page(open, limit)
+        let open = rows.filter(|(name, key, row)| {
+            matches!(&row.record, Record::Incident(incident) if incident.is_open())
+                && is_later(name, key)
+        });
+        page(open.filter_map(incident_row), limit)
     }
 
     pub(super) fn backfills(&self, query: &BackfillQuery) -> Page<BackfillRow> {
-        let rows = self.rows_of(query.pipeline.as_ref()).filter_map(backfill_row);
+        let rows = self.pipelines(query.pipeline.as_ref()).flat_map(|(name, rows)| {
+            rows.range(Key::Backfill(0)..).map(move |(key, row)| (name, key, row))
+        });
+        let rows = rows.filter_map(backfill_row);
         let wanted = |row: &BackfillRow| {
             let is_later =
                 |(name, number): &(PipelineId, u64)| (&row.pipeline, row.number) > (name, *number);
@@ -176,8 +214,13 @@ impl State {
     }
 
     pub(super) fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> Page<DueRow> {
-        let rows = self.rows_in(shard).filter_map(due_row);
-        let mut found: Vec<DueRow> = rows.filter(|row| row.at <= until).collect();
+        let first = Key::Due(Timestamp::MIN, DueKind::Closes, String::new());
+        let rows = self.pipelines_in(shard).flat_map(|(name, rows)| {
+            let due = rows.range(&first..);
+            let due = due.take_while(|(key, _)| matches!(key, Key::Due(at, ..) if *at <= until));
+            due.map(move |(key, row)| (name, key, row))
+        });
+        let mut found: Vec<DueRow> = rows.filter_map(due_row).collect();
         found.sort_by_key(|row| row.at);
         page(found.into_iter(), limit)
     }
@@ -193,10 +236,49 @@ fn backfill_row((name, key, row): (&PipelineId, &Key, &Row<Record>)) -> Option<B
     })
 }
 
-fn agenda_row(pipeline: &PipelineId, rows: &BTreeMap<Key, Row<Record>>) -> Option<AgendaRow> {
+/// The slots of a pipeline between two instants, schedule by schedule: of each only those that lie there are walked.
+fn slots_between(
+    rows: &Rows,
+    from: Timestamp,
+    until: Timestamp,
+) -> impl Iterator<Item = (&Key, &Row<Record>)> {
+    let mut after = Key::Slot(ScheduleId::from_static(""), Timestamp::MIN);
+    let schedules = std::iter::from_fn(move || {
+        let (found, _) = rows.range((Bound::Excluded(&after), Bound::Unbounded)).next()?;
+        let Key::Slot(schedule, _) = found else { return None };
+        after = Key::Slot(schedule.clone(), Timestamp::MAX);
+        Some(schedule)
+    });
+    schedules.flat_map(move |schedule| {
+        let first = Key::Slot(schedule.clone(), from);
+        let theirs = rows.range(first..);
+        theirs.take_while(
+            move |(key, _)| matches!(key, Key::Slot(id, at) if id == schedule && *at < until),
+        )
+    })
+}
+
+fn spans(rows: &Rows) -> impl Iterator<Item = (&Key, &Row<Record>)> {
+    let first = Key::Span(ScheduleId::from_static(""), Timestamp::MIN);
+    rows.range(first..).take_while(|(key, _)| matches!(key, Key::Span(..)))
+}
+
+/// The incidents of a pipeline from a dedup key on.
+fn incident_rows<'a>(
+    name: &'a PipelineId,
+    rows: &'a Rows,
+    first: &str,
+) -> impl Iterator<Item = (&'a PipelineId, &'a Key, &'a Row<Record>)> {
+    let incidents = rows.range(Key::Incident(first.to_owned())..);
+    let incidents = incidents.take_while(|(key, _)| matches!(key, Key::Incident(_)));
+    incidents.map(move |(key, row)| (name, key, row))
+}
+
+fn agenda_row(pipeline: &PipelineId, rows: &Rows) -> Option<AgendaRow> {
     let own = rows.get(&Key::Pipeline)?;
     let Record::Pipeline(record) = &own.record else { return None };
-    let watermarks = rows.iter().filter_map(|(key, row)| match (key, &row.record) {
+    let watermarks = rows.range(Key::Watermark(ScheduleId::from_static(""))..);
+    let watermarks = watermarks.map_while(|(key, row)| match (key, &row.record) {
         (Key::Watermark(schedule), Record::Watermark(record)) => {
             Some((schedule.clone(), Row { record: *record, revision: row.revision }))
         }

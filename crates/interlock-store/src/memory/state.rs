@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use interlock_core::id::PipelineId;
+use interlock_core::id::{PipelineId, ScheduleId};
 use jiff::Timestamp;
 
 use super::whole::Followed;
@@ -24,6 +24,8 @@ pub struct State {
     /// Who said that it is there, and until when.
     present: BTreeMap<(Role, String), Timestamp>,
     pub(super) rows: BTreeMap<PipelineId, BTreeMap<Key, Row<Record>>>,
+    /// Invariant: the slots among the rows that are open, in the order in which they are listed.
+    pub(super) open: BTreeSet<(PipelineId, Timestamp, ScheduleId)>,
     /// Invariant: their numbers grow.
     pub(super) events: Vec<EventRow>,
     /// The last number that was given, to an event or to a change.
@@ -53,6 +55,7 @@ impl State {
             leases: BTreeMap::new(),
             present: BTreeMap::new(),
             rows: BTreeMap::new(),
+            open: BTreeSet::new(),
             events: Vec::new(),
             event_last: 0,
             followed: None,
@@ -129,13 +132,33 @@ impl State {
             self.inbox.remove(&number);
         }
         self.note(pipeline, &key);
-        let rows = self.rows.entry(pipeline.clone()).or_default();
-        let revision = rows.get(&key).map_or(1, |row| row.revision + 1);
-        rows.insert(key, Row { record, revision });
+        self.note_open(pipeline, &key, Some(&record));
+        if !self.rows.contains_key(pipeline) {
+            self.rows.insert(pipeline.clone(), BTreeMap::new());
+        }
+        let Some(rows) = self.rows.get_mut(pipeline) else { return };
+        match rows.get_mut(&key) {
+            Some(row) => *row = Row { record, revision: row.revision + 1 },
+            None => {
+                rows.insert(key, Row { record, revision: 1 });
+            }
+        }
+    }
+
+    /// Keeps [`State::open`] true when a row changes or goes.
+    pub(super) fn note_open(&mut self, pipeline: &PipelineId, key: &Key, record: Option<&Record>) {
+        let Key::Slot(schedule, nominal) = key else { return };
+        let place = (pipeline.clone(), *nominal, schedule.clone());
+        if matches!(record, Some(Record::Slot(slot)) if slot.is_open()) {
+            self.open.insert(place);
+        } else {
+            self.open.remove(&place);
+        }
     }
 
     fn delete(&mut self, pipeline: &PipelineId, key: &Key) {
         self.note(pipeline, key);
+        self.note_open(pipeline, key, None);
         if let Some(rows) = self.rows.get_mut(pipeline) {
             rows.remove(key);
         }
@@ -149,8 +172,18 @@ impl State {
     }
 
     pub(super) fn take_out(&mut self, is_over: &dyn Fn(&PipelineId, &Key, &Record) -> bool) {
+        let mut gone = Vec::new();
         for (pipeline, rows) in &mut self.rows {
-            rows.retain(|key, row| !is_over(pipeline, key, &row.record));
+            rows.retain(|key, row| {
+                let stays = !is_over(pipeline, key, &row.record);
+                if !stays && matches!(&row.record, Record::Slot(slot) if slot.is_open()) {
+                    gone.push((pipeline.clone(), key.clone()));
+                }
+                stays
+            });
+        }
+        for (pipeline, key) in gone {
+            self.note_open(&pipeline, &key, None);
         }
     }
 

@@ -101,6 +101,7 @@ impl State {
                 let is_its = |run: &RunKey| run.schedule == *schedule && run.nominal == *nominal;
                 rows.retain(|key, _| !matches!(key, Key::Run(run) if is_its(run)));
             }
+            self.note_open(pipeline, key, None);
         }
         self.events.retain(|event| event.number > what.events);
         count
@@ -118,6 +119,7 @@ impl State {
 
     pub(super) fn import(&mut self, freight: Freight) {
         for StoredRow { pipeline, key, row } in freight.rows {
+            self.note_open(&pipeline, &key, Some(&row.record));
             self.rows.entry(pipeline).or_default().insert(key, row);
         }
         for event in freight.events {

@@ -28,6 +28,8 @@ use crate::{
 pub struct Pace {
     /// How long a lease is asked for; renewed at a third of it.
     pub lease: SignedDuration,
+    /// How often something is looked for that no timer announces.
+    pub look: SignedDuration,
     /// How long one rotation of the sweep takes.
     pub interval: SignedDuration,
     /// How long the scheduler is given after a start to record what passed meanwhile.
@@ -37,16 +39,20 @@ pub struct Pace {
     /// When the ledger is first looked through for broken promises: what was missed in a downtime is being
     /// recorded for a while after a start.
     pub scan_after: SignedDuration,
+    /// A look through all of it takes at least so long.
+    pub rotation: SignedDuration,
 }
 
 impl Default for Pace {
     fn default() -> Self {
         Self {
             lease: SignedDuration::from_secs(15),
+            look: SignedDuration::from_millis(500),
             interval: SignedDuration::from_mins(5),
             settle: SignedDuration::from_secs(10),
             late_after: SignedDuration::from_mins(1),
             scan_after: SignedDuration::from_mins(5),
+            rotation: SignedDuration::from_mins(1),
         }
     }
 }

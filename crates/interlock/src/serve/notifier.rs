@@ -123,6 +123,14 @@ pub(crate) async fn silences(
     Ok(silences)
 }
 
+/// The silences that count: a store that does not answer ends none, and begins none (S14).
+fn in_force(
+    read: Result<Vec<Silence>, StoreError>,
+    last: Option<&Arc<[Silence]>>,
+) -> Arc<[Silence]> {
+    read.map_or_else(|_no_answer| last.cloned().unwrap_or_default(), Into::into)
+}
+
 impl Book for AlertBook {
     fn channels(&self) -> Arc<[Alert]> {
         self.files.alerts()
@@ -140,10 +148,10 @@ impl Book for AlertBook {
             {
                 return Arc::clone(known);
             }
-            // A store that cannot be asked does not silence anybody.
-            let read = silences(self.store.as_ref(), &self.zones).await.unwrap_or_default();
-            let read: Arc<[Silence]> = read.into();
-            *self.known() = Some((now, Arc::clone(&read)));
+            let read = silences(self.store.as_ref(), &self.zones).await;
+            let mut known = self.known();
+            let read = in_force(read, known.as_ref().map(|(_, last)| last));
+            *known = Some((now, Arc::clone(&read)));
             read
         })
     }
@@ -160,5 +168,25 @@ impl Book for AlertBook {
                 |row: &IncidentRecord| row.level == Level::Error.as_str() && row.kind != "BARK";
             theirs.find(|(.., row)| is_bad(&row.record)).map(|(_, key, _)| key)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_store_that_does_not_answer_ends_no_silence() {
+        let json = json!({
+            "when": {}, "from": "2026-02-25T09:00:00Z", "reason": "a move", "by": "somebody",
+        });
+        let silence = Silence::from_json("s1", &json, &SystemZones::new()).unwrap();
+        let lost = || Err(StoreError::retryable("the answer was lost"));
+        assert!(in_force(lost(), None).is_empty());
+        let known = in_force(Ok(vec![silence]), None);
+        assert_eq!(in_force(lost(), Some(&known)), known);
+        assert!(in_force(Ok(vec![]), Some(&known)).is_empty(), "it was ended");
     }
 }
