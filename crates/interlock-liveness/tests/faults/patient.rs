@@ -48,7 +48,7 @@ fn tell(event: &Event) {
 fn help() {
     let arguments: Vec<String> = std::env::args().collect();
     let own = &arguments[arguments.len() - 4..];
-    interlock_liveness::forensics::help(own).unwrap();
+    interlock_liveness::forensics::help(own, |_| {}).unwrap();
 }
 
 /// A monitor whose reports are written where the test wants them, if it does.
