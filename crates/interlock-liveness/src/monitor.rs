@@ -19,6 +19,7 @@ use std::{
 use self::rounds::Rounds;
 use crate::{
     beat::{Beater, Carrier},
+    clock::monotonic,
     deadman::{Deadman, Way},
     event::{Event, Listener, Teller},
     forensics::Dumper,
@@ -130,6 +131,8 @@ impl Builder {
     /// Starts looking.
     pub fn start(self) -> Result<Monitor, StartError> {
         let shared = Arc::new(Shared::with_capacity(self.capacity));
+        // It is as if it had just looked: nobody could be hung yet.
+        shared.numbers.scanned_at.store(monotonic(), Relaxed);
         let timer = self.deadman.arm().map_err(StartError::Deadman)?;
         let way = timer.as_ref().map(|timer| timer.way);
         let teller = Teller::start(self.listener).map_err(StartError::Thread)?;

@@ -21,7 +21,7 @@ use rustix::{
     },
 };
 
-use super::{Ended, Note, SuperviseError, Supervision, memory};
+use super::{Ended, Note, SuperviseError, Supervision, memory, orphans};
 use crate::{
     clock::{monotonic, nanos},
     heartbeat::{Ear, FILE_VARIABLE, Heard, MEMORY_VARIABLE, PIPE_VARIABLE},
@@ -104,6 +104,7 @@ impl<'a> Life<'a> {
             if is_over {
                 return self.ended();
             }
+            orphans::reap(self.pid);
             match self.signals.next() {
                 Some(Asked::Stop(signal)) => {
                     let code = i32::from(self.end(signal, tell)?.code());

@@ -166,6 +166,33 @@ fn fault_27_nothing_of_a_program_survives_it() {
     assert_eq!(survivors, Vec::<&str>::new());
 }
 
+/// The children of a process that have ended, and that it has not waited for.
+fn zombies(parent: u32) -> usize {
+    let stats = fs::read_dir("/proc").unwrap().flatten();
+    let stats = stats.filter_map(|it| fs::read_to_string(it.path().join("stat")).ok());
+    let is_one = |stat: &String| stat.contains(&format!(") Z {parent} "));
+    stats.filter(is_one).count()
+}
+
+#[test]
+fn fault_27_what_a_program_left_behind_is_waited_for_while_it_lives() {
+    let folder = TempDir::new().unwrap();
+    let made = folder.path().join("made");
+    let script =
+        format!("for i in $(seq 200); do (true &); done; touch {}; {BEATS}", made.display());
+    let mut supervisor = start(&folder, &script);
+    supervisor.until("STARTED ");
+    while !made.exists() {
+        thread::yield_now();
+    }
+    let began = Instant::now();
+    while zombies(supervisor.child.id()) > 1 {
+        assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for them");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!supervisor.said("ENDED"), "{:?}", supervisor.heard);
+}
+
 #[test]
 fn fault_28_a_supervisor_that_is_killed_takes_its_program_along_and_two_are_never_at_work() {
     let folder = TempDir::new().unwrap();
