@@ -188,12 +188,6 @@ fn a_watch_that_keeps_expiring_is_set_aside_and_gets_one_chance() {
 }
 
 #[test]
-fn fault_16_the_wall_clock_is_not_asked() {
-    // Nothing that a scan is given says what the wall clock says.
-    let Reading { monotonic: _, boottime: _, planned: _ } = World::new(ladder(), |_| {}).now;
-}
-
-#[test]
 fn fault_38_the_suggested_limit_is_within_twice_of_three_times_the_99th_percentile() {
     let mut world = World::new(ladder(), |_| {});
     // Gaps of 100 to 199 ms, and one in fifty of a second: the 99th percentile is a second.
