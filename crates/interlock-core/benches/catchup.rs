@@ -47,7 +47,7 @@ fn missed(criterion: &mut Criterion) {
         let watermark = now - SignedDuration::from_hours(hours);
         let (delay, recorded) = (SignedDuration::ZERO, Recorded::default());
         let owed = vec![Owed { start, watermark, delay, recorded }];
-        Gap { owed, work: Work::Started, catchup, pause: None, deaf: vec![], now }
+        Gap { owed, work: Work::Started, catchup, pauses: vec![], deaf: vec![], now }
     };
     let window = Some(SignedDuration::from_hours(96));
     let all = Catchup { window, overlap: OverlapPolicy::All, runs_max: 10_000 };
