@@ -84,11 +84,15 @@ impl Agenda {
         }
     }
 
+    /// The schedules whose slots are derived from the clock, of a pipeline whose slots become anything at all.
+    pub fn owed(&self) -> impl Iterator<Item = &Arc<StartSchedule>> {
+        self.timed().filter(|_| self.work != Work::Dormant)
+    }
+
     /// The schedules whose slots are derived from the clock. A sensor opens its own unless a deadline
     /// says by when it must have come; a dead-man's switch goes by the last success.
-    pub fn owed(&self) -> impl Iterator<Item = &Arc<StartSchedule>> {
-        let starts = if self.work == Work::Dormant { &[] } else { &*self.starts };
-        starts.iter().filter(|start| match start.schedule.recurrence() {
+    pub fn timed(&self) -> impl Iterator<Item = &Arc<StartSchedule>> {
+        self.starts.iter().filter(|start| match start.schedule.recurrence() {
             Recurrence::Sensor { .. } => start.deadline.is_some(),
             Recurrence::SinceLast { .. } => false,
             Recurrence::Cron(_)

@@ -13,8 +13,9 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     id::ScheduleId,
     pipeline::{Pipeline, TriggerKind},
+    run::TriggerType,
     schedule::{Recurrence, Schedule},
-    slot::{Disposition, OpenState, SlotState},
+    slot::{Disposition, OpenState, Slot, SlotState},
 };
 
 /// The most runs of one backfill at a time.
@@ -195,7 +196,36 @@ pub enum Verdict {
     Owed,
 }
 
+impl Standing {
+    /// How a recorded slot stands; nothing if it is as good as not recorded.
+    ///
+    /// A slot that an earlier backfill opened and whose cancel came before its first attempt stands as it did
+    /// before that backfill: a cancel must leave nothing that blocks later runs (S7).
+    pub fn of(slot: &Slot) -> Option<Self> {
+        let Slot { state, generation, opened_at, .. } = *slot;
+        if never_began(slot) {
+            let before = slot.wish.as_ref()?.before?;
+            return Some(Self { state: SlotState::Closed(before), generation: 0, opened_at });
+        }
+        Some(Self { state, generation, opened_at })
+    }
+}
+
+fn never_began(slot: &Slot) -> bool {
+    slot.opened_by == TriggerType::Backfill
+        && slot.attempt == 0
+        && slot.state == SlotState::Closed(Disposition::Cancelled)
+}
+
 impl Ledgered {
+    /// How a slot had ended, if it had, when a backfill opens it.
+    pub fn before(&self, place: &Place) -> Option<Disposition> {
+        match self.at(place)?.state {
+            SlotState::Closed(disposition) => Some(disposition),
+            SlotState::Open(_) => None,
+        }
+    }
+
     fn at(&self, place: &Place) -> Option<Standing> {
         let row = self.rows.get(place).copied();
         row.or_else(|| {

@@ -5,14 +5,21 @@
 //! **missed**; of those the policy picks the ones that run, over all schedules of the pipeline in order of
 //! time. The plan names every slot between the old watermarks and the new ones exactly once (S3).
 //!
+//! What lies in a **pause** is its gap however young it is: it is caught up, by what somebody asked for when the pause
+//! ended or else by the policy, and is not live. What somebody asked for is about that pause alone. So the time before
+//! it, the pause and the time after it are planned one after the other, each by itself.
+//!
 //! A plan is recorded in groups, and whoever records it may die between any two. The order of the portions
 //! is what makes that harmless: planned again from the watermarks reached, the choice is the same. See
-//! `docs/adr/0009-catch-up.md`.
+//! `docs/adr/0009-catch-up.md` and `docs/adr/0031-pauses.md`.
+
+mod away;
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+pub use self::away::plan_away;
 use crate::{
     agenda::Work,
     pipeline::{Catchup, OverlapPolicy, StartSchedule},
@@ -34,8 +41,8 @@ pub struct Gap<'a> {
     pub work: Work,
     /// The policy.
     pub catchup: &'a Catchup,
-    /// The last pause, if it is over.
-    pub pause: Option<Pause>,
+    /// The pauses that are over and of which something may not be recorded yet, in order of time.
+    pub pauses: Vec<Pause>,
     /// Times in which no report could have reached anybody; of use if somebody else runs the pipeline.
     pub deaf: Vec<(Timestamp, Timestamp)>,
     /// Now.
@@ -78,7 +85,7 @@ pub enum Standing {
 pub struct Pause {
     /// Its first instant.
     pub since: Timestamp,
-    /// Its end.
+    /// Its end: the first instant after it.
     pub until: Timestamp,
     /// What was asked for when it ended, instead of the policy.
     pub wish: Option<Wish>,
@@ -102,6 +109,8 @@ pub struct Plan {
     pub portions: Vec<Portion>,
     /// Whether there is more to plan right away (S17).
     pub is_cut_off: bool,
+    /// What somebody asked for about these slots, instead of the policy.
+    pub wish: Option<Wish>,
 }
 
 /// What is recorded of one schedule, in order of time.
@@ -163,6 +172,12 @@ pub struct Counts {
     pub skipped: BTreeMap<SkipReason, u64>,
     /// Those that somebody else was to run and of which nothing was heard, by the word for that.
     pub unreported: BTreeMap<&'static str, u64>,
+}
+
+impl Pause {
+    fn covers(&self, slot: Timestamp) -> bool {
+        (self.since..self.until).contains(&slot)
+    }
 }
 
 impl Wish {
@@ -268,19 +283,31 @@ impl Owed<'_> {
         minus(self.due_until(now), self.start.live_for(work))
     }
 
-    fn first_missed(&self, by: (Work, Timestamp)) -> Option<Timestamp> {
-        self.start.schedule.after(self.watermark).filter(|slot| *slot < self.live_from(by))
+    /// The first slot that is due and not recorded.
+    fn first_due(&self, now: Timestamp) -> Option<Timestamp> {
+        let next = self.start.schedule.after(self.watermark);
+        next.filter(|slot| *slot <= self.due_until(now))
     }
 
-    fn is_due(&self, now: Timestamp) -> bool {
-        self.start.schedule.after(self.watermark).is_some_and(|slot| slot <= self.due_until(now))
+    /// A sensor opens its slots; what it did not is not replayed.
+    fn is_sensor(&self) -> bool {
+        matches!(self.start.schedule.recurrence(), Recurrence::Sensor { .. })
     }
 }
 
 impl Gap<'_> {
     /// Whether something was missed, so that what is recorded ahead matters.
     pub fn has_missed(&self) -> bool {
-        self.owed.iter().any(|owed| owed.first_missed((self.work, self.now)).is_some())
+        let is_missed = |owed: &Owed<'_>, end| {
+            owed.start.schedule.after(owed.watermark).is_some_and(|slot| slot < end)
+        };
+        // Most have none, and this is asked of everybody whose time has come.
+        if self.pauses.is_empty() {
+            let by = (self.work, self.now);
+            return self.owed.iter().any(|owed| is_missed(owed, owed.live_from(by)));
+        }
+        let planner = Planner::new(self);
+        planner.is_some_and(|it| self.owed.iter().any(|owed| is_missed(owed, it.end(owed))))
     }
 
     /// Whether a report on a slot may have found nobody who hears, from when it may come to when its absence is a miss.
@@ -290,24 +317,43 @@ impl Gap<'_> {
         self.deaf.iter().any(|(began, ended)| *began < until && *ended > from)
     }
 
-    /// The pause whose end somebody asked something about, while it is not recorded. Its gap is planned by
-    /// itself, so that what is missed later has no say in it.
-    fn asked(&self) -> Option<(Pause, Wish)> {
-        let pause = self.pause?;
-        let first =
-            self.owed.iter().filter_map(|owed| owed.first_missed((self.work, self.now))).min()?;
-        pause.wish.filter(|_| first <= pause.until).map(|wish| (pause, wish))
+    /// What is planned first: the time up to the next pause that somebody asked something about, that pause, or what
+    /// comes after the last of them. Nothing when nothing is due.
+    fn part(&self) -> Option<Part> {
+        let mut due = self.owed.iter().filter_map(|owed| owed.first_due(self.now));
+        let whole = Part { until: None, asked: None };
+        // Of jobs that somebody else runs nothing is caught up.
+        let asked = self.pauses.iter().filter(|_| self.work == Work::Started);
+        let mut asked = asked.filter_map(|pause| Some((*pause, pause.wish?))).peekable();
+        if asked.peek().is_none() {
+            return due.next().map(|_| whole);
+        }
+        let first = due.min()?;
+        let part = asked.find(|(pause, _)| first < pause.until).map(|(pause, wish)| {
+            if first < pause.since {
+                Part { until: Some(pause.since), asked: None }
+            } else {
+                Part { until: Some(pause.until), asked: Some((pause, wish)) }
+            }
+        });
+        Some(part.unwrap_or(whole))
     }
+}
+
+/// Slots that are planned together: what comes later has no say in them.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    /// They are before this instant, if something comes after them.
+    until: Option<Timestamp>,
+    /// The pause that they lie in, if somebody asked something about it.
+    asked: Option<(Pause, Wish)>,
 }
 
 /// Plans a pipeline; an empty plan when nothing is due.
 ///
 /// A watermark in the future (the clock was set back) owes nothing (S15).
 pub fn plan(gap: &Gap<'_>) -> Plan {
-    if !gap.owed.iter().any(|owed| owed.is_due(gap.now)) {
-        return Plan::default();
-    }
-    let planner = Planner::new(gap);
+    let Some(planner) = Planner::new(gap) else { return Plan::default() };
     let mut choice = planner.choose();
     let mut walks = planner.walk_all(&choice);
     if let Some(cut) = planner.cap(&walks) {
@@ -331,8 +377,7 @@ struct Planner<'a> {
     gap: &'a Gap<'a>,
     /// From when on missed slots may run, and which of them.
     policy: Option<(Timestamp, OverlapPolicy)>,
-    /// The last instant that is planned, if something comes after it.
-    horizon: Option<Timestamp>,
+    part: Part,
 }
 
 /// The missed slots of one schedule.
@@ -352,31 +397,53 @@ struct Walk {
 }
 
 impl<'a> Planner<'a> {
-    fn new(gap: &'a Gap<'a>) -> Self {
+    /// `None` when nothing is due.
+    fn new(gap: &'a Gap<'a>) -> Option<Self> {
+        let part = gap.part()?;
         let from = gap.catchup.window.map(|window| minus(gap.now, window));
-        let since = |pause: Pause| from.unwrap_or(pause.since).min(pause.since);
-        let asked = gap.asked();
-        let policy = match asked {
+        let policy = match part.asked {
             _ if gap.work != Work::Started => None,
             None => from.map(|from| (from, gap.catchup.overlap)),
             Some((_, Wish::None)) => None,
-            Some((pause, Wish::Latest)) => Some((since(pause), OverlapPolicy::Latest)),
-            Some((pause, Wish::All)) => Some((since(pause), OverlapPolicy::All)),
+            Some((pause, Wish::Latest)) => Some((pause.since, OverlapPolicy::Latest)),
+            Some((pause, Wish::All)) => Some((pause.since, OverlapPolicy::All)),
         };
-        Self { gap, policy, horizon: asked.map(|(pause, _)| pause.until) }
+        Some(Self { gap, policy, part })
     }
 
-    /// Missed slots are before this.
+    /// Missed slots are before this; what is due from then on is live.
     fn end(&self, owed: &Owed<'_>) -> Timestamp {
         let live_from = owed.live_from((self.gap.work, self.gap.now));
-        let horizon = self.horizon.map(|horizon| minus(horizon, SignedDuration::from_nanos(-1)));
-        horizon.map_or(live_from, |horizon| horizon.min(live_from))
+        let gap_until = self.paused_until().filter(|_| !owed.is_sensor());
+        let end = gap_until.map_or(live_from, |until| until.max(live_from));
+        end.min(self.due_end(owed))
+    }
+
+    /// The end of the last pause whose gap these slots are. Where nothing is ever caught up and nobody asked, a slot
+    /// of its last minute is as live as after a restart.
+    fn paused_until(&self) -> Option<Timestamp> {
+        if self.gap.work != Work::Started {
+            return None;
+        }
+        match self.part.asked {
+            Some((pause, _)) => Some(pause.until),
+            None => {
+                self.policy?;
+                let pauses = self.gap.pauses.iter().filter(|pause| pause.wish.is_none());
+                pauses.map(|pause| pause.until).max()
+            }
+        }
+    }
+
+    /// What is planned is before this.
+    fn due_end(&self, owed: &Owed<'_>) -> Timestamp {
+        let due_end = minus(owed.due_until(self.gap.now), SignedDuration::from_nanos(-1));
+        self.part.until.map_or(due_end, |until| until.min(due_end))
     }
 
     /// From when on missed slots of a schedule may run. A sensor's are not replayed.
     fn window_from(&self, owed: &Owed<'_>) -> Option<Timestamp> {
-        let is_sensor = matches!(owed.start.schedule.recurrence(), Recurrence::Sensor { .. });
-        self.policy.map(|(from, _)| from).filter(|_| !is_sensor)
+        self.policy.map(|(from, _)| from).filter(|_| !owed.is_sensor())
     }
 
     fn choose(&self) -> Choice {
@@ -480,8 +547,7 @@ impl<'a> Planner<'a> {
 
     /// What becomes of a missed slot that does not run.
     fn fate(&self, (slot, owed): (Timestamp, &Owed<'_>), window_from: Option<Timestamp>) -> Fate {
-        let pause = self.gap.pause;
-        if pause.is_some_and(|pause| (pause.since..=pause.until).contains(&slot)) {
+        if self.gap.pauses.iter().any(|pause| pause.covers(slot)) {
             return Fate::Skipped(SkipReason::Paused);
         }
         match self.gap.work {
@@ -505,13 +571,13 @@ impl<'a> Planner<'a> {
     /// The slots of a schedule whose time has come.
     fn live(&self, index: usize, owed: &Owed<'_>) -> (Option<Portion>, bool) {
         let schedule = &owed.start.schedule;
-        let until = owed.due_until(self.gap.now);
-        let mut next = schedule.next(owed.live_from((self.gap.work, self.gap.now)));
+        let due_end = self.due_end(owed);
+        let mut next = schedule.next(self.end(owed));
         if next.is_some_and(|slot| slot <= owed.watermark) {
             next = schedule.after(owed.watermark);
         }
         let (mut slots, mut watermark) = (Vec::new(), None);
-        while let Some(slot) = next.filter(|slot| *slot <= until) {
+        while let Some(slot) = next.filter(|slot| *slot < due_end) {
             if slots.len() >= LIVE_MAX {
                 break;
             }
@@ -521,14 +587,15 @@ impl<'a> Planner<'a> {
             watermark = Some(slot);
             next = schedule.after(slot);
         }
-        let is_cut_off = next.is_some_and(|slot| slot <= until);
+        let is_cut_off = next.is_some_and(|slot| slot < due_end);
         let steps = if slots.is_empty() { vec![] } else { vec![Step::Live(slots)] };
         (watermark.map(|_| Portion { owed: index, steps, watermark }), is_cut_off)
     }
 
     fn put_together(&self, walks: Vec<Walk>) -> Plan {
         let is_cut_off = walks.iter().any(|walk| walk.is_cut_off);
-        let mut plan = Plan { portions: vec![], is_cut_off };
+        let wish = self.part.asked.map(|(_, wish)| wish);
+        let mut plan = Plan { portions: vec![], is_cut_off, wish };
         let (mut leads, mut rests) = (Vec::new(), Vec::new());
         for (owed, walk) in walks.into_iter().enumerate() {
             if !walk.closes.is_empty() {
@@ -545,9 +612,7 @@ impl<'a> Planner<'a> {
             return plan;
         }
         plan.portions.append(&mut rests);
-        if self.horizon.is_some() {
-            return Plan { is_cut_off: true, ..plan };
-        }
+        plan.is_cut_off = self.part.until.is_some();
         for (index, owed) in self.gap.owed.iter().enumerate() {
             let (portion, has_more) = self.live(index, owed);
             plan.portions.extend(portion);

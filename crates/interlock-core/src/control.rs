@@ -5,7 +5,8 @@
 //!
 //! Among startable slots the order is (instant, schedule id). A waiting slot holds nobody back: it has no
 //! place in the queue until it is ready. What a person or a backfill asked for queues and is never skipped,
-//! and never makes a live slot skip: a live slot that is blocked only by such runs queues ahead of them.
+//! and never makes a live slot skip: a live slot that is blocked only by such runs queues ahead of them. What somebody
+//! asked to be caught up after a pause has its turn by its instant, and is not skipped either.
 //! Slots of a backfill come last, in a [`Lane`] of their own, and start in a pause of the pipeline too.
 
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -259,7 +260,7 @@ impl Plan<'_> {
         let is_queued = candidate.slot.state == SlotState::Open(OpenState::Queued);
         let is_ready = candidate.readiness == Outcome::Ready
             || (candidate.readiness == Outcome::CannotTell && self.pipeline.readiness.fail_open);
-        if is_ready && candidate.is_done_already && is_live(candidate.slot) {
+        if is_ready && candidate.is_done_already && obeys_policy(candidate.slot) {
             return Some(Move::Close(Disposition::Skipped(SkipReason::Superseded)));
         }
         if candidate.lane.is_some_and(|lane| lane.places == 0) {
@@ -286,7 +287,7 @@ impl Plan<'_> {
     fn blocked(&self, slot: &Slot, places: &Places) -> Move {
         let policy = self.pipeline.catchup.overlap;
         let is_full_of_live = places.live >= self.pipeline.active_runs_max && !self.is_held_up();
-        if is_live(slot) && policy == OverlapPolicy::Skip && is_full_of_live {
+        if obeys_policy(slot) && policy == OverlapPolicy::Skip && is_full_of_live {
             Move::Close(Disposition::Skipped(SkipReason::Overlap))
         } else {
             Move::Queue
@@ -321,7 +322,7 @@ impl Plan<'_> {
         let Some(candidate) = self.slots.get(index) else { return false };
         let step = self.moves.get(index).copied().flatten();
         let is_queued = candidate.slot.state == SlotState::Open(OpenState::Queued);
-        is_live(candidate.slot) && (step == Some(Move::Queue) || (step.is_none() && is_queued))
+        obeys_policy(candidate.slot) && (step == Some(Move::Queue) || (step.is_none() && is_queued))
     }
 }
 
@@ -398,7 +399,12 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// Whether the overlap policy applies: reruns, and what people and backfills ask for, queue instead.
+/// Whether the overlap policy may skip a slot: not if somebody asked, when a pause ended, that it be caught up.
+fn obeys_policy(slot: &Slot) -> bool {
+    is_live(slot) && !slot.is_asked_for()
+}
+
+/// Whether the schedule owed it: reruns, and what people and backfills ask for, come after these.
 fn is_live(slot: &Slot) -> bool {
     match slot.opened_by {
         TriggerType::Sensor | TriggerType::Reconcile => slot.generation <= 1,

@@ -57,6 +57,8 @@ pub mod agenda;
 
 pub mod catchup;
 
+pub mod succession;
+
 pub mod backfill;
 
 #[cfg(test)]

@@ -152,6 +152,8 @@ pub struct Wish {
     pub original_run: Option<String>,
     /// The backfill that opened it.
     pub backfill: Option<u64>,
+    /// How it had ended when that backfill opened it; nothing if it was not recorded.
+    pub before: Option<Disposition>,
 }
 
 /// A change that the slot machine does not know.
@@ -330,6 +332,11 @@ impl Slot {
             slot.marks.missed_at = Some(opening.at);
         }
         slot
+    }
+
+    /// Whether somebody asked, when a pause ended, that it be caught up.
+    pub fn is_asked_for(&self) -> bool {
+        self.opened_by == TriggerType::Catchup && self.wish.is_some()
     }
 
     fn recorded(state: SlotState, opening: Opening) -> Self {

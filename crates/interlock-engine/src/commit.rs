@@ -1,14 +1,20 @@
 //! Committing: what was planned becomes true in the store, then in memory, and only then in the world.
 
-use std::{collections::BTreeSet, sync::Arc, task::Poll};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    task::Poll,
+};
 
 use interlock_core::retry::FailureCategory;
-use interlock_store::{Accepted, Change, Group, Refusal};
+use interlock_store::{Accepted, Change, Group, Refusal, record::EventRecord};
 use interlock_trigger::{CancelFailure, StartFailure};
+use serde_json::Value;
 
 use crate::{
     aside::guarded,
     engine::{Engine, EngineError, Message, News, NewsOf},
+    recording::{CATCHUP_QUEUED, caught_up},
     write::{Act, Planned},
 };
 
@@ -101,9 +107,9 @@ impl Engine {
         if starts {
             give_way().await;
         }
+        log_events(&accepted);
         for group in &accepted {
-            log_events(group);
-            self.progress.saw(group, self.world.now());
+            self.progress.saw(group);
         }
         if is_deposed {
             return Err(EngineError::Deposed);
@@ -217,18 +223,94 @@ async fn give_way() {
     .await;
 }
 
-/// Every decision is an event; the log is their shadow.
-fn log_events(group: &Group) {
-    for change in &group.changes {
-        if let Change::Append(event) = change {
-            let (slot, run) = (event.slot.as_deref(), event.run_id.as_deref());
-            let (pipeline, kind) = (group.pipeline.as_str(), event.kind.as_str());
-            if kind == "PIPELINE_DECLARED" {
-                // The first start would list every pipeline there is.
-                tracing::debug!(event = kind, pipeline, "{}", event.message);
-            } else {
-                tracing::info!(event = kind, pipeline, slot, run, "{}", event.message);
+/// Every decision is an event; the log is their shadow. Slots that are queued in many groups are one line of it.
+fn log_events(groups: &[Group]) {
+    let mut queued: Option<Queued<'_>> = None;
+    for group in groups {
+        for change in &group.changes {
+            let Change::Append(event) = change else { continue };
+            let next = Queued::of(group, event);
+            if let (Some(so_far), Some(more)) = (&mut queued, &next)
+                && so_far.goes_on(more)
+            {
+                continue;
+            }
+            if let Some(whole) = std::mem::replace(&mut queued, next) {
+                whole.log();
+            }
+            if queued.is_none() {
+                log_event(group, event);
             }
         }
+    }
+    if let Some(whole) = queued {
+        whole.log();
+    }
+}
+
+fn log_event(group: &Group, event: &EventRecord) {
+    let (slot, run) = (event.slot.as_deref(), event.run_id.as_deref());
+    let (pipeline, kind) = (group.pipeline.as_str(), event.kind.as_str());
+    if kind == "PIPELINE_DECLARED" {
+        // The first start would list every pipeline there is.
+        tracing::debug!(event = kind, pipeline, "{}", event.message);
+    } else {
+        let details = Details(&event.details);
+        tracing::info!(event = kind, pipeline, slot, run, %details, "{}", event.message);
+    }
+}
+
+/// What an event carries beside its sentence, as JSON; the log takes it apart for machines.
+struct Details<'a>(&'a BTreeMap<String, Value>);
+
+impl std::fmt::Display for Details<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&serde_json::to_string(self.0).unwrap_or_default())
+    }
+}
+
+/// Slots of one schedule that were queued one group after the other.
+struct Queued<'a> {
+    group: &'a Group,
+    event: &'a EventRecord,
+    schedule: &'a str,
+    first: &'a str,
+    last: &'a str,
+    count: u64,
+    is_bundle: bool,
+}
+
+impl<'a> Queued<'a> {
+    fn of(group: &'a Group, event: &'a EventRecord) -> Option<Self> {
+        if event.kind != CATCHUP_QUEUED {
+            return None;
+        }
+        let text = |name| event.details.get(name).and_then(Value::as_str);
+        let (schedule, first, last) = (text("schedule")?, text("first")?, text("last")?);
+        let count = event.details.get("count").and_then(Value::as_u64)?;
+        Some(Self { group, event, schedule, first, last, count, is_bundle: false })
+    }
+
+    /// Takes the next ones in, if they are of the same schedule.
+    fn goes_on(&mut self, more: &Self) -> bool {
+        let is_same =
+            (&self.group.pipeline, self.schedule) == (&more.group.pipeline, more.schedule);
+        if is_same {
+            (self.last, self.count, self.is_bundle) = (more.last, self.count + more.count, true);
+        }
+        is_same
+    }
+
+    fn log(self) {
+        let Self { group, event, schedule, first, last, count, is_bundle } = self;
+        if !is_bundle {
+            return log_event(group, event);
+        }
+        let details = serde_json::json!({
+            "schedule": schedule, "first": first, "last": last, "count": count,
+        });
+        let message = caught_up(schedule, (first, last), count);
+        let pipeline = group.pipeline.as_str();
+        tracing::info!(event = event.kind, pipeline, %details, "{message}");
     }
 }

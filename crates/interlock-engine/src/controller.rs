@@ -20,7 +20,7 @@ use interlock_core::{
     sensor::Sensors,
     slot::{OpenState, Slot, SlotState},
 };
-use interlock_store::{RunQuery, coverage, kept::Stretch};
+use interlock_store::{RunQuery, StoreFuture, coverage, kept::Stretch, together};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -34,6 +34,9 @@ use crate::{
     step::Stepper,
     write::Planned,
 };
+
+/// How many declarations are asked for at once: far fewer than are kept.
+const FETCHED: usize = 100;
 
 impl Engine {
     /// Times in which nobody could have reported, if that decides how a slot is closed which the watchdog has not.
@@ -61,7 +64,10 @@ impl Engine {
         self.dirty.extend(self.restraint.let_go(room.catchup));
         let dirty = self.take_dirty();
         let mut planned = Vec::new();
-        for pipeline in &dirty {
+        for (place, pipeline) in dirty.iter().enumerate() {
+            if place % FETCHED == 0 {
+                self.fetch_declarations(dirty.iter().skip(place).take(FETCHED)).await?;
+            }
             if self.is_aside(pipeline, now) {
                 continue;
             }
@@ -89,6 +95,25 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Asks for the declarations of pipelines that are about to be planned, all at once: a store on a server answers many
+    /// nearly as fast as one. Which of them cannot be had is found when it is needed.
+    async fn fetch_declarations(
+        &self,
+        pipelines: impl Iterator<Item = &PipelineId>,
+    ) -> Result<(), EngineError> {
+        let needs = |pipeline: &PipelineId| {
+            let state = self.pipelines.0.get(pipeline)?;
+            (!state.open.is_empty() && state.version != 0).then_some(state.version)
+        };
+        let asked = pipelines.filter_map(|pipeline| {
+            let asking = self.specs.pipeline(pipeline, needs(pipeline)?);
+            let asking = guarded(async move { Ok(drop(asking.await)) });
+            Some(Box::pin(async move { Ok(drop(asking.await)) }) as StoreFuture<'_, ()>)
+        });
+        let asked: Vec<StoreFuture<'_, ()>> = asked.collect();
+        together(asked).await.map(drop).map_err(EngineError::from)
     }
 
     /// How many runs may begin, over all pipelines.

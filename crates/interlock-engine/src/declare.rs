@@ -6,8 +6,10 @@
 
 use interlock_core::{
     agenda::{Agenda, Work},
-    id::PipelineId,
+    catchup::{self, Gap},
+    id::{PipelineId, ScheduleId},
     pipeline::{Pipeline, StartSchedule},
+    succession::{Away, Heir, Succession},
 };
 use interlock_store::{
     CHANGES_MAX, Key, Record,
@@ -18,6 +20,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     aside::guarded,
     engine::{Declaration, Engine, EngineError},
+    gap::Ahead,
+    recording::Recording,
     scheduler::{Opener, plus},
     state::{KnownPipeline, PipelineState},
     write::{Event, Planned},
@@ -53,9 +57,15 @@ impl Engine {
         if self.is_live {
             self.settle_old_versions(declared, now).await?;
         }
-        let planned = declared.iter().flat_map(|new| self.plan_declaration(new, now)).collect();
+        let mut planned = Vec::new();
+        for new in declared {
+            planned.extend(self.plan_succession(new, now).await?);
+        }
         self.commit(planned).await?;
-        let planned = removed.iter().filter_map(|name| self.plan_retirement(name, now)).collect();
+        let mut planned = Vec::new();
+        for name in removed {
+            planned.extend(self.plan_retirement(name, now).await?);
+        }
         self.commit(planned).await?;
         for name in declared.iter().map(|new| &new.pipeline.name).chain(removed) {
             self.take_up(name);
@@ -121,26 +131,112 @@ impl Engine {
         portions.collect()
     }
 
-    /// The rows that are missing or have another version.
-    pub(crate) fn plan_declaration(&self, new: &Declaration, now: Timestamp) -> Vec<Planned> {
+    /// What a declaration changes: slots of schedules that come back are recorded before them, slots of those that go
+    /// after what takes their place, which begins where they stood. A death in between leaves nothing unowed.
+    pub(crate) async fn plan_succession(
+        &self,
+        new: &Declaration,
+        now: Timestamp,
+    ) -> Result<Vec<Planned>, EngineError> {
+        let name = &new.pipeline.name;
+        let agenda = Agenda::of(&new.pipeline);
+        let state = self.pipelines.0.get(name);
+        let succession = match state {
+            Some(state) => state.succeeded_by(Some(&agenda), (self.is_live, now)),
+            None => Heir {
+                old: None,
+                new: Some(&agenda),
+                watermark: |_: &ScheduleId| None,
+                is_settled: false,
+                now,
+            }
+            .succeed(),
+        };
+        let (back, gone): (Vec<_>, Vec<_>) = succession.away.iter().partition(|away| away.is_back);
+        let mut planned = self.plan_away(name, (&agenda, new.version), &back, now).await?;
+        planned.extend(self.plan_declaration(new, &succession.begins, now));
+        if let Some(state) = state {
+            planned.extend(self.plan_away(name, (&state.agenda, state.version), &gone, now).await?);
+        }
+        Ok(planned)
+    }
+
+    /// Records the slots of schedules that were not declared.
+    async fn plan_away(
+        &self,
+        name: &PipelineId,
+        (agenda, version): (&Agenda, u64),
+        away: &[&Away<'_>],
+        now: Timestamp,
+    ) -> Result<Vec<Planned>, EngineError> {
+        let Some(state) = self.pipelines.0.get(name) else { return Ok(vec![]) };
+        let mut planned = Vec::new();
+        for Away { start, from, until, .. } in away {
+            let Some(first) = start.schedule.after(*from).filter(|slot| slot <= until) else {
+                continue;
+            };
+            let ahead = Ahead::since(self.store.as_ref(), name, (first, now)).await?;
+            let recording = Recording {
+                pipeline: name,
+                agenda,
+                ahead: &ahead,
+                deaf: &[],
+                version,
+                now,
+                writer: self.writer,
+            };
+            let (_, mut revision) = state.watermark(start.schedule.id()).unwrap_or_default();
+            let mut from = *from;
+            loop {
+                let owed = ahead.owed((start, from), SignedDuration::ZERO);
+                let plan = catchup::plan_away(&owed, *until);
+                from = plan
+                    .portions
+                    .iter()
+                    .filter_map(|portion| portion.watermark)
+                    .max()
+                    .unwrap_or(from);
+                let is_cut_off = plan.is_cut_off;
+                let gap = Gap {
+                    owed: vec![owed],
+                    work: agenda.work,
+                    catchup: &agenda.catchup,
+                    pauses: vec![],
+                    deaf: vec![],
+                    now,
+                };
+                let groups = recording.groups((&gap, &plan), &[revision], usize::MAX);
+                revision += groups.iter().filter(|plan| plan.moves_watermark()).count() as u64;
+                planned.extend(groups);
+                if !is_cut_off {
+                    break;
+                }
+            }
+        }
+        Ok(planned)
+    }
+
+    /// The rows that are missing or have another version; where the watermarks of schedules begin that have none.
+    fn plan_declaration(
+        &self,
+        new: &Declaration,
+        begins: &[(&ScheduleId, Timestamp)],
+        now: Timestamp,
+    ) -> Vec<Planned> {
         let name = &new.pipeline.name;
         let state = self.pipelines.0.get(name);
         let row = state.and_then(|state| state.row.as_ref());
         let mut planned = vec![Planned::new(name, self.writer)];
-        let starts = new.pipeline.starts.iter();
-        let starts = starts.map(|start| (start.schedule.id(), start.first_watermark(now)));
+        let has_watermark =
+            |id: &ScheduleId| state.is_some_and(|state| state.watermark(id).is_some());
         let controls = new.pipeline.controls.iter().map(|control| (control.schedule.id(), now));
+        let controls = controls.filter(|(id, _)| !has_watermark(id));
         let returned = row.is_some_and(|(row, _)| row.retired_at.is_some());
         let is_edit = returned || state.is_none_or(|state| state.version != new.version);
         for start in new.pipeline.starts.iter().filter(|start| is_edit && start.is_switch()) {
             planned.extend(self.plan_switch((&new.pipeline, new.version), start, now));
         }
-        for (id, first) in starts.chain(controls) {
-            let is_switch =
-                new.pipeline.starts.iter().any(|it| it.is_switch() && it.schedule.id() == id);
-            if is_switch || state.is_some_and(|state| state.watermark(id).is_some()) {
-                continue;
-            }
+        for (id, first) in begins.iter().copied().chain(controls) {
             // The pipeline's row is in the last group: until it is there, nothing is owed.
             if planned
                 .last()
@@ -208,16 +304,48 @@ impl Engine {
         Some(plan)
     }
 
-    fn plan_retirement(&self, name: &PipelineId, now: Timestamp) -> Option<Planned> {
-        let (record, revision) = self.pipelines.0.get(name)?.record()?;
-        if record.retired_at.is_some() {
-            return None;
-        }
+    /// What is owed of a pipeline whose file is gone is owed no more.
+    async fn plan_retirement(
+        &self,
+        name: &PipelineId,
+        now: Timestamp,
+    ) -> Result<Vec<Planned>, EngineError> {
+        let Some(state) = self.pipelines.0.get(name) else { return Ok(vec![]) };
+        let Some((record, revision)) = state.record().filter(|(it, _)| it.retired_at.is_none())
+        else {
+            return Ok(vec![]);
+        };
+        let succession = state.succeeded_by(None, (self.is_live, now));
+        let gone: Vec<_> = succession.away.iter().collect();
+        let mut planned = self.plan_away(name, (&state.agenda, state.version), &gone, now).await?;
         let mut plan = Planned::new(name, self.writer);
         let record = PipelineRecord { retired_at: Some(now), ..record };
         plan.put(Key::Pipeline, revision, Record::Pipeline(record));
         plan.event(Event::of("PIPELINE_RETIRED", now, "its file is gone"));
-        Some(plan)
+        planned.push(plan);
+        Ok(planned)
+    }
+}
+
+impl PipelineState {
+    /// What becomes of its schedules when it is declared anew, or not any more.
+    fn succeeded_by<'a>(
+        &'a self,
+        new: Option<&'a Agenda>,
+        (is_live, now): (bool, Timestamp),
+    ) -> Succession<'a> {
+        let row = self.row.as_ref().map(|(row, _)| row);
+        let was_disabled = row.is_some_and(|row| row.disabled_since.is_some());
+        let was_owed = self.agenda.work != Work::Dormant || was_disabled;
+        let old = match row {
+            // Its first declaration was cut short: it goes on.
+            None => new,
+            Some(row) => (was_owed && row.retired_at.is_none()).then_some(&self.agenda),
+        };
+        let watermark = |id: &ScheduleId| self.watermark(id).map(|(at, _)| at);
+        // What a pause has left, or has yet to leave, is planned by what is declared when it ends.
+        let is_settled = is_live && !self.is_paused(now) && !was_disabled;
+        Heir { old, new, watermark, is_settled, now }.succeed()
     }
 }
 
@@ -233,7 +361,8 @@ fn pause_after(
     match row.disabled_since.filter(|_| new.pipeline.enabled) {
         Some(since) if pause.as_ref().is_none_or(|pause| !pause.is_in_force(now)) => {
             let reason = "it was disabled".to_owned();
-            Some(PauseRecord { reason, since, until: Some(now), catchup: None })
+            let before = pause.map(PauseRecord::into_all).unwrap_or_default();
+            Some(PauseRecord { reason, since, until: Some(now), catchup: None, before })
         }
         _ => pause,
     }

@@ -18,7 +18,7 @@ use interlock_core::{
     readiness::{TraitResult, TraitSpec},
 };
 use interlock_store::{
-    Lease, Role, Shard, Store, StoreError, Writer,
+    Hint, Lease, Role, Shard, Store, StoreError, Writer,
     record::{Unreadable, VersionRecord},
 };
 use interlock_trigger::{CancelFailure, LookUp, Report, StartFailure, Triggers, What};
@@ -40,6 +40,9 @@ use crate::{
     vitals::{Begins, Counting, Pulse, Vitals},
     write::Planned,
 };
+
+/// How long the inbox is left alone while the store says by itself when something comes.
+const INBOX_WITH_HINTS: SignedDuration = SignedDuration::from_secs(1);
 
 /// How often the engine does what nothing else wakes it for.
 #[derive(Debug, Clone, Copy)]
@@ -234,6 +237,8 @@ pub struct Engine {
     pub(crate) renew_at: Timestamp,
     /// When the inbox is looked at next; a pass that something else calls for need not ask again.
     pub(crate) inbox_at: Timestamp,
+    /// Whether the store says by itself when something comes.
+    has_hints: bool,
     /// When the last pass was.
     pub(crate) passed_at: Timestamp,
     pace: Pace,
@@ -323,6 +328,7 @@ impl Engine {
             clock: ClockWatch::default(),
             renew_at,
             inbox_at: Timestamp::MIN,
+            has_hints: false,
             passed_at: Timestamp::MIN,
             pace,
         }))
@@ -332,7 +338,11 @@ impl Engine {
     /// the lease back; jobs go on without it.
     pub async fn run(mut self, mut stop: Task<()>) -> Result<(), EngineError> {
         self.look_up_what_runs().await;
+        let mut hint = None;
         loop {
+            // Before the inbox is looked at: what comes in between is hinted at too.
+            hint = hint.or_else(|| self.store.hint(self.writer.shard));
+            self.has_hints = hint.is_some();
             let wake = self.pass().await?;
             let sleep = self.world.sleep_until(wake);
             tokio::select! {
@@ -345,6 +355,10 @@ impl Engine {
                 Some(report) = self.reports.recv() => self.take_report(report),
                 Some(message) = self.messages.recv() => self.take_message(message),
                 Some(files) = self.declarations.recv() => self.declare(&files).await?,
+                () = hinted(&mut hint) => {
+                    hint = None;
+                    self.inbox_at = Timestamp::MIN;
+                }
                 () = sleep => {}
             }
         }
@@ -366,7 +380,8 @@ impl Engine {
         self.record_the_news().await?;
         let is_believed = self.believes_the_clock().await?;
         if self.world.now() >= self.inbox_at || !self.scope.is_shard() {
-            self.inbox_at = plus(self.world.now(), self.pace.inbox);
+            let rest = if self.has_hints { INBOX_WITH_HINTS } else { self.pace.inbox };
+            self.inbox_at = plus(self.world.now(), rest.max(self.pace.inbox));
             self.apply_inbox().await?;
         }
         if is_believed {
@@ -406,7 +421,13 @@ impl Engine {
     fn tell_progress(&mut self) {
         let now = self.world.now();
         if self.agenda.peek().is_none_or(|Reverse((at, _))| *at > now) {
-            self.progress.tell(now);
+            let pipelines = &self.pipelines.0;
+            let is_pending = |name: &PipelineId| {
+                pipelines.get(name).is_some_and(|state| state.is_caught_up_on())
+            };
+            for said in self.progress.tell(is_pending, now) {
+                said.log();
+            }
         }
     }
 
@@ -503,5 +524,13 @@ impl Drop for Engine {
 impl std::fmt::Debug for Parts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Parts").field("holder", &self.holder).finish_non_exhaustive()
+    }
+}
+
+/// Ends with the hint; never without one.
+async fn hinted(hint: &mut Option<Hint>) {
+    match hint {
+        Some(hint) => hint.await,
+        None => std::future::pending().await,
     }
 }

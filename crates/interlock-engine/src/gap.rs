@@ -7,6 +7,7 @@ use interlock_core::{
     agenda::{Agenda, Work},
     catchup::{Gap, Owed, Pause, Plan, Recorded, Standing, Wish, plan},
     id::{PipelineId, ScheduleId},
+    pipeline::StartSchedule,
     slot::{Disposition, Slot, SlotState},
 };
 use interlock_store::{
@@ -31,7 +32,7 @@ pub struct Owing<'a> {
     pub agenda: &'a Agenda,
     /// How far each schedule is recorded.
     pub watermarks: BTreeMap<&'a ScheduleId, Timestamp>,
-    /// Its last pause.
+    /// Its last pause, and those before it that are not recorded.
     pub pause: Option<&'a PauseRecord>,
     /// Now.
     pub now: Timestamp,
@@ -73,20 +74,19 @@ impl<'a> Owing<'a> {
             .agenda
             .owed()
             .filter_map(|start| {
-                let id = start.schedule.id();
-                let watermark = *self.watermarks.get(id)?;
-                let recorded = ahead.of(id, watermark);
-                Some(Owed { start, watermark, delay: start.delay(self.pipeline), recorded })
+                let watermark = *self.watermarks.get(start.schedule.id())?;
+                Some(ahead.owed((start, watermark), start.delay(self.pipeline)))
             })
             .collect();
         owed.sort_by(|one, other| one.start.schedule.id().cmp(other.start.schedule.id()));
-        let pause = self.pause.and_then(|pause| {
+        let pauses = self.pause.into_iter().flat_map(PauseRecord::all).filter_map(|pause| {
             let until = pause.until.filter(|until| *until <= self.now)?;
             let wish = pause.catchup.as_deref().and_then(Wish::parse);
             Some(Pause { since: pause.since, until, wish })
         });
+        let pauses = pauses.collect();
         let (work, catchup) = (self.agenda.work, &self.agenda.catchup);
-        Gap { owed, work, catchup, pause, deaf: vec![], now: self.now }
+        Gap { owed, work, catchup, pauses, deaf: vec![], now: self.now }
     }
 
     /// When no report on it could have reached anybody. Where nobody ever listened, who was to watch tells: what it
@@ -111,11 +111,20 @@ impl<'a> Owing<'a> {
 impl Ahead {
     /// Reads what stands from the first slot on that is owed.
     pub(crate) async fn read(store: &dyn Store, owing: &Owing<'_>) -> Result<Self, EngineError> {
+        let Some(from) = owing.first() else { return Ok(Self::default()) };
+        Self::since(store, owing.pipeline, (from, owing.now)).await
+    }
+
+    /// Reads what stands of a pipeline between two instants.
+    pub(crate) async fn since(
+        store: &dyn Store,
+        pipeline: &PipelineId,
+        (from, until): (Timestamp, Timestamp),
+    ) -> Result<Self, EngineError> {
         let mut ahead = Self::default();
-        let Some(from) = owing.first() else { return Ok(ahead) };
-        let until = owing.now.saturating_add(SignedDuration::from_millis(1));
+        let until = until.saturating_add(SignedDuration::from_millis(1));
         let mut query = LedgerQuery {
-            pipeline: Some(owing.pipeline.clone()),
+            pipeline: Some(pipeline.clone()),
             from,
             until: until.unwrap_or(Timestamp::MAX),
             ..LedgerQuery::everything(PAGE)
@@ -157,6 +166,15 @@ impl Ahead {
             }
         }
         Ok(())
+    }
+
+    /// A schedule that is recorded so far, with what stands after that.
+    pub(crate) fn owed<'a>(
+        &self,
+        (start, watermark): (&'a StartSchedule, Timestamp),
+        delay: SignedDuration,
+    ) -> Owed<'a> {
+        Owed { start, watermark, delay, recorded: self.of(start.schedule.id(), watermark) }
     }
 
     /// What stands of one schedule.

@@ -346,11 +346,16 @@ impl Engine {
                 if opener.start.schedule.is_slot(name.nominal)
                     && self.is_unrecorded(pipeline, &place) =>
             {
-                return Ok(Err(format!(
-                    "{schedule}/{} is not recorded yet: its schedule opens it at its time, once the \
-                     pipeline is not paused",
-                    name.nominal
-                )));
+                let why = if name.nominal > now {
+                    "not due yet: its schedule opens it at its time"
+                } else if self.pipelines.get_mut(pipeline).is_paused(now) {
+                    "not recorded yet, because the pipeline is paused: its `resume` decides about it, and a \
+                     backfill can run it before"
+                } else {
+                    "owed and not recorded yet: `interlock serve` records it first, by the catch-up policy; \
+                     after that it can be run by hand"
+                };
+                return Ok(Err(format!("{schedule}/{} is {why}", name.nominal)));
             }
             (None, Some(_)) if self.is_below_floor(name.nominal, now).await? => {
                 return Ok(Err(format!(

@@ -56,6 +56,6 @@ pub use gap::Owing;
 pub use hands::SILENCE_PREFIX;
 pub use notifier::{Notifier, NotifierParts, Patience};
 pub use overview::Overview;
-pub use preview::PlanLine;
+pub use preview::{PlanLine, preview_away};
 pub use prospect::{Forecast, Portion, Prospect};
 pub use tell::{Known as KnownIncidents, add_incidents, incident_keys};

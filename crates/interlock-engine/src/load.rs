@@ -6,7 +6,9 @@ use interlock_core::{
     agenda::Work,
     id::{PipelineId, ScheduleId},
 };
-use interlock_store::{AgendaRow, BackfillQuery, Key, LedgerQuery, LedgerRow, Record, RunQuery};
+use interlock_store::{
+    AgendaRow, BackfillQuery, Key, LedgerEntry, LedgerQuery, LedgerRow, Record, RunQuery,
+};
 
 use crate::{
     engine::{Engine, EngineError},
@@ -40,6 +42,9 @@ impl Engine {
         loop {
             let page = self.store.open_slots(shard, last.as_ref(), PAGE).await?;
             for row in &page.items {
+                if let LedgerEntry::Slot(slot) = &row.entry {
+                    self.progress.found(&row.pipeline, slot);
+                }
                 if let Err(unreadable) = self.pipelines.get_mut(&row.pipeline).load_open(row) {
                     self.poisoned.push((row.pipeline.clone(), unreadable.to_string()));
                 }
@@ -121,6 +126,7 @@ impl Engine {
             .map(|(place, open)| (place.clone(), open.clone()))
             .collect();
         self.load_one(pipeline, &known).await?;
+        self.progress.touch(pipeline);
         self.end_what_was_closed(pipeline, running).await;
         // What was refused may have been a job's last word, which is not said twice: ask for it.
         for run in self.requests_of(pipeline).await {
@@ -149,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// Loads a pipeline with the watermarks of these schedules.
+    /// Loads a pipeline with the watermarks of these schedules and of those that it had when it was last declared.
     pub(crate) async fn load_one(
         &mut self,
         pipeline: &PipelineId,
@@ -163,6 +169,16 @@ impl Engine {
             .zip(&rows)
             .filter_map(|(key, row)| row.as_ref().map(|row| (key, &row.record, row.revision)));
         self.pipelines.load(pipeline, &found.collect::<Vec<_>>())?;
+        let had = self.pipelines.get_mut(pipeline).agenda.starts.iter();
+        let had = had.map(|start| start.schedule.id()).filter(|id| !schedules.contains(*id));
+        let had: Vec<_> = had.cloned().map(Key::Watermark).collect();
+        if !had.is_empty() {
+            let rows = self.store.read(pipeline, &had).await?;
+            let found = had.iter().zip(&rows);
+            let found = found
+                .filter_map(|(key, row)| row.as_ref().map(|it| (key, &it.record, it.revision)));
+            self.pipelines.load(pipeline, &found.collect::<Vec<_>>())?;
+        }
         let state = self.pipelines.get_mut(pipeline);
         let before = state.open.len();
         state.open.clear();

@@ -1,7 +1,8 @@
 //! Pauses: they begin and end by request, and what lay in one is a gap like any other.
 //!
-//! A pause that ended stays in the pipeline's row until the next one. So ending one is one row, whoever writes
-//! it, and the scheduler finds the gap, its reason and what was asked about it whenever it comes to plan it.
+//! A pause that ended stays in the pipeline's row until the next one, and after that until its slots are recorded. So
+//! ending one is one row, whoever writes it, and the scheduler finds the gap, its reason and what was asked about it
+//! whenever it comes to plan it.
 
 use interlock_core::{catchup::Wish, id::PipelineId};
 use interlock_store::{
@@ -14,6 +15,7 @@ use serde_json::json;
 use crate::{
     engine::{Engine, EngineError},
     inbox::Answer,
+    state::PipelineState,
     write::{Event, Planned},
 };
 
@@ -26,20 +28,24 @@ impl Engine {
         plan: &mut Planned,
     ) -> Result<Answer, EngineError> {
         if self.scope.is_shard() {
-            let due = self.plan_opening(pipeline, now, usize::MAX).await?;
-            self.commit(due).await?;
+            self.record_what_is_due(pipeline, now).await?;
         }
-        let Some((row, revision)) = self.pipelines.0.get(pipeline).and_then(|it| it.record())
-        else {
+        let state = self.pipelines.0.get(pipeline);
+        let Some((state, (row, revision))) = state.and_then(|it| Some((it, it.record()?))) else {
             return Ok(Err("there is no such pipeline".to_owned()));
         };
-        // One that is in force goes on with another reason or end.
-        let since = row.pause.as_ref().filter(|pause| pause.is_in_force(now)).map(|it| it.since);
+        let (since, before) = match row.pause.clone() {
+            // One that is in force goes on with another reason or end.
+            Some(pause) if pause.is_in_force(now) => (Some(pause.since), pause.before),
+            Some(pause) => (None, state.not_recorded(pause.into_all())),
+            None => (None, vec![]),
+        };
         let pause = PauseRecord {
             reason: reason.to_owned(),
             since: since.unwrap_or(now),
             until,
             catchup: None,
+            before,
         };
         let record = PipelineRecord { pause: Some(pause), ..row };
         plan.put(Key::Pipeline, revision, Record::Pipeline(record));
@@ -83,9 +89,44 @@ impl Engine {
         if !self.scope.is_shard() {
             return Ok(Err("only `interlock serve` catches up".to_owned()));
         }
-        let due = self.plan_opening(pipeline, now, usize::MAX).await?;
-        let groups = due.len();
-        self.commit(due).await?;
+        let groups = self.record_what_is_due(pipeline, now).await?;
         Ok(Ok(json!({ "pipeline": pipeline.as_str(), "groups": groups })))
+    }
+
+    /// Records what a pipeline owes now; answers with the number of groups.
+    async fn record_what_is_due(
+        &mut self,
+        pipeline: &PipelineId,
+        now: Timestamp,
+    ) -> Result<usize, EngineError> {
+        let state = self.pipelines.0.get(pipeline);
+        let pause = state.and_then(|state| state.row.as_ref()?.0.pause.as_deref());
+        // A plan is about the time before a pause, about the pause, or about what comes after the last one.
+        let plans = 2 * pause.map_or(0, |pause| pause.all().count()) + 1;
+        let mut groups = 0;
+        for _ in 0..plans {
+            let due = self.plan_opening(pipeline, now, usize::MAX).await?;
+            groups += due.len();
+            if due.is_empty() {
+                break;
+            }
+            self.commit(due).await?;
+        }
+        Ok(groups)
+    }
+}
+
+impl PipelineState {
+    /// Those of the pauses that account for slots which are not recorded.
+    fn not_recorded(&self, mut pauses: Vec<PauseRecord>) -> Vec<PauseRecord> {
+        pauses.retain(|pause| {
+            self.agenda.starts.iter().any(|start| {
+                let schedule = &start.schedule;
+                let watermark = self.watermark(schedule.id()).map(|(at, _)| at);
+                let first = watermark.and_then(|watermark| schedule.after(watermark));
+                first.is_some_and(|first| pause.until.is_none_or(|until| first < until))
+            })
+        });
+        pauses
     }
 }

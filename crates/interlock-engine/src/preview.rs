@@ -1,17 +1,40 @@
 //! What a plan of owed slots would do, a line for each slot or stretch: what `--dry-run`, the preview of a resume and the
 //! simulator's scenarios print.
+//!
+//! Not every slot that opens runs: under `skip` one that finds another running does not. What the controller would do at
+//! once with the slots that open is asked of its own plan, so that a line says what becomes of its slot (S5), provided
+//! that each is ready and nothing else happens.
+
+use std::collections::BTreeMap;
 
 use interlock_core::{
-    catchup::{Fate, Gap, Plan, Step},
+    backfill::Order,
+    catchup::{Fate, Gap, Plan, Step, plan_away},
+    control::{Candidate, Flow, Lane, Move, Room, plan_slots},
     id::PipelineId,
+    pipeline::Pipeline,
+    readiness::Outcome,
+    run::TriggerType,
+    slot::{Disposition, OpenState, Slot, SlotState},
+    succession::Away,
 };
-use interlock_store::Store;
-use jiff::Timestamp;
+use interlock_store::{LedgerEntry, LedgerQuery, LedgerRow, Store};
+use jiff::{SignedDuration, Timestamp};
 
-use crate::{engine::EngineError, gap::Owing};
+use crate::{
+    engine::EngineError,
+    gap::{Ahead, Owing},
+    recording::opened,
+    scheduler::Opener,
+    state::SlotPlace,
+};
 
 /// Why a slot runs that was not missed.
 const LIVE: &str = "live";
+/// Rows per page.
+const PAGE: usize = 1_000;
+/// No limit over all pipelines: it makes a slot wait, and changes nothing about what becomes of it.
+const ROOM: Room = Room { runs: u32::MAX, catchup: u32::MAX };
 
 /// One line of a plan: a slot, or many in a row with the same fate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,13 +75,25 @@ impl PlanLine {
     }
 }
 
+/// What a preview knows so far.
+#[derive(Default)]
+struct Foreseen {
+    lines: Vec<PlanLine>,
+    /// The slots that open, each with its line.
+    opening: BTreeMap<SlotPlace, (Slot, usize)>,
+}
+
 impl Owing<'_> {
-    /// What becomes of everything that is owed, in order of time.
-    pub async fn preview(mut self, store: &dyn Store) -> Result<Vec<PlanLine>, EngineError> {
-        let mut lines = Vec::new();
+    /// What becomes of everything that is owed, in order of time; `declared` is what the pipeline's file says.
+    pub async fn preview(
+        mut self,
+        store: &dyn Store,
+        declared: Option<&Pipeline>,
+    ) -> Result<Vec<PlanLine>, EngineError> {
+        let mut foreseen = Foreseen::default();
         loop {
             let (gap, plan) = self.plan(store).await?;
-            take(self.pipeline, &gap, &plan, &mut lines);
+            self.take(&gap, &plan, &mut foreseen);
             if !plan.is_cut_off {
                 break;
             }
@@ -72,38 +107,155 @@ impl Owing<'_> {
                 }
             }
         }
+        if let Some(declared) = declared.filter(|_| !foreseen.opening.is_empty()) {
+            let standing = self.standing(store).await?;
+            foreseen.step(declared, standing, self.now);
+        }
+        let mut lines = foreseen.lines;
         lines.sort_by(|one, other| (one.slot, &one.schedule).cmp(&(other.slot, &other.schedule)));
         Ok(lines)
     }
+
+    /// The slots of the pipeline that are open.
+    async fn standing(&self, store: &dyn Store) -> Result<Vec<(SlotPlace, Slot)>, EngineError> {
+        let mut query = LedgerQuery {
+            pipeline: Some(self.pipeline.clone()),
+            disposition: Some("open".to_owned()),
+            ..LedgerQuery::everything(PAGE)
+        };
+        let mut standing = Vec::new();
+        loop {
+            let page = store.ledger(&query).await?;
+            for row in &page.items {
+                if let LedgerEntry::Slot(slot) = &row.entry {
+                    standing.push(((row.nominal, row.schedule.clone()), slot.to_core()?));
+                }
+            }
+            query.after = page.items.last().map(LedgerRow::place);
+            if !page.more {
+                return Ok(standing);
+            }
+        }
+    }
+
+    fn take(&self, gap: &Gap<'_>, plan: &Plan, foreseen: &mut Foreseen) {
+        for portion in &plan.portions {
+            let Some(owed) = gap.owed.get(portion.owed) else { continue };
+            let id = owed.start.schedule.id();
+            let one = |slot: Timestamp, action, reason| PlanLine {
+                pipeline: self.pipeline.clone(),
+                schedule: id.to_string(),
+                slot,
+                last: slot,
+                count: 1,
+                action,
+                reason,
+            };
+            let opener =
+                Opener { agenda: self.agenda, start: owed.start, version: 0, now: self.now };
+            let open = |at: Timestamp, by| opened(&opener, at, (by, plan.wish));
+            for step in &portion.steps {
+                match step {
+                    Step::Live(slots) => {
+                        for at in slots {
+                            let slot = open(*at, TriggerType::Scheduler);
+                            foreseen.open((*at, id.clone()), slot, one(*at, "run", LIVE));
+                        }
+                    }
+                    Step::Open(slots) => {
+                        for at in slots {
+                            let slot = open(*at, TriggerType::Catchup);
+                            foreseen.open((*at, id.clone()), slot, one(*at, "run", "catchup"));
+                        }
+                    }
+                    Step::Skip(stretch) => {
+                        let action = match stretch.fate {
+                            Fate::Skipped(_) => "skip",
+                            Fate::Missed | Fate::Unknown => "close",
+                        };
+                        let line = one(stretch.first, action, stretch.fate.as_str());
+                        let line = PlanLine { last: stretch.last, count: stretch.count, ..line };
+                        foreseen.lines.push(line);
+                    }
+                    Step::Close(slot, reason) => {
+                        foreseen.lines.push(one(*slot, "skip", reason.as_str()));
+                    }
+                }
+            }
+        }
+    }
 }
 
-fn take(pipeline: &PipelineId, gap: &Gap<'_>, plan: &Plan, lines: &mut Vec<PlanLine>) {
-    for portion in &plan.portions {
-        let Some(owed) = gap.owed.get(portion.owed) else { continue };
-        let one = |slot: Timestamp, action, reason| PlanLine {
-            pipeline: pipeline.clone(),
-            schedule: owed.start.schedule.id().to_string(),
-            slot,
-            last: slot,
-            count: 1,
-            action,
-            reason,
-        };
-        for step in &portion.steps {
-            match step {
-                Step::Live(slots) => lines.extend(slots.iter().map(|it| one(*it, "run", LIVE))),
-                Step::Open(slots) => {
-                    lines.extend(slots.iter().map(|it| one(*it, "run", "catchup")));
-                }
-                Step::Skip(stretch) => {
-                    let action = match stretch.fate {
-                        Fate::Skipped(_) => "skip",
-                        Fate::Missed | Fate::Unknown => "close",
-                    };
-                    let line = one(stretch.first, action, stretch.fate.as_str());
-                    lines.push(PlanLine { last: stretch.last, count: stretch.count, ..line });
-                }
-                Step::Close(slot, reason) => lines.push(one(*slot, "skip", reason.as_str())),
+/// What is recorded of a schedule for a time in which it was not declared.
+pub async fn preview_away(
+    store: &dyn Store,
+    pipeline: &PipelineId,
+    away: &Away<'_>,
+) -> Result<Vec<PlanLine>, EngineError> {
+    let (mut lines, mut from) = (Vec::new(), away.from);
+    let ahead = Ahead::since(store, pipeline, (from, away.until)).await?;
+    loop {
+        let plan = plan_away(&ahead.owed((away.start, from), SignedDuration::ZERO), away.until);
+        for step in plan.portions.iter().flat_map(|portion| &portion.steps) {
+            let Step::Skip(stretch) = step else { continue };
+            lines.push(PlanLine {
+                pipeline: pipeline.clone(),
+                schedule: away.start.schedule.id().to_string(),
+                slot: stretch.first,
+                last: stretch.last,
+                count: stretch.count,
+                action: "skip",
+                reason: stretch.fate.as_str(),
+            });
+        }
+        if !plan.is_cut_off {
+            return Ok(lines);
+        }
+        let reached = plan.portions.iter().filter_map(|portion| portion.watermark).max();
+        from = reached.unwrap_or(away.until);
+    }
+}
+
+/// A slot that is open, or opens and then has a line, as the controller would look at it.
+fn candidate<'a>(
+    (nominal, schedule): &'a SlotPlace,
+    (slot, line): &'a (Slot, Option<usize>),
+) -> Candidate<'a> {
+    // What waits already was looked at, and was not ready.
+    let is_ready = line.is_some() || slot.state != SlotState::Open(OpenState::Waiting);
+    // A backfill is never before the schedule's own slots.
+    let number = slot.wish.as_ref().and_then(|wish| wish.backfill);
+    Candidate {
+        nominal: *nominal,
+        schedule,
+        slot,
+        readiness: if is_ready { Outcome::Ready } else { Outcome::CannotTell },
+        is_done_already: false,
+        lane: number.map(|number| Lane { number, places: 0, order: Order::Ascending }),
+        is_unheard: false,
+    }
+}
+
+impl Foreseen {
+    fn open(&mut self, place: SlotPlace, slot: Slot, line: PlanLine) {
+        self.opening.insert(place, (slot, self.lines.len()));
+        self.lines.push(line);
+    }
+
+    /// Corrects the lines of slots that the controller closes as soon as it sees them.
+    fn step(&mut self, declared: &Pipeline, standing: Vec<(SlotPlace, Slot)>, now: Timestamp) {
+        let opening = std::mem::take(&mut self.opening).into_iter();
+        let opening = opening.map(|(place, (slot, line))| (place, (slot, Some(line))));
+        let standing = standing.into_iter().map(|(place, slot)| (place, (slot, None)));
+        let all: BTreeMap<_, _> = standing.chain(opening).collect();
+        let candidates: Vec<_> = all.iter().map(|(place, it)| candidate(place, it)).collect();
+        let lines: Vec<_> = all.values().map(|(_, line)| *line).collect();
+        for (index, step) in plan_slots(declared, &candidates, Flow::Open, ROOM, now) {
+            let line = lines.get(index).copied().flatten();
+            if let Some(line) = line.and_then(|line| self.lines.get_mut(line))
+                && let Move::Close(Disposition::Skipped(reason)) = step
+            {
+                (line.action, line.reason) = ("skip", reason.as_str());
             }
         }
     }

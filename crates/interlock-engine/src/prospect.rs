@@ -41,6 +41,8 @@ pub struct Portion {
     pub slots: Vec<(Place, Verdict)>,
     /// Whether there are no more after them.
     pub is_end: bool,
+    /// What the ledger says about the time that they lie in.
+    pub(crate) ledger: Ledgered,
     /// The rows of those that are recorded, with their revisions.
     pub(crate) rows: BTreeMap<Place, (Slot, u64)>,
     /// Where slots were found missing: schedule, first, last, and when.
@@ -103,18 +105,17 @@ impl<'a> Prospect<'a> {
             until: until.unwrap_or(Timestamp::MAX),
             ..LedgerQuery::everything(PAGE)
         };
-        let mut ledger = Ledgered::default();
         loop {
             let page = store.ledger(&query).await?;
             for row in &page.items {
-                portion.read(row, &mut ledger)?;
+                portion.read(row)?;
             }
             query.after = page.items.last().map(LedgerRow::place);
             if !page.more {
                 break;
             }
         }
-        let verdicts = plan(&self.extent, &next.places, &ledger);
+        let verdicts = plan(&self.extent, &next.places, &portion.ledger);
         portion.slots = next.places.into_iter().zip(verdicts).collect();
         Ok(portion)
     }
@@ -156,13 +157,14 @@ impl<'a> Forecast<'a> {
 }
 
 impl Portion {
-    fn read(&mut self, row: &LedgerRow, ledger: &mut Ledgered) -> Result<(), Unreadable> {
+    fn read(&mut self, row: &LedgerRow) -> Result<(), Unreadable> {
         match &row.entry {
             LedgerEntry::Slot(record) => {
                 let slot = record.to_core()?;
                 let place = (row.nominal, row.schedule.clone());
-                let Slot { state, generation, opened_at, .. } = slot;
-                ledger.rows.insert(place.clone(), Standing { state, generation, opened_at });
+                if let Some(standing) = Standing::of(&slot) {
+                    self.ledger.rows.insert(place.clone(), standing);
+                }
                 self.rows.insert(place, (slot, row.revision));
             }
             LedgerEntry::Span(SpanRecord { last, disposition, reason, recorded_at, .. }) => {
@@ -171,7 +173,7 @@ impl Portion {
                 if disposition == Disposition::Missed {
                     self.missed.push((row.schedule.clone(), row.nominal, *last, *recorded_at));
                 }
-                ledger.spans.push((row.schedule.clone(), row.nominal, *last, disposition));
+                self.ledger.spans.push((row.schedule.clone(), row.nominal, *last, disposition));
             }
         }
         Ok(())

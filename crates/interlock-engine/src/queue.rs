@@ -57,18 +57,20 @@ impl Engine {
         spec: &Pipeline,
         now: Timestamp,
     ) -> Beyond {
-        let nobody = Beyond { first: None, now };
+        // Under `latest` all but one are closed, if nobody asked for them.
+        let all_stay = spec.catchup.overlap != OverlapPolicy::Latest;
+        let nobody = Beyond { first: None, all_stay, now };
         let Some(state) = self.pipelines.0.get(pipeline) else { return nobody };
-        // Under `latest` all but one are closed, and in a pipeline that is gone all are.
-        if spec.catchup.overlap == OverlapPolicy::Latest || state.is_retired() {
+        // In a pipeline that is gone all are.
+        if state.is_retired() {
             return nobody;
         }
         let turns = spec.active_runs_max as usize + TURNS_AHEAD;
         let mut in_line = state
             .open
             .iter()
-            .filter(|(place, open)| is_in_line(&open.slot, now) && self.scope.drives(place));
-        Beyond { first: in_line.nth(turns).map(|(place, _)| place.clone()), now }
+            .filter(|(place, open)| nobody.is_in_line(&open.slot) && self.scope.drives(place));
+        Beyond { first: in_line.nth(turns).map(|(place, _)| place.clone()), ..nobody }
     }
 }
 
@@ -76,23 +78,26 @@ impl Engine {
 #[derive(Debug)]
 pub(crate) struct Beyond {
     first: Option<SlotPlace>,
+    /// Whether every queued slot stays until its turn.
+    all_stay: bool,
     now: Timestamp,
 }
 
 impl Beyond {
     pub(crate) fn has(&self, place: &SlotPlace, slot: &Slot) -> bool {
-        self.first.as_ref().is_some_and(|first| place >= first) && is_in_line(slot, self.now)
+        self.first.as_ref().is_some_and(|first| place >= first) && self.is_in_line(slot)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_none()
     }
-}
 
-/// Whether a slot waits for its turn among those that the schedule owed: what people and backfills ask for comes after
-/// these, and is never that much.
-fn is_in_line(slot: &Slot, now: Timestamp) -> bool {
-    slot.state == SlotState::Open(OpenState::Queued)
-        && matches!(slot.opened_by, TriggerType::Scheduler | TriggerType::Catchup)
-        && now < slot.closes_at
+    /// Whether a slot waits for its turn among those that the schedule owed: what people and backfills ask for comes
+    /// after these, and is never that much.
+    fn is_in_line(&self, slot: &Slot) -> bool {
+        slot.state == SlotState::Open(OpenState::Queued)
+            && matches!(slot.opened_by, TriggerType::Scheduler | TriggerType::Catchup)
+            && self.now < slot.closes_at
+            && (self.all_stay || slot.is_asked_for())
+    }
 }

@@ -6,12 +6,12 @@
 
 use interlock_core::{
     agenda::Agenda,
-    catchup::{Fate, Gap, Plan, Portion, Step, Stretch},
+    catchup::{Fate, Gap, Plan, Portion, Step, Stretch, Wish},
     id::{PipelineId, ScheduleId},
     pipeline::StartSchedule,
     run::TriggerType,
     schedule::Recurrence,
-    slot::{Disposition, OpenState, SkipReason, Slot},
+    slot::{self, Disposition, OpenState, SkipReason, Slot},
 };
 use interlock_store::{
     CHANGES_MAX, Key, Record, Writer,
@@ -21,10 +21,14 @@ use jiff::Timestamp;
 
 use crate::{
     gap::Ahead,
+    progress::counted,
     scheduler::{Opener, plus},
     step::QUEUE_MAX,
     write::{Event, Planned},
 };
+
+/// The event of slots that were missed and run all the same.
+pub(crate) const CATCHUP_QUEUED: &str = "CATCHUP_QUEUED";
 
 /// Slots in one group, beside the watermark and events.
 const SLOTS_PER_GROUP: usize = 20;
@@ -45,6 +49,8 @@ pub(crate) struct Recording<'a> {
 struct Groups<'a> {
     recording: &'a Recording<'a>,
     start: &'a StartSchedule,
+    /// What somebody asked for about its slots.
+    wish: Option<Wish>,
     /// The revision of its watermark.
     revision: u64,
     done: Vec<Planned>,
@@ -72,6 +78,7 @@ impl Recording<'_> {
             let mut groups = Groups {
                 recording: self,
                 start: owed.start,
+                wish: plan.wish,
                 revision: *revision,
                 done: vec![],
                 open: Planned::new(self.pipeline, self.writer),
@@ -85,21 +92,25 @@ impl Recording<'_> {
             }
         }
         let counts = plan.counts();
+        let is_catchup = counts.skipped.keys().any(|reason| *reason != SkipReason::Retired)
+            || counts.run > 0
+            || !counts.unreported.is_empty();
         if let Some(first) = all.first_mut()
-            && counts.missed() > 0
+            && is_catchup
         {
             let skipped = counts.skipped.iter().map(|(why, count)| (why.as_str(), count));
             let unreported = counts.unreported.iter().map(|(word, count)| (*word, count));
             let skipped = skipped.chain(unreported).map(|(why, count)| format!("{count} {why}"));
             let skipped = skipped.collect::<Vec<_>>().join(", ");
-            let policy = gap.catchup.overlap.as_str();
+            let policy = plan.wish.map_or(gap.catchup.overlap.as_str(), Wish::as_str);
+            let verb = if counts.missed() == 1 { "was" } else { "were" };
             let message = format!(
-                "{} slots were missed: {} run ({policy}); skipped: {}",
-                counts.missed(),
+                "{} {verb} missed: {} run ({policy}); skipped: {}",
+                counted(counts.missed(), "slot"),
                 counts.run,
                 if skipped.is_empty() { "none" } else { &skipped },
             );
-            let event = Event::of("CATCHUP_PLANNED", self.now, message);
+            let event = Event::of("CATCHUP_PLANNED", self.now, message).detail("policy", policy);
             first.event(event.detail("missed", counts.missed()).detail("run", counts.run));
         }
         all
@@ -181,25 +192,20 @@ impl Groups<'_> {
         self.room_for(slots.len() + 1);
         self.open_all(slots, TriggerType::Catchup);
         let (Some(first), Some(last)) = (slots.first(), slots.last()) else { return };
-        let message = match slots {
-            [only] => format!("{}/{only} was missed and is caught up", self.id()),
-            _ => format!(
-                "{} slots of {} from {first} to {last} were missed and are caught up",
-                slots.len(),
-                self.id()
-            ),
-        };
-        let event = Event::of("CATCHUP_QUEUED", self.recording.now, message);
-        self.open.event(event.detail("count", slots.len() as u64));
+        let (id, count) = (self.id(), slots.len() as u64);
+        let (first, last) = (first.to_string(), last.to_string());
+        let message = caught_up(id.as_str(), (&first, &last), count);
+        let event = Event::of(CATCHUP_QUEUED, self.recording.now, message).detail("count", count);
+        let event = event.detail("schedule", id.as_str()).detail("first", first);
+        self.open.event(event.detail("last", last));
     }
 
     fn open_all(&mut self, slots: &[Timestamp], opened_by: TriggerType) {
         for nominal in slots {
             let place = (*nominal, self.id());
-            let mut slot = self.opener().open(*nominal, opened_by);
+            let mut slot = opened(&self.opener(), *nominal, (opened_by, self.wish));
             let mut revision = 0;
             if opened_by == TriggerType::Catchup {
-                slot = queued(slot, self.recording.now);
                 slot.marks.missed_at = self.recording.ahead.missed_at(&place);
             }
             if let Some((before, known)) = self.recording.ahead.slots.get(&place) {
@@ -250,10 +256,15 @@ impl Groups<'_> {
         let event = match fate {
             Fate::Skipped(reason) => {
                 let kind = if reason.counts_as_missed() { "SLOTS_MISSED" } else { "SLOTS_SKIPPED" };
-                let says = if count == 1 {
-                    "was missed and does not run"
-                } else {
-                    "were missed and do not run"
+                let says = match (reason, count) {
+                    (SkipReason::Retired, 1) => {
+                        "is of a schedule that was taken out: it does not run"
+                    }
+                    (SkipReason::Retired, _) => {
+                        "are of a schedule that was taken out: they do not run"
+                    }
+                    (_, 1) => "was missed and does not run",
+                    (_, _) => "were missed and do not run",
                 };
                 let message = format!("{what} {says} ({})", reason.as_str());
                 Event::of(kind, now, message).detail("reason", reason.as_str())
@@ -326,7 +337,10 @@ impl Groups<'_> {
         self.room_for(2);
         self.open.slot(&place, *revision, &slot);
         let message = format!("skipped({})", reason.as_str());
-        self.open.event(Event::of("SLOT_SKIPPED", self.recording.now, message).about(&place));
+        let event = Event::of("SLOT_SKIPPED", self.recording.now, message).about(&place);
+        let event = event.detail("reason", reason.as_str());
+        // One of a catch-up, as the events for many say too.
+        self.open.event(event.detail("count", 1_u64));
     }
 
     fn id(&self) -> ScheduleId {
@@ -339,7 +353,30 @@ impl Groups<'_> {
     }
 }
 
-/// A slot that waits for its turn.
-fn queued(slot: Slot, now: Timestamp) -> Slot {
-    slot.advance(OpenState::Queued, plus(now, QUEUE_MAX)).unwrap_or(slot)
+/// What is said of slots of a schedule that were missed and run all the same.
+pub(crate) fn caught_up(schedule: &str, (first, last): (&str, &str), count: u64) -> String {
+    if count == 1 {
+        return format!("{schedule}/{first} was missed and is caught up");
+    }
+    format!("{count} slots of {schedule} from {first} to {last} were missed and are caught up")
+}
+
+/// A slot as a plan opens it. One that is caught up waits for its turn, and keeps why, if somebody asked for it: the
+/// overlap policy then has no say in it.
+pub(crate) fn opened(
+    opener: &Opener<'_>,
+    nominal: Timestamp,
+    (by, wish): (TriggerType, Option<Wish>),
+) -> Slot {
+    let slot = opener.open(nominal, by);
+    if by != TriggerType::Catchup {
+        return slot;
+    }
+    let queued = slot.advance(OpenState::Queued, plus(opener.now, QUEUE_MAX));
+    let mut slot = queued.unwrap_or(slot);
+    slot.wish = wish.map(|wish| {
+        let reason = Some(format!("resume --catchup {}", wish.as_str()));
+        Box::new(slot::Wish { reason, ..slot::Wish::default() })
+    });
+    slot
 }

@@ -23,6 +23,7 @@ use crate::{
     aside::guarded,
     engine::{Engine, EngineError},
     gap::{Ahead, Owing, Survey},
+    progress::Missed,
     recording::Recording,
     state::PipelineState,
     write::Planned,
@@ -55,8 +56,11 @@ impl Engine {
             self.survey(&due, now).await?;
             let mut planned = Vec::new();
             let (mut later, mut failed) = (Vec::new(), BTreeSet::new());
+            let mut first_missed: Option<Timestamp> = None;
             for (pipeline, at) in &due {
-                let has_missed = self.has_missed(pipeline, now);
+                let since = self.missed_since(pipeline, now);
+                let has_missed = since.is_some();
+                first_missed = first_missed.into_iter().chain(since).min();
                 if has_missed && left == 0 {
                     later.push((pipeline.clone(), *at));
                     continue;
@@ -74,6 +78,12 @@ impl Engine {
                         failed.insert(pipeline.clone());
                         self.poisoned.push((pipeline.clone(), reason));
                     }
+                }
+            }
+            if let Some(since) = first_missed {
+                let missed = Missed { planned: &planned, later: &later, since, now };
+                if let Some(said) = self.progress.announce(missed) {
+                    said.log();
                 }
             }
             self.commit(planned).await?;
@@ -126,23 +136,18 @@ impl Engine {
         if self.survey.is_some() || due.len() < SURVEY_WORTH {
             return Ok(());
         }
-        let missing = due.iter().filter(|(pipeline, _)| self.has_missed(pipeline, now));
-        let firsts: Vec<_> = missing
-            .filter_map(|(pipeline, _)| {
-                self.pipelines.0.get(pipeline)?.owing(pipeline, now)?.first()
-            })
-            .collect();
+        let firsts: Vec<_> =
+            due.iter().filter_map(|(pipeline, _)| self.missed_since(pipeline, now)).collect();
         if let Some(first) = firsts.iter().min().filter(|_| firsts.len() >= SURVEY_WORTH) {
             self.survey = Some(Survey::since(self.store.as_ref(), *first, now).await?);
         }
         Ok(())
     }
 
-    fn has_missed(&self, pipeline: &PipelineId, now: Timestamp) -> bool {
-        let state = self.pipelines.0.get(pipeline);
-        state.is_some_and(|state| {
-            state.owing(pipeline, now).is_some_and(|it| it.gap(&Ahead::default()).has_missed())
-        })
+    /// The first slot that a pipeline owes, if some of what it owes is not live any more.
+    fn missed_since(&self, pipeline: &PipelineId, now: Timestamp) -> Option<Timestamp> {
+        let owing = self.pipelines.0.get(pipeline)?.owing(pipeline, now)?;
+        if owing.gap(&Ahead::default()).has_missed() { owing.first() } else { None }
     }
 
     /// The groups that record what a pipeline owes, at most so many.

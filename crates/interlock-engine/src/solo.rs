@@ -138,7 +138,7 @@ impl Engine {
         let schedules: BTreeSet<_> = starts.chain(controls).cloned().collect();
         engine.load_one(pipeline, &schedules).await?;
         if let Some(declared) = declared {
-            let planned = engine.plan_declaration(declared, engine.world.now());
+            let planned = engine.plan_succession(declared, engine.world.now()).await?;
             engine.commit(planned).await?;
         }
         Ok(Some(engine))

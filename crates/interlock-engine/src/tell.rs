@@ -8,6 +8,7 @@
 //! nothing. One that is to be opened and is not known may be in the store as resolved, and is read.
 
 mod life;
+mod unfilled;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,7 @@ use interlock_core::{
     incident::{
         Consequence, Fact, IncidentState, Step, consequences, has_consequences, older_days, step,
     },
+    run::TriggerType,
 };
 use interlock_store::{
     CHANGES_MAX, Change, Expect, Group, Key, Record, Row,
@@ -88,7 +90,8 @@ impl Engine {
             let incidents = state.map(|state| &state.incidents);
             keys.extend(incidents.map(|all| older(&plan.group, open, all)).into_iter().flatten());
             self.know(&plan.group.pipeline, keys, &mut known).await?;
-            add_what_follows(&mut plan.group, &mut known, open);
+            let unfilled = self.unfilled(&plan.group, &known).await?;
+            add_what_follows(&mut plan.group, &mut known, (open, &unfilled));
         }
         Ok(())
     }
@@ -180,10 +183,17 @@ fn may_be_watched(group: &Group) -> bool {
                 || slot.marks.late
                 || slot.sla.is_some()
                 || slot.marks.recovered
+                || is_out_of_turn(&slot.opened_by)
                 || began.is_some_and(|at| at.duration_since(slot.opened_at) > A_WHILE)
         }
         Change::Put(..) | Change::Delete(..) | Change::Append(_) => false,
     })
+}
+
+/// Whether a slot may be one of those that were given up: a span of them bears no marks.
+fn is_out_of_turn(opened_by: &str) -> bool {
+    let words = [TriggerType::Backfill, TriggerType::Catchup, TriggerType::Manual];
+    words.iter().any(|word| word.as_str() == opened_by)
 }
 
 /// The dedup keys of the incidents that a group's events are about, for a writer that keeps no slots in memory.
@@ -193,7 +203,7 @@ pub fn incident_keys(group: &Group) -> Vec<String> {
 
 /// Adds to such a writer's group what follows from its events, given the incidents as they are.
 pub fn add_incidents(group: &mut Group, known: &mut Known) {
-    add_what_follows(group, known, &OpenSlots::new());
+    add_what_follows(group, known, (&OpenSlots::new(), &BTreeSet::new()));
 }
 
 fn events(group: &Group) -> impl Iterator<Item = &EventRecord> {
@@ -261,8 +271,12 @@ fn day_of(group: &Group, event: &EventRecord, open: &OpenSlots) -> Option<(Sched
 }
 
 /// Adds to a group the incidents and notifications that follow from its events, given the incidents as they
-/// are; those are then as they will be. Needs no role: whoever writes events may call it.
-pub(crate) fn add_what_follows(group: &mut Group, known: &mut Known, open: &OpenSlots) {
+/// are; those are then as they will be. Needs no role: whoever writes events may call it. What is unfilled stays open.
+pub(crate) fn add_what_follows(
+    group: &mut Group,
+    known: &mut Known,
+    (open, unfilled): (&OpenSlots, &BTreeSet<String>),
+) {
     let mut changed: BTreeMap<String, IncidentRecord> = BTreeMap::new();
     let mut notifications = Vec::new();
     for event in events(group) {
@@ -273,6 +287,10 @@ pub(crate) fn add_what_follows(group: &mut Group, known: &mut Known, open: &Open
                 break;
             }
             let key = consequence.key().to_owned();
+            // A person's hand names the incident, and always ends it.
+            if event.kind == "JOB_COMPLETED" && unfilled.contains(&key) {
+                continue;
+            }
             let place = (group.pipeline.clone(), key.clone());
             let (stored, revision) = known.get(&place).map_or((None, 0), |(r, n)| (Some(r), *n));
             let before = changed.get(&key).or(stored);

@@ -145,6 +145,12 @@ impl Planned {
         })
     }
 
+    /// Whether it moves a watermark.
+    pub(crate) fn moves_watermark(&self) -> bool {
+        let changes = self.group.changes.iter();
+        changes.filter_map(Change::key).any(|key| matches!(key, Key::Watermark(_)))
+    }
+
     /// Whether it already says what becomes of a slot: a row occurs once in a group.
     pub(crate) fn writes_slot(&self, place: &(Timestamp, ScheduleId)) -> bool {
         let key = Key::Slot(place.1.clone(), place.0);

@@ -39,7 +39,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     if part == "helper" {
         let own = arguments.len() - 4;
-        help(arguments.get(own..).unwrap_or_default()).expect("the helper helps");
+        help(arguments.get(own..).unwrap_or_default(), |_| {}).expect("the helper helps");
         return;
     }
     let filter = arguments.get(1).filter(|it| !it.starts_with('-')).cloned().unwrap_or_default();

@@ -20,7 +20,7 @@ pub(crate) use self::report::report_on;
 pub use self::{
     collector::Forensics,
     report::{Found, found},
-    scribe::help,
+    scribe::{Written, help},
 };
 use crate::{hooks::Expiry, roster::Roster};
 

@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "the kernel is asked where nothing safe asks it")]
 
+pub(crate) mod region;
 pub(crate) mod stacks;
 #[cfg(test)]
 mod wedge;
@@ -24,7 +25,7 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Mode, OFlags},
-    process::Signal,
+    process::{Pid, Signal},
 };
 
 use crate::{
@@ -234,6 +235,18 @@ impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// A child that has ended and that nobody has waited for yet, if there is one. It can still be waited for.
+pub(crate) fn ended_child() -> Option<Pid> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` lives through the call, and all zeroes is a valid value should nothing be filled in.
+    let pid = unsafe {
+        checked(libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options)).ok()?;
+        info.assume_init().si_pid()
+    };
+    Pid::from_raw(pid)
 }
 
 /// Has a program start with no signal blocked, and be killed when the thread that starts it ends.

@@ -22,6 +22,8 @@ use crate::beat::{Carrier, Sign};
 /// How often, and how long apart, what must be heard is tried again.
 const TRIES: u32 = 20;
 const TRY_AFTER: Duration = Duration::from_millis(50);
+/// What people read who ask the manager while all is well.
+const WELL: &str = "STATUS=every loop makes progress\n";
 
 /// The manager that started this process.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub struct Systemd {
     socket: UnixDatagram,
     watchdog: Option<Duration>,
     is_ready: bool,
+    /// What it was told last is that something stands still.
+    is_unwell: bool,
 }
 
 impl Systemd {
@@ -42,7 +46,8 @@ impl Systemd {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
         let watchdog = watchdog(&variable);
-        let mut systemd = Self { address, socket, watchdog, is_ready: false };
+        let (is_ready, is_unwell) = (false, false);
+        let mut systemd = Self { address, socket, watchdog, is_ready, is_unwell };
         // Whoever is not there yet may be there when something is said.
         let _not_there = systemd.connect();
         Ok(Some(systemd))
@@ -104,14 +109,18 @@ impl Carrier for Systemd {
     fn carry(&mut self, sign: &Sign) {
         match sign {
             Sign::Alive if !self.is_ready => {
-                self.is_ready = self.insist("READY=1\nSTATUS=every loop makes progress\n");
+                self.is_ready = self.insist(&format!("READY=1\n{WELL}"));
             }
-            Sign::Alive if self.watchdog.is_some() => {
-                let _the_next_is_near = self.say("WATCHDOG=1\n");
+            Sign::Alive => {
+                if self.watchdog.is_some() {
+                    let _the_next_is_near = self.say("WATCHDOG=1\n");
+                }
+                // Only a remark, but one that stays until the next.
+                self.is_unwell = self.is_unwell && self.say(WELL).is_err();
             }
-            Sign::Alive => {}
             Sign::Unwell(expiry) => {
-                let _only_a_remark = self.say(&format!("STATUS={expiry}\n"));
+                self.is_unwell = true;
+                let _the_next_is_near = self.say(&format!("STATUS={expiry}\n"));
             }
             Sign::Stopping => {
                 self.insist("STOPPING=1\n");
@@ -127,6 +136,7 @@ impl Carrier for Systemd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hooks::Expiry;
 
     /// A manager at a name, and the program that it started.
     fn manager(name: &str, more: &[(&str, &str)]) -> (UnixDatagram, Option<Systemd>) {
@@ -167,6 +177,30 @@ mod tests {
             systemd.carry(&Sign::Stopping);
             assert_eq!(heard(&socket), "STOPPING=1\n");
         }
+    }
+
+    #[test]
+    fn what_people_read_says_that_something_stands_still_until_it_moves_again() {
+        let name = format!("@interlock-status-{}", std::process::id());
+        let (socket, systemd) = manager(&name, &[]);
+        let mut systemd = systemd.unwrap();
+        let expiry = Expiry {
+            watch: "engine".into(),
+            rung: crate::ladder::Rung::Soft,
+            age: Duration::from_secs(7),
+            phase: None,
+            paused: None,
+        };
+        let signs = [Sign::Alive, Sign::Unwell(expiry), Sign::Alive, Sign::Alive, Sign::Stopping];
+        for sign in &signs {
+            systemd.carry(sign);
+        }
+        assert_eq!(heard(&socket), format!("READY=1\n{WELL}"));
+        let unwell = "STATUS=`engine` has made no progress for 7.000 s (soft)\n";
+        assert_eq!(
+            [heard(&socket), heard(&socket), heard(&socket)],
+            [unwell, WELL, "STOPPING=1\n"]
+        );
     }
 
     #[test]

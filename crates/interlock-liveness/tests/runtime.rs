@@ -4,11 +4,12 @@
 #![expect(clippy::disallowed_methods, reason = "real time is what is tested")]
 
 use std::{
+    io::{Read as _, Write as _},
     sync::mpsc,
     time::{Duration, Instant},
 };
 
-use interlock_liveness::{Event, Expiry, Monitor, Rung};
+use interlock_liveness::{Event, Expiry, Monitor, Probes, Rung};
 
 const LIMIT: Duration = Duration::from_millis(500);
 
@@ -66,6 +67,25 @@ fn fault_05_all_blocked_workers_are_found() {
     assert_eq!(names.map(|name| name.to_string()), ["main worker 0", "main worker 1"]);
     assert!(monitor.probe().is_live(), "the probe answers from outside the runtime");
     drop(release);
+}
+
+#[test]
+fn fault_05_a_runtime_of_one_thread_that_is_blocked_is_found_and_livez_answers_from_outside() {
+    let (monitor, told) = expiries();
+    let probes = Probes::listen("127.0.0.1:0", monitor.probe()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let _workers = monitor.watch_runtime("one", runtime.handle(), LIMIT).unwrap();
+    let (release, released) = mpsc::channel::<()>();
+    let blocked = std::thread::spawn(move || runtime.block_on(async move { released.recv() }));
+    assert_eq!(&*told.recv().unwrap().watch, "one worker 0");
+    let mut stream = std::net::TcpStream::connect(probes.address()).unwrap();
+    stream.write_all(b"GET /livez HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains("\r\n\r\none worker 0 has made no progress for "), "{answer}");
+    drop(release);
+    assert!(blocked.join().unwrap().is_err(), "nobody sends");
 }
 
 #[test]

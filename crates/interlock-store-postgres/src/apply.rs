@@ -165,12 +165,19 @@ struct RowState<'a> {
     put: Option<&'a Stored>,
 }
 
+/// An event, and under which right it is written: `role:shard:term`.
+struct Appended<'a> {
+    pipeline: &'a str,
+    body: &'a str,
+    writer: String,
+}
+
 /// What was found, and what is to be written.
 struct Desk<'a> {
     leases: BTreeMap<(Shard, Role), (Term, bool)>,
     rows: Vec<RowState<'a>>,
     index: HashMap<Place<'a>, usize>,
-    events: Vec<(&'a str, &'a str)>,
+    events: Vec<Appended<'a>>,
     answered: Vec<(&'a str, &'a str)>,
 }
 
@@ -306,7 +313,9 @@ impl<'a> Desk<'a> {
         for change in &group.changes {
             match change {
                 PreparedChange::Append(body) => {
-                    self.events.push((pipeline, body));
+                    let Writer { role, shard, term } = group.writer;
+                    let writer = format!("{}:{}:{}", role.as_str(), shard.0, term.0);
+                    self.events.push(Appended { pipeline, body, writer });
                     last_event = self.events.len() as u64;
                 }
                 PreparedChange::Row { key, text, put, .. } => {
@@ -470,9 +479,9 @@ const APPEND: &str = "WITH counted AS (
         WHERE name = 'event'
         RETURNING value - $1 - CASE WHEN since IS NULL THEN 0 ELSE $4 END AS base, since
     ), appended AS (
-        INSERT INTO @events (number, pipeline, body)
-        SELECT base + u.n, u.pipeline, u.body
-        FROM counted, unnest($2, $3) WITH ORDINALITY u(pipeline, body, n)
+        INSERT INTO @events (number, pipeline, body, writer)
+        SELECT base + u.n, u.pipeline, u.body, u.writer
+        FROM counted, unnest($2, $3, $8) WITH ORDINALITY u(pipeline, body, writer, n)
     ), noted AS (
         INSERT INTO @changes (number, kind, pipeline, key)
         SELECT base + $1 + u.n, u.kind, u.pipeline, u.key
@@ -484,14 +493,15 @@ const APPEND: &str = "WITH counted AS (
 /// Appends events, and notes what changed if somebody follows; the number before that of the first event.
 async fn append(
     lent: &Lent,
-    events: &[(&str, &str)],
+    events: &[Appended<'_>],
     noted: &[Place<'_>],
 ) -> Result<u64, tokio_postgres::Error> {
     if events.is_empty() && noted.is_empty() {
         return Ok(0);
     }
-    let pipelines: Vec<&str> = events.iter().map(|event| event.0).collect();
-    let bodies: Vec<&str> = events.iter().map(|event| event.1).collect();
+    let pipelines: Vec<&str> = events.iter().map(|event| event.pipeline).collect();
+    let bodies: Vec<&str> = events.iter().map(|event| event.body).collect();
+    let writers: Vec<&str> = events.iter().map(|event| event.writer.as_str()).collect();
     let (count, changes) = (events.len() as i64, noted.len() as i64);
     let kinds: Vec<&str> = noted.iter().map(|place| place.0).collect();
     let owners: Vec<&str> = noted.iter().map(|place| place.1).collect();
@@ -504,7 +514,8 @@ async fn append(
         (&changes as _, Type::INT8),
         (&kinds as _, text.clone()),
         (&owners as _, text.clone()),
-        (&keys as _, text),
+        (&keys as _, text.clone()),
+        (&writers as _, text),
     ];
     let rows = lent.client().query_typed(&lent.sql(APPEND), &params).await?;
     Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))

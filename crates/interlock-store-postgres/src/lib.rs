@@ -13,7 +13,9 @@
 //! The layout is decided in `docs/adr/0020-postgres.md`, and written in `schema`.
 
 mod apply;
+mod crowd;
 mod failure;
+mod hint;
 mod lease;
 mod ledger;
 mod pool;

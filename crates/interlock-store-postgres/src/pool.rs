@@ -12,7 +12,8 @@ use tokio::{
     time::timeout,
 };
 use tokio_postgres::{
-    Client, Config, NoTls, Row,
+    Client, Config, Connection, NoTls, Row, Socket,
+    tls::NoTlsStream,
     types::{ToSql, Type},
 };
 
@@ -27,6 +28,9 @@ const STATEMENT_MAX: Duration = Duration::from_secs(10);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long a call may take before it counts as failed.
 const CALL_MAX: Duration = Duration::from_secs(15);
+
+/// A client, and what must be polled for it to speak.
+pub(crate) type Line = (Client, Connection<Socket, NoTlsStream>);
 
 /// A parameter with its type: statements without a name cannot ask for it.
 pub(crate) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -81,10 +85,14 @@ impl Pool {
         idle.pop()
     }
 
-    async fn connect(&self) -> Result<Client, StoreError> {
+    /// A connection of one's own, beside those that are handed out; whoever has it lets it speak.
+    pub(crate) async fn line(&self) -> Result<Line, StoreError> {
         let connecting = timeout(CONNECT_MAX, self.config.connect(NoTls));
-        let (client, connection) =
-            connecting.await.map_err(|_elapsed| slow())?.map_err(|error| said(&error))?;
+        connecting.await.map_err(|_elapsed| slow())?.map_err(|error| said(&error))
+    }
+
+    async fn connect(&self) -> Result<Client, StoreError> {
+        let (client, connection) = self.line().await?;
         tokio::spawn(async move {
             // The calls that were waiting for it hear of it themselves.
             let _ended = connection.await;

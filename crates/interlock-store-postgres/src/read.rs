@@ -39,27 +39,30 @@ pub(crate) async fn listing<T>(
     Ok(page(rows.collect::<Result<_, _>>()?, limit))
 }
 
-/// Reads rows by their keys.
+/// Reads rows by their keys, of several pipelines at once.
 pub(crate) async fn rows(
     pool: &Arc<Pool>,
-    pipeline: &PipelineId,
-    keys: &[Key],
-) -> Result<Vec<Option<Row<Record>>>, StoreError> {
-    let mut answer = vec![None; keys.len()];
+    asked: &[(&PipelineId, &[Key])],
+) -> Result<Vec<Vec<Option<Row<Record>>>>, StoreError> {
+    let places: Vec<(&PipelineId, &Key)> = asked
+        .iter()
+        .flat_map(|(pipeline, keys)| keys.iter().map(move |key| (*pipeline, key)))
+        .collect();
+    let mut found_rows: Vec<Option<Row<Record>>> = vec![None; places.len()];
     // A key with a NUL was never written.
     let text = |key: &Key| key_text(key).replace('\0', "\u{fffd}");
-    let asked = keys.iter().map(|key| (key.kind(), (pipeline.as_str(), text(key))));
-    let asked = ByKind::of(asked);
-    if asked.is_empty() {
-        return Ok(answer);
-    }
-    for row in pool.query(&asked.sql(COLUMNS), &asked.params()).await? {
-        let at = row.get::<_, i64>(6) as usize;
-        if let Some(place) = answer.get_mut(at) {
-            *place = Some(found(&row)?.row());
+    let by_kind = places.iter().map(|(pipeline, key)| (key.kind(), (pipeline.as_str(), text(key))));
+    let by_kind = ByKind::of(by_kind);
+    if !by_kind.is_empty() {
+        for row in pool.query(&by_kind.sql(COLUMNS), &by_kind.params()).await? {
+            let at = row.get::<_, i64>(6) as usize;
+            if let Some(place) = found_rows.get_mut(at) {
+                *place = Some(found(&row)?.row());
+            }
         }
     }
-    Ok(answer)
+    let mut rest = found_rows.into_iter();
+    Ok(asked.iter().map(|(_, keys)| rest.by_ref().take(keys.len()).collect()).collect())
 }
 
 /// Rows that are asked for, by their tables. All of them could be asked for as `rows`, of which each table is a part; but then the

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page,
-    Portion, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError,
+    Forgetting, Freight, Group, Hint, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow,
+    Page, Portion, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError,
     StoreFuture, Writer, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
@@ -14,7 +14,10 @@ use interlock_store_remote::Desk;
 use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::Config;
 
-use crate::{apply, lease, ledger, pool::Pool, queue, read, retention, roll, schema, whole};
+use crate::{
+    apply, crowd::Crowd, hint::Hints, lease, ledger, pool::Pool, queue, read, retention, roll,
+    schema, whole,
+};
 
 /// Where a store is, and how it is used.
 #[derive(Clone)]
@@ -49,6 +52,8 @@ pub struct PostgresStore {
     schema: String,
     shards: u16,
     pool: Arc<Pool>,
+    hints: Arc<Hints>,
+    crowd: Arc<Crowd>,
     desk: Desk,
 }
 
@@ -64,7 +69,9 @@ impl PostgresStore {
         let pool = Arc::new(Pool::new(config, schema, *connections_max));
         let (to_prepare, name, asked) = (Arc::clone(&pool), schema.clone(), *shards);
         let shards = desk.wait(async move { schema::prepare(&to_prepare, &name, asked).await })?;
-        Ok(Self { schema: schema.clone(), shards, pool, desk })
+        let hints = Arc::new(Hints::new(schema, shards));
+        let crowd = Arc::default();
+        Ok(Self { schema: schema.clone(), shards, pool, hints, crowd, desk })
     }
 
     fn ask<'a, T: Send + 'static, F>(&self, work: impl FnOnce(Arc<Pool>) -> F) -> StoreFuture<'a, T>
@@ -160,7 +167,8 @@ impl Store for PostgresStore {
         keys: &'a [Key],
     ) -> StoreFuture<'a, Vec<Option<Row<Record>>>> {
         let (pipeline, keys) = (pipeline.clone(), keys.to_vec());
-        self.ask(move |pool| async move { read::rows(&pool, &pipeline, &keys).await })
+        let crowd = Arc::clone(&self.crowd);
+        self.ask(move |pool| async move { crowd.read(&pool, pipeline, keys).await })
     }
 
     fn agenda<'a>(
@@ -257,9 +265,16 @@ impl Store for PostgresStore {
     ) -> StoreFuture<'a, ()> {
         let shard = Shard::of(pipeline, self.shards);
         let (pipeline, key, record) = (pipeline.clone(), key.to_owned(), record.clone());
-        self.ask(
-            move |pool| async move { queue::post(&pool, (shard, &pipeline), &key, &record).await },
-        )
+        let hints = Arc::clone(&self.hints);
+        self.ask(move |pool| async move {
+            queue::post(&pool, (shard, &pipeline), &key, &record).await?;
+            hints.tell(&pool, shard);
+            Ok(())
+        })
+    }
+
+    fn hint(&self, shard: Shard) -> Option<Hint> {
+        self.hints.wait(&self.desk, &self.pool, shard)
     }
 
     fn inbox(&self, shard: Shard, limit: usize) -> StoreFuture<'_, Page<InboxEntry>> {

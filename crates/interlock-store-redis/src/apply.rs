@@ -105,6 +105,7 @@ fn encode(server: &Server, views: &Views, group: &Group, into: &mut Vec<String>)
                 into.extend(["event".to_owned(), pipeline.to_string(), event.kind.clone()]);
                 into.push(event.encode());
                 into.extend([views.events_max.to_string(), views.retention_ms.to_string()]);
+                measured(into, |into| views.of_event(&server.keys, pipeline, event, into));
             }
             Change::Delete(key, expected) => {
                 let whole = matches!(key, Key::Pipeline | Key::Run(_));

@@ -33,6 +33,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(3);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How long a request is sent again before it has failed, and after which pause.
 const TRY_FOR: Duration = Duration::from_secs(8);
+/// The same for one that finds nobody while the store is opened: a person waits to hear that the address is wrong.
+const OPEN_FOR: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The scripts, each with the text that all share in front.
@@ -81,6 +83,8 @@ pub(crate) struct Link {
 enum Trouble {
     /// Over this connection; another may do.
     Broken(StoreError),
+    /// There was none to be had, or it ended.
+    Away(StoreError),
     /// The server will not.
     Final(StoreError),
 }
@@ -168,12 +172,14 @@ impl Link {
         // All of it counts: an attempt over a way on which nothing comes back takes seconds itself.
         let began = Instant::now();
         loop {
-            let error = match self.try_once(&command).await {
+            let is_open = self.home.get().is_some();
+            let (error, patience) = match self.try_once(&command).await {
                 Ok(value) => return Ok(value),
                 Err(Trouble::Final(error)) => return Err(error),
-                Err(Trouble::Broken(error)) => error,
+                Err(Trouble::Away(error)) if !is_open => (error, OPEN_FOR),
+                Err(Trouble::Away(error) | Trouble::Broken(error)) => (error, TRY_FOR),
             };
-            if began.elapsed() >= TRY_FOR {
+            if began.elapsed() >= patience {
                 return Err(error);
             }
             tokio::time::sleep(PAUSE).await;
@@ -190,7 +196,7 @@ impl Link {
             Err(_elapsed) => None,
         };
         let trouble = error.as_ref().map_or_else(unanswered, said);
-        if matches!(trouble, Trouble::Broken(_)) {
+        if !matches!(trouble, Trouble::Final(_)) {
             let mut place = self.live.lock().await;
             if place.as_ref().is_some_and(|found| found.number == live.number) {
                 *place = None;
@@ -257,8 +263,16 @@ fn unanswered() -> Trouble {
 
 /// What an error of the server or of the way to it means.
 fn said(error: &RedisError) -> Trouble {
+    if error.kind() == redis::ErrorKind::AuthenticationFailed {
+        return Trouble::Final(StoreError::permanent(
+            "Redis does not take the password: `redis.password` must be that of the server",
+        ));
+    }
     let code = error.code().unwrap_or_default();
     match code {
+        "NOAUTH" => Trouble::Final(StoreError::permanent(
+            "Redis wants a password: name it in `redis.password`, such as `${REDIS_PASSWORD}`",
+        )),
         // It has been started again, is not the primary any more, or is busy.
         "NOSCRIPT" | "LOADING" | "READONLY" | "MASTERDOWN" | "TRYAGAIN" | "BUSY"
         | "CLUSTERDOWN" | "MOVED" | "ASK" => {
@@ -270,7 +284,7 @@ fn said(error: &RedisError) -> Trouble {
         "" => match distrust(&error.to_string()) {
             Some(message) => Trouble::Final(StoreError::permanent(message)),
             None => {
-                Trouble::Broken(StoreError::retryable(format!("Redis cannot be reached: {error}")))
+                Trouble::Away(StoreError::retryable(format!("Redis cannot be reached: {error}")))
             }
         },
         _ => Trouble::Final(StoreError::permanent(format!("Redis refused: {error}"))),

@@ -357,12 +357,18 @@ pub(crate) async fn events(
             rows.push(event(&id, name.as_str(), &data)?);
         }
     } else {
-        let asked = vec!["feed".to_owned(), format!("{last}-0"), count.to_string()];
-        for entry in list(server.read(asked).await?)? {
-            let mut parts = list(entry)?.into_iter();
-            let mut next = || parts.next().map_or_else(|| Ok(String::new()), text);
-            let (id, name, data) = (next()?, next()?, next()?);
-            rows.push(event(&id, &name, &data)?);
+        let mut after = format!("{last}-0");
+        while !after.is_empty() {
+            let left = count.saturating_sub(rows.len() as i64);
+            let asked = vec!["feed".to_owned(), after, left.to_string()];
+            let mut answer = list(server.read(asked).await?)?.into_iter();
+            after = answer.next().map(text).transpose()?.unwrap_or_default();
+            for entry in answer.next().map(list).transpose()?.unwrap_or_default() {
+                let mut parts = list(entry)?.into_iter();
+                let mut next = || parts.next().map_or_else(|| Ok(String::new()), text);
+                let (id, name, data) = (next()?, next()?, next()?);
+                rows.push(event(&id, &name, &data)?);
+            }
         }
     }
     Ok(page(rows, limit))

@@ -39,6 +39,8 @@ pub struct RedisSettings {
     pub tls: Option<RedisTls>,
     /// In front of every key.
     pub key_prefix: String,
+    /// How long it is shown whether a pipeline was ready.
+    pub readiness_ttl: SignedDuration,
     /// How long run logs and events are kept.
     pub retention_ttl: SignedDuration,
     /// How many runs the index of a pipeline has that people look at.
@@ -69,6 +71,7 @@ impl RedisSettings {
             db: 0,
             tls: None,
             key_prefix: "interlock".to_owned(),
+            readiness_ttl: SignedDuration::from_hours(1),
             retention_ttl: SignedDuration::from_hours(168),
             run_index_limit: 100,
             event_stream_max: 10_000,
@@ -120,6 +123,7 @@ impl RedisStore {
             retention_ms: interlock_store_remote::whole_ttl(settings.retention_ttl),
             runs_max: settings.run_index_limit,
             events_max: settings.event_stream_max,
+            readiness_ms: interlock_store_remote::whole_ttl(settings.readiness_ttl),
         };
         Ok(Self { server, views: Arc::new(views), warnings, desk })
     }

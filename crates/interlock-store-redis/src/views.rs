@@ -1,9 +1,11 @@
 //! What the first Interlock kept beside the ledger, for those who look with `redis-cli`: a run's status, the run
-//! log of each day, and the newest runs of a pipeline. Nothing is decided by them, and they expire.
+//! log of each day, the newest runs of a pipeline, and whether it was ready when that was last decided. Nothing is
+//! decided by them, and they expire.
 
 use interlock_core::id::PipelineId;
-use interlock_store::{Key, Record};
+use interlock_store::{Key, Record, record::EventRecord};
 use interlock_store_remote::micros;
+use serde_json::Value;
 
 use crate::keys::{Keys, fixed};
 
@@ -16,6 +18,8 @@ pub(crate) struct Views {
     pub(crate) runs_max: u32,
     /// How many events a pipeline's stream has, about.
     pub(crate) events_max: u32,
+    /// How long it is shown whether a pipeline was ready.
+    pub(crate) readiness_ms: i64,
 }
 
 impl Views {
@@ -62,6 +66,36 @@ impl Views {
             }
             _ => into.push("0".to_owned()),
         }
+    }
+
+    /// The view of an event, as arguments, with their number in front: what a decision rested on says whether the pipeline
+    /// was ready.
+    pub(crate) fn of_event(
+        &self,
+        keys: &Keys,
+        pipeline: &PipelineId,
+        event: &EventRecord,
+        into: &mut Vec<String>,
+    ) {
+        let blocking = event.details.get("blocking").and_then(Value::as_array);
+        let blocking: Vec<&str> =
+            blocking.into_iter().flatten().filter_map(Value::as_str).collect();
+        let evidence = event.details.get("evidence").and_then(Value::as_str).unwrap_or_default();
+        let status = match event.kind.as_str() {
+            _ if !blocking.is_empty() => "NOT_READY",
+            "JOB_TRIGGERED" | "DRY_RUN_WOULD_TRIGGER" => "READY",
+            _ => return into.push("0".to_owned()),
+        };
+        into.push("1".to_owned());
+        let fields = [
+            ("pipelineId", pipeline.to_string()),
+            ("status", status.to_owned()),
+            ("slot", event.slot.clone().unwrap_or_default()),
+            ("evaluatedAt", event.at.to_string()),
+            ("blocking", blocking.join("; ")),
+            ("evidence", evidence.to_owned()),
+        ];
+        hash(keys.name(&format!("readiness:{pipeline}")), self.readiness_ms, &fields, into);
     }
 }
 

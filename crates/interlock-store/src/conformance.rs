@@ -27,14 +27,16 @@
 //! - Case 36 (the name of an evaluation lock): there is no lock for each pipeline and schedule; the lease of
 //!   the shard is what it was for.
 //! - Case 68 (traits that expire): what evaluators answer is not stored; a decision stores its evidence in its
-//!   event, and the answer that it used is good for its TTL in the memory of the owner alone.
+//!   event, and the answer that it used is good for its TTL in the memory of the owner alone. What the store on Redis shows of it
+//!   expires, which its own tests look at.
 //! - Case 71 (no readiness before it is set): a slot says where it stands, and one that is not there is not
-//!   recorded; see `ledger::an_unknown_pipeline_has_no_ledger`.
+//!   recorded; see `ledger::an_unknown_pipeline_has_no_ledger`. On Redis it is shown once it was decided (its own tests).
 //! - Case 72 "the default schedule is `daily`": the store has no default; the file that names no schedule
 //!   gets that one (`case_62_…` in the engine).
 //! - 73 and 78 (a rerun or a replay is the next generation of its slot), 76 (every row is idempotent by its
 //!   key), 77 (lateness is a mark), 79 (alerts are incidents, in `pipelines`), 80's trait history (see 68), 81
-//!   (nothing that decides expires by itself; the views of the store on Redis do, and its own tests look), 82 and 83 (the archive is not a store).
+//!   (nothing that decides expires by itself; the views of the store on Redis do: `case_81_…` there), 82 and 83 (the archive is not
+//!   a store: `case_82_…` and `case_83_…` in its tests).
 
 #![expect(
     clippy::panic,

@@ -25,6 +25,9 @@ pub const CHANGES_MAX: usize = 25;
 /// A future that an engine hands out.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
+/// Ends when there may be something to look at.
+pub type Hint = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Who writes, as far as leases are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
@@ -580,6 +583,12 @@ pub trait Store: Send + Sync + fmt::Debug {
         key: &'a str,
         record: &'a InboxRecord,
     ) -> StoreFuture<'a, ()>;
+
+    /// Ends when something may have been posted for a shard after this was called. It may come for nothing, or not at all: who
+    /// waits for it looks into the inbox now and then as well. `None` from an engine that gives no hints, or cannot now.
+    fn hint(&self, _shard: Shard) -> Option<Hint> {
+        None
+    }
 
     /// Unapplied inbox entries of a shard, oldest first. An entry is gone from here once a group with its
     /// `Applied` row was accepted.

@@ -28,7 +28,9 @@ pub use self::{
     incident::{HandRecord, IncidentRecord, OutboxRecord},
     report::ReportRecord,
     schedule::{CalendarRecord, RecurrenceRecord, ScheduleRecord, SensorRuleRecord},
-    slot::{EvaluatedRecord, MarksRecord, RerunsRecord, SlaRecord, SlotRecord, WishRecord},
+    slot::{
+        EndRecord, EvaluatedRecord, MarksRecord, RerunsRecord, SlaRecord, SlotRecord, WishRecord,
+    },
 };
 
 /// The format that this version writes.
@@ -100,9 +102,30 @@ pub struct PauseRecord {
     /// How its gap is to be caught up: `none`, `latest` or `all`; as the pipeline says when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catchup: Option<String>,
+    /// Those that ended before it began and of which something was not recorded then, in order of time. They have none
+    /// before them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<PauseRecord>,
 }
 
 impl PauseRecord {
+    /// It, and those before it.
+    pub fn all(&self) -> impl Iterator<Item = &Self> {
+        self.before.iter().chain([self])
+    }
+
+    /// The same, each by itself.
+    pub fn into_all(mut self) -> Vec<Self> {
+        let mut all = std::mem::take(&mut self.before);
+        all.push(self);
+        all
+    }
+
+    /// Whether it accounts for a slot.
+    pub fn covers(&self, slot: Timestamp) -> bool {
+        self.since <= slot && self.is_in_force(slot)
+    }
+
     /// Whether it holds at an instant.
     pub fn is_in_force(&self, now: Timestamp) -> bool {
         self.until.is_none_or(|until| now < until)

@@ -12,7 +12,7 @@ use interlock_store::{
     DueKind, Key, Record, RunKey,
     record::{
         AgendaRecord, AppliedRecord, BackfillCounts, BackfillRecord, BackfillSlot, CalendarRecord,
-        CatchupRecord, ControlRecord, DueRecord, EventRecord, HandRecord, InboxRecord,
+        CatchupRecord, ControlRecord, DueRecord, EndRecord, EventRecord, HandRecord, InboxRecord,
         IncidentRecord, MarksRecord, OutboxRecord, PauseRecord, PipelineRecord, RecurrenceRecord,
         ReportRecord, RerunsRecord, RunRecord, ScheduleRecord, SensorRecord, SensorRuleRecord,
         Shared, SlaRecord, SlaSpecRecord, SlotName, SlotRecord, SpanRecord, StartRecord,
@@ -240,10 +240,27 @@ fn pipelines_are_written_as_ever() {
             since: nine(),
             until: Some(at("2026-02-26T09:00:00.25Z")),
             catchup: None,
+            before: vec![],
         }),
         ..plain.clone()
     };
     check_row("pipeline-paused", &Key::Pipeline, &Record::Pipeline(paused));
+    let first = PauseRecord {
+        reason: "moving house".into(),
+        since: nine(),
+        until: Some(at("2026-02-26T09:00:00.25Z")),
+        catchup: Some("all".into()),
+        before: vec![],
+    };
+    let again = PauseRecord {
+        reason: "moving back".into(),
+        since: at("2026-02-27T09:00:00Z"),
+        until: None,
+        catchup: None,
+        before: vec![first],
+    };
+    let again = PipelineRecord { pause: Some(again), ..plain.clone() };
+    check_row("pipeline-paused-again", &Key::Pipeline, &Record::Pipeline(again));
     let owing = PipelineRecord { agenda: Some(Box::new(agenda())), ..plain.clone() };
     check_row("pipeline-agenda", &Key::Pipeline, &Record::Pipeline(owing));
     let rehearsal = AgendaRecord { starts: vec![], is_rehearsal: true, ..agenda() };
@@ -277,7 +294,7 @@ fn the_ledger_is_written_as_ever() {
             force: true,
             reason: Some("late-data".into()),
             original_run: Some("orders~daily~20260225T090000Z~1~1".into()),
-            backfill: None,
+            ..WishRecord::default()
         })),
         reruns: Some(Box::new(RerunsRecord {
             drift: 1,
@@ -564,15 +581,15 @@ fn backfills_are_written_as_ever() {
     let cancel =
         InboxRecord::CancelBackfill { backfill: 7, reason: "enough".into(), ends_runs: true };
     check_inbox("inbox-backfill-cancel", &cancel);
-    let wish = WishRecord {
-        params: BTreeMap::new(),
-        force: false,
-        reason: None,
-        original_run: None,
-        backfill: Some(7),
+    let wished = |before| {
+        let wish = WishRecord { backfill: Some(7), before, ..WishRecord::default() };
+        let wish = Some(Box::new(wish));
+        Record::Slot(SlotRecord { wish, opened_by: "backfill".into(), ..slot() })
     };
-    let slot = SlotRecord { wish: Some(Box::new(wish)), opened_by: "backfill".into(), ..slot() };
-    check_row("slot-backfill", &Key::Slot(daily(), nine()), &Record::Slot(slot));
+    let key = Key::Slot(daily(), nine());
+    check_row("slot-backfill", &key, &wished(None));
+    let skipped = EndRecord { disposition: "skipped".into(), reason: Some("overlap".into()) };
+    check_row("slot-backfill-again", &key, &wished(Some(skipped)));
 }
 
 #[test]

@@ -125,7 +125,7 @@ impl Snapshot {
     /// begun, or the one by which it should have. Not whether one holds now: who looks later must find the same.
     pub(crate) fn was_paused(&self, nominal: Timestamp, limit: Timestamp) -> bool {
         let covers =
-            |at| self.pause.as_ref().is_some_and(|it| it.since <= at && it.is_in_force(at));
+            |at| self.pause.as_ref().is_some_and(|it| it.all().any(|pause| pause.covers(at)));
         covers(nominal) || covers(limit)
     }
 

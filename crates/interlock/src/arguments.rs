@@ -124,6 +124,9 @@ pub(crate) enum Command {
     /// The process that writes down what `serve` was doing when it hung; started by it.
     #[command(hide = true)]
     LivenessHelper {
+        /// What the log of `serve` looks like: reports go there too.
+        #[arg(long, value_enum, default_value_t = LogForm::Text)]
+        log: LogForm,
         /// What it is told by whoever starts it.
         arguments: Vec<String>,
     },

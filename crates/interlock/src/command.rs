@@ -49,6 +49,7 @@ use crate::{
     arguments::{Arguments, Asking, Command, Reading},
     exit::Failure,
     output::{Form, Output},
+    serve::reports,
 };
 
 /// Runs what the command line asks for and answers with an exit code.
@@ -60,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
         Command::Serve(serve) => serve::run(directory, serve, output),
         Command::Runner { directory } => Ok(serve::run_runner(directory)),
         Command::EvaluatorGuard { program } => Ok(guard::main(program.as_os_str())),
-        Command::LivenessHelper { arguments } => Ok(heartbeat::help(arguments)),
+        Command::LivenessHelper { log, arguments } => Ok(reports::help(*log, arguments)),
         Command::Supervise(asked) => supervise::run(directory, asked, output),
         Command::Heartbeat { command } => heartbeat::run(command, output),
         Command::Schema { kind } => schema::run(*kind, output),

@@ -59,7 +59,7 @@ impl Ledger {
                 "Name the project with `-C DIR`, or write a new one with `interlock init DIR`.",
             ));
         }
-        let place = Place::of(directory);
+        let place = Place::of(directory)?;
         if !place.exists() {
             return Err(Failure::failed(
                 "nothing was recorded yet",
@@ -93,6 +93,11 @@ impl Ledger {
     /// Whether `interlock serve` runs on it now.
     pub(crate) fn is_served(&self) -> bool {
         self.place.is_served()
+    }
+
+    /// Whether it is on a server, where other instances may have files that this host lacks.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.store().shard_count() > 1
     }
 
     /// Who writes it now.

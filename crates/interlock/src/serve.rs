@@ -17,6 +17,7 @@ pub(crate) mod log;
 pub(crate) mod making;
 pub(crate) mod notifier;
 pub(crate) mod reload;
+pub(crate) mod reports;
 pub(crate) mod retention;
 pub(crate) mod roles;
 pub(crate) mod sentinel;

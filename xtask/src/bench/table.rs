@@ -36,6 +36,8 @@ const LIMITS: &[Limit] = &[
     Limit { name: "fleet/postgres_100k_uneven", unit: Unit::Percent, bound: Bound::AtMost(10.0) },
     Limit { name: "fleet/redis_100k_late", unit: Unit::Seconds, bound: Bound::AtMost(1.0) },
     Limit { name: "fleet/redis_100k_uneven", unit: Unit::Percent, bound: Bound::AtMost(10.0) },
+    Limit { name: "idle/postgres_grows", unit: Unit::Percent, bound: Bound::AtMost(150.0) },
+    Limit { name: "idle/redis_grows", unit: Unit::Percent, bound: Bound::AtMost(150.0) },
     Limit { name: "liveness/detection_late_p99", unit: Unit::Seconds, bound: Bound::AtMost(0.02) },
     Limit { name: "liveness/dump_50_threads", unit: Unit::Seconds, bound: Bound::AtMost(0.005) },
     Limit { name: "liveness/kick", unit: Unit::Seconds, bound: Bound::AtMost(1e-9) },

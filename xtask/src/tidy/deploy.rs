@@ -116,7 +116,103 @@ fn path_with<'a>(above: &[(usize, &'a str)]) -> Vec<&'a str> {
     above.iter().map(|(_, key)| *key).collect()
 }
 
-/// The compose file: images, mounts, volumes and services that are there.
+/// What the Compose specification has for a service, in its words; those of other machinery (`develop`, `deploy` and the
+/// like) are left out on purpose, because nothing here uses them.
+const SERVICE: &[&str] = &[
+    "build",
+    "cap_add",
+    "cap_drop",
+    "command",
+    "configs",
+    "container_name",
+    "cpus",
+    "depends_on",
+    "devices",
+    "dns",
+    "entrypoint",
+    "env_file",
+    "environment",
+    "expose",
+    "extra_hosts",
+    "group_add",
+    "healthcheck",
+    "hostname",
+    "image",
+    "init",
+    "labels",
+    "logging",
+    "mem_limit",
+    "network_mode",
+    "networks",
+    "pid",
+    "platform",
+    "ports",
+    "privileged",
+    "profiles",
+    "pull_policy",
+    "read_only",
+    "restart",
+    "secrets",
+    "security_opt",
+    "shm_size",
+    "stdin_open",
+    "stop_grace_period",
+    "stop_signal",
+    "sysctls",
+    "tmpfs",
+    "tty",
+    "ulimits",
+    "user",
+    "volumes",
+    "working_dir",
+];
+const BUILD: &[&str] = &[
+    "args",
+    "cache_from",
+    "context",
+    "dockerfile",
+    "labels",
+    "network",
+    "pull",
+    "secrets",
+    "tags",
+    "target",
+];
+const HEALTHCHECK: &[&str] =
+    &["disable", "interval", "retries", "start_interval", "start_period", "test", "timeout"];
+const RESTART: &[&str] = &["no", "always", "on-failure", "unless-stopped"];
+const CONDITION: &[&str] =
+    &["service_started", "service_healthy", "service_completed_successfully"];
+
+/// What the specification does not know: keys of a service and of its parts, and words that are chosen from a list.
+fn unknown(path: &[&str], value: &str) -> Option<String> {
+    let among = |known: &[&str], word: &str| {
+        (!known.contains(&word)).then(|| format!("Compose knows no `{word}` here"))
+    };
+    match path {
+        ["services", _, "restart"] => among(RESTART, value.trim_matches('"')),
+        ["services", _, "stop_grace_period"]
+        | ["services", _, "healthcheck", "interval" | "timeout" | "start_period"] => {
+            let (count, unit) = value.split_at(value.trim_end_matches(char::is_alphabetic).len());
+            let is_time = count.parse::<u32>().is_ok() && ["ms", "s", "m", "h"].contains(&unit);
+            (!is_time).then(|| format!("`{value}` is no duration"))
+        }
+        ["services", _, "healthcheck", "retries"] => {
+            value.parse::<u32>().is_err().then(|| format!("`{value}` is no number"))
+        }
+        ["services", _, key] => among(SERVICE, key),
+        ["services", _, "build", key] => among(BUILD, key),
+        ["services", _, "healthcheck", key] => among(HEALTHCHECK, key),
+        ["services", _, "depends_on", _] => {
+            let said = value.trim_start_matches('{').trim_end_matches('}');
+            let (key, word) = said.split_once(':').unwrap_or((said, ""));
+            among(&["condition"], key.trim()).or_else(|| among(CONDITION, word.trim()))
+        }
+        _ => None,
+    }
+}
+
+/// The compose file: what the specification knows, and images, mounts, volumes and services that are there.
 pub(super) fn check_compose(files: &[File]) -> Vec<Problem> {
     let Some(compose) = files.iter().find(|file| file.path == COMPOSE) else { return vec![] };
     let entries = entries(compose);
@@ -153,6 +249,7 @@ pub(super) fn check_compose(files: &[File]) -> Vec<Problem> {
             ("services" | "volumes", _) => None,
             (other, _) => Some(format!("`{other}` is nothing that this file has")),
         };
+        let cure = cure.or_else(|| unknown(path, value));
         problems.extend(cure.map(|cure| compose.problem(*line, cure)));
     }
     problems
@@ -255,6 +352,13 @@ mod tests {
             ("../..", "..", 11),
             ("volumes:\n  v:", "volume:\n  v:", 12),
             ("    image: x:1\n", "", 1),
+            ("    image: x:1", "    image: x:1\n    enviroment: {}", 4),
+            ("service_healthy", "service_health", 5),
+            ("    build:\n", "    build:\n      contxt: x\n", 11),
+            ("  b:\n    build", "  b:\n    restart: allways\n    build", 10),
+            ("  b:\n    build", "  b:\n    healthcheck:\n      interval: 2 seconds\n    build", 11),
+            ("  b:\n    build", "  b:\n    healthcheck:\n      intervall: 2s\n    build", 11),
+            ("  b:\n    build", "  b:\n    healthcheck:\n      retries: many\n    build", 11),
         ] {
             assert!(check(&good.replacen(right, wrong, 1)).contains(&line), "{wrong}");
         }

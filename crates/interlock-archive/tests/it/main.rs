@@ -5,6 +5,7 @@
     reason = "what is shared between tests fails like a test: with a panic"
 )]
 
+mod cases;
 mod cast;
 mod engines;
 mod trouble;

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     pipeline::OverlapPolicy,
     sample::{self, pipeline},
-    slot::SkipReason,
+    slot::{Opening, SkipReason, Wish},
 };
 
 fn at(text: &str) -> Timestamp {
@@ -77,6 +77,33 @@ fn a_slot_that_was_opened_since_the_beginning_had_its_turn() {
     // One that was only recorded since had none.
     let missed = SlotState::Closed(Disposition::Missed);
     assert_eq!(verdicts(&one(missed, 0, at("10T00:00:01"))), [Verdict::Run; 3]);
+}
+
+#[test]
+fn a_slot_that_a_backfill_opened_and_that_was_cancelled_before_it_began_stands_as_before() {
+    let done = Disposition::Completed;
+    let now = at("10T00:00:01");
+    for (before, attempt, expected) in [
+        (None, 0, [Verdict::Run; 3]),
+        (Some(Disposition::Skipped(SkipReason::Overlap)), 0, [Verdict::Run; 3]),
+        (Some(done), 0, [Verdict::Exists(done), Verdict::Exists(done), Verdict::Run]),
+        (None, 1, [Verdict::Exists(Disposition::Cancelled); 3]),
+    ] {
+        let opening = Opening {
+            opened_by: TriggerType::Backfill,
+            date: jiff::civil::date(2026, 2, 1),
+            at: now,
+            closes_at: now,
+            version: 1,
+        };
+        let wish = Some(Box::new(Wish { backfill: Some(1), before, ..Wish::default() }));
+        let opened = Slot::open(OpenState::Queued, opening);
+        let slot = Slot { wish, attempt, ..opened };
+        let slot = slot.close(Disposition::Cancelled, now).unwrap();
+        let place = (at("01T05:00:00"), ScheduleId::from_static("a"));
+        let rows = Standing::of(&slot).map(|standing| (place, standing)).into_iter().collect();
+        assert_eq!(verdicts(&Ledgered { rows, spans: vec![] }), expected, "{before:?} {attempt}");
+    }
 }
 
 #[test]

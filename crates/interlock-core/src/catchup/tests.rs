@@ -55,12 +55,26 @@ fn policy(window_hours: i64, overlap: OverlapPolicy) -> Catchup {
 }
 
 fn gap<'a>(owed: Vec<Owed<'a>>, catchup: &'a Catchup, now: &str) -> Gap<'a> {
-    Gap { owed, work: Work::Started, catchup, pause: None, deaf: vec![], now: at(now) }
+    Gap { owed, work: Work::Started, catchup, pauses: vec![], deaf: vec![], now: at(now) }
 }
 
-/// A plan in words, in the order in which it is recorded.
+/// All that is planned in words, in the order in which it is recorded.
 fn words(gap: &Gap<'_>) -> Vec<String> {
-    let plan = plan(gap);
+    let mut gap = gap.clone();
+    let mut words = Vec::new();
+    while let next = plan(&gap)
+        && next != Plan::default()
+    {
+        words.extend(words_of(&gap, &next));
+        for portion in next.portions {
+            let owed = &mut gap.owed[portion.owed];
+            owed.watermark = portion.watermark.unwrap_or(owed.watermark);
+        }
+    }
+    words
+}
+
+fn words_of(gap: &Gap<'_>, plan: &Plan) -> Vec<String> {
     let time = |slot: &Timestamp| slot.to_string()[11..16].to_owned();
     let list = |slots: &[Timestamp]| slots.iter().map(time).collect::<Vec<_>>().join(" ");
     let mut words = Vec::new();
@@ -79,9 +93,6 @@ fn words(gap: &Gap<'_>) -> Vec<String> {
                 }
             });
         }
-    }
-    if plan.is_cut_off {
-        words.push("cut off".to_owned());
     }
     words
 }
@@ -110,7 +121,7 @@ fn the_behaviour_matrix_of_the_seed() {
         assert_eq!(plan(&fresh), Plan::default());
         // Disabled or paused, then enabled again: the same slots run; the reason is the pause.
         let pause = Pause { since: at("09:10:00"), until: gap.now, wish: None };
-        let paused = Gap { pause: Some(pause), ..gap.clone() };
+        let paused = Gap { pauses: vec![pause], ..gap.clone() };
         assert_eq!(plan(&paused).counts().run, plan(&gap).counts().run);
         let reasons: BTreeSet<_> = plan(&paused).counts().skipped.into_keys().collect();
         assert!(reasons.iter().all(|reason| *reason == SkipReason::Paused), "{reasons:?}");
@@ -232,22 +243,112 @@ fn whoever_ends_a_pause_may_ask_for_another_policy() {
     let mut gap = gap(vec![owed(&hourly, at("03:00:00"))], &none, "09:45:00");
     let mut with = |wish| {
         let pause = Pause { since: at("05:30:00"), until: at("08:30:00"), wish };
-        gap.pause = Some(pause);
+        gap.pauses = vec![pause];
         words(&gap)
     };
     let before = "h 2 no_catchup 04:00-05:00";
     let after = "h 1 no_catchup 09:00-09:00";
-    assert_eq!(with(None), [before, "h 3 paused 06:00-08:00", after]);
-    let (paused, more) = ("h 3 paused 06:00-08:00", "cut off");
-    assert_eq!(with(Some(Wish::None)), [before, paused, more]);
-    assert_eq!(with(Some(Wish::All)), ["h 2 expired 04:00-05:00", "h run 06:00 07:00 08:00", more]);
-    assert_eq!(
-        with(Some(Wish::Latest)),
-        ["h 2 expired 04:00-05:00", "h 2 paused 06:00-07:00", "h run 08:00", more]
-    );
+    let paused = "h 3 paused 06:00-08:00";
+    assert_eq!(with(None), [before, paused, after]);
+    assert_eq!(with(Some(Wish::None)), [before, paused, after]);
+    assert_eq!(with(Some(Wish::All)), [before, "h run 06:00 07:00 08:00", after]);
+    let latest = ["h 2 paused 06:00-07:00", "h run 08:00"];
+    assert_eq!(with(Some(Wish::Latest)), [before, latest[0], latest[1], after]);
     // It is about that pause, not about what is missed later.
     gap.owed[0].watermark = at("08:00:00");
     assert_eq!(words(&gap), [after]);
+}
+
+/// What becomes of a pause from 02:30:30 to 02:35:20, minutes before and after it included: by the policy, and by what
+/// is asked for. 02:35 lies in the last minute of the pause, and 02:29 and 02:30 were missed before it.
+#[test]
+fn what_is_asked_for_covers_all_of_the_pause_and_nothing_else() {
+    use OverlapPolicy::{All, Latest, Skip};
+    let minutely = cron("m", "* * * * *");
+    // What the policy makes of what came before, and of the pause.
+    let policies: [(i64, OverlapPolicy, &[&str], &[&str]); 4] = [
+        (0, Skip, &["m 2 no_catchup 02:29-02:30"], &["m 4 paused 02:31-02:34", "m live 02:35"]),
+        (1, Skip, &["m run 02:29", "m 1 overlap 02:30-02:30"], &["m 5 paused 02:31-02:35"]),
+        (1, All, &["m run 02:29 02:30"], &["m run 02:31 02:32 02:33 02:34 02:35"]),
+        (1, Latest, &["m 1 superseded 02:29-02:29", "m run 02:30"], &["m run 02:35"]),
+    ];
+    let wishes: [(Wish, &[&str]); 3] = [
+        (Wish::None, &["m 5 paused 02:31-02:35"]),
+        (Wish::Latest, &["m 4 paused 02:31-02:34", "m run 02:35"]),
+        (Wish::All, &["m run 02:31 02:32 02:33 02:34 02:35"]),
+    ];
+    for (window, overlap, before, _) in policies {
+        let catchup = policy(window, overlap);
+        for (wish, paused) in wishes {
+            let (since, until) = (at("02:30:30"), at("02:35:20"));
+            let mut gap = gap(vec![owed(&minutely, at("02:28:00"))], &catchup, "02:35:20");
+            gap.pauses = vec![Pause { since, until, wish: Some(wish) }];
+            assert_eq!(words(&gap), [before, paused].concat(), "{window} {overlap:?} {wish:?}");
+            // What is found after it is nobody's wish.
+            gap.now = at("02:36:10");
+            let live = [before, paused, &["m live 02:36"]].concat();
+            assert_eq!(words(&gap), live, "{window} {overlap:?} {wish:?}");
+        }
+    }
+    // Without a wish it is one gap, of the pause's last minute too.
+    for (window, overlap, before, paused) in policies {
+        let catchup = policy(window, overlap);
+        let mut gap = gap(vec![owed(&minutely, at("02:28:00"))], &catchup, "02:35:20");
+        let (since, until) = (at("02:30:30"), at("02:35:20"));
+        gap.pauses = vec![Pause { since, until, wish: None }];
+        let expected = match overlap {
+            Latest => vec!["m 2 superseded 02:29-02:30", "m 4 paused 02:31-02:34", "m run 02:35"],
+            All => vec!["m run 02:29 02:30 02:31 02:32 02:33 02:34 02:35"],
+            Skip => [before, paused].concat(),
+        };
+        assert_eq!(words(&gap), expected, "{window} {overlap:?}");
+    }
+}
+
+/// A second pause does not forget what was asked for about the first.
+#[test]
+fn each_pause_is_caught_up_by_what_was_asked_for_about_it() {
+    let minutely = cron("m", "* * * * *");
+    let catchup = policy(1, OverlapPolicy::Skip);
+    let pause = |since, until, wish| Pause { since: at(since), until: at(until), wish };
+    let with = |first, second| {
+        let mut gap = gap(vec![owed(&minutely, at("02:29:00"))], &catchup, "02:38:20");
+        gap.pauses =
+            vec![pause("02:30:30", "02:32:30", first), pause("02:35:30", "02:37:10", second)];
+        words(&gap)
+    };
+    let (one, two) = ("m run 02:31 02:32", "m run 02:36 02:37");
+    let (no_one, no_two) = ("m 2 paused 02:31-02:32", "m 2 paused 02:36-02:37");
+    // In each stretch between them the policy takes the first.
+    let (before, live) = ("m run 02:30", "m live 02:38");
+    let between = ["m run 02:33", "m 2 overlap 02:34-02:35"];
+    for (first, said) in [(Wish::All, one), (Wish::None, no_one)] {
+        for (second, says) in [(Wish::All, two), (Wish::None, no_two)] {
+            let expected = [before, said, between[0], between[1], says, live];
+            assert_eq!(with(Some(first), Some(second)), expected);
+        }
+    }
+    let rest = ["m 2 paused 02:31-02:32", "m 3 overlap 02:33-02:35"];
+    assert_eq!(with(None, Some(Wish::All)), [before, rest[0], rest[1], two, live]);
+    let rest = ["m run 02:33", "m 2 overlap 02:34-02:35", no_two, live];
+    assert_eq!(with(Some(Wish::All), None), [&[before, one][..], &rest].concat());
+}
+
+/// A slot at the instant at which a pause ends is not in it; nor is one that a sensor or somebody else brings.
+#[test]
+fn what_is_due_when_a_pause_ends_is_live() {
+    let minutely = cron("m", "* * * * *");
+    let catchup = policy(1, OverlapPolicy::Skip);
+    let mut gap = gap(vec![owed(&minutely, at("02:33:00"))], &catchup, "02:35:00");
+    let (since, until) = (at("02:33:30"), at("02:35:00"));
+    for wish in [None, Some(Wish::None)] {
+        gap.pauses = vec![Pause { since, until, wish }];
+        let paused = if wish.is_some() { "m 1 paused 02:34-02:34" } else { "m run 02:34" };
+        assert_eq!(words(&gap), [paused, "m live 02:35"]);
+        gap.work = Work::Watched;
+        assert_eq!(words(&gap), ["m live 02:34 02:35"]);
+        gap.work = Work::Started;
+    }
 }
 
 #[test]
@@ -269,7 +370,7 @@ fn s10_watch_only_pipelines_have_no_catch_up_and_what_nobody_could_hear_of_is_un
     let recorded = &mut gap.owed[0].recorded;
     recorded.rows.insert(at("04:00:00"), Standing::Provisional);
     let (since, until) = (at("06:30:00"), at("08:30:00"));
-    gap.pause = Some(Pause { since, until, wish: None });
+    gap.pauses = vec![Pause { since, until, wish: None }];
     let paused = "h 2 paused 07:00-08:00";
     assert_eq!(words(&gap), [unknown, paused, "h 1 missed 09:00-09:00"]);
 }
@@ -415,7 +516,7 @@ proptest! {
         overlap in prop::sample::select(OverlapPolicy::ALL.to_vec()),
         runs_max in prop::sample::select(vec![1_u32, 3, 20, 10_000]),
         recorded in prop::collection::vec((0_usize..4, 0_usize..60, any::<bool>()), 0..6),
-        pause in prop::option::of((0_i64..3_000, prop::option::of(prop::sample::select(Wish::ALL.to_vec())))),
+        pauses in prop::collection::vec((0_i64..3_000, prop::option::of(prop::sample::select(Wish::ALL.to_vec()))), 0..3),
         dies_after in 0_usize..8,
     ) {
         let names = ["a", "b", "c"];
@@ -441,8 +542,15 @@ proptest! {
             owed.recorded.rows.insert(*slot, standing);
         }
         let catchup = Catchup { runs_max, ..policy(window, overlap) };
-        let pause = pause.map(|(back, wish)| Pause { since: before(back), until: before(back / 2), wish });
-        let mut gap = Gap { owed: all, work: Work::Started, catchup: &catchup, pause, deaf: vec![], now };
+        // One after the other; of two the first ends where the second begins, or before it.
+        let mut back = 4_000;
+        let pauses = pauses.into_iter().map(|(length, wish)| {
+            let since = back.min(length);
+            back = since / 3;
+            Pause { since: before(since), until: before(since / 2), wish }
+        });
+        let pauses: Vec<_> = pauses.collect();
+        let mut gap = Gap { owed: all, work: Work::Started, catchup: &catchup, pauses, deaf: vec![], now };
         let first = gap.clone();
 
         // Everything between the watermarks is named once, and nothing else.
@@ -451,7 +559,7 @@ proptest! {
         while let whole = plan(&gap) && whole != Plan::default() {
             record(&mut gap, &whole, usize::MAX, &mut fates);
             plans += 1;
-            prop_assert!(plans <= 2);
+            prop_assert!(plans <= 5);
         }
         let named: Vec<_> = fates.iter().map(|(index, slot, _)| (*index, *slot)).collect();
         let mut expected = vec![];
@@ -466,10 +574,48 @@ proptest! {
         // Deaths after some of it, and a plan each.
         let mut gap = first;
         let mut again = BTreeSet::new();
-        for portions in [dies_after, 1, 2, usize::MAX, usize::MAX] {
+        for portions in [dies_after, 1, 2].into_iter().chain([usize::MAX; 5]) {
             let rest = plan(&gap);
             record(&mut gap, &rest, portions, &mut again);
         }
         prop_assert_eq!(again, fates);
     }
+}
+
+#[test]
+fn a_time_in_which_a_schedule_was_not_declared_is_one_stretch_around_what_stands_there() {
+    let hourly = cron("hourly", "0 * * * *");
+    let mut gap = owed(&hourly, at("02:00:00"));
+    let says = |owed: &Owed<'_>, until| {
+        let plan = plan_away(owed, at(until));
+        assert!(!plan.is_cut_off);
+        plan.portions.into_iter().next()
+    };
+    assert_eq!(says(&gap, "02:59:59"), None, "nothing is owed");
+    let retired = |first, last, count| {
+        let fate = Fate::Skipped(SkipReason::Retired);
+        Step::Skip(Stretch { first: at(first), last: at(last), count, fate })
+    };
+    let whole = says(&gap, "06:00:00").unwrap();
+    assert_eq!(whole.steps, [retired("03:00:00", "06:00:00", 4)]);
+    assert_eq!(whole.watermark, Some(at("06:00:00")));
+    // What was called missed was told, and stays.
+    gap.recorded.rows.insert(at("04:00:00"), Standing::Provisional);
+    let around = says(&gap, "06:30:00").unwrap();
+    let steps = [retired("03:00:00", "03:00:00", 1), retired("05:00:00", "06:00:00", 2)];
+    assert_eq!((&*around.steps, around.watermark), (&steps[..], Some(at("06:30:00"))));
+}
+
+#[test]
+fn a_very_long_time_away_is_recorded_in_parts() {
+    let secondly = cron("secondly", "* * * * * *");
+    let until = at("00:00:00");
+    let mut owed = owed(&secondly, until - SignedDuration::from_secs(MISSED_MAX as i64 + 5));
+    let first = plan_away(&owed, until);
+    assert!(first.is_cut_off);
+    owed.watermark = first.portions[0].watermark.unwrap();
+    let second = plan_away(&owed, until);
+    assert!(!second.is_cut_off);
+    let count = |plan: &Plan| plan.counts().skipped[&SkipReason::Retired];
+    assert_eq!((count(&first), count(&second)), (MISSED_MAX, 5));
 }

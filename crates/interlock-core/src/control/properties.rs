@@ -5,7 +5,10 @@ use jiff::civil::Date;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{sample::pipeline, slot::Opening};
+use crate::{
+    sample::pipeline,
+    slot::{Opening, Wish},
+};
 
 const NOW: i64 = 10_000;
 
@@ -152,6 +155,7 @@ prop_compose! {
             Outcome::Ready, Outcome::Ready, Outcome::NotReady, Outcome::CannotTell,
         ]),
         done in prop::bool::weighted(0.1),
+        asked in any::<bool>(),
     ) -> Given {
         let date = Date::constant(2026, 1, 1);
         let closes_at = at(NOW + closes_in);
@@ -160,6 +164,7 @@ prop_compose! {
         let owed = matches!(opened_by, TriggerType::Scheduler | TriggerType::Catchup);
         slot.generation = if again && !owed { 2 } else { 1 };
         slot.attempt = u32::from(!matches!(state, OpenState::Waiting | OpenState::Queued));
+        slot.wish = (asked && opened_by == TriggerType::Catchup).then(Box::<Wish>::default);
         slot.retry_at = (state == OpenState::Backoff).then(|| at(NOW + retry_in));
         (slot, readiness, done)
     }
@@ -281,7 +286,7 @@ proptest! {
     #[test]
     fn what_people_and_reruns_ask_for_is_never_skipped_for_another(world in any_world()) {
         for (given, step) in world.slots.iter().zip(world.moves()) {
-            if !is_owed(given) {
+            if !is_owed(given) || given.0.is_asked_for() {
                 prop_assert!(step != OVERLAP && step != SUPERSEDED, "{given:?}");
             }
         }
@@ -295,7 +300,7 @@ proptest! {
         };
         let moves = world.moves();
         let owed: Vec<_> =
-            world.slots.iter().zip(moves).filter(|(given, _)| is_owed(given)).collect();
+            world.slots.iter().zip(moves).filter(|(given, _)| is_owed(given) && !given.0.is_asked_for()).collect();
         let queued: Vec<usize> =
             (0..owed.len()).filter(|index| queues(owed[*index].0, owed[*index].1)).collect();
         prop_assert!(queued.len() <= 1, "{owed:?}");

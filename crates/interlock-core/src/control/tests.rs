@@ -32,8 +32,8 @@ fn lane(slot: &Slot) -> Option<Lane> {
     Some(Lane { number, places, order })
 }
 
-/// One slot: state letter, then `r` ready, `n` not ready, `?` cannot tell; `m` opened by hand; `x` over; a number
-/// is its lane.
+/// One slot: state letter, then `r` ready, `n` not ready, `?` cannot tell; `m` opened by hand; `c` by catch-up, `a` and
+/// asked for; `x` over; a number is its lane.
 fn slot(text: &str) -> (Slot, Outcome) {
     let state = match &text[..1] {
         "w" => OpenState::Waiting,
@@ -46,13 +46,15 @@ fn slot(text: &str) -> (Slot, Outcome) {
     let opened_by = match backfill {
         Some(_) => TriggerType::Backfill,
         None if text.contains('m') => TriggerType::Manual,
+        None if text.contains(['c', 'a']) => TriggerType::Catchup,
         None => TriggerType::Scheduler,
     };
     let closes_at = if text.contains('x') { at(NOW - 100) } else { at(NOW + 100) };
     let date = Date::constant(2026, 1, 1);
     let mut slot = Slot::open(state, Opening { opened_by, date, at: at(0), closes_at, version: 1 });
     slot.attempt = u32::from(matches!(state, OpenState::Running | OpenState::Backoff));
-    slot.wish = backfill.map(|_| Box::new(Wish { backfill, ..Wish::default() }));
+    let has_wish = backfill.is_some() || text.contains('a');
+    slot.wish = has_wish.then(|| Box::new(Wish { backfill, ..Wish::default() }));
     let readiness = match text {
         text if text.contains('n') => Outcome::NotReady,
         text if text.contains('?') => Outcome::CannotTell,
@@ -139,6 +141,24 @@ fn s6_latest_keeps_the_newest_queued() {
     check(Latest, "R w w w", "- skipped(superseded) skipped(superseded) queue");
     check(Latest, "R q w", "- skipped(superseded) queue");
     check(Latest, "q", "start1");
+}
+
+/// The policy picks among what it chose itself; all that was asked for runs.
+#[test]
+fn what_is_asked_to_be_caught_up_is_never_skipped() {
+    use OverlapPolicy::{Latest, Skip};
+    check(Latest, "qc qc qc w", "start1 skipped(superseded) skipped(superseded) queue");
+    check(Latest, "qa qa qa w", "start1 - - queue");
+    check(Latest, "R qa qa q w", "- - - skipped(superseded) queue");
+    // Not ready at its turn, and ready again while another runs.
+    check(Skip, "qan w", "wait start1");
+    check(Skip, "wc R", "skipped(overlap) -");
+    check(Skip, "wa R", "queue -");
+    // It is a run that the schedule owed: a live slot that finds it is skipped.
+    check(Skip, "qa qa w", "start1 - skipped(overlap)");
+    let done = (u32::MAX, &[1_i64, 2][..]);
+    let orders = pipeline(Skip);
+    assert_eq!(moves_with(&orders, Flow::Open, "qc qa", done), "skipped(superseded) start1");
 }
 
 #[test]

@@ -76,7 +76,8 @@ impl Step<'_> {
             slot.marks.missed_at = portion.missed_at(place);
         }
         let reason = Some(self.record.reason.clone()).filter(|reason| !reason.is_empty());
-        slot.wish = Some(Box::new(Wish { reason, backfill: Some(self.number), ..Wish::default() }));
+        let (backfill, before) = (Some(self.number), portion.ledger.before(place));
+        slot.wish = Some(Box::new(Wish { reason, backfill, before, ..Wish::default() }));
         let slot = Slot { closes_at, ..slot };
         self.plan.slot(place, revision, &slot);
         let message = format!("backfill {}, generation {}", self.number, slot.generation);

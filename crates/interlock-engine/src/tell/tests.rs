@@ -51,7 +51,7 @@ fn added(group: &Group) -> Vec<String> {
 
 fn follow(known: &mut Known, hour: i8, events: &[(&'static str, &str)]) -> Vec<String> {
     let mut group = group(hour, events);
-    add_what_follows(&mut group, known, &OpenSlots::new());
+    add_what_follows(&mut group, known, (&OpenSlots::new(), &BTreeSet::new()));
     added(&group)
 }
 
@@ -100,7 +100,7 @@ fn an_uncertain_run_is_told_and_so_is_that_it_was_found() {
     let slot = record.to_core().unwrap();
     let open =
         OpenSlots::from([((nominal, schedule), OpenSlot { slot, revision: 1, runs: vec![] })]);
-    add_what_follows(&mut found, &mut known, &open);
+    add_what_follows(&mut found, &mut known, (&open, &BTreeSet::new()));
     assert_eq!(
         added(&found),
         [
@@ -138,7 +138,7 @@ fn a_resolve_is_not_told_if_the_opening_was_not() {
 fn an_alert_says_what_happened_and_why() {
     let mut group =
         group(9, &[("JOB_FAILED", "exit 3"), ("RETRY_EXHAUSTED", "no attempt is left")]);
-    add_what_follows(&mut group, &mut Known::new(), &OpenSlots::new());
+    add_what_follows(&mut group, &mut Known::new(), (&OpenSlots::new(), &BTreeSet::new()));
     let alert = group.changes.iter().find_map(|change| match change {
         Change::Put(Key::Outbox(_), _, Record::Outbox(record)) => Some(record.alert.clone()),
         Change::Put(..) | Change::Delete(..) | Change::Append(_) => None,
@@ -177,7 +177,7 @@ fn a_good_slot_ends_older_days_as_far_as_the_group_has_room() {
     known.insert(other.clone(), (record.clone(), 1));
     known.insert(day(26), (record.clone(), 1));
     let mut group = group(10, &[("JOB_COMPLETED", "")]);
-    add_what_follows(&mut group, &mut known, &OpenSlots::new());
+    add_what_follows(&mut group, &mut known, (&OpenSlots::new(), &BTreeSet::new()));
     assert!(group.changes.len() <= CHANGES_MAX, "{}", group.changes.len());
     let is_over = |key: &(PipelineId, String)| !known[key].0.is_open();
     assert!(is_over(&day(25)) && is_over(&day(1)) && is_over(&day(9)));

@@ -3,6 +3,7 @@
 use interlock_core::{id::PipelineId, run::TriggerType};
 use interlock_engine::{Changes, Engine};
 use interlock_store::{Shard, Store as _, conformance::block_on, record::InboxRecord};
+use interlock_trigger::StartRequest;
 
 use crate::{
     Files,
@@ -62,13 +63,40 @@ fn a_cancel_leaves_nothing_that_blocks_later_runs() {
         let completed = if ends_runs { 0 } else { 4 };
         assert_eq!((ended.counts.completed, ended.counts.cancelled), (completed, 7 - completed));
         assert!(!stage.ask("hourly", &cancel(false)).accepted, "it is over");
-        // Another one takes all of it up, and live slots run.
-        stage.ask("hourly", &with(start("00:00", "09:00"), ["failed", "asc"], 12));
+        // Another one takes all of it up, and live slots run. What never began is as missing as before; what
+        // was ended is not.
+        let reprocess = if ends_runs { "failed" } else { "missing" };
+        stage.ask("hourly", &with(start("00:00", "09:00"), [reprocess, "asc"], 12));
         stage.until(at("10:30"));
         let seen = hours(&stage, "hourly");
         assert!(seen.iter().all(|line| line.ends_with("completed")), "{seen:?}");
         assert_eq!(seen.len(), 10);
     }
+}
+
+#[test]
+fn a_slot_that_a_cancelled_backfill_never_began_stands_as_it_did_before() {
+    let first_is_short = |request: &StartRequest| {
+        Job::Succeeds(if request.run_id.ends_with("~1~1") { 5 } else { 3_600 })
+    };
+    let mut stage = Stage::new(at("09:30"), &[&hourly("")], first_is_short);
+    stage.until(at("09:31"));
+    stage.ask("hourly", &start("00:00", "03:00"));
+    stage.until(at("09:32"));
+    stage.ask("hourly", &with(start("00:00", "05:00"), ["all", "asc"], 1));
+    stage.until(at("09:33"));
+    let cancel =
+        InboxRecord::CancelBackfill { backfill: 2, reason: "enough".to_owned(), ends_runs: true };
+    assert!(stage.ask("hourly", &cancel).accepted);
+    stage.until(at("09:40"));
+    let cancelled = ["00 cancelled", "01 cancelled", "02 cancelled", "03 cancelled"];
+    assert_eq!(hours(&stage, "hourly"), cancelled);
+    // The first began and was ended, two had completed, one was not recorded, and one was never reached.
+    stage.ask("hourly", &start("00:00", "05:00"));
+    stage.until(at("09:41"));
+    let third = &backfills(&stage)[&3];
+    assert_eq!((third.counts.opened, third.counts.passed), (2, 3), "{third:?}");
+    assert_eq!(hours(&stage, "hourly")[3..], ["03 open(running)", "04 open(queued)"]);
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod incidents;
 mod reports;
 mod solo;
 mod stage;
+mod succession;
 mod traps;
 mod watched;
 mod world;

@@ -295,6 +295,65 @@ fn a_watched_slot_is_closed_by_the_watchdog_and_the_owner_finds_out() {
     assert_eq!(stage.slots(), ["cron/2026-02-24T09:00:00Z missed"]);
 }
 
+const HOURLY: &str = "
+name: hourly
+schedule: '0 * * * *'
+trigger: {type: command, command: 'true'}
+";
+
+#[test]
+fn a_gap_that_was_given_up_stays_an_incident_until_its_slots_have_run() {
+    let mut stage = Stage::new(at("08:30"), &[HOURLY], |_| Job::Succeeds(5));
+    watch(&stage);
+    assert!(stage.until(at("09:30")).is_none());
+    // Everything is off for five hours.
+    stage.crash();
+    stage.world.pass(SignedDuration::from_hours(5));
+    let heard = watch(&stage);
+    assert!(stage.until(at("14:45")).is_none());
+    let lines = heard.lines();
+    assert!(lines.len() == 1 && lines[0].ends_with("schedule_missed open"), "{lines:?}");
+    // Good live slots, before and after a restart, say nothing of the gap.
+    assert!(stage.until(at("15:30")).is_none());
+    assert_eq!(heard.lines(), lines, "{:?}", stage.slots());
+    stage.crash();
+    let heard = watch(&stage);
+    assert!(stage.until(at("16:30")).is_none());
+    stage.ask("hourly", &crate::backfill::start("10:00", "13:00"));
+    assert!(stage.until(at("16:40")).is_none());
+    assert_eq!(heard.lines(), [] as [&str; 0], "only some of it ran: {:?}", stage.slots());
+    stage.ask("hourly", &crate::backfill::start("10:00", "15:00"));
+    assert!(stage.until(at("16:50")).is_none());
+    let key = "watchdog:hourly:cron:2026-02-24";
+    assert_eq!(incident(&stage, key).state, "resolved", "{:?}", stage.slots());
+    let lines = heard.lines();
+    assert!(lines.len() == 1 && lines[0].ends_with("schedule_missed resolved"), "{lines:?}");
+}
+
+#[test]
+fn slots_that_the_watchdog_called_missed_are_over_when_the_last_of_them_was_caught_up() {
+    let file = "
+name: minutely
+schedules: [{name: tick, cron: '* * * * *', grace: 1m}]
+catchupWindow: 1h
+overlapPolicy: all
+trigger: {type: command, command: 'true'}
+";
+    let mut stage = Stage::new(at("08:30"), &[file], |_| Job::Succeeds(10));
+    assert!(stage.until(at("08:31")).is_none());
+    let heard = watch(&stage);
+    hang(&stage, at("08:36"));
+    assert_eq!(heard.lines().len(), 1, "{:?}", heard.lines());
+    assert!(stage.until(at("08:45")).is_none());
+    let resolved = stage.told(&["JOB_COMPLETED"]).len();
+    assert!(resolved > 5);
+    let lines = heard.lines();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    // Ten seconds each, one at a time: the last of five is caught up 50 seconds after the engine came back.
+    assert!(lines[1].starts_with("08:36:") && lines[1].ends_with("resolved"), "{lines:?}");
+    assert!(lines[1].as_str() >= "08:36:40", "{lines:?}");
+}
+
 const STREAM: &str = "
 name: orders
 schedules: [{name: stream, sensor: {key: ready, check: exists, period: day}}]

@@ -14,7 +14,11 @@ use rustix::{
     process::{PTracer, Pid, set_ptracer},
 };
 
-use super::{Dumped, Dumper, Wait, arena::LENGTH, scribe::GATHERED};
+use super::{
+    Dumped, Dumper, Wait,
+    arena::LENGTH,
+    scribe::{GATHERED, WRITTEN},
+};
 use crate::{clock::monotonic, hooks::Expiry, ladder::Rung, roster::Roster, sys::stacks::Arena};
 
 /// What fits into a pipe in one piece.
@@ -37,13 +41,14 @@ pub struct Forensics {
     /// When the last dumps were taken.
     taken: [u64; PER_MINUTE],
     is_limited: bool,
-    /// Dumps that the helper has not yet read.
-    pending: u32,
+    /// Dumps that the helper has not yet read, and reports that it has not yet written.
+    unread: u32,
+    unwritten: u32,
 }
 
 impl Forensics {
     /// Starts the helper: a command that calls [`help`](super::help) with the arguments that are added here. Reports are
-    /// written to a folder, and bear a name.
+    /// written to a folder, and bear a name. What the helper prints on its standard error goes where the command says.
     pub fn start(mut helper: Command, folder: impl Into<PathBuf>, name: &str) -> io::Result<Self> {
         let memory = memfd_create("stacks", MemfdFlags::CLOEXEC)?;
         ftruncate(&memory, LENGTH as u64)?;
@@ -51,7 +56,7 @@ impl Forensics {
         let arena = Arena::map(&memory)?;
         helper.arg(std::process::id().to_string()).arg(memory.as_raw_fd().to_string());
         helper.arg(folder.into()).arg(name).process_group(0);
-        helper.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        helper.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut helper = helper.spawn()?;
         let missing = || io::Error::other("the helper has no pipes");
         let (tell, told) = helper.stdin.take().zip(helper.stdout.take()).ok_or_else(missing)?;
@@ -59,9 +64,20 @@ impl Forensics {
         fcntl_setfl(&told, rustix::fs::OFlags::NONBLOCK)?;
         // Where a process may be traced only by whom it names.
         let _no_such_rule = set_ptracer(PTracer::ProcessID(Pid::from_child(&helper)));
-        let (taken, is_limited, pending) = ([0; PER_MINUTE], true, 0);
+        let (taken, is_limited, unread, unwritten) = ([0; PER_MINUTE], true, 0, 0);
         let message = Box::new([0; MESSAGE_MAX]);
-        Ok(Self { arena, memory, helper, tell, told, message, taken, is_limited, pending })
+        Ok(Self {
+            arena,
+            memory,
+            helper,
+            tell,
+            told,
+            message,
+            taken,
+            is_limited,
+            unread,
+            unwritten,
+        })
     }
 
     /// Takes every dump, however many there are: to measure them.
@@ -108,10 +124,10 @@ impl Forensics {
         used + 4
     }
 
-    /// Waits until the helper has all that it needs of this process, for a second at most.
-    fn wait(&mut self) {
+    /// Waits until the helper has done what it was told, for a second at most.
+    fn wait(&mut self, is_done: impl Fn(&Self) -> bool) {
         let ends = monotonic().saturating_add(1_000_000_000);
-        while self.pending > 0 && monotonic() < ends {
+        while !is_done(self) && monotonic() < ends {
             let timeout = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
             let mut polled = [PollFd::new(&self.told, PollFlags::IN)];
             let _interrupted = poll(&mut polled, Some(&timeout));
@@ -121,11 +137,14 @@ impl Forensics {
 
     fn hear(&mut self) {
         let mut bytes = [0; 64];
-        if let Ok(count) = rustix::io::read(&self.told, &mut bytes) {
-            let gathered = bytes.iter().map(|byte| u32::from(*byte == GATHERED)).sum();
-            // Nothing at all: it is gone.
-            self.pending = if count == 0 { 0 } else { self.pending.saturating_sub(gathered) };
+        let Ok(count) = rustix::io::read(&self.told, &mut bytes) else { return };
+        if count == 0 {
+            // It is gone.
+            (self.unread, self.unwritten) = (0, 0);
         }
+        let said = |what: u8| bytes.iter().map(|byte| u32::from(*byte == what)).sum();
+        self.unread = self.unread.saturating_sub(said(GATHERED));
+        self.unwritten = self.unwritten.saturating_sub(said(WRITTEN));
     }
 }
 
@@ -136,8 +155,8 @@ impl Dumper for Forensics {
         }
         self.hear();
         // What the helper has not read yet would be overwritten.
-        if self.pending > 0 && wait == Wait::Briefly {
-            self.wait();
+        if wait == Wait::Briefly {
+            self.wait(|it| it.unread == 0);
         }
         let began = monotonic();
         let filled = self.arena.fill();
@@ -145,10 +164,10 @@ impl Dumper for Forensics {
         let length = self.compose(filled, expiry, roster, now);
         let message = self.message.get(..length).unwrap_or_default();
         if rustix::io::write(&self.tell, message).is_ok() {
-            self.pending += 1;
+            (self.unread, self.unwritten) = (self.unread + 1, self.unwritten + 1);
         }
         if wait == Wait::Briefly {
-            self.wait();
+            self.wait(|it| it.unwritten == 0);
         }
         Dumped::Taken(took)
     }

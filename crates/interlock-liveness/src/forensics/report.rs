@@ -5,16 +5,21 @@ use std::{
     fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::{arena::Copied, observed};
-use crate::sys::stacks::trace;
+use crate::{clock::monotonic, sys::stacks::Tracer};
 
 /// A report is at most this long …
 const LENGTH_MAX: usize = 256 * 1_024;
 /// … and so many are kept.
 const KEPT: usize = 8;
+/// How long is waited for threads that do not stop to be read. What is held for longer is let go by our own end.
+const LET_GO_IN: u64 = 1_000_000_000;
 const EXTENSION: &str = "report";
+/// What it becomes when it has been told.
+const TOLD: &str = "told";
 
 /// What is to be written down.
 pub(super) struct Subject<'a> {
@@ -36,12 +41,12 @@ pub(super) struct Gathered {
 
 impl Gathered {
     /// Gathers it. The stacks of threads that did not store them are read from outside.
-    pub(super) fn of(pid: u32, mut copied: Vec<Copied>) -> Self {
+    pub(super) fn of(pid: u32, mut copied: Vec<Copied>, tracer: &mut Tracer) -> Self {
         let threads = observed::threads(pid);
         let is_missing = |thread: &&i32| !copied.iter().any(|known| known.thread == **thread);
         let missing: Vec<i32> = threads.keys().filter(is_missing).copied().collect();
-        let traced = missing.into_iter().filter_map(|thread| trace(pid.cast_signed(), thread).ok());
-        copied.extend(traced);
+        let trace = |thread: i32| tracer.copy(pid.cast_signed(), thread).ok();
+        copied.extend(missing.into_iter().filter_map(trace));
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         let (memory, descriptors) = (observed::memory(pid), observed::descriptors(pid));
         Self { threads, copied, memory, descriptors, maps }
@@ -50,40 +55,61 @@ impl Gathered {
 
 /// Writes down what another process is doing.
 pub(crate) fn report_on(pid: u32, folder: &Path, (name, why): (&str, &str)) -> io::Result<PathBuf> {
-    let gathered = Gathered::of(pid, vec![]);
-    write(folder, &Subject { pid, name, why, watches: "" }, gathered, &mut Names::default())
+    let mut tracer = Tracer::default();
+    let gathered = Gathered::of(pid, vec![], &mut tracer);
+    // Whoever is still held could not even hear that it is to end.
+    let ends = monotonic().saturating_add(LET_GO_IN);
+    while tracer.let_go() && monotonic() < ends {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let subject = Subject { pid, name, why, watches: "" };
+    let path = place(folder, &subject)?;
+    write(&path, &subject, &gathered, &mut Names::ready())?;
+    Ok(path)
 }
 
-/// Writes a report.
-pub(super) fn write(
-    folder: &Path,
-    subject: &Subject<'_>,
-    gathered: Gathered,
-    names: &mut Names,
-) -> io::Result<PathBuf> {
+/// Where the next report about a process goes. A number that was given stays given: the process may be number 1 of a container, again and
+/// again.
+pub(super) fn place(folder: &Path, subject: &Subject<'_>) -> io::Result<PathBuf> {
     fs::create_dir_all(folder)?;
-    let place = (subject.name, subject.pid);
+    let Subject { name, pid, .. } = subject;
+    let path = |number: u32| folder.join(format!("{name}-{pid}-{number}.{EXTENSION}"));
+    let is_free = |number: &u32| {
+        let path = path(*number);
+        !path.exists() && !path.with_extension(TOLD).exists()
+    };
+    Ok(path((1..u32::MAX).find(is_free).unwrap_or(1)))
+}
+
+/// Where a report is that was just written: the next start may have told it already.
+pub(super) fn still_at(path: PathBuf) -> PathBuf {
+    let told = path.with_extension(TOLD);
+    if told.exists() { told } else { path }
+}
+
+/// Writes a report to its place; answers with what it says. One that is there already is replaced.
+pub(super) fn write(
+    path: &Path,
+    subject: &Subject<'_>,
+    gathered: &Gathered,
+    names: &mut Names,
+) -> io::Result<String> {
     let mut text = compose(subject, gathered, names);
     if text.len() > LENGTH_MAX {
         let end = (0..=LENGTH_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.truncate(end);
         text.push_str("\n(cut off here)\n");
     }
-    let number = (1..u32::MAX).find(|number| !path(folder, place, *number).exists());
-    let path = path(folder, place, number.unwrap_or(1));
     let fresh = path.with_extension("fresh");
-    fs::write(&fresh, text)?;
-    fs::rename(fresh, &path)?;
-    forget_old(folder)?;
-    Ok(path)
+    fs::write(&fresh, &text)?;
+    fs::rename(fresh, path)?;
+    forget_old(path.parent().unwrap_or(path))?;
+    Ok(text)
 }
 
-fn path(folder: &Path, (name, pid): (&str, u32), number: u32) -> PathBuf {
-    folder.join(format!("{name}-{pid}-{number}.{EXTENSION}"))
-}
-
+/// Told or not, only the newest are kept.
 fn forget_old(folder: &Path) -> io::Result<()> {
-    let mut all: Vec<_> = reports(folder)?
+    let mut all: Vec<_> = reports(folder, &[EXTENSION, TOLD])?
         .into_iter()
         .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
         .collect();
@@ -92,19 +118,22 @@ fn forget_old(folder: &Path) -> io::Result<()> {
     all.iter().take(too_many).try_for_each(|(_, path)| fs::remove_file(path))
 }
 
-fn reports(folder: &Path) -> io::Result<Vec<PathBuf>> {
+fn reports(folder: &Path, extensions: &[&str]) -> io::Result<Vec<PathBuf>> {
     let paths = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
-    Ok(paths.filter(|path| path.extension().is_some_and(|it| it == EXTENSION)).collect())
+    let is_one = |path: &PathBuf| {
+        path.extension().is_some_and(|it| extensions.iter().any(|extension| it == *extension))
+    };
+    Ok(paths.filter(is_one).collect())
 }
 
-fn compose(subject: &Subject<'_>, gathered: Gathered, names: &mut Names) -> String {
+fn compose(subject: &Subject<'_>, gathered: &Gathered, names: &mut Names) -> String {
     let Subject { pid, name, why, watches } = subject;
     let Gathered { threads, copied, memory, descriptors, maps } = gathered;
     let mut text = String::new();
     let _written = writeln!(text, "why: {why}\nname: {name}\nprocess: {pid}");
     let _written = writeln!(text, "\n== watches\n{watches}\n== threads");
-    let mut stacks = names.stacks(&maps, &copied);
-    for (thread, seen) in &threads {
+    let mut stacks = names.stacks(maps, copied);
+    for (thread, seen) in threads {
         let observed::Observed { name, state, waits_in, call } = seen;
         let head = format!("thread {thread} `{name}` {state}, waits in {waits_in}, call {call}");
         let _written = writeln!(text, "\n{head}");
@@ -118,29 +147,52 @@ fn compose(subject: &Subject<'_>, gathered: Gathered, names: &mut Names) -> Stri
 }
 
 /// The names of functions, kept from one report to the next.
-#[derive(Default)]
-pub(super) struct Names {
+pub(super) enum Names {
+    /// Not looked up: where a thread is, is said as a place in a file.
+    Unwanted,
     #[cfg(all(feature = "forensics", target_arch = "x86_64"))]
-    known: Option<(String, super::symbols::Symbols)>,
+    Wanted(Option<super::symbols::Symbols>),
 }
 
 impl Names {
-    #[cfg(all(feature = "forensics", target_arch = "x86_64"))]
-    fn stacks(&mut self, maps: &str, copied: &[Copied]) -> BTreeMap<i32, String> {
-        let known = self.known.take().filter(|(of, _)| of == maps);
-        let (of, mut symbols) =
-            known.unwrap_or_else(|| (maps.to_owned(), super::symbols::Symbols::of(maps)));
-        let stacks = copied.iter().map(|it| (it.thread, symbols.stack(it))).collect();
-        self.known = Some((of, symbols));
-        stacks
+    /// Those that there can be here.
+    pub(super) fn ready() -> Self {
+        #[cfg(all(feature = "forensics", target_arch = "x86_64"))]
+        return Self::Wanted(None);
+        #[cfg(not(all(feature = "forensics", target_arch = "x86_64")))]
+        return Self::Unwanted;
     }
 
-    #[cfg(not(all(feature = "forensics", target_arch = "x86_64")))]
-    #[expect(clippy::unused_self, reason = "there are no names")]
-    fn stacks(&mut self, _maps: &str, copied: &[Copied]) -> BTreeMap<i32, String> {
-        let address = |it: &Copied| format!("    at {:#x}\n", it.registers.instruction);
-        copied.iter().map(|it| (it.thread, address(it))).collect()
+    fn stacks(&mut self, maps: &str, copied: &[Copied]) -> BTreeMap<i32, String> {
+        match self {
+            Self::Unwanted => {
+                let place =
+                    |it: &Copied| format!("    {}\n", file_place(maps, it.registers.instruction));
+                copied.iter().map(|it| (it.thread, place(it))).collect()
+            }
+            #[cfg(all(feature = "forensics", target_arch = "x86_64"))]
+            Self::Wanted(known) => {
+                let symbols = super::symbols::Symbols::of(maps, known.take());
+                let symbols = known.insert(symbols);
+                copied.iter().map(|it| (it.thread, symbols.stack(it))).collect()
+            }
+        }
     }
+}
+
+/// An address as the file that is mapped there and how far into the file it is; or as it stands.
+fn file_place(maps: &str, address: u64) -> String {
+    let place = maps.lines().find_map(|line| {
+        let mut words = line.splitn(6, ' ');
+        let (from, to) = words.next()?.split_once('-')?;
+        let number = |text: &str| u64::from_str_radix(text, 16).ok();
+        let (from, to) = (number(from)?, number(to)?);
+        let offset = number(words.nth(1)?)?;
+        let file = Path::new(words.nth(2)?.trim()).file_name()?.to_string_lossy();
+        let is_here = (from..to).contains(&address);
+        is_here.then(|| format!("{file}+{:#x}", address - from + offset))
+    });
+    place.unwrap_or_else(|| format!("{address:#x}"))
 }
 
 /// A report that nobody has read yet.
@@ -152,24 +204,27 @@ pub struct Found {
     pub name: String,
     /// What happened.
     pub why: String,
+    /// Of which process it is.
+    pub pid: u32,
 }
 
 impl Found {
     /// It has been told: it stays where it is, under a name that is not found again.
     pub fn is_told(&self) -> io::Result<()> {
-        fs::rename(&self.path, self.path.with_extension("told"))
+        fs::rename(&self.path, self.path.with_extension(TOLD))
     }
 }
 
 /// The reports in a folder that nobody has read yet, in order.
 pub fn found(folder: &Path) -> Vec<Found> {
-    let mut paths = reports(folder).unwrap_or_default();
+    let mut paths = reports(folder, &[EXTENSION]).unwrap_or_default();
     paths.sort();
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).ok()?;
         let field = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
         let (why, name) = (field("why: ")?.to_owned(), field("name: ")?.to_owned());
-        Some(Found { path, name, why })
+        let pid = field("process: ")?.parse().ok()?;
+        Some(Found { path, name, why, pid })
     };
     paths.into_iter().filter_map(read).collect()
 }

@@ -26,22 +26,29 @@ struct Mapped {
 pub(super) struct Symbols {
     unwinder: UnwinderX86_64<Vec<u8>>,
     cache: CacheX86_64,
+    /// What is mapped, readable or not.
+    code: Vec<Mapped>,
     /// Where each file is, and by how much its addresses are moved.
     modules: Vec<(Mapped, u64)>,
     loaders: BTreeMap<PathBuf, Option<Loader>>,
 }
 
 impl Symbols {
-    /// Those of a process that has these mappings.
-    pub(super) fn of(maps: &str) -> Self {
+    /// Those of a process that has these mappings. What is `known` already is kept, unless its code is mapped otherwise by now.
+    pub(super) fn of(maps: &str, known: Option<Self>) -> Self {
+        let code: Vec<Mapped> = maps.lines().filter_map(mapped).collect();
+        if let Some(known) = known.filter(|known| known.code == code) {
+            return known;
+        }
         let (mut unwinder, mut modules) = (UnwinderX86_64::new(), Vec::new());
-        for mapped in maps.lines().filter_map(mapped) {
-            if let Some((module, moved)) = module(&mapped) {
+        for mapped in &code {
+            if let Some((module, moved)) = module(mapped) {
                 unwinder.add_module(module);
-                modules.push((mapped, moved));
+                modules.push((mapped.clone(), moved));
             }
         }
-        Self { unwinder, cache: CacheX86_64::new(), modules, loaders: BTreeMap::new() }
+        let (cache, loaders) = (CacheX86_64::new(), BTreeMap::new());
+        Self { unwinder, cache, code, modules, loaders }
     }
 
     /// A stack as text, one line per function, the innermost first.

@@ -144,6 +144,20 @@ mod tests {
     }
 
     #[test]
+    fn fault_16_the_time_of_a_file_with_a_record_says_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("beat");
+        fs::write(&path, Record::now(Origin::here().unwrap(), 1).encode()).unwrap();
+        let mut ear = Ear::file(&path);
+        let hour = std::time::Duration::from_hours(1);
+        let written = path.metadata().unwrap().modified().unwrap();
+        for time in [written + hour, written - hour] {
+            File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+            assert_eq!(ear.listen(), Heard::Nothing);
+        }
+    }
+
+    #[test]
     fn fault_23_records_of_earlier_processes_are_no_signs_of_life() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("beat");

@@ -1,6 +1,9 @@
 //! What must end, ends: in time, and not before.
 
-use std::{process::Stdio, time::Duration};
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use crate::{
     Patient, is_between,
@@ -59,11 +62,19 @@ fn fault_11_a_hook_that_never_returns_stops_nothing_and_the_fence_was_revoked_be
 }
 
 #[test]
-fn fault_12_a_log_that_takes_nothing_stops_nothing() {
-    let mut patient = Patient::start("blocked-log");
+fn fault_10_a_monitor_that_panics_ends_the_process() {
+    let mut patient = Patient::start("panicking-monitor");
     patient.until("READY");
     assert_eq!(signal_of(patient.ends()), Some(ABORTED));
-    assert!(is_between(patient.began.elapsed(), ENDS, ENDS + LATE));
+}
+
+#[test]
+fn fault_12_a_log_that_takes_nothing_stops_nothing_and_what_it_lost_is_counted() {
+    let mut patient = Patient::start("blocked-log");
+    patient.until("LOST");
+    let began = Instant::now();
+    assert_eq!(signal_of(patient.ends()), Some(ABORTED));
+    assert!(is_between(began.elapsed(), ENDS / 2, ENDS + LATE));
 }
 
 #[test]

@@ -14,7 +14,8 @@
 //! | 13 | process stopped | `ends`, `well`, `supervised`, `src/roster/tests.rs` |
 //! | 14 | stopped between check and write | the stores' conformance suite (`a_commit_that_races_a_takeover_…` and the other cases of S9), on every store |
 //! | 15 | supervisor stopped | `supervised` |
-//! | 16, 17 | wall clock set; sleep of the machine (made up: none here sleeps) | `src/roster/tests.rs` |
+//! | 16 | wall clock set (times in and of files jump: the machine's own clock is not ours to set) | `supervised`, `src/heartbeat` |
+//! | 17 | sleep of the machine (made up: none here sleeps) | `src/roster/tests.rs` |
 //! | 18 | CPU quota | `grouped` |
 //! | 19 | process 1 of a namespace | `ends` |
 //! | 20, 21 | full disk; file removed or replaced | `supervised`, `src/heartbeat` |

@@ -9,7 +9,7 @@ use std::{
 };
 
 use interlock_liveness::{
-    BootInstant, Builder, Deadman, Event, FenceCell, Ladder, Monitor, Phase, Rung,
+    BootInstant, Builder, Deadman, Event, FenceCell, Ladder, Monitor, Phase, Rung, Watch,
     forensics::Forensics,
     heartbeat::{Ear, FileBeat, Heard, inherited},
 };
@@ -48,7 +48,7 @@ fn tell(event: &Event) {
 fn help() {
     let arguments: Vec<String> = std::env::args().collect();
     let own = &arguments[arguments.len() - 4..];
-    interlock_liveness::forensics::help(own).unwrap();
+    interlock_liveness::forensics::help(own, |_| {}).unwrap();
 }
 
 /// A monitor whose reports are written where the test wants them, if it does.
@@ -83,6 +83,7 @@ pub(crate) fn play(part: &str) {
         "hung-hook" => hung_hook(),
         "blocked-log" => blocked_log(),
         "hung-monitor" => hung_monitor(),
+        "panicking-monitor" => panicking_monitor(),
         "kicks" => kicks(),
         "kicks-hungry" => kicks_hungry(),
         "kicks-deadman" => kicks_deadman(),
@@ -145,12 +146,31 @@ fn hung_hook() {
     for_ever();
 }
 
-/// Whoever listens to events never comes back.
+/// Whoever listens to events never comes back, and there is more to tell than anybody keeps.
 fn blocked_log() {
     let monitor = Monitor::builder().on_event(|_| for_ever()).start().unwrap();
+    let crowd = (0..40).map(|number| {
+        let watch = monitor.watch(&format!("one of many {number}"), Ladder::soft(LIMIT / 4));
+        watch.aside().register().unwrap()
+    });
+    let crowd: Vec<Watch> = crowd.inspect(Watch::arm).collect();
+    let (probe, began) = (monitor.probe(), Instant::now());
+    while probe.monitor().events_lost == 0 {
+        assert!(began.elapsed() < Duration::from_secs(10), "the monitor waits for its listener");
+        thread::sleep(Duration::from_millis(1));
+    }
+    say("LOST");
     let watch = monitor.watch("worker", ladder()).register().unwrap();
-    say("READY");
     watch.arm();
+    drop(crowd);
+    for_ever();
+}
+
+/// The monitor's thread panics, in a counter that cannot be read.
+fn panicking_monitor() {
+    let monitor = monitor().start().unwrap();
+    say("READY");
+    let _observed = monitor.watch("counter", ladder()).observe(|| panic!("on purpose")).unwrap();
     for_ever();
 }
 
@@ -178,14 +198,23 @@ fn hung_monitor() {
 fn kick_on(monitor: &Monitor) {
     let watch = monitor.watch("worker", ladder()).register().unwrap();
     watch.arm();
-    let began = Instant::now();
-    let mut said = false;
+    let (began, mut said) = (Instant::now(), false);
+    let (mut last, mut since_gap) = (began, None);
     loop {
         watch.kick();
         thread::sleep(Duration::from_millis(5));
         if !said && began.elapsed() > LIMIT / 2 {
             said = true;
             say("READY");
+        }
+        // Whoever was stopped says so when it has gone on for longer than its watch allows.
+        let now = Instant::now();
+        if now - last > LIMIT * 2 {
+            since_gap = Some(now);
+        }
+        last = now;
+        if since_gap.take_if(|gap| now - *gap > LIMIT).is_some() {
+            say("GOES ON");
         }
     }
 }

@@ -118,6 +118,30 @@ fn fault_15_a_supervisor_that_was_stopped_itself_blames_nobody() {
 }
 
 #[test]
+fn fault_16_a_clock_that_is_set_ends_nobody_and_keeps_nobody_alive() {
+    let folder = TempDir::new().unwrap();
+    // What it writes, and when the file says it was written, jump by hours; the last beat lies in the future.
+    let script = "beat() { date -d \"$1\" +%s > $INTERLOCK_HEARTBEAT_FILE; touch -d \"$1\" $INTERLOCK_HEARTBEAT_FILE; sleep 0.2; }; \
+                  for when in '+1 hour' '-1 hour' '+2 hours' '-2 hours' '+1 hour'; do beat \"$when\"; done; sleep 600";
+    let mut supervisor = start(&folder, script);
+    supervisor.until("STARTED ");
+    let began = Instant::now();
+    let age: u64 = supervisor.until("SILENT ").parse().unwrap();
+    let age = Duration::from_millis(age);
+    assert!(is_between(age, MAX_AGE, MAX_AGE + Duration::from_secs(1)), "{age:?}");
+    assert!(began.elapsed() > MAX_AGE + Duration::from_millis(800), "{:?}", began.elapsed());
+}
+
+#[test]
+fn fault_21_a_program_whose_file_is_gone_lives_by_another_way() {
+    let folder = TempDir::new().unwrap();
+    let beats = "echo 1 > $INTERLOCK_HEARTBEAT_FILE; sleep 0.1; rm $INTERLOCK_HEARTBEAT_FILE; \
+                 for i in $(seq 20); do printf . >&$INTERLOCK_HEARTBEAT_PIPE; sleep 0.1; done; exit 5";
+    let mut supervisor = start(&folder, &format!("exec bash -c '{beats}'"));
+    assert_eq!(supervisor.until("ENDED "), "Exited(5)", "{:?}", supervisor.heard);
+}
+
+#[test]
 fn fault_25_a_program_that_crashes_at_once_is_given_up_and_a_new_supervisor_knows_it() {
     let folder = TempDir::new().unwrap();
     let mut supervisor = start(&folder, "exit 7");
@@ -164,6 +188,33 @@ fn fault_27_nothing_of_a_program_survives_it() {
     let survivors: Vec<&str> =
         others.lines().chain([pid.as_str()]).filter(|pid| is_there(pid)).collect();
     assert_eq!(survivors, Vec::<&str>::new());
+}
+
+/// The children of a process that have ended, and that it has not waited for.
+fn zombies(parent: u32) -> usize {
+    let stats = fs::read_dir("/proc").unwrap().flatten();
+    let stats = stats.filter_map(|it| fs::read_to_string(it.path().join("stat")).ok());
+    let is_one = |stat: &String| stat.contains(&format!(") Z {parent} "));
+    stats.filter(is_one).count()
+}
+
+#[test]
+fn fault_27_what_a_program_left_behind_is_waited_for_while_it_lives() {
+    let folder = TempDir::new().unwrap();
+    let made = folder.path().join("made");
+    let script =
+        format!("for i in $(seq 200); do (true &); done; touch {}; {BEATS}", made.display());
+    let mut supervisor = start(&folder, &script);
+    supervisor.until("STARTED ");
+    while !made.exists() {
+        thread::yield_now();
+    }
+    let began = Instant::now();
+    while zombies(supervisor.child.id()) > 1 {
+        assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for them");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!supervisor.said("ENDED"), "{:?}", supervisor.heard);
 }
 
 #[test]

@@ -22,7 +22,8 @@ fn fault_13_a_process_that_was_stopped_for_a_while_blames_no_watch() {
     patient.signal("-CONT");
     let stalled = patient.until("STALLED ");
     assert!(stalled.contains("it was stopped, or its machine was"), "{stalled}");
-    assert!(!patient.said("EXPIRED soft"), "{:?}", patient.heard);
+    patient.until("GOES ON");
+    assert!(!patient.said("EXPIRED"), "{:?}", patient.heard);
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn window(truth: &Truth) -> Option<SignedDuration> {
 }
 
 fn is_asked(book: &Book) -> bool {
-    book.pause.as_ref().is_some_and(|pause| pause.catchup.is_some())
+    book.pause.as_ref().is_some_and(|pause| pause.all().any(|it| it.catchup.is_some()))
 }
 
 fn caught_up(

@@ -72,7 +72,8 @@ impl House {
             pause: record.pause.as_ref(),
             now,
         };
-        read(block_on(owing.preview(self.store.as_ref())))
+        let declared = self.declared(&row.pipeline).ok();
+        read(block_on(owing.preview(self.store.as_ref(), declared.as_deref())))
     }
 
     /// While nobody is up the files are in force: the next one takes them over before it plans.

@@ -2,14 +2,18 @@
 
 use std::time::{Duration, Instant};
 
+use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::PrivatePostgres;
-use interlock_store::{Expect, Refusal, Store as _, conformance::block_on};
+use interlock_store::{
+    Change, Expect, Group, Key, Record, Refusal, Row, Store as _, conformance::block_on,
+    record::WatermarkRecord,
+};
 use interlock_store_postgres::STOPPED_MAX;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     cast::{acquire, advance, open},
-    refusals::connect,
+    refusals::{beside, connect},
 };
 
 const LONG: SignedDuration = SignedDuration::from_hours(1);
@@ -71,4 +75,41 @@ fn client_that_stops_in_a_transaction_loses_it() {
     let waited = began.elapsed();
     assert!(waited > Duration::from_millis(500), "it did hold the lock: {waited:?}");
     assert!(waited < STOPPED_MAX + Duration::from_secs(2), "{waited:?}");
+}
+
+/// Reads that come at once go as one; each gets its own rows, and a row that cannot be read is the trouble of who asked for it.
+#[test]
+fn reads_at_once_get_their_own_rows() {
+    const PIPELINES: usize = 300;
+    let server = PrivatePostgres::start();
+    let store = open(&server.dsn()).unwrap();
+    let writer = acquire(&store, "one", LONG).unwrap();
+    let name = |number: usize| PipelineId::parse(&format!("p-{number}")).unwrap();
+    let daily = || Key::Watermark(ScheduleId::any("daily").unwrap());
+    let at = |number: usize| Timestamp::from_second(1_000_000 + number as i64).unwrap();
+    let groups = (0..PIPELINES).map(|number| {
+        let record = Record::Watermark(WatermarkRecord { at: at(number) });
+        let changes = vec![Change::Put(daily(), Expect::Absent, record)];
+        Group { pipeline: name(number), writer, changes }
+    });
+    assert!(block_on(store.commit(groups.collect())).unwrap().iter().all(Result::is_ok));
+    let keys = [Key::Pipeline, daily()];
+    let names: Vec<PipelineId> = (0..PIPELINES).map(name).collect();
+    // Asking begins with the call: all of them are on their way before the first is waited for.
+    let all = || names.iter().map(|name| store.read(name, &keys)).collect::<Vec<_>>();
+    let found = |rows: &[Option<Row<Record>>]| match rows {
+        [None, Some(Row { record: Record::Watermark(mark), .. })] => mark.at,
+        other => panic!("{other:?}"),
+    };
+    for (number, asked) in all().into_iter().enumerate() {
+        assert_eq!(found(&block_on(asked).unwrap()), at(number));
+    }
+    beside(&server.dsn(), "UPDATE interlock.watermarks SET body = '?' WHERE pipeline = 'p-7'");
+    for (number, asked) in all().into_iter().enumerate() {
+        match block_on(asked) {
+            Ok(rows) => assert_eq!(found(&rows), at(number)),
+            Err(error) => assert!(number == 7 && !error.is_retryable, "{number}: {error}"),
+        }
+    }
+    assert!(block_on(store.read(&names[7], &keys)).is_err());
 }

@@ -7,5 +7,6 @@
 
 mod cast;
 mod conformance;
+mod hints;
 mod instances;
 mod refusals;

@@ -3,16 +3,25 @@ local about = P .. ':about'
 -- Whether somebody archives, and the last event that the archive has: nothing after it is trimmed.
 local followed, archived = unpack(call('HMGET', about, 'followed', 'archivedevents'))
 
--- Numbers of events and notes, taken from the store for the whole request at once. `most` is how many it can need: what it does
--- not need is not given to anybody.
-local most, given, last = 0, 0, 0
+-- How many pointers are looked at once in a thousand numbers: more than come in that time.
+local SWEPT = 1500
+
+-- Numbers of events and notes, taken from the store for the whole request at once. `most` is how many it can need; what is left
+-- is given back. Once in about a thousand numbers, whoever they are for, it is time to look for what is old.
+local most, given, last, is_time = 0, 0, 0, false
 local function number()
     if given == last then
         last = call('HINCRBY', about, 'event', most)
         given = last - most
+        is_time = math.floor(given / 1024) < math.floor(last / 1024)
     end
     given = given + 1
     return given
+end
+local function give_back()
+    if given < last then
+        call('HSET', about, 'event', text(given))
+    end
 end
 
 local function holds(expect, found)
@@ -36,6 +45,26 @@ local function forget(number, retention)
     end
 end
 
+-- Pointers to events that are gone from their streams go too, some of them each time, going round: the longest stream of one
+-- pipeline says how many events there are at least before anything can be gone.
+local function sweep(longest)
+    local feed, gone = P .. ':feed', {}
+    if call('XLEN', feed) <= longest then
+        return
+    end
+    local from = call('HGET', about, 'feedswept') or '-'
+    local found = call('XRANGE', feed, from, '+', 'COUNT', SWEPT)
+    for _, entry in ipairs(found) do
+        if #call('XRANGE', P .. ':events:' .. entry[2][2], entry[1], entry[1]) == 0 then
+            gone[#gone + 1] = entry[1]
+        end
+    end
+    if #gone > 0 then
+        call('XDEL', feed, unpack(gone))
+    end
+    call('HSET', about, 'feedswept', #found < SWEPT and '-' or '(' .. found[#found][1])
+end
+
 -- The longest that a stream may be, without what is not archived yet.
 local function shorten(stream, longest)
     local excess = call('XLEN', stream) - longest
@@ -46,22 +75,26 @@ local function shorten(stream, longest)
     end
 end
 
-local function append()
+local function append(by)
     local pipeline, kind, data, longest, retention = take(), take(), take(), take(), count()
+    pass(1)
+    view(count())
     local stream = P .. ':events:' .. pipeline
-    local event = number()
-    local name = text(event)
+    local name = text(number())
     local id = name .. '-0'
     if archived then
-        call('XADD', stream, id, 'kind', kind, 'data', data)
+        call('XADD', stream, id, 'kind', kind, 'data', data, 'by', by)
     else
-        call('XADD', stream, 'MAXLEN', '~', longest, id, 'kind', kind, 'data', data)
+        call('XADD', stream, 'MAXLEN', '~', longest, id, 'kind', kind, 'data', data, 'by', by)
     end
     call('XADD', P .. ':feed', id, 'pipeline', pipeline)
-    if event % 1024 == 0 then
+    if is_time then
+        is_time = false
         forget(name, retention)
+        sweep(tonumber(longest))
     end
-    if event % 64 == 0 then
+    -- By its own length: the numbers of a pipeline that always comes after the same others may all be odd.
+    if call('XLEN', stream) % 64 == 0 then
         local floor = call('HGET', about, 'eventfloor')
         if floor then
             call('XTRIM', stream, 'MINID', '~', unread(floor))
@@ -81,9 +114,9 @@ local function note(pipeline, key)
 end
 
 -- One change, to a row that was found at a revision.
-local function change(op, found, last, pipeline)
+local function change(op, found, last, pipeline, by)
     if op == 'event' then
-        return append()
+        return append(by)
     end
     local hash, field = find()
     if op == 'answered' then
@@ -115,6 +148,7 @@ local function meet(changes)
         local op = take()
         if op == 'event' then
             pass(5)
+            pass(count())
         elseif op == 'answered' then
             pass(4)
         else
@@ -139,8 +173,8 @@ local function lease(name)
 end
 
 local function group(refused)
-    local pipeline, held, term, changes = take(), lease(take()), take(), count()
-    local first = at
+    local pipeline, name, term, changes = take(), take(), take(), count()
+    local held, first = lease(name), at
     local found, wrong = meet(changes)
     local behind = at
     if refused[pipeline] then
@@ -154,9 +188,9 @@ local function group(refused)
         return wrong
     end
     at = first
-    local last = '0'
+    local last, by = '0', string.sub(name, #P + 8) .. ':' .. term
     for n = 1, changes do
-        last = change(take(), found[n], last, pipeline)
+        last = change(take(), found[n], last, pipeline, by)
     end
     at = behind
     return { 'done', last }
@@ -168,5 +202,6 @@ return once(function()
     for n = 1, count() do
         answers[n] = group(refused)
     end
+    give_back()
     return answers
 end)

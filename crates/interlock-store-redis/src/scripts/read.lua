@@ -130,24 +130,30 @@ function verbs.inbox()
     return rows
 end
 
+-- `AFTER LIMIT`: events, and where to go on if that was not all that could be looked at.
 function verbs.feed()
     local after, limit, rows, looks = take(), count(), {}, 0
-    while #rows < limit do
+    while true do
         local found = call('XRANGE', P .. ':feed', '(' .. after, '+', 'COUNT', 100)
         for _, entry in ipairs(found) do
             after = entry[1]
             local pipeline = entry[2][2]
             local event = call('XRANGE', P .. ':events:' .. pipeline, after, after)[1]
             -- One that was trimmed from its pipeline's stream is gone.
-            if event and #rows < limit then
+            if event then
                 rows[#rows + 1] = { after, pipeline, event[2][4] }
+                if #rows >= limit then
+                    return { '', rows }
+                end
             end
         end
+        looks = looks + #found
         if #found < 100 then
-            break
+            return { '', rows }
+        elseif looks >= LOOKS then
+            return { after, rows }
         end
     end
-    return rows
 end
 
 -- `AFTER LIMIT`: since when changes are known, the last number given, and the changes.

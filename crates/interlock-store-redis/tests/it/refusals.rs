@@ -55,7 +55,22 @@ fn password_is_used_and_never_said() {
     assert!(!format!("{store:?}").contains("hunter2"));
     let error = with("wrong-word").unwrap_err();
     assert!(!error.message.contains("wrong-word"), "{error}");
-    assert!(open(server.address()).is_err());
+    assert!(!error.is_retryable && error.message.contains("`redis.password`"), "{error}");
+    let error = open(server.address()).unwrap_err();
+    assert!(!error.is_retryable && error.message.contains("`redis.password`"), "{error}");
+}
+
+/// Nobody listens there: whoever typed the address hears it before giving up on the command.
+#[test]
+fn wrong_address_is_said_soon() {
+    let mut server = PrivateRedis::start();
+    let address = server.address();
+    server.kill();
+    #[expect(clippy::disallowed_methods, reason = "how long a person waits is what is measured")]
+    let began = std::time::Instant::now();
+    let error = open(address).unwrap_err();
+    assert!(error.is_retryable && error.message.contains("cannot be reached"), "{error}");
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
 #[test]

@@ -410,10 +410,11 @@ async fn the_roll_says_who_holds_what(t: Subject) {
         let roll = t.store.roll().await.expect("roll answers")?;
         Some(roll.held)
     };
-    let lease = given(&t, "alice", SHORT).await;
+    let lease = given(&t, "alice", LONG).await;
     let Some(found) = held().await else { return };
     let place = (Role::Engine, t.shard(&orders()));
     assert_eq!(found, [(place, ("alice".to_owned(), lease.expires))].into());
+    let lease = given(&t, "alice", SHORT).await;
     t.pass(PAST_SHORT);
     assert_eq!(held().await, Some([].into()), "it has expired, though its term is not over");
     let lease = renew(&t, lease.writer).await.expect("nobody took it");

@@ -123,6 +123,55 @@ pub struct WishRecord {
     /// See [`Wish::backfill`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backfill: Option<u64>,
+    /// See [`Wish::before`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<EndRecord>,
+}
+
+/// How a slot ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndRecord {
+    /// The word for it.
+    pub disposition: String,
+    /// Why it was skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl EndRecord {
+    fn from_core(disposition: Disposition) -> Self {
+        let reason = disposition.reason().map(|reason| reason.as_str().to_owned());
+        Self { disposition: disposition.as_str().to_owned(), reason }
+    }
+
+    fn to_core(&self) -> Result<Disposition, Unreadable> {
+        Disposition::parse(&self.disposition, self.reason.as_deref())
+            .map_err(|error| Unreadable::Word(error.message))
+    }
+}
+
+impl WishRecord {
+    fn from_core(wish: &Wish) -> Self {
+        Self {
+            params: wish.params.clone(),
+            force: wish.force,
+            reason: wish.reason.clone(),
+            original_run: wish.original_run.clone(),
+            backfill: wish.backfill,
+            before: wish.before.map(EndRecord::from_core),
+        }
+    }
+
+    fn to_core(&self) -> Result<Wish, Unreadable> {
+        Ok(Wish {
+            params: self.params.clone(),
+            force: self.force,
+            reason: self.reason.clone(),
+            original_run: self.original_run.clone(),
+            backfill: self.backfill,
+            before: self.before.as_ref().map(EndRecord::to_core).transpose()?,
+        })
+    }
 }
 
 /// See [`Marks`].
@@ -171,15 +220,7 @@ impl SlotRecord {
                 recovered: slot.marks.recovered,
             },
             version: version_text(slot.version),
-            wish: slot.wish.as_deref().map(|wish| {
-                Box::new(WishRecord {
-                    params: wish.params.clone(),
-                    force: wish.force,
-                    reason: wish.reason.clone(),
-                    original_run: wish.original_run.clone(),
-                    backfill: wish.backfill,
-                })
-            }),
+            wish: slot.wish.as_deref().map(|wish| Box::new(WishRecord::from_core(wish))),
             reruns: slot.reruns.as_deref().map(|reruns| {
                 Box::new(RerunsRecord { drift: reruns.drift, manual: reruns.manual.clone() })
             }),
@@ -221,15 +262,7 @@ impl SlotRecord {
                 recovered: self.marks.recovered,
             },
             version: version_number(&self.version)?,
-            wish: self.wish.as_ref().map(|wish| {
-                Box::new(Wish {
-                    params: wish.params.clone(),
-                    force: wish.force,
-                    reason: wish.reason.clone(),
-                    original_run: wish.original_run.clone(),
-                    backfill: wish.backfill,
-                })
-            }),
+            wish: self.wish.as_ref().map(|wish| wish.to_core().map(Box::new)).transpose()?,
             reruns: self.reruns.as_ref().map(|reruns| {
                 Box::new(Reruns { drift: reruns.drift, manual: reruns.manual.clone() })
             }),

@@ -165,7 +165,7 @@ impl House {
             panic!("no {pipeline}")
         };
         let reason = "deploy".to_owned();
-        let pause = Some(PauseRecord { reason, since, until, catchup: None });
+        let pause = Some(PauseRecord { reason, since, until, catchup: None, before: vec![] });
         self.replace(pipeline, Key::Pipeline, Record::Pipeline(PipelineRecord { pause, ..record }));
     }
 

@@ -27,6 +27,68 @@ const DUE: &str = "name: due-N\nschedules:\n  - {id: minutely, cron: \"SECOND * 
     trigger: {type: command, command: \"true\"}\n";
 const IDLE: &str = "name: idle-N\nschedule: \"0 4 29 2 *\"\ntrigger: {type: external}\n";
 
+/// What one instance that has nothing to do costs, with few pipelines and with many.
+const FEW: usize = 1_000;
+const MANY: usize = 30_000;
+/// How long it is watched; a look at all files, which comes once in a long while, is over by then.
+const IDLE_AFTER: Duration = Duration::from_secs(15);
+const IDLE_FOR: Duration = Duration::from_secs(30);
+
+/// Idle on Redis.
+pub(crate) fn idle_redis() {
+    idle("redis", &|| {
+        let server = PrivateRedis::start();
+        (format!("provider: redis\nredis: {{addr: '{}'}}\n", server.address()), Box::new(server))
+    });
+}
+
+/// Idle on PostgreSQL.
+pub(crate) fn idle_postgres() {
+    idle("postgres", &|| {
+        let server = PrivatePostgres::start();
+        let settings = format!("provider: postgres\npostgres: {{dsn: '{}'}}\n", server.dsn());
+        (settings, Box::new(server))
+    });
+}
+
+/// What `interlock.yaml` says of a server, and the server for as long as it is kept.
+type Kept = (String, Box<dyn std::any::Any>);
+
+fn idle(name: &str, start: &dyn Fn() -> Kept) {
+    let shares = [FEW, MANY].map(|count| {
+        let (settings, _server) = start();
+        let files = project(count, &[IDLE]);
+        let home = home(files.path(), &settings);
+        // What is declared anew is looked at once by everybody: a second start finds all as it was.
+        drop(Served::start(home.path()));
+        thread::sleep(Duration::from_secs(5));
+        let served = Served::start(home.path());
+        thread::sleep(IDLE_AFTER);
+        let (own, all) = (served.cpu_seconds(), machine_seconds());
+        thread::sleep(IDLE_FOR);
+        let share = |before: f64, now: f64| 100.0 * (now - before) / IDLE_FOR.as_secs_f64();
+        let own = share(own, served.cpu_seconds());
+        let all = share(all, machine_seconds());
+        println!("RESULT name=idle/{name}_{count} percent={own:.2}");
+        println!(
+            "{count} pipelines: {own:.2} % of a core, {all:.2} % with the server and all else"
+        );
+        own
+    });
+    let [few, many] = shares;
+    println!("RESULT name=idle/{name}_grows percent={:.0}", 100.0 * many / few.max(0.01));
+}
+
+/// Seconds of processor time that this machine has spent on anything.
+fn machine_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").expect("the kernel tells");
+    let fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(1);
+    let ticks: Vec<f64> = fields.filter_map(|field| field.parse().ok()).collect();
+    // User, nice, system, then idle and waiting, then interrupts.
+    let busy = [0, 1, 2, 5, 6].iter().filter_map(|at| ticks.get(*at)).sum::<f64>();
+    busy / 100.0
+}
+
 /// So many pipelines on Redis.
 pub(crate) fn redis(label: &str, count: usize) {
     let server = PrivateRedis::start();

@@ -3,7 +3,7 @@
 //! A plain program: it generates projects in temporary folders, starts the release binary on them as a process of
 //! its own and looks at it from outside (`/proc`, the ledger), because memory and idle time belong to a process.
 //! Ten thousand pipelines are measured by default; the filter `serve/100k` measures a hundred thousand, and `fleet` three
-//! instances with a hundred thousand on one server, which takes minutes. The limits are in `cargo xtask bench`.
+//! instances with a hundred thousand on one server, which takes minutes, as does `idle`, an instance that has nothing to do. The limits are in `cargo xtask bench`.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's result is what it prints")]
 
@@ -32,6 +32,13 @@ fn main() -> ExitCode {
     {
         if filter.starts_with("fleet") && name.contains(&filter) {
             measure("100k", 100_000);
+        }
+    }
+    for (name, measure) in
+        [("idle/redis", fleet::idle_redis as fn()), ("idle/postgres", fleet::idle_postgres)]
+    {
+        if filter.starts_with("idle") && name.contains(&filter) {
+            measure();
         }
     }
     if wanted("serve/instant_10k") {

@@ -17,6 +17,16 @@ pub(crate) enum BackfillCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show how far a backfill is until it ends.
+    Follow {
+        /// Of which pipeline.
+        pipeline: String,
+        /// Its number.
+        #[arg(value_name = "ID")]
+        backfill: u64,
+        #[command(flatten)]
+        sending: Sending,
+    },
     /// Begin nothing more of a backfill; what runs ends.
     Pause {
         /// Of which pipeline.
@@ -91,7 +101,7 @@ pub(crate) struct BackfillStart {
     /// Do not ask, however many slots there are.
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// Follow it to its end; without `serve` it is run here.
+    /// Follow it to its end, as a terminal does by itself while `serve` runs; without `serve` it is run here.
     #[arg(short, long)]
     pub(crate) follow: bool,
     #[command(flatten)]

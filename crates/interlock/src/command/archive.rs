@@ -33,7 +33,7 @@ mod copying {
     };
 
     pub(super) fn copy(directory: &Path, dsn: &str, output: &mut Output) -> Result<u8, Failure> {
-        let (store, telling) = open(&Place::of(directory))?;
+        let (store, telling) = open(&Place::of(directory)?)?;
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}"), ""))?;
         let Summary { events, rows, batches } = runtime.block_on(async {

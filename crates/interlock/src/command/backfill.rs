@@ -21,6 +21,8 @@ use crate::{
     ledger::Ledger,
     ledger_json,
     output::{Form, Output, instant},
+    place::Place,
+    project,
 };
 
 pub(super) fn run(
@@ -33,13 +35,16 @@ pub(super) fn run(
         BackfillCommand::List { pipeline, json } => {
             list(directory, pipeline.as_deref(), Form::asked(*json), output)
         }
+        BackfillCommand::Follow { pipeline, backfill, sending } => {
+            follow::attach(&open(directory, pipeline, *backfill)?, *backfill, *sending, output)
+        }
         BackfillCommand::Pause { pipeline, backfill, sending } => {
             let asked = InboxRecord::PauseBackfill { backfill: *backfill };
-            steer(directory, (pipeline, &asked), *sending, output)
+            steer(&open(directory, pipeline, *backfill)?, &asked, *sending, output)
         }
         BackfillCommand::Resume { pipeline, backfill, sending } => {
             let asked = InboxRecord::ResumeBackfill { backfill: *backfill };
-            steer(directory, (pipeline, &asked), *sending, output)
+            steer(&open(directory, pipeline, *backfill)?, &asked, *sending, output)
         }
         BackfillCommand::Cancel { pipeline, backfill, reason, end_runs, sending } => {
             let asked = InboxRecord::CancelBackfill {
@@ -47,18 +52,27 @@ pub(super) fn run(
                 reason: reason.clone(),
                 ends_runs: *end_runs,
             };
-            steer(directory, (pipeline, &asked), *sending, output)
+            steer(&open(directory, pipeline, *backfill)?, &asked, *sending, output)
         }
     }
 }
 
+/// The inbox of a pipeline that has backfills. Where nothing was ever recorded there are none, and asking in vain
+/// must not make a ledger.
+fn open(directory: &Path, pipeline: &str, backfill: u64) -> Result<Inbox, Failure> {
+    if !Place::of(directory).exists() {
+        project::pipeline(&project::load(directory)?, pipeline)?;
+        return Err(Failure::refused(format!("{pipeline} has no backfill {backfill}"), ""));
+    }
+    Inbox::open(directory, pipeline)
+}
+
 fn steer(
-    directory: &Path,
-    (pipeline, asked): (&str, &InboxRecord),
+    inbox: &Inbox,
+    asked: &InboxRecord,
     sending: Sending,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let inbox = Inbox::open(directory, pipeline)?;
     let code = inbox.send(asked, sending, output)?;
     let goes_on = matches!(asked, InboxRecord::ResumeBackfill { .. });
     if code == SUCCESS && goes_on && !inbox.ledger.is_served() {

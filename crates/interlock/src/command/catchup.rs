@@ -6,9 +6,13 @@
 
 use std::{collections::BTreeMap, io::Write as _, path::Path};
 
-use interlock_config::{Loaded, SystemZones, ZoneSource as _};
-use interlock_core::agenda::Agenda;
-use interlock_engine::{Owing, PlanLine};
+use interlock_config::{Loaded, Severity, SystemZones, ZoneSource as _};
+use interlock_core::{
+    agenda::{Agenda, Work},
+    id::ScheduleId,
+    succession::{Heir, Succession},
+};
+use interlock_engine::{EngineError, Owing, PlanLine, preview_away};
 use interlock_store::{
     AgendaRow,
     conformance::block_on,
@@ -23,14 +27,20 @@ use crate::{
     exit::{Failure, SUCCESS},
     inbox::Inbox,
     ledger::Ledger,
-    output::Output,
-    project, slot_name,
+    output::{Output, instant},
+    place::Place,
+    project,
+    serve::files::is_much,
+    slot_name,
 };
 
 /// A stretch of more slots than this is one object in JSON, too.
 const EXPANDED_MAX: u64 = 10_000;
 
 pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> Result<u8, Failure> {
+    if catchup.dry_run && !Place::of(directory).exists() {
+        return nothing_recorded(directory, catchup, output);
+    }
     let ledger = Ledger::open(directory)?;
     let only = catchup.pipeline.as_ref().map(|it| ledger.known(directory, it)).transpose()?;
     let loaded = project::load(directory)?;
@@ -42,6 +52,13 @@ pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> R
     for row in ledger.pipelines()? {
         if only.as_ref().is_none_or(|only| row.pipeline == *only) {
             let pause = row.record.record.pause.clone();
+            if let Some(pause) = pause.as_ref().filter(|pause| pause.is_in_force(at)) {
+                let (pipeline, since) = (&row.pipeline, instant(pause.since));
+                writeln!(
+                    output.err,
+                    "{pipeline} is paused since {since}: what it owes is decided by its `resume`, which shows it"
+                )?;
+            }
             lines.extend(planner.lines(&row, pause.as_ref())?);
         }
     }
@@ -54,6 +71,24 @@ pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> R
         return Ok(SUCCESS);
     }
     ask(directory, &ledger, &lines, output)
+}
+
+/// Where nothing was ever recorded, nothing is owed: history from before the first sight is not replayed.
+fn nothing_recorded(
+    directory: &Path,
+    catchup: &Catchup,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    let loaded = project::load(directory)?;
+    if let Some(name) = &catchup.pipeline {
+        project::pipeline(&loaded, name)?;
+    }
+    if catchup.json {
+        output.json(&Value::Array(vec![]))?;
+    } else {
+        print(&[], output)?;
+    }
+    Ok(SUCCESS)
 }
 
 /// Asks the owner to do it now.
@@ -92,45 +127,84 @@ impl Planner<'_> {
         row: &AgendaRow,
         pause: Option<&PauseRecord>,
     ) -> Result<Vec<PlanLine>, Failure> {
-        let record = &row.record.record;
-        let is_paused = pause.is_some_and(|pause| pause.is_in_force(self.at));
-        let Some(agenda) = self.agenda(row).filter(|_| !is_paused && record.retired_at.is_none())
-        else {
-            return Ok(vec![]);
-        };
+        let (record, pipeline) = (&row.record.record, &row.pipeline);
         let watermarks = row.watermarks.iter().map(|(id, row)| (id, row.record.at));
-        let watermarks: BTreeMap<_, _> = watermarks.collect();
-        let pipeline = &row.pipeline;
-        let owing = Owing { pipeline, agenda: &agenda, watermarks, pause, now: self.at };
-        let lines = block_on(owing.preview(self.ledger.store()));
+        let mut watermarks: BTreeMap<_, _> = watermarks.collect();
+        let stored = stored_agenda(row).unwrap_or_default();
+        let agenda = match self.files_say(row)? {
+            InForce::Stored if record.retired_at.is_some() => None,
+            InForce::Stored => Some(stored.clone()),
+            InForce::Declared(agenda) => Some(agenda),
+            InForce::Gone => None,
+        };
+        let was_owed = stored.work != Work::Dormant || record.disabled_since.is_some();
+        let old = (was_owed && record.retired_at.is_none()).then_some(&stored);
+        let known = watermarks.clone();
+        let watermark = |id: &ScheduleId| known.get(id).copied();
+        let now = self.at;
+        let heir = Heir { old, new: agenda.as_ref(), watermark, is_settled: false, now };
+        let Succession { begins, away } = heir.succeed();
+        let preview = async {
+            let store = self.ledger.store();
+            let mut lines = Vec::new();
+            for away in &away {
+                lines.extend(preview_away(store, pipeline, away).await?);
+            }
+            watermarks.extend(begins);
+            let back = away.iter().filter(|away| away.is_back);
+            watermarks.extend(back.map(|away| (away.start.schedule.id(), away.until)));
+            let is_paused = pause.is_some_and(|pause| pause.is_in_force(now));
+            if let Some(agenda) = agenda.as_ref().filter(|_| !is_paused) {
+                let owing = Owing { pipeline, agenda, watermarks, pause, now };
+                let declared = project::find(self.loaded, pipeline);
+                lines.extend(owing.preview(store, declared).await?);
+            }
+            Ok(lines)
+        };
+        let lines: Result<_, EngineError> = block_on(preview);
         lines.map_err(|error| Failure::failed(error.to_string(), ""))
     }
 
-    fn agenda(&self, row: &AgendaRow) -> Option<Agenda> {
-        let declared = project::find(self.loaded, &row.pipeline);
-        if let Some(declared) = declared.filter(|_| !self.ledger.is_served()) {
-            return Some(Agenda::of(declared));
+    /// What the next `serve` has in force of a pipeline, before it plans.
+    fn files_say(&self, row: &AgendaRow) -> Result<InForce, Failure> {
+        if self.ledger.is_served() {
+            return Ok(InForce::Stored);
         }
-        let zones = SystemZones::new();
-        let stored = row.record.record.agenda.as_ref()?;
-        stored.to_core(&mut Shared::default(), &|name| zones.zone(name)).ok()
+        if let Some(declared) = project::find(self.loaded, &row.pipeline) {
+            return Ok(InForce::Declared(Agenda::of(declared)));
+        }
+        // A broken file keeps what it said, and could be any that is missing.
+        let is_broken = self.loaded.problems.iter().any(|it| it.severity == Severity::Error);
+        if is_broken || row.record.record.retired_at.is_some() || self.ledger.is_shared() {
+            return Ok(InForce::Stored);
+        }
+        let rows = self.ledger.pipelines()?;
+        let known = rows.iter().filter(|row| row.record.record.retired_at.is_none());
+        let gone = known.clone().filter(|it| project::find(self.loaded, &it.pipeline).is_none());
+        let is_spared = is_much(gone.count(), known.count());
+        Ok(if is_spared { InForce::Stored } else { InForce::Gone })
     }
 
-    /// One object for each slot; a very long stretch stays one.
+    /// One object for each slot, in order of time for each pipeline; a very long stretch stays one.
     fn to_json(&self, lines: &[PlanLine]) -> Vec<Value> {
-        let mut objects = Vec::new();
+        let mut single = Vec::new();
         for line in lines {
-            let agenda = (2..=EXPANDED_MAX).contains(&line.count).then(|| self.expand(line));
-            match agenda.flatten() {
-                Some(slots) => {
-                    objects.extend(slots.into_iter().map(|slot| {
-                        object(&PlanLine { slot, last: slot, count: 1, ..line.clone() })
-                    }));
-                }
-                None => objects.push(object(line)),
+            let slots = (2..=EXPANDED_MAX).contains(&line.count).then(|| self.expand(line));
+            match slots.flatten() {
+                Some(slots) => single.extend(slots.into_iter().map(|slot| PlanLine {
+                    slot,
+                    last: slot,
+                    count: 1,
+                    ..line.clone()
+                })),
+                None => single.push(line.clone()),
             }
         }
-        objects
+        single.sort_by(|one, other| {
+            let place = |line: &PlanLine| (line.pipeline.clone(), line.slot, line.schedule.clone());
+            place(one).cmp(&place(other))
+        });
+        single.iter().map(object).collect()
     }
 
     fn expand(&self, line: &PlanLine) -> Option<Vec<Timestamp>> {
@@ -143,11 +217,29 @@ impl Planner<'_> {
     }
 }
 
+/// What a pipeline owes its slots by.
+enum InForce {
+    /// What the ledger has.
+    Stored,
+    /// What its file says.
+    Declared(Agenda),
+    /// Nothing any more: its file is gone.
+    Gone,
+}
+
+fn stored_agenda(row: &AgendaRow) -> Option<Agenda> {
+    let zones = SystemZones::new();
+    let stored = row.record.record.agenda.as_ref()?;
+    stored.to_core(&mut Shared::default(), &|name| zones.zone(name)).ok()
+}
+
 fn object(line: &PlanLine) -> Value {
+    let name = || format!("{}/{}/{}", line.pipeline, line.schedule, line.slot);
     json!({
         "pipeline": line.pipeline.as_str(),
         "schedule": line.schedule,
         "slot": line.slot.to_string(),
+        "name": (line.count == 1).then(name),
         "last": line.last.to_string(),
         "count": line.count,
         "action": line.action,

@@ -1,4 +1,4 @@
-//! `interlock heartbeat`, and the helper that writes reports.
+//! `interlock heartbeat`.
 
 use std::{io::Write as _, path::Path, time::Duration};
 
@@ -8,7 +8,7 @@ use interlock_liveness::heartbeat::{Fresh, check};
 use crate::redis_beat::Key;
 use crate::{
     arguments::HeartbeatCommand,
-    exit::{FAILED, Failure, PROBLEMS, SUCCESS},
+    exit::{Failure, PROBLEMS, SUCCESS},
     output::Output,
 };
 
@@ -68,12 +68,4 @@ fn without_password(file: &Path) -> String {
 
 fn seconds(length: Duration) -> String {
     format!("{:.1} s", length.as_secs_f64())
-}
-
-/// Is the helper of a process that may hang, until that process ends.
-pub(super) fn help(arguments: &[String]) -> u8 {
-    match interlock_liveness::forensics::help(arguments) {
-        Ok(()) => SUCCESS,
-        Err(_nobody_reads) => FAILED,
-    }
 }

@@ -47,11 +47,12 @@ use crate::{
         evaluators,
         files::{Agreement, Files, Scan},
         greeting::Greeting,
-        guard::{self, Guard},
+        guard::Guard,
         http::Interface,
         letters::{Teller, Ways},
         log, making, notifier,
         reload::{self, Reload, rendered},
+        reports::Reports,
         retention,
         roles::Roles,
         sentinel::{self, Beacons, Sentinel, Spool},
@@ -73,10 +74,11 @@ pub(super) fn run(directory: &Path, asked: &Serve, output: &mut Output) -> Resul
     let roles = Roles::asked(&asked.roles)?;
     log::start(asked.log);
     let agreement = if asked.retire_missing { Agreement::Given } else { Agreement::Open };
-    let project = Project { directory: directory.to_path_buf(), roles, agreement };
+    let (directory, log) = (directory.to_path_buf(), asked.log);
+    let project = Project { directory, roles, agreement, log };
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}"), ""))?;
-    let ended = runtime.block_on(serve(project, asked.log, output));
+    let ended = runtime.block_on(serve(project, output));
     // A thread that is blocked must not keep the process.
     runtime.shutdown_background();
     if let Ok(message) = &ended {
@@ -101,13 +103,11 @@ struct Project {
     directory: PathBuf,
     roles: Roles,
     agreement: Agreement,
+    log: LogForm,
 }
 
-async fn serve(
-    project: Project,
-    form: LogForm,
-    output: &mut Output,
-) -> Result<&'static str, Failure> {
+async fn serve(project: Project, output: &mut Output) -> Result<&'static str, Failure> {
+    let form = project.log;
     let mut signals = Signals::listen()
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}"), ""))?;
     let started = tokio::select! {
@@ -127,13 +127,13 @@ async fn serve(
 }
 
 async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
-    let Project { directory, roles, agreement } = project;
+    let Project { directory, roles, agreement, log } = project;
     let surface = Arc::new(Surface::new(env!("CARGO_PKG_VERSION")));
     let zones = Arc::new(SystemZones::new());
     let (from, zones_read) = (directory.clone(), Arc::clone(&zones));
     let config = blocking(move || Files::around(&from, &zones_read)).await??.config;
     let roles = roles.given(config.archiver.as_ref())?;
-    let place = Place::named(&directory, &config.store);
+    let place = Place::of(&directory)?;
     let (folder, holder) = (place.folder.clone(), place.holder());
     let ours = holder.clone();
     let (store, held) = open(&place, &roles).await?;
@@ -142,8 +142,8 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     surface.store.get_or_init(|| Arc::clone(&store));
     surface.maker.get_or_init(|| making::maker(&directory, &config.dirs.pipelines));
     let interface = interface(&roles, &config, (&folder, &surface)).await?;
-    let mut greeting = greeting(&place, &roles, interface.as_ref());
-    let names = spooled::names(&folder, interface.as_ref().map(Interface::address));
+    let mut greeting = greeting(&place, &roles, &surface);
+    let names = spooled::names((&directory, &folder), interface.as_ref().map(Interface::address));
     tokio::spawn(spooled::take_over(Arc::clone(&store), names));
     let (reload, asked) = mpsc::unbounded_channel();
     let runtime = beside()?;
@@ -179,13 +179,14 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
         tokio::spawn(retention::keep_logs(folder.join("runner"), config.retention.logs));
         let kept = retention::Kept::of(&config);
         beside.spawn(retention::keep_ledger(Arc::clone(&store), ours, kept));
-        guard::tell_reports(&folder, &store).await;
+        let reports = Reports::found_by(&folder, &store);
+        tokio::spawn(reports.tell_what_is_there().await.tell_what_comes());
         Some(run_engines(owner, host, &surface))
     } else {
         None
     };
     surface.enter(Phase::Serving);
-    let guard = guard((&folder, &config.server), &surface, &beside)?;
+    let guard = guard((&folder, log), &config.server, &surface, &beside)?;
     let parties =
         Parties { surface, interface, engine, watchdog, sentinel, guard, reload, runtime, held };
     Ok((parties, greeting))
@@ -212,12 +213,13 @@ async fn begin(
 
 /// Ends this process when one of its loops hangs.
 fn guard(
-    (folder, server): (&Path, &Server),
+    around: (&Path, LogForm),
+    server: &Server,
     surface: &Surface,
     beside: &Handle,
 ) -> Result<Option<Guard>, Failure> {
     let runtimes = [("main", &Handle::current()), ("beside", beside)];
-    let mut guard = match Guard::start(folder, &surface.loops, &runtimes) {
+    let mut guard = match Guard::start(around, &surface.loops, &runtimes) {
         Ok(guard) => guard,
         Err(error) => {
             tracing::error!(%error, "nobody ends this process if it hangs");
@@ -236,12 +238,12 @@ fn guard(
 }
 
 /// What is known before anything is loaded.
-fn greeting(place: &Place, roles: &Roles, interface: Option<&Interface>) -> Greeting {
+fn greeting(place: &Place, roles: &Roles, surface: &Surface) -> Greeting {
     Greeting {
         pipelines: 0,
         problems: 0,
         held: 0,
-        url: interface.map(Interface::url),
+        reach: surface.reach(),
         roles: roles.words(),
         overview: None,
         place: place.to_string(),
@@ -259,7 +261,7 @@ async fn interface(
     if !roles.has(RoleName::Api) {
         return Ok(None);
     }
-    Interface::start(&config.server, folder, surface).await
+    Interface::start(&config.server, folder, surface).await.map(Some)
 }
 
 /// Lets a notifier run where the engine cannot block it.

@@ -1,6 +1,6 @@
 //! `interlock supervise -- CMD`: keeps any program running.
 
-use std::{io::Write as _, path::Path, time::Duration};
+use std::{fs, io::Write as _, path::Path, time::Duration};
 
 use interlock_liveness::supervise::{
     Backoff, GiveUp, NOT_EXECUTABLE, NOT_FOUND, Note, Restart, SuperviseError, Supervision,
@@ -13,15 +13,24 @@ use crate::{
     exit::Failure,
     output::Output,
     place::Place,
+    serve::reports,
 };
 
 /// How long a program may take to give its first sign of life.
 const FIRST_BEAT: Duration = Duration::from_mins(1);
+/// So much of a report goes where our own words go.
+const LOGGED_MAX: usize = 8_000;
 
 pub(super) fn run(directory: &Path, asked: &Supervise, output: &mut Output) -> Result<u8, Failure> {
     let supervision = supervision(directory, asked)?;
     let mut tell = |note: Note<'_>| {
         let _nobody_reads = writeln!(output.err, "interlock supervise: {}", said(&note));
+        if let Note::Reported(path) = note {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            for part in reports::excerpt(&text, LOGGED_MAX) {
+                let _nobody_reads = writeln!(output.err, "{part}");
+            }
+        }
     };
     match keep(&supervision, &mut tell) {
         Ok(code) => Ok(code),
@@ -72,7 +81,7 @@ fn supervision(directory: &Path, asked: &Supervise) -> Result<Supervision, Failu
         },
         backoff: Backoff { first, ..Backoff::default() },
         give_up: GiveUp { deaths: asked.deaths.into(), within: asked.within.unsigned_abs() },
-        folder: Place::of(directory).folder.join("supervise"),
+        folder: Place::of(directory)?.folder.join("supervise"),
     })
 }
 

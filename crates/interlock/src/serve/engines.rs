@@ -144,7 +144,11 @@ impl Engines {
         let count = self.store.shard_count();
         let is_mine = move |name: &PipelineId| count <= 1 || mine.contains(&Shard::of(name, count));
         let (tell, mut told) = mpsc::channel(PORTIONS);
-        let (scanning, agreement) = (self.files.clone(), self.agreement);
+        let scanning = self.files.clone();
+        let agreement = match self.agreement {
+            Agreement::Open if count > 1 => Agreement::Needed,
+            agreement => agreement,
+        };
         let scan = spawn_blocking(move || {
             let since = Since::Start(in_force, agreement, Box::new(is_mine));
             scanning.scan(&since, &mut |changes| tell.blocking_send(changes).is_ok())
@@ -173,7 +177,14 @@ impl Engines {
             // What the ledger has stays in force.
             Err(failure) if *self.gate.borrow() => {
                 tracing::error!("{}; what was loaded stays in force", failure.message);
-                Ok(Scan { problems: vec![], count: 0, changes: 0, is_whole: false, spared: 0 })
+                Ok(Scan {
+                    problems: vec![],
+                    count: 0,
+                    changes: 0,
+                    is_whole: false,
+                    spared: 0,
+                    absent: 0,
+                })
             }
             Err(failure) => Err(EngineError::Declaration(failure.message)),
         }

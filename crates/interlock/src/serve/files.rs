@@ -5,23 +5,27 @@
 //! that a first load of a hundred thousand files needs the memory of a few thousand.
 //!
 //! A file that is broken keeps its last good version. While a broken file does not even say its name, nothing
-//! is retired: it could be any of those that are missing.
+//! is retired: it could be any of those that are missing. And a file is gone only once it has been for a while
+//! ([`ABSENT_MAX`]): whoever replaces files takes them away first, and what waits for its turn would be skipped for good.
 
 mod scan;
 #[cfg(test)]
 mod tests;
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use interlock_config::{Around, Problem, SystemZones, load_around, server::Alert};
 use interlock_core::id::PipelineId;
 use interlock_engine::Changes;
+use tokio::time::Instant;
 
 use self::scan::Scanner;
-pub(crate) use self::scan::declaration;
+pub(crate) use self::scan::{declaration, is_much};
 use crate::{environment, exit::Failure, serve::index::Index};
 
 /// The files of a project.
@@ -38,6 +42,8 @@ pub(crate) struct Files {
 struct Known {
     index: Index,
     folders: Vec<PathBuf>,
+    /// Since when a pipeline has no file.
+    absent: BTreeMap<PipelineId, Instant>,
     /// The alert channels of the last `interlock.yaml` that could be used.
     alerts: Arc<[Alert]>,
 }
@@ -47,12 +53,15 @@ pub(crate) enum Since {
     /// Pipelines are taken up: what the ledger has in force of them, by version, and which they are. A file of theirs whose
     /// version is another is told again, whatever the index says; of others nothing is told.
     Start(Vec<(PipelineId, u64)>, Agreement, IsMine),
-    /// The last scan, which the engine was told of.
-    LastScan,
+    /// The last scan, which the engine was told of; and when this one is.
+    LastScan(Instant),
 }
 
 /// Whether a pipeline is among those that are taken up.
 pub(crate) type IsMine = Box<dyn Fn(&PipelineId) -> bool + Send + Sync>;
+
+/// How long a file that was there may be absent before its pipeline is retired.
+pub(crate) const ABSENT_MAX: Duration = Duration::from_secs(5);
 
 /// More warnings than anybody reads; `validate` shows all.
 const PROBLEMS_MAX: usize = 1_000;
@@ -62,6 +71,8 @@ const PROBLEMS_MAX: usize = 1_000;
 pub(crate) enum Agreement {
     /// Nobody was asked.
     Open,
+    /// Nobody was asked, and somebody must be: the ledger is not this host's alone.
+    Needed,
     /// Somebody did.
     Given,
 }
@@ -79,13 +90,15 @@ pub(crate) struct Scan {
     pub(crate) is_whole: bool,
     /// How many would have been retired, if that is so many that somebody should say so.
     pub(crate) spared: usize,
+    /// How many have no file just now, and are to be looked for again.
+    pub(crate) absent: usize,
 }
 
 impl Files {
     pub(crate) fn new(directory: &Path, folder: &Path, zones: Arc<SystemZones>) -> Self {
         let state = folder.join("files.index");
         let index = Index::load(&state);
-        let known = Known { index, folders: vec![], alerts: Arc::default() };
+        let known = Known { index, ..Known::default() };
         let directory = directory.to_path_buf();
         Self { directory, state, zones, known: Arc::new(Mutex::new(known)) }
     }
@@ -118,9 +131,11 @@ impl Files {
             known.alerts = around.config.alerts.clone().into();
         }
         let is_folder_gone = dirs.pipelines.iter().any(|dir| !self.directory.join(dir).is_dir());
-        let (zones, old) = (&*self.zones, &known.index);
+        let (zones, mut absent) = (&*self.zones, std::mem::take(&mut known.absent));
+        let old = &known.index;
         let scanner = Scanner { around: &around, paths: &paths, zones, old, is_folder_gone };
-        let (scan, index) = scanner.run(since, tell);
+        let (scan, index) = scanner.run((since, &mut absent), tell);
+        known.absent = absent;
         if let Some(index) = index.filter(|index| *index != known.index) {
             if let Err(error) = index.save(&self.state) {
                 tracing::warn!(%error, "the index of the files cannot be written; a start reads all");

@@ -3,7 +3,7 @@
 //! Behind the sentinel, which tells people that a loop is late, stands a thread that needs nothing of this process but a clock:
 //! it looks at the same pulses, has the stacks of all threads written down by a helper, and ends the process, so that whoever
 //! keeps it running starts it again. Before the end the shards are given back, so that another instance need not wait for their
-//! leases to run out. Behind that stands a timer of the kernel. What was written down is told at the next start.
+//! leases to run out. Behind that stands a timer of the kernel. What was written down is told at the next start (`reports`).
 //!
 //! Nobody renews a lease on behalf of an engine: its own loop does, and one that hangs loses it.
 
@@ -12,18 +12,14 @@ use std::{
     io::{self, IsTerminal as _},
     path::Path,
     process::Command,
-    sync::Arc,
     time::Duration,
 };
 
 use interlock_api::loops::Loops;
-use interlock_core::id::PipelineId;
 use interlock_liveness::{
     Blocking, Deadman, Event, Ladder, Monitor, Observed, Probe, Probes, Rung, Systemd, Workers,
-    forensics::{Forensics, Found, found},
-    heartbeat::inherited,
+    forensics::Forensics, heartbeat::inherited,
 };
-use interlock_store::{Store, record::InboxRecord};
 use tokio::{
     runtime::Handle,
     sync::watch,
@@ -32,7 +28,7 @@ use tokio::{
 
 #[cfg(feature = "redis")]
 use crate::redis_beat;
-use crate::{environment, exit::Failure, inbox::fresh_key};
+use crate::{arguments::LogForm, environment, exit::Failure, serve::reports};
 
 /// A loop that is late for so much longer ends the process. The sentinel has told people of it by then.
 const ENDS_AFTER: Duration = Duration::from_secs(15);
@@ -42,10 +38,6 @@ const GIVEN_BACK_BEFORE: Duration = Duration::from_secs(3);
 const WORKER_BUSY: Duration = Duration::from_secs(10);
 /// How long the guard itself may not look. A process that is stopped for longer is ended by the kernel.
 const SLACK: Duration = Duration::from_mins(1);
-/// Whoever has not hung for so long is well again.
-const WELL_AFTER: Duration = Duration::from_mins(10);
-/// What reports are called.
-const NAME: &str = "serve";
 
 /// Guards the loops until it is dropped.
 #[derive(Debug)]
@@ -61,12 +53,12 @@ pub(crate) struct Guard {
 impl Guard {
     /// Takes its post before the loops that are watched, and before the workers of the runtimes that they run on.
     pub(crate) fn start(
-        folder: &Path,
+        (folder, log): (&Path, LogForm),
         loops: &Loops,
         runtimes: &[(&str, &Handle)],
     ) -> io::Result<Self> {
         let mut builder = Monitor::builder().deadman(deadman()).on_event(|event| tell(&event));
-        match forensics(folder) {
+        match forensics(folder, log) {
             Ok(forensics) => builder = builder.forensics(forensics),
             Err(error) => tracing::warn!(%error, "nobody can write down where this process hangs"),
         }
@@ -176,10 +168,14 @@ fn key() -> io::Result<Option<Box<dyn interlock_liveness::Carrier>>> {
     Ok(None)
 }
 
-fn forensics(folder: &Path) -> io::Result<Forensics> {
+fn forensics(folder: &Path, log: LogForm) -> io::Result<Forensics> {
+    let form = match log {
+        LogForm::Text => "text",
+        LogForm::Json => "json",
+    };
     let mut helper = Command::new(env::current_exe()?);
-    helper.args(["liveness-helper", "--"]);
-    Forensics::start(helper, folder.join("liveness"), NAME)
+    helper.args(["liveness-helper", "--log", form, "--"]);
+    Forensics::start(helper, folder.join(reports::OWN), reports::NAME)
 }
 
 fn tell(event: &Event) {
@@ -192,44 +188,4 @@ fn tell(event: &Event) {
             tracing::info!("{event}");
         }
     }
-}
-
-/// Tells what was written down before an earlier process, or a supervised program, ended: as incidents.
-pub(crate) async fn tell_reports(folder: &Path, store: &Arc<dyn Store>) {
-    for (part, reports) in ["liveness", "supervise"].map(|part| (part, found(&folder.join(part)))) {
-        for report in reports {
-            // What was only late came round again, or ended under its own report.
-            let is_end = part == "supervise" || report.why.ends_with("(hard)");
-            if is_end && !notice(&report, store).await {
-                continue;
-            }
-            if is_end && report.name == NAME {
-                tokio::spawn(say_well(Arc::clone(store)));
-            }
-            if let Err(error) = report.is_told() {
-                tracing::warn!(%error, "a report may be told again");
-            }
-        }
-    }
-}
-
-/// Whoever has not hung again for a while is well.
-async fn say_well(store: Arc<dyn Store>) {
-    tokio::time::sleep(WELL_AFTER).await;
-    let message = format!("it has not hung again for {} minutes", WELL_AFTER.as_secs() / 60);
-    let (event, thing) = ("PROCESS_HUNG".to_owned(), NAME.to_owned());
-    let record = InboxRecord::Noticed { event, thing, message, over: true };
-    if let Err(error) = store.post(&PipelineId::system(), &fresh_key(), &record).await {
-        tracing::warn!(%error, "that this process is well could not be recorded");
-    }
-}
-
-async fn notice(report: &Found, store: &Arc<dyn Store>) -> bool {
-    let Found { path, name, why } = report;
-    let message = format!("{why}; where it hung is in {}", path.with_extension("told").display());
-    tracing::error!("`{name}` hung and was ended: {message}");
-    let (event, thing) = ("PROCESS_HUNG".to_owned(), name.clone());
-    let record = InboxRecord::Noticed { event, thing, message, over: false };
-    let post = store.post(&PipelineId::system(), &fresh_key(), &record).await;
-    post.inspect_err(|error| tracing::warn!(%error, "a report could not be recorded")).is_ok()
 }

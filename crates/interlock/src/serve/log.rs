@@ -52,7 +52,7 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut fields = Fields::default();
+        let mut fields = Fields { form: self.0, values: Map::new() };
         event.record(&mut fields);
         let level = *event.metadata().level();
         let line = match self.0 {
@@ -65,12 +65,21 @@ where
 }
 
 /// What an event carries, by name.
-#[derive(Default)]
-struct Fields(Map<String, Value>);
+struct Fields {
+    form: LogForm,
+    values: Map<String, Value>,
+}
+
+/// The field that holds more of them, as the text of a JSON object. For people the message says it.
+const DETAILS: &str = "details";
 
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field, format!("{value:?}"));
+        match (field.name(), self.form) {
+            (DETAILS, LogForm::Text) => {}
+            (DETAILS, LogForm::Json) => self.put_details(&format!("{value:?}")),
+            _ => self.put(field, format!("{value:?}")),
+        }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -123,18 +132,27 @@ const NAME_WIDTH: usize = 16;
 
 impl Fields {
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
-        self.0.insert(field.name().to_owned(), value.into());
+        self.values.insert(field.name().to_owned(), value.into());
+    }
+
+    fn put_details(&mut self, text: &str) {
+        let Ok(Value::Object(details)) = serde_json::from_str(text) else { return };
+        for (name, value) in details {
+            // A run's id is the line's `run`; a plan's detail of that name is a number of slots.
+            let name = if name == "run" { "toRun".to_owned() } else { name };
+            self.values.entry(name).or_insert(value);
+        }
     }
 
     fn into_json(self, level: Level) -> String {
-        let Self(mut fields) = self;
+        let mut fields = self.values;
         fields.insert("time".to_owned(), crate::output::instant(clock::now()).into());
         fields.insert("level".to_owned(), level.as_str().to_ascii_lowercase().into());
         Value::Object(fields).to_string()
     }
 
     fn take(&mut self, name: &str) -> Option<String> {
-        match self.0.remove(name)? {
+        match self.values.remove(name)? {
             Value::String(text) => Some(text),
             other @ (Value::Null
             | Value::Bool(_)
@@ -168,8 +186,9 @@ impl Fields {
         if let Some(place) = run.or(slot) {
             let _never = write!(line, " {faint}[{place}]{faint:#}");
         }
-        // Numbers that a message repeats are for machines.
-        let rest = self.0.into_iter().filter(|(_, value)| value.is_string());
+        // Numbers, and words that a message repeats, are for machines.
+        let rest = self.values.into_iter().filter(|(_, value)| value.is_string());
+        let rest = rest.filter(|(_, value)| !value.as_str().is_some_and(|it| shown.contains(it)));
         for (key, value) in rest {
             let _never = write!(line, " {faint}{key}={value}{faint:#}");
         }

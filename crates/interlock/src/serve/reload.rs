@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::serve::{
     broken::BrokenFiles,
-    files::{Files, Scan, Since},
+    files::{ABSENT_MAX, Files, Scan, Since},
     watch::Watch,
 };
 
@@ -51,18 +51,22 @@ impl Reload {
     pub(crate) async fn watch(mut self) {
         let mut watch = Watch::start();
         watch.folders(self.files.folders());
+        let mut is_somebody_absent = false;
         while !self.engine.is_closed() {
-            let is_asked = self.wait(&mut watch).await;
+            let again = is_somebody_absent.then(|| Instant::now() + ABSENT_MAX);
+            let is_asked = self.wait(&mut watch, again).await;
             let (looking, telling, began) =
                 (self.files.clone(), self.engine.clone(), Instant::now());
             let scan = spawn_blocking(move || {
-                looking
-                    .scan(&Since::LastScan, &mut |changes| telling.blocking_send(changes).is_ok())
+                looking.scan(&Since::LastScan(began), &mut |changes| {
+                    telling.blocking_send(changes).is_ok()
+                })
             });
             let scan = scan.await;
             watch.looked_for(began.elapsed());
             match scan {
                 Ok(Ok(scan)) => {
+                    is_somebody_absent = scan.absent > 0;
                     self.broken.report(&scan).await;
                     if is_asked || scan.changes > 0 || scan.spared > 0 {
                         self.tell(&scan);
@@ -79,8 +83,8 @@ impl Reload {
         }
     }
 
-    /// Ready when it is time to look; whether somebody asked for it.
-    async fn wait(&mut self, watch: &mut Watch) -> bool {
+    /// Ready when it is time to look, at this instant at the latest; whether somebody asked for it.
+    async fn wait(&mut self, watch: &mut Watch, again: Option<Instant>) -> bool {
         let mut changed = std::pin::pin!(watch.changed());
         loop {
             self.pulse.beat();
@@ -88,6 +92,9 @@ impl Reload {
                 biased;
                 Some(()) = self.asked.recv() => return true,
                 () = &mut changed => return false,
+                () = tokio::time::sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {
+                    return false;
+                }
                 () = tokio::time::sleep(BEAT) => {}
             }
         }

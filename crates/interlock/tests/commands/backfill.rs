@@ -69,9 +69,10 @@ fn the_dry_run_is_an_object_for_scripts() {
         json!({
             "schedule": "hourly",
             "slot": slot,
+            "name": format!("orders/hourly/{slot}"),
             "last": slot,
             "count": 1,
-            "date": null,
+            "date": "2026-02-25",
             "verdict": verdict,
             "reason": reason,
         })
@@ -96,6 +97,68 @@ fn the_dry_run_is_an_object_for_scripts() {
             ],
         })
     );
+}
+
+#[test]
+fn scripts_get_slots_in_the_order_of_the_backfill_and_days_where_they_belong() {
+    let two = "name: two\nschedules:\n  - {id: b, cron: '0 9 * * *', timezone: Europe/Berlin}\n  \
+               - {id: a, cron: '0 8,20 * * *'}\nexclusions: {dates: ['2026-01-02']}\n\
+               trigger: {type: command, command: 'true'}\n";
+    let directory = project(&[("pipelines/two.yaml", two)]);
+    let ask_for = |order: &str| {
+        let range = ["--from", "2026-01-01T00:00Z", "--to", "2026-01-04T00:00Z"];
+        let start = ["start", "two", "--dry-run", "--json", "--order", order];
+        let ran = ask(directory.path(), &[&start[..], &range[..]].concat());
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let slots = ran.json()["slots"].as_array().unwrap().clone();
+        let line = |it: &Value| {
+            let name = it["name"].as_str().unwrap_or("-").to_owned();
+            format!("{} {} {name}", it["date"].as_str().unwrap(), it["schedule"].as_str().unwrap())
+        };
+        slots.iter().map(line).collect::<Vec<_>>()
+    };
+    // Nine in Berlin is eight in UTC: at one instant the schedules come by their ids.
+    let expected = [
+        "2026-01-01 a two/a/2026-01-01T08:00:00Z",
+        "2026-01-01 b two/b/2026-01-01T08:00:00Z",
+        "2026-01-01 a two/a/2026-01-01T20:00:00Z",
+        "2026-01-02 b -",
+        "2026-01-02 a -",
+        "2026-01-03 a two/a/2026-01-03T08:00:00Z",
+        "2026-01-03 b two/b/2026-01-03T08:00:00Z",
+        "2026-01-03 a two/a/2026-01-03T20:00:00Z",
+    ];
+    assert_eq!(ask_for("asc"), expected);
+    let newest_first: Vec<_> = expected.into_iter().rev().collect();
+    assert_eq!(ask_for("desc"), newest_first);
+}
+
+#[test]
+fn what_is_owed_is_said_to_be_and_a_range_the_wrong_way_round_names_its_options() {
+    let directory = story();
+    let range = ["--from", "2026-02-25T13:00Z", "--to", "2026-02-25T15:00Z"];
+    let ran =
+        ask(directory.path(), &[&["start", "orders", "--reprocess", "all"], &range[..]].concat());
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("none of the 2 slots in the range would run"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("2 of them are owed: `interlock serve` records"), "{}", ran.stderr);
+    let range = ["--from", "2026-02-25T15:00Z", "--to", "2026-02-25T13:00Z"];
+    let ran = ask(directory.path(), &[&["start", "orders"], &range[..]].concat());
+    assert_eq!(ran.code, 2);
+    let expected =
+        "`--from` (2026-02-25T15:00:00+00:00) is not before `--to` (2026-02-25T13:00:00+00:00)";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+}
+
+#[test]
+fn steering_what_there_is_not_makes_no_ledger() {
+    let directory = history();
+    for word in ["pause", "resume", "cancel", "follow"] {
+        let ran = ask(directory.path(), &[word, "history", "1"]);
+        assert_eq!(ran.code, 1, "{word}: {}", ran.stderr);
+        assert!(ran.stderr.contains("history has no backfill 1"), "{word}: {}", ran.stderr);
+    }
+    assert!(!directory.path().join(".interlock").exists());
 }
 
 #[test]
@@ -132,7 +195,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let cases: [(Vec<&str>, &str); 9] = [
         (
             vec!["start", "history", "--from", "2026-01-02", "--to", "2026-01-01"],
-            "error: 2026-01-02T00:00:00Z is not before 2026-01-01T00:00:00Z\n",
+            "error: `--from` (2026-01-02T00:00:00+00:00) is not before `--to` (2026-01-01T00:00:00+00:00)\n",
         ),
         (
             vec!["start", "history", "--from", "2026-01-02", "--to", "2099-01-01"],

@@ -7,12 +7,16 @@ use std::{
     process::{Command, Stdio},
 };
 
-use interlock_store::record::InboxRecord;
+use interlock_core::id::ScheduleId;
+use interlock_store::{
+    Key, Record,
+    record::{InboxRecord, WatermarkRecord},
+};
 use serde_json::Value;
 
 use super::{
-    Ran, interlock,
-    recorded::{Daemon, pause, story},
+    Ran, interlock, project,
+    recorded::{Daemon, ORDERS, Written, at, create, pause, story},
 };
 
 #[track_caller]
@@ -77,6 +81,48 @@ orders    hourly    2026-02-25T13:00:00Z to 2026-02-25T16:00:00Z (4 slots)  skip
     // The instant of the watermark: nothing is owed.
     let none = ask(directory.path(), &["catchup", "--dry-run", "--at", "2026-02-25T12:10:00Z"]);
     assert_eq!((none.code, none.stdout.as_str()), (0, "nothing is owed from before\n"));
+}
+
+/// The story with a second schedule, recorded up to noon as well.
+fn with_two_schedules(policy: &str) -> tempfile::TempDir {
+    let directory = story();
+    let text = format!(
+        "name: orders\nschedules:\n  - {{id: half, cron: '30 * * * *'}}\n  - {{id: hourly, cron: '0 * * * *'}}\n\
+         trigger: {{type: command, command: 'true'}}\n{policy}"
+    );
+    fs::write(directory.path().join("pipelines/orders.yaml"), text).unwrap();
+    let half = ScheduleId::any("half").unwrap();
+    let watermark = Record::Watermark(WatermarkRecord { at: at("2026-02-25T12:00:00Z") });
+    Written::open(directory.path()).commit(vec![create(Key::Watermark(half), watermark)]);
+    directory
+}
+
+#[test]
+fn scripts_get_slots_in_order_of_time_by_the_names_that_slots_have() {
+    let directory = with_two_schedules("");
+    let ran =
+        ask(directory.path(), &["catchup", "--dry-run", "--at", "2026-02-25T14:45:00Z", "--json"]);
+    let Value::Array(objects) = ran.json() else { panic!("{}", ran.stdout) };
+    let names: Vec<_> = objects.iter().map(|it| it["name"].as_str().unwrap()).collect();
+    let expected = ["half/2026-02-25T12:30", "hourly/2026-02-25T13:00", "half/2026-02-25T13:30"];
+    let expected = expected.into_iter().chain(["hourly/2026-02-25T14:00", "half/2026-02-25T14:30"]);
+    assert_eq!(names, expected.map(|it| format!("orders/{it}:00Z")).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_paused_pipeline_is_named_and_a_project_without_a_ledger_owes_nothing() {
+    let directory = with("");
+    pause(directory.path());
+    let ran =
+        ask(directory.path(), &["catchup", "--dry-run", "--at", "2026-02-25T16:30:00Z", "--json"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "[]\n"));
+    let said = "orders is paused since 2026-02-25T12:10:00Z: what it owes is decided by its `resume`, which shows it\n";
+    assert_eq!(ran.stderr, said);
+    let fresh = project(&[("pipelines/orders.yaml", ORDERS)]);
+    let ran = ask(fresh.path(), &["catchup", "--dry-run"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "nothing is owed from before\n"));
+    assert_eq!(ask(fresh.path(), &["catchup", "--dry-run", "nobody"]).code, 2);
+    assert!(!fresh.path().join(".interlock").exists(), "nothing was made");
 }
 
 #[test]

@@ -210,6 +210,7 @@ pub(crate) fn pause(directory: &Path) {
         since: at("2026-02-25T12:10:00Z"),
         until: None,
         catchup: None,
+        before: vec![],
     };
     let record = PipelineRecord {
         agenda: None,

@@ -108,7 +108,7 @@ fn a_cancelled_backfill_leaves_nothing_open_and_the_next_one_takes_it_up() {
     assert_eq!((&ended["completed"], &ended["cancelled"]), (&2.into(), &3.into()));
     let again =
         ["backfill", "start", "patient", "--from", "2026-01-01", "--to", "2026-01-01T05:00Z"];
-    let ran = project.run(&[&again[..], &["--reprocess", "failed", "--follow"]].concat());
+    let ran = project.run(&[&again[..], &["--follow"]].concat());
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stderr.contains("backfill 2 is done: 3/3 completed"), "{}", ran.stderr);
     let ledger = Ledger::read(&project.folder()).unwrap();

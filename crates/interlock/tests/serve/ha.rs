@@ -5,6 +5,7 @@
 mod checker;
 mod fleet;
 pub(crate) mod proxy;
+mod rights;
 
 use std::{
     thread,
@@ -17,16 +18,17 @@ use interlock_store::{Key, Record, Role, Store, conformance::block_on};
 use jiff::{SignedDuration, Timestamp};
 
 use self::{
-    checker::findings,
+    checker::{Evidence, findings},
     fleet::{Fleet, INSTANCES, Server, owners},
+    rights::{Look, Watcher},
 };
 use crate::{
     log,
     project::{Dice, tail},
 };
 
-/// How long they are troubled, unless `INTERLOCK_HA_SECONDS` says otherwise.
-const TROUBLE: u64 = 40;
+/// How long they are troubled, unless `INTERLOCK_HA_SECONDS` says otherwise: a minute, as issue 7 asks for.
+const TROUBLE: u64 = 60;
 const PIPELINES: usize = 6;
 /// A dead instance's shards are owned again in a lease (4 s) and a second.
 const FOLLOWED_IN: Duration = Duration::from_secs(5);
@@ -114,6 +116,7 @@ fn survive(server: Server) {
     fleet.start();
     let store = fleet.server.store();
     fleet.until("all are at work", || even(store.as_ref()));
+    let watcher = Watcher::start(fleet.server.way());
     let began = Instant::now();
     let (mut mends, mut ended) = (Vec::new(), 0);
     let mut next = began;
@@ -133,24 +136,30 @@ fn survive(server: Server) {
     ended += supervise(&mut fleet);
     let end = Timestamp::now() + SignedDuration::from_secs(2);
     println!("{end} all is mended; {ended} processes ended by themselves");
-    judge(&fleet, store.as_ref(), end);
+    judge(&fleet, store.as_ref(), (end, watcher.saw()));
     let spread = fleet.until("all are at work", || even(store.as_ref()));
     println!("at the end: {spread}");
 }
 
 /// Waits until everything that is owed is decided, and finds nothing wrong with it.
-fn judge(fleet: &Fleet, store: &dyn Store, end: Timestamp) {
+fn judge(fleet: &Fleet, store: &dyn Store, (end, looks): (Timestamp, Vec<Look>)) {
+    let terms = looks.windows(2).filter(|pair| pair[0].terms != pair[1].terms).count();
+    println!("{} looks at who may write, {terms} changes", looks.len());
     let mut last = Vec::new();
     let start = Instant::now();
     loop {
         if fleet.pipelines.iter().all(|name| is_past(store, name, end)) {
-            let evidence = fleet.evidence(store, end);
+            let evidence = Evidence { looks: looks.clone(), ..fleet.evidence(store, end) };
             last = findings(&evidence);
             if last.is_empty() {
                 let uncertain = evidence.ledger.values().filter(|it| it.uncertain).count();
                 let (slots, runs) = (evidence.expected.len(), evidence.executions.len());
-                println!("{slots} slots, {runs} executions, {uncertain} uncertain");
+                let written = evidence.written.len();
+                println!(
+                    "{slots} slots, {runs} executions, {uncertain} uncertain, {written} events"
+                );
                 assert!(slots > PIPELINES * 10, "something was owed");
+                assert!(written > slots && terms > 0, "{written} events, {terms} changes of terms");
                 return;
             }
         }

@@ -29,11 +29,8 @@ fn a_loop_that_hangs_ends_the_process_and_the_next_start_makes_it_an_incident() 
     let said = log(project.path());
     assert_eq!(ended.signal(), Some(6), "{}", tail(&said));
     assert!(said.contains("`reload` has made no progress"), "{}", tail(&said));
-    let folder = project.folder().join("liveness");
-    let reports = project.until("the end is written down", || {
-        let found = interlock_liveness::forensics::found(&folder);
-        found.iter().any(|report| report.why.ends_with("(hard)")).then_some(found)
-    });
+    // It did not end before that was on the disk: whoever starts it again does so at once.
+    let reports = interlock_liveness::forensics::found(&project.folder().join("liveness"));
     let last = reports.iter().find(|report| report.why.ends_with("(hard)")).unwrap();
     let text = fs::read_to_string(&last.path).unwrap();
     // Where the kernel lets a reader wait for a writer.
@@ -46,6 +43,36 @@ fn a_loop_that_hangs_ends_the_process_and_the_next_start_makes_it_an_incident() 
         listed.contains("process_hung").then_some(listed)
     });
     assert!(incidents.contains("`reload`"), "{incidents}");
+    project.until("the log says where it hung", || {
+        let said = log(project.path());
+        let is_there = |rung: &str| {
+            said.contains(&format!("({rung}); what it was doing follows"))
+                && said.contains("waits in wait_for_partner")
+        };
+        (is_there("soft") && is_there("hard")).then_some(())
+    });
+}
+
+#[test]
+fn a_supervised_program_that_hangs_while_we_serve_is_an_incident_at_once() {
+    let project = Project::new(&[("quiet", QUIET)]);
+    fs::write(project.path().join("interlock.yaml"), "server: {addr: '127.0.0.1:0'}\n").unwrap();
+    let _daemon = Daemon::start(project.path());
+    project.until("it serves", || log(project.path()).contains("SERVING").then_some(()));
+    let hung = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .arg("-C")
+        .arg(project.path())
+        .args(["supervise", "--restart", "never", "--max-age", "200ms", "--first-beat", "200ms"])
+        .args(["--", "/bin/sleep", "600"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&hung.stderr);
+    assert_eq!(hung.status.code(), Some(113), "{said}");
+    assert!(said.contains("thread ") && said.contains("`sleep` S"), "{said}");
+    project.until("it is an incident", || {
+        let listed = project.run(&["incidents", "list", "--json"]).stdout;
+        (listed.contains("process_hung") && listed.contains("sleep")).then_some(())
+    });
 }
 
 #[test]

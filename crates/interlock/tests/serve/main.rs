@@ -9,6 +9,7 @@
 //! | `backfills` | a daemon killed in the middle of a backfill, and a cancel while nobody serves |
 //! | `bad_input` | wrong names, a second daemon, full and unreadable disks, files that vanish or are damaged |
 //! | `container` | the daemon as process 1, whose end is the end of its jobs |
+//! | `deaf` | an interface that hangs, and an address that another process has |
 //! | `endings` | jobs that are to end: by schedule, by hand, and with the daemon killed in between |
 //! | `frozen` | a daemon that is stopped and continued |
 //! | `ha` | three instances on one server, killed, stopped, cut off, and the server killed too |
@@ -18,6 +19,7 @@
 //! | `ourselves` | what breaks in Interlock itself, and who outside hears of it |
 //! | `exec` | jobs wrapped by `exec`, with the interface there, gone, and silent |
 //! | `pings` | reports by `curl`, scripts and Python; kills between receipt and answer; a silent crowd |
+//! | `places` | a project whose `interlock.yaml` has a problem, and where its ledger then is |
 //! | `rollback` | a Redis that comes back as it was seconds ago |
 //! | `servers` | two instances on one Redis or PostgreSQL, of which one is killed |
 //! | `tokens` | who may ask, over real connections |
@@ -35,6 +37,7 @@ mod backfills;
 mod bad_input;
 mod checker;
 mod container;
+mod deaf;
 mod endings;
 mod exec;
 mod frozen;
@@ -46,6 +49,7 @@ mod leader;
 mod moving;
 mod ourselves;
 mod pings;
+mod places;
 mod points;
 mod project;
 mod rollback;

@@ -104,6 +104,35 @@ fn ledger_moves_to_postgres_and_back() {
     there_and_back(&format!("provider: postgres\npostgres: {{dsn: '{}'}}\n", server.dsn()));
 }
 
+/// The number of shards is fixed when a store is made; a move to another store is how it is changed, and nothing else does.
+#[test]
+fn shards_are_as_many_as_the_store_was_made_with_until_it_moves() {
+    let server = PrivatePostgres::start();
+    let settings = |schema: &str, shards: u16| {
+        let dsn = server.dsn();
+        format!(
+            "provider: postgres\npostgres: {{dsn: '{dsn}', schema: {schema}, shards: {shards}}}\n"
+        )
+    };
+    let project = Project::new(&[("ticker", TICKER)]);
+    write(&project, "interlock.yaml", &settings("old", 3));
+    serve_for_a_while(&project);
+    let next = write(&project, "next.yaml", &settings("new", 5));
+    write(&project, "interlock.yaml", &settings("old", 5));
+    for command in ["serve", "status"] {
+        let ran = project.run(&[command]);
+        assert!(ran.code != 0 && ran.stderr.contains("interlock store copy"), "{ran:?}");
+    }
+    let old = write(&project, "old.yaml", &settings("old", 3));
+    copy(&project, &old, &next);
+    write(&project, "interlock.yaml", &settings("new", 5));
+    serve_for_a_while(&project);
+    let status = project.run(&["status"]);
+    assert!(status.stdout.contains("shards 5"), "{status:?}");
+    let begun = begun(&project);
+    assert!(begun.values().all(|times| *times == 1), "{begun:?}");
+}
+
 #[test]
 fn store_that_somebody_serves_is_not_copied() {
     let server = PrivateRedis::start();

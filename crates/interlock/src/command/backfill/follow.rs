@@ -61,6 +61,26 @@ pub(super) fn run(
     }
 }
 
+/// Follows one that was started before; somebody else drives it.
+pub(super) fn attach(
+    inbox: &Inbox,
+    number: u64,
+    sending: Sending,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    let name = &inbox.pipeline;
+    let Some(record) = inbox.ledger.backfill(name, number)? else {
+        return Err(Failure::refused(format!("{name} has no backfill {number}"), ""));
+    };
+    if record.is_unfinished() && !inbox.ledger.is_served() {
+        return Err(Failure::refused(
+            format!("nobody goes on with backfill {number} while no `interlock serve` is running"),
+            "Start it: it takes the backfill up where it stands.",
+        ));
+    }
+    Following::new(inbox, number, sending).watched(output)
+}
+
 fn number(answer: &AppliedRecord) -> Option<u64> {
     answer.result.get("backfill").filter(|_| answer.accepted)?.as_u64()
 }

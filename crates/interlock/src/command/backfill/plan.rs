@@ -6,7 +6,7 @@ use interlock_core::{
     backfill::{Fingerprint, Place, Verdict},
     id::ScheduleId,
     pipeline::Pipeline,
-    schedule::Omission,
+    schedule::{Omission, Schedule},
 };
 use interlock_engine::{Forecast, Prospect};
 use interlock_store::{
@@ -25,6 +25,11 @@ const AT_ONCE: usize = 1_000;
 const EXCLUDED_MAX: usize = 1_000;
 /// A plan of more slots than this is printed in stretches, in JSON too.
 const EXPANDED_MAX: u64 = 10_000;
+
+/// The verdict on a slot that its schedule has yet to record.
+const OWED: &str = "owed";
+/// Newest first.
+const DESCENDING: &str = "desc";
 
 /// What would be done.
 pub(super) struct Plan {
@@ -93,7 +98,7 @@ impl Planner<'_> {
                         ("exists", disposition.as_str().to_owned() + &reason.unwrap_or_default())
                     }
                     Verdict::Open(state) => ("open", state.as_str().to_owned()),
-                    Verdict::Owed => ("owed", "its schedule records it first".to_owned()),
+                    Verdict::Owed => (OWED, "its schedule records it first".to_owned()),
                 };
                 stretches.take(place, word, reason);
             }
@@ -171,41 +176,75 @@ impl Plan {
         output.table(["SCHEDULE", "SLOT", "VERDICT", "REASON"], &rows)
     }
 
-    /// The lines for scripts, slot by slot where there are not too many.
+    /// How many slots their schedules have yet to record.
+    pub(super) fn owed(&self) -> u64 {
+        self.lines.iter().filter(|line| line.verdict == OWED).map(|line| line.count).sum()
+    }
+
+    /// The lines for scripts in the order of the backfill, slot by slot where there are not too many.
     pub(super) fn to_json(&self, spec: &Pipeline, order: &str) -> Vec<Value> {
         let mut objects = Vec::new();
         for line in &self.lines {
-            let What::Slots(first, last) = &line.what else {
-                objects.push(line.to_json(None));
-                continue;
+            let mut own = spec.starts.iter().map(|start| &start.schedule);
+            let Some(schedule) = own.find(|it| it.id().as_str() == line.schedule) else { continue };
+            let mut put = |at: Timestamp, slots| {
+                objects.push(((at, line.schedule.clone()), line.to_json(spec, schedule, slots)));
+            };
+            let (first, last) = match &line.what {
+                What::Slots(first, last) => (*first, *last),
+                What::Day(day) => {
+                    put(beginning(schedule, day), None);
+                    continue;
+                }
             };
             if self.slots > EXPANDED_MAX {
-                objects.push(line.to_json(Some((*first, *last, line.count))));
+                put(
+                    if order == DESCENDING { last } else { first },
+                    Some((first, last, line.count)),
+                );
                 continue;
             }
-            let mut own = spec.starts.iter().map(|start| &start.schedule);
-            let schedule = own.find(|it| it.id().as_str() == line.schedule);
-            let mut slots = vec![*first];
-            while let Some(next) = schedule.and_then(|it| it.after(*slots.last()?))
-                && next <= *last
-            {
-                slots.push(next);
+            let mut slot = Some(first);
+            while let Some(at) = slot.filter(|at| *at <= last) {
+                put(at, Some((at, at, 1)));
+                slot = schedule.after(at);
             }
-            if order == "desc" {
-                slots.reverse();
-            }
-            objects.extend(slots.into_iter().map(|slot| line.to_json(Some((slot, slot, 1)))));
         }
-        objects
+        objects.sort_by(|(one, _), (other, _)| one.cmp(other));
+        if order == DESCENDING {
+            objects.reverse();
+        }
+        objects.into_iter().map(|(_, object)| object).collect()
     }
 }
 
+/// When a day begins in the zone of a schedule.
+fn beginning(schedule: &Schedule, day: &str) -> Timestamp {
+    let zone = schedule.timing().zone.time_zone();
+    let date = day.parse::<jiff::civil::Date>().ok();
+    let begins = date.and_then(|date| date.to_zoned(zone.clone()).ok());
+    begins.map_or(Timestamp::MIN, |it| it.timestamp())
+}
+
 impl Line {
-    fn to_json(&self, slots: Option<(Timestamp, Timestamp, u64)>) -> Value {
-        let day = if let What::Day(day) = &self.what { Some(day) } else { None };
+    fn to_json(
+        &self,
+        spec: &Pipeline,
+        schedule: &Schedule,
+        slots: Option<(Timestamp, Timestamp, u64)>,
+    ) -> Value {
+        let day = match (&self.what, slots) {
+            (What::Day(day), _) => Some(day.clone()),
+            (What::Slots(..), Some((first, ..))) => {
+                Some(schedule.occurrence(first).date.to_string())
+            }
+            (What::Slots(..), None) => None,
+        };
+        let single = slots.filter(|(.., count)| *count == 1);
         json!({
             "schedule": self.schedule,
             "slot": slots.map(|(first, ..)| first.to_string()),
+            "name": single.map(|(slot, ..)| format!("{}/{}/{slot}", spec.name, self.schedule)),
             "last": slots.map(|(_, last, _)| last.to_string()),
             "count": slots.map_or(0, |(.., count)| count),
             "date": day,

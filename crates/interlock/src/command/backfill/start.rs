@@ -46,6 +46,19 @@ pub(super) fn run(
     let loaded = project::load(directory)?;
     let spec = project::pipeline(&loaded, &asked.pipeline)?;
     let now = clock::now();
+    let zone = slot_name::first_zone(Some(spec));
+    let (from, to) = (asked.from.at(now, &zone), asked.to.at(now, &zone));
+    if from >= to {
+        let local = |at: Timestamp| {
+            let local = at.to_zoned(zone.time_zone().clone());
+            local.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
+        };
+        let (from, to) = (local(from), local(to));
+        return Err(Failure::usage(
+            format!("`--from` ({from}) is not before `--to` ({to})"),
+            format!("Without a zone of their own they are times in {}.", zone.name()),
+        ));
+    }
     let mut request = request(spec, asked, now);
     let record = backfill_of(spec, &request, now);
     let record = record.map_err(|reason| Failure::usage(reason, ""))?;
@@ -60,17 +73,15 @@ pub(super) fn run(
         return Ok(SUCCESS);
     }
     if plan.total == 0 {
-        let slots = plan.slots;
-        return Err(Failure::refused(
-            format!("none of the {slots} slots in the range would run"),
-            "`--dry-run` says why of each; `--reprocess failed` or `all` takes more.",
-        ));
+        return Err(none_would_run(&plan));
     }
     let inbox = Inbox::open(directory, &asked.pipeline)?;
     if let InboxRecord::StartBackfill { total, plan: hash, .. } = &mut request {
         (*total, *hash) = (plan.total, plan.hash.clone());
     }
-    if asked.follow {
+    // Who sits at a terminal sees how far it is; it goes on without them.
+    let is_watched = io::stderr().is_terminal() && !asked.sending.json && inbox.ledger.is_served();
+    if asked.follow || is_watched {
         return follow::run(&inbox, &request, asked.sending, output);
     }
     let code = inbox.send(&request, asked.sending, output)?;
@@ -83,13 +94,26 @@ pub(super) fn run(
     Ok(code)
 }
 
+fn none_would_run(plan: &Plan) -> Failure {
+    let (slots, owed) = (plan.slots, plan.owed());
+    let help = if owed == 0 {
+        "`--dry-run` says why of each; `--reprocess failed` or `all` takes more.".to_owned()
+    } else {
+        format!(
+            "{owed} of them are owed: `interlock serve` records those first, by the catch-up policy, whatever \
+             `--reprocess` says. `--dry-run` says why of each."
+        )
+    };
+    Failure::refused(format!("none of the {slots} slots in the range would run"), help)
+}
+
 /// What was taken out looks like what never was: nothing of that age runs unless somebody says that it is missing.
 fn refuse_what_is_gone(
     directory: &Path,
     asked: &BackfillStart,
     record: &BackfillRecord,
 ) -> Result<(), Failure> {
-    if asked.assume_missing || !Place::of(directory).exists() {
+    if asked.assume_missing || !Place::of(directory)?.exists() {
         return Ok(());
     }
     match Ledger::open(directory)?.floor()? {
@@ -124,7 +148,7 @@ fn plan(
     spec: &Pipeline,
     (record, now): (&BackfillRecord, Timestamp),
 ) -> Result<Plan, Failure> {
-    if !Place::of(directory).exists() {
+    if !Place::of(directory)?.exists() {
         let store = MemoryStore::new(1, Arc::new(clock::now));
         return Planner { store: &store, spec, record, now }.plan(|_| None);
     }

@@ -1,7 +1,7 @@
 //! One scan: which files are new, edited, broken or gone.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -15,8 +15,9 @@ use interlock_config::{
 use interlock_core::id::{PipelineId, fnv1a};
 use interlock_engine::{Changes, Declaration};
 use interlock_store::record::VersionRecord;
+use tokio::time::Instant;
 
-use super::{Agreement, PROBLEMS_MAX, Scan, Since};
+use super::{ABSENT_MAX, Agreement, PROBLEMS_MAX, Scan, Since};
 use crate::{
     clock, environment,
     serve::index::{Entry, Index, Stamp},
@@ -42,7 +43,7 @@ impl Since {
     fn is_about(&self, name: &PipelineId) -> bool {
         match self {
             Self::Start(.., is_mine) => is_mine(name),
-            Self::LastScan => true,
+            Self::LastScan(_) => true,
         }
     }
 }
@@ -66,15 +67,18 @@ impl Scanner<'_> {
     /// Looks at everything. No index when what is remembered should stay as it is.
     pub(super) fn run(
         &self,
-        since: &Since,
+        (since, absent): (&Since, &mut BTreeMap<PipelineId, Instant>),
         tell: &mut dyn FnMut(Changes) -> bool,
     ) -> (Scan, Option<Index>) {
         let known = self.known(since);
         if self.around.has_errors() && !known.is_empty() {
             // Every file would mean something else; better the last good than half of the new.
             let problems = self.around.problems.clone();
-            let count = known.len();
-            return (Scan { problems, count, changes: 0, is_whole: false, spared: 0 }, None);
+            let (count, absent) = (known.len(), absent.len());
+            return (
+                Scan { problems, count, changes: 0, is_whole: false, spared: 0, absent },
+                None,
+            );
         }
         let mut findings = Findings {
             index: Index { fingerprint: fingerprint(self.around), ..Index::default() },
@@ -93,13 +97,40 @@ impl Scanner<'_> {
                 break;
             }
         }
-        finish((&known, since), findings, tell)
+        match since {
+            Since::LastScan(now) => self.wait_for_absent((&known, *now), absent, &mut findings),
+            Since::Start(..) => absent.clear(),
+        }
+        finish((&known, since, absent.len()), findings, tell)
+    }
+
+    /// Keeps pipelines whose files were there a moment ago; of those that stay away nothing is kept.
+    fn wait_for_absent(
+        &self,
+        (known, now): (&BTreeMap<PipelineId, u64>, Instant),
+        absent: &mut BTreeMap<PipelineId, Instant>,
+        findings: &mut Findings,
+    ) {
+        let gone = known.keys().filter(|name| !findings.names.contains_key(*name));
+        let gone: BTreeSet<_> = gone.cloned().collect();
+        absent.retain(|name, _| gone.contains(name));
+        if is_much(gone.len(), known.len()) {
+            return;
+        }
+        for name in gone {
+            let since = *absent.entry(name.clone()).or_insert(now);
+            let old = self.old.entries.iter().find(|entry| entry.name == name);
+            match old.filter(|_| now < since + ABSENT_MAX) {
+                Some(old) => findings.keep(Path::new(&*old.path), old.clone()),
+                None => drop(absent.remove(&name)),
+            }
+        }
     }
 
     fn known(&self, since: &Since) -> BTreeMap<PipelineId, u64> {
         match since {
             Since::Start(known, ..) => known.iter().cloned().collect(),
-            Since::LastScan => {
+            Since::LastScan(_) => {
                 let entries = self.old.entries.iter().filter(|entry| entry.version != 0);
                 entries.map(|entry| (entry.name.clone(), entry.version)).collect()
             }
@@ -212,7 +243,7 @@ impl Scanner<'_> {
 
 /// Judges what could not be judged before everything was seen: dependencies, and what is gone.
 fn finish(
-    (known, since): (&BTreeMap<PipelineId, u64>, &Since),
+    (known, since, absent): (&BTreeMap<PipelineId, u64>, &Since, usize),
     mut findings: Findings,
     tell: &mut dyn FnMut(Changes) -> bool,
 ) -> (Scan, Option<Index>) {
@@ -222,10 +253,15 @@ fn finish(
     let gone = known.keys().filter(|name| !findings.names.contains_key(*name));
     let mut removed: Vec<PipelineId> = gone.cloned().collect();
     let mut spared = 0;
-    // A folder that is not there for a moment, or the wrong one, must not retire everything.
-    let is_much = removed.len() > 1 && removed.len() * 2 > known.len();
-    let is_agreed = matches!(since, Since::Start(_, Agreement::Given, _));
-    if findings.has_unnamed || (is_much && !is_agreed) {
+    let is_doubtful = match since {
+        Since::Start(_, Agreement::Given, _) => false,
+        // Another instance may have files that this one lacks.
+        Since::Start(_, Agreement::Needed, _) => true,
+        Since::Start(_, Agreement::Open, _) | Since::LastScan(_) => {
+            is_much(removed.len(), known.len())
+        }
+    };
+    if findings.has_unnamed || is_doubtful {
         spared = removed.len();
         removed.clear();
     }
@@ -234,8 +270,13 @@ fn finish(
         tell(Changes { declared, removed });
     }
     let count = findings.index.entries.iter().filter(|entry| entry.version != 0).count();
-    let scan = Scan { problems: findings.problems, count, changes, is_whole: true, spared };
+    let scan = Scan { problems: findings.problems, count, changes, is_whole: true, spared, absent };
     (scan, Some(findings.index))
+}
+
+/// A folder that is not there for a moment, or the wrong one, must not retire everything.
+pub(crate) fn is_much(gone: usize, known: usize) -> bool {
+    gone > 1 && gone * 2 > known
 }
 
 impl Findings {

@@ -12,6 +12,10 @@ struct World {
     folder: tempfile::TempDir,
     files: Files,
     in_force: Vec<(PipelineId, u64)>,
+    /// When the next look is.
+    now: Instant,
+    /// How many the last one found absent.
+    absent: usize,
 }
 
 /// What a scan told, by name.
@@ -32,7 +36,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("pipelines")).unwrap();
         let files = Files::new(folder.path(), folder.path(), Arc::default());
-        let world = Self { folder, files, in_force: vec![] };
+        let world = Self { folder, files, in_force: vec![], now: Instant::now(), absent: 0 };
         for name in names {
             world.write(name, &text(name, ""));
         }
@@ -70,14 +74,22 @@ impl World {
             true
         };
         let scan = self.files.scan(since, &mut tell).map_err(|failure| failure.message).unwrap();
-        told.spared = scan.spared;
+        (told.spared, self.absent) = (scan.spared, scan.absent);
         told.problems = scan.problems.into_iter().map(|problem| problem.message).collect();
         assert_eq!(scan.changes, told.declared.len() + told.removed.len());
         told
     }
 
+    /// A look at what changed; what is not there is looked for again when it has been away for long enough.
     fn look(&mut self) -> Told {
-        self.scan(&Since::LastScan)
+        let first = self.scan(&Since::LastScan(self.now));
+        if self.absent == 0 {
+            return first;
+        }
+        self.now += ABSENT_MAX;
+        let again = self.scan(&Since::LastScan(self.now));
+        assert_eq!(self.absent, 0, "it does not wait for ever");
+        Told { declared: [first.declared, again.declared].concat(), ..again }
     }
 
     /// A new process: it knows what the ledger and the index say.
@@ -138,6 +150,29 @@ fn what_is_gone_is_told_unless_it_is_too_much() {
     fs::remove_file(world.path("cc")).unwrap();
     assert_eq!(world.look(), Told { spared: 2, ..Told::default() });
     assert_eq!(world.restart(), removed(&["bb", "cc"]));
+}
+
+#[test]
+fn a_file_that_is_back_within_seconds_was_never_gone() {
+    let mut world = World::new(&["aa", "bb", "cc"]);
+    world.restart();
+    let kept = fs::read(world.path("aa")).unwrap();
+    for _ in 0..3 {
+        fs::remove_file(world.path("aa")).unwrap();
+        assert_eq!(world.scan(&Since::LastScan(world.now)), Told::default());
+        world.now += ABSENT_MAX - Duration::from_millis(1);
+        assert_eq!(world.scan(&Since::LastScan(world.now)), Told::default());
+        assert_eq!(world.absent, 1, "it is to be looked for again");
+        fs::write(world.path("aa"), &kept).unwrap();
+        assert_eq!(world.scan(&Since::LastScan(world.now)), Told::default());
+        assert_eq!(world.absent, 0);
+        world.now += Duration::from_millis(1);
+    }
+    // Under another name it was not away for a moment, and a restart does not wait.
+    fs::rename(world.path("aa"), world.path("zz")).unwrap();
+    assert_eq!((world.look(), world.absent), (Told::default(), 0));
+    fs::remove_file(world.path("zz")).unwrap();
+    assert_eq!(world.restart(), removed(&["aa"]));
 }
 
 #[test]

@@ -98,7 +98,8 @@ fn write_lines(waiting: &Receiver<Item>, left_out: &AtomicU64, form: LogForm, mu
 
 fn left_out_line(count: u64, form: LogForm) -> String {
     let message = format!("{count} lines of the log were left out: nobody read them");
-    let fields = Fields([("message".to_owned(), message.into())].into_iter().collect());
+    let values = [("message".to_owned(), message.into())].into_iter().collect();
+    let fields = Fields { form, values };
     match form {
         LogForm::Json => fields.into_json(Level::WARN),
         LogForm::Text => fields.into_text(Level::WARN, &PLAIN),

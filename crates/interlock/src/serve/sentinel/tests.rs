@@ -99,7 +99,7 @@ impl House {
 
     fn post(&self, store: EmbeddedStore) -> Sentinel {
         let files = Files::new(self.folder(), self.folder(), Arc::new(SystemZones::new()));
-        files.scan(&Since::LastScan, &mut |_| true).unwrap();
+        files.scan(&Since::LastScan(tokio::time::Instant::now()), &mut |_| true).unwrap();
         let (surface, folder) = (Arc::clone(&self.surface), self.folder().to_path_buf());
         let url = Secret::new(self.beacon.url.clone());
         let around = move || {

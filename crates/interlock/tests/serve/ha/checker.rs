@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use super::rights::{Look, Written};
+
 /// A pipeline and an instant.
 pub(crate) type Slot = (String, Timestamp);
 
@@ -31,6 +33,10 @@ pub(crate) struct Evidence {
     pub(crate) told: BTreeSet<String>,
     /// What was recorded of each run, in order: its id and the kind of event.
     pub(crate) events: Vec<(String, String)>,
+    /// Who had the right to write, in the order in which it was looked at.
+    pub(crate) looks: Vec<Look>,
+    /// Under which right each event was written.
+    pub(crate) written: Vec<Written>,
 }
 
 /// Everything that is wrong, in a sentence each.
@@ -54,6 +60,7 @@ pub(crate) fn findings(evidence: &Evidence) -> Vec<String> {
     }
     found.extend(ran.keys().map(|(name, at)| format!("{name}/{at} ran, and nobody owed it")));
     found.extend(ended_twice(&evidence.events));
+    found.extend(by_the_dead(&evidence.looks, &evidence.written));
     found
 }
 
@@ -89,6 +96,29 @@ fn ended_twice(events: &[(String, String)]) -> Vec<String> {
     found
 }
 
+/// Events that were committed after a later term than theirs was seen, or was written under.
+fn by_the_dead(looks: &[Look], written: &[Written]) -> Vec<String> {
+    let mut written: Vec<&Written> = written.iter().collect();
+    written.sort_by_key(|event| event.number);
+    let mut looks = looks.iter().peekable();
+    let mut living: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut found = Vec::new();
+    for Written { number, right, term } in written {
+        while let Some(look) = looks.next_if(|look| look.last < *number) {
+            for (right, term) in &look.terms {
+                let known = living.entry(right).or_default();
+                *known = (*known).max(*term);
+            }
+        }
+        let last = living.entry(right).or_default();
+        if term < last {
+            found.push(format!("event {number} was written as {right} under {term}, after {last}"));
+        }
+        *last = (*last).max(*term);
+    }
+    found
+}
+
 mod tests {
     use super::*;
 
@@ -110,7 +140,18 @@ mod tests {
             executions: slots,
             told: BTreeSet::new(),
             events: vec![event("JOB_TRIGGERED"), event("JOB_COMPLETED")],
+            looks: vec![look(0, 3), look(2, 4)],
+            written: vec![written(1, 3), written(2, 3), written(3, 4)],
         }
+    }
+
+    /// Up to which number, and the term of the one shard that there is.
+    fn look(last: u64, term: u64) -> Look {
+        Look { last, terms: [("engine:0".to_owned(), term)].into() }
+    }
+
+    fn written(number: u64, term: u64) -> Written {
+        Written { number, right: "engine:0".to_owned(), term }
     }
 
     fn check(spoil: impl FnOnce(&mut Evidence), expected: &str) {
@@ -160,5 +201,20 @@ mod tests {
         for kind in ["JOB_COMPLETED", "JOB_FAILED", "JOB_TRIGGERED"] {
             check(|it| it.events.push(("r".to_owned(), kind.to_owned())), "after JOB_COMPLETED");
         }
+    }
+
+    #[test]
+    fn the_checker_finds_what_was_written_under_a_dead_term() {
+        // Nobody has written under the new term yet: only the look knows it.
+        check(
+            |it| it.written = vec![written(1, 3), written(3, 3)],
+            "event 3 was written as engine:0",
+        );
+        // Nobody looked: only the order tells.
+        let unseen = |it: &mut Evidence| {
+            it.looks.clear();
+            it.written.push(written(4, 3));
+        };
+        check(unseen, "event 4 was written as engine:0 under 3, after 4");
     }
 }

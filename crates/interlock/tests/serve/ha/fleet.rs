@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use super::{
     checker::{Evidence, Recorded, Slot},
     proxy::Proxy,
+    rights::Way,
 };
 use crate::{
     Daemon,
@@ -61,6 +62,14 @@ impl Server {
                     PostgresSettings { shards: 12, ..PostgresSettings::new(server.dsn()) };
                 Arc::new(PostgresStore::open(&settings).unwrap())
             }
+        }
+    }
+
+    /// Past the store, to the server itself.
+    pub(crate) fn way(&self) -> Way {
+        match self {
+            Self::Redis(server) => Way::to_redis(server),
+            Self::Postgres(server) => Way::to_postgres(server),
         }
     }
 
@@ -167,7 +176,8 @@ impl Fleet {
 
     /// Everything that is left, up to an instant.
     pub(crate) fn evidence(&self, store: &dyn Store, end: Timestamp) -> Evidence {
-        let mut evidence = Evidence { executions: self.executions(end), ..Evidence::default() };
+        let (executions, written) = (self.executions(end), self.server.way().written());
+        let mut evidence = Evidence { executions, written, ..Evidence::default() };
         for name in &self.pipelines {
             let pipeline = PipelineId::parse(name).unwrap();
             let rows = block_on(store.read(&pipeline, &[Key::Pipeline])).unwrap();

@@ -1,0 +1,187 @@
+//! What was written down about processes that hung: in the log as soon as it is written, and as an incident by whoever serves next.
+//!
+//! A report goes to a file and to the log, by the helper that wrote it: where files end with their container the log is all that is
+//! left. Whoever serves looks for reports before it begins, and again and again: a helper may still be writing about the process before
+//! this one, and a program of somebody else's that `interlock supervise` keeps may hang at any time.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use interlock_core::id::PipelineId;
+use interlock_liveness::forensics::{self, Found, Written, found};
+use interlock_store::{Store, record::InboxRecord};
+use tokio::task::spawn_blocking;
+
+use crate::{
+    arguments::LogForm,
+    exit::{FAILED, SUCCESS},
+    inbox::fresh_key,
+    serve::log,
+};
+
+/// What reports of `serve` are called, and the folder that they are in.
+pub(crate) const NAME: &str = "serve";
+pub(crate) const OWN: &str = "liveness";
+/// Where those of supervised programs are.
+const SUPERVISED: &str = "supervise";
+/// How often is looked for new ones.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Whoever has not hung for so long is well again.
+const WELL_AFTER: Duration = Duration::from_mins(10);
+/// So much of a report goes to the log: of each thread, and of all.
+const LOGGED_OF_THREAD: usize = 1_500;
+const LOGGED_MAX: usize = 24_000;
+
+/// The reports of a project.
+pub(crate) struct Reports {
+    folder: PathBuf,
+    store: Arc<dyn Store>,
+}
+
+/// Whose reports are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// Everybody's: we have written none yet, even if one bears our number, as process 1 of a container does.
+    All,
+    /// Those of others: what we write ourselves the next one tells.
+    Others,
+}
+
+impl Reports {
+    pub(crate) fn found_by(folder: &Path, store: &Arc<dyn Store>) -> Self {
+        Self { folder: folder.to_path_buf(), store: Arc::clone(store) }
+    }
+
+    /// Tells what earlier processes left behind. Nobody of this process has written anything yet.
+    pub(crate) async fn tell_what_is_there(self) -> Self {
+        self.tell(Whose::All).await;
+        self
+    }
+
+    /// Tells what is found from now on, for ever.
+    pub(crate) async fn tell_what_comes(self) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            self.tell(Whose::Others).await;
+        }
+    }
+
+    async fn tell(&self, whose: Whose) {
+        for part in [OWN, SUPERVISED] {
+            let folder = self.folder.join(part);
+            let Ok(reports) = spawn_blocking(move || found(&folder)).await else { continue };
+            let is_ours = |report: &Found| part == OWN && report.pid == std::process::id();
+            for report in reports.iter().filter(|it| whose == Whose::All || !is_ours(it)) {
+                // What was only late came round again, or ended under its own report.
+                let is_end = part == SUPERVISED || report.why.ends_with("(hard)");
+                if is_end && !notice(report, &self.store).await {
+                    continue;
+                }
+                if is_end && report.name == NAME {
+                    tokio::spawn(say_well(Arc::clone(&self.store)));
+                }
+                if let Err(error) = report.is_told() {
+                    tracing::warn!(%error, "a report may be told again");
+                }
+            }
+        }
+    }
+}
+
+/// Whoever has not hung again for a while is well.
+async fn say_well(store: Arc<dyn Store>) {
+    tokio::time::sleep(WELL_AFTER).await;
+    let message = format!("it has not hung again for {} minutes", WELL_AFTER.as_secs() / 60);
+    let (event, thing) = ("PROCESS_HUNG".to_owned(), NAME.to_owned());
+    let record = InboxRecord::Noticed { event, thing, message, over: true };
+    if let Err(error) = store.post(&PipelineId::system(), &fresh_key(), &record).await {
+        tracing::warn!(%error, "that this process is well could not be recorded");
+    }
+}
+
+async fn notice(report: &Found, store: &Arc<dyn Store>) -> bool {
+    let Found { path, name, why, .. } = report;
+    let message = format!("{why}; where it hung is in {}", path.with_extension("told").display());
+    tracing::error!("`{name}` hung and was ended: {message}");
+    let (event, thing) = ("PROCESS_HUNG".to_owned(), name.clone());
+    let record = InboxRecord::Noticed { event, thing, message, over: false };
+    let post = store.post(&PipelineId::system(), &fresh_key(), &record).await;
+    post.inspect_err(|error| tracing::warn!(%error, "a report could not be recorded")).is_ok()
+}
+
+/// Is the helper of a process that may hang, until that process ends. Its log is that of the process.
+pub(crate) fn help(form: LogForm, arguments: &[String]) -> u8 {
+    log::start(form);
+    let helped = forensics::help(arguments, tell_log);
+    log::finish();
+    match helped {
+        Ok(()) => SUCCESS,
+        Err(_nobody_reads) => FAILED,
+    }
+}
+
+/// Says in the log what a report says. What was only late is in its file.
+fn tell_log(written: Written<'_>) {
+    let Written { path, text } = written;
+    let why = text.lines().find_map(|line| line.strip_prefix("why: ")).unwrap_or_default();
+    if why.ends_with("(late)") {
+        return;
+    }
+    let path = path.display();
+    tracing::error!("{why}; what it was doing follows, and all of it is in {path}");
+    for part in excerpt(text, LOGGED_MAX) {
+        tracing::error!("{part}");
+    }
+}
+
+/// What a log has room for: the watches and the memory, then thread by thread where it is.
+pub(crate) fn excerpt(text: &str, most: usize) -> Vec<&str> {
+    let parts = || text.split("\n\n").map(str::trim).filter(|part| part.contains('\n'));
+    let sections = ["== watches", "== memory"];
+    let section = sections.iter().filter_map(|name| parts().find(|part| part.starts_with(name)));
+    let threads = parts().filter(|part| part.starts_with("thread "));
+    let mut room = most;
+    let fits = |part: &&str| {
+        room = room.saturating_sub(part.len());
+        room > 0
+    };
+    section.chain(threads).map(|part| beginning(part, LOGGED_OF_THREAD)).take_while(fits).collect()
+}
+
+/// As much of a text as there is room for, by whole lines.
+fn beginning(text: &str, most: usize) -> &str {
+    if text.len() <= most {
+        return text;
+    }
+    let cut = text.match_indices('\n').map(|(at, _)| at).take_while(|at| *at <= most).last();
+    text.get(..cut.unwrap_or(0)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_gets_watches_and_memory_and_threads_until_it_is_full() {
+        let text = "why: x (soft)\nname: serve\nprocess: 7\n\n== watches\nengine: soft\n\n== threads\n\nthread 1 `a` S\n    \
+                    wait\n\nthread 2 `b` R\n    spin\n\n== memory\nRss: 1\n\n== descriptors\n3 open\n";
+        let (watches, memory) = ("== watches\nengine: soft", "== memory\nRss: 1");
+        let (first, second) = ("thread 1 `a` S\n    wait", "thread 2 `b` R\n    spin");
+        assert_eq!(excerpt(text, 1_000), [watches, memory, first, second]);
+        let most = watches.len() + memory.len() + first.len() + 1;
+        assert_eq!(excerpt(text, most), [watches, memory, first]);
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_cut_between_its_lines() {
+        let text = "one\ntwo\nthree";
+        assert_eq!(beginning(text, 100), text);
+        assert_eq!(beginning(text, 12), "one\ntwo");
+        assert_eq!(beginning(text, 7), "one\ntwo");
+        assert_eq!(beginning(text, 6), "one");
+        assert_eq!(beginning(text, 2), "", "half a line says nothing");
+    }
+}

@@ -1,0 +1,145 @@
+//! Who had the right to write when, and under which right each event was written: asked of the server itself, past the store.
+//!
+//! A look is one instant: the last number that was given to an event, and the term of every lease. Whatever has a later
+//! number was committed after it, so an older term than the one that was seen is a dead one (S9).
+
+use std::{
+    collections::BTreeMap,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use interlock_private_server::{PrivatePostgres, PrivateRedis};
+
+/// A role's shard, as `role:shard`, and its term.
+pub(crate) type Terms = BTreeMap<String, u64>;
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// One instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// The last number that was given.
+    pub(crate) last: u64,
+    pub(crate) terms: Terms,
+}
+
+/// An event: its number, the role's shard and the term it was written under.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) number: u64,
+    pub(crate) right: String,
+    pub(crate) term: u64,
+}
+
+/// Where to ask.
+#[derive(Debug, Clone)]
+pub(crate) enum Way {
+    Redis(String),
+    Postgres(String),
+}
+
+/// `role:shard:term` in its parts.
+fn parse(text: &str) -> Option<(String, u64)> {
+    let (right, term) = text.rsplit_once(':')?;
+    Some((right.to_owned(), term.parse().ok()?))
+}
+
+impl Way {
+    pub(crate) fn to_redis(server: &PrivateRedis) -> Self {
+        Self::Redis(server.port().to_string())
+    }
+
+    pub(crate) fn to_postgres(server: &PrivatePostgres) -> Self {
+        Self::Postgres(server.dsn())
+    }
+
+    /// Lines of text; nothing while the server is away.
+    fn ask(&self, script: &str, statement: &str) -> Option<Vec<String>> {
+        match self {
+            Self::Redis(port) => {
+                let words = ["-p", port, "--raw", "-e", "EVAL", script, "0"];
+                let said = Command::new("redis-cli").args(words).output().unwrap();
+                let text = String::from_utf8(said.stdout).unwrap();
+                said.status.success().then(|| text.lines().map(str::to_owned).collect())
+            }
+            Self::Postgres(dsn) => {
+                let runtime =
+                    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    let (client, connection) =
+                        tokio_postgres::connect(dsn, tokio_postgres::NoTls).await.ok()?;
+                    tokio::spawn(async move { connection.await.unwrap_or_default() });
+                    let rows = client.query(statement, &[]).await.ok()?;
+                    Some(rows.iter().map(|row| row.get(0)).collect())
+                })
+            }
+        }
+    }
+
+    fn look(&self) -> Option<Look> {
+        let script = "local said = {redis.call('HGET', 'interlock:about', 'event') or '0'}
+            for _, key in ipairs(redis.call('KEYS', 'interlock:lease:*')) do
+                said[#said + 1] = string.sub(key, 17) .. ':' .. (redis.call('HGET', key, 'term') or '0')
+            end
+            return said";
+        // One statement sees one instant.
+        let statement = "SELECT value::text FROM interlock.counters WHERE name = 'event'
+            UNION ALL SELECT concat_ws(':', role, shard, term) FROM interlock.leases";
+        let mut lines = self.ask(script, statement)?.into_iter();
+        let last = lines.next()?.parse().ok()?;
+        let terms: Terms = lines.filter_map(|line| parse(&line)).collect();
+        (!terms.is_empty()).then_some(Look { last, terms })
+    }
+
+    /// All events; those that came with a copy say nothing of their right.
+    pub(crate) fn written(&self) -> Vec<Written> {
+        let script = "local said = {}
+            for _, key in ipairs(redis.call('KEYS', 'interlock:events:*')) do
+                for _, entry in ipairs(redis.call('XRANGE', key, '-', '+')) do
+                    said[#said + 1] = string.match(entry[1], '^%d+') .. ' ' .. (entry[2][6] or '')
+                end
+            end
+            return said";
+        let statement = "SELECT number || ' ' || coalesce(writer, '') FROM interlock.events";
+        let line = |line: &String| {
+            let (number, writer) = line.split_once(' ')?;
+            let (right, term) = parse(writer)?;
+            Some(Written { number: number.parse().ok()?, right, term })
+        };
+        let lines = self.ask(script, statement).expect("the server is back");
+        lines.iter().filter_map(line).collect()
+    }
+}
+
+/// Looks again and again until it is asked for what it saw.
+pub(crate) struct Watcher {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<Look>>,
+}
+
+impl Watcher {
+    pub(crate) fn start(way: Way) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&is_over);
+        let thread = thread::spawn(move || {
+            let mut looks: Vec<Look> = Vec::new();
+            while !asked.load(Ordering::Relaxed) {
+                looks.extend(way.look().filter(|look| looks.last() != Some(look)));
+                thread::sleep(LOOK_EVERY);
+            }
+            looks
+        });
+        Self { is_over, thread }
+    }
+
+    pub(crate) fn saw(self) -> Vec<Look> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
