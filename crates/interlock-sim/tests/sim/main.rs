@@ -2,7 +2,6 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     clippy::print_stdout,
     reason = "a test that cannot go on should stop, and say what it saw"
 )]
