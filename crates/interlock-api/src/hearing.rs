@@ -7,9 +7,14 @@
 use std::{sync::Arc, time::Duration};
 
 use interlock_core::id::PipelineId;
-use interlock_store::{Key, Store, kept::HEARD_PREFIX, record::InboxRecord, whole_milliseconds};
+use interlock_store::{
+    Key, Store, StoreError,
+    kept::{COVERAGE_PREFIX, HEARD_PREFIX},
+    record::InboxRecord,
+    whole_milliseconds,
+};
 use interlock_watchdog::DEAF_AFTER;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 
 use crate::{access::Clock, surface::Surface};
@@ -58,6 +63,31 @@ impl Stretch {
         });
         self.since.filter(|_| is_whole).unwrap_or(now)
     }
+}
+
+/// Says that somebody means to listen and cannot. Where anybody ever listened that shows by itself: nobody says that he
+/// hears. Where nobody did, silence means that reports come by command alone; so a stretch of no length is left there,
+/// long enough ago that what follows it is a break from its beginning on. Answers whether that is known now.
+pub(crate) async fn cannot(store: &dyn Store, hearing: &Hearing) -> bool {
+    match tokio::time::timeout(TAKES_IN, leave_word(store, hearing)).await {
+        Ok(Ok(())) => return true,
+        Ok(Err(error)) => tracing::warn!(%error, "that nobody hears could not be recorded"),
+        Err(_elapsed) => tracing::warn!("the store does not take that nobody hears"),
+    }
+    false
+}
+
+async fn leave_word(store: &dyn Store, hearing: &Hearing) -> Result<(), StoreError> {
+    let rows = store.sensors(&PipelineId::system()).await?;
+    if rows.iter().any(|(key, _)| key.starts_with(COVERAGE_PREFIX)) {
+        return Ok(());
+    }
+    let past = (hearing.clock)().saturating_sub(DEAF_AFTER + SignedDuration::from_millis(1));
+    let at = whole_milliseconds(past.unwrap_or(Timestamp::MIN));
+    let (instance, after) = (hearing.instance.clone(), None);
+    let key = format!("{HEARD_PREFIX}{instance}/{}/none", at.as_millisecond());
+    let record = InboxRecord::Heard { instance, since: at, until: at, after };
+    store.post(&PipelineId::system(), &key, &record).await
 }
 
 /// Says it until the interface ends, and once more then.

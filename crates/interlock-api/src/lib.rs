@@ -32,5 +32,5 @@ pub mod token;
 pub use access::Doorkeeper;
 pub use hearing::Hearing;
 pub use limits::Limits;
-pub use server::{Running, start};
-pub use surface::{BeaconStanding, Make, Maker, Phase, Surface, Wellness};
+pub use server::{BOUND, Post, Running, start};
+pub use surface::{BeaconStanding, Make, Maker, Phase, Reach, Surface, Wellness};

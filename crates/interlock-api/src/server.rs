@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    io,
+    fmt, io,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener as StdListener},
     sync::Arc,
     thread::{self, JoinHandle},
@@ -15,22 +15,24 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::GracefulShutdown,
 };
+use interlock_engine::vitals::Pulse;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
-    time::Instant,
+    time::{Instant, MissedTickBehavior},
 };
 use tower_service::Service as _;
 
 use crate::{
     access::{Doorkeeper, stored_tokens},
+    address::{self, Exposure},
     crowd::{Crowd, Place},
     hearing::{self, Hearing},
     limits::Limits,
     loops::LOOK_EVERY,
     patient::Patient,
     routes,
-    surface::Surface,
+    surface::{Reach, Surface},
 };
 
 /// Connections at once; for more, those that have been still for longest make room.
@@ -39,15 +41,43 @@ const CONNECTIONS_MAX: usize = 512;
 const HEAD_IN: Duration = Duration::from_secs(15);
 /// How often the tokens are read again: for so long a revoked one still opens the door.
 const TOKENS_EVERY: Duration = Duration::from_secs(1);
+/// How long the thread may not come round before it counts as late: whoever reports meanwhile waits.
+pub const BOUND: Duration = Duration::from_secs(15);
+/// How often an address is tried that somebody else has.
+const TRY_EVERY: Duration = Duration::from_secs(1);
 /// How long requests that are being answered are waited for at the end.
 const END_IN: Duration = Duration::from_secs(2);
 /// After a failure to take a connection (no file left, say).
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Where it listens.
+pub enum Post {
+    /// Here.
+    Taken(StdListener),
+    /// On this address of loopback as soon as it can be had; `then` is called once it is.
+    Wanted {
+        /// Which.
+        address: SocketAddr,
+        /// Why it cannot be had now.
+        because: String,
+        /// What is to be done when it is.
+        then: Box<dyn FnOnce() + Send>,
+    },
+}
+
+impl fmt::Debug for Post {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken(listener) => f.debug_tuple("Taken").field(listener).finish(),
+            Self::Wanted { address, .. } => f.debug_tuple("Wanted").field(address).finish(),
+        }
+    }
+}
+
 /// The interface, at work.
 #[derive(Debug)]
 pub struct Running {
-    /// Where it listens.
+    /// Where it listens, or means to.
     pub address: SocketAddr,
     stop: watch::Sender<bool>,
     thread: JoinHandle<()>,
@@ -76,34 +106,81 @@ impl Peer {
     }
 }
 
-/// Answers on a listener, on a thread of its own.
+/// Answers where it is posted, on a thread of its own, which is one of the loops that are watched.
 pub fn start(
-    listener: StdListener,
+    post: Post,
     surface: Arc<Surface>,
     door: Doorkeeper,
     limits: Limits,
     hearing: Hearing,
 ) -> io::Result<Running> {
-    let address = listener.local_addr()?;
+    let (address, reach) = match &post {
+        Post::Taken(listener) => {
+            let address = listener.local_addr()?;
+            (address, Reach::At(address))
+        }
+        Post::Wanted { address, because, .. } => (*address, Reach::Shut(because.clone())),
+    };
+    surface.is_reached(reach);
+    let pulse = Pulse::default();
+    surface.loops.register("http", pulse.clone(), BOUND);
     let (stop, stopped) = watch::channel(false);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let router = routes::routes(Arc::clone(&surface), door.clone(), limits);
     let thread = thread::Builder::new().name("http".to_owned()).spawn(move || {
         runtime.block_on(async move {
-            let saying = hearing::say(Arc::clone(&surface), hearing, stopped.clone());
-            let saying = tokio::spawn(saying);
             let reading = tokio::spawn(read_tokens(Arc::clone(&surface), door));
-            let watching = tokio::spawn(watch_loops(surface));
-            match TcpListener::from_std(listener) {
-                Ok(listener) => answer(listener, (router, limits.unread), stopped).await,
-                Err(error) => tracing::error!(%error, "the HTTP interface cannot listen"),
+            let watching = tokio::spawn(watch_loops(Arc::clone(&surface)));
+            let listener = take(post, &surface, (&hearing, &pulse), stopped.clone()).await;
+            if let Some(listener) = listener {
+                let saying = tokio::spawn(hearing::say(surface, hearing, stopped.clone()));
+                answer(listener, (router, limits.unread), (pulse, stopped)).await;
+                let _elapsed = tokio::time::timeout(END_IN, saying).await;
             }
             watching.abort();
             reading.abort();
-            let _elapsed = tokio::time::timeout(END_IN, saying).await;
         });
     })?;
     Ok(Running { address, stop, thread })
+}
+
+/// The listener, at once or when its address can be had; `None` if it ends before.
+async fn take(
+    post: Post,
+    surface: &Surface,
+    (hearing, pulse): (&Hearing, &Pulse),
+    mut stopped: watch::Receiver<bool>,
+) -> Option<TcpListener> {
+    let (address, then) = match post {
+        Post::Taken(listener) => return asynchronous(listener),
+        Post::Wanted { address, then, .. } => (address, then),
+    };
+    let mut is_said = false;
+    loop {
+        pulse.beat();
+        if let Some(store) = surface.store.get().filter(|_| !is_said) {
+            is_said = hearing::cannot(store.as_ref(), hearing).await;
+        }
+        tokio::select! {
+            biased;
+            _ = stopped.changed() => return None,
+            () = tokio::time::sleep(TRY_EVERY) => {}
+        }
+        match address::bind(&address.to_string(), Exposure::LoopbackOnly) {
+            Ok(listener) => {
+                tracing::info!("{address} is free; reports can come over HTTP");
+                surface.is_reached(Reach::At(address));
+                then();
+                return asynchronous(listener);
+            }
+            Err(refusal) => surface.is_reached(Reach::Shut(refusal.to_string())),
+        }
+    }
+}
+
+fn asynchronous(listener: StdListener) -> Option<TcpListener> {
+    let listener = TcpListener::from_std(listener);
+    listener.inspect_err(|error| tracing::error!(%error, "the HTTP interface cannot listen")).ok()
 }
 
 /// Looks at the pulses whether or not anybody asks, so that a verdict does not begin with the first question.
@@ -142,14 +219,18 @@ async fn read_tokens(surface: Arc<Surface>, door: Doorkeeper) {
 async fn answer(
     listener: TcpListener,
     (router, unread): (Router, Duration),
-    mut stopped: watch::Receiver<bool>,
+    (pulse, mut stopped): (Pulse, watch::Receiver<bool>),
 ) {
     let crowd = Crowd::new(CONNECTIONS_MAX);
     let connections = GracefulShutdown::new();
+    let mut round = tokio::time::interval(LOOK_EVERY);
+    round.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        pulse.beat();
         let accepted = tokio::select! {
             biased;
             _ = stopped.changed() => break,
+            _ = round.tick() => continue,
             accepted = listener.accept() => accepted,
         };
         match accepted {

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    net::SocketAddr,
     sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
@@ -58,6 +59,18 @@ pub struct BeaconStanding {
     pub error: Option<String>,
 }
 
+/// Whether anybody can reach the interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// Nobody asked for one in this process.
+    #[default]
+    Unwanted,
+    /// It is wanted and its address cannot be had, for this reason.
+    Shut(String),
+    /// It listens.
+    At(SocketAddr),
+}
+
 /// What there is to show.
 #[derive(Debug)]
 pub struct Surface {
@@ -80,6 +93,7 @@ pub struct Surface {
     pub(crate) desk: Desk,
     phase: Mutex<Phase>,
     wellness: Mutex<Wellness>,
+    reach: Mutex<Reach>,
 }
 
 impl Surface {
@@ -97,6 +111,7 @@ impl Surface {
             desk: Desk::default(),
             phase: Mutex::new(Phase::Starting("the files are being read")),
             wellness: Mutex::default(),
+            reach: Mutex::default(),
         }
     }
 
@@ -125,6 +140,16 @@ impl Surface {
     /// What the process finds wrong with itself.
     pub fn wellness(&self) -> Wellness {
         self.wellness.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether anybody can reach the interface.
+    pub fn reach(&self) -> Reach {
+        self.reach.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The interface listens, or cannot.
+    pub(crate) fn is_reached(&self, reach: Reach) {
+        *self.reach.lock().unwrap_or_else(PoisonError::into_inner) = reach;
     }
 
     /// How far `serve` is.

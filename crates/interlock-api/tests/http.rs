@@ -12,7 +12,7 @@ use std::{
 };
 
 use interlock_api::{
-    Doorkeeper, Hearing, Limits, Phase, Running, Surface,
+    Doorkeeper, Hearing, Limits, Phase, Post, Reach, Running, Surface,
     address::{Exposure, bind},
     start,
     token::{Scope, Token},
@@ -20,11 +20,14 @@ use interlock_api::{
 use interlock_core::id::PipelineId;
 use interlock_engine::vitals::{Pulse, Vitals};
 use interlock_store::{
-    Change, Expect, Group, Key, Record, Role, Shard, Store, conformance::block_on,
-    kept::TOKEN_PREFIX, memory::MemoryStore, record::SensorRecord,
+    Change, Expect, Group, Key, Record, Role, Shard, Store,
+    conformance::block_on,
+    kept::TOKEN_PREFIX,
+    memory::MemoryStore,
+    record::{InboxRecord, SensorRecord},
 };
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Nothing that is waited for takes longer, however busy the machine.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -44,6 +47,10 @@ impl Site {
     fn at(addr: &str, exposure: Exposure, tokens: &[&str]) -> Self {
         let surface = Arc::new(Surface::new("1.2.3"));
         let listener = bind(addr, exposure).unwrap();
+        Self::posted(Post::Taken(listener), surface, (exposure, tokens))
+    }
+
+    fn posted(post: Post, surface: Arc<Surface>, (exposure, tokens): (Exposure, &[&str])) -> Self {
         let tokens = tokens.iter().map(|text| Token::known(text, Scope::Viewer, text)).collect();
         let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
         let door = Doorkeeper::new(tokens, exposure, clock);
@@ -51,7 +58,7 @@ impl Site {
         let limits = Limits { time, body_max: 64, per_second: 10, unread };
         let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
         let hearing = Hearing { instance: "here".to_owned(), clock };
-        let running = start(listener, Arc::clone(&surface), door.clone(), limits, hearing).unwrap();
+        let running = start(post, Arc::clone(&surface), door.clone(), limits, hearing).unwrap();
         let store = Arc::new(MemoryStore::new(1, Arc::new(|| Timestamp::UNIX_EPOCH)));
         Self { surface, door, store, running }
     }
@@ -109,9 +116,13 @@ impl Answer {
 }
 
 fn ask(address: SocketAddr, head: &str, body: &str) -> Answer {
+    exchange(address, &format!("{head}Host: 127.0.0.1\r\nConnection: close\r\n\r\n{body}"))
+}
+
+fn exchange(address: SocketAddr, request: &str) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "{head}Host: here\r\nConnection: close\r\n\r\n{body}").unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -326,7 +337,7 @@ fn metrics_show_the_process_at_once_and_the_engine_when_there_is_one() {
 fn an_end_takes_no_new_connection_and_does_not_wait_for_who_says_nothing() {
     let site = Site::new(&[]);
     let address = site.running.address;
-    assert_eq!(site.get("/healthz").json()["loops"], json!([]));
+    assert_eq!(site.get("/healthz").json()["loops"][0]["name"], "http");
     let _silent = TcpStream::connect(address).unwrap();
     let start = Instant::now();
     site.running.stop();
@@ -357,7 +368,7 @@ fn a_client_that_reads_no_answers_is_given_up() {
     let site = Site::new(&[]);
     let mut stream = TcpStream::connect(site.running.address).unwrap();
     stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
-    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100);
+    let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(100);
     // It asks on and on. First the buffers fill, and it has to wait; then it is told that nobody is there.
     let began = Instant::now();
     let mut has_waited = false;
@@ -371,4 +382,38 @@ fn a_client_that_reads_no_answers_is_given_up() {
     };
     assert!(has_waited, "{ended} came before the buffers were full");
     assert_eq!(site.get("/healthz").status, 200, "others are served");
+}
+
+#[test]
+fn s10_an_address_that_is_taken_is_wanted_until_it_is_free_and_nobody_hears_before() {
+    let holder = bind("127.0.0.1:0", Exposure::LoopbackOnly).unwrap();
+    let address = holder.local_addr().unwrap();
+    let surface = Arc::new(Surface::new("1.2.3"));
+    let (bound, is_bound) = std::sync::mpsc::channel();
+    let then = Box::new(move || bound.send(()).unwrap());
+    let post = Post::Wanted { address, because: "it is taken".to_owned(), then };
+    let site = Site::posted(post, surface, (Exposure::LoopbackOnly, &[])).with_store();
+    assert!(matches!(site.surface.reach(), Reach::Shut(_)), "{:?}", site.surface.reach());
+    let heard = || block_on(site.store.inbox(Shard(0), 10)).unwrap().items;
+    wait_until("it is said that nobody hears", || heard().len() == 1);
+    let record = heard().remove(0).record;
+    let InboxRecord::Heard { since, until, .. } = record else { panic!("{record:?}") };
+    assert_eq!(since, until);
+    assert!(Timestamp::UNIX_EPOCH.duration_since(until) > interlock_store::coverage::DEAF_AFTER);
+    assert!(is_bound.try_recv().is_err());
+    drop(holder);
+    is_bound.recv_timeout(PATIENCE).unwrap();
+    wait_until("it listens", || site.surface.reach() == Reach::At(address));
+    assert_eq!(site.get("/healthz").status, 200);
+    wait_until("it is said that somebody hears", || heard().len() == 2);
+}
+
+/// Its own thread is one of the loops: it stands still when that does, whatever asks it.
+#[test]
+fn the_thread_of_the_interface_comes_round_by_itself() {
+    let site = Site::new(&[]);
+    let (name, pulse, bound) = site.surface.loops.all().remove(0);
+    assert_eq!((name, bound), ("http", interlock_api::BOUND));
+    let before = pulse.count();
+    wait_until("it comes round", || pulse.count() > before + 2);
 }

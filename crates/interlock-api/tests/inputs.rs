@@ -10,7 +10,7 @@ use std::{
 };
 
 use interlock_api::{
-    Doorkeeper, Hearing, Limits, Running, Surface,
+    Doorkeeper, Hearing, Limits, Post, Running, Surface,
     address::{Exposure, bind},
     start,
 };
@@ -45,7 +45,8 @@ fn site() -> &'static Site {
         let (time, body_max) = (Duration::from_secs(2), 4 * 1_024 * 1_024);
         let limits = Limits { time, body_max, per_second: 1_000_000, unread: time };
         let hearing = Hearing { instance: "here".to_owned(), clock: Arc::new(move || now) };
-        let running = start(listener, Arc::clone(&surface), door, limits, hearing).unwrap();
+        let running =
+            start(Post::Taken(listener), Arc::clone(&surface), door, limits, hearing).unwrap();
         let store = Arc::new(MemoryStore::new(1, Arc::new(move || now)));
         declare(&store, now);
         surface.store.set(Arc::clone(&store) as Arc<dyn Store>).unwrap();
@@ -112,7 +113,7 @@ fn is_sense(sent: &[u8], answer: &[u8]) {
         Some(code) => assert!(code != 500 && (code != 503 || is_slow), "{}", shown()),
         None => assert!(answer.is_empty(), "{}", shown()),
     }
-    let ping = b"GET /ping/backup HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let ping = b"GET /ping/backup HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(status(&ask(ping)), Some(200), "after {}", shown());
 }
 
@@ -149,7 +150,8 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
     let headers = proptest::collection::vec(header, 0..6);
     (method, (area, name, what, query), headers, any::<bool>(), body).prop_map(
         |(method, (area, name, what, query), headers, sized, body)| {
-            let mut head = format!("{method} {area}{name}{what}{query} HTTP/1.1\r\nHost: x\r\n");
+            let mut head =
+                format!("{method} {area}{name}{what}{query} HTTP/1.1\r\nHost: localhost\r\n");
             for header in headers {
                 head.push_str(&header);
                 head.push_str("\r\n");
@@ -182,7 +184,7 @@ fn a_body_without_end_is_neither_kept_nor_read_for_ever() {
     let mut stream = TcpStream::connect(address()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
-    let head = "POST /ping/backup/log?rid=endless HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let head = "POST /ping/backup/log?rid=endless HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     let chunk = [b"10000\r\n".as_slice(), &vec![b'x'; 0x1_0000], b"\r\n"].concat();
     // 64 MiB, if anybody wanted them.
@@ -221,7 +223,7 @@ fn s15_a_report_by_a_clock_that_is_wrong_is_put_right_by_what_that_clock_says_no
 /// Sends a report and answers with what is said to it.
 fn report(body: &str) -> Vec<u8> {
     let request = format!(
-        "POST /api/v1/pipelines/backup/reports HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+        "POST /api/v1/pipelines/backup/reports HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     );
@@ -268,7 +270,7 @@ fn deep_and_long_json_is_refused_and_not_fallen_into() {
     ] {
         let length = body.len();
         let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
         );
         let sent = [head.as_bytes(), body.as_bytes()].concat();
         assert_eq!(status(&ask(&sent)), Some(400), "{path}");

@@ -165,6 +165,8 @@ const SKEW: Family = Family { prefix: "skew", scope: Scope::Thing };
 const INVARIANT: Family = Family { prefix: "invariant", scope: Scope::Thing };
 /// A process that was ended because it made no progress.
 const HUNG: Family = Family { prefix: "hung", scope: Scope::Thing };
+/// Reports cannot come over HTTP.
+const HTTP: Family = Family { prefix: "http", scope: Scope::Thing };
 const BARK_LOST: Family = Family { prefix: "bark-lost", scope: Scope::Pipeline };
 /// History does not reach the archive.
 const ARCHIVE: Family = Family { prefix: "archive", scope: Scope::Thing };
@@ -284,6 +286,12 @@ const OPENS: &[Opens] = &[
     ),
     opens("BARK_LOST", BARK_LOST, Level::Error, ("bark_lost", "barked, and not everybody heard")),
     opens(
+        "HTTP_UNREACHABLE",
+        HTTP,
+        Level::Error,
+        ("http_unreachable", "cannot be reached, and whoever reports to it is not heard"),
+    ),
+    opens(
         "ARCHIVE_BEHIND",
         ARCHIVE,
         Level::Warning,
@@ -333,6 +341,7 @@ const RESOLVES: &[(&str, &[Family])] = &[
     ("CLOCKS_AGREE", &[SKEW]),
     ("INVARIANT_HOLDS", &[INVARIANT]),
     ("BARK_HEARD", &[BARK_LOST]),
+    ("HTTP_REACHABLE", &[HTTP]),
     ("ARCHIVE_CURRENT", &[ARCHIVE]),
     ("PROCESS_WELL", &[HUNG]),
     (RESOLVED_BY_HAND, &[NAMED]),
@@ -342,6 +351,7 @@ const RESOLVES: &[(&str, &[Family])] = &[
 const NOTICES: &[(&str, &str)] = &[
     ("CLOCK_SKEW", "CLOCKS_AGREE"),
     ("BARK_LOST", "BARK_HEARD"),
+    ("HTTP_UNREACHABLE", "HTTP_REACHABLE"),
     ("ARCHIVE_BEHIND", "ARCHIVE_CURRENT"),
     // What was lost does not come back: a person says when it is dealt with.
     ("STORE_ROLLBACK", "STORE_ROLLBACK"),

@@ -142,7 +142,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     surface.store.get_or_init(|| Arc::clone(&store));
     surface.maker.get_or_init(|| making::maker(&directory, &config.dirs.pipelines));
     let interface = interface(&roles, &config, (&folder, &surface)).await?;
-    let mut greeting = greeting(&place, &roles, interface.as_ref());
+    let mut greeting = greeting(&place, &roles, &surface);
     let names = spooled::names(&folder, interface.as_ref().map(Interface::address));
     tokio::spawn(spooled::take_over(Arc::clone(&store), names));
     let (reload, asked) = mpsc::unbounded_channel();
@@ -236,12 +236,12 @@ fn guard(
 }
 
 /// What is known before anything is loaded.
-fn greeting(place: &Place, roles: &Roles, interface: Option<&Interface>) -> Greeting {
+fn greeting(place: &Place, roles: &Roles, surface: &Surface) -> Greeting {
     Greeting {
         pipelines: 0,
         problems: 0,
         held: 0,
-        url: interface.map(Interface::url),
+        reach: surface.reach(),
         roles: roles.words(),
         overview: None,
         place: place.to_string(),
@@ -259,7 +259,7 @@ async fn interface(
     if !roles.has(RoleName::Api) {
         return Ok(None);
     }
-    Interface::start(&config.server, folder, surface).await
+    Interface::start(&config.server, folder, surface).await.map(Some)
 }
 
 /// Lets a notifier run where the engine cannot block it.

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use interlock_api::Reach;
 use interlock_engine::Overview;
 use jiff::{SignedDuration, Timestamp};
 
@@ -22,7 +23,7 @@ pub(crate) struct Greeting {
     pub(crate) problems: usize,
     /// Where the ledger is.
     pub(crate) place: String,
-    pub(crate) url: Option<String>,
+    pub(crate) reach: Reach,
     pub(crate) roles: Vec<String>,
     /// Who owns the shards, where there are several.
     pub(crate) shards: Option<String>,
@@ -63,9 +64,14 @@ impl Greeting {
         if let Some(shards) = &self.shards {
             writeln!(out, "  shards    {shards}")?;
         }
-        match &self.url {
-            Some(url) => writeln!(out, "  http      {url} (/healthz, /readyz, /metrics)")?,
-            None => writeln!(out, "  http      none")?,
+        match &self.reach {
+            Reach::At(address) => {
+                writeln!(out, "  http      http://{address} (/healthz, /readyz, /metrics)")?;
+            }
+            Reach::Shut(because) => {
+                writeln!(out, "  http      none yet: {because}; nobody can report over HTTP")?;
+            }
+            Reach::Unwanted => writeln!(out, "  http      none")?,
         }
         if let Some(overview) = &self.overview {
             let open = counted(overview.open_slots, "open slot");
@@ -99,6 +105,13 @@ impl Greeting {
         format!("{pipeline}/{schedule} at {}, in {wait:#}", instant(*at))
     }
 
+    fn url(&self) -> Option<String> {
+        match self.reach {
+            Reach::At(address) => Some(format!("http://{address}")),
+            Reach::Shut(_) | Reach::Unwanted => None,
+        }
+    }
+
     fn log(&self) {
         if interlock_trigger::runner::is_pid_one_namespace() {
             tracing::warn!("{CONTAINER}");
@@ -118,7 +131,7 @@ impl Greeting {
             held = self.held,
             problems = self.problems,
             ledger = %self.place,
-            url = self.url.as_deref(),
+            url = self.url(),
             roles = self.roles.join(","),
             isContainer = interlock_trigger::runner::is_pid_one_namespace(),
             "serving {}",

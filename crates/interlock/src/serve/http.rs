@@ -1,8 +1,9 @@
 //! The HTTP interface of this process: where it listens, and the file that says so.
 //!
 //! A port that is taken must not keep pipelines from running unless somebody asked for that very address: with
-//! the default address (a second project on the machine, say) `serve` warns and goes on without HTTP; an address
-//! written in `interlock.yaml` is wanted, by a probe or by other machines, and `serve` refuses to start.
+//! the default address (a second project on the machine, say) `serve` warns, goes on without HTTP and takes the address when
+//! it can be had (`docs/adr/0030-http-is-watched.md`); an address written in `interlock.yaml` is wanted, by a probe or by other
+//! machines, and `serve` refuses to start.
 
 use std::{
     fs,
@@ -14,7 +15,7 @@ use std::{
 };
 
 use interlock_api::{
-    Doorkeeper, Hearing, Limits, Running, Surface,
+    Doorkeeper, Hearing, Limits, Post, Running, Surface,
     access::stored_tokens,
     address::{self, BindError, Exposure},
     token::{Scope, Token},
@@ -42,12 +43,12 @@ pub(crate) struct Interface {
 }
 
 impl Interface {
-    /// Starts it; `None` when its address is taken and nobody asked for that one.
+    /// Starts it. When its address is taken and nobody asked for that one, it waits until it is free.
     pub(crate) async fn start(
         server: &Server,
         folder: &Path,
         surface: &Arc<Surface>,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Self, Failure> {
         let declared = declared(server);
         let stored = match surface.store.get() {
             Some(store) => stored_tokens(store.as_ref()).await?,
@@ -55,9 +56,10 @@ impl Interface {
         };
         let has_tokens = !declared.is_empty() || !stored.is_empty();
         let exposure = if has_tokens { Exposure::Anywhere } else { Exposure::LoopbackOnly };
-        let Some(listener) = listen(server, exposure)? else { return Ok(None) };
+        let file = folder.join(FILE);
+        let (post, address) = post(server, exposure, &file)?;
         // Whoever is on this machine may ask without a token while there is none at all.
-        let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        let is_local = address.is_some_and(|address| address.ip().is_loopback());
         let exposure = if is_local { Exposure::LoopbackOnly } else { Exposure::Anywhere };
         let door = Doorkeeper::new(declared, exposure, Arc::new(clock::now));
         door.take(stored);
@@ -70,23 +72,20 @@ impl Interface {
         let failed = |error: io::Error| {
             Failure::failed(format!("cannot start the HTTP interface: {error}"), "")
         };
-        let surface = Arc::clone(surface);
-        let hearing = Hearing { instance: instance(&listener), clock: Arc::new(clock::now) };
-        let running = interlock_api::start(listener, surface, door, limits, hearing);
+        let hearing = Hearing { instance: instance(address), clock: Arc::new(clock::now) };
+        let is_there = matches!(post, Post::Taken(_));
+        let running = interlock_api::start(post, Arc::clone(surface), door, limits, hearing);
         let running = running.map_err(failed)?;
-        let file = folder.join(FILE);
-        write(&file, &running).map_err(|error| Failure::file("write", &file, &error))?;
-        Ok(Some(Self { running, file }))
+        if is_there {
+            let written = write(&file, running.address);
+            written.map_err(|error| Failure::file("write", &file, &error))?;
+        }
+        Ok(Self { running, file })
     }
 
-    /// Where it listens.
+    /// Where it listens, or means to.
     pub(crate) fn address(&self) -> SocketAddr {
         self.running.address
-    }
-
-    /// Its address, as a person types it.
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.running.address)
     }
 
     /// Ends it.
@@ -98,9 +97,9 @@ impl Interface {
 }
 
 /// Who this is, by a name that the next process here has too.
-fn instance(listener: &TcpListener) -> String {
+fn instance(address: Option<SocketAddr>) -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let address = listener.local_addr().map(|address| address.to_string());
+    let address = address.map(|address| address.to_string());
     format!("{host}/{}", address.unwrap_or_default())
 }
 
@@ -160,16 +159,32 @@ fn bind(server: &Server, exposure: Exposure) -> Result<TcpListener, (BindError, 
     })
 }
 
-fn listen(server: &Server, exposure: Exposure) -> Result<Option<TcpListener>, Failure> {
+/// Where the interface listens; its file is written when it listens later, and names nobody until then.
+fn post(
+    server: &Server,
+    exposure: Exposure,
+    file: &Path,
+) -> Result<(Post, Option<SocketAddr>), Failure> {
     let (refusal, message) = match bind(server, exposure) {
-        Ok(listener) => return Ok(Some(listener)),
+        Ok(listener) => {
+            let address = listener.local_addr().ok();
+            return Ok((Post::Taken(listener), address));
+        }
         Err(refused) => refused,
     };
-    if !server.addr_is_written {
+    if let Some(address) = server.addr.parse().ok().filter(|_| !server.addr_is_written) {
         tracing::warn!(
-            "{message}; going on without HTTP (`server.addr` in interlock.yaml names another address)"
+            "{message}; going on without HTTP until it is free (`server.addr` in interlock.yaml names another address)"
         );
-        return Ok(None);
+        // One that was killed may have left it.
+        let _there_is_none = fs::remove_file(file);
+        let file = file.to_owned();
+        let then = Box::new(move || {
+            if let Err(error) = write(&file, address) {
+                tracing::error!(%error, "cannot write {}", file.display());
+            }
+        });
+        return Ok((Post::Wanted { address, because: message, then }, Some(address)));
     }
     let help = match refusal {
         BindError::Exposed { .. } => {
@@ -186,9 +201,9 @@ fn listen(server: &Server, exposure: Exposure) -> Result<Option<TcpListener>, Fa
 }
 
 /// In one piece: whoever reads it reads all of it.
-fn write(file: &Path, running: &Running) -> io::Result<()> {
+fn write(file: &Path, address: SocketAddr) -> io::Result<()> {
     let told = json!({
-        "address": running.address.to_string(),
+        "address": address.to_string(),
         "pid": std::process::id(),
         "startedAt": clock::now().to_string(),
     });

@@ -7,6 +7,7 @@
 
 mod beacon;
 mod complaint;
+mod interface;
 mod spool;
 #[cfg(test)]
 mod tests;
@@ -28,8 +29,11 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use self::complaint::{Complaint, OutboxWatch, StoreWatch};
 pub(crate) use self::{beacon::Beacons, spool::Spool};
+use self::{
+    complaint::{Complaint, OutboxWatch, StoreWatch},
+    interface::{Interface, News},
+};
 use crate::{clock, inbox::fresh_key};
 
 /// How often it looks.
@@ -101,6 +105,7 @@ struct Post {
     around: Around,
     store: StoreWatch,
     outbox: OutboxWatch,
+    interface: Interface,
     asking: Option<JoinHandle<Result<Asked, String>>>,
     next_asked: Instant,
     /// Since when the store is away.
@@ -124,6 +129,7 @@ impl Post {
             around,
             store: StoreWatch::default(),
             outbox: OutboxWatch::default(),
+            interface: Interface::default(),
             asking: None,
             next_asked: Instant::now(),
             away_since: None,
@@ -155,6 +161,7 @@ impl Post {
 
     async fn look(&mut self, now: Instant) {
         self.ask_the_store(now).await;
+        self.judge_interface(now).await;
         let complaints = self.found(now);
         self.log_what_changed(&complaints);
         self.complaints = complaints;
@@ -181,6 +188,7 @@ impl Post {
             }
         }
         found.extend(self.store.complaint(now));
+        found.extend(self.interface.complaint.clone());
         let counts = self.around.vitals.notifications.read();
         let count = |is: fn(&str) -> bool| {
             counts.iter().filter(|(word, _)| is(word)).map(|(_, count)| count).sum()
@@ -283,6 +291,24 @@ impl Post {
         }
     }
 
+    /// An interface that nobody can reach is an incident: whoever reports to it believes that it is heard.
+    async fn judge_interface(&mut self, now: Instant) {
+        let reach = self.around.surface.reach();
+        self.interface.look(&reach, now).await;
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let thing = format!("the HTTP interface of {host}");
+        let open = || ("reports can come over HTTP".to_owned(), Over::Yes);
+        let (message, over) = match self.interface.news() {
+            Some(News::Shut(says)) => (says, Over::No),
+            Some(News::Open) => open(),
+            Some(News::OpenFromTheStart) if self.is_incident(format!("http:{thing}")).await => {
+                open()
+            }
+            Some(News::OpenFromTheStart) | None => return,
+        };
+        self.notice("HTTP_UNREACHABLE", &thing, message, over).await;
+    }
+
     async fn judge_skew(&mut self, skew: SignedDuration) {
         let was_skewed = std::mem::replace(&mut self.is_skewed, skew > SKEW_MAX);
         if self.is_skewed != was_skewed {
@@ -295,6 +321,15 @@ impl Post {
                 format!("the clocks of this host and of the store differ by {} s", skew.as_secs());
             self.ends.send_replace(Some(reason));
         }
+    }
+
+    /// Whether an incident is still open, of which an earlier process told.
+    async fn is_incident(&self, key: String) -> bool {
+        let rows = self.around.store.read(&PipelineId::system(), &[Key::Incident(key)]).await;
+        rows.into_iter()
+            .flatten()
+            .flatten()
+            .any(|row| matches!(row.record, Record::Incident(incident) if incident.is_open()))
     }
 
     /// Has something recorded; a store that takes nothing now is known to take nothing.

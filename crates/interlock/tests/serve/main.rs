@@ -9,6 +9,7 @@
 //! | `backfills` | a daemon killed in the middle of a backfill, and a cancel while nobody serves |
 //! | `bad_input` | wrong names, a second daemon, full and unreadable disks, files that vanish or are damaged |
 //! | `container` | the daemon as process 1, whose end is the end of its jobs |
+//! | `deaf` | an interface that hangs, and an address that another process has |
 //! | `endings` | jobs that are to end: by schedule, by hand, and with the daemon killed in between |
 //! | `frozen` | a daemon that is stopped and continued |
 //! | `ha` | three instances on one server, killed, stopped, cut off, and the server killed too |
@@ -35,6 +36,7 @@ mod backfills;
 mod bad_input;
 mod checker;
 mod container;
+mod deaf;
 mod endings;
 mod exec;
 mod frozen;

@@ -38,13 +38,13 @@ trigger: {type: external}
 
 /// Takes every request, and remembers its body.
 #[derive(Clone)]
-struct Receiver {
-    url: String,
+pub(crate) struct Receiver {
+    pub(crate) url: String,
     taken: Arc<Mutex<Vec<String>>>,
 }
 
 impl Receiver {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/here", listener.local_addr().unwrap());
         let taken = Arc::new(Mutex::new(Vec::new()));
@@ -68,11 +68,11 @@ impl Receiver {
         Self { url, taken }
     }
 
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.taken.lock().unwrap().len()
     }
 
-    fn alert(&self, alert_type: &str) -> Option<Value> {
+    pub(crate) fn alert(&self, alert_type: &str) -> Option<Value> {
         self.alerts().into_iter().find(|alert| alert["alertType"] == alert_type)
     }
 
@@ -89,7 +89,7 @@ impl Receiver {
     }
 }
 
-fn configure(project: &Project, text: &str) {
+pub(crate) fn configure(project: &Project, text: &str) {
     fs::write(
         project.path().join("interlock.yaml"),
         format!("server: {{addr: '127.0.0.1:0'}}\n{text}"),

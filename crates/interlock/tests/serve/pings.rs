@@ -316,7 +316,7 @@ fn is_answered(address: SocketAddr, rid: &str) -> bool {
     let Ok(mut stream) = TcpStream::connect(address) else { return false };
     let body = format!("<{rid}>");
     let request = format!(
-        "POST /ping/burst/log?rid={rid} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST /ping/burst/log?rid={rid} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     let mut text = String::new();
@@ -335,7 +335,7 @@ fn a_crowd_that_says_nothing_does_not_keep_pings_waiting() {
         // One that is pushed out sees its end; that is no failure of ours.
         if let Ok(mut stream) = TcpStream::connect(address) {
             let _pushed_out =
-                stream.write_all(b"POST /ping/busy HTTP/1.1\r\nHost: x\r\nContent-Le");
+                stream.write_all(b"POST /ping/busy HTTP/1.1\r\nHost: localhost\r\nContent-Le");
             silent.push(stream);
         }
     }

@@ -31,8 +31,11 @@ pub(crate) fn metrics_page(project: &Project, headers: &str) -> Option<String> {
     let told: Value = serde_json::from_str(&told).ok()?;
     let port = told["address"].as_str()?.rsplit_once(':')?.1.to_owned();
     let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).ok()?;
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n{headers}\r\n")
-        .ok()?;
+    write!(
+        stream,
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"
+    )
+    .ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     Some(text)

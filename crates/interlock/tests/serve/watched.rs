@@ -40,7 +40,9 @@ const HOURLY: &str =
 
 fn project(pipelines: &[(&str, &str)]) -> Project {
     let project = Project::new(pipelines);
-    let config = "alerts: [{type: file, name: log, path: alerts.jsonl}]\n";
+    // Whoever has the default address on this machine has nothing to do with what is tested.
+    let config =
+        "server: {addr: '127.0.0.1:0'}\nalerts: [{type: file, name: log, path: alerts.jsonl}]\n";
     fs::write(project.path().join("interlock.yaml"), config).unwrap();
     project
 }
@@ -76,10 +78,10 @@ fn l3_what_nobody_reported_is_told_within_a_second_of_its_deadline() {
 }
 
 /// Threads of a process that hang for as long as this lives: each is held by strace at its next system call.
-struct Hung(Child);
+pub(crate) struct Hung(Child);
 
 impl Hung {
-    fn new(pid: u32, names: &[&str]) -> Self {
+    pub(crate) fn new(pid: u32, names: &[&str]) -> Self {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
         let threads = threads.map(|thread| thread.unwrap().path()).filter(|thread| {
             let name = fs::read_to_string(thread.join("comm")).unwrap_or_default();
