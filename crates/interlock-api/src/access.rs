@@ -13,7 +13,10 @@
 //! `Extension<Caller>`.
 //!
 //! While there is no token at all the door stands open, which only loopback may: an interface that can be reached
-//! from elsewhere asks for one always, even when the last was just revoked.
+//! from elsewhere asks for one always, even when the last was just revoked. An open door is open to whoever runs a
+//! program on this machine, not to every page that somebody's browser shows: what a page of another origin asks for,
+//! and what is asked for under a name that is not this machine's (which is what a rebound name looks like), is refused.
+//! With a token none of that is looked at: no page knows one.
 //!
 //! A token is shown as `Authorization: Bearer TOKEN`, as `X-API-Key: TOKEN`, or as the password (or the name without
 //! one) of `Authorization: Basic`, which is what `curl https://:TOKEN@host/ping/…` sends. Never in the address: those
@@ -29,8 +32,8 @@ use axum::{
     Extension, Router,
     extract::{RawPathParams, Request},
     http::{
-        HeaderMap, HeaderValue, StatusCode,
-        header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE},
+        HeaderMap, HeaderValue, StatusCode, Uri,
+        header::{AUTHORIZATION, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE},
     },
     middleware::{Next, from_fn},
     response::{IntoResponse as _, Response},
@@ -96,6 +99,12 @@ impl Doorkeeper {
         Self(Arc::new(Inner { declared, stored, exposure, clock, wrong }))
     }
 
+    /// Whether whoever reaches the interface may do everything.
+    fn is_open(&self) -> bool {
+        let is_local = self.0.exposure == Exposure::LoopbackOnly;
+        is_local && self.0.declared.is_empty() && self.stored().is_empty()
+    }
+
     /// Takes over the tokens that a store has now.
     pub fn take(&self, tokens: Vec<Token>) {
         *self.0.stored.write().unwrap_or_else(PoisonError::into_inner) = tokens.into();
@@ -108,16 +117,18 @@ impl Doorkeeper {
     /// Who shows this token.
     fn caller(&self, shown: Option<&str>) -> Option<Caller> {
         let stored = self.stored();
-        let declared = &self.0.declared;
-        if declared.is_empty() && stored.is_empty() && self.0.exposure == Exposure::LoopbackOnly {
+        if self.is_open() {
             return Some(Caller { name: None, scope: Scope::Admin });
         }
-        let all = declared.iter().chain(stored.iter());
+        let all = self.0.declared.iter().chain(stored.iter());
         let found = token::find(all, shown?, (self.0.clock)())?;
         Some(Caller { name: Some(found.name.clone()), scope: found.scope.clone() })
     }
 
     fn admit(&self, visit: &Visit<'_>) -> Result<Caller, ApiError> {
+        if visit.is_foreign && self.is_open() {
+            return Err(foreign());
+        }
         let Some(caller) = self.caller(visit.shown) else {
             // To show nothing is no guess.
             let wrong = visit.shown.map(|_| self.0.wrong.take(visit.peer, Instant::now()));
@@ -139,6 +150,7 @@ struct Visit<'a> {
     pipeline: Option<&'a str>,
     shown: Option<&'a str>,
     peer: IpAddr,
+    is_foreign: bool,
 }
 
 /// Lets requests pass to these routes that may do what they need.
@@ -151,7 +163,9 @@ pub(crate) fn guarded(routes: Router<Arc<Surface>>, need: Need) -> Router<Arc<Su
         let pipeline = params.iter().find(|(name, _)| *name == "pipeline").map(|(_, value)| value);
         let shown = shown(request.headers());
         let peer = Peer::of(&request);
-        let admitted = door.admit(&Visit { need, pipeline, shown: shown.as_deref(), peer });
+        let is_foreign = is_foreign(request.uri(), request.headers());
+        let shown = shown.as_deref();
+        let admitted = door.admit(&Visit { need, pipeline, shown, peer, is_foreign });
         let counted = admitted.and_then(|caller| {
             caller.name.as_deref().map_or(Ok(()), |name| pace.count(name)).map(|()| caller)
         });
@@ -196,6 +210,49 @@ fn shown(headers: &HeaderMap) -> Option<String> {
     let decoded = String::from_utf8(BASE64_STANDARD.decode(what.trim()).ok()?).ok()?;
     let (name, password) = decoded.split_once(':')?;
     Some(if password.is_empty() { name } else { password }.to_owned())
+}
+
+/// Whether a page of another origin asks, or somebody under a name that is not this machine's. Programs say nothing of an
+/// origin; browsers do, and no page can keep them from it.
+fn is_foreign(uri: &Uri, headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).map(|host| host.to_str().unwrap_or("?"));
+    let authority = uri.authority().map(|authority| authority.as_str());
+    if [host, authority].into_iter().flatten().any(|name| !is_ours(name)) {
+        return true;
+    }
+    let is_same = |origin: &HeaderValue| {
+        let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
+        origin.is_some() && origin == host
+    };
+    let is_near = |site: &HeaderValue| site == "same-origin" || site == "none";
+    !headers.get_all(ORIGIN).iter().all(is_same)
+        || !headers.get_all("sec-fetch-site").iter().all(is_near)
+}
+
+/// Whether a name, with a port or without, can only mean this machine.
+fn is_ours(name: &str) -> bool {
+    let (host, port) = match name.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or((rest, "?")),
+        None => name.find(':').map_or((name, ""), |at| name.split_at(at)),
+    };
+    let is_port = |text: &str| text.parse::<u16>().is_ok();
+    if !port.is_empty() && !port.strip_prefix(':').is_some_and(is_port) {
+        return false;
+    }
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    let is_loopback = host.parse().is_ok_and(|ip: IpAddr| ip.to_canonical().is_loopback());
+    is_loopback || host == "localhost" || host.ends_with(".localhost")
+}
+
+fn foreign() -> ApiError {
+    ApiError {
+        status: StatusCode::FORBIDDEN,
+        code: "foreign_origin",
+        message: "a page of another site asks, or somebody under a name that is not this machine's".to_owned(),
+        hint: "Ask http://127.0.0.1 or http://localhost, from no other page; or make a token \
+               (`interlock token create`) and show it."
+            .to_owned(),
+    }
 }
 
 fn nobody() -> ApiError {
@@ -262,6 +319,55 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_from_another_page_or_under_another_name_is_foreign() {
+        let check = |pairs: &[(&'static str, &str)], expected| {
+            let found = is_foreign(&Uri::from_static("/ping/job"), &headers(pairs));
+            assert_eq!(found, expected, "{pairs:?}");
+        };
+        for ours in ["127.0.0.1:8420", "localhost:8420", "LocalHost", "[::1]:8420", "127.1.2.3", "ui.localhost:1"] {
+            check(&[("host", ours)], false);
+            let origin = format!("http://{ours}");
+            check(&[("host", ours), ("origin", origin.as_str())], false);
+            check(
+                &[("host", ours), ("origin", origin.as_str()), ("sec-fetch-site", "same-origin")],
+                false,
+            );
+            check(&[("host", ours), ("sec-fetch-site", "none")], false);
+        }
+        check(&[], false);
+        for other in [
+            "evil.example", "evil.example:8420", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1:8420",
+            "0.0.0.0:8420", "[::]:1", "notlocalhost", "", "127.0.0.1@evil.example", "[::1].evil.example", "127.0.0.1:evil",
+        ] {
+            check(&[("host", other)], true);
+        }
+        let host = ("host", "127.0.0.1:8420");
+        for origin in ["http://evil.example", "null", "http://127.0.0.1:3000", "https://127.0.0.1:8420", "127.0.0.1:8420"] {
+            check(&[host, ("origin", origin)], true);
+        }
+        check(&[("origin", "http://127.0.0.1:8420")], true);
+        for site in ["cross-site", "same-site", "CROSS-SITE"] {
+            check(&[host, ("sec-fetch-site", site)], true);
+        }
+        let absolute = Uri::from_static("http://evil.example/ping/job");
+        assert!(is_foreign(&absolute, &headers(&[host])));
+    }
+
+    #[test]
+    fn a_foreign_page_is_refused_at_an_open_door_alone() {
+        let clock: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
+        let door = Doorkeeper::new(vec![], Exposure::LoopbackOnly, clock);
+        let visit = |shown, is_foreign| {
+            let peer = [127, 0, 0, 1].into();
+            let visit = Visit { need: Need::Operate, pipeline: None, shown, peer, is_foreign };
+            door.admit(&visit).map_or_else(|refusal| refusal.code, |_| "ok")
+        };
+        assert_eq!((visit(None, false), visit(None, true)), ("ok", "foreign_origin"));
+        door.take(vec![Token::known("ci", Scope::Operator, "abc")]);
+        assert_eq!((visit(Some("abc"), true), visit(None, true)), ("ok", "token_needed"));
+    }
+
+    #[test]
     fn without_a_token_only_loopback_is_open_and_a_revoked_last_one_opens_nothing() {
         let clock: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
         let open = Doorkeeper::new(vec![], Exposure::LoopbackOnly, Arc::clone(&clock));
@@ -282,7 +388,8 @@ mod tests {
         let declared = vec![Token::known("ci", Scope::Admin, "abc")];
         let door = Doorkeeper::new(declared, Exposure::Anywhere, clock);
         let visit = |peer: [u8; 4], shown| {
-            let visit = Visit { need: Need::View, pipeline: None, shown, peer: peer.into() };
+            let (peer, is_foreign) = (peer.into(), true);
+            let visit = Visit { need: Need::View, pipeline: None, shown, peer, is_foreign };
             door.admit(&visit).map_or_else(|refusal| refusal.status.as_u16(), |_| 200)
         };
         let guesses: Vec<u16> = (0..50).map(|_| visit([1, 1, 1, 1], Some("guess"))).collect();

@@ -417,3 +417,47 @@ fn the_thread_of_the_interface_comes_round_by_itself() {
     let before = pulse.count();
     wait_until("it comes round", || pulse.count() > before + 2);
 }
+
+/// What a browser sends for a page of somebody else, or for a name that points here since a moment ago.
+#[test]
+fn an_open_door_is_not_open_to_pages_of_others() {
+    let site = Site::new(&[]).with_store();
+    let ask = |host: &str, more: &str| {
+        let head = format!(
+            "POST /api/v1/pipelines/job/run HTTP/1.1\r\nHost: {host}\r\n{more}Content-Length: 2\r\nConnection: close\r\n\r\n{{}}"
+        );
+        exchange(site.running.address, &head)
+    };
+    let own = site.running.address.to_string();
+    for (host, more) in [
+        ("evil.example", String::new()),
+        (&own, "Origin: http://evil.example\r\n".to_owned()),
+        (&own, "Origin: null\r\n".to_owned()),
+        (&own, "Sec-Fetch-Site: cross-site\r\nContent-Type: text/plain\r\n".to_owned()),
+    ] {
+        assert_eq!(ask(host, &more).refusal(), (403, "foreign_origin".to_owned()), "{host} {more}");
+    }
+    let image = format!(
+        "GET /ping/x?create=1 HTTP/1.1\r\nHost: {own}\r\nSec-Fetch-Site: cross-site\r\nConnection: close\r\n\r\n"
+    );
+    assert_eq!(
+        exchange(site.running.address, &image).refusal(),
+        (403, "foreign_origin".to_owned())
+    );
+    assert!(
+        block_on(site.store.inbox(Shard(0), 10))
+            .unwrap()
+            .items
+            .iter()
+            .all(|entry| { matches!(entry.record, InboxRecord::Heard { .. }) })
+    );
+    // A program, and a page of our own.
+    for more in [String::new(), format!("Origin: http://{own}\r\nSec-Fetch-Site: same-origin\r\n")]
+    {
+        let answer = ask(&own, &more);
+        assert_eq!(answer.refusal().1, "pipeline_unknown", "{}", answer.body);
+    }
+    // Probes carry names of all kinds.
+    let health = "GET /healthz HTTP/1.1\r\nHost: probe.example\r\nConnection: close\r\n\r\n";
+    assert_eq!(exchange(site.running.address, health).status, 200);
+}
