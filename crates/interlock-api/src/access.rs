@@ -248,7 +248,8 @@ fn foreign() -> ApiError {
     ApiError {
         status: StatusCode::FORBIDDEN,
         code: "foreign_origin",
-        message: "a page of another site asks, or somebody under a name that is not this machine's".to_owned(),
+        message: "a page of another site asks, or somebody under a name that is not this machine's"
+            .to_owned(),
         hint: "Ask http://127.0.0.1 or http://localhost, from no other page; or make a token \
                (`interlock token create`) and show it."
             .to_owned(),
@@ -324,7 +325,14 @@ mod tests {
             let found = is_foreign(&Uri::from_static("/ping/job"), &headers(pairs));
             assert_eq!(found, expected, "{pairs:?}");
         };
-        for ours in ["127.0.0.1:8420", "localhost:8420", "LocalHost", "[::1]:8420", "127.1.2.3", "ui.localhost:1"] {
+        for ours in [
+            "127.0.0.1:8420",
+            "localhost:8420",
+            "LocalHost",
+            "[::1]:8420",
+            "127.1.2.3",
+            "ui.localhost:1",
+        ] {
             check(&[("host", ours)], false);
             let origin = format!("http://{ours}");
             check(&[("host", ours), ("origin", origin.as_str())], false);
@@ -336,13 +344,29 @@ mod tests {
         }
         check(&[], false);
         for other in [
-            "evil.example", "evil.example:8420", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1:8420",
-            "0.0.0.0:8420", "[::]:1", "notlocalhost", "", "127.0.0.1@evil.example", "[::1].evil.example", "127.0.0.1:evil",
+            "evil.example",
+            "evil.example:8420",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "10.0.0.1:8420",
+            "0.0.0.0:8420",
+            "[::]:1",
+            "notlocalhost",
+            "",
+            "127.0.0.1@evil.example",
+            "[::1].evil.example",
+            "127.0.0.1:evil",
         ] {
             check(&[("host", other)], true);
         }
         let host = ("host", "127.0.0.1:8420");
-        for origin in ["http://evil.example", "null", "http://127.0.0.1:3000", "https://127.0.0.1:8420", "127.0.0.1:8420"] {
+        for origin in [
+            "http://evil.example",
+            "null",
+            "http://127.0.0.1:3000",
+            "https://127.0.0.1:8420",
+            "127.0.0.1:8420",
+        ] {
             check(&[host, ("origin", origin)], true);
         }
         check(&[("origin", "http://127.0.0.1:8420")], true);

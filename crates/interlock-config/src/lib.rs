@@ -30,6 +30,7 @@ pub use decode::{Environment, archetype::Archetype};
 pub use load::{
     Around, Context, Loaded, LoadedPipeline, Pipelines, ReadFile, References, Upstream,
     decode_version, defined_twice, load_around, load_dir, parse_config, parse_data, parse_pipeline,
+    parse_store,
 };
 pub use problem::{Problem, Severity};
 pub use shape::{FileKind, reference::reference, schema::json_schema};

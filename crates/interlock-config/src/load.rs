@@ -26,10 +26,10 @@ pub use self::{
 };
 use crate::{
     decode::{self, Decoder, Environment, Surroundings, archetype::Archetype},
-    problem::{Problem, Problems, Severity},
-    server::ServerConfig,
-    shape::{FileKind, check},
-    source::{Origin, SourceFile},
+    problem::{Code, Problem, Problems, Severity},
+    server::{ServerConfig, StoreConfig},
+    shape::{self, FileKind, check},
+    source::{Origin, SourceFile, Span},
     version,
     yaml::{self, Entry, Node, Value},
     zones::ZoneSource,
@@ -202,6 +202,42 @@ pub fn parse_config(
     let config = config.filter(|_| !problems.has_errors());
     let file = problems.source(path, text);
     (config, problems.finish(&file, None))
+}
+
+/// Reads of `interlock.yaml` where the ledger is, and nothing else: a problem elsewhere in the file leaves no doubt about
+/// that. What leaves one is the answer instead, keys that nobody knows included: one may be a store's, misspelled.
+pub fn parse_store(
+    path: &Path,
+    text: &str,
+    zones: &dyn ZoneSource,
+    environment: Environment<'_>,
+) -> Result<StoreConfig, Vec<Problem>> {
+    let context = Context::default();
+    let around = surroundings(zones, environment, &context);
+    let mut problems = Problems::default();
+    let mut root = yaml::parse(text, Origin::File, &mut problems);
+    if let Some(Node { value: Value::Map(entries), .. }) = &mut root {
+        entries.retain(|entry| {
+            let is_kept = shape::is_about_the_store(&entry.key);
+            if !is_kept {
+                problems.hide(entry.value.span);
+            }
+            is_kept
+        });
+    }
+    let root = root.and_then(|root| check::check(root, FileKind::Config, text, &mut problems));
+    let store = root.and_then(|root| decoder(&around, &mut problems).store_config(&root));
+    let is_sound = !problems.has_errors();
+    let file = problems.source(path, text);
+    let problems = problems.finish(&file, None);
+    match store {
+        Some(store) if is_sound => Ok(store),
+        // That is for whoever checks the file; about the store it says what an absent one says.
+        None if problems.iter().all(|problem| problem.code == Code::Empty) => {
+            Ok(decode::server::embedded(&Node::empty_map(Span::default())))
+        }
+        Some(_) | None => Err(problems),
+    }
 }
 
 /// Reads a YAML or JSON file that has no shape of its own, such as a file of sensors.

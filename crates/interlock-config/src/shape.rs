@@ -32,6 +32,15 @@ pub enum FileKind {
     Calendar,
 }
 
+/// The stores that there are, and the keys of their sections.
+pub(crate) const STORES: [&str; 4] = ["embedded", "redis", "postgres", "dynamodb"];
+
+/// Whether a key of `interlock.yaml` may say something about the store: one that nobody knows may.
+pub(crate) fn is_about_the_store(key: &str) -> bool {
+    let known = FileKind::Config.shape().fields().any(|field| field.is(key));
+    !known || key == "provider" || STORES.contains(&key)
+}
+
 impl FileKind {
     /// All kinds, the most used first.
     pub const ALL: [Self; 4] = [Self::Pipeline, Self::Config, Self::Archetype, Self::Calendar];

@@ -47,10 +47,10 @@ pub(crate) struct Request<'a> {
 impl Inbox {
     /// The inbox of a pipeline that the ledger or the files know; a first request makes the ledger.
     pub(crate) fn open(directory: &Path, pipeline: &str) -> Result<Self, Failure> {
-        if directory.is_dir() && !Place::of(directory).exists() {
+        if directory.is_dir() && !Place::of(directory)?.exists() {
             // Nothing is made for a name that nobody declares.
             project::pipeline(&project::load(directory)?, pipeline)?;
-            Place::of(directory).open_writer("interlock", writer::SERVE_WAITS)?;
+            Place::of(directory)?.open_writer("interlock", writer::SERVE_WAITS)?;
         }
         let ledger = Ledger::open(directory)?;
         let pipeline = ledger.known(directory, pipeline)?;
@@ -59,7 +59,7 @@ impl Inbox {
 
     /// The inbox of `_system`, for what is about no pipeline; a first request makes the ledger.
     pub(crate) fn system(directory: &Path) -> Result<Self, Failure> {
-        let place = Place::of(directory);
+        let place = Place::of(directory)?;
         if directory.is_dir() && !place.exists() {
             place.open_writer("interlock", writer::SERVE_WAITS)?;
         }

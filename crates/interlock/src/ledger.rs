@@ -59,7 +59,7 @@ impl Ledger {
                 "Name the project with `-C DIR`, or write a new one with `interlock init DIR`.",
             ));
         }
-        let place = Place::of(directory);
+        let place = Place::of(directory)?;
         if !place.exists() {
             return Err(Failure::failed(
                 "nothing was recorded yet",

@@ -5,7 +5,7 @@ use std::{
     fmt,
     fs::{self, File, OpenOptions, TryLockError},
     hash::{BuildHasher as _, RandomState},
-    io::Write as _,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -13,7 +13,10 @@ use std::{
 };
 
 use interlock_config::{
-    SystemZones, parse_config,
+    SystemZones,
+    load::CONFIG_FILE,
+    parse_config, parse_store,
+    problem::Severity,
     server::{ServerConfig, StoreConfig},
 };
 use interlock_engine::Pace;
@@ -58,12 +61,12 @@ pub(crate) struct Held(#[expect(dead_code, reason = "a lock ends with its file")
 
 impl Place {
     /// The place of a project. Only `interlock.yaml` is read, so that asking the ledger costs the same however
-    /// many pipelines there are.
-    pub(crate) fn of(directory: &Path) -> Self {
-        // A file that cannot be used is read as its defaults, as everywhere.
-        let store = config(&directory.join("interlock.yaml")).map(|config| config.store);
-        let store = store.unwrap_or_else(|| StoreConfig::Embedded { path: ".interlock".into() });
-        Self::named(directory, &store)
+    /// many pipelines there are, and of it only what is about the store: whatever else is wrong there (a variable that
+    /// `serve` has and a crontab has not, say) moves no ledger. Where that cannot be told, there is no place: a default would
+    /// be another ledger, in which everything looks well.
+    pub(crate) fn of(directory: &Path) -> Result<Self, Failure> {
+        let store = store(&config_file(directory))?;
+        Ok(Self::named(directory, &store))
     }
 
     /// The place that a file names.
@@ -214,6 +217,29 @@ fn host_name() -> String {
 
 fn chance() -> u64 {
     RandomState::new().hash_one(std::process::id())
+}
+
+/// The file that says where everything is, by the name that it has.
+pub(crate) fn config_file(directory: &Path) -> PathBuf {
+    let (usual, other) = (directory.join(CONFIG_FILE), directory.join("interlock.yml"));
+    if !usual.exists() && other.exists() { other } else { usual }
+}
+
+/// Where a file says that the ledger is; one that is not there says nothing else than the defaults.
+pub(crate) fn store(path: &Path) -> Result<StoreConfig, Failure> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(|error| Failure::file("read", path, &error))?,
+    };
+    let store = parse_store(path, &text, &SystemZones::new(), &environment::variable);
+    store.map_err(|problems| {
+        let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
+        let said: Vec<_> = errors.map(|problem| problem.message.as_str()).collect();
+        Failure::failed(
+            format!("{} does not say where the ledger is: {}", path.display(), said.join("; ")),
+            "`interlock validate` shows the place. Nothing was read or written.",
+        )
+    })
 }
 
 /// What a file says, if it can be used.

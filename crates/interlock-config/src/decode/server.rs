@@ -18,6 +18,7 @@ use crate::{
         Archiver, Beacon, Dirs, Dynamodb, Engine, Postgres, Redis, RedisTls, Retention, Scope,
         Server, ServerConfig, StoreConfig, Token, Watchdog, Watcher,
     },
+    shape::STORES,
     yaml::Node,
 };
 
@@ -95,9 +96,13 @@ impl Decoder<'_> {
         self.resolved(map, key).filter(|text| !text.is_empty()).map(Secret::new)
     }
 
+    /// Which store it is, of a tree that was checked.
+    pub(crate) fn store_config(&mut self, root: &Node) -> Option<StoreConfig> {
+        self.store(root, &Node::empty_map(root.span))
+    }
+
     fn store(&mut self, root: &Node, empty: &Node) -> Option<StoreConfig> {
-        let sections = ["embedded", "redis", "postgres", "dynamodb"];
-        let written: Vec<_> = sections.into_iter().filter(|key| root.get(key).is_some()).collect();
+        let written: Vec<_> = STORES.into_iter().filter(|key| root.get(key).is_some()).collect();
         let named = root.get("provider").and_then(Node::text);
         let provider = match (named, written.as_slice()) {
             (Some(named), _) => named,
@@ -307,7 +312,7 @@ fn shards(node: &Node) -> Option<u16> {
     count(node, "shards").and_then(|count| u16::try_from(count).ok())
 }
 
-fn embedded(node: &Node) -> StoreConfig {
+pub(crate) fn embedded(node: &Node) -> StoreConfig {
     let path = text(node, "path").unwrap_or_else(|| ".interlock".to_owned());
     StoreConfig::Embedded { path: path.into() }
 }

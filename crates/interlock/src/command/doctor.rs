@@ -43,7 +43,7 @@ pub(super) enum Depth {
 }
 
 pub(super) fn run(directory: &Path, depth: Depth, output: &mut Output) -> Result<u8, Failure> {
-    let place = Place::of(directory);
+    let place = Place::of(directory)?;
     let folder = place.folder.clone();
     let loaded = project::load(directory)?;
     let mut findings = vec![

@@ -38,7 +38,7 @@ pub(super) fn run(
     let spec = project::pipeline(&loaded, &evaluate.pipeline)?;
     let now = clock::now();
     let now = evaluate.at.map_or(now, |at| at.at(now, &slot_name::first_zone(Some(spec))));
-    let is_recorded = Place::of(directory).exists();
+    let is_recorded = Place::of(directory)?.exists();
     let ledger = is_recorded.then(|| Ledger::open(directory)).transpose()?;
     let slot = match &evaluate.slot {
         Some(text) => find(&loaded, ledger.as_ref(), spec, &Typed::parse(&spec.name, text)?)?,

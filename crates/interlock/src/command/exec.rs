@@ -15,7 +15,7 @@ use crate::{
         child::{Ended, Job},
         spool,
         tls::Trust,
-        way::{Parcel, Trouble, Way},
+        way::{Parcel, Trouble, Way, project_name},
     },
     exit::Failure,
     inbox::fresh_key,
@@ -34,7 +34,12 @@ pub(super) fn run(directory: &Path, exec: &Exec, output: &mut Output) -> Result<
     let way = way(directory, exec)?;
     let fresh = fresh_key();
     let rid = exec.rid.clone().unwrap_or_else(|| fresh.clone());
-    let reporter = Arc::new(Reporter { pipeline, rid, fresh, way, spool: spool::folder() });
+    let mut names = vec![way.name()];
+    if matches!(way, Way::Inbox(_)) {
+        names.push(project_name(directory));
+    }
+    let reporter = Reporter { pipeline, rid, fresh, way, names, spool: spool::folder() };
+    let reporter = Arc::new(reporter);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime
         .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}"), ""))?;
@@ -57,7 +62,11 @@ fn way(directory: &Path, exec: &Exec) -> Result<Way, Failure> {
     if let Some(url) = named.filter(|url| !url.is_empty()) {
         return to(&url);
     }
-    let place = Place::of(directory);
+    let place = match Place::of(directory) {
+        Ok(place) => place,
+        // To the wrong ledger it would be lost without a word; it is kept for the project, whose `serve` knows better.
+        Err(failure) => return Ok(Way::Unknown(directory.to_owned(), failure.message)),
+    };
     let is_project = directory.join("interlock.yaml").exists() || place.folder.is_dir();
     if is_project && place.is_embedded() {
         return Ok(Way::Inbox(place.folder));
@@ -72,6 +81,8 @@ struct Reporter {
     /// What tells this call from others, should somebody use a `rid` twice.
     fresh: String,
     way: Way,
+    /// The names under which reports may wait that go this way.
+    names: Vec<String>,
     spool: std::path::PathBuf,
 }
 
@@ -146,7 +157,7 @@ impl Reporter {
     fn send(&self, mut parcels: Vec<Parcel>, opened: Option<OpenInbox>) -> Vec<String> {
         match self.way.deliver(&mut parcels, opened) {
             Ok(()) => {
-                let refused = spool::deliver(&self.spool, &self.way).into_iter();
+                let refused = spool::deliver(&self.spool, &self.way, &self.names).into_iter();
                 refused
                     .map(|reason| format!("a report that had waited was not taken: {reason}"))
                     .collect()

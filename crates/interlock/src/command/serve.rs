@@ -133,7 +133,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     let (from, zones_read) = (directory.clone(), Arc::clone(&zones));
     let config = blocking(move || Files::around(&from, &zones_read)).await??.config;
     let roles = roles.given(config.archiver.as_ref())?;
-    let place = Place::named(&directory, &config.store);
+    let place = Place::of(&directory)?;
     let (folder, holder) = (place.folder.clone(), place.holder());
     let ours = holder.clone();
     let (store, held) = open(&place, &roles).await?;
@@ -143,7 +143,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     surface.maker.get_or_init(|| making::maker(&directory, &config.dirs.pipelines));
     let interface = interface(&roles, &config, (&folder, &surface)).await?;
     let mut greeting = greeting(&place, &roles, &surface);
-    let names = spooled::names(&folder, interface.as_ref().map(Interface::address));
+    let names = spooled::names((&directory, &folder), interface.as_ref().map(Interface::address));
     tokio::spawn(spooled::take_over(Arc::clone(&store), names));
     let (reload, asked) = mpsc::unbounded_channel();
     let runtime = beside()?;

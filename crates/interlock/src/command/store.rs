@@ -24,7 +24,7 @@ pub(super) fn run(
     }
     // Says better than the store what is missing.
     drop(Ledger::open(directory)?);
-    let place = Place::of(directory);
+    let place = Place::of(directory)?;
     if !place.is_embedded() {
         return Err(Failure::failed(
             format!("{place} is looked after by its server's own tools"),

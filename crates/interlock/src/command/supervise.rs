@@ -72,7 +72,7 @@ fn supervision(directory: &Path, asked: &Supervise) -> Result<Supervision, Failu
         },
         backoff: Backoff { first, ..Backoff::default() },
         give_up: GiveUp { deaths: asked.deaths.into(), within: asked.within.unsigned_abs() },
-        folder: Place::of(directory).folder.join("supervise"),
+        folder: Place::of(directory)?.folder.join("supervise"),
     })
 }
 

@@ -30,7 +30,7 @@ pub(super) fn run(
     asked: &WatchdogPass,
     output: &mut Output,
 ) -> Result<u8, Failure> {
-    let place = Place::of(directory);
+    let place = Place::of(directory)?;
     if !place.exists() {
         return print(&Report::default(), Form::asked(asked.json), output);
     }

@@ -89,10 +89,11 @@ pub(crate) fn waiting(folder: &Path, names: &[String]) -> Vec<Waiting> {
     files(folder).into_iter().filter_map(read).take(AT_ONCE).collect()
 }
 
-/// Delivers what waits for a way, until something is in the way. A report that is not wanted is dropped, and said.
-pub(crate) fn deliver(folder: &Path, way: &Way) -> Vec<String> {
+/// Delivers what waits under some names by a way, until something is in the way. A report that is not wanted is dropped, and
+/// said.
+pub(crate) fn deliver(folder: &Path, way: &Way, names: &[String]) -> Vec<String> {
     let mut refused = Vec::new();
-    for Waiting { file, parcel } in waiting(folder, &[way.name()]) {
+    for Waiting { file, parcel } in waiting(folder, names) {
         match way.deliver(&mut vec![parcel], None) {
             Ok(()) => {}
             Err(Trouble::Refused(reason)) => refused.push(reason),

@@ -3,7 +3,7 @@
 use std::{
     io::{self, Read as _},
     net::{TcpStream, ToSocketAddrs as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -46,6 +46,8 @@ pub(crate) enum Way {
         /// Whom it believes, when it speaks TLS.
         tls: Option<Trust>,
     },
+    /// To a project that does not say where its ledger is, and why not: reports wait until it does.
+    Unknown(PathBuf, String),
 }
 
 /// Why a report did not arrive.
@@ -80,10 +82,8 @@ impl Way {
     /// What tells this way from others, in a spool.
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::Inbox(folder) => {
-                let whole = folder.canonicalize().unwrap_or_else(|_missing| folder.clone());
-                format!("file:{}", whole.display())
-            }
+            Self::Inbox(folder) => format!("file:{}", whole(folder)),
+            Self::Unknown(project, _) => project_name(project),
             Self::Http { authority, tls: None, .. } => format!("http://{authority}"),
             Self::Http { authority, tls: Some(_), .. } => format!("https://{authority}"),
         }
@@ -93,7 +93,7 @@ impl Way {
     pub(crate) fn open(&self) -> Option<OpenInbox> {
         match self {
             Self::Inbox(folder) => OpenInbox::of(folder),
-            Self::Http { .. } => None,
+            Self::Http { .. } | Self::Unknown(..) => None,
         }
     }
 
@@ -134,9 +134,19 @@ impl Way {
                     parcels.drain(..told);
                 }
             }
+            Self::Unknown(_, reason) => return Err(Trouble::Unreachable(reason.clone())),
         }
         Ok(())
     }
+}
+
+/// The name under which reports wait for a project, wherever its ledger is.
+pub(crate) fn project_name(directory: &Path) -> String {
+    format!("project:{}", whole(directory))
+}
+
+fn whole(path: &Path) -> String {
+    path.canonicalize().unwrap_or_else(|_missing| path.to_owned()).display().to_string()
 }
 
 impl Parcel {
@@ -242,7 +252,7 @@ mod tests {
     fn an_address_is_a_host_and_a_port() {
         let authority = |url: &str| match Way::to(url, None, Trust::default()) {
             Ok(Way::Http { authority, .. }) => Some(authority),
-            Ok(Way::Inbox(_)) | Err(_) => None,
+            Ok(Way::Inbox(_) | Way::Unknown(..)) | Err(_) => None,
         };
         assert_eq!(authority("http://127.0.0.1:8420").as_deref(), Some("127.0.0.1:8420"));
         assert_eq!(authority("http://[::1]:8420/").as_deref(), Some("[::1]:8420"));

@@ -6,15 +6,18 @@ use interlock_store::{Store, record::InboxRecord};
 
 use crate::exec::{
     spool::{self, Waiting},
-    way::Way,
+    way::{Way, project_name},
 };
 
 /// How often the spool is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
-/// The names under which reports may wait for this process: its folder, and its address as people write it.
-pub(crate) fn names(folder: &Path, address: Option<SocketAddr>) -> Vec<String> {
-    let mut names = vec![Way::Inbox(folder.to_owned()).name()];
+/// The names under which reports may wait for this process: its folder, its project, and its address as people write it.
+pub(crate) fn names(
+    (directory, folder): (&Path, &Path),
+    address: Option<SocketAddr>,
+) -> Vec<String> {
+    let mut names = vec![Way::Inbox(folder.to_owned()).name(), project_name(directory)];
     if let Some(address) = address {
         let (ip, port) = (address.ip(), address.port());
         names.push(format!("http://{address}"));

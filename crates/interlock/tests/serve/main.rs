@@ -19,6 +19,7 @@
 //! | `ourselves` | what breaks in Interlock itself, and who outside hears of it |
 //! | `exec` | jobs wrapped by `exec`, with the interface there, gone, and silent |
 //! | `pings` | reports by `curl`, scripts and Python; kills between receipt and answer; a silent crowd |
+//! | `places` | a project whose `interlock.yaml` has a problem, and where its ledger then is |
 //! | `rollback` | a Redis that comes back as it was seconds ago |
 //! | `servers` | two instances on one Redis or PostgreSQL, of which one is killed |
 //! | `tokens` | who may ask, over real connections |
@@ -48,6 +49,7 @@ mod leader;
 mod moving;
 mod ourselves;
 mod pings;
+mod places;
 mod points;
 mod project;
 mod rollback;

@@ -89,7 +89,7 @@ fn refuse_what_is_gone(
     asked: &BackfillStart,
     record: &BackfillRecord,
 ) -> Result<(), Failure> {
-    if asked.assume_missing || !Place::of(directory).exists() {
+    if asked.assume_missing || !Place::of(directory)?.exists() {
         return Ok(());
     }
     match Ledger::open(directory)?.floor()? {
@@ -124,7 +124,7 @@ fn plan(
     spec: &Pipeline,
     (record, now): (&BackfillRecord, Timestamp),
 ) -> Result<Plan, Failure> {
-    if !Place::of(directory).exists() {
+    if !Place::of(directory)?.exists() {
         let store = MemoryStore::new(1, Arc::new(clock::now));
         return Planner { store: &store, spec, record, now }.plan(|_| None);
     }

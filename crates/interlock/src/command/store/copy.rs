@@ -10,7 +10,6 @@ use std::{
     sync::Arc,
 };
 
-use interlock_config::server::StoreConfig;
 use interlock_core::id::{PipelineId, fnv1a};
 use interlock_store::{
     Change, Expect, Freight, Group, InboxEntry, Key, Lease, Record, Role, Row, Shard, Store,
@@ -71,22 +70,18 @@ pub(super) fn run((from, to): (&Path, &Path), output: &mut Output) -> Result<u8,
 /// The store that a project's directory, or a file, names.
 fn place_of(path: &Path) -> Result<Place, Failure> {
     if path.is_dir() {
-        return Ok(Place::of(path));
+        return Place::of(path);
     }
-    let unusable = || {
-        Failure::failed(
-            format!("{} names no store", path.display()),
-            "Name a project's directory, or a file like interlock.yaml that `interlock validate` finds nothing wrong with.",
-        )
-    };
     if !path.is_file() {
-        return Err(unusable());
+        return Err(Failure::failed(
+            format!("{} names no store", path.display()),
+            "Name a project's directory, or a file like interlock.yaml.",
+        ));
     }
-    let config = place::config(path).ok_or_else(unusable)?;
+    let store = place::store(path)?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory: PathBuf = directory.unwrap_or(Path::new(".")).to_path_buf();
-    let store: &StoreConfig = &config.store;
-    Ok(Place::named(&directory, store))
+    Ok(Place::named(&directory, &store))
 }
 
 impl End {
