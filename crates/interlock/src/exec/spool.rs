@@ -2,8 +2,10 @@
 //! delivers them, and `serve` does when it is the one they were meant for.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -32,7 +34,8 @@ pub(crate) fn folder() -> PathBuf {
 
 /// Keeps reports for later; durable when it returns.
 pub(crate) fn keep(folder: &Path, way: &Way, parcels: &[Parcel]) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
+    // What a job printed is for whoever may see the job.
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     for parcel in parcels {
         let record = InboxRecord::Report(Box::new(parcel.report.clone()));
         let text = json!({
@@ -44,7 +47,9 @@ pub(crate) fn keep(folder: &Path, way: &Way, parcels: &[Parcel]) -> io::Result<(
         // By time, so that they are delivered in the order they were made.
         let name = format!("{:015}-{}", parcel.report.at.as_millisecond().max(0), parcel.key);
         let draft = folder.join(format!("{name}.new"));
-        let mut file = fs::File::create(&draft)?;
+        let options =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
+        let mut file = options?;
         writeln!(file, "{text}")?;
         file.sync_all()?;
         fs::rename(&draft, folder.join(format!("{name}.json")))?;
@@ -72,8 +77,8 @@ pub(crate) struct Waiting {
     pub(crate) parcel: Parcel,
 }
 
-/// What waits for one of some ways, oldest first.
-pub(crate) fn waiting(folder: &Path, names: &[String]) -> Vec<Waiting> {
+/// What waits under one of some names, oldest first, without what is known already.
+pub(crate) fn waiting(folder: &Path, names: &[String], known: &BTreeSet<PathBuf>) -> Vec<Waiting> {
     let read = |file: PathBuf| {
         let text: Value = serde_json::from_str(&fs::read_to_string(&file).ok()?).ok()?;
         let to = text["to"].as_str()?;
@@ -86,14 +91,15 @@ pub(crate) fn waiting(folder: &Path, names: &[String]) -> Vec<Waiting> {
         let (key, report): (_, ReportRecord) = (text["key"].as_str()?.to_owned(), *report);
         Some(Waiting { file, parcel: Parcel { pipeline, key, report } })
     };
-    files(folder).into_iter().filter_map(read).take(AT_ONCE).collect()
+    let files = files(folder).into_iter().filter(|file| !known.contains(file));
+    files.filter_map(read).take(AT_ONCE).collect()
 }
 
 /// Delivers what waits under some names by a way, until something is in the way. A report that is not wanted is dropped, and
 /// said.
 pub(crate) fn deliver(folder: &Path, way: &Way, names: &[String]) -> Vec<String> {
     let mut refused = Vec::new();
-    for Waiting { file, parcel } in waiting(folder, names) {
+    for Waiting { file, parcel } in waiting(folder, names, &BTreeSet::new()) {
         match way.deliver(&mut vec![parcel], None) {
             Ok(()) => {}
             Err(Trouble::Refused(reason)) => refused.push(reason),
@@ -128,12 +134,12 @@ mod tests {
         keep(folder.path(), &way("a"), &[parcel("late", 20), parcel("early", 10)]).unwrap();
         keep(folder.path(), &way("b"), &[parcel("other", 5)]).unwrap();
         let keys = |name: &str| {
-            let found = waiting(folder.path(), &[way(name).name()]);
+            let found = waiting(folder.path(), &[way(name).name()], &BTreeSet::new());
             found.into_iter().map(|it| it.parcel.key).collect::<Vec<_>>()
         };
         assert_eq!(keys("a"), ["early", "late"]);
         assert_eq!(keys("b"), ["other"]);
-        let found = waiting(folder.path(), &[way("a").name()]).remove(0);
+        let found = waiting(folder.path(), &[way("a").name()], &BTreeSet::new()).remove(0);
         assert_eq!(found.parcel, parcel("early", 10));
     }
 }

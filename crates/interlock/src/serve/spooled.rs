@@ -1,6 +1,6 @@
 //! Reports that `interlock exec` could not deliver while this process was not there.
 
-use std::{fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fs, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use interlock_store::{Store, record::InboxRecord};
 
@@ -32,10 +32,12 @@ pub(crate) fn names(
 
 /// Takes over what waits in this user's spool for one of the names that this process has.
 pub(crate) async fn take_over(store: Arc<dyn Store>, names: Vec<String>) {
+    // Taken, and still there: this process may read the spool, and not write to it.
+    let mut taken = BTreeSet::new();
     loop {
         let found = {
-            let names = names.clone();
-            let read = move || spool::waiting(&spool::folder(), &names);
+            let (names, known) = (names.clone(), taken.clone());
+            let read = move || spool::waiting(&spool::folder(), &names, &known);
             tokio::task::spawn_blocking(read).await.unwrap_or_default()
         };
         let mut rests = found.is_empty();
@@ -44,7 +46,13 @@ pub(crate) async fn take_over(store: Arc<dyn Store>, names: Vec<String>) {
             match store.post(&parcel.pipeline, &parcel.key, &record).await {
                 Ok(()) => {
                     tracing::info!(pipeline = %parcel.pipeline, "a report that had waited was taken");
-                    let _taken_twice_is_once = fs::remove_file(file);
+                    match fs::remove_file(&file) {
+                        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                            tracing::warn!(%error, "{} was taken and cannot be removed", file.display());
+                            taken.insert(file);
+                        }
+                        Ok(()) | Err(_) => {}
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a report that had waited could not be taken");

@@ -8,6 +8,7 @@ use std::{
 };
 
 use crate::{
+    bad_input::SmallDisk,
     pings::Site,
     project::{Ran, signal},
 };
@@ -168,4 +169,32 @@ fn an_interface_that_says_nothing_holds_up_neither_output_nor_signals() {
     drop((asked, silent));
     assert_eq!(job.wait().unwrap().code(), Some(9));
     assert_eq!(fs::read_dir(site.project.path().join("spool")).unwrap().count(), 2);
+}
+
+/// A spool of another user, say.
+#[test]
+fn what_serve_may_read_and_not_remove_is_taken_once_and_said_once() {
+    let mut site = Site::new(&["fixed"]);
+    let Some(disk) = SmallDisk::mount(site.project.path().join("spool")) else {
+        println!("only root may mount a small disk: not tried");
+        return;
+    };
+    site.daemon = None;
+    let ran = exec(&site, &["fixed", "--server", "http://127.0.0.1:9"], &["echo", "kept"]);
+    assert!(ran.stderr.contains("is kept"), "{}", ran.stderr);
+    let folder = site.project.folder().canonicalize().unwrap();
+    for file in fs::read_dir(&disk.0).unwrap().map(|file| file.unwrap().path()) {
+        let text = fs::read_to_string(&file).unwrap();
+        let ours = format!("file:{}", folder.display());
+        fs::write(&file, text.replace("http://127.0.0.1:9", &ours)).unwrap();
+    }
+    let read_only = Command::new("mount").args(["-o", "remount,ro"]).arg(&disk.0).status();
+    assert!(read_only.unwrap().success());
+    site.serve();
+    site.until_ended("fixed", 1);
+    // What is tested is that nothing more is said.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let said = crate::log(site.project.path());
+    assert_eq!(said.matches("a report that had waited was taken").count(), 2, "a start and an end");
+    assert_eq!(said.matches("was taken and cannot be removed").count(), 2);
 }
