@@ -32,5 +32,6 @@ pub mod token;
 pub use access::Doorkeeper;
 pub use hearing::Hearing;
 pub use limits::Limits;
+pub use query::{RID_MAX, is_rid};
 pub use server::{BOUND, Post, Running, start};
 pub use surface::{BeaconStanding, Make, Maker, Phase, Reach, Surface, Wellness};

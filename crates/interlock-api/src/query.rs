@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use crate::error::ApiError;
 
 /// Bytes of a run id.
-pub(crate) const RID_MAX: usize = 200;
+pub const RID_MAX: usize = 200;
 
 /// What is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ fn rid(value: &str) -> Result<String, ApiError> {
 }
 
 /// Whether a text may name a run.
-pub(crate) fn is_rid(text: &str) -> bool {
+pub fn is_rid(text: &str) -> bool {
     (1..=RID_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 

@@ -1,7 +1,14 @@
 //! `interlock exec PIPELINE -- CMD…`: runs a job as it is, and reports how it went.
 
-use std::{io::Write as _, path::Path, sync::Arc, time::Duration};
+use std::{
+    io::Write as _,
+    net::{Ipv4Addr, SocketAddr, ToSocketAddrs as _},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
+use interlock_api::{RID_MAX, is_rid};
 use interlock_core::{id::PipelineId, report::Said};
 use interlock_store::record::ReportRecord;
 use interlock_store_embedded::OpenInbox;
@@ -20,7 +27,8 @@ use crate::{
     exit::Failure,
     inbox::fresh_key,
     output::Output,
-    place::Place,
+    place::{self, Place},
+    serve::http,
 };
 
 /// The start of a job that ends sooner is reported with its end.
@@ -29,11 +37,20 @@ const LINGER: Duration = Duration::from_millis(100);
 const HERE: &str = "http://127.0.0.1:8420";
 
 pub(super) fn run(directory: &Path, exec: &Exec, output: &mut Output) -> Result<u8, Failure> {
-    let pipeline = PipelineId::parse(&exec.pipeline)
-        .map_err(|error| Failure::usage(error.message, "`interlock list` names the pipelines."))?;
-    let way = way(directory, exec)?;
-    let fresh = fresh_key();
-    let rid = exec.rid.clone().unwrap_or_else(|| fresh.clone());
+    let (way, fresh) = (way(directory, exec), fresh_key());
+    // Whatever is wrong with what it is called: the job runs.
+    let (pipeline, way) = match PipelineId::parse(&exec.pipeline) {
+        Ok(pipeline) => (pipeline, way),
+        Err(error) => (PipelineId::system(), Way::Nowhere(error.message)),
+    };
+    let asked = exec.rid.clone();
+    let rid = asked.clone().filter(|rid| is_rid(rid)).unwrap_or_else(|| fresh.clone());
+    if asked.is_some_and(|asked| asked != rid) {
+        let _nobody_reads = writeln!(
+            output.err,
+            "interlock exec: `--rid` cannot be used, it has 1 to {RID_MAX} visible ASCII characters; reporting under {rid}"
+        );
+    }
     let mut names = vec![way.name()];
     if matches!(way, Way::Inbox(_)) {
         names.push(project_name(directory));
@@ -50,28 +67,51 @@ pub(super) fn run(directory: &Path, exec: &Exec, output: &mut Output) -> Result<
 
 /// Where reports go: to the interface that is named, else into the inbox of the project here, else to this machine's
 /// interface.
-fn way(directory: &Path, exec: &Exec) -> Result<Way, Failure> {
+fn way(directory: &Path, exec: &Exec) -> Way {
     let named = exec.server.clone().or_else(|| environment::variable("INTERLOCK_SERVER"));
     let token = environment::variable("INTERLOCK_TOKEN");
     let ca = exec.ca.clone().or_else(|| environment::variable("INTERLOCK_CA").map(Into::into));
     let trust = ca.map_or(Trust::System, Trust::Only);
-    let to = |url: &str| {
-        let hint = "Write `--server http://HOST:PORT`, or set INTERLOCK_SERVER.";
-        Way::to(url, token.clone(), trust.clone()).map_err(|reason| Failure::usage(reason, hint))
-    };
+    let to = |url: &str| Way::to(url, token.clone(), trust.clone()).unwrap_or_else(Way::Nowhere);
     if let Some(url) = named.filter(|url| !url.is_empty()) {
         return to(&url);
     }
     let place = match Place::of(directory) {
         Ok(place) => place,
         // To the wrong ledger it would be lost without a word; it is kept for the project, whose `serve` knows better.
-        Err(failure) => return Ok(Way::Unknown(directory.to_owned(), failure.message)),
+        Err(failure) => return Way::Unknown(directory.to_owned(), failure.message),
     };
-    let is_project = directory.join("interlock.yaml").exists() || place.folder.is_dir();
-    if is_project && place.is_embedded() {
-        return Ok(Way::Inbox(place.folder));
+    let is_project = place::config_file(directory).exists() || place.folder.is_dir();
+    if !is_project {
+        return to(HERE);
     }
-    to(HERE)
+    if place.is_embedded() {
+        return Way::Inbox(place.folder);
+    }
+    // The ledger is on a server, which takes longer to reach than a job's wrapper may: whoever serves the project does it.
+    match interface(directory, &place) {
+        Some(address) => to(&format!("http://{address}")).for_project(directory),
+        None => {
+            let reason = "no `interlock serve` of this project runs here".to_owned();
+            Way::Unknown(directory.to_owned(), reason)
+        }
+    }
+}
+
+/// Where the interface of a project is on this machine: where it was last, else where the file says.
+fn interface(directory: &Path, place: &Place) -> Option<String> {
+    let near = |address: SocketAddr| {
+        let ip =
+            if address.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address.ip() };
+        SocketAddr::new(ip, address.port())
+    };
+    if let Some(address) = http::address(&place.folder) {
+        return Some(near(address).to_string());
+    }
+    let written = place::config(&place::config_file(directory))?.server.addr;
+    let full = if written.starts_with(':') { format!("0.0.0.0{written}") } else { written };
+    let address = full.to_socket_addrs().ok()?.next().map(near)?;
+    (address.port() != 0).then(|| address.to_string())
 }
 
 /// What reporting needs.
@@ -107,15 +147,17 @@ async fn supervise(
             // While it runs: nobody waits for us yet.
             opened = reporter.way.open();
             if let Some(ended) = job.ends_within(LINGER).await {
-                (ended, clock.elapsed())
+                let took = ended.at.saturating_duration_since(clock);
+                (ended, took)
             } else {
                 // By a thread of its own: the job's output, signals and end do not wait for us.
                 let (reporter, started) = (Arc::clone(reporter), std::mem::take(&mut unsent));
                 let opened = opened.take();
                 let sent = spawn_blocking(move || reporter.send(started, opened));
-                let (sent, ended) = join!(sent, async { (job.ends().await, clock.elapsed()) });
+                let (sent, ended) = join!(sent, job.ends());
                 say(sent.unwrap_or_default());
-                ended
+                let took = ended.at.saturating_duration_since(clock);
+                (ended, took)
             }
         }
     };

@@ -20,7 +20,7 @@ use tokio::{
     process::{Child, Command},
     signal::unix::{SignalKind, signal},
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 use super::tail::Tail;
@@ -63,6 +63,8 @@ pub(crate) struct Ended {
     pub(crate) code: i64,
     /// The last of what it printed.
     pub(crate) output: Option<String>,
+    /// When it ended, whoever still holds its streams.
+    pub(crate) at: Instant,
 }
 
 impl Job {
@@ -112,13 +114,17 @@ impl Job {
 
     /// How it ended; a status that nobody could find out is none.
     async fn end(&mut self, status: Option<ExitStatus>) -> Ended {
-        for _ in 0..self.count {
-            let _somebody_holds_it_open = timeout(STREAMS_END_IN, self.streams.recv()).await;
-        }
+        let at = Instant::now();
+        let both = async {
+            for _ in 0..self.count {
+                self.streams.recv().await;
+            }
+        };
+        let _somebody_holds_them_open = timeout(STREAMS_END_IN, both).await;
         let signalled = |status: ExitStatus| status.signal().map(|signal| i64::from(signal) + 128);
         let code = status.and_then(|status| status.code().map(i64::from).or(signalled(status)));
         let code = code.unwrap_or(NOT_RUNNABLE);
-        Ended { code, output: self.tail.text() }
+        Ended { code, output: self.tail.text(), at }
     }
 }
 
@@ -160,7 +166,7 @@ impl Stream {
 
 /// A program that never ran.
 fn failed(code: i64, why: &str) -> Ended {
-    Ended { code, output: Some(why.to_owned()) }
+    Ended { code, output: Some(why.to_owned()), at: Instant::now() }
 }
 
 /// Passes signals on to a process, by a handle that cannot mean another.

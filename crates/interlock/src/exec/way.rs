@@ -45,7 +45,11 @@ pub(crate) enum Way {
         token: Option<String>,
         /// Whom it believes, when it speaks TLS.
         tls: Option<Trust>,
+        /// The project whose interface it is: reports wait for that, wherever it listens next.
+        project: Option<PathBuf>,
     },
+    /// Nobody can be told, for a reason that does not pass by itself.
+    Nowhere(String),
     /// To a project that does not say where its ledger is, and why not: reports wait until it does.
     Unknown(PathBuf, String),
 }
@@ -60,11 +64,13 @@ pub(crate) enum Trouble {
 }
 
 impl Way {
-    /// The way to a URL such as `http://127.0.0.1:8420`, with whom to believe if it is an `https://`.
+    /// The way to a URL such as `http://127.0.0.1:8420`, with whom to believe if it is an `https://`; what is only a host and
+    /// a port is meant as one.
     pub(crate) fn to(url: &str, token: Option<String>, trust: Trust) -> Result<Self, String> {
         let (rest, port, tls) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
             (Some(rest), _) => (rest, 80, None),
             (None, Some(rest)) => (rest, 443, Some(trust)),
+            (None, None) if has_port(url) && !url.contains("://") => (url, 80, None),
             (None, None) => {
                 return Err(format!("`{url}` is no address: it begins with http:// or https://"));
             }
@@ -73,17 +79,27 @@ impl Way {
         if authority.is_empty() || authority.contains(['/', '?', '#', '@', ' ']) {
             return Err(format!("`{url}` is no address: write http://HOST:PORT"));
         }
-        let has_port =
-            authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let authority = if has_port { authority.to_owned() } else { format!("{authority}:{port}") };
-        Ok(Self::Http { authority, token, tls })
+        let is_whole = has_port(authority);
+        let authority = if is_whole { authority.to_owned() } else { format!("{authority}:{port}") };
+        Ok(Self::Http { authority, token, tls, project: None })
+    }
+
+    /// The same way, to the interface of a project.
+    pub(crate) fn for_project(mut self, directory: &Path) -> Self {
+        if let Self::Http { project, .. } = &mut self {
+            *project = Some(directory.to_owned());
+        }
+        self
     }
 
     /// What tells this way from others, in a spool.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Inbox(folder) => format!("file:{}", whole(folder)),
-            Self::Unknown(project, _) => project_name(project),
+            Self::Unknown(project, _) | Self::Http { project: Some(project), .. } => {
+                project_name(project)
+            }
+            Self::Nowhere(_) => "nowhere".to_owned(),
             Self::Http { authority, tls: None, .. } => format!("http://{authority}"),
             Self::Http { authority, tls: Some(_), .. } => format!("https://{authority}"),
         }
@@ -93,7 +109,7 @@ impl Way {
     pub(crate) fn open(&self) -> Option<OpenInbox> {
         match self {
             Self::Inbox(folder) => OpenInbox::of(folder),
-            Self::Http { .. } | Self::Unknown(..) => None,
+            Self::Http { .. } | Self::Nowhere(_) | Self::Unknown(..) => None,
         }
     }
 
@@ -117,7 +133,7 @@ impl Way {
                 }
                 parcels.clear();
             }
-            Self::Http { authority, token, tls } => {
+            Self::Http { authority, token, tls, .. } => {
                 let client = Client { authority, token: token.as_deref(), tls: tls.as_ref() };
                 loop {
                     let told = match parcels.as_slice() {
@@ -134,10 +150,15 @@ impl Way {
                     parcels.drain(..told);
                 }
             }
+            Self::Nowhere(reason) => return Err(Trouble::Refused(reason.clone())),
             Self::Unknown(_, reason) => return Err(Trouble::Unreachable(reason.clone())),
         }
         Ok(())
     }
+}
+
+fn has_port(authority: &str) -> bool {
+    authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
 }
 
 /// The name under which reports wait for a project, wherever its ledger is.
@@ -186,17 +207,17 @@ impl Client<'_> {
         let authority = self.authority;
         let unreachable = |error: io::Error| Trouble::Unreachable(format!("{authority}: {error}"));
         let (status, answer) = self.send(&self.request(parcel, began)).map_err(unreachable)?;
-        let said = || {
-            let body: Option<Value> = serde_json::from_str(&answer).ok();
-            let message = body.as_ref().and_then(|body| body["error"]["message"].as_str());
-            format!("{authority} answered {status}: {}", message.unwrap_or("(nothing)"))
-        };
+        let body: Value = serde_json::from_str(&answer).unwrap_or_default();
+        let message = body["error"]["message"].as_str();
+        // What stands between us and Interlock (a proxy, a page that says "not found") cannot refuse for it.
+        let is_ours = message.is_some() && body["error"]["code"].is_string();
+        let said = format!("{authority} answered {status}: {}", message.unwrap_or("(nothing)"));
         match status {
             200..=299 => Ok(()),
             // Too many, too slow, or a token that may be put right.
-            401 | 403 | 408 | 429 => Err(Trouble::Unreachable(said())),
-            400..=499 => Err(Trouble::Refused(said())),
-            _ => Err(Trouble::Unreachable(said())),
+            401 | 403 | 408 | 429 => Err(Trouble::Unreachable(said)),
+            400..=499 if is_ours => Err(Trouble::Refused(said)),
+            _ => Err(Trouble::Unreachable(said)),
         }
     }
 
@@ -252,13 +273,23 @@ mod tests {
     fn an_address_is_a_host_and_a_port() {
         let authority = |url: &str| match Way::to(url, None, Trust::default()) {
             Ok(Way::Http { authority, .. }) => Some(authority),
-            Ok(Way::Inbox(_) | Way::Unknown(..)) | Err(_) => None,
+            Ok(Way::Inbox(_) | Way::Nowhere(_) | Way::Unknown(..)) | Err(_) => None,
         };
         assert_eq!(authority("http://127.0.0.1:8420").as_deref(), Some("127.0.0.1:8420"));
         assert_eq!(authority("http://[::1]:8420/").as_deref(), Some("[::1]:8420"));
         assert_eq!(authority("http://interlock").as_deref(), Some("interlock:80"));
         assert_eq!(authority("https://interlock").as_deref(), Some("interlock:443"));
-        for odd in ["https://", "ftp://a", "http://", "http://a/b", "http://u:p@a", "a:1"] {
+        assert_eq!(authority("127.0.0.1:8420").as_deref(), Some("127.0.0.1:8420"));
+        for odd in [
+            "https://",
+            "ftp://a",
+            "ftp://a:1",
+            "http://",
+            "http://a/b",
+            "http://u:p@a",
+            "a",
+            "u@a:1",
+        ] {
             assert_eq!(authority(odd), None, "{odd}");
         }
     }

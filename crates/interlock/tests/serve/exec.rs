@@ -171,6 +171,170 @@ fn an_interface_that_says_nothing_holds_up_neither_output_nor_signals() {
     assert_eq!(fs::read_dir(site.project.path().join("spool")).unwrap().count(), 2);
 }
 
+/// Whatever is wrong with what it is told, the job is what matters.
+#[test]
+fn exec_runs_the_job_under_a_bad_name_and_with_a_bad_address_and_says_so() {
+    let site = Site::new(&["named"]);
+    for (arguments, server, said) in [
+        (&["no such name"][..], "", "the report was not taken: "),
+        (&["named"], "foo", "`foo` is no address"),
+        (&["named", "--server", "ftp://a"], "", "`ftp://a` is no address"),
+    ] {
+        let mut command = command(&site, arguments, &["sh", "-c", "echo ran; exit 5"]);
+        let ran: Ran = command.env("INTERLOCK_SERVER", server).output().unwrap().into();
+        assert_eq!((ran.code, ran.stdout.as_str()), (5, "ran\n"), "{}", ran.stderr);
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    }
+    // A host and a port are an address.
+    let mut whole = command(&site, &["named"], &["true"]);
+    let ran: Ran =
+        whole.env("INTERLOCK_SERVER", site.address().to_string()).output().unwrap().into();
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    site.until_ended("named", 1);
+    let ran = exec(&site, &["named", "--rid", "a b"], &["true"]);
+    assert_eq!(ran.code, 0);
+    assert!(ran.stderr.contains("`--rid` cannot be used"), "{}", ran.stderr);
+    let runs = site.until_ended("named", 2);
+    assert!(runs.iter().all(|run| run["metadata"]["rid"] != "a b"), "{runs:?}");
+}
+
+/// Answers every request alike, as a proxy does that does not know the way.
+fn answering(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut request = vec![0; 65_536];
+            let _gone = stream.read(&mut request);
+            let _gone = stream.write_all(answer.as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn only_interlock_itself_can_refuse_a_report_for_good() {
+    let site = Site::new(&["proxied"]);
+    let page = "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<h1>404</h1>";
+    let ran = exec(&site, &["proxied", "--server", &answering(page)], &["true"]);
+    assert!(ran.stderr.contains("is kept until it can be delivered"), "{}", ran.stderr);
+    let spool = site.project.path().join("spool");
+    let kept: Vec<_> = fs::read_dir(&spool).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(kept.len(), 2, "a start and an end");
+    // What a job printed is nobody else's.
+    let mode = |path: &std::path::Path| {
+        std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).unwrap().permissions()) & 0o777
+    };
+    assert_eq!((mode(&spool), mode(&kept[0])), (0o700, 0o600));
+    let ours = "HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n\
+                {\"error\": {\"code\": \"no_such_pipeline\", \"message\": \"there is none\", \"hint\": \"\"}}";
+    let ran = exec(&site, &["proxied", "--server", &answering(ours)], &["true"]);
+    assert!(
+        ran.stderr.contains("was not taken") && ran.stderr.contains("there is none"),
+        "{ran:?}"
+    );
+    assert_eq!(fs::read_dir(&spool).unwrap().count(), 2);
+}
+
+#[test]
+fn whoever_holds_the_streams_after_the_job_costs_a_second_and_is_not_counted() {
+    let site = Site::new(&["holder"]);
+    let began = std::time::Instant::now();
+    let job = ["sh", "-c", "echo out; echo err >&2; sleep 300 & echo $! > held; exit 3"];
+    let mut held = command(&site, &["holder"], &job);
+    let ran: Ran = held.current_dir(site.project.path()).output().unwrap().into();
+    let took = began.elapsed();
+    let pid: u32 =
+        fs::read_to_string(site.project.path().join("held")).unwrap().trim().parse().unwrap();
+    assert!(signal(pid, "-KILL"));
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (3, "out\n", "err\n"));
+    assert!(took.as_millis() < 1_900, "two streams are not two seconds: {took:?}");
+    let run = site.until_ended("holder", 1).remove(0);
+    let said = run["metadata"]["durationMs"].as_u64().unwrap();
+    assert!(said < 900, "the job itself took no second: {said} ms");
+    let instant = |name: &str| run[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    assert!(instant("endedAt").duration_since(instant("startedAt")).as_millis() < 900, "{run}");
+}
+
+#[test]
+fn every_signal_that_is_meant_for_the_job_reaches_it() {
+    let site = Site::new(&["signalled"]);
+    for (name, code) in
+        [("HUP", 41), ("USR1", 42), ("USR2", 43), ("INT", 44), ("QUIT", 45), ("TERM", 46)]
+    {
+        let text = format!("trap 'exit {code}' {name}; echo on; while :; do sleep 0.05; done");
+        let mut job = command(&site, &["signalled"], &["sh", "-c", &text]);
+        let mut job = job.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut on = [0; 3];
+        job.stdout.as_mut().unwrap().read_exact(&mut on).unwrap();
+        assert!(signal(job.id(), &format!("-{name}")));
+        assert_eq!(job.wait().unwrap().code(), Some(code), "{name}");
+    }
+    // One that nobody catches is how it ended.
+    let ran = exec(&site, &["signalled"], &["sh", "-c", "kill -KILL $$"]);
+    assert_eq!(ran.code, 137);
+    let runs = site.until_ended("signalled", 7);
+    assert!(runs.iter().any(|run| run["metadata"]["exitCode"] == 137), "{runs:?}");
+}
+
+#[test]
+fn output_of_any_kind_and_length_passes_whole_and_its_end_is_kept() {
+    let site = Site::new(&["loud"]);
+    let every_byte = "head -c 3000000 /dev/urandom > all; cat all; printf '\\0\\377end\\n'";
+    let mut job = command(&site, &["loud"], &["sh", "-c", every_byte]);
+    let output = job.current_dir(site.project.path()).stdin(Stdio::null()).output().unwrap();
+    let mut all = fs::read(site.project.path().join("all")).unwrap();
+    all.extend(b"\0\xffend\n");
+    assert!(output.status.success());
+    assert!(output.stdout == all, "{} of {} bytes passed", output.stdout.len(), all.len());
+    let run = site.until_ended("loud", 1).remove(0);
+    let body = run["metadata"]["body"].as_str().unwrap();
+    assert!(body.ends_with("end\n") && body.len() <= 100_000, "{} bytes", body.len());
+    // What is there and may not be run.
+    fs::write(site.project.path().join("plain"), "no program").unwrap();
+    let plain = site.project.path().join("plain").display().to_string();
+    let ran = exec(&site, &["loud"], &[&plain]);
+    assert_eq!(ran.code, 126, "{}", ran.stderr);
+    let runs = site.until_ended("loud", 2);
+    assert!(runs.iter().any(|run| run["metadata"]["exitCode"] == 126), "{runs:?}");
+}
+
+/// Its ledger is on a server, so `exec` reports to whoever serves it, wherever that listens.
+#[test]
+fn exec_in_a_project_on_redis_finds_its_interface_and_keeps_reports_for_the_project() {
+    let server = interlock_private_server::PrivateRedis::start();
+    let mut site = Site::new(&[]);
+    site.daemon = None;
+    site.project.write(
+        "remote",
+        "name: remote\nschedule: {every: 1h, from: last}\ntrigger: {type: external}\n",
+    );
+    let config = format!(
+        "provider: redis\nredis: {{addr: '{}'}}\nserver: {{addr: '127.0.0.1:0'}}\n",
+        server.address()
+    );
+    fs::write(site.project.path().join("interlock.yaml"), config).unwrap();
+    let _gone = fs::remove_file(site.project.folder().join("http.json"));
+    let ran = exec(&site, &["remote"], &["echo", "before"]);
+    assert!(
+        ran.stderr.contains("no `interlock serve` of this project runs here"),
+        "{}",
+        ran.stderr
+    );
+    site.serve();
+    let bodies = || -> Vec<String> {
+        let runs = site.runs("remote");
+        runs.iter()
+            .filter_map(|run| Some(run["metadata"]["body"].as_str()?.trim().to_owned()))
+            .collect()
+    };
+    site.project
+        .until("what waited is taken", || bodies().contains(&"before".to_owned()).then_some(()));
+    let ran = exec(&site, &["remote"], &["echo", "during"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    site.project.until("it is heard", || bodies().contains(&"during".to_owned()).then_some(()));
+}
+
 /// A spool of another user, say.
 #[test]
 fn what_serve_may_read_and_not_remove_is_taken_once_and_said_once() {
