@@ -180,7 +180,7 @@ fn a_ping_that_nothing_can_come_of_is_not_answered_with_ok_and_is_kept() {
     // exec's start and end, and the three of curl.
     let rejected = site.project.until("all of them are kept", || {
         let shown = site.events(&["--rejected", "--json"]);
-        (shown.lines().count() >= 4).then_some(shown)
+        (shown.lines().count() >= 5).then_some(shown)
     });
     for words in
         ["which is not owed: the first slot is", "Interlock itself runs own", "`said` is `maybe`"]
