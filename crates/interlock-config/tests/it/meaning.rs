@@ -207,6 +207,22 @@ fn an_empty_configuration_has_the_documented_defaults() {
 }
 
 #[test]
+fn a_token_of_the_file_may_be_for_the_pings_of_some_pipelines() {
+    let token = |more: &str| format!("server: {{tokens: [{{name: cron, token: abc, {more}}}]}}\n");
+    let found = config(&token("scope: ping, pipelines: ['orders*', backup]"));
+    let names = vec!["orders*".to_owned(), "backup".to_owned()];
+    assert_eq!(found.server.tokens[0].scope, Scope::Ping(names));
+    for odd in ["scope: ping", "scope: viewer, pipelines: [backup]", "pipelines: [backup]"] {
+        let found = problems(FileKind::Config, &token(odd));
+        assert_eq!(
+            found.iter().map(|it| it.code.as_str()).collect::<Vec<_>>(),
+            ["IL0209"],
+            "{odd}"
+        );
+    }
+}
+
+#[test]
 fn where_the_ledger_is_is_known_whatever_else_is_wrong_and_not_where_that_is() {
     let zones = interlock_config::SystemZones::new();
     let store = |text: &str| {
