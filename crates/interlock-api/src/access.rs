@@ -335,8 +335,11 @@ mod tests {
         ] {
             check(&[("host", ours)], false);
             let origin = format!("http://{ours}");
-            check(&[("host", ours), ("origin", &origin)], false);
-            check(&[("host", ours), ("origin", &origin), ("sec-fetch-site", "same-origin")], false);
+            check(&[("host", ours), ("origin", origin.as_str())], false);
+            check(
+                &[("host", ours), ("origin", origin.as_str()), ("sec-fetch-site", "same-origin")],
+                false,
+            );
             check(&[("host", ours), ("sec-fetch-site", "none")], false);
         }
         check(&[], false);

@@ -27,7 +27,7 @@ use interlock_store::{
     record::{InboxRecord, SensorRecord},
 };
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Nothing that is waited for takes longer, however busy the machine.
 const PATIENCE: Duration = Duration::from_mins(1);

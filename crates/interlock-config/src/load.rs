@@ -26,10 +26,10 @@ pub use self::{
 };
 use crate::{
     decode::{self, Decoder, Environment, Surroundings, archetype::Archetype},
-    problem::{Problem, Problems, Severity},
+    problem::{Code, Problem, Problems, Severity},
     server::{ServerConfig, StoreConfig},
     shape::{self, FileKind, check},
-    source::{Origin, SourceFile},
+    source::{Origin, SourceFile, Span},
     version,
     yaml::{self, Entry, Node, Value},
     zones::ZoneSource,
@@ -230,7 +230,14 @@ pub fn parse_store(
     let is_sound = !problems.has_errors();
     let file = problems.source(path, text);
     let problems = problems.finish(&file, None);
-    store.filter(|_| is_sound).ok_or(problems)
+    match store {
+        Some(store) if is_sound => Ok(store),
+        // That is for whoever checks the file; about the store it says what an absent one says.
+        None if problems.iter().all(|problem| problem.code == Code::Empty) => {
+            Ok(decode::server::embedded(&Node::empty_map(Span::default())))
+        }
+        Some(_) | None => Err(problems),
+    }
 }
 
 /// Reads a YAML or JSON file that has no shape of its own, such as a file of sensors.

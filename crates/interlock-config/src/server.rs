@@ -193,8 +193,10 @@ pub struct Token {
 }
 
 /// What a token may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
+    /// Report on pipelines with these names; `*` stands for anything.
+    Ping(Vec<String>),
     /// Look.
     Viewer,
     /// Act on pipelines.

@@ -2,7 +2,11 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_core::{
+    agenda::Work,
+    id::{PipelineId, ScheduleId},
+    schedule::Recurrence,
+};
 use jiff::Timestamp;
 
 use crate::{
@@ -15,7 +19,7 @@ use crate::{
 /// What an engine has before it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overview {
-    /// Schedules that owe slots by themselves.
+    /// Schedules that owe slots by themselves, or by the last report.
     pub schedules: usize,
     /// The slot that is due next, or due already.
     pub next: Option<(Timestamp, PipelineId, ScheduleId)>,
@@ -42,9 +46,16 @@ impl Engine {
     /// What it has before it; looks at every pipeline.
     pub fn overview(&self) -> Overview {
         let states = self.pipelines.0.values();
+        let due = self.agenda.peek().and_then(|Reverse((at, pipeline))| self.next(*at, pipeline));
+        let switches = self.pipelines.0.iter().flat_map(|(pipeline, state)| {
+            state.switches().filter_map(move |id| {
+                let (nominal, _) = state.watermark(id)?;
+                Some((nominal, pipeline.clone(), id.clone()))
+            })
+        });
         Overview {
-            schedules: states.clone().map(|state| state.agenda.owed().count()).sum(),
-            next: self.agenda.peek().and_then(|Reverse((at, pipeline))| self.next(*at, pipeline)),
+            schedules: states.clone().map(|state| state.schedules()).sum(),
+            next: due.into_iter().chain(switches).min(),
             open_slots: states.clone().map(|state| state.open.len()).sum(),
             active_runs: states.map(|state| state.active_runs()).sum(),
         }
@@ -71,6 +82,20 @@ impl Engine {
 }
 
 impl PipelineState {
+    fn schedules(&self) -> usize {
+        self.agenda.owed().count() + self.switches().count()
+    }
+
+    /// Its dead-man's switches: nothing of them is due by the clock, and one slot of each is always open, at its watermark.
+    fn switches(&self) -> impl Iterator<Item = &ScheduleId> {
+        let is_awake = self.agenda.work != Work::Dormant;
+        let starts = self.agenda.starts.iter().map(|start| &start.schedule);
+        let switches = starts.filter(move |schedule| {
+            is_awake && matches!(schedule.recurrence(), Recurrence::SinceLast { .. })
+        });
+        switches.map(|schedule| schedule.id())
+    }
+
     fn active_runs(&self) -> usize {
         let last_runs = self.open.values().filter_map(OpenSlot::last_run);
         last_runs.filter(|run| is_active(run)).count()

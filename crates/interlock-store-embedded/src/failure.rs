@@ -90,7 +90,7 @@ impl Trouble {
         let file = path.display();
         let (message, is_retryable, severity) = match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => {
-                let cure = "nothing was written; free some space, and it goes on by itself";
+                let cure = "nothing was written; free some space";
                 (format!("the disk is full under {file}: {cure}"), true, Passing)
             }
             Some(ErrorCode::SystemIoFailure) => {

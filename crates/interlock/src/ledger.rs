@@ -222,6 +222,15 @@ impl Ledger {
         Ok(rows)
     }
 
+    /// Whether something that is wrong with Interlock itself is known under a key, and not over.
+    pub(crate) fn is_incident(&self, key: &str) -> Result<bool, Failure> {
+        let keys = [Key::Incident(key.to_owned())];
+        let rows = block_on(self.store.read(&PipelineId::system(), &keys))?;
+        let is_open =
+            |row: &Row<Record>| matches!(&row.record, Record::Incident(it) if it.is_open());
+        Ok(rows.iter().flatten().any(is_open))
+    }
+
     /// Incidents of one pipeline or of all: every open one, then the newest of the others, so many of them.
     pub(crate) fn incidents(
         &self,

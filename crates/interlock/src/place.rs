@@ -65,7 +65,7 @@ impl Place {
     /// `serve` has and a crontab has not, say) moves no ledger. Where that cannot be told, there is no place: a default would
     /// be another ledger, in which everything looks well.
     pub(crate) fn of(directory: &Path) -> Result<Self, Failure> {
-        let store = store(&directory.join(CONFIG_FILE))?;
+        let store = store(&config_file(directory))?;
         Ok(Self::named(directory, &store))
     }
 
@@ -217,6 +217,12 @@ fn host_name() -> String {
 
 fn chance() -> u64 {
     RandomState::new().hash_one(std::process::id())
+}
+
+/// The file that says where everything is, by the name that it has.
+pub(crate) fn config_file(directory: &Path) -> PathBuf {
+    let (usual, other) = (directory.join(CONFIG_FILE), directory.join("interlock.yml"));
+    if !usual.exists() && other.exists() { other } else { usual }
 }
 
 /// Where a file says that the ledger is; one that is not there says nothing else than the defaults.

@@ -281,7 +281,15 @@ impl Decoder<'_> {
     }
 
     fn token(&mut self, node: &Node) -> Option<Token> {
-        let scope = match node.get("scope").and_then(Node::text) {
+        let pipelines = texts(node, "pipelines");
+        let word = node.get("scope").and_then(Node::text);
+        if (word == Some("ping")) == pipelines.is_empty() {
+            let at = node.entry("pipelines").map_or(node.span, |entry| entry.key_span);
+            let message = "a token for `ping` names its `pipelines`, and no other does";
+            self.problems.add(at, Code::Conflict, message, "Write `pipelines: ['orders*']`.");
+        }
+        let scope = match word {
+            Some("ping") => Scope::Ping(pipelines),
             Some("admin") => Scope::Admin,
             Some("operator") => Scope::Operator,
             Some(_) | None => Scope::Viewer,
@@ -312,7 +320,7 @@ fn shards(node: &Node) -> Option<u16> {
     count(node, "shards").and_then(|count| u16::try_from(count).ok())
 }
 
-fn embedded(node: &Node) -> StoreConfig {
+pub(crate) fn embedded(node: &Node) -> StoreConfig {
     let path = text(node, "path").unwrap_or_else(|| ".interlock".to_owned());
     StoreConfig::Embedded { path: path.into() }
 }

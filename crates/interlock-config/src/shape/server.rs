@@ -140,8 +140,13 @@ const TOKEN: &MapShape = &map(
     &[&[
         field("name", &TEXT, "Whose it is.").required(),
         field("token", &SECRET, "The token itself.").required(),
-        field("scope", &Shape::Choice(&["viewer", "operator", "admin"]), "What it may do.")
+        field("scope", &Shape::Choice(&["ping", "viewer", "operator", "admin"]), "What it may do.")
             .default("viewer"),
+        field(
+            "pipelines",
+            &TEXTS,
+            "On which pipelines a token for `ping` may report; `*` stands for anything.",
+        ),
     ]],
 );
 

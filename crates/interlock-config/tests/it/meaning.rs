@@ -205,3 +205,46 @@ fn an_empty_configuration_has_the_documented_defaults() {
     assert_eq!(found.alerts.len(), 1);
     assert_eq!(found.dirs.evaluators, [std::path::PathBuf::from("evaluators")]);
 }
+
+#[test]
+fn a_token_of_the_file_may_be_for_the_pings_of_some_pipelines() {
+    let token = |more: &str| format!("server: {{tokens: [{{name: cron, token: abc, {more}}}]}}\n");
+    let found = config(&token("scope: ping, pipelines: ['orders*', backup]"));
+    let names = vec!["orders*".to_owned(), "backup".to_owned()];
+    assert_eq!(found.server.tokens[0].scope, Scope::Ping(names));
+    for odd in ["scope: ping", "scope: viewer, pipelines: [backup]", "pipelines: [backup]"] {
+        let found = problems(FileKind::Config, &token(odd));
+        assert_eq!(
+            found.iter().map(|it| it.code.as_str()).collect::<Vec<_>>(),
+            ["IL0209"],
+            "{odd}"
+        );
+    }
+}
+
+#[test]
+fn where_the_ledger_is_is_known_whatever_else_is_wrong_and_not_where_that_is() {
+    let zones = interlock_config::SystemZones::new();
+    let store = |text: &str| {
+        interlock_config::parse_store("interlock.yaml".as_ref(), text, &zones, &|_| None)
+    };
+    let at = |path: &str| StoreConfig::Embedded { path: path.into() };
+    assert_eq!(store("").unwrap(), at(".interlock"));
+    let elsewhere =
+        "embedded: {path: /x}\nalerts: [{type: webhook, url: '${UNSET}'}, 3]\ntimezone: Nowhere\n";
+    assert_eq!(store(elsewhere).unwrap(), at("/x"));
+    for doubtful in [
+        "provider: redis\nredis: {password: '${UNSET}'}\n",
+        "embeded: {path: /x}\n",
+        "embedded: {pathh: /x}\n",
+        "embedded: [/x\n",
+        "embedded: {path: /x}\nredis: {}\n",
+        "provider: oracle\n",
+        "- 1\n",
+    ] {
+        assert!(store(doubtful).is_err(), "{doubtful}");
+    }
+    // What is shown of a problem shows no secret of what was left out.
+    let text = "embeded: 1\nserver: {apiKey: s3cret}\n";
+    assert!(!render(&store(text).unwrap_err()).contains("s3cret"));
+}

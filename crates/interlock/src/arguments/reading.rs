@@ -131,7 +131,10 @@ const DISPOSITIONS: [&str; 7] =
 #[derive(Debug, Args)]
 pub(crate) struct Runs {
     /// Only of this pipeline.
-    #[arg(long, value_name = "P")]
+    #[arg(value_name = "PIPELINE")]
+    pub(crate) named: Option<String>,
+    /// The same, as scripts write it.
+    #[arg(long, value_name = "P", conflicts_with = "named")]
     pub(crate) pipeline: Option<String>,
     /// Only in this state, such as `running` or `FAILED`.
     #[arg(long, value_name = "S")]

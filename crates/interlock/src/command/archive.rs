@@ -7,7 +7,7 @@ use crate::{exit::Failure, ledger::Ledger, output::Output, place};
 pub(super) fn run(directory: &Path, output: &mut Output) -> Result<u8, Failure> {
     // Says better than the store what is missing.
     drop(Ledger::open(directory)?);
-    let config = place::config(&directory.join("interlock.yaml"));
+    let config = place::config(&place::config_file(directory));
     let Some(archiver) = config.and_then(|config| config.archiver) else {
         return Err(Failure::failed(
             "no archiver is declared",

@@ -9,7 +9,6 @@ use std::{
 };
 
 use interlock_api::{RID_MAX, is_rid};
-use interlock_config::load::CONFIG_FILE;
 use interlock_core::{id::PipelineId, report::Said};
 use interlock_store::record::ReportRecord;
 use interlock_store_embedded::OpenInbox;
@@ -82,7 +81,7 @@ fn way(directory: &Path, exec: &Exec) -> Way {
         // To the wrong ledger it would be lost without a word; it is kept for the project, whose `serve` knows better.
         Err(failure) => return Way::Unknown(directory.to_owned(), failure.message),
     };
-    let is_project = directory.join(CONFIG_FILE).exists() || place.folder.is_dir();
+    let is_project = place::config_file(directory).exists() || place.folder.is_dir();
     if !is_project {
         return to(HERE);
     }
@@ -109,7 +108,7 @@ fn interface(directory: &Path, place: &Place) -> Option<String> {
     if let Some(address) = http::address(&place.folder) {
         return Some(near(address).to_string());
     }
-    let written = place::config(&directory.join(CONFIG_FILE))?.server.addr;
+    let written = place::config(&place::config_file(directory))?.server.addr;
     let full = if written.starts_with(':') { format!("0.0.0.0{written}") } else { written };
     let address = full.to_socket_addrs().ok()?.next().map(near)?;
     (address.port() != 0).then(|| address.to_string())

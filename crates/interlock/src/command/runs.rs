@@ -26,8 +26,9 @@ pub(super) fn run(directory: &Path, runs: &Runs, output: &mut Output) -> Result<
     let wrong = |error: TextError| Failure::usage(error.message, error.help);
     let status = runs.status.as_ref().map(|status| RunState::parse(&status.to_uppercase()));
     let trigger_type = runs.trigger_type.as_deref().map(TriggerType::parse);
+    let named = runs.named.as_ref().or(runs.pipeline.as_ref());
     let query = RunQuery {
-        pipeline: runs.pipeline.as_ref().map(|name| ledger.known(directory, name)).transpose()?,
+        pipeline: named.map(|name| ledger.known(directory, name)).transpose()?,
         slot: None,
         status: status.transpose().map_err(wrong)?.map(|state| state.as_str().to_owned()),
         trigger_type: trigger_type.transpose().map_err(wrong)?.map(|kind| kind.as_str().to_owned()),

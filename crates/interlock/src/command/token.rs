@@ -94,7 +94,7 @@ fn list(directory: &Path, form: Form, output: &mut Output) -> Result<u8, Failure
         }
         Form::Text => {
             let rows: Vec<_> = tokens.iter().map(shown).collect();
-            output.table(["ID", "NAME", "SCOPE", "CREATED", "BY", "UNTIL"], &rows)?;
+            output.table(["ID", "NAME", "SCOPE", "CREATED", "BY", "IN FORCE"], &rows)?;
         }
     }
     Ok(SUCCESS)
@@ -107,8 +107,8 @@ fn shown(token: &Token) -> [String; 6] {
     };
     let until = match token.expires_at {
         Some(end) if !token.is_in_force(clock::now()) => format!("over since {}", instant(end)),
-        Some(end) => instant(end),
-        None => "revoked".to_owned(),
+        Some(end) => format!("until {}", instant(end)),
+        None => "until it is revoked".to_owned(),
     };
     let created = token.created_at.map(instant).unwrap_or_default();
     [token.id(), token.name.clone(), scope, created, token.by.clone(), until]

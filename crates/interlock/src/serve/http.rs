@@ -106,7 +106,8 @@ fn instance(address: Option<SocketAddr>) -> String {
 /// The tokens of the files.
 fn declared(server: &Server) -> Vec<Token> {
     let tokens = server.tokens.iter().map(|token| {
-        let scope = match token.scope {
+        let scope = match &token.scope {
+            Declared::Ping(pipelines) => Scope::Ping(pipelines.clone()),
             Declared::Viewer => Scope::Viewer,
             Declared::Operator => Scope::Operator,
             Declared::Admin => Scope::Admin,

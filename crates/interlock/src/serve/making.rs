@@ -10,6 +10,9 @@ use std::{
 use interlock_api::Maker;
 use interlock_core::id::PipelineId;
 
+/// In a folder with so many files none is made: whoever may ping could fill the disk.
+const FILES_MAX: usize = 10_000;
+
 /// What makes pipelines in a folder of the project.
 pub(crate) fn maker(directory: &Path, dirs: &[PathBuf]) -> Maker {
     let folder = directory.join(dirs.first().map_or(Path::new("pipelines"), PathBuf::as_path));
@@ -23,6 +26,12 @@ fn make(folder: &Path, name: &PipelineId) -> io::Result<()> {
         return Ok(());
     }
     fs::create_dir_all(folder)?;
+    if fs::read_dir(folder)?.count() >= FILES_MAX {
+        return Err(io::Error::other(format!(
+            "{} has {FILES_MAX} files already",
+            folder.display()
+        )));
+    }
     let mut draft = tempfile_in(folder, name)?;
     write!(
         draft.1,
@@ -43,4 +52,22 @@ fn tempfile_in(folder: &Path, name: &PipelineId) -> io::Result<(PathBuf, fs::Fil
     let draft = folder.join(format!(".{name}.{}.new", crate::inbox::fresh_key()));
     let file = fs::File::options().write(true).create_new(true).open(&draft)?;
     Ok((draft, file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_full_gets_no_more_pipelines() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = |text: &str| PipelineId::parse(text).unwrap();
+        make(folder.path(), &name("first")).unwrap();
+        for number in 1..FILES_MAX {
+            fs::File::create(folder.path().join(format!("{number}.yaml"))).unwrap();
+        }
+        let refused = make(folder.path(), &name("one-too-many")).unwrap_err();
+        assert!(refused.to_string().contains("has 10000 files already"), "{refused}");
+        make(folder.path(), &name("first")).unwrap();
+    }
 }

@@ -15,7 +15,7 @@ mod tests;
 use std::{collections::BTreeSet, io, sync::Arc, thread, time::Duration};
 
 use interlock_api::{Phase, Surface, Wellness};
-use interlock_core::{duration, id::PipelineId, incident::IncidentState};
+use interlock_core::{duration, id::PipelineId};
 use interlock_engine::vitals::{Pulse, Vitals};
 use interlock_store::{
     Key, Record, Store, StoreError,
@@ -326,10 +326,10 @@ impl Post {
     /// Whether an incident is still open, of which an earlier process told.
     async fn is_incident(&self, key: String) -> bool {
         let rows = self.around.store.read(&PipelineId::system(), &[Key::Incident(key)]).await;
-        rows.into_iter().flatten().flatten().any(|row| {
-            let Record::Incident(incident) = row.record else { return false };
-            incident.standing().is_ok_and(|state| state != IncidentState::Resolved)
-        })
+        rows.into_iter()
+            .flatten()
+            .flatten()
+            .any(|row| matches!(row.record, Record::Incident(incident) if incident.is_open()))
     }
 
     /// Has something recorded; a store that takes nothing now is known to take nothing.

@@ -314,6 +314,7 @@ fn exec_in_a_project_on_redis_finds_its_interface_and_keeps_reports_for_the_proj
         server.address()
     );
     fs::write(site.project.path().join("interlock.yaml"), config).unwrap();
+    let _gone = fs::remove_file(site.project.folder().join("http.json"));
     let ran = exec(&site, &["remote"], &["echo", "before"]);
     assert!(
         ran.stderr.contains("no `interlock serve` of this project runs here"),

@@ -211,3 +211,99 @@ fn no_proxy_of_the_environment_is_asked() {
     assert!(ran.unwrap().status.success());
     assert_eq!((hook.count(), proxy.count()), (1, 0));
 }
+
+/// Runs a command as on a machine whose file of hosts says this.
+fn with_hosts(project: &Project, hosts: &str, arguments: &[&str]) -> Option<std::process::Output> {
+    let file = project.path().join("hosts");
+    fs::write(&file, hosts).unwrap();
+    let mount = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", mount]).arg(&file);
+    command.arg(env!("CARGO_BIN_EXE_interlock")).arg("-C").arg(project.path()).args(arguments);
+    let output = command.output().unwrap();
+    let is_allowed = !String::from_utf8_lossy(&output.stderr).contains("Operation not permitted");
+    is_allowed.then_some(output)
+}
+
+/// SSRF: what counts is the address that is dialled, each time, not the name nor what it meant before.
+#[test]
+fn a_name_with_allowed_and_refused_addresses_is_dialled_at_the_allowed_ones_and_again_asked_each_time()
+ {
+    let project = Project::new(&[]);
+    let hook = Receiver::new();
+    let port = hook.url.rsplit(':').next().unwrap();
+    configure(
+        &project,
+        &format!("alerts: [{{type: webhook, name: hook, url: 'http://mixed.test:{port}'}}]\n"),
+    );
+    let test = &["incidents", "test", "hook"];
+    let mixed = "169.254.169.254 mixed.test\n127.0.0.1 mixed.test\n";
+    let Some(output) = with_hosts(&project, mixed, test) else {
+        println!("only root may have a file of hosts of its own: not tried");
+        return;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(hook.count(), 1);
+    // It has changed its mind: now it is the metadata service of a cloud, in three spellings.
+    for address in ["169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe"] {
+        let output = with_hosts(&project, &format!("{address} mixed.test\n"), test).unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{address}: {said}");
+        assert!(
+            said.contains("may not be called") && said.contains("metadata"),
+            "{address}: {said}"
+        );
+    }
+    assert_eq!(hook.count(), 1);
+}
+
+/// Whoever may read the log may not act in our name.
+#[test]
+fn no_secret_is_in_the_log_at_any_level() {
+    let project = Project::new(&[("silent", SILENT)]);
+    let (beacon, hook) = (Receiver::new(), Receiver::new());
+    configure(&project, "");
+    let config = format!(
+        "server: {{addr: '127.0.0.1:0', tokens: [{{name: ci, scope: admin, token: s3cret-token}}]}}\n\
+         beacons: [{{url: '{}/s3cret-beacon', interval: 1s}}]\n\
+         alerts: [{{type: webhook, url: '{}/s3cret-hook', secret: s3cret-signature, \
+         headers: {{Authorization: 'Bearer ${{HOOK_TOKEN}}'}}}}]\n",
+        beacon.url, hook.url
+    );
+    fs::write(project.path().join("interlock.yaml"), config).unwrap();
+    let daemon = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .args(["serve", "--log", "json"])
+        .arg(project.path())
+        .env("INTERLOCK_LOG", "trace")
+        .env("HOOK_TOKEN", "s3cret-header")
+        .env("INTERLOCK_SPOOL", project.path().join("spool"))
+        .stdout(std::process::Stdio::null())
+        .stderr(crate::open_log(project.path()))
+        .spawn();
+    let _daemon = Daemon(daemon.unwrap());
+    let address = project.until("it listens", || {
+        let text = fs::read_to_string(project.folder().join("http.json")).ok()?;
+        Some(serde_json::from_str::<Value>(&text).ok()?["address"].as_str()?.to_owned())
+    });
+    let ping = |token: &str| {
+        let header = format!("Authorization: Bearer {token}");
+        let url = format!("http://{address}/ping/silent/log");
+        let ran =
+            Command::new("curl").args(["-s", "-m", "20", "-H", &header, "-d", "x", &url]).output();
+        String::from_utf8(ran.unwrap().stdout).unwrap()
+    };
+    assert_eq!(ping("s3cret-token"), "OK");
+    assert!(ping("s3cret-wrong").contains("token_needed"));
+    let basic = format!("http://:s3cret-token@{address}/ping/silent/log");
+    assert!(
+        Command::new("curl").args(["-fs", "-m", "20", &basic]).output().unwrap().status.success()
+    );
+    project.until("the beacon and the hook were called", || {
+        (beacon.count() >= 2 && hook.alert("schedule_missed").is_some()).then_some(())
+    });
+    let said = crate::log(project.path());
+    assert!(said.contains("\"level\":\"trace\""), "nothing is said at that level");
+    let leaks: Vec<&str> = said.lines().filter(|line| line.contains("s3cret")).take(3).collect();
+    assert_eq!(leaks, [""; 0]);
+}

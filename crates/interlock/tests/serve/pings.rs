@@ -180,7 +180,7 @@ fn a_ping_that_nothing_can_come_of_is_not_answered_with_ok_and_is_kept() {
     // exec's start and end, and the three of curl.
     let rejected = site.project.until("all of them are kept", || {
         let shown = site.events(&["--rejected", "--json"]);
-        (shown.lines().count() >= 4).then_some(shown)
+        (shown.lines().count() >= 5).then_some(shown)
     });
     for words in
         ["which is not owed: the first slot is", "Interlock itself runs own", "`said` is `maybe`"]
@@ -347,4 +347,23 @@ fn a_crowd_that_says_nothing_does_not_keep_pings_waiting() {
     }
     println!("20 pings beside 1000 silent connections took {:?}", began.elapsed());
     drop(silent);
+}
+
+/// What people see of watch-only jobs besides alerts.
+#[test]
+fn what_a_job_sent_is_its_log_and_a_switch_is_a_schedule() {
+    let site = Site::new(&["told"]);
+    let serving = site.project.until("it says what it serves", || {
+        let said = crate::log(site.project.path());
+        let line = said.lines().find(|line| line.contains("SERVING"))?;
+        serde_json::from_str::<Value>(line).ok()
+    });
+    assert_eq!(serving["schedules"], 1, "{serving}");
+    assert_eq!((&serving["nextPipeline"], &serving["nextSchedule"]), (&"told".into(), &"s".into()));
+    assert_eq!(curl(&["-f", "-d", "all went well", &site.url("/ping/told")]).code, 0);
+    let run = site.until_ended("told", 1).remove(0);
+    let log = site.project.run(&["logs", run["id"].as_str().unwrap()]);
+    assert_eq!((log.code, log.stdout.as_str()), (0, "all went well"), "{}", log.stderr);
+    assert!(site.project.run(&["runs", "told"]).stdout.contains("COMPLETED"));
+    assert_eq!(site.project.run(&["runs", "told", "--pipeline", "told"]).code, 2);
 }

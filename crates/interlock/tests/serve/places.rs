@@ -39,7 +39,7 @@ fn a_variable_that_only_serve_has_moves_no_ledger() {
     let ran = run(&project, &["exec", "switch", "--", "echo", "ran"]);
     assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "ran\n", ""));
     assert!(project.path().join("state/inbox.db").exists(), "the report is in the ledger's inbox");
-    let ran = run(&project, &["token", "create", "--scope", "viewer", "--name", "probe"]);
+    let ran = run(&project, &["token", "create", "probe", "--scope", "viewer"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let listed = run(&project, &["token", "list"]).stdout;
     assert!(
@@ -47,6 +47,16 @@ fn a_variable_that_only_serve_has_moves_no_ledger() {
         "{listed}"
     );
     assert!(!project.folder().exists(), "nobody made another ledger");
+}
+
+/// `serve` reads a file of either name, so everybody does.
+#[test]
+fn a_file_that_is_called_yml_names_the_ledger_too() {
+    let project = Project::new(&[("switch", SWITCH)]);
+    fs::write(project.path().join("interlock.yml"), "embedded: {path: state}\n").unwrap();
+    let ran = run(&project, &["exec", "switch", "--", "true"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert!(project.path().join("state/inbox.db").exists() && !project.folder().exists());
 }
 
 #[test]
@@ -64,7 +74,12 @@ fn where_the_ledger_is_cannot_be_told_commands_end_and_exec_keeps_its_reports() 
         let said = "interlock.yaml does not say where the ledger is: ";
         assert!(ran.stderr.contains(said) && ran.stderr.contains("is kept"), "{}", ran.stderr);
         assert_eq!(spooled(&project).len(), 2, "a start and an end: {config}");
-        for command in [&["incidents"][..], &["token", "list"], &["pause", "switch"], &["serve"]] {
+        for command in [
+            &["incidents"][..],
+            &["token", "list"],
+            &["pause", "switch", "--reason", "x"],
+            &["serve"],
+        ] {
             let ran = run(&project, command);
             assert_eq!(ran.code, 3, "{command:?} {config}: {}", ran.stderr);
             assert!(ran.stderr.contains(said), "{command:?} {config}: {}", ran.stderr);

@@ -65,6 +65,7 @@ fn tokens_are_made_listed_used_and_revoked_with_and_without_a_daemon() {
     });
     let listed = project.run(&["token", "list"]).stdout;
     assert!(listed.contains(&looking) && listed.contains("ping hour*"), "{listed}");
+    assert_eq!(listed.matches("until it is revoked").count(), 2, "they are in force: {listed}");
     for secret in [&look, &ping] {
         assert!(!listed.contains(secret.as_str()), "{listed}");
     }

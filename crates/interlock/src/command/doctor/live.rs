@@ -114,6 +114,11 @@ fn last_bark(ledger: &Ledger) -> Result<Finding, Failure> {
         ));
     };
     let every = duration::format(every);
+    if ledger.is_incident("bark-lost:_system")? {
+        return Ok(Bad(format!(
+            "every {every}; not everybody heard one, and none was heard since"
+        )));
+    }
     Ok(match last {
         None => Good(format!("every {every}; the first is yet to come")),
         Some(LastBark { at, state, .. }) if state == "lost" => {
