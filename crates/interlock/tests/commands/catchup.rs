@@ -2,20 +2,25 @@
 
 use std::{
     fs,
-    io::Write as _,
+    io::{BufRead as _, BufReader, Write as _},
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
 };
 
 use interlock_core::id::ScheduleId;
 use interlock_store::{
     Key, Record,
-    record::{InboxRecord, WatermarkRecord},
+    record::{InboxRecord, PipelineRecord, WatermarkRecord},
 };
 use serde_json::Value;
 
 use super::{
-    Ran, interlock, project,
+    Ran,
+    alone::end_the_runner,
+    interlock, project,
     recorded::{Daemon, ORDERS, Written, at, create, pause, story},
 };
 
@@ -83,18 +88,33 @@ orders    hourly    2026-02-25T13:00:00Z to 2026-02-25T16:00:00Z (4 slots)  skip
     assert_eq!((none.code, none.stdout.as_str()), (0, "nothing is owed from before\n"));
 }
 
-/// The story with a second schedule, recorded up to noon as well.
+/// A pipeline `orders` whose schedules are recorded up to a noon long ago, and nothing else.
+fn downtime(text: &str, schedules: &[&str]) -> tempfile::TempDir {
+    let directory = project(&[("pipelines/orders.yaml", text)]);
+    let noon = at("2026-02-25T12:00:00Z");
+    let pipeline = PipelineRecord {
+        agenda: None,
+        version: "00000000000000ab".into(),
+        first_seen: noon,
+        retired_at: None,
+        disabled_since: None,
+        pause: None,
+    };
+    let mut rows = vec![create(Key::Pipeline, Record::Pipeline(pipeline))];
+    rows.extend(schedules.iter().map(|id| {
+        let key = Key::Watermark(ScheduleId::any(id).unwrap());
+        create(key, Record::Watermark(WatermarkRecord { at: noon }))
+    }));
+    Written::open(directory.path()).commit(rows);
+    directory
+}
+
 fn with_two_schedules(policy: &str) -> tempfile::TempDir {
-    let directory = story();
     let text = format!(
         "name: orders\nschedules:\n  - {{id: half, cron: '30 * * * *'}}\n  - {{id: hourly, cron: '0 * * * *'}}\n\
          trigger: {{type: command, command: 'true'}}\n{policy}"
     );
-    fs::write(directory.path().join("pipelines/orders.yaml"), text).unwrap();
-    let half = ScheduleId::any("half").unwrap();
-    let watermark = Record::Watermark(WatermarkRecord { at: at("2026-02-25T12:00:00Z") });
-    Written::open(directory.path()).commit(vec![create(Key::Watermark(half), watermark)]);
-    directory
+    downtime(&text, &["half", "hourly"])
 }
 
 #[test]
@@ -123,6 +143,122 @@ fn a_paused_pipeline_is_named_and_a_project_without_a_ledger_owes_nothing() {
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "nothing is owed from before\n"));
     assert_eq!(ask(fresh.path(), &["catchup", "--dry-run", "nobody"]).code, 2);
     assert!(!fresh.path().join(".interlock").exists(), "nothing was made");
+}
+
+#[test]
+fn an_impossible_cron_enqueues_nothing() {
+    let impossible = "name: never\nschedule: '0 0 30 2 *'\ncatchupWindow: 1d\noverlapPolicy: all\n\
+                      trigger: {type: command, command: 'true'}\n";
+    let beside = with_two_schedules("catchupWindow: 1h\noverlapPolicy: all\n");
+    fs::write(beside.path().join("pipelines/never.yaml"), impossible).unwrap();
+    let ran =
+        ask(beside.path(), &["catchup", "--dry-run", "--at", "2026-02-25T16:30:00Z", "--json"]);
+    let Value::Array(objects) = ran.json() else { panic!("{}", ran.stdout) };
+    assert_eq!(objects.len(), 9, "{}", ran.stdout);
+    assert!(objects.iter().all(|it| it["pipeline"] == "orders"), "{}", ran.stdout);
+    let ran = ask(beside.path(), &["validate"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stdout.contains("never"), "{}{}", ran.stdout, ran.stderr);
+    // The daemon that catches the other one up opens nothing of it.
+    let served = Served::start(beside.path());
+    served.until("CATCHUP_DONE");
+    drop(served);
+    let ran = ask(beside.path(), &["slots", "--json", "--from", "2026-01-01", "--to", "+1d"]);
+    let Value::Array(slots) = ran.json() else { panic!("{}", ran.stdout) };
+    assert!(!slots.is_empty() && slots.iter().all(|it| it["pipeline"] == "orders"), "{slots:?}");
+}
+
+/// A real `serve` and the lines of its log.
+struct Served {
+    daemon: Child,
+    lines: Receiver<Value>,
+    directory: std::path::PathBuf,
+}
+
+impl Served {
+    fn start(directory: &Path) -> Self {
+        fs::write(directory.join("interlock.yaml"), "server: {addr: 127.0.0.1:0}\n").unwrap();
+        let mut daemon = Command::new(env!("CARGO_BIN_EXE_interlock"))
+            .args(["-C", directory.to_str().unwrap(), "serve", "--log", "json"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(daemon.stderr.take().unwrap());
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in log.lines().map_while(Result::ok) {
+                let read = serde_json::from_str(&line).unwrap_or(Value::String(line));
+                if sender.send(read).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { daemon, lines, directory: directory.to_path_buf() }
+    }
+
+    /// The lines up to one of an event.
+    #[track_caller]
+    fn until(&self, event: &str) -> Vec<Value> {
+        let mut seen = Vec::new();
+        while seen.last().is_none_or(|line: &Value| line["event"] != event) {
+            match self.lines.recv_timeout(Duration::from_secs(60)) {
+                Ok(line) => seen.push(line),
+                Err(error) => panic!("no {event} ({error}) in {seen:#?}"),
+            }
+        }
+        seen
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.daemon.kill().unwrap();
+        self.daemon.wait().unwrap();
+        end_the_runner(&self.directory);
+    }
+}
+
+#[test]
+fn a_catch_up_is_told_in_order_and_machines_get_its_numbers() {
+    let directory = with_two_schedules("catchupWindow: 6h\noverlapPolicy: all\n");
+    let seen = Served::start(directory.path()).until("CATCHUP_DONE");
+    assert!(seen.iter().all(Value::is_object), "{seen:#?}");
+    let place = |event: &str| seen.iter().position(|line| line["event"] == event).unwrap();
+    let of = |event: &str| &seen[place(event)];
+    let summary = of("CATCHUP_SUMMARY");
+    assert!(place("CATCHUP_SUMMARY") < place("CATCHUP_PLANNED"), "{seen:#?}");
+    assert!(place("CATCHUP_PLANNED") < place("JOB_TRIGGERED"), "{seen:#?}");
+    assert_eq!(
+        (&summary["pipelines"], &summary["from"]),
+        (&1.into(), &"2026-02-25T12:30:00Z".into())
+    );
+    let number = |line: &Value, name: &str| line[name].as_u64().unwrap_or_else(|| panic!("{line}"));
+    let run = number(summary, "toRun");
+    assert!((11..=12).contains(&run), "{summary}");
+    assert_eq!(number(summary, "missed"), run + number(summary, "skipped"));
+    let planned = of("CATCHUP_PLANNED");
+    assert_eq!((&planned["policy"], number(planned, "toRun")), (&"all".into(), run));
+    let skipped: Vec<_> = seen.iter().filter(|line| line["event"] == "SLOTS_MISSED").collect();
+    assert!(skipped.iter().all(|line| line["reason"] == "expired"), "{skipped:?}");
+    let counted: u64 = skipped.iter().map(|line| number(line, "count")).sum();
+    assert_eq!(counted, number(summary, "skipped"));
+    let queued: Vec<_> = seen.iter().filter(|line| line["event"] == "CATCHUP_QUEUED").collect();
+    assert_eq!(queued.iter().map(|line| number(line, "count")).sum::<u64>(), run);
+    let done = of("CATCHUP_DONE");
+    assert_eq!((number(done, "completed"), number(done, "skipped")), (run, counted), "{done}");
+    assert_eq!((number(done, "failed"), number(done, "cancelled")), (0, 0), "{done}");
+}
+
+#[test]
+fn many_slots_of_one_schedule_are_queued_in_one_line() {
+    let text = "name: orders\nschedules: [{id: hourly, cron: '* * * * *'}]\ncatchupWindow: 1h\n\
+                overlapPolicy: all\ntrigger: {type: command, command: 'sleep 5'}\n";
+    let directory = downtime(text, &["hourly"]);
+    let seen = Served::start(directory.path()).until("JOB_TRIGGERED");
+    let queued: Vec<_> = seen.iter().filter(|line| line["event"] == "CATCHUP_QUEUED").collect();
+    assert_eq!(queued.len(), 1, "{queued:#?}");
+    assert!((58..=60).contains(&queued[0]["count"].as_u64().unwrap()), "{queued:?}");
 }
 
 #[test]
