@@ -56,13 +56,25 @@ impl Stepper<'_> {
                 Some(())
             }
             Move::WaitAgain => {
-                let slot = open.slot.advance(OpenState::Waiting, open.slot.closes_at).ok()?;
+                let until = self.waits_until(place, &open.slot);
+                let slot = open.slot.advance(OpenState::Waiting, until).ok()?;
                 plan.slot(place, open.revision, &slot);
                 Some(())
             }
             Move::Drift => self.drift(place, open, (verdict, plan)),
             Move::Close(disposition) => self.close(place, open, disposition, (verdict, plan)),
         }
+    }
+
+    /// Until when a slot waits that was not ready at its turn. One that the schedule owed has its evaluation window, which
+    /// begins now: nobody looked while it was queued. What people asked for keeps its time.
+    fn waits_until(&self, (nominal, schedule): &SlotPlace, slot: &Slot) -> Timestamp {
+        let agenda = &self.state.agenda;
+        let is_owed = matches!(slot.opened_by, TriggerType::Scheduler | TriggerType::Catchup);
+        let start = agenda.starts.iter().find(|start| is_owed && start.schedule.id() == schedule);
+        let until = start.map(|start| agenda.closes_at(start, *nominal, slot.opened_by, self.now));
+        // The deadline of a sensor may have passed before its slot came to its turn.
+        until.filter(|at| *at > self.now).map_or(slot.closes_at, |at| at.min(slot.closes_at))
     }
 
     /// Keeps the first look at a slot that found it not ready, where the slot promises one: nobody but the

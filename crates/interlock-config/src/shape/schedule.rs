@@ -85,7 +85,7 @@ const INCLUDE: &MapShape = &map(
 pub(super) const EVALUATION: &MapShape = &map(
     "evaluation",
     &[&[
-        field("window", &DURATION, "From a slot's opening until it is given up as not ready.")
+        field("window", &DURATION, "From a slot's opening, or of a queued one from its turn, until it is given up as not ready.")
             .default("the gap to the next slot, at most 24h"),
         field("interval", &DURATION, "How often readiness is asked besides every sensor change.")
             .default("watcher.defaultInterval"),

@@ -270,6 +270,34 @@ fn a_slot_that_was_called_missed_and_does_not_run_gets_its_reason() {
     assert_eq!(hours(&stage, "hourly"), expected);
 }
 
+/// At its turn, that is: while it was queued nobody looked whether it was ready.
+#[test]
+fn a_caught_up_slot_that_is_not_ready_waits_for_its_evaluation_window() {
+    for (more, minutes) in [("evaluation: {window: 5m}\n", 5), ("", 60)] {
+        let rule = "validation: {rules: [{key: landed, check: exists}]}\n";
+        let text = format!("{}{rule}{more}", hourly("all"));
+        let off = || {
+            let mut stage = Stage::new(at("09:30"), &[&text], |_| Job::Succeeds(5));
+            stage.until(at("10:15"));
+            stage.crash();
+            stage.world.pass(hours_of(6));
+            stage
+        };
+        let (mut stage, mut landed) = (off(), off());
+        let over = stage.world.time() + SignedDuration::from_mins(minutes);
+        let of_gap = |stage: &Stage| hours(stage, "hourly")[1..7].to_vec();
+        let all = |word| ["11", "12", "13", "14", "15", "16"].map(|hour| format!("{hour} {word}"));
+        stage.until(over - SignedDuration::from_secs(1));
+        assert_eq!(of_gap(&stage), all("open(waiting)"));
+        stage.until(over + SignedDuration::from_secs(1));
+        assert_eq!(of_gap(&stage), all("skipped(not_ready)"));
+        landed.until(over - SignedDuration::from_mins(3));
+        landed.sensor("hourly", "landed", serde_json::json!(true));
+        landed.until(over + SignedDuration::from_mins(1));
+        assert_eq!(of_gap(&landed), all("completed"));
+    }
+}
+
 #[test]
 fn a_manual_or_backfilled_run_of_a_slot_is_not_repeated_by_catch_up() {
     let mut stage = after_downtime("all", || Job::Succeeds(5));

@@ -112,9 +112,10 @@ pub(crate) enum Asking {
 pub(crate) struct Resume {
     /// Which pipeline.
     pub(crate) pipeline: String,
-    /// What of the pause is run: nothing, the newest slot, all, or what the pipeline's policy says.
-    #[arg(long, value_name = "WHAT", default_value = "policy", value_parser = ["none", "latest", "all", "policy"])]
-    pub(crate) catchup: String,
+    /// What of the pause is run: nothing, the newest slot, all, or what the pipeline's policy says, as without it. Who
+    /// chooses is not asked.
+    #[arg(long, value_name = "WHAT", value_parser = ["none", "latest", "all", "policy"])]
+    pub(crate) catchup: Option<String>,
     /// Do not ask.
     #[arg(short, long)]
     pub(crate) yes: bool,

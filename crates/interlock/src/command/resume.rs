@@ -31,12 +31,12 @@ pub(super) fn run(directory: &Path, asked: &Resume, output: &mut Output) -> Resu
 impl Resume {
     /// What is asked for instead of the policy.
     fn wish(&self) -> Option<String> {
-        (self.catchup != "policy").then(|| self.catchup.clone())
+        self.catchup.clone().filter(|what| what != "policy")
     }
 }
 
-/// Shows what was missed in the pause and asks whether that is meant. Nobody is asked when nothing was missed; a
-/// script must say so beforehand.
+/// Shows what was missed in the pause and asks whether that is meant. Nobody is asked when nothing was missed, or who
+/// has chosen what is to become of it; a script must say one or the other beforehand.
 fn agreed(
     directory: &Path,
     inbox: &Inbox,
@@ -60,10 +60,18 @@ fn agreed(
     if !asked.sending.json {
         print(&lines, output)?;
     }
+    if asked.catchup.is_some() {
+        return Ok(true);
+    }
     if asked.sending.json || !io::stdin().is_terminal() {
+        let count: u64 = lines.iter().filter(|it| !it.is_live()).map(|it| it.count).sum();
+        let what =
+            if asked.sending.json { "the pipeline's policy" } else { "what is listed above" };
         return Err(Failure::usage(
-            "slots were missed in the pause, and nobody is there to ask",
-            "Say `--yes` if what is listed above is meant, or choose with `--catchup none|latest|all`.",
+            format!("slots were missed until now ({count}), and nobody is there to ask"),
+            format!(
+                "Say `--yes` if {what} is meant, or choose with `--catchup none|latest|all|policy`."
+            ),
         ));
     }
     write!(output.err, "resume {} and do that? [y/N] ", inbox.pipeline)?;

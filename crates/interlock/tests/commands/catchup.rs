@@ -281,12 +281,33 @@ fn resume_shows_what_was_missed_and_a_script_must_say_yes() {
     let ran = ask(directory.path(), &["resume", "orders"]);
     assert_eq!(ran.code, 2, "{}", ran.stderr);
     assert!(ran.stdout.contains("skip    paused"), "{}", ran.stdout);
-    assert!(ran.stderr.contains("--yes"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`--yes` if what is listed above"), "{}", ran.stderr);
+    let ran = ask(directory.path(), &["resume", "orders", "--json"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`--yes` if the pipeline's policy"), "{}", ran.stderr);
     assert_eq!(ask(directory.path(), &["resume", "orders", "--catchup", "some"]).code, 2);
     let daemon = Daemon::start(directory.path(), None);
-    let ran = ask(directory.path(), &["resume", "orders", "--yes", "--catchup", "latest"]);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert_eq!(daemon.stop(), [InboxRecord::Resume { catchup: Some("latest".into()) }]);
+    let ran = ask(directory.path(), &["resume", "orders", "--yes"]);
+    assert_eq!((ran.code, ran.stdout.contains("paused")), (0, false), "{}", ran.stderr);
+    assert_eq!(daemon.stop(), [InboxRecord::Resume { catchup: None }]);
+}
+
+#[test]
+fn who_chooses_what_is_caught_up_has_answered() {
+    for what in ["none", "latest", "all", "policy"] {
+        for form in ["", "--json"] {
+            let directory = with("");
+            pause(directory.path());
+            let daemon = Daemon::start(directory.path(), None);
+            let mut arguments = vec!["resume", "orders", "--catchup", what];
+            arguments.extend(Some(form).filter(|form| !form.is_empty()));
+            let ran = ask(directory.path(), &arguments);
+            assert_eq!(ran.code, 0, "{what} {form}: {}", ran.stderr);
+            assert!(!ran.stdout.contains("SCHEDULE") || form.is_empty(), "{}", ran.stdout);
+            let catchup = Some(what.to_owned()).filter(|what| what != "policy");
+            assert_eq!(daemon.stop(), [InboxRecord::Resume { catchup }]);
+        }
+    }
 }
 
 /// Types an answer at a terminal; what the terminal shows.
