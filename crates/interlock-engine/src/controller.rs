@@ -109,8 +109,14 @@ impl Engine {
         };
         let asked = pipelines.filter_map(|pipeline| {
             let asking = self.specs.pipeline(pipeline, needs(pipeline)?);
-            let asking = guarded(async move { Ok(drop(asking.await)) });
-            Some(Box::pin(async move { Ok(drop(asking.await)) }) as StoreFuture<'_, ()>)
+            let asking = guarded(async move {
+                drop(asking.await);
+                Ok(())
+            });
+            Some(Box::pin(async move {
+                drop(asking.await);
+                Ok(())
+            }) as StoreFuture<'_, ()>)
         });
         let asked: Vec<StoreFuture<'_, ()>> = asked.collect();
         together(asked).await.map(drop).map_err(EngineError::from)

@@ -35,7 +35,7 @@ const GATHERED: Duration = Duration::from_millis(20);
 /// How often the listener makes sure that it hears.
 const ECHO_EVERY: Duration = Duration::from_secs(30);
 /// How long an echo may take.
-const ECHO_MAX: Duration = Duration::from_secs(3);
+const ECHO_MAX: Duration = Duration::from_secs(10);
 /// When a connection that broke is made again.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// When one that hears nothing is tried again: there is a pooler, and it stays.
@@ -78,8 +78,8 @@ impl Hints {
             // A name of a channel is as short as one of a schema.
             channel: format!("interlock_{:016x}", fnv1a(schema.as_bytes())),
             shards: (0..shards).map(|_| watch::channel(()).0).collect(),
-            // What others send is told apart by where it begins.
             echo: watch::channel(0).0,
+            // Each counts from another number.
             echoes: AtomicU64::new(u64::from(std::process::id()) << 32),
             is_listening: AtomicBool::new(false),
             hears: AtomicBool::new(false),
@@ -180,13 +180,17 @@ impl Hints {
             if client.batch_execute(&begin).await.map_err(|error| said(&error)).is_err() {
                 return Stopped::Broken;
             }
-            loop {
-                if !self.hears_itself(pool).await {
-                    return Stopped::Deaf;
+            let mut heard = Stopped::Deaf;
+            while let Ok(hears) = self.hears_itself(pool).await {
+                if !hears {
+                    return heard;
                 }
+                // One that heard once is not behind a pooler.
+                heard = Stopped::Broken;
                 self.hears.store(true, Ordering::Release);
                 sleep(ECHO_EVERY).await;
             }
+            Stopped::Broken
         };
         tokio::select! {
             stopped = hearing => stopped,
@@ -195,19 +199,21 @@ impl Hints {
     }
 
     /// Whether what is sent over another connection arrives.
-    async fn hears_itself(&self, pool: &Arc<Pool>) -> bool {
-        let number = self.echoes.fetch_add(1, Ordering::Relaxed) + 1;
+    async fn hears_itself(&self, pool: &Arc<Pool>) -> Result<bool, StoreError> {
+        let number = self.echoes.fetch_add(1, Ordering::AcqRel) + 1;
         let mut echo = self.echo.subscribe();
-        if self.notify(pool, &[format!("echo {number}")]).await.is_err() {
-            return false;
-        }
+        self.notify(pool, &[format!("echo {number}")]).await?;
         let heard = timeout(ECHO_MAX, echo.wait_for(|heard| *heard == number)).await;
-        heard.is_ok_and(|heard| heard.is_ok())
+        Ok(heard.is_ok_and(|heard| heard.is_ok()))
     }
 
     fn heard(&self, word: &str) {
         if let Some(number) = word.strip_prefix("echo ") {
-            self.echo.send_replace(number.parse().unwrap_or_default());
+            // Others sound too; theirs must not hide ours.
+            let number = number.parse().unwrap_or_default();
+            if number == self.echoes.load(Ordering::Acquire) {
+                self.echo.send_replace(number);
+            }
         } else if let Some(shard) = word.parse().ok().and_then(|at: usize| self.shards.get(at)) {
             shard.send_replace(());
         }
