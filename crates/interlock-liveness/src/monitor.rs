@@ -25,7 +25,7 @@ use crate::{
     forensics::Dumper,
     ladder::Ladder,
     roster::{Roster, Row},
-    slot::{Mandate, Places, Slot},
+    slot::{Blocks, Mandate, Places, Slot, blocks},
     stall::Witness,
     status::{Listed, Numbers, Probe},
     watch::Registration,
@@ -44,6 +44,9 @@ pub enum StartError {
     /// A thread could not be started.
     #[error("a thread of the monitor could not be started")]
     Thread(#[source] io::Error),
+    /// There is no memory for so many watches.
+    #[error("there is no memory for {0} watches")]
+    Memory(usize, #[source] io::Error),
     /// The kernel's timer is not to be had.
     #[error("the kernel's timer could not be made")]
     Deadman(#[source] io::Error),
@@ -130,7 +133,9 @@ impl Builder {
 
     /// Starts looking.
     pub fn start(self) -> Result<Monitor, StartError> {
-        let shared = Arc::new(Shared::with_capacity(self.capacity));
+        let no_memory = |error| StartError::Memory(self.capacity, error);
+        let blocks = blocks(self.capacity).map_err(no_memory)?;
+        let shared = Arc::new(Shared::with_capacity(self.capacity, &blocks));
         // It is as if it had just looked: nobody could be hung yet.
         shared.numbers.scanned_at.store(monotonic(), Relaxed);
         let timer = self.deadman.arm().map_err(StartError::Deadman)?;
@@ -139,7 +144,7 @@ impl Builder {
         let has_beats = !self.carriers.is_empty();
         let (beater, beats) = Beater::new(self.carriers, self.beat_every);
         let rounds = Rounds {
-            roster: Roster::with_capacity(self.capacity),
+            roster: Roster::of(&blocks),
             acts: Vec::with_capacity(self.capacity * 3 + 8),
             shared: Arc::clone(&shared),
             fixed_tick: self.tick,
@@ -191,11 +196,11 @@ impl Yard {
 }
 
 impl Shared {
-    fn with_capacity(capacity: usize) -> Self {
+    fn with_capacity(capacity: usize, blocks: &Blocks) -> Self {
         let yard = Yard {
             newcomers: Vec::with_capacity(capacity),
             gone: Vec::with_capacity(capacity),
-            places: Places::default(),
+            places: Places::of(blocks),
             count: 0,
         };
         Self {
@@ -257,8 +262,9 @@ impl Monitor {
         if yard.count >= self.shared.capacity {
             return Err(RegisterError::Full(yard.count));
         }
+        let slot = yard.places.allot().ok_or(RegisterError::Full(yard.count))?;
         yard.count += 1;
-        Ok(yard.places.allot())
+        Ok(slot)
     }
 
     /// Nobody came for this place.

@@ -13,13 +13,13 @@ use std::{fmt, sync::Arc};
 
 pub(crate) use self::judged::Cold;
 use self::{
-    judged::{Hot, Judged, Seen, look},
+    judged::{Judged, Seat, Warm},
     rota::Rota,
 };
 use crate::{
     clock::{Reading, nanos},
     ladder::{Ladder, Rung},
-    slot::{BLOCK, Block, Mandate, Own, Slot},
+    slot::{BLOCK, Block, Blocks, Mandate, Own, Slot},
 };
 
 /// The monitor woke this much later than it meant to, at least: the process did not run.
@@ -41,7 +41,8 @@ pub enum Weight {
 #[derive(Debug)]
 pub(crate) struct Row {
     slot: Slot,
-    hot: Hot,
+    /// What it had counted when it was registered.
+    seen: u64,
     pub(crate) cold: Cold,
     pub(crate) pump: Option<Pump>,
 }
@@ -60,8 +61,8 @@ impl fmt::Debug for Pump {
 
 impl Row {
     pub(crate) fn new(name: Arc<str>, slot: Slot, ladder: Ladder) -> Self {
-        let hot = Hot::new(slot.own());
-        Self { slot, hot, cold: Cold::new(name, ladder), pump: None }
+        let seen = slot.own().progress();
+        Self { slot, seen, cold: Cold::new(name, ladder), pump: None }
     }
 
     pub(crate) fn place(&self) -> usize {
@@ -78,8 +79,8 @@ impl Row {
 /// What follows from a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// A watch reached a step, after so many nanoseconds without progress.
-    Climbed { at: usize, rung: Rung, age: u64 },
+    /// A watch reached a step, after so many nanoseconds without progress, and so many after the step was due.
+    Climbed { at: usize, rung: Rung, age: u64, late: u64 },
     /// It moves again.
     Recovered { at: usize, from: Rung, age: u64 },
     /// It expired too often: it is not judged for a while.
@@ -122,8 +123,11 @@ impl Verdict {
 #[derive(Debug)]
 pub(crate) struct Roster {
     /// What the watched threads write; then, by the same places, what is kept about them. Places may be vacant.
-    blocks: Vec<Arc<Block>>,
-    hot: Vec<Hot>,
+    blocks: Blocks,
+    /// What every look reads: the count that was last seen of each, and when something is to be decided about it.
+    seen: Vec<u64>,
+    next: Vec<u64>,
+    warm: Vec<Warm>,
     cold: Vec<Option<Cold>>,
     pumps: Vec<Pump>,
     /// Who is to be looked at when.
@@ -141,11 +145,14 @@ pub(crate) struct Roster {
 }
 
 impl Roster {
-    pub(crate) fn with_capacity(rows: usize) -> Self {
+    pub(crate) fn of(blocks: &Blocks) -> Self {
+        let rows = blocks.len() * BLOCK;
         Self {
-            blocks: Vec::with_capacity(rows.div_ceil(BLOCK)),
-            hot: Vec::with_capacity(rows.next_multiple_of(BLOCK)),
-            cold: Vec::with_capacity(rows.next_multiple_of(BLOCK)),
+            blocks: Arc::clone(blocks),
+            seen: Vec::with_capacity(rows),
+            next: Vec::with_capacity(rows),
+            warm: Vec::with_capacity(rows),
+            cold: Vec::with_capacity(rows),
             pumps: Vec::with_capacity(rows),
             rota: Rota::with_capacity(rows),
             fenced: Vec::with_capacity(rows),
@@ -157,21 +164,32 @@ impl Roster {
         }
     }
 
-    /// Takes a watch in. The caller has seen to it that there is room, and that no block is left out.
+    /// Takes a watch in. The caller has seen to it that there is room; places need not come in order.
     pub(crate) fn add(&mut self, row: Row) {
-        let Row { slot, hot, cold, pump } = row;
+        let Row { slot, seen, cold, pump } = row;
         let place = slot.place();
-        if place / BLOCK == self.blocks.len() {
-            self.blocks.push(Arc::clone(slot.block()));
-            self.hot.extend([Hot::VACANT; BLOCK]);
+        while place >= self.warm.len() {
+            self.seen.extend([0; BLOCK]);
+            self.next.extend([u64::MAX; BLOCK]);
+            self.warm.extend([Warm::VACANT; BLOCK]);
             self.cold.extend((0..BLOCK).map(|_| None));
         }
         self.rota.joins(place, cold.ladder.limit());
         self.fenced.extend(cold.fence.is_some().then_some(place));
-        if let (Some(hot_at), Some(cold_at)) = (self.hot.get_mut(place), self.cold.get_mut(place)) {
-            (*hot_at, *cold_at) = (hot, Some(cold));
-        }
+        self.sit(place, (seen, Warm::VACANT), Some(cold));
         self.pumps.extend(pump);
+        // Its mandate has not been seen.
+        if let Some(block) = self.blocks.get(place / BLOCK) {
+            block.stir();
+        }
+    }
+
+    /// Puts somebody, or nobody, in a place; answers with whom was there.
+    fn sit(&mut self, place: usize, kept: (u64, Warm), cold: Option<Cold>) -> Option<Cold> {
+        let (seen, next) = (self.seen.get_mut(place)?, self.next.get_mut(place)?);
+        let (warm, cold_at) = (self.warm.get_mut(place)?, self.cold.get_mut(place)?);
+        ((*seen, *warm), *next) = (kept, u64::MAX);
+        std::mem::replace(cold_at, cold)
     }
 
     pub(crate) fn set_tick(&mut self, tick: u64) {
@@ -194,10 +212,10 @@ impl Roster {
     /// Every watch with its name, its step and for how long it has stood still.
     pub(crate) fn standings(&self, now: u64) -> impl Iterator<Item = (&Cold, &Own, Rung, u64)> {
         let own = self.blocks.iter().flat_map(|block| &block.own);
-        let all = own.zip(&self.hot).zip(&self.cold);
-        all.filter_map(move |((own, hot), cold)| {
+        let all = own.zip(&self.warm).zip(&self.cold);
+        all.filter_map(move |((own, warm), cold)| {
             let cold = cold.as_ref()?;
-            Some((cold, own, cold.rung, now.saturating_sub(hot.since)))
+            Some((cold, own, cold.rung, now.saturating_sub(warm.since)))
         })
     }
 
@@ -210,26 +228,35 @@ impl Roster {
         let now = reading.monotonic;
         let mut changed = false;
         let blocks = &self.blocks;
-        let is_stirred =
-            |number: usize| blocks.get(number).is_some_and(|block| block.take_stirred());
-        for group in self.rota.due(now, is_stirred) {
+        let is_stirred = |number: usize| blocks.get(number).is_some_and(Block::take_stirred);
+        for (group, is_stirred) in self.rota.due(now, is_stirred) {
             let rows = group.rows();
             let Some(block) = blocks.get(group.number()) else { continue };
-            let slots = rows.clone().zip(block.own.iter().zip(&block.found));
-            let hot = self.hot.iter_mut().skip(rows.start);
-            let cold = self.cold.iter_mut().skip(rows.start);
-            let mut next = u64::MAX;
-            for (((at, (own, found)), hot), cold) in slots.zip(hot).zip(cold) {
-                if look(own, found, hot, now) == Seen::More
-                    && let Some(cold) = cold
-                {
-                    Judged { at, found, hot: &mut *hot, cold, now, acts: &mut *acts }.judge(own);
-                    changed = true;
-                    self.is_retiring |= hot.mandate.mandate() == Mandate::Retired;
-                }
-                next = next.min(hot.next);
+            let Some(seen) = self.seen.get_mut(rows.clone()) else { continue };
+            let Some(next) = self.next.get_mut(rows.clone()) else { continue };
+            let Some(warm) = self.warm.get_mut(rows.clone()) else { continue };
+            let mut news = moved_or_due(block, seen, next, now);
+            if is_stirred {
+                news |= commanded(block, warm);
             }
-            group.looked(now, self.tick, next);
+            while news != 0 {
+                let at = news.trailing_zeros() as usize;
+                news &= news - 1;
+                let (own, found) = (&block.own[at], &block.found[at]);
+                let (seen, next, warm) = (&mut seen[at], &mut next[at], &mut warm[at]);
+                let mut seat = Seat { found, seen, next, warm };
+                let progress = own.progress();
+                let is_commanded = is_stirred && own.mandate() != seat.warm.mandate;
+                if seat.warm.is_plain && !is_commanded && progress != *seat.seen {
+                    seat.advance(progress, now);
+                } else if let Some(Some(cold)) = self.cold.get_mut(rows.start + at) {
+                    let at = rows.start + at;
+                    Judged { at, seat, cold, now, acts: &mut *acts }.judge(own);
+                    changed = true;
+                    self.is_retiring |= own.mandate().mandate() == Mandate::Retired;
+                }
+            }
+            group.looked(now, self.tick, next.iter().copied().min().unwrap_or(u64::MAX));
         }
         self.end_terms(reading.boottime, acts);
         if changed {
@@ -251,9 +278,9 @@ impl Roster {
         let is_critical = |cold: &Cold| cold.weight == Weight::Critical;
         let mut verdict = Verdict::WELL;
         verdict.is_proven = self.cold.iter().flatten().any(is_critical);
-        for (hot, cold) in self.hot.iter().zip(&self.cold) {
+        for ((next, warm), cold) in self.next.iter().zip(&self.warm).zip(&self.cold) {
             let Some(cold) = cold else { continue };
-            let is_judged = hot.next != u64::MAX || cold.rung > Rung::Well;
+            let is_judged = *next != u64::MAX || cold.rung > Rung::Well;
             if is_critical(cold) && is_judged {
                 verdict.is_proven &= cold.has_moved;
                 verdict.is_well &= cold.rung < Rung::Soft;
@@ -262,7 +289,7 @@ impl Roster {
             if cold.rung >= Rung::Soft
                 && let Some(ends) = cold.ladder.ends()
             {
-                let ends = hot.since.saturating_add(cold.grace).saturating_add(nanos(ends));
+                let ends = warm.since.saturating_add(cold.grace).saturating_add(nanos(ends));
                 verdict.ends_at = Some(verdict.ends_at.map_or(ends, |known| known.min(ends)));
             }
         }
@@ -288,11 +315,11 @@ impl Roster {
         let is_old = |at: &&mut u64| **at == 0 || now.saturating_sub(**at) > FORGIVEN_IN;
         let Some(place) = self.forgiven.iter_mut().find(is_old) else { return Forgiven::No };
         *place = now.max(1);
-        for hot in &mut self.hot {
-            hot.since = hot.since.saturating_add(late);
-            if hot.next != u64::MAX {
-                hot.next = hot.next.saturating_add(late);
-            }
+        for warm in &mut self.warm {
+            warm.since = warm.since.saturating_add(late);
+        }
+        for next in self.next.iter_mut().filter(|next| **next != u64::MAX) {
+            *next = next.saturating_add(late);
         }
         Forgiven::Yes
     }
@@ -302,22 +329,21 @@ impl Roster {
         if !std::mem::take(&mut self.is_retiring) {
             return;
         }
-        let rows = self.hot.iter_mut().zip(&mut self.cold).enumerate();
-        for (place, (hot, cold)) in rows {
-            if hot.mandate.mandate() != Mandate::Retired || cold.is_none() {
+        for place in 0..self.warm.len() {
+            let is_gone = |warm: &Warm| warm.mandate.mandate() == Mandate::Retired;
+            if !self.warm.get(place).is_some_and(is_gone) || self.cold(place).is_none() {
                 continue;
             }
             if gone.len() == gone.capacity() {
                 self.is_retiring = true;
                 break;
             }
-            let Some(block) = self.blocks.get(place / BLOCK) else { continue };
-            let slot = Slot::at(block, place);
+            let slot = Slot::at(&self.blocks, place);
             let pump = self.pumps.iter().position(|pump| pump.slot.place() == place);
             let pump = pump.map(|pump| self.pumps.swap_remove(pump));
-            let vacated = Hot::vacated(slot.own());
-            let hot = std::mem::replace(hot, vacated);
-            gone.extend(cold.take().map(|cold| Row { slot, hot, cold, pump }));
+            let seen = slot.own().progress();
+            let cold = self.sit(place, (seen, Warm::vacated(slot.own())), None);
+            gone.extend(cold.map(|cold| Row { slot, seen, cold, pump }));
             self.fenced.retain(|fenced| *fenced != place);
         }
         self.rota.reckon(&self.cold);
@@ -327,4 +353,25 @@ impl Roster {
     pub(crate) fn impatience(&self) -> u64 {
         self.rota.impatience()
     }
+}
+
+/// Who has a count that was not seen yet, or about whom something is to be decided: a bit for each of a block. Nearly always nearly
+/// nobody, so that a look at most of them is this.
+#[inline]
+fn moved_or_due(block: &Block, seen: &[u64], next: &[u64], now: u64) -> u64 {
+    let kept = seen.iter().zip(next);
+    block.own.iter().zip(kept).enumerate().fold(0, |news, (at, (own, (seen, next)))| {
+        let (has_moved, is_due) = (own.progress() != *seen, now >= *next);
+        news | (u64::from(has_moved) | u64::from(is_due)) << at
+    })
+}
+
+/// Who is to be judged otherwise than before.
+fn commanded(block: &Block, warm: &[Warm]) -> u64 {
+    block
+        .own
+        .iter()
+        .zip(warm)
+        .enumerate()
+        .fold(0, |news, (at, (own, warm))| news | u64::from(own.mandate() != warm.mandate) << at)
 }

@@ -2,10 +2,10 @@
 //!
 //! The thread writes the first, a cache line of its own: a counter of progress, and a mandate that says how it is to be judged.
 //! The monitor writes the second: what it found. So a kick never waits for the monitor, and the monitor never for a thread.
-//! Slots lie side by side in blocks, because the monitor reads them in a row: that is what a scan costs.
+//! Slots lie side by side in blocks, and the blocks in one region, because the monitor reads them in a row: that is what a scan costs.
 
 use std::{
-    array,
+    io,
     sync::{
         Arc,
         atomic::{
@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-use crate::{ladder::Rung, names::Phase};
+use crate::{ladder::Rung, names::Phase, sys::region::Region};
 
 /// How many slots lie side by side.
 pub(crate) const BLOCK: usize = 64;
@@ -30,10 +30,9 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    fn new() -> Arc<Self> {
-        let (own, found) =
-            (array::from_fn(|_| Own::default()), array::from_fn(|_| Found::default()));
-        Arc::new(Self { own, found, stirred: AtomicBool::new(false) })
+    /// Has the monitor look whether mandates have changed.
+    pub(crate) fn stir(&self) {
+        self.stirred.store(true, Release);
     }
 
     /// Whether somebody was stirred since this was asked.
@@ -42,65 +41,82 @@ impl Block {
     }
 }
 
+/// The slots of all watches that there can be.
+pub(crate) type Blocks = Arc<Region<Block>>;
+
+/// Room for so many slots.
+pub(crate) fn blocks(slots: usize) -> io::Result<Blocks> {
+    Region::new(slots.div_ceil(BLOCK)).map(Arc::new)
+}
+
 /// The part of a watch that both sides see.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
-    block: Arc<Block>,
+    blocks: Blocks,
     /// Which one of all, blocks counted through.
     place: usize,
 }
 
 impl Slot {
-    /// The one at a place, in the block where that is.
-    pub(crate) fn at(block: &Arc<Block>, place: usize) -> Self {
-        Self { block: Arc::clone(block), place }
+    /// The one at a place, of which there is one.
+    pub(crate) fn at(blocks: &Blocks, place: usize) -> Self {
+        assert!(place / BLOCK < blocks.len(), "places are given within their bounds");
+        Self { blocks: Arc::clone(blocks), place }
+    }
+
+    #[inline]
+    fn block(&self) -> &Block {
+        &self.blocks[self.place / BLOCK]
     }
 
     #[inline]
     pub(crate) fn own(&self) -> &Own {
-        &self.block.own[self.place % BLOCK]
+        &self.block().own[self.place % BLOCK]
     }
 
     /// Says how it is to be judged from now on; answers with what it was before.
     pub(crate) fn command(&self, mandate: Mandate) -> Mandate {
         let before = self.own().command(mandate);
-        self.block.stirred.store(true, Release);
+        self.block().stir();
         before
     }
 
     pub(crate) fn found(&self) -> &Found {
-        &self.block.found[self.place % BLOCK]
+        &self.block().found[self.place % BLOCK]
     }
 
     pub(crate) fn place(&self) -> usize {
         self.place
     }
-
-    pub(crate) fn block(&self) -> &Arc<Block> {
-        &self.block
-    }
 }
 
 /// Which places there are, and which nobody has.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Places {
-    blocks: Vec<Arc<Block>>,
+    blocks: Blocks,
+    /// How many were ever given.
+    given: usize,
     free: Vec<usize>,
 }
 
 impl Places {
-    /// A slot that is nobody's, as if nobody had ever had it.
-    pub(crate) fn allot(&mut self) -> Slot {
-        if self.free.is_empty() {
-            let first = self.blocks.len() * BLOCK;
-            self.blocks.push(Block::new());
-            self.free.extend((first..first + BLOCK).rev());
-        }
-        let place = self.free.pop().unwrap_or_default();
-        let slot = Slot::at(&self.blocks[place / BLOCK], place);
+    pub(crate) fn of(blocks: &Blocks) -> Self {
+        Self { blocks: Arc::clone(blocks), given: 0, free: vec![] }
+    }
+
+    /// A slot that is nobody's, as if nobody had ever had it; if there is one.
+    pub(crate) fn allot(&mut self) -> Option<Slot> {
+        let place = self.free.pop().or_else(|| {
+            let next = self.given;
+            (next < self.blocks.len() * BLOCK).then(|| {
+                self.given += 1;
+                next
+            })
+        })?;
+        let slot = Slot::at(&self.blocks, place);
         slot.own().reset();
         slot.found().reset();
-        slot
+        Some(slot)
     }
 
     /// Whoever had it is gone, and the monitor has taken it out.
@@ -262,17 +278,19 @@ mod tests {
 
     #[test]
     fn a_place_that_was_freed_is_given_again_as_new_and_no_other_is_given_twice() {
-        let mut places = Places::default();
-        let slots: Vec<Slot> = (0..=BLOCK).map(|_| places.allot()).collect();
+        let mut places = Places::of(&blocks(BLOCK + 2).unwrap());
+        let slots: Vec<Slot> = (0..=BLOCK).map(|_| places.allot().unwrap()).collect();
         let given: Vec<usize> = slots.iter().map(Slot::place).collect();
         assert_eq!(given, (0..=BLOCK).collect::<Vec<_>>());
         slots[7].own().command(Mandate::Retired);
         slots[7].found().expiries.store(3, Relaxed);
         places.free(7);
-        let again = places.allot();
+        let again = places.allot().unwrap();
         assert_eq!((again.place(), again.own().mandate().mandate()), (7, Mandate::Rest));
         assert_eq!(again.found().expiries.load(Relaxed), 0);
-        assert_eq!(places.allot().place(), BLOCK + 1);
+        assert_eq!(places.allot().unwrap().place(), BLOCK + 1);
+        let more: Vec<Slot> = std::iter::from_fn(|| places.allot()).collect();
+        assert_eq!(more.len(), BLOCK - 2, "blocks are whole");
     }
 
     #[test]

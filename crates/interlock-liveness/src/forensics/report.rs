@@ -5,15 +5,18 @@ use std::{
     fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::{arena::Copied, observed};
-use crate::sys::stacks::trace;
+use crate::{clock::monotonic, sys::stacks::Tracer};
 
 /// A report is at most this long …
 const LENGTH_MAX: usize = 256 * 1_024;
 /// … and so many are kept.
 const KEPT: usize = 8;
+/// How long is waited for threads that do not stop to be read. What is held for longer is let go by our own end.
+const LET_GO_IN: u64 = 1_000_000_000;
 const EXTENSION: &str = "report";
 /// What it becomes when it has been told.
 const TOLD: &str = "told";
@@ -38,12 +41,12 @@ pub(super) struct Gathered {
 
 impl Gathered {
     /// Gathers it. The stacks of threads that did not store them are read from outside.
-    pub(super) fn of(pid: u32, mut copied: Vec<Copied>) -> Self {
+    pub(super) fn of(pid: u32, mut copied: Vec<Copied>, tracer: &mut Tracer) -> Self {
         let threads = observed::threads(pid);
         let is_missing = |thread: &&i32| !copied.iter().any(|known| known.thread == **thread);
         let missing: Vec<i32> = threads.keys().filter(is_missing).copied().collect();
-        let traced = missing.into_iter().filter_map(|thread| trace(pid.cast_signed(), thread).ok());
-        copied.extend(traced);
+        let trace = |thread: i32| tracer.copy(pid.cast_signed(), thread).ok();
+        copied.extend(missing.into_iter().filter_map(trace));
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         let (memory, descriptors) = (observed::memory(pid), observed::descriptors(pid));
         Self { threads, copied, memory, descriptors, maps }
@@ -52,7 +55,13 @@ impl Gathered {
 
 /// Writes down what another process is doing.
 pub(crate) fn report_on(pid: u32, folder: &Path, (name, why): (&str, &str)) -> io::Result<PathBuf> {
-    let gathered = Gathered::of(pid, vec![]);
+    let mut tracer = Tracer::default();
+    let gathered = Gathered::of(pid, vec![], &mut tracer);
+    // Whoever is still held could not even hear that it is to end.
+    let ends = monotonic().saturating_add(LET_GO_IN);
+    while tracer.let_go() && monotonic() < ends {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let subject = Subject { pid, name, why, watches: "" };
     let path = place(folder, &subject)?;
     write(&path, &subject, &gathered, &mut Names::ready())?;

@@ -6,18 +6,25 @@
 use std::{
     fs::File,
     io::{self, Read as _, Write as _, stdin, stdout},
+    os::fd::AsFd as _,
     path::Path,
 };
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
     arena,
     report::{Gathered, Names, Subject, place, still_at, write},
 };
+use crate::sys::stacks::Tracer;
 
 /// What the helper says when it has all that it needs of the process.
 pub(super) const GATHERED: u8 = 6;
 /// What it says when the report is written, with every name that could be found.
 pub(super) const WRITTEN: u8 = 7;
+
+/// How often is looked for threads that did not stop in time, 5 ms apart, before names are looked up.
+const LOOKS: u32 = 20;
 
 /// A report, as it was written.
 #[derive(Debug, Clone, Copy)]
@@ -37,9 +44,12 @@ pub fn help(arguments: &[String], mut tell: impl FnMut(Written<'_>)) -> io::Resu
     };
     let number = pid.parse().map_err(io::Error::other)?;
     let arena = File::open(format!("/proc/{pid}/fd/{memory}"))?;
-    let mut stdin = stdin().lock();
+    let mut stdin = File::from(stdin().as_fd().try_clone_to_owned()?);
+    let mut tracer = Tracer::default();
     let mut names = Names::ready();
     loop {
+        // Who was too late to stop stands still until it is let go.
+        while tracer.let_go() && !is_readable(&stdin) {}
         let mut length = [0; 4];
         match stdin.read_exact(&mut length) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
@@ -54,7 +64,7 @@ pub fn help(arguments: &[String], mut tell: impl FnMut(Written<'_>)) -> io::Resu
         let mut numbers = head.split(' ').filter_map(|number| number.parse().ok());
         let (dump, places) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         let copied = arena::read(&arena, dump, places as usize)?;
-        let gathered = Gathered::of(number, copied);
+        let gathered = Gathered::of(number, copied, &mut tracer);
         let subject = Subject { pid: number, name, why, watches };
         // Without names first: they take a while, and with a process 1 its helper ends too. A disk that is full must not end
         // the helper: the next report may fit.
@@ -63,6 +73,12 @@ pub fn help(arguments: &[String], mut tell: impl FnMut(Written<'_>)) -> io::Resu
             let _unwritten = write(path, &subject, &gathered, &mut Names::Unwanted);
         });
         say(GATHERED);
+        // Names take a while, in which nobody should be held.
+        for _ in 0..LOOKS {
+            if !tracer.let_go() || is_readable(&stdin) {
+                break;
+            }
+        }
         let written = path.map(still_at).and_then(|path| {
             let text = write(&path, &subject, &gathered, &mut names)?;
             Ok((path, text))
@@ -77,4 +93,11 @@ pub fn help(arguments: &[String], mut tell: impl FnMut(Written<'_>)) -> io::Resu
 /// The process may end now; whether it still hears this matters to nobody.
 fn say(what: u8) {
     let _gone = stdout().write_all(&[what]).and_then(|()| stdout().flush());
+}
+
+/// Whether there is something to read, or will be within a moment.
+fn is_readable(file: &File) -> bool {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+    let mut polled = [PollFd::new(file, PollFlags::IN)];
+    poll(&mut polled, Some(&timeout)).is_ok_and(|ready| ready > 0)
 }

@@ -12,39 +12,53 @@ use crate::{
     slot::{Found, Mandate, Own, Stored},
 };
 
-/// What every scan looks at.
+/// What is kept about a watch beside what every scan looks at.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Hot {
+pub(super) struct Warm {
     pub(super) mandate: Stored,
-    pub(super) seen: u64,
     pub(super) since: u64,
-    /// When something is to be decided about it.
-    pub(super) next: u64,
-    /// How long after progress the first thing is.
+    /// How long after progress the first thing is to be decided.
     first: u64,
     /// Progress changes nothing but times: no step to come down from, no breaker, not the first.
-    is_plain: bool,
+    pub(super) is_plain: bool,
 }
 
-impl Hot {
-    /// Nobody is there.
-    pub(super) const VACANT: Self = Self {
-        mandate: Stored(0),
-        seen: 0,
-        since: 0,
-        next: u64::MAX,
-        first: u64::MAX,
-        is_plain: false,
-    };
-
-    /// Somebody comes, with a mandate that has not been seen yet.
-    pub(super) fn new(own: &Own) -> Self {
-        Self { seen: own.progress(), ..Self::VACANT }
-    }
+impl Warm {
+    /// Nobody is there, or somebody whose mandate has not been seen yet.
+    pub(super) const VACANT: Self =
+        Self { mandate: Stored(0), since: 0, first: u64::MAX, is_plain: false };
 
     /// Somebody was there.
     pub(super) fn vacated(own: &Own) -> Self {
-        Self { mandate: own.mandate(), seen: own.progress(), ..Self::VACANT }
+        Self { mandate: own.mandate(), ..Self::VACANT }
+    }
+}
+
+/// All that changes about a watch that moves and is well.
+pub(super) struct Seat<'a> {
+    pub(super) found: &'a Found,
+    /// The count that was last seen, and when something is to be decided.
+    pub(super) seen: &'a mut u64,
+    pub(super) next: &'a mut u64,
+    pub(super) warm: &'a mut Warm,
+}
+
+impl Seat<'_> {
+    /// It progressed.
+    #[inline]
+    pub(super) fn advance(&mut self, progress: u64, now: u64) {
+        let Self { found, seen, next, warm } = self;
+        let gap = now.saturating_sub(warm.since);
+        if warm.first != u64::MAX {
+            found.longest_gap.store(gap.max(found.longest_gap.load(Relaxed)), Relaxed);
+            found.usual_gap.store(usual(found.usual_gap.load(Relaxed), gap), Relaxed);
+        }
+        found.moves.store(found.moves.load(Relaxed).wrapping_add(1), Relaxed);
+        found.since.store(now, Relaxed);
+        (**seen, warm.since) = (progress, now);
+        if warm.is_plain {
+            **next = now.saturating_add(warm.first);
+        }
     }
 }
 
@@ -79,47 +93,6 @@ impl Cold {
     }
 }
 
-/// What a look at a watch showed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// Nothing that changes more than times.
-    Ordinary,
-    /// Its mandate, or progress after a step, or for the first time, or a step that is due.
-    More,
-}
-
-/// Looks at one watch: in nearly every scan nearly every one has either not moved, or moved and is well.
-#[inline]
-pub(super) fn look(own: &Own, found: &Found, hot: &mut Hot, now: u64) -> Seen {
-    let (mandate, progress) = (own.mandate(), own.progress());
-    if mandate != hot.mandate {
-        Seen::More
-    } else if progress == hot.seen {
-        if now >= hot.next { Seen::More } else { Seen::Ordinary }
-    } else if hot.is_plain {
-        advance(found, hot, progress, now);
-        Seen::Ordinary
-    } else {
-        Seen::More
-    }
-}
-
-/// It progressed.
-#[inline]
-fn advance(found: &Found, hot: &mut Hot, progress: u64, now: u64) {
-    let gap = now.saturating_sub(hot.since);
-    if hot.first != u64::MAX {
-        found.longest_gap.store(gap.max(found.longest_gap.load(Relaxed)), Relaxed);
-        found.usual_gap.store(usual(found.usual_gap.load(Relaxed), gap), Relaxed);
-    }
-    found.moves.store(found.moves.load(Relaxed).wrapping_add(1), Relaxed);
-    found.since.store(now, Relaxed);
-    (hot.seen, hot.since) = (progress, now);
-    if hot.is_plain {
-        hot.next = now.saturating_add(hot.first);
-    }
-}
-
 /// Follows the 99th percentile of gaps: a step up weighs as much as 99 steps down, so that it rests where one in a hundred
 /// gaps is longer.
 fn usual(before: u64, gap: u64) -> u64 {
@@ -135,8 +108,7 @@ fn usual(before: u64, gap: u64) -> u64 {
 /// A watch about which there is something to decide.
 pub(super) struct Judged<'a> {
     pub(super) at: usize,
-    pub(super) found: &'a Found,
-    pub(super) hot: &'a mut Hot,
+    pub(super) seat: Seat<'a>,
     pub(super) cold: &'a mut Cold,
     pub(super) now: u64,
     pub(super) acts: &'a mut Vec<Act>,
@@ -145,29 +117,29 @@ pub(super) struct Judged<'a> {
 impl Judged<'_> {
     pub(super) fn judge(mut self, own: &Own) {
         let (mandate, progress) = (own.mandate(), own.progress());
-        if mandate != self.hot.mandate {
+        if mandate != self.seat.warm.mandate {
             self.change(mandate, progress);
-        } else if progress != self.hot.seen {
+        } else if progress != *self.seat.seen {
             self.settle();
-            advance(self.found, self.hot, progress, self.now);
-        } else if self.now >= self.hot.next {
+            self.seat.advance(progress, self.now);
+        } else if self.now >= *self.seat.next {
             self.climb();
         }
     }
 
     /// The mandate changed: that is a sign of life, and a new count begins.
     fn change(&mut self, mandate: Stored, progress: u64) {
-        let before = self.hot.mandate.mandate();
-        let has_moved = self.cold.has_moved || progress != self.hot.seen;
+        let before = self.seat.warm.mandate.mandate();
+        let has_moved = self.cold.has_moved || progress != *self.seat.seen;
         self.settle();
-        advance(self.found, self.hot, progress, self.now);
-        let (hot, cold) = (&mut *self.hot, &mut *self.cold);
+        self.seat.advance(progress, self.now);
+        let (warm, cold) = (&mut *self.seat.warm, &mut *self.cold);
         // Whoever comes to rest has done what it was watched for.
         let rests = mandate.mandate() == Mandate::Rest && before != Mandate::Rest;
         cold.has_moved = has_moved || rests;
-        (hot.mandate, cold.grace) = (mandate, 0);
+        (warm.mandate, cold.grace) = (mandate, 0);
         let first = cold.ladder.next(Rung::Well).map_or(u64::MAX, |(_, after)| after);
-        hot.first = match mandate.mandate() {
+        warm.first = match mandate.mandate() {
             Mandate::Rest | Mandate::Retired => u64::MAX,
             Mandate::Armed => first,
             Mandate::Paused(millis) => {
@@ -176,9 +148,9 @@ impl Judged<'_> {
                 first.saturating_add(cold.grace)
             }
         };
-        hot.is_plain = cold.has_moved && cold.fuse.is_none();
+        warm.is_plain = cold.has_moved && cold.fuse.is_none();
         if !cold.fuse.as_ref().is_some_and(Fuse::is_open) {
-            hot.next = self.now.saturating_add(hot.first);
+            *self.seat.next = self.now.saturating_add(warm.first);
         }
     }
 
@@ -186,21 +158,21 @@ impl Judged<'_> {
     fn settle(&mut self) {
         let (at, now) = (self.at, self.now);
         if self.cold.rung > Rung::Well {
-            let age = now.saturating_sub(self.hot.since);
+            let age = now.saturating_sub(self.seat.warm.since);
             self.acts.push(Act::Recovered { at, from: self.cold.rung, age });
             self.set_rung(Rung::Well);
         }
-        let (hot, cold) = (&mut *self.hot, &mut *self.cold);
+        let (warm, cold) = (&mut *self.seat.warm, &mut *self.cold);
         if let Some(fuse) = &mut cold.fuse
             && fuse.moved()
         {
-            self.found.breaker.store(State::Closed as u32, Relaxed);
+            self.seat.found.breaker.store(State::Closed as u32, Relaxed);
             self.acts.push(Act::Closed { at });
         }
         cold.has_moved = true;
-        hot.is_plain = cold.fuse.is_none();
+        warm.is_plain = cold.fuse.is_none();
         if !cold.fuse.as_ref().is_some_and(Fuse::is_open) {
-            hot.next = now.saturating_add(hot.first);
+            *self.seat.next = now.saturating_add(warm.first);
         }
     }
 
@@ -212,40 +184,42 @@ impl Judged<'_> {
         {
             // Its rest is over: it is given one more chance.
             fuse.half_open();
-            self.found.breaker.store(State::HalfOpen as u32, Relaxed);
+            self.seat.found.breaker.store(State::HalfOpen as u32, Relaxed);
             self.set_rung(Rung::Well);
-            (self.hot.since, self.hot.next) = (now, now.saturating_add(self.hot.first));
+            self.seat.warm.since = now;
+            *self.seat.next = now.saturating_add(self.seat.warm.first);
             return;
         }
         let Some((rung, _)) = self.cold.ladder.next(self.cold.rung) else {
-            self.hot.next = u64::MAX;
+            *self.seat.next = u64::MAX;
             return;
         };
         self.set_rung(rung);
-        let (hot, cold) = (&mut *self.hot, &mut *self.cold);
-        hot.is_plain = false;
-        let age = now.saturating_sub(hot.since);
-        self.acts.push(Act::Climbed { at, rung, age });
+        let late = now.saturating_sub(*self.seat.next);
+        let (warm, cold) = (&mut *self.seat.warm, &mut *self.cold);
+        warm.is_plain = false;
+        let age = now.saturating_sub(warm.since);
+        self.acts.push(Act::Climbed { at, rung, age, late });
         let next = cold.ladder.next(rung).map_or(u64::MAX, |(_, after)| after);
-        hot.next = hot.since.saturating_add(cold.grace).saturating_add(next);
+        *self.seat.next = warm.since.saturating_add(cold.grace).saturating_add(next);
         if rung != Rung::Soft {
             return;
         }
-        let expiries = &self.found.expiries;
+        let expiries = &self.seat.found.expiries;
         expiries.store(expiries.load(Relaxed).wrapping_add(1), Relaxed);
         // Whoever ends the process needs no breaker of its own: the one of the supervisor counts.
         if cold.ladder.ends().is_none()
             && let Some(fuse) = &mut cold.fuse
             && let Some(rests_for) = fuse.expired(now)
         {
-            self.found.breaker.store(State::Open as u32, Relaxed);
-            hot.next = now.saturating_add(rests_for);
+            self.seat.found.breaker.store(State::Open as u32, Relaxed);
+            *self.seat.next = now.saturating_add(rests_for);
             self.acts.push(Act::Opened { at });
         }
     }
 
     fn set_rung(&mut self, rung: Rung) {
         self.cold.rung = rung;
-        self.found.rung.store(rung as u32, Relaxed);
+        self.seat.found.rung.store(rung as u32, Relaxed);
     }
 }

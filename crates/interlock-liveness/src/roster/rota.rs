@@ -42,8 +42,9 @@ impl Rota {
 
     /// Somebody comes, to this place.
     pub(crate) fn joins(&mut self, place: usize, limit: Duration) {
-        if place / BLOCK == self.groups.len() {
-            self.groups.push(Group { number: place / BLOCK, every: LOOKS_MAX, look_at: 0 });
+        while place / BLOCK >= self.groups.len() {
+            let number = self.groups.len();
+            self.groups.push(Group { number, every: LOOKS_MAX, look_at: 0 });
         }
         if let Some(group) = self.groups.get_mut(place / BLOCK) {
             (group.every, group.look_at) = (group.every.min(every(limit)), 0);
@@ -63,13 +64,16 @@ impl Rota {
         self.groups.iter().map(|group| group.every).min().unwrap_or(LOOKS_MAX)
     }
 
-    /// The groups whose turn it is, or of which something else says that they are to be looked at.
+    /// The groups whose turn it is, or that were stirred; and whether they were.
     pub(crate) fn due(
         &mut self,
         now: u64,
         mut is_stirred: impl FnMut(usize) -> bool,
-    ) -> impl Iterator<Item = &mut Group> {
-        self.groups.iter_mut().filter(move |group| is_stirred(group.number) || now >= group.look_at)
+    ) -> impl Iterator<Item = (&mut Group, bool)> {
+        self.groups.iter_mut().filter_map(move |group| {
+            let is_stirred = is_stirred(group.number);
+            (is_stirred || now >= group.look_at).then_some((group, is_stirred))
+        })
     }
 }
 
@@ -105,7 +109,7 @@ mod tests {
             group.rows().start
         };
         (1..=ticks)
-            .map(|at| rota.due(at * tick, |_| false).map(|it| look(it, at * tick)).collect())
+            .map(|at| rota.due(at * tick, |_| false).map(|(it, _)| look(it, at * tick)).collect())
             .collect()
     }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     breaker::{Breaker, Fuse, State},
     fence::{BootInstant, FenceCell},
-    slot::Places,
+    slot::{Places, blocks},
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -23,18 +23,19 @@ struct World {
 
 impl World {
     fn new(ladder: Ladder, shape: impl FnOnce(&mut Cold)) -> Self {
-        let mut places = Places::default();
-        let slot = places.allot();
+        let blocks = blocks(BLOCK * 3).unwrap();
+        let mut places = Places::of(&blocks);
+        let slot = places.allot().unwrap();
         let mut row = Row::new("loop".into(), slot.clone(), ladder);
         shape(&mut row.cold);
-        let mut roster = Roster::with_capacity(4);
+        let mut roster = Roster::of(&blocks);
         // So seldom that every look is at everybody.
         roster.set_tick(SECOND / 4);
         roster.add(row);
         let start = 1_000 * SECOND;
         let now = Reading { monotonic: start, boottime: start, planned: start };
         let mut world = Self { roster, slot, places, now, acts: vec![] };
-        world.slot.own().command(Mandate::Armed);
+        world.slot.command(Mandate::Armed);
         world.after(0);
         world
     }
@@ -112,14 +113,14 @@ fn the_end_is_known_from_the_first_expiry_on() {
 #[test]
 fn a_watch_at_rest_is_not_judged() {
     let mut world = World::new(ladder(), |_| {});
-    world.slot.own().command(Mandate::Rest);
+    world.slot.command(Mandate::Rest);
     assert_eq!(world.climbs(100_000), []);
 }
 
 #[test]
 fn fault_37_a_pause_holds_for_its_bound_and_one_that_is_forgotten_expires() {
     let mut world = World::new(ladder(), |_| {});
-    world.slot.own().command(Mandate::Paused(120_000));
+    world.slot.command(Mandate::Paused(120_000));
     world.after(0);
     let climbs = world.climbs(119_900);
     assert_eq!(climbs, [(Rung::Late, 115_000)]);
@@ -237,10 +238,10 @@ fn what_is_due_is_looked_at_in_time_however_patient_its_group_is() {
 #[test]
 fn who_is_gone_is_taken_out_and_the_others_stay() {
     let mut world = World::new(ladder(), |_| {});
-    let other = world.places.allot();
-    other.own().command(Mandate::Armed);
+    let other = world.places.allot().unwrap();
+    other.command(Mandate::Armed);
     world.roster.add(Row::new("other".into(), other.clone(), ladder()));
-    world.slot.own().command(Mandate::Retired);
+    world.slot.command(Mandate::Retired);
     world.after(100);
     let mut gone = Vec::with_capacity(4);
     world.roster.retire(&mut gone);
@@ -248,12 +249,24 @@ fn who_is_gone_is_taken_out_and_the_others_stay() {
     assert_eq!(world.climbs(5_000), [(Rung::Late, 5_000)], "{:?}", other.found());
     // Its place is given to somebody else, who is judged as a newcomer.
     world.places.free(gone[0].place());
-    let next = world.places.allot();
+    let next = world.places.allot().unwrap();
     assert_eq!(next.place(), 0);
-    next.own().command(Mandate::Armed);
+    next.command(Mandate::Armed);
     assert_eq!(world.climbs(5_000)[0], (Rung::Soft, 10_000), "the other, and nobody else");
     world.roster.add(Row::new("next".into(), next, ladder()));
     world.after(100);
     let expected = [(Rung::Release, 11_000), (Rung::Drain, 12_000), (Rung::Late, 5_000)];
     assert_eq!(world.climbs(5_000), expected, "each by its own count");
+}
+
+#[test]
+fn who_comes_out_of_turn_is_watched_as_everybody_else() {
+    let mut world = World::new(ladder(), |_| {});
+    let all: Vec<Slot> = std::iter::from_fn(|| world.places.allot()).collect();
+    let last = all.last().unwrap().clone();
+    last.command(Mandate::Armed);
+    // The one before the last of its block registers, and is taken in later.
+    world.roster.add(Row::new("last".into(), last, ladder()));
+    world.after(0);
+    assert_eq!(world.climbs(5_000), [(Rung::Late, 5_000), (Rung::Late, 5_000)]);
 }

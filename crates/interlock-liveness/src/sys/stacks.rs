@@ -208,42 +208,80 @@ fn copy_stack(pid: i32, from: u64, to: *mut u8) -> usize {
     usize::try_from(read).unwrap_or(0)
 }
 
-/// Copies the registers and the stack of a thread of another process, which stands still for a moment.
+/// Reads the threads of another process, each of which stands still for a moment.
+///
+/// One that does not stop in time stops later, and would then stand still for ever: it is remembered, and let go by [`Tracer::let_go`].
+#[derive(Debug, Default)]
+pub(crate) struct Tracer {
+    late: Vec<i32>,
+}
+
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn trace(pid: i32, thread: i32) -> io::Result<Copied> {
-    let ask = |request: libc::c_uint, data: *mut libc::c_void| {
-        // SAFETY: each request gets the kind of data that it wants, see below.
-        let answer =
-            unsafe { libc::ptrace(request, thread, ptr::null_mut::<libc::c_void>(), data) };
-        if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    };
-    ask(libc::PTRACE_SEIZE, ptr::null_mut())?;
-    ask(libc::PTRACE_INTERRUPT, ptr::null_mut())?;
-    await_stop(thread)?;
-    let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
-    let asked = ask(libc::PTRACE_GETREGS, registers.as_mut_ptr().cast());
-    // SAFETY: all zeroes is a valid value, should nothing have been filled in.
-    let registers = unsafe { registers.assume_init() };
-    let mut stack = vec![0; STACK];
-    let length = copy_stack(pid, registers.rsp, stack.as_mut_ptr());
-    stack.truncate(length);
-    ask(libc::PTRACE_DETACH, ptr::null_mut())?;
-    asked?;
-    let registers =
-        Registers { instruction: registers.rip, stack: registers.rsp, frame: registers.rbp };
-    Ok(Copied { thread, registers, stack })
+impl Tracer {
+    /// Copies the registers and the stack of a thread.
+    pub(crate) fn copy(&mut self, pid: i32, thread: i32) -> io::Result<Copied> {
+        ask(libc::PTRACE_SEIZE, thread, ptr::null_mut())?;
+        let stopped = ask(libc::PTRACE_INTERRUPT, thread, ptr::null_mut())
+            .and_then(|()| await_stop(thread, STOPS_IN));
+        if let Err(error) = stopped {
+            self.late.push(thread);
+            return Err(error);
+        }
+        let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
+        let asked = ask(libc::PTRACE_GETREGS, thread, registers.as_mut_ptr().cast());
+        // SAFETY: all zeroes is a valid value, should nothing have been filled in.
+        let registers = unsafe { registers.assume_init() };
+        let mut stack = vec![0; STACK];
+        let length = copy_stack(pid, registers.rsp, stack.as_mut_ptr());
+        stack.truncate(length);
+        ask(libc::PTRACE_DETACH, thread, ptr::null_mut())?;
+        asked?;
+        let registers =
+            Registers { instruction: registers.rip, stack: registers.rsp, frame: registers.rbp };
+        Ok(Copied { thread, registers, stack })
+    }
+
+    /// Lets go of those that have stopped by now; says whether there are others.
+    pub(crate) fn let_go(&mut self) -> bool {
+        self.late.retain(|thread| match await_stop(*thread, 0) {
+            Err(error) => error.kind() == io::ErrorKind::TimedOut,
+            // One that is gone by now needs nothing any more.
+            Ok(()) => {
+                ask(libc::PTRACE_DETACH, *thread, ptr::null_mut()).is_err() && is_there(*thread)
+            }
+        });
+        !self.late.is_empty()
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn ask(request: libc::c_uint, thread: i32, data: *mut libc::c_void) -> io::Result<()> {
+    // SAFETY: each request gets the kind of data that it wants: registers are written to a place for them, all others want none.
+    let answer = unsafe { libc::ptrace(request, thread, ptr::null_mut::<libc::c_void>(), data) };
+    if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn is_there(thread: i32) -> bool {
+    std::path::Path::new(&format!("/proc/{thread}")).exists()
 }
 
 /// There are no stacks on this machine.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn trace(_pid: i32, _thread: i32) -> io::Result<Copied> {
-    Err(io::Error::from(io::ErrorKind::Unsupported))
+impl Tracer {
+    pub(crate) fn copy(&mut self, _pid: i32, _thread: i32) -> io::Result<Copied> {
+        Err(io::Error::from(io::ErrorKind::Unsupported))
+    }
+
+    pub(crate) fn let_go(&mut self) -> bool {
+        !self.late.is_empty()
+    }
 }
 
 /// Waits until a traced thread stands still; one that hangs in the kernel never does.
 #[cfg(target_arch = "x86_64")]
-fn await_stop(thread: i32) -> io::Result<()> {
-    let ends = monotonic().saturating_add(STOPS_IN);
+fn await_stop(thread: i32, most: u64) -> io::Result<()> {
+    let ends = monotonic().saturating_add(most);
     loop {
         let mut status = 0;
         // SAFETY: `status` lives through the call.
@@ -253,9 +291,73 @@ fn await_stop(thread: i32) -> io::Result<()> {
         if found == thread {
             return Ok(());
         }
-        if monotonic() > ends {
+        if monotonic() >= ends {
             return Err(io::ErrorKind::TimedOut.into());
         }
         std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use std::{
+        io::{BufRead as _, BufReader},
+        process::{Command, Stdio},
+        time::Instant,
+    };
+
+    use super::*;
+
+    const PART: &str = "LIVENESS_UNSTOPPABLE";
+
+    /// Not a test: a process that hangs in the kernel for a second, where nothing stops it: until its child has ended.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a part is given by the environment")]
+    fn patient() {
+        if std::env::var(PART).is_err() {
+            return;
+        }
+        println!("THREAD {}", gettid().as_raw_nonzero());
+        let flags = libc::CLONE_VFORK | libc::SIGCHLD;
+        // SAFETY: a child with memory of its own, which makes two system calls and ends.
+        unsafe {
+            if libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) == 0 {
+                let second = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+                libc::nanosleep(&raw const second, ptr::null_mut());
+                libc::_exit(0);
+            }
+        }
+        println!("WENT ON");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "real time is what is tested")]
+    fn a_thread_that_did_not_stop_in_time_is_let_go_when_it_does() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "sys::stacks::tests::patient", "--nocapture"]).env(PART, "1");
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut says = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut until = |start: &str| {
+            let line = says.find(|line| line.as_ref().is_ok_and(|line| line.contains(start)));
+            line.unwrap().unwrap()
+        };
+        let line = until("THREAD ");
+        let thread = line.split("THREAD ").nth(1).unwrap().trim().parse().unwrap();
+        let pid = child.id().cast_signed();
+        let stat = || std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).unwrap();
+        while !stat().contains(") D ") {
+            std::thread::yield_now();
+        }
+        let mut tracer = Tracer::default();
+        let copied = tracer.copy(pid, thread);
+        assert_eq!(copied.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(tracer.let_go(), "it hangs");
+        let began = Instant::now();
+        while tracer.let_go() {
+            assert!(began.elapsed() < Duration::from_secs(20), "it never stops");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        until("WENT ON");
+        assert!(child.wait().unwrap().success());
     }
 }

@@ -42,7 +42,8 @@ fn a_process_that_hangs_says_so_from_a_thread_of_its_own_and_is_live_until_it_is
     let probes = Probes::listen("127.0.0.1:0", monitor.probe()).unwrap();
     let address = probes.address();
     watch.arm();
-    assert!(get(address, "/readyz").starts_with("HTTP/1.1 503 "), "nothing has moved yet");
+    let unproven = until(address, "/readyz", "HTTP/1.1 503 Service Unavailable\r\n");
+    assert!(unproven.ends_with("\r\n\r\nnot every watch has moved yet\n"), "{unproven}");
     watch.kick();
     until(address, "/readyz", "HTTP/1.1 200 OK\r\n");
     let late = until(address, "/readyz", "HTTP/1.1 503 Service Unavailable\r\n");
@@ -52,6 +53,13 @@ fn a_process_that_hangs_says_so_from_a_thread_of_its_own_and_is_live_until_it_is
     until(address, "/readyz", "HTTP/1.1 200 OK\r\n");
     drop(probes);
     assert!(TcpStream::connect(address).is_err(), "nobody answers any more");
+}
+
+#[test]
+fn who_has_just_begun_to_look_is_live_from_the_first_moment() {
+    for _ in 0..100 {
+        assert!(Monitor::builder().start().unwrap().probe().is_live());
+    }
 }
 
 #[test]
