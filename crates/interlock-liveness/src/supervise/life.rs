@@ -97,10 +97,14 @@ impl<'a> Life<'a> {
 
     /// Stays with the program until it has ended.
     pub(super) fn attend(&mut self, tell: &mut dyn FnMut(Note<'_>)) -> io::Result<Ended> {
+        let mut looked_at = monotonic();
         loop {
-            let planned = monotonic().saturating_add(nanos(LOOK_EVERY));
             let is_over = self.wait(LOOK_EVERY)?;
-            self.forgive(planned, tell);
+            // One reading from look to look: wherever in between we were stopped, it is seen, and before anybody is judged by it.
+            let now = monotonic();
+            let planned = looked_at.saturating_add(nanos(LOOK_EVERY));
+            self.forgive(now.saturating_sub(planned), tell);
+            looked_at = now;
             if is_over {
                 return self.ended();
             }
@@ -113,7 +117,7 @@ impl<'a> Life<'a> {
                 Some(Asked::Pass(signal)) => self.signal(signal),
                 None => {}
             }
-            if let Some(silent) = self.silent_for() {
+            if let Some(silent) = self.silent_for(now) {
                 tell(Note::Silent(silent));
                 self.examine(silent, tell);
                 self.end(Signal::TERM, tell)?;
@@ -123,8 +127,7 @@ impl<'a> Life<'a> {
     }
 
     /// A time in which we did not look is nobody's fault.
-    fn forgive(&mut self, planned: u64, tell: &mut dyn FnMut(Note<'_>)) {
-        let late = monotonic().saturating_sub(planned);
+    fn forgive(&mut self, late: u64, tell: &mut dyn FnMut(Note<'_>)) {
         if late > STALLED {
             self.heard_at = self.heard_at.saturating_add(late);
             tell(Note::Stalled(Duration::from_nanos(late)));
@@ -132,15 +135,15 @@ impl<'a> Life<'a> {
     }
 
     /// How long it has been silent, if that is too long.
-    fn silent_for(&mut self) -> Option<Duration> {
+    fn silent_for(&mut self, now: u64) -> Option<Duration> {
         // Signs of life first, judgement last.
         let heard = self.ears.iter_mut().any(|ear| ear.listen() == Heard::Beat);
         if heard {
-            (self.heard_at, self.has_beaten) = (monotonic(), true);
+            (self.heard_at, self.has_beaten) = (now, true);
         }
         let max_age = self.supervision.max_age?;
         let limit = if self.has_beaten { max_age } else { self.supervision.first_beat };
-        let silent = Duration::from_nanos(monotonic().saturating_sub(self.heard_at));
+        let silent = Duration::from_nanos(now.saturating_sub(self.heard_at));
         (silent > limit).then_some(silent)
     }
 
