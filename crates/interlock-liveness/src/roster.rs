@@ -79,8 +79,8 @@ impl Row {
 /// What follows from a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// A watch reached a step, after so many nanoseconds without progress.
-    Climbed { at: usize, rung: Rung, age: u64 },
+    /// A watch reached a step, after so many nanoseconds without progress, and so many after the step was due.
+    Climbed { at: usize, rung: Rung, age: u64, late: u64 },
     /// It moves again.
     Recovered { at: usize, from: Rung, age: u64 },
     /// It expired too often: it is not judged for a while.
@@ -164,11 +164,11 @@ impl Roster {
         }
     }
 
-    /// Takes a watch in. The caller has seen to it that there is room, and that no block is left out.
+    /// Takes a watch in. The caller has seen to it that there is room; places need not come in order.
     pub(crate) fn add(&mut self, row: Row) {
         let Row { slot, seen, cold, pump } = row;
         let place = slot.place();
-        if place == self.warm.len() {
+        while place >= self.warm.len() {
             self.seen.extend([0; BLOCK]);
             self.next.extend([u64::MAX; BLOCK]);
             self.warm.extend([Warm::VACANT; BLOCK]);

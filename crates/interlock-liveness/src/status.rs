@@ -28,6 +28,7 @@ pub(crate) struct Numbers {
     pub(crate) dumps: AtomicU64,
     pub(crate) dumps_suppressed: AtomicU64,
     pub(crate) dump_nanos: AtomicU64,
+    pub(crate) step_late_nanos: AtomicU64,
     pub(crate) beats: AtomicU64,
     pub(crate) beats_lost: AtomicU64,
     pub(crate) worst: AtomicU32,
@@ -103,6 +104,8 @@ pub struct MonitorStatus {
     pub dumps_suppressed: u64,
     /// How long taking the stacks took the last time.
     pub dump: Duration,
+    /// How much later than it was due a step was ever taken.
+    pub step_late: Duration,
     /// Heartbeats that were sent.
     pub beats: u64,
     /// Heartbeats that nobody took, because the last one was still under way.
@@ -150,6 +153,7 @@ impl Probe {
             dumps: numbers.dumps.load(Relaxed),
             dumps_suppressed: numbers.dumps_suppressed.load(Relaxed),
             dump: length(&numbers.dump_nanos),
+            step_late: length(&numbers.step_late_nanos),
             beats: numbers.beats.load(Relaxed),
             beats_lost: numbers.beats_lost.load(Relaxed),
         }

@@ -29,12 +29,16 @@ fn monitor(status: &MonitorStatus, page: &mut Page) {
         ("age", "How long ago the guard looked.", status.age),
         ("scan", "How long its last look took.", status.scan),
         ("dump", "How long taking the stacks took the last time.", status.dump),
+        ("step_late", "How late a step was taken at most.", status.step_late),
     ] {
         page.gauge(&format!("interlock_guard_{name}_seconds"), help, None, length.as_secs_f64());
     }
     for (name, help, count) in [
         ("stalls", "How often the whole process did not run.", status.stalls),
         ("dumps", "How often stacks were taken.", status.dumps),
+        ("dumps_suppressed", "Dumps that would have been too many.", status.dumps_suppressed),
+        ("events_lost", "Events that the log did not take.", status.events_lost),
+        ("hooks_unheard", "Steps that nobody could be told of.", status.hooks_unheard),
         ("beats", "Heartbeats that were sent.", status.beats),
         ("beats_lost", "Heartbeats that nobody took.", status.beats_lost),
     ] {

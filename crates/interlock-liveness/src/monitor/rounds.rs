@@ -127,7 +127,8 @@ impl Rounds {
 
     fn perform(&mut self, act: Act, now: u64) {
         let event = match act {
-            Act::Climbed { at, rung, age } => {
+            Act::Climbed { at, rung, age, late } => {
+                self.shared.numbers.step_late_nanos.fetch_max(late, Relaxed);
                 let Some(expiry) = self.expiry(at, rung, age) else { return };
                 self.climbed(at, &expiry, now);
                 Event::Expired(expiry)

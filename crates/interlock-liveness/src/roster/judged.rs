@@ -195,10 +195,11 @@ impl Judged<'_> {
             return;
         };
         self.set_rung(rung);
+        let late = now.saturating_sub(*self.seat.next);
         let (warm, cold) = (&mut *self.seat.warm, &mut *self.cold);
         warm.is_plain = false;
         let age = now.saturating_sub(warm.since);
-        self.acts.push(Act::Climbed { at, rung, age });
+        self.acts.push(Act::Climbed { at, rung, age, late });
         let next = cold.ladder.next(rung).map_or(u64::MAX, |(_, after)| after);
         *self.seat.next = warm.since.saturating_add(cold.grace).saturating_add(next);
         if rung != Rung::Soft {

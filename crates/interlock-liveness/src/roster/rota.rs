@@ -42,8 +42,9 @@ impl Rota {
 
     /// Somebody comes, to this place.
     pub(crate) fn joins(&mut self, place: usize, limit: Duration) {
-        if place / BLOCK == self.groups.len() {
-            self.groups.push(Group { number: place / BLOCK, every: LOOKS_MAX, look_at: 0 });
+        while place / BLOCK >= self.groups.len() {
+            let number = self.groups.len();
+            self.groups.push(Group { number, every: LOOKS_MAX, look_at: 0 });
         }
         if let Some(group) = self.groups.get_mut(place / BLOCK) {
             (group.every, group.look_at) = (group.every.min(every(limit)), 0);

@@ -23,7 +23,7 @@ struct World {
 
 impl World {
     fn new(ladder: Ladder, shape: impl FnOnce(&mut Cold)) -> Self {
-        let blocks = blocks(4).unwrap();
+        let blocks = blocks(BLOCK * 3).unwrap();
         let mut places = Places::of(&blocks);
         let slot = places.allot().unwrap();
         let mut row = Row::new("loop".into(), slot.clone(), ladder);
@@ -257,4 +257,16 @@ fn who_is_gone_is_taken_out_and_the_others_stay() {
     world.after(100);
     let expected = [(Rung::Release, 11_000), (Rung::Drain, 12_000), (Rung::Late, 5_000)];
     assert_eq!(world.climbs(5_000), expected, "each by its own count");
+}
+
+#[test]
+fn who_comes_out_of_turn_is_watched_as_everybody_else() {
+    let mut world = World::new(ladder(), |_| {});
+    let all: Vec<Slot> = std::iter::from_fn(|| world.places.allot()).collect();
+    let last = all.last().unwrap().clone();
+    last.command(Mandate::Armed);
+    // The one before the last of its block registers, and is taken in later.
+    world.roster.add(Row::new("last".into(), last, ladder()));
+    world.after(0);
+    assert_eq!(world.climbs(5_000), [(Rung::Late, 5_000), (Rung::Late, 5_000)]);
 }

@@ -22,7 +22,7 @@
 //! | 22 | heartbeat disk hangs (a pipe that nobody writes: no disk here can be hung) | `well` |
 //! | 23 | leftovers of an earlier boot or process | `src/heartbeat` |
 //! | 24 | out of memory | `grouped` |
-//! | 25, 26, 27, 28 | crash loop, hang loop, survivors, supervisor killed | `supervised`, `src/supervise/backoff.rs` |
+//! | 25, 26, 27, 28 | crash loop, hang loop, survivors and orphans by the hundred, supervisor killed | `supervised`, `src/supervise/backoff.rs` |
 //! | 29, 30 | systemd's socket and periods (a socket of our own: there is no systemd here) | `src/systemd.rs` |
 //! | 31, 32, 34 | renewal fails, or is slow; leader hangs | `crates/interlock/tests/serve/leader.rs`, with real servers |
 //! | 33 | candidates race | the stores' conformance suite (`races_of_threads_…`, 200 rounds of 16), on every store |

@@ -78,7 +78,9 @@ fn send(signal: &str, pid: &str) {
 #[test]
 fn fault_13_a_program_that_is_stopped_is_noticed_written_down_ended_and_started_again() {
     let folder = TempDir::new().unwrap();
-    let mut supervisor = start(&folder, BEATS);
+    let asked = folder.path().join("asked");
+    let script = format!("trap 'touch {}; exit 0' TERM; {BEATS}", asked.display());
+    let mut supervisor = start(&folder, &script);
     let pid = supervisor.until("STARTED ");
     while !folder.path().join("beat").exists() {
         thread::yield_now();
@@ -90,6 +92,7 @@ fn fault_13_a_program_that_is_stopped_is_noticed_written_down_ended_and_started_
     let report = fs::read_to_string(supervisor.until("REPORTED ")).unwrap();
     assert!(report.contains("why: no sign of life") && report.contains("` T, "), "{report}");
     assert_eq!(supervisor.until("ENDED "), "Hung");
+    assert!(asked.exists(), "it was woken, so that it could hear that it is to end");
     assert_ne!(supervisor.until("STARTED "), pid);
     assert!(!is_there(&pid));
 }
@@ -97,15 +100,16 @@ fn fault_13_a_program_that_is_stopped_is_noticed_written_down_ended_and_started_
 #[test]
 fn fault_15_a_supervisor_that_was_stopped_itself_blames_nobody() {
     let folder = TempDir::new().unwrap();
-    // It does not beat while the supervisor cannot see it: that is the hard case.
     let mut supervisor = start(&folder, BEATS);
     let pid = supervisor.until("STARTED ");
     while !folder.path().join("beat").exists() {
         thread::yield_now();
     }
     let began = Instant::now();
-    supervisor.signal("-STOP");
+    // It does not beat while the supervisor cannot see it, and has left no beat to be found: that is the hard case.
     send("-STOP", &pid);
+    thread::sleep(MAX_AGE / 5);
+    supervisor.signal("-STOP");
     // What is tested is that time goes by.
     thread::sleep(MAX_AGE * 3);
     supervisor.signal("-CONT");
