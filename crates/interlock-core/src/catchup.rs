@@ -11,7 +11,7 @@
 //!
 //! A plan is recorded in groups, and whoever records it may die between any two. The order of the portions
 //! is what makes that harmless: planned again from the watermarks reached, the choice is the same. See
-//! `docs/adr/0009-catch-up.md` and `docs/adr/0031-pauses.md`.
+//! `docs/adr/0009-catch-up.md` and `docs/adr/0032-pauses.md`.
 
 mod away;
 

@@ -2,7 +2,7 @@
 //!
 //! The next good slot of a schedule ends what its schedule left open (ADR 14). A gap is different: its slots were given
 //! up (`no_catchup`, `expired`, `capped`) or wait for their turn, and that others run says nothing of them. Such an
-//! incident ends when the last of its slots has run, or by a person's hand (`docs/adr/0030-gaps-stay-open.md`).
+//! incident ends when the last of its slots has run, or by a person's hand (`docs/adr/0033-gaps-stay-open.md`).
 
 use std::collections::BTreeSet;
 
