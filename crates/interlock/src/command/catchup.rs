@@ -38,7 +38,7 @@ use crate::{
 const EXPANDED_MAX: u64 = 10_000;
 
 pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> Result<u8, Failure> {
-    if catchup.dry_run && !Place::of(directory).exists() {
+    if catchup.dry_run && !Place::of(directory)?.exists() {
         return nothing_recorded(directory, catchup, output);
     }
     let ledger = Ledger::open(directory)?;
