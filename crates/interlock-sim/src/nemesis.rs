@@ -221,9 +221,13 @@ impl Nemesis {
         self.luck.saw("clock drift");
         let world = self.clockwork.process(NATURE);
         let (clockwork, live) = (self.clockwork.clone(), world.clone());
+        let luck = Arc::clone(&self.luck);
         let drift = async move {
             for step in 1..=STEPS {
                 live.sleep(seconds(lasts) / STEPS).await;
+                if luck.is_calm() {
+                    return;
+                }
                 clockwork.set_clock(pid, ahead * step / STEPS);
             }
             live.sleep(seconds(60)).await;
@@ -238,9 +242,13 @@ impl Nemesis {
         self.luck.saw("clock stands still");
         let world = self.clockwork.process(NATURE);
         let (clockwork, live) = (self.clockwork.clone(), world.clone());
+        let luck = Arc::clone(&self.luck);
         let stop = async move {
             for behind in 1..=by.as_secs() {
                 live.sleep(seconds(1)).await;
+                if luck.is_calm() {
+                    return;
+                }
                 clockwork.set_clock(pid, -SignedDuration::from_secs(behind));
             }
             live.sleep(seconds(lasts)).await;
