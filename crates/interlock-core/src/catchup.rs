@@ -425,14 +425,12 @@ impl<'a> Planner<'a> {
         if self.gap.work != Work::Started {
             return None;
         }
-        match self.part.asked {
-            Some((pause, _)) => Some(pause.until),
-            None => {
-                self.policy?;
-                let pauses = self.gap.pauses.iter().filter(|pause| pause.wish.is_none());
-                pauses.map(|pause| pause.until).max()
-            }
+        if let Some((pause, _)) = self.part.asked {
+            return Some(pause.until);
         }
+        self.policy?;
+        let pauses = self.gap.pauses.iter().filter(|pause| pause.wish.is_none());
+        pauses.map(|pause| pause.until).max()
     }
 
     /// What is planned is before this.
