@@ -17,6 +17,7 @@ use interlock_store::{
     RunKey,
     record::{AppliedRecord, InboxRecord, ReportRecord, SlotName},
 };
+    whole_milliseconds,
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -255,7 +256,7 @@ fn understood(
 }
 
 /// An instant of a clock that says something else than ours. What two clocks may differ by without anybody's fault, and
-/// the way here, is left alone.
+/// the way here, is left alone. Nothing here is finer than a millisecond, whatever a job's clock says.
 fn by_our_clock(
     at: jiff::Timestamp,
     sent_at: Option<jiff::Timestamp>,
@@ -263,7 +264,7 @@ fn by_our_clock(
 ) -> jiff::Timestamp {
     let skew = sent_at.map(|sent| received.duration_since(sent));
     let skew = skew.filter(|skew| skew.abs() > AGREE_WITHIN).unwrap_or_default();
-    at.checked_add(skew).unwrap_or(received).min(received)
+    whole_milliseconds(at.checked_add(skew).unwrap_or(received).min(received))
 }
 
 async fn now(surface: &Surface) -> Result<jiff::Timestamp, ApiError> {

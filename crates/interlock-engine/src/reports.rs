@@ -21,6 +21,7 @@ use interlock_core::{
 use interlock_store::{
     InboxEntry, Key, LedgerEntry, LedgerQuery, Record, Row, RunKey, RunQuery,
     record::{AppliedRecord, ReportRecord},
+    whole_milliseconds,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -83,6 +84,8 @@ impl Engine {
                 // clocks of store and instance may differ by is left alone.
                 let at = record.at.min(entry.received_at);
                 let at = if at > plus(now, STEP_MAX) { now } else { at };
+                // What `exec` leaves in the inbox itself is as fine as its clock; no row is.
+                let at = whole_milliseconds(at);
                 let report = Report { said, rid: record.rid.as_deref(), at };
                 let hearing = Hearing { pipeline: &entry.pipeline, record, report, now };
                 match self.cannot_take(&hearing, entry.received_at) {

@@ -48,7 +48,7 @@ fn stuck_run(snapshot: &Snapshot, due: &Obligation, now: Timestamp) -> Finding {
     let what = format!("run stuck in {status} for {age} on {date}");
     let mut finding = Finding::of(name, "RUN_STUCK", pipeline)
         .about(&place, date)
-        .due(due.at)
+        .due(due.at())
         .says(what.clone())
         .alerts(format!("Pipeline {pipeline} schedule {} {what}", place.1))
         .detail("status", status.as_str())
@@ -101,7 +101,7 @@ fn stale_trigger(snapshot: &Snapshot, due: &Obligation, now: Timestamp) -> Optio
         SlotState::Open(OpenState::Running) if now > known.slot.closes_at => {}
         // It went on to another attempt: its end is later.
         SlotState::Open(OpenState::Running) => {
-            let next = Obligation { at: known.slot.closes_at, ..due.clone() };
+            let next = due.moved_to(known.slot.closes_at);
             return (next != *due).then(|| over.with(Remedy::Arm(next)));
         }
         // One that a repair opened, and that of a dead-man's switch, are the other checks'.
