@@ -157,6 +157,11 @@ impl Engine {
         let Some(start) = state.start(&place).cloned() else {
             return Ok(Told::Rejected(format!("its schedule `{}` is gone", place.1)));
         };
+        // A switch has one slot, which every report is about, whatever slot its run began in.
+        let place = match state.watermark(&place.1).filter(|_| start.is_switch()) {
+            Some((nominal, _)) => (nominal, place.1),
+            None => place,
+        };
         let is_start = hearing.report.said == Said::Start && hearing.report.rid.is_none();
         let run =
             run.or_else(|| if is_start { state.run_at(&place, &hearing.report) } else { None });

@@ -415,3 +415,61 @@ fn a_report_of_a_pipeline_that_is_about_to_be_made_waits_for_it_and_not_for_ever
     assert_eq!(waiting.len(), 0);
     assert_eq!(stage.told(&["REPORT_REJECTED"]), ["REPORT_REJECTED there is no pipeline `soon`"]);
 }
+#[test]
+fn a_switch_is_not_blinded_by_what_is_older_than_its_last_end() {
+    let mut stage = stage(SWITCH);
+    let heard = watch(&stage);
+    stage.goes_on("09:00");
+    assert_eq!(stage.hears("success", None), "ended");
+    // What waited on somebody's disk meanwhile.
+    stage.goes_on("09:05");
+    assert_eq!(stage.hears_of("start", Some("old"), at("08:40")), "began");
+    assert_eq!(stage.slots().last().unwrap(), "s/2026-02-24T10:00:00Z open(waiting)");
+    assert_eq!(stage.hears_of("success", Some("old"), at("08:50")), "ended");
+    assert_eq!(stage.slots().last().unwrap(), "s/2026-02-24T10:00:00Z open(waiting)");
+    // One whose end never comes fails alone.
+    assert_eq!(stage.hears_of("start", Some("lost"), at("08:45")), "began");
+    stage.goes_on("09:59");
+    assert_eq!(stage.slots().last().unwrap(), "s/2026-02-24T10:00:00Z open(waiting)");
+    stage.goes_on("10:15");
+    let lines: Vec<String> = heard.lines().iter().map(|line| line[9..].to_owned()).collect();
+    assert_eq!(lines, ["job_timeout open", "schedule_missed open"], "it is judged when it is due");
+}
+
+#[test]
+fn a_switch_has_one_open_slot_also_when_a_run_outlives_the_slot_that_it_began_in() {
+    let mut stage = stage(SWITCH);
+    stage.goes_on("09:00");
+    assert_eq!(stage.hears("start", Some("long")), "began");
+    stage.goes_on("09:10");
+    assert_eq!(stage.hears("success", Some("short")), "ended");
+    stage.goes_on("09:20");
+    assert_eq!(stage.hears_of("success", Some("long"), at("09:05")), "ended");
+    let open = |stage: &Stage| -> Vec<String> {
+        stage.slots().into_iter().filter(|slot| slot.contains("open")).collect()
+    };
+    assert_eq!(open(&stage), ["s/2026-02-24T10:10:00Z open(waiting)"], "it was over before");
+    assert_eq!(stage.hears("start", Some("longer")), "began");
+    assert_eq!(stage.hears("success", Some("shorter")), "ended");
+    stage.goes_on("09:25");
+    assert_eq!(stage.hears("success", Some("longer")), "ended");
+    assert_eq!(open(&stage), ["s/2026-02-24T10:25:00Z open(waiting)"], "the newest end counts");
+}
+
+#[test]
+fn what_a_clock_says_that_is_finer_than_a_millisecond_is_made_whole() {
+    for file in [HOURLY, SWITCH] {
+        let mut stage = stage(file);
+        stage.goes_on("09:01");
+        let fine = |time: &str| at(time) + SignedDuration::from_nanos(579_583_342);
+        assert_eq!(stage.hears_of("start", Some("r"), fine("09:00")), "began");
+        let is_whole = |it: Timestamp| it.as_nanosecond() % 1_000_000 == 0;
+        assert!(is_whole(stage.slot().closes_at), "{}", stage.slot().closes_at);
+        stage.goes_on("09:05");
+        assert_eq!(stage.hears_of("success", Some("r"), fine("09:04")), "ended");
+        let run = stage.run_rows().remove(0).record;
+        assert!(run.started_at.is_some_and(is_whole) && run.ended_at.is_some_and(is_whole));
+        stage.goes_on("10:00");
+    }
+}
+

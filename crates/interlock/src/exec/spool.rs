@@ -89,18 +89,30 @@ pub(crate) fn waiting(folder: &Path, names: &[String]) -> Vec<Waiting> {
     files(folder).into_iter().filter_map(read).take(AT_ONCE).collect()
 }
 
+/// What came of the reports that waited.
+#[derive(Debug, Default)]
+pub(crate) struct Delivered {
+    /// Why some were not wanted; they are dropped.
+    pub(crate) refused: Vec<String>,
+    /// What is in the way of the rest.
+    pub(crate) held_up: Option<String>,
+}
+
 /// Delivers what waits for a way, until something is in the way. A report that is not wanted is dropped, and said.
-pub(crate) fn deliver(folder: &Path, way: &Way) -> Vec<String> {
-    let mut refused = Vec::new();
+pub(crate) fn deliver(folder: &Path, way: &Way) -> Delivered {
+    let mut delivered = Delivered::default();
     for Waiting { file, parcel } in waiting(folder, &[way.name()]) {
         match way.deliver(&mut vec![parcel], None) {
             Ok(()) => {}
-            Err(Trouble::Refused(reason)) => refused.push(reason),
-            Err(Trouble::Unreachable(_later)) => return refused,
+            Err(Trouble::Refused(reason)) => delivered.refused.push(reason),
+            Err(Trouble::Unreachable(reason)) => {
+                delivered.held_up = Some(reason);
+                return delivered;
+            }
         }
         let _delivered_twice_is_once = fs::remove_file(file);
     }
-    refused
+    delivered
 }
 
 #[cfg(test)]
