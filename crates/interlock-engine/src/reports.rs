@@ -13,7 +13,7 @@ use interlock_core::{
     clock::STEP_MAX,
     id::PipelineId,
     pipeline::StartSchedule,
-    report::{self, Meaning, Report, RunSeen, Said},
+    report::{self, End, Extra, Meaning, Report, RunSeen, Said},
     run::TriggerType,
     schedule::Recurrence,
     slot::{Disposition, Opening, Slot, SlotState},
@@ -180,6 +180,14 @@ impl Engine {
         // A switch takes every end: what is decided of it is over.
         let known = known.filter(|state| !start.is_switch() || report::takes_an_end(*state));
         let meaning = report::meaning(&hearing.report, run.as_ref().map(|(_, it)| it), known);
+        let meaning = match &run {
+            Some((key, run)) if meaning == Meaning::Repeated && hearing.report.rid.is_some() => {
+                let state = self.pipelines.get_mut(hearing.pipeline);
+                let is_reused = state.is_name_of_another(key, run, (&hearing.report, &start));
+                if is_reused { Meaning::Extra(Extra::NameIsTaken) } else { meaning }
+            }
+            _ => meaning,
+        };
         let run = match (meaning, run) {
             (Meaning::Ends(_) | Meaning::BeganBefore, Some((key, _))) => {
                 self.whole_run(hearing.pipeline, &key).await?
@@ -393,6 +401,25 @@ impl PipelineState {
         report::place(self.agenda.starts.iter().map(AsRef::as_ref), at)
     }
 
+    /// Whether a report that seems to be told again is of another run, whose name was used before: it is about another slot,
+    /// and was made after the run of that name had ended. A switch has a slot of its own after each end, so there it must
+    /// have been a while.
+    fn is_name_of_another(
+        &self,
+        key: &RunKey,
+        run: &RunSeen,
+        (report, start): (&Report<'_>, &StartSchedule),
+    ) -> bool {
+        let (Some(ended), Some(place)) = (run.ended_at, self.place_of(report.at)) else {
+            return false;
+        };
+        let a_while = match start.schedule.recurrence() {
+            Recurrence::SinceLast { step } => SignedDuration::from_secs(*step / 2),
+            _ => SignedDuration::ZERO,
+        };
+        (key.nominal, &key.schedule) != (place.0, &place.1) && report.at > plus(ended, a_while)
+    }
+
     /// The runs that are remembered, oldest first.
     fn runs_seen(&self) -> Vec<(RunKey, RunSeen)> {
         let open = self.open.values().flat_map(|open| &open.runs);
@@ -414,7 +441,7 @@ impl PipelineState {
     }
 }
 
-/// Whether a slot is decided for good.
+/// Whether a slot is decided for good, whatever is said of it.
 pub(crate) fn is_decided(state: SlotState) -> bool {
-    !report::takes_an_end(state)
+    !report::takes(state, End::Well)
 }

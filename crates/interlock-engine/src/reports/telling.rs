@@ -207,6 +207,9 @@ impl Telling<'_> {
                 format!("it says {said}, and its slot is {}", self.slot.0.state)
             }
             Extra::RunIsOver => format!("it says {said} of a run that had ended otherwise"),
+            Extra::NameIsTaken => format!(
+                "it says {said} under a `rid` that a run of another slot had: nothing is known of this one"
+            ),
         };
         let record = self.hearing.record;
         let event = self.event("REPORT_EXTRA", message).detail("said", said);

@@ -159,7 +159,65 @@ fn a_run_that_takes_too_long_is_failed_with_its_slot() {
     stage.goes_on("10:40");
     assert_eq!(heard.lines(), ["10:31:00 job_timeout open"]);
     assert_eq!(stage.slots()[0], "h/2026-02-24T09:00:00Z failed");
-    assert_eq!(stage.hears("success", None), "extra", "too late to change the verdict (S11)");
+    assert_eq!(
+        stage.hears("success", None),
+        "extra",
+        "it is about ten o'clock by now, which is done"
+    );
+    assert_eq!(stage.slots()[0], "h/2026-02-24T09:00:00Z failed");
+}
+
+#[test]
+fn what_was_given_up_and_ends_well_all_the_same_completes_its_slot() {
+    let mut stage = stage(HOURLY);
+    let heard = watch(&stage);
+    stage.goes_on("09:01");
+    stage.hears("start", Some("slow"));
+    stage.goes_on("10:40");
+    assert_eq!(stage.slots()[0], "h/2026-02-24T09:00:00Z failed");
+    assert_eq!(stage.hears("success", Some("slow")), "ended");
+    assert_eq!(stage.hears("success", Some("slow")), "repeated");
+    assert_eq!(stage.slots()[0], "h/2026-02-24T09:00:00Z completed");
+    assert_eq!(
+        stage.runs()[..2],
+        [
+            "backup~h~20260224T090000Z~1~1 FAILED external",
+            "backup~h~20260224T090000Z~1~2 COMPLETED external",
+        ]
+    );
+    stage.goes_on("10:45");
+    let lines: Vec<String> = heard.lines().iter().map(|line| line[9..].to_owned()).collect();
+    assert!(lines.contains(&"job_timeout resolved".to_owned()), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("extra")), "{lines:?}");
+}
+
+#[test]
+fn a_success_after_a_failure_is_the_next_attempt_and_no_news() {
+    for is_started in [false, true] {
+        let mut stage = stage(HOURLY);
+        let heard = watch(&stage);
+        stage.goes_on("09:02");
+        assert_eq!(stage.hears("fail", None), "ended");
+        stage.goes_on("09:05");
+        if is_started {
+            assert_eq!(stage.hears("start", None), "began");
+            assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z failed"]);
+        }
+        stage.goes_on("09:10");
+        assert_eq!(stage.hears("success", None), "ended");
+        assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z completed"]);
+        let runs = [
+            "backup~h~20260224T090000Z~1~1 FAILED external",
+            "backup~h~20260224T090000Z~1~2 COMPLETED external",
+        ];
+        assert_eq!(stage.runs(), runs, "the failure stays on record");
+        stage.goes_on("09:20");
+        let lines: Vec<String> = heard.lines().iter().map(|line| line[9..].to_owned()).collect();
+        assert_eq!(lines, ["job_failed open", "job_failed resolved"]);
+        // S11: what is told again, or was on its way for long, changes nothing.
+        assert_eq!(stage.hears_of("fail", Some("late"), at("09:03")), "extra");
+        assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z completed"]);
+    }
 }
 
 #[test]
@@ -191,6 +249,25 @@ fn s11_reports_that_come_twice_change_nothing() {
     assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z completed"]);
     assert_eq!(stage.runs().len(), 1);
     assert_eq!(stage.told(&["JOB_COMPLETED"]).len(), 1);
+}
+
+#[test]
+fn a_name_that_is_used_again_for_another_slot_is_told_and_not_swallowed() {
+    for file in [HOURLY, SWITCH] {
+        let mut stage = stage(file);
+        stage.goes_on("09:02");
+        assert_eq!(stage.hears("success", Some("host-1")), "ended");
+        assert_eq!(stage.hears("success", Some("host-1")), "repeated", "sent again");
+        stage.goes_on("10:01");
+        assert_eq!(
+            stage.hears_of("success", Some("host-1"), at("09:02")),
+            "repeated",
+            "it was late"
+        );
+        assert_eq!(stage.hears("success", Some("host-1")), "extra");
+        let told = stage.told(&["REPORT_EXTRA"]);
+        assert!(told[0].contains("a run of another slot had"), "{told:?}");
+    }
 }
 
 #[test]
@@ -387,35 +464,6 @@ fn a_switch_has_exactly_one_open_slot_after_every_end() {
 }
 
 #[test]
-fn a_switch_whose_run_takes_too_long_is_told_and_goes_on_with_the_next_report() {
-    let mut stage = stage(SWITCH);
-    let heard = watch(&stage);
-    stage.goes_on("09:00");
-    stage.hears("start", None);
-    stage.goes_on("09:45");
-    assert_eq!(heard.lines(), ["09:30:00 job_timeout open"]);
-    assert_eq!(stage.slots(), ["s/2026-02-24T09:30:00Z failed"]);
-    assert_eq!(stage.hears("success", Some("next")), "ended");
-    assert_eq!(stage.slots().last().unwrap(), "s/2026-02-24T10:45:00Z open(waiting)");
-}
-
-#[test]
-fn a_report_of_a_pipeline_that_is_about_to_be_made_waits_for_it_and_not_for_ever() {
-    let mut stage = stage(HOURLY);
-    let name = PipelineId::parse("soon").unwrap();
-    let mut record = ReportRecord::of("success", stage.world.time(), None);
-    record.create = true;
-    block_on(stage.store.post(&name, "k", &InboxRecord::Report(Box::new(record)))).unwrap();
-    let soon = stage.world.now() + SignedDuration::from_secs(30);
-    assert!(stage.until(soon).is_none());
-    let waiting = block_on(stage.store.inbox(interlock_store::Shard(0), 10)).unwrap().items;
-    assert_eq!(waiting.len(), 1);
-    stage.goes_on("08:40");
-    let waiting = block_on(stage.store.inbox(interlock_store::Shard(0), 10)).unwrap().items;
-    assert_eq!(waiting.len(), 0);
-    assert_eq!(stage.told(&["REPORT_REJECTED"]), ["REPORT_REJECTED there is no pipeline `soon`"]);
-}
-#[test]
 fn a_switch_is_not_blinded_by_what_is_older_than_its_last_end() {
     let mut stage = stage(SWITCH);
     let heard = watch(&stage);
@@ -473,3 +521,32 @@ fn what_a_clock_says_that_is_finer_than_a_millisecond_is_made_whole() {
     }
 }
 
+#[test]
+fn a_switch_whose_run_takes_too_long_is_told_and_goes_on_with_the_next_report() {
+    let mut stage = stage(SWITCH);
+    let heard = watch(&stage);
+    stage.goes_on("09:00");
+    stage.hears("start", None);
+    stage.goes_on("09:45");
+    assert_eq!(heard.lines(), ["09:30:00 job_timeout open"]);
+    assert_eq!(stage.slots(), ["s/2026-02-24T09:30:00Z failed"]);
+    assert_eq!(stage.hears("success", Some("next")), "ended");
+    assert_eq!(stage.slots().last().unwrap(), "s/2026-02-24T10:45:00Z open(waiting)");
+}
+
+#[test]
+fn a_report_of_a_pipeline_that_is_about_to_be_made_waits_for_it_and_not_for_ever() {
+    let mut stage = stage(HOURLY);
+    let name = PipelineId::parse("soon").unwrap();
+    let mut record = ReportRecord::of("success", stage.world.time(), None);
+    record.create = true;
+    block_on(stage.store.post(&name, "k", &InboxRecord::Report(Box::new(record)))).unwrap();
+    let soon = stage.world.now() + SignedDuration::from_secs(30);
+    assert!(stage.until(soon).is_none());
+    let waiting = block_on(stage.store.inbox(interlock_store::Shard(0), 10)).unwrap().items;
+    assert_eq!(waiting.len(), 1);
+    stage.goes_on("08:40");
+    let waiting = block_on(stage.store.inbox(interlock_store::Shard(0), 10)).unwrap().items;
+    assert_eq!(waiting.len(), 0);
+    assert_eq!(stage.told(&["REPORT_REJECTED"]), ["REPORT_REJECTED there is no pipeline `soon`"]);
+}
