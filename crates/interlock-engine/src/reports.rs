@@ -103,7 +103,7 @@ impl Engine {
                 (false, json!({ "reason": reason }))
             }
         };
-        let applied = AppliedRecord { at: now, accepted, result };
+        let applied = AppliedRecord { at: now, accepted, result, request: None };
         plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(applied));
         Ok(Some(plan))
     }

@@ -175,6 +175,30 @@ fn a_ping_in_other_words_is_taken_and_what_is_too_long_is_cut_off() {
 }
 
 #[test]
+fn a_key_that_is_used_again_for_another_request_is_refused() {
+    let site = Site::new(&[]);
+    let own = "name: own\nschedule: '0 0 1 1 *'\ntrigger: {type: command, command: 'true'}\n";
+    site.project.write("own", own);
+    site.project.until("it is known", || {
+        site.project.run(&["watermark", "show"]).stdout.contains("own").then_some(())
+    });
+    let ask = |path: &str, body: &str| {
+        let url = site.url(&format!("/api/v1/pipelines/own/{path}"));
+        curl(&["-w", "%{http_code}", "-H", "Idempotency-Key: k1", "-d", body, &url]).stdout
+    };
+    let (one, two) = (r#"{"value": 1}"#, r#"{"value": 2}"#);
+    assert!(ask("sensors/rows", one).ends_with("200"));
+    assert!(ask("sensors/rows", one).ends_with("200"), "the same again gets the same answer");
+    for (path, body) in [("sensors/rows", two), ("sensors/lines", one), ("run", "{}")] {
+        let answer = ask(path, body);
+        assert!(answer.contains("key_reused") && answer.ends_with("422"), "{path}: {answer}");
+    }
+    let kept = site.project.run(&["sensor", "get", "own", "rows", "--json"]).stdout;
+    assert!(kept.contains('1') && !kept.contains("\"value\": 2"), "{kept}");
+    assert_eq!(site.runs("own"), Vec::<Value>::new(), "nothing was run");
+}
+
+#[test]
 fn a_ping_that_nothing_can_come_of_is_not_answered_with_ok_and_is_kept() {
     let site = Site::new(&[]);
     // A year from now; Interlock's own; nobody's.
