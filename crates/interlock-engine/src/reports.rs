@@ -401,9 +401,9 @@ impl PipelineState {
         report::place(self.agenda.starts.iter().map(AsRef::as_ref), at)
     }
 
-    /// Whether a report that seems to be told again is of another run, whose name was used before: it is about another slot,
-    /// and was made after the run of that name had ended. A switch has a slot of its own after each end, so there it must
-    /// have been a while.
+    /// Whether a report that seems to be told again is of another run, whose name was used before: it is about a slot that
+    /// came after the run of that name had ended. A switch has such a slot after each end, so there it must have been a
+    /// while.
     fn is_name_of_another(
         &self,
         key: &RunKey,
@@ -413,11 +413,13 @@ impl PipelineState {
         let (Some(ended), Some(place)) = (run.ended_at, self.place_of(report.at)) else {
             return false;
         };
-        let a_while = match start.schedule.recurrence() {
-            Recurrence::SinceLast { step } => SignedDuration::from_secs(*step / 2),
-            _ => SignedDuration::ZERO,
+        let is_later = match start.schedule.recurrence() {
+            Recurrence::SinceLast { step } => {
+                report.at > plus(ended, SignedDuration::from_secs(*step / 2))
+            }
+            _ => place.0 > ended && report.at > ended,
         };
-        (key.nominal, &key.schedule) != (place.0, &place.1) && report.at > plus(ended, a_while)
+        (key.nominal, &key.schedule) != (place.0, &place.1) && is_later
     }
 
     /// The runs that are remembered, oldest first.
