@@ -94,7 +94,7 @@ fn not_before(at: Timestamp) -> Timestamp {
     if floor == at {
         return at;
     }
-    floor.saturating_add(jiff::SignedDuration::from_millis(1)).unwrap_or(floor)
+    floor.checked_add(jiff::SignedDuration::from_millis(1)).unwrap_or(floor)
 }
 
 impl Subject {
