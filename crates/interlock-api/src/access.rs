@@ -30,7 +30,7 @@ use std::{
 
 use axum::{
     Extension, Router,
-    extract::{RawPathParams, Request},
+    extract::{RawPathParams, Request, rejection::RawPathParamsRejection},
     http::{
         HeaderMap, HeaderValue, StatusCode, Uri,
         header::{AUTHORIZATION, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE},
@@ -157,10 +157,15 @@ struct Visit<'a> {
 pub(crate) fn guarded(routes: Router<Arc<Surface>>, need: Need) -> Router<Arc<Surface>> {
     let check = move |Extension(door): Extension<Doorkeeper>,
                       Extension(pace): Extension<Arc<TokenPace>>,
-                      params: RawPathParams,
+                      params: Result<RawPathParams, RawPathParamsRejection>,
                       request: Request,
                       next: Next| async move {
-        let pipeline = params.iter().find(|(name, _)| *name == "pipeline").map(|(_, value)| value);
+        // A path that is no text names nobody; whoever takes it says so.
+        let named = params
+            .as_ref()
+            .ok()
+            .and_then(|params| params.iter().find(|(name, _)| *name == "pipeline"));
+        let pipeline = named.map(|(_, value)| value);
         let shown = shown(request.headers());
         let peer = Peer::of(&request);
         let is_foreign = is_foreign(request.uri(), request.headers());

@@ -10,7 +10,7 @@ use std::{future::poll_fn, pin::Pin, sync::Arc};
 use axum::{
     Router,
     body::{Body, HttpBody as _},
-    extract::{Path, Request, State},
+    extract::{Path, Request, State, rejection::PathRejection},
     http::{HeaderMap, Method, StatusCode, header::USER_AGENT},
     response::{IntoResponse as _, Response},
     routing::get,
@@ -35,26 +35,43 @@ const NAME_MAX: usize = 200;
 /// Bytes of the body that are kept of a report that nobody can make anything of.
 const REFUSED_BODY_MAX: usize = 1_000;
 
+/// What the paths of all pings begin with.
+pub(crate) const PREFIX: &str = "/ping/";
+
+/// A slash at the end is what many people write, and `PUT` is what `curl -T` sends.
 pub(crate) fn routes() -> Router<Arc<Surface>> {
+    let (named, said) =
+        (|| get(ping).post(ping).put(ping), || get(ping_of).post(ping_of).put(ping_of));
     Router::new()
-        .route("/ping/{pipeline}", get(ping).post(ping))
-        .route("/ping/{pipeline}/{what}", get(ping_of).post(ping_of))
+        .route("/ping/{pipeline}", named())
+        .route("/ping/{pipeline}/", named())
+        .route("/ping/{pipeline}/{what}", said())
+        .route("/ping/{pipeline}/{what}/", said())
 }
 
 async fn ping(
     State(surface): State<Arc<Surface>>,
-    Path(pipeline): Path<String>,
+    path: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let pipeline = path.map_or_else(|_odd| as_written(&request).0, |Path(pipeline)| pipeline);
     take(&surface, (&pipeline, None), request).await
 }
 
 async fn ping_of(
     State(surface): State<Arc<Surface>>,
-    Path((pipeline, what)): Path<(String, String)>,
+    path: Result<Path<(String, String)>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let (pipeline, what) = path.map_or_else(|_odd| as_written(&request), |Path(parts)| parts);
     take(&surface, (&pipeline, Some(&what)), request).await
+}
+
+/// The parts of a path that is no text, as they were sent: nobody's name, and kept all the same.
+fn as_written(request: &Request) -> (String, String) {
+    let path = request.uri().path();
+    let mut parts = path.strip_prefix(PREFIX).unwrap_or(path).split('/').map(str::to_owned);
+    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
 }
 
 /// What the last part of the path says, and with which exit code.
@@ -106,7 +123,7 @@ async fn take(
     let peer = Peer::of(&request).to_string();
     let source = Some(source(request.headers(), &peer));
     let body = match *request.method() {
-        Method::POST => read(request.into_body()).await?,
+        Method::POST | Method::PUT => read(request.into_body()).await?,
         _ => None,
     };
     let Asked { query: Query { rid, create }, said, exit_code, key } = match asked {

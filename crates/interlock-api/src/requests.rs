@@ -1,6 +1,7 @@
 //! Requests by HTTP: sensors, ends of runs, runs, and reports with their true time. Each goes to the inbox under the
 //! caller's `Idempotency-Key`, is applied by the owner, and is answered with what came of it: 200 when it was done,
-//! 202 when it is durable and not yet applied, 409 when the owner refused it. The same key gives the same answer.
+//! 202 when it is durable and not yet applied, 409 when the owner refused it. The same key gives the same answer; 422
+//! when it was used for something else.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,6 +17,7 @@ use interlock_core::{id::PipelineId, report::Said, retry::FailureCategory, senso
 use interlock_store::{
     RunKey,
     record::{AppliedRecord, InboxRecord, ReportRecord, SlotName},
+    whole_milliseconds,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -255,7 +257,7 @@ fn understood(
 }
 
 /// An instant of a clock that says something else than ours. What two clocks may differ by without anybody's fault, and
-/// the way here, is left alone.
+/// the way here, is left alone. Nothing here is finer than a millisecond, whatever a job's clock says.
 fn by_our_clock(
     at: jiff::Timestamp,
     sent_at: Option<jiff::Timestamp>,
@@ -263,7 +265,7 @@ fn by_our_clock(
 ) -> jiff::Timestamp {
     let skew = sent_at.map(|sent| received.duration_since(sent));
     let skew = skew.filter(|skew| skew.abs() > AGREE_WITHIN).unwrap_or_default();
-    at.checked_add(skew).unwrap_or(received).min(received)
+    whole_milliseconds(at.checked_add(skew).unwrap_or(received).min(received))
 }
 
 async fn now(surface: &Surface) -> Result<jiff::Timestamp, ApiError> {
@@ -288,12 +290,24 @@ async fn ask(
     let id = known(surface, pipeline).await?;
     let key = surface.desk.key_of(headers)?;
     surface.post(&id, &key, record).await?;
-    answer(&key, surface.applied(&id, &key).await?)
+    let applied = surface.applied(&id, &key).await?;
+    let asked = applied.as_ref().and_then(|applied| applied.request.as_deref());
+    if asked.is_some_and(|asked| asked != record.fingerprint()) {
+        return Err(ApiError {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            code: "key_reused",
+            message: "this `Idempotency-Key` was used for another request".to_owned(),
+            hint: "Nothing was done. Each request needs a key of its own, such as a UUID; only the same request may \
+                   be sent again under its key."
+                .to_owned(),
+        });
+    }
+    answer(&key, applied)
 }
 
 fn answer(key: &str, applied: Option<AppliedRecord>) -> Result<Response, ApiError> {
     match applied {
-        Some(AppliedRecord { accepted: true, at, result }) => {
+        Some(AppliedRecord { accepted: true, at, result, .. }) => {
             let body =
                 json!({ "key": key, "applied": true, "at": at.to_string(), "result": result });
             Ok(Json(body).into_response())

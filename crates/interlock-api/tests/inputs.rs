@@ -209,6 +209,8 @@ fn s15_a_report_by_a_clock_that_is_wrong_is_put_right_by_what_that_clock_says_no
         ("spooled", "01:00:00", Some("09:00:00"), "01:00:00"),
         ("silent", "08:55:00", None, "08:55:00"),
         ("future", "09:30:00", None, "09:00:00"),
+        ("fine", "08:55:00.579583342", None, "08:55:00.579"),
+        ("finer", "06:55:00.000999999", Some("07:00:00.000000001"), "08:55:00"),
     ] {
         let instant = |time: &str| format!("2026-02-25T{time}Z");
         let sent = sent_at.map(|at| format!(",\"sentAt\":\"{}\"", instant(at))).unwrap_or_default();

@@ -40,6 +40,7 @@ pub enum Code {
     RecurrenceCount,
     GraceTooLong,
     NotApplicable,
+    EarlyTooLong,
     UnknownCalendar,
     UnknownArchetype,
     UnknownPipeline,
@@ -56,7 +57,7 @@ pub enum Code {
     NoEvaluator,
 }
 
-const TABLE: [(Code, &str, &str); 48] = [
+const TABLE: [(Code, &str, &str); 49] = [
     (Code::Unreadable, "IL0101", "A file or directory cannot be read."),
     (Code::NotUtf8, "IL0102", "A file is not UTF-8 text."),
     (Code::TooLarge, "IL0103", "A file is larger than 1 MiB."),
@@ -91,6 +92,11 @@ const TABLE: [(Code, &str, &str); 48] = [
     (Code::RecurrenceCount, "IL0403", "A schedule that says more than one way to recur."),
     (Code::GraceTooLong, "IL0404", "A grace that is longer than the gap between two slots."),
     (Code::NotApplicable, "IL0405", "A key that does not apply to this kind of schedule."),
+    (
+        Code::EarlyTooLong,
+        "IL0406",
+        "An `early` that is not shorter than the gap between two slots.",
+    ),
     (Code::UnknownCalendar, "IL0501", "A calendar that no file defines."),
     (Code::UnknownArchetype, "IL0502", "An archetype that no file defines."),
     (Code::UnknownPipeline, "IL0503", "An upstream pipeline or schedule that no file defines."),

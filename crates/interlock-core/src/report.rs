@@ -121,6 +121,8 @@ pub struct RunSeen {
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
+    /// Whether it is over because nobody waited any longer, and not because it said so.
+    pub is_given_up: bool,
 }
 
 impl RunSeen {
@@ -241,6 +243,8 @@ pub enum Extra {
     SlotIsDecided,
     /// The run ended otherwise.
     RunIsOver,
+    /// It has the name of a run of another slot, which is over.
+    NameIsTaken,
 }
 
 /// What a report means, given the run that it is about and how its slot stands.
@@ -256,16 +260,32 @@ pub fn meaning(report: &Report<'_>, run: Option<&RunSeen>, slot: Option<SlotStat
             let end = if report.said == Said::Success { End::Well } else { End::Badly };
             match run {
                 Some(run) if run.is_under_way() => Meaning::Ends(end),
+                // What was given up says itself how it ended. A failure is what it was called already.
+                Some(run) if run.is_given_up && end == End::Well => happened(end, slot),
                 Some(run) if run.state == end.state() => Meaning::Repeated,
                 Some(_) => Meaning::Extra(Extra::RunIsOver),
-                None if slot.is_none_or(takes_an_end) => Meaning::Happened(end),
-                None => Meaning::Extra(Extra::SlotIsDecided),
+                None => happened(end, slot),
             }
         }
     }
 }
 
-/// Whether an end still decides a slot: it is open, or was only called missed or unknown.
+fn happened(end: End, slot: Option<SlotState>) -> Meaning {
+    if slot.is_none_or(|state| takes(state, end)) {
+        Meaning::Happened(end)
+    } else {
+        Meaning::Extra(Extra::SlotIsDecided)
+    }
+}
+
+/// Whether an end decides a slot: it is open, or was only called missed or unknown; or it failed, and was tried again
+/// with success. So one run that ended well completes a slot, in whatever order its runs are told of (S11).
+pub fn takes(state: SlotState, end: End) -> bool {
+    let is_failed = state == SlotState::Closed(Disposition::Failed);
+    takes_an_end(state) || (is_failed && end == End::Well)
+}
+
+/// Whether any end still decides a slot: it is open, or was only called missed or unknown.
 pub fn takes_an_end(state: SlotState) -> bool {
     match state {
         SlotState::Open(_) => true,
@@ -297,16 +317,20 @@ pub fn slot_after(
             Ok(Some(after))
         }
         Meaning::Happened(end) => {
-            let mut after = known().close(end.disposition(), now)?;
+            let mut after = ended(&known(), end, now)?;
             (after.attempt, after.generation) = (after.attempt + 1, after.generation.max(1));
             Ok(Some(after))
         }
-        Meaning::Ends(end) => match slot.filter(|slot| takes_an_end(slot.state)) {
-            Some(slot) => slot.close(end.disposition(), now).map(Some),
+        Meaning::Ends(end) => match slot.filter(|slot| takes(slot.state, end)) {
+            Some(slot) => ended(slot, end, now).map(Some),
             None => Ok(None),
         },
         Meaning::BeganBefore | Meaning::Noted | Meaning::Repeated | Meaning::Extra(_) => Ok(None),
     }
+}
+
+fn ended(slot: &Slot, end: End, now: Timestamp) -> Result<Slot, IllegalSlotChange> {
+    if takes_an_end(slot.state) { slot.close(end.disposition(), now) } else { slot.repair() }
 }
 
 fn plus(at: Timestamp, duration: SignedDuration) -> Timestamp {

@@ -396,6 +396,17 @@ impl Slot {
         Ok(Self { state: SlotState::Open(to), closes_at, retry_at: None, ..self.clone() })
     }
 
+    /// Completes a slot of what somebody else runs that had failed: it was tried again, and a run of it ended well. That it
+    /// failed first stays with the run that did, and with its event (ADR 27).
+    pub fn repair(&self) -> Result<Self, IllegalSlotChange> {
+        let to = SlotState::Closed(Disposition::Completed);
+        if self.state == SlotState::Closed(Disposition::Failed) {
+            Ok(Self { state: to, ..self.clone() })
+        } else {
+            Err(IllegalSlotChange { from: self.state, to })
+        }
+    }
+
     /// Decides a slot: an open one, or one that was called missed or unknown.
     pub fn close(
         &self,

@@ -218,7 +218,7 @@ impl Engine {
                     readiness: if forced { Outcome::Ready } else { readiness },
                     is_done_already: done_at.is_some_and(|at| is_covered(spec, place, at)),
                     lane: state.lane(slot),
-                    is_unheard: state.is_unheard(place, slot, &deaf),
+                    is_unheard: state.unheard(place, slot, &deaf).is_some(),
                 }
             })
             .collect();
@@ -230,8 +230,15 @@ impl Engine {
             self.dirty.insert(pipeline.clone());
         }
         let stuck_after = self.limits.stuck_after;
-        let stepper =
-            Stepper { pipeline, specs: &specs, state, now, stuck_after, host: &self.host };
+        let stepper = Stepper {
+            pipeline,
+            specs: &specs,
+            state,
+            now,
+            stuck_after,
+            host: &self.host,
+            deaf: &deaf,
+        };
         let moved: BTreeSet<_> = moves.iter().map(|(index, _)| *index).collect();
         let untouched = seen.iter().enumerate().filter(|(index, _)| !moved.contains(index));
         let evaluated = untouched.filter_map(|(_, (place, _))| {
@@ -462,12 +469,18 @@ fn times_of(
 }
 
 impl PipelineState {
-    /// Whether a report on a slot could have found nobody.
-    fn is_unheard(&self, place: &SlotPlace, slot: &Slot, deaf: &[Stretch]) -> bool {
+    /// From when to when a report on a slot could have found nobody, if so.
+    pub(crate) fn unheard(
+        &self,
+        place: &SlotPlace,
+        slot: &Slot,
+        deaf: &[Stretch],
+    ) -> Option<Stretch> {
         let start = self.agenda.starts.iter().find(|start| *start.schedule.id() == place.1);
         let early = start.map_or(SignedDuration::ZERO, |start| start.early_for(place.0));
         let from = plus(place.0, -early);
-        deaf.iter().any(|(began, ended)| *began < slot.closes_at && *ended > from)
+        let deaf = deaf.iter().filter(|(began, ended)| *began < slot.closes_at && *ended > from);
+        deaf.copied().reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
     }
 
     /// Whether an evaluator has yet to answer: what it blocks is not known.

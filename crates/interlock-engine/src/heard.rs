@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use interlock_core::{report::RunSeen, slot::Slot};
+use interlock_core::{report::RunSeen, retry::FailureCategory, slot::Slot};
 use interlock_store::{RunKey, record::RunRecord};
 use jiff::Timestamp;
 
@@ -95,7 +95,8 @@ pub(crate) fn seen(record: &RunRecord) -> RunSeen {
     let state = record.state().unwrap_or(interlock_core::run::RunState::Failed);
     let RunRecord { started_at, ended_at, .. } = record;
     let rid = rid_of(record).map(str::to_owned);
-    RunSeen { rid, state, started_at: *started_at, ended_at: *ended_at }
+    let is_given_up = record.category.as_deref() == Some(FailureCategory::Timeout.as_str());
+    RunSeen { rid, state, started_at: *started_at, ended_at: *ended_at, is_given_up }
 }
 
 /// The order of runs for whoever looks for the newest.

@@ -77,7 +77,8 @@ impl Engine {
                     (false, json!({ "reason": reason }))
                 }
             };
-            let record = AppliedRecord { at: now, accepted, result };
+            let request = Some(entry.record.fingerprint());
+            let record = AppliedRecord { at: now, accepted, result, request };
             plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record));
             self.dirty.insert(entry.pipeline.clone());
             self.commit(vec![plan]).await?;

@@ -103,7 +103,7 @@ impl Engine {
         let planned = self.plan_job(entry).await?;
         let result = json!({ "recorded": planned.is_some() });
         let mut plan = planned.unwrap_or_else(|| Planned::new(&entry.pipeline, self.writer));
-        let record = AppliedRecord { at: now, accepted: true, result };
+        let record = AppliedRecord { at: now, accepted: true, result, request: None };
         plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record));
         Ok(plan)
     }

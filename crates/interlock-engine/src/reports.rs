@@ -13,7 +13,7 @@ use interlock_core::{
     clock::STEP_MAX,
     id::PipelineId,
     pipeline::StartSchedule,
-    report::{self, Meaning, Report, RunSeen, Said},
+    report::{self, End, Extra, Meaning, Report, RunSeen, Said},
     run::TriggerType,
     schedule::Recurrence,
     slot::{Disposition, Opening, Slot, SlotState},
@@ -21,6 +21,7 @@ use interlock_core::{
 use interlock_store::{
     InboxEntry, Key, LedgerEntry, LedgerQuery, Record, Row, RunKey, RunQuery,
     record::{AppliedRecord, ReportRecord},
+    whole_milliseconds,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -83,6 +84,8 @@ impl Engine {
                 // clocks of store and instance may differ by is left alone.
                 let at = record.at.min(entry.received_at);
                 let at = if at > plus(now, STEP_MAX) { now } else { at };
+                // What `exec` leaves in the inbox itself is as fine as its clock; no row is.
+                let at = whole_milliseconds(at);
                 let report = Report { said, rid: record.rid.as_deref(), at };
                 let hearing = Hearing { pipeline: &entry.pipeline, record, report, now };
                 match self.cannot_take(&hearing, entry.received_at) {
@@ -100,7 +103,7 @@ impl Engine {
                 (false, json!({ "reason": reason }))
             }
         };
-        let applied = AppliedRecord { at: now, accepted, result };
+        let applied = AppliedRecord { at: now, accepted, result, request: None };
         plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(applied));
         Ok(Some(plan))
     }
@@ -154,6 +157,11 @@ impl Engine {
         let Some(start) = state.start(&place).cloned() else {
             return Ok(Told::Rejected(format!("its schedule `{}` is gone", place.1)));
         };
+        // A switch has one slot, which every report is about, whatever slot its run began in.
+        let place = match state.watermark(&place.1).filter(|_| start.is_switch()) {
+            Some((nominal, _)) => (nominal, place.1),
+            None => place,
+        };
         let is_start = hearing.report.said == Said::Start && hearing.report.rid.is_none();
         let run =
             run.or_else(|| if is_start { state.run_at(&place, &hearing.report) } else { None });
@@ -172,6 +180,14 @@ impl Engine {
         // A switch takes every end: what is decided of it is over.
         let known = known.filter(|state| !start.is_switch() || report::takes_an_end(*state));
         let meaning = report::meaning(&hearing.report, run.as_ref().map(|(_, it)| it), known);
+        let meaning = match &run {
+            Some((key, run)) if meaning == Meaning::Repeated && hearing.report.rid.is_some() => {
+                let state = self.pipelines.get_mut(hearing.pipeline);
+                let is_reused = state.is_name_of_another(key, run, (&hearing.report, &start));
+                if is_reused { Meaning::Extra(Extra::NameIsTaken) } else { meaning }
+            }
+            _ => meaning,
+        };
         let run = match (meaning, run) {
             (Meaning::Ends(_) | Meaning::BeganBefore, Some((key, _))) => {
                 self.whole_run(hearing.pipeline, &key).await?
@@ -385,6 +401,27 @@ impl PipelineState {
         report::place(self.agenda.starts.iter().map(AsRef::as_ref), at)
     }
 
+    /// Whether a report that seems to be told again is of another run, whose name was used before: it is about a slot that
+    /// came after the run of that name had ended. A switch has such a slot after each end, so there it must have been a
+    /// while.
+    fn is_name_of_another(
+        &self,
+        key: &RunKey,
+        run: &RunSeen,
+        (report, start): (&Report<'_>, &StartSchedule),
+    ) -> bool {
+        let (Some(ended), Some(place)) = (run.ended_at, self.place_of(report.at)) else {
+            return false;
+        };
+        let is_later = match start.schedule.recurrence() {
+            Recurrence::SinceLast { step } => {
+                report.at > plus(ended, SignedDuration::from_secs(*step / 2))
+            }
+            _ => place.0 > ended && report.at > ended,
+        };
+        (key.nominal, &key.schedule) != (place.0, &place.1) && is_later
+    }
+
     /// The runs that are remembered, oldest first.
     fn runs_seen(&self) -> Vec<(RunKey, RunSeen)> {
         let open = self.open.values().flat_map(|open| &open.runs);
@@ -406,7 +443,7 @@ impl PipelineState {
     }
 }
 
-/// Whether a slot is decided for good.
+/// Whether a slot is decided for good, whatever is said of it.
 pub(crate) fn is_decided(state: SlotState) -> bool {
-    !report::takes_an_end(state)
+    !report::takes(state, End::Well)
 }

@@ -10,7 +10,7 @@ use interlock_core::{
     run::{RunEvent, TriggerType},
     slot::{Disposition, Evaluated, OpenState, RerunSource, SkipReason, Slot, SlotState},
 };
-use interlock_store::RunKey;
+use interlock_store::{RunKey, kept::Stretch};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -36,6 +36,8 @@ pub(crate) struct Stepper<'a> {
     pub(crate) now: Timestamp,
     pub(crate) stuck_after: SignedDuration,
     pub(crate) host: &'a Host,
+    /// Times in which nobody could have reported.
+    pub(crate) deaf: &'a [Stretch],
 }
 
 impl Stepper<'_> {
@@ -173,6 +175,24 @@ impl Stepper<'_> {
         Some(())
     }
 
+    /// Says since when nobody could have reported on a slot that is unknown, as the watchdog does and the scheduler.
+    fn unheard<'e>(&self, place: &SlotPlace, open: &OpenSlot, event: Event<'e>) -> Event<'e> {
+        let date = open.slot.date.to_string();
+        let event = event.detail("scheduleId", place.1.as_str()).detail("date", date);
+        let event = event.detail("expectedTime", place.0.to_string());
+        let unheard = self.state.unheard(place, &open.slot, self.deaf);
+        match unheard.filter(|(from, _)| *from > Timestamp::MIN) {
+            Some((from, until)) => {
+                let until = until.min(self.now);
+                let event =
+                    event.says(format!("unknown: we could not hear from {from} to {until}"));
+                let event = event.detail("deafFrom", from.to_string());
+                event.detail("deafUntil", until.to_string())
+            }
+            None => event.says("unknown: nobody listened"),
+        }
+    }
+
     fn close(
         &self,
         place: &SlotPlace,
@@ -205,6 +225,9 @@ impl Stepper<'_> {
         }
         let kind = close_kind(disposition, open.slot.state);
         let mut event = Event::of(kind, now, slot.state.to_string()).about(place);
+        if disposition == Disposition::Unknown {
+            event = self.unheard(place, open, event);
+        }
         let expected = self.specs.of(&open.slot).sla.expected_duration;
         if let (Disposition::Skipped(SkipReason::DryRun), Some(expected)) = (disposition, expected)
         {

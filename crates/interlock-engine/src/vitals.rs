@@ -56,19 +56,36 @@ impl Number {
     }
 }
 
-/// The proof that a loop turns: a number that grows once for each time it comes round.
+/// The proof that a loop turns: a number that grows once for each time it comes round, and one for each time that it
+/// tried to and could not. A loop that only tries does not do its work, and does not hang either.
 #[derive(Debug, Clone, Default)]
-pub struct Pulse(Arc<Number>);
+pub struct Pulse(Arc<Turns>);
+
+#[derive(Debug, Default)]
+struct Turns {
+    round: Number,
+    in_vain: Number,
+}
 
 impl Pulse {
     /// The loop came round once more.
     pub fn beat(&self) {
-        self.0.add(1);
+        self.0.round.add(1);
+    }
+
+    /// The loop tried to come round, and what it does failed.
+    pub fn try_in_vain(&self) {
+        self.0.in_vain.add(1);
     }
 
     /// How often it came round.
     pub fn count(&self) -> u64 {
-        self.0.get()
+        self.0.round.get()
+    }
+
+    /// Moves whenever the loop does anything at all.
+    pub fn signs_of_life(&self) -> u64 {
+        self.0.round.get().wrapping_add(self.0.in_vain.get())
     }
 }
 

@@ -199,6 +199,11 @@ impl<'a> Event<'a> {
         self
     }
 
+    pub(crate) fn says(mut self, message: impl Into<String>) -> Self {
+        self.message = message.into();
+        self
+    }
+
     pub(crate) fn detail(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.details.insert(name.to_owned(), value.into());
         self

@@ -176,7 +176,7 @@ pub enum Refusal {
 }
 
 /// A store that did not do what it was asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct StoreError {
     /// What went wrong, and with what.

@@ -70,6 +70,19 @@ impl InboxRecord {
         write(self)
     }
 
+    /// What tells it from another request under the same idempotency key: all that it says, except for when a sensor was
+    /// read, which is filled in for whoever does not say it.
+    pub fn fingerprint(&self) -> String {
+        let text = match self {
+            Self::Sensor { key, value, at: _ } => {
+                let (key, value, at) = (key.clone(), value.clone(), jiff::Timestamp::UNIX_EPOCH);
+                Self::Sensor { key, value, at }.encode()
+            }
+            _ => self.encode(),
+        };
+        format!("{:016x}", interlock_core::id::fnv1a(text.as_bytes()))
+    }
+
     /// The report or request that a text stands for.
     pub fn decode(text: &str) -> Result<Self, Unreadable> {
         read("inbox entry", text)

@@ -20,8 +20,8 @@ use crate::{
 /// Something that somebody must look at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Obligation {
-    /// When.
-    pub at: Timestamp,
+    // Invariant: whole milliseconds, as every instant in a key.
+    at: Timestamp,
     /// As what.
     pub kind: DueKind,
     /// At what.
@@ -49,14 +49,18 @@ const PIPELINE: &str = "pipeline";
 impl Obligation {
     /// One without details.
     pub fn new(at: Timestamp, kind: DueKind, subject: Subject) -> Self {
-        // Keys hold milliseconds; half of one too early would find nothing broken yet.
-        let floor = whole_milliseconds(at);
-        let at = if floor < at {
-            floor.saturating_add(jiff::SignedDuration::from_millis(1)).unwrap_or(at)
-        } else {
-            at
-        };
-        Self { at, kind, subject, details: BTreeMap::new() }
+        Self { at: not_before(at), kind, subject, details: BTreeMap::new() }
+    }
+
+    /// When it is looked at.
+    pub fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    /// The same at another time.
+    #[must_use]
+    pub fn moved_to(&self, at: Timestamp) -> Self {
+        Self { at: not_before(at), ..self.clone() }
     }
 
     /// The same with one more detail.
@@ -81,6 +85,16 @@ impl Obligation {
     pub fn delete(&self) -> Change {
         Change::Delete(self.key(), Expect::Any)
     }
+}
+
+/// The first whole millisecond that is not before an instant: keys hold milliseconds, and half of one too early would
+/// find nothing broken yet.
+fn not_before(at: Timestamp) -> Timestamp {
+    let floor = whole_milliseconds(at);
+    if floor == at {
+        return at;
+    }
+    floor.checked_add(jiff::SignedDuration::from_millis(1)).unwrap_or(floor)
 }
 
 impl Subject {
@@ -167,6 +181,9 @@ mod tests {
     fn an_instant_between_milliseconds_is_looked_at_after_it() {
         let at = Timestamp::from_nanosecond(1_500_000_000_000_000_001).unwrap();
         let due = Obligation::new(at, DueKind::Pause, Subject::Pipeline);
-        assert_eq!(due.at.as_millisecond(), 1_500_000_000_001);
+        assert_eq!(due.at(), Timestamp::from_millisecond(1_500_000_000_001).unwrap());
+        assert_eq!(due.moved_to(at), due, "however it came by its time");
+        let last = Obligation::new(Timestamp::MAX, DueKind::Pause, Subject::Pipeline);
+        assert_eq!(whole_milliseconds(last.at()), last.at());
     }
 }

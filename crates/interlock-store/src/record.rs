@@ -225,6 +225,10 @@ pub struct AppliedRecord {
     pub accepted: bool,
     /// What came of it, for people and scripts.
     pub result: Value,
+    /// What was asked, as [`InboxRecord::fingerprint`] says: a key that is used again for something else gets no answer
+    /// of this. Absent for what was applied before that was kept, and for reports, which nobody waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
 }
 
 /// An immutable fact in a pipeline's stream.

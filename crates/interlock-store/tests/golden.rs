@@ -403,7 +403,12 @@ fn sensors_incidents_and_the_rest_are_written_as_ever() {
     check_row("incident-hands", &Key::Incident("a".into()), &Record::Incident(over));
     let due = DueRecord { details: details(json!({"slot": "daily"})) };
     check_row("due", &Key::Due(nine(), DueKind::Stuck, "a".into()), &Record::Due(due));
-    let applied = AppliedRecord { at: nine(), accepted: false, result: json!({"error": "open"}) };
+    let applied = AppliedRecord {
+        at: nine(),
+        accepted: false,
+        result: json!({"error": "open"}),
+        request: None,
+    };
     check_row("applied", &Key::Applied("a".into()), &Record::Applied(applied));
     let outbox = OutboxRecord {
         channel: "slack".into(),

@@ -151,7 +151,7 @@ impl Watchdog {
         changes.extend(events.into_iter().map(Change::Append));
         let group = Group { pipeline, writer, changes };
         // Somebody who was faster changed the incident: it is looked at again in a second.
-        let _refused = self.make_durable(vec![Planned { group, asks: vec![], said: None }]).await?;
+        let _left = self.make_durable(vec![Planned { group, asks: vec![], said: None }]).await?;
         Ok(())
     }
 }

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_core::{id::PipelineId, incident::is_trouble};
 use interlock_store::{
-    Accepted, Change, Expect, Group, Record, Refusal,
+    Change, Expect, Group, Record, Refusal,
     record::{EventRecord, WatermarkRecord},
 };
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     finding::{CheckName, Finding},
-    judging::{commit, none_can_be_done},
+    judging::{Done, NotDone, commit, none_can_be_done},
     load,
     owed::plus,
     plan::Planned,
@@ -21,38 +21,64 @@ use crate::{
 /// How often the own watermark moves when nothing is judged.
 const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
 
+/// The pipelines of which not everything is durable.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Somebody was faster.
+    pub(crate) again: BTreeSet<PipelineId>,
+    /// The store cannot take it, and why.
+    pub(crate) impossible: BTreeMap<PipelineId, String>,
+}
+
+impl Left {
+    /// Whether all of a pipeline is durable.
+    pub(crate) fn none_of(&self, pipeline: &PipelineId) -> bool {
+        !self.again.contains(pipeline) && !self.impossible.contains_key(pipeline)
+    }
+}
+
 impl Watchdog {
-    /// Commits findings; answers with the pipelines for which somebody was faster.
+    /// Commits findings; answers with what was left.
     pub(crate) async fn make_durable(
         &mut self,
         mut planned: Vec<Planned>,
-    ) -> Result<BTreeSet<PipelineId>, WatchdogError> {
+    ) -> Result<Left, WatchdogError> {
         let results = commit(self.store.as_ref(), self.telling.as_ref(), &mut planned).await?;
         self.say_what_was_found(planned, results)
     }
 
-    /// Says what is durable now; answers with the pipelines for which somebody was faster.
+    /// Says what is durable now; answers with what was left. Nobody can set aside what is of no pipeline: if that
+    /// cannot be written, the watchdog cannot go on.
     pub(crate) fn say_what_was_found(
         &self,
         planned: Vec<Planned>,
-        results: Vec<Result<Accepted, Refusal>>,
-    ) -> Result<BTreeSet<PipelineId>, WatchdogError> {
-        let mut refused = BTreeSet::new();
+        results: Done,
+    ) -> Result<Left, WatchdogError> {
+        let mut left = Left::default();
         for (plan, result) in planned.into_iter().zip(results) {
+            let pipeline = plan.group.pipeline;
             match (result, plan.said) {
                 (Ok(_), Some(finding)) => {
                     say(&finding);
                     self.vitals.count(&finding);
                 }
                 (Ok(_), None) => {}
-                (Err(Refusal::Term { .. }), _) => return Err(WatchdogError::Deposed),
-                (Err(refusal), _) => {
-                    tracing::debug!(pipeline = %plan.group.pipeline, %refusal, "judging again");
-                    refused.insert(plan.group.pipeline);
+                (Err(NotDone::Refused(Refusal::Term { .. })), _) => {
+                    return Err(WatchdogError::Deposed);
+                }
+                (Err(NotDone::Refused(refusal)), _) => {
+                    tracing::debug!(%pipeline, %refusal, "judging again");
+                    left.again.insert(pipeline);
+                }
+                (Err(NotDone::Impossible(error)), _) if pipeline == PipelineId::system() => {
+                    return Err(error.into());
+                }
+                (Err(NotDone::Impossible(error)), _) => {
+                    left.impossible.entry(pipeline).or_insert_with(|| error.to_string());
                 }
             }
         }
-        Ok(refused)
+        Ok(left)
     }
 
     /// None of the checks can be done for a pipeline whose agenda cannot be used: said when that begins and ends,

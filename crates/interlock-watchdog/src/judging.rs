@@ -97,19 +97,41 @@ pub(crate) fn none_can_be_done(
     }
 }
 
+/// Why a plan is not durable.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotDone {
+    /// What it was planned on has changed, or the lease is another's.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// The store cannot take it, however often it is tried.
+    #[error(transparent)]
+    Impossible(StoreError),
+}
+
+/// What came of plans: a result for each.
+pub(crate) type Done = Vec<Result<Accepted, NotDone>>;
+
 /// Asks what is to be asked, adds what follows for people, and commits; a result for each group. The changes go with
-/// it: what is left of a plan is whose it was and what is said.
+/// it: what is left of a plan is whose it was and what is said. What the store cannot take of one pipeline is that
+/// pipeline's alone.
 pub(crate) async fn commit(
     store: &dyn Store,
     telling: &dyn Telling,
     planned: &mut [Planned],
-) -> Result<Vec<Result<Accepted, Refusal>>, StoreError> {
+) -> Result<Done, StoreError> {
     if planned.is_empty() {
         return Ok(Vec::new());
     }
-    for plan in planned.iter() {
-        for (key, record) in &plan.asks {
-            store.post(&plan.group.pipeline, key, record).await?;
+    for plan in planned.iter_mut() {
+        for (key, record) in std::mem::take(&mut plan.asks) {
+            match store.post(&plan.group.pipeline, &key, &record).await {
+                // It is asked for again with the next finding; what was found must not wait for it.
+                Err(error) if !error.is_retryable => {
+                    let pipeline = &plan.group.pipeline;
+                    tracing::error!(%pipeline, key, %error, "the engine could not be asked");
+                }
+                posted => posted?,
+            }
         }
     }
     let mut incidents = known(store, telling, planned).await?;
@@ -120,7 +142,28 @@ pub(crate) async fn commit(
         let Group { pipeline, writer, changes } = &mut plan.group;
         Group { pipeline: pipeline.clone(), writer: *writer, changes: std::mem::take(changes) }
     });
-    store.commit(groups.collect()).await
+    commit_together(store, groups.collect()).await
+}
+
+/// One call for all; only if that cannot be done one for each pipeline, so that it is known whose fault it is.
+async fn commit_together(store: &dyn Store, groups: Vec<Group>) -> Result<Done, StoreError> {
+    match store.commit(groups.clone()).await {
+        Err(error) if !error.is_retryable => {}
+        results => {
+            return Ok(results?.into_iter().map(|it| it.map_err(NotDone::Refused)).collect());
+        }
+    }
+    let mut done = Vec::with_capacity(groups.len());
+    for of_one in groups.chunk_by(|one, other| one.pipeline == other.pipeline) {
+        match store.commit(of_one.to_vec()).await {
+            Ok(results) => done.extend(results.into_iter().map(|it| it.map_err(NotDone::Refused))),
+            Err(error) if error.is_retryable => return Err(error),
+            Err(error) => {
+                done.extend(of_one.iter().map(|_| Err(NotDone::Impossible(error.clone()))));
+            }
+        }
+    }
+    Ok(done)
 }
 
 /// Reads the incidents that groups are about.

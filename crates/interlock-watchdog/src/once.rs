@@ -3,7 +3,7 @@
 //! It keeps nothing between calls but what the store keeps: the watchdog's own watermark says what was judged.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex},
 };
 
@@ -17,10 +17,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     check::{CHECKS, Check},
-    durable::degraded,
+    durable::{Left, degraded},
     finding::{CheckName, Finding},
     gather::{Gatherer, Question, Reconciles, Surroundings},
-    judging::{commit, judge_all, none_can_be_done, unapplied},
+    judging::{NotDone, commit, judge_all, none_can_be_done, unapplied},
     load,
     plan::{Planned, Planner},
     resident::WatchdogError,
@@ -235,9 +235,12 @@ impl<'a> Pass<'a> {
             planned.extend(planner.plan(judged.findings));
             judged_until.extend(judged.next.map(|next| (judged.pipeline, next)));
         }
-        let refused = self.make_durable(&mut planned).await?;
+        let left = self.make_durable(&mut planned).await?;
+        for (pipeline, reason) in &left.impossible {
+            none_can_be_done(&self.options.checks, (pipeline, reason), &mut report.failed);
+        }
         for (pipeline, next) in judged_until {
-            if refused.contains(&pipeline) {
+            if left.again.contains(&pipeline) {
                 // Somebody was faster: it is read and judged again in the next round.
                 list.arm(&pipeline, Timestamp::MIN);
             } else {
@@ -248,28 +251,37 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// Writes what was found, if this pass may; what was refused is left out, and whose it was is answered.
-    async fn make_durable(
-        &self,
-        planned: &mut Vec<Planned>,
-    ) -> Result<BTreeSet<PipelineId>, WatchdogError> {
-        let mut refused = BTreeSet::new();
-        let (Some(telling), Some(_)) = (&self.options.telling, self.writer) else {
-            return Ok(refused);
-        };
-        let results = commit(self.options.store.as_ref(), telling.as_ref(), planned).await?;
-        if results.iter().any(|it| matches!(it, Err(Refusal::Term { .. }))) {
+    /// Writes what was found, if this pass may; what was not taken is left out, and whose it was is answered. A pass
+    /// that writes nothing says what the store would not take.
+    async fn make_durable(&self, planned: &mut Vec<Planned>) -> Result<Left, WatchdogError> {
+        let store = self.options.store.as_ref();
+        let results: Vec<Option<NotDone>> =
+            if let (Some(telling), Some(_)) = (&self.options.telling, self.writer) {
+                let results = commit(store, telling.as_ref(), planned).await?;
+                results.into_iter().map(Result::err).collect()
+            } else {
+                let check = |plan: &Planned| plan.group.check(store.shard_count()).err();
+                planned.iter().map(|plan| check(plan).map(NotDone::Impossible)).collect()
+            };
+        if results.iter().any(|it| matches!(it, Some(NotDone::Refused(Refusal::Term { .. })))) {
             return Err(WatchdogError::Deposed);
         }
-        let mut accepted = results.iter().map(Result::is_ok);
+        let mut left = Left::default();
+        let mut results = results.into_iter();
         planned.retain(|plan| {
-            let is_accepted = accepted.next() == Some(true);
-            if !is_accepted {
-                refused.insert(plan.group.pipeline.clone());
+            let pipeline = plan.group.pipeline.clone();
+            match results.next().flatten() {
+                None => return true,
+                Some(NotDone::Refused(_)) => {
+                    left.again.insert(pipeline);
+                }
+                Some(NotDone::Impossible(error)) => {
+                    left.impossible.insert(pipeline, error.to_string());
+                }
             }
-            is_accepted
+            false
         });
-        Ok(refused)
+        Ok(left)
     }
 
     /// Says how far everything was judged, and what could not be.
@@ -299,7 +311,8 @@ impl<'a> Pass<'a> {
         let results = commit(store, telling.as_ref(), &mut planned).await?;
         match results.into_iter().next() {
             Some(Ok(_)) => Ok(()),
-            Some(Err(_)) | None => Err(WatchdogError::Deposed),
+            Some(Err(NotDone::Impossible(error))) => Err(error.into()),
+            Some(Err(NotDone::Refused(_))) | None => Err(WatchdogError::Deposed),
         }
     }
 }

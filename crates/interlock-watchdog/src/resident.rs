@@ -10,8 +10,7 @@ use std::{
 
 use interlock_core::{clock::ClockWatch, id::PipelineId};
 use interlock_store::{
-    Accepted, Change, DueRow, Expect, Group, Key, Record, Refusal, Shard, Store, StoreError,
-    Writer,
+    Change, DueRow, Expect, Group, Key, Record, Shard, Store, StoreError, Writer,
     coverage::deaf,
     record::{PipelineRecord, Shared},
 };
@@ -24,7 +23,7 @@ use crate::{
     check::Check,
     finding::CheckName,
     gather::{Gatherer, Next, Question, Surroundings},
-    judging::{Outcome, commit, judge_all, unapplied},
+    judging::{Done, Outcome, commit, judge_all, none_can_be_done, unapplied},
     load::{self, PAGE},
     owed::plus,
     plan::{Planned, Planner},
@@ -351,7 +350,7 @@ impl Watchdog {
                 judge_all(&gatherer, &self.list, &self.checks, chunk),
                 commit(store, telling.as_ref(), &mut judged.planned),
             );
-            self.settle_portion(judged, results?, around.now)?;
+            self.settle_portion(judged, results?, around.now, failed)?;
             if is_last {
                 return Ok(());
             }
@@ -382,12 +381,18 @@ impl Watchdog {
     fn settle_portion(
         &mut self,
         portion: Portion,
-        results: Vec<Result<Accepted, Refusal>>,
+        results: Done,
         now: Timestamp,
+        failed: &mut BTreeMap<CheckName, String>,
     ) -> Result<(), WatchdogError> {
-        let refused = self.say_what_was_found(portion.planned, results)?;
+        let mut portion = portion;
+        let left = self.say_what_was_found(portion.planned, results)?;
+        for (pipeline, reason) in &left.impossible {
+            none_can_be_done(&self.checks, (pipeline, reason), failed);
+            portion.aside.push(pipeline.clone());
+        }
         for (pipeline, next) in portion.until {
-            if refused.contains(&pipeline) {
+            if left.again.contains(&pipeline) {
                 self.list.arm(&pipeline, plus(now, AGAIN_AFTER));
             } else if !portion.aside.contains(&pipeline) {
                 self.list.judged(&pipeline, next);

@@ -118,10 +118,10 @@ impl Watchdog {
             let group = Group { pipeline, writer, changes: vec![Change::Append(event)] };
             planned.push(Planned { group, asks: vec![], said: None });
         }
-        let refused = self.make_durable(planned).await?;
+        let left = self.make_durable(planned).await?;
         // What could not be said is found again.
         let told = self.scanning.told.get_or_insert_default();
-        told.retain(|told| !refused.contains(&told.pipeline));
+        told.retain(|told| left.none_of(&told.pipeline));
         Ok(())
     }
 }

@@ -201,7 +201,7 @@ impl Decoder<'_> {
             deadline: self.deadline(node, "deadline").or(found.deadline),
             grace: self.grace(node, &schedule, shared),
             start_grace: start_grace.unwrap_or(START_GRACE),
-            early: self.duration(node, "early"),
+            early: self.early(node, &schedule),
             duration_max: self.seconds(node, "maxDuration").unwrap_or(DURATION_MAX),
             jitter: self.duration(node, "jitter").unwrap_or(SignedDuration::ZERO),
             schedule,
@@ -231,6 +231,20 @@ impl Decoder<'_> {
             self.problems.add(span, Code::GraceTooLong, message, help);
         }
         grace
+    }
+
+    /// Early as written: a report that is as early as a whole gap would always be the next slot's.
+    fn early(&mut self, node: &Node, schedule: &Schedule) -> Option<SignedDuration> {
+        let early = self.duration(node, "early")?;
+        if let Some(gap) = shortest_gap(schedule).filter(|gap| early >= *gap) {
+            let (id, gap) = (schedule.id(), interlock_core::duration::format(gap));
+            let message =
+                format!("`early` is not shorter than the gap between two slots of `{id}`, {gap}");
+            let help = format!("Write less than `{gap}`; a tenth of it is the default.");
+            let span = node.get("early").map_or(node.span, |node| node.span);
+            self.problems.add(span, Code::EarlyTooLong, message, help);
+        }
+        Some(early)
     }
 
     fn fires(

@@ -110,6 +110,21 @@ fn the_default_grace_shrinks_to_the_gap_and_a_written_one_may_not_exceed_it() {
 }
 
 #[test]
+fn a_report_may_not_be_as_early_as_the_slot_before_it() {
+    let file = |early: &str| {
+        format!(
+            "name: a1\nschedules: [{{cron: '* * * * *', early: {early}}}]\ntrigger: {{type: external}}\n"
+        )
+    };
+    for early in ["60s", "90s", "1h"] {
+        assert_eq!(codes(&file(early)), ["IL0406"], "{early}");
+    }
+    for early in ["59s", "6s"] {
+        assert!(codes(&file(early)).is_empty(), "{early}");
+    }
+}
+
+#[test]
 fn zones_come_from_the_nearest_place() {
     let zone = |text: &str| pipeline(text).starts[0].schedule.timing().zone.name().to_owned();
     let steps = "steps: [{name: a, command: x}]\n";

@@ -68,6 +68,7 @@ fn run(rid: Option<&str>, state: RunState, began: Option<&str>, ended: Option<&s
         state,
         started_at: began.map(at),
         ended_at: ended.map(at),
+        is_given_up: false,
     }
 }
 
@@ -124,6 +125,17 @@ fn what_a_report_means_follows_from_its_run_and_its_slot() {
     check(Said::Start, Some(&over), done, Meaning::BeganBefore);
     let heard = run(None, RunState::Completed, Some("09:00:00"), Some("09:30:00"));
     check(Said::Start, Some(&heard), done, Meaning::Repeated);
+    // What failed may be tried again, and its success counts; one run has one end all the same.
+    let failed = Some(closed(Disposition::Failed));
+    check(Said::Success, None, failed, Meaning::Happened(End::Well));
+    check(Said::Fail, None, failed, Meaning::Extra(Extra::SlotIsDecided));
+    let broke = run(None, RunState::Failed, Some("09:00:00"), Some("09:05:00"));
+    check(Said::Success, Some(&broke), failed, Meaning::Extra(Extra::RunIsOver));
+    // Nobody waited any longer for this one, and it says now how it ended.
+    let given_up = RunSeen { is_given_up: true, ..broke };
+    check(Said::Success, Some(&given_up), failed, Meaning::Happened(End::Well));
+    check(Said::Success, Some(&given_up), done, Meaning::Extra(Extra::SlotIsDecided));
+    check(Said::Fail, Some(&given_up), failed, Meaning::Repeated);
 }
 
 fn opening() -> Opening {
@@ -152,6 +164,20 @@ fn the_first_end_decides_a_slot_and_each_run_is_an_attempt() {
     assert_eq!(after(Some(&done), Meaning::Ends(End::Badly), "11:00:00"), None);
     let third = after(Some(&done), Meaning::Begins, "11:00:00").unwrap();
     assert_eq!((third.state, third.attempt), (done.state, 3));
+}
+
+#[test]
+fn a_run_that_ends_well_completes_what_had_failed_and_the_attempts_say_so() {
+    let failed = after(None, Meaning::Happened(End::Badly), "10:00:00").unwrap();
+    assert_eq!(failed.state, SlotState::Closed(Disposition::Failed));
+    let repaired = after(Some(&failed), Meaning::Happened(End::Well), "10:00:00").unwrap();
+    assert_eq!(repaired.state, SlotState::Closed(Disposition::Completed));
+    assert_eq!((repaired.attempt, repaired.generation, repaired.marks.late), (2, 1, false));
+    let begun = after(Some(&failed), Meaning::Begins, "10:00:00").unwrap();
+    assert_eq!((begun.state, begun.attempt), (failed.state, 2), "a start alone unsays nothing");
+    let repaired = after(Some(&begun), Meaning::Ends(End::Well), "10:00:00").unwrap();
+    assert_eq!(repaired.state, SlotState::Closed(Disposition::Completed));
+    assert_eq!(after(Some(&failed), Meaning::Ends(End::Badly), "10:00:00"), None);
 }
 
 #[test]
@@ -199,12 +225,14 @@ impl Told {
                 state: RunState::Running,
                 started_at: Some(report.at),
                 ended_at: None,
+                is_given_up: false,
             }),
             Meaning::Happened(end) => self.runs.push(RunSeen {
                 rid,
                 state: end.state(),
                 started_at: None,
                 ended_at: Some(report.at),
+                is_given_up: false,
             }),
             Meaning::Ends(end) => {
                 let run = &mut self.runs[index.unwrap()];
@@ -217,6 +245,27 @@ impl Told {
 }
 
 proptest! {
+    /// Two runs of one slot, one that failed and one that did not: the slot is completed, whoever is heard of first.
+    #[test]
+    fn s11_one_run_that_ended_well_completes_a_slot_in_whatever_order_its_runs_are_told(
+        order in Just(vec![0_usize, 1, 2, 3, 0, 1, 2, 3]).prop_shuffle(),
+    ) {
+        let all = [
+            said(Said::Start, Some("a"), "09:00:00"),
+            said(Said::Fail, Some("a"), "09:05:00"),
+            said(Said::Start, Some("b"), "09:10:00"),
+            said(Said::Success, Some("b"), "09:15:00"),
+        ];
+        let mut told = Told::default();
+        for index in order {
+            told.hear(&all[index]);
+        }
+        let state = told.slot.as_ref().unwrap().state;
+        prop_assert_eq!(state, SlotState::Closed(Disposition::Completed));
+        let mut failed = told.runs.iter().filter(|run| run.rid.as_deref() == Some("a"));
+        prop_assert!(failed.all(|run| run.state != RunState::Completed), "{:?}", told.runs);
+    }
+
     #[test]
     fn s11_however_the_reports_of_a_run_come_its_verdict_is_the_same(
         named in any::<bool>(),

@@ -117,15 +117,19 @@ impl Telling<'_> {
     fn move_slot(&self, meaning: Meaning, plan: &mut Planned) {
         let (slot, revision, is_fresh) = self.slot;
         let is_end = matches!(meaning, Meaning::Happened(_) | Meaning::Ends(_));
-        let next = self.start.next_of_switch(self.at()).filter(|_| is_end);
-        // One that is older than what closed the last slot moves nothing.
-        let is_outdated = next.is_some_and(|next| next <= self.place.0);
+        let next = self.start.next_of_switch(self.at());
+        // One that is older than what closed the last slot moves nothing, be it an end or a beginning.
+        let is_outdated = next.is_some_and(|next| match meaning {
+            Meaning::Begins => next < self.place.0,
+            _ => next <= self.place.0,
+        });
+        let next = next.filter(|_| is_end);
         let opening = self.opener.opening(self.place.0, TriggerType::External);
         let limit = self.start.limit_of_run(self.at());
         let after = match slot_after(Some(slot), meaning, opening, limit) {
             Ok(after) if !is_outdated => after,
             // A further run all the same.
-            Ok(_) | Err(_) if matches!(meaning, Meaning::Happened(_)) => {
+            Ok(_) | Err(_) if matches!(meaning, Meaning::Happened(_) | Meaning::Begins) => {
                 let generation = slot.generation.max(1);
                 Some(Slot { attempt: slot.attempt + 1, generation, ..slot.clone() })
             }
@@ -203,6 +207,9 @@ impl Telling<'_> {
                 format!("it says {said}, and its slot is {}", self.slot.0.state)
             }
             Extra::RunIsOver => format!("it says {said} of a run that had ended otherwise"),
+            Extra::NameIsTaken => format!(
+                "it says {said} under a `rid` that a run of another slot had: nothing is known of this one"
+            ),
         };
         let record = self.hearing.record;
         let event = self.event("REPORT_EXTRA", message).detail("said", said);

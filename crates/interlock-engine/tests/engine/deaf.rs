@@ -121,5 +121,17 @@ fn s10_the_owner_that_closes_for_a_watchdog_which_is_not_there_says_missed_only_
         listened(&stage, ("08:00", until));
         stage.goes_on("09:40");
         assert_eq!(stage.slots(), [format!("h/2026-02-24T09:00:00Z {word}")]);
+        if word == "unknown" {
+            let events = stage.events();
+            let event = events.iter().find(|row| row.record.kind == "SCHEDULE_UNKNOWN").unwrap();
+            let (from, until) = ("2026-02-24T09:01:00Z", "2026-02-24T09:30:00Z");
+            let says = format!("unknown: we could not hear from {from} to {until}");
+            assert_eq!(event.record.message, says, "`why` and the alert say it");
+            let details = &event.record.details;
+            assert_eq!(
+                (&details["deafFrom"], &details["deafUntil"]),
+                (&from.into(), &until.into())
+            );
+        }
     }
 }

@@ -159,7 +159,65 @@ fn a_run_that_takes_too_long_is_failed_with_its_slot() {
     stage.goes_on("10:40");
     assert_eq!(heard.lines(), ["10:31:00 job_timeout open"]);
     assert_eq!(stage.slots()[0], "h/2026-02-24T09:00:00Z failed");
-    assert_eq!(stage.hears("success", None), "extra", "too late to change the verdict (S11)");
+    assert_eq!(
+        stage.hears("success", None),
+        "extra",
+        "it is about ten o'clock by now, which is done"
+    );
+    assert_eq!(stage.slots()[0], "h/2026-02-24T09:00:00Z failed");
+}
+
+#[test]
+fn what_was_given_up_and_ends_well_all_the_same_completes_its_slot() {
+    let mut stage = stage(HOURLY);
+    let heard = watch(&stage);
+    stage.goes_on("09:01");
+    stage.hears("start", Some("slow"));
+    stage.goes_on("10:40");
+    assert_eq!(stage.slots()[0], "h/2026-02-24T09:00:00Z failed");
+    assert_eq!(stage.hears("success", Some("slow")), "ended");
+    assert_eq!(stage.hears("success", Some("slow")), "repeated");
+    assert_eq!(stage.slots()[0], "h/2026-02-24T09:00:00Z completed");
+    assert_eq!(
+        stage.runs()[..2],
+        [
+            "backup~h~20260224T090000Z~1~1 FAILED external",
+            "backup~h~20260224T090000Z~1~2 COMPLETED external",
+        ]
+    );
+    stage.goes_on("10:45");
+    let lines: Vec<String> = heard.lines().iter().map(|line| line[9..].to_owned()).collect();
+    assert!(lines.contains(&"job_timeout resolved".to_owned()), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("extra")), "{lines:?}");
+}
+
+#[test]
+fn a_success_after_a_failure_is_the_next_attempt_and_no_news() {
+    for is_started in [false, true] {
+        let mut stage = stage(HOURLY);
+        let heard = watch(&stage);
+        stage.goes_on("09:02");
+        assert_eq!(stage.hears("fail", None), "ended");
+        stage.goes_on("09:05");
+        if is_started {
+            assert_eq!(stage.hears("start", None), "began");
+            assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z failed"]);
+        }
+        stage.goes_on("09:10");
+        assert_eq!(stage.hears("success", None), "ended");
+        assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z completed"]);
+        let runs = [
+            "backup~h~20260224T090000Z~1~1 FAILED external",
+            "backup~h~20260224T090000Z~1~2 COMPLETED external",
+        ];
+        assert_eq!(stage.runs(), runs, "the failure stays on record");
+        stage.goes_on("09:20");
+        let lines: Vec<String> = heard.lines().iter().map(|line| line[9..].to_owned()).collect();
+        assert_eq!(lines, ["job_failed open", "job_failed resolved"]);
+        // S11: what is told again, or was on its way for long, changes nothing.
+        assert_eq!(stage.hears_of("fail", Some("late"), at("09:03")), "extra");
+        assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z completed"]);
+    }
 }
 
 #[test]
@@ -191,6 +249,25 @@ fn s11_reports_that_come_twice_change_nothing() {
     assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z completed"]);
     assert_eq!(stage.runs().len(), 1);
     assert_eq!(stage.told(&["JOB_COMPLETED"]).len(), 1);
+}
+
+#[test]
+fn a_name_that_is_used_again_for_another_slot_is_told_and_not_swallowed() {
+    for file in [HOURLY, SWITCH] {
+        let mut stage = stage(file);
+        stage.goes_on("09:02");
+        assert_eq!(stage.hears("success", Some("host-1")), "ended");
+        assert_eq!(stage.hears("success", Some("host-1")), "repeated", "sent again");
+        stage.goes_on("10:01");
+        assert_eq!(
+            stage.hears_of("success", Some("host-1"), at("09:02")),
+            "repeated",
+            "it was late"
+        );
+        assert_eq!(stage.hears("success", Some("host-1")), "extra");
+        let told = stage.told(&["REPORT_EXTRA"]);
+        assert!(told[0].contains("a run of another slot had"), "{told:?}");
+    }
 }
 
 #[test]
@@ -384,6 +461,64 @@ fn a_switch_has_exactly_one_open_slot_after_every_end() {
     stage.goes_on("10:55");
     let lines: Vec<String> = heard.lines().iter().map(|line| line[9..].to_owned()).collect();
     assert_eq!(lines, ["job_failed open", "job_failed resolved", "schedule_missed open"]);
+}
+
+#[test]
+fn a_switch_is_not_blinded_by_what_is_older_than_its_last_end() {
+    let mut stage = stage(SWITCH);
+    let heard = watch(&stage);
+    stage.goes_on("09:00");
+    assert_eq!(stage.hears("success", None), "ended");
+    // What waited on somebody's disk meanwhile.
+    stage.goes_on("09:05");
+    assert_eq!(stage.hears_of("start", Some("old"), at("08:40")), "began");
+    assert_eq!(stage.slots().last().unwrap(), "s/2026-02-24T10:00:00Z open(waiting)");
+    assert_eq!(stage.hears_of("success", Some("old"), at("08:50")), "ended");
+    assert_eq!(stage.slots().last().unwrap(), "s/2026-02-24T10:00:00Z open(waiting)");
+    // One whose end never comes fails alone.
+    assert_eq!(stage.hears_of("start", Some("lost"), at("08:45")), "began");
+    stage.goes_on("09:59");
+    assert_eq!(stage.slots().last().unwrap(), "s/2026-02-24T10:00:00Z open(waiting)");
+    stage.goes_on("10:15");
+    let lines: Vec<String> = heard.lines().iter().map(|line| line[9..].to_owned()).collect();
+    assert_eq!(lines, ["job_timeout open", "schedule_missed open"], "it is judged when it is due");
+}
+
+#[test]
+fn a_switch_has_one_open_slot_also_when_a_run_outlives_the_slot_that_it_began_in() {
+    let mut stage = stage(SWITCH);
+    stage.goes_on("09:00");
+    assert_eq!(stage.hears("start", Some("long")), "began");
+    stage.goes_on("09:10");
+    assert_eq!(stage.hears("success", Some("short")), "ended");
+    stage.goes_on("09:20");
+    assert_eq!(stage.hears_of("success", Some("long"), at("09:05")), "ended");
+    let open = |stage: &Stage| -> Vec<String> {
+        stage.slots().into_iter().filter(|slot| slot.contains("open")).collect()
+    };
+    assert_eq!(open(&stage), ["s/2026-02-24T10:10:00Z open(waiting)"], "it was over before");
+    assert_eq!(stage.hears("start", Some("longer")), "began");
+    assert_eq!(stage.hears("success", Some("shorter")), "ended");
+    stage.goes_on("09:25");
+    assert_eq!(stage.hears("success", Some("longer")), "ended");
+    assert_eq!(open(&stage), ["s/2026-02-24T10:25:00Z open(waiting)"], "the newest end counts");
+}
+
+#[test]
+fn what_a_clock_says_that_is_finer_than_a_millisecond_is_made_whole() {
+    for file in [HOURLY, SWITCH] {
+        let mut stage = stage(file);
+        stage.goes_on("09:01");
+        let fine = |time: &str| at(time) + SignedDuration::from_nanos(579_583_342);
+        assert_eq!(stage.hears_of("start", Some("r"), fine("09:00")), "began");
+        let is_whole = |it: Timestamp| it.as_nanosecond() % 1_000_000 == 0;
+        assert!(is_whole(stage.slot().closes_at), "{}", stage.slot().closes_at);
+        stage.goes_on("09:05");
+        assert_eq!(stage.hears_of("success", Some("r"), fine("09:04")), "ended");
+        let run = stage.run_rows().remove(0).record;
+        assert!(run.started_at.is_some_and(is_whole) && run.ended_at.is_some_and(is_whole));
+        stage.goes_on("10:00");
+    }
 }
 
 #[test]

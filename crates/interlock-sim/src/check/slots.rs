@@ -59,6 +59,14 @@ pub(crate) fn slot_changes(
         {
             Ok(())
         }
+        // One that failed was tried again by whoever runs it, and ended well (ADR 27).
+        (false, false)
+            if scene.is_watched(book)
+                && (old.disposition, new.disposition) == ("failed", "completed")
+                && (old.attempt..=old.attempt + 1).contains(&new.attempt) =>
+        {
+            Ok(())
+        }
         (false, false) => {
             told("S11", format!("what was decided was decided again: {old:?} → {new:?}"))
         }

@@ -213,7 +213,7 @@ pub(super) fn outbox_key(name: &str) -> Key {
 }
 
 pub(super) fn applied(result: Value) -> Record {
-    Record::Applied(AppliedRecord { at: START, accepted: true, result })
+    Record::Applied(AppliedRecord { at: START, accepted: true, result, request: None })
 }
 
 pub(super) fn applied_key(name: &str) -> Key {

@@ -31,7 +31,7 @@ pub(super) fn too_long(snapshot: &Snapshot, now: Timestamp) -> Vec<Finding> {
             Finding::of(name, "PIPELINE_PAUSED", &snapshot.pipeline)
                 .says(message)
                 .alerts(alert)
-                .due(due.at)
+                .due(due.at())
                 .detail("thing", snapshot.pipeline.as_str())
                 .detail("since", pause.since.to_string())
                 .detail("duration", long)

@@ -48,7 +48,7 @@ fn stuck_run(snapshot: &Snapshot, due: &Obligation, now: Timestamp) -> Finding {
     let what = format!("run stuck in {status} for {age} on {date}");
     let mut finding = Finding::of(name, "RUN_STUCK", pipeline)
         .about(&place, date)
-        .due(due.at)
+        .due(due.at())
         .says(what.clone())
         .alerts(format!("Pipeline {pipeline} schedule {} {what}", place.1))
         .detail("status", status.as_str())
@@ -101,7 +101,7 @@ fn stale_trigger(snapshot: &Snapshot, due: &Obligation, now: Timestamp) -> Optio
         SlotState::Open(OpenState::Running) if now > known.slot.closes_at => {}
         // It went on to another attempt: its end is later.
         SlotState::Open(OpenState::Running) => {
-            let next = Obligation { at: known.slot.closes_at, ..due.clone() };
+            let next = due.moved_to(known.slot.closes_at);
             return (next != *due).then(|| over.with(Remedy::Arm(next)));
         }
         // One that a repair opened, and that of a dead-man's switch, are the other checks'.
@@ -159,7 +159,12 @@ fn overdue_run(
         .detail("duration", age.as_str())
         .detail("actionHint", "look at whoever runs it; `maxDuration` is how long it may take");
     finding.remedies = over.remedies;
-    Some(fail(finding, (&place, known), run, (now, "it did not end in time")))
+    let failed = (now, "it did not end in time");
+    // One that only waits is a switch's, and waits for another run than this.
+    if known.slot.state == SlotState::Open(OpenState::Waiting) {
+        return Some(fail_run(finding, run, failed));
+    }
+    Some(fail(finding, (&place, known), run, failed))
 }
 
 /// Adds that slot and run are failed.
@@ -167,9 +172,13 @@ fn fail(
     finding: Finding,
     (place, known): (&Place, &Known),
     run: &RunRow,
-    (now, why): (Timestamp, &str),
+    failed: (Timestamp, &str),
 ) -> Finding {
-    let finding = close(finding, place, known, now);
+    fail_run(close(finding, place, known, failed.0), run, failed)
+}
+
+/// Adds that a run is failed.
+fn fail_run(finding: Finding, run: &RunRow, (now, why): (Timestamp, &str)) -> Finding {
     let Ok(Ok(state)) = run.record.state().map(|state| state.apply(RunEvent::Failed)) else {
         return finding;
     };

@@ -128,7 +128,7 @@ fn recovered(snapshot: &Snapshot, now: Timestamp) -> impl Iterator<Item = Findin
             return Some(done);
         }
         let next = Obligation::new(plus(now, ASK_EVERY), DueKind::Closes, due.subject.clone());
-        let key = format!("look~{schedule}~{nominal}~{}", due.at);
+        let key = format!("look~{schedule}~{nominal}~{}", due.at());
         Some(done.with(Remedy::Ask(key, Box::new(InboxRecord::Look {}))).with(Remedy::Arm(next)))
     })
 }
@@ -227,7 +227,7 @@ fn unreported(snapshot: &Snapshot, due: &Obligation) -> Finding {
     let names = missing.join(", ");
     Finding::of(name, "POST_RUN_SENSOR_MISSING", pipeline)
         .about(&place, date)
-        .due(due.at)
+        .due(due.at())
         .says(message.clone())
         .alerts(format!("Pipeline {pipeline} schedule {} on {date}: {message} ({names})", place.1))
         .detail("sensorTimeout", timeout)

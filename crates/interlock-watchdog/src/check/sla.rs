@@ -128,14 +128,13 @@ impl Firing<'_> {
         let slot = known.map(|known| &known.slot);
         let is_owed = slot.is_some() || self.snapshot.is_ahead(&self.place);
         let is_excused =
-            self.snapshot.is_retired || self.snapshot.was_paused(self.place.0, self.due.at);
+            self.snapshot.is_retired || self.snapshot.was_paused(self.place.0, self.due.at());
         let Some(limit) = self.limit.filter(|_| is_owed && !is_excused) else { return quiet };
         let run = self.snapshot.runs.get(&self.place);
         let breach = || {
-            let details = self.due.details.clone();
-            let subject = self.due.subject.clone();
-            let next = Obligation::new(limit.breach_at, DueKind::SlaBreach, subject);
-            Obligation { details, ..next }
+            let mut next = self.due.moved_to(limit.breach_at);
+            next.kind = DueKind::SlaBreach;
+            next
         };
         match sla::judge(limit, progress(slot, run), self.now) {
             // A warning after the breach is none.
@@ -181,7 +180,7 @@ impl Firing<'_> {
             format!("completed before {by}")
         };
         // A breach may be found where only the warning was due.
-        let due_at = if event == self.kinds.breach { by } else { self.due.at };
+        let due_at = if event == self.kinds.breach { by } else { self.due.at() };
         let sla = if self.kinds.met.is_some() { "completion" } else { "maxDuration" };
         let mut finding = Finding::of(self.kinds.check, event, pipeline)
             .about(&self.place, date)

@@ -8,6 +8,7 @@ mod deleted;
 mod house;
 mod obligations;
 mod ourselves;
+mod poison;
 mod scan;
 mod time;
 mod wire;

@@ -12,7 +12,7 @@ use interlock_store::{
     record::{EventRecord, InboxRecord, SpanRecord, version_text},
 };
 use interlock_watchdog::{
-    Parts, Scanner, Watchdog,
+    CHECKS, Check, CheckName, Parts, Scanner, Watchdog,
     seam::{Task, World},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -53,10 +53,15 @@ pub(crate) struct Resident {
 
 impl Resident {
     pub(crate) fn new(house: House) -> Self {
+        Self::with_checks(house, CHECKS.to_vec())
+    }
+
+    pub(crate) fn with_checks(house: House, checks: Vec<(CheckName, Check)>) -> Self {
         let clocks = Clocks { wall: Arc::clone(&house.clock), boot: Arc::default() };
         let store = Arc::clone(&house.store) as _;
         let mut parts =
             Parts::new(Arc::new(clocks.clone()), store, Arc::new(EngineTelling), zones());
+        parts.checks = checks;
         parts.hears = Arc::new(|| vec!["hook".to_owned()]);
         let watchdog = block_on(Watchdog::open(parts, Shard(0))).unwrap().unwrap();
         Self { house, clocks, watchdog }

@@ -194,26 +194,31 @@ impl Reporter {
         })
     }
 
-    /// Delivers reports, and what waited before; what cannot be delivered is kept. Answers with what there is to say of
-    /// that, and may take seconds.
+    /// Delivers what waited before and then these reports: in the order in which it happened. What cannot be delivered is
+    /// kept. Answers with what there is to say of that, and may take seconds.
     fn send(&self, mut parcels: Vec<Parcel>, opened: Option<OpenInbox>) -> Vec<String> {
-        match self.way.deliver(&mut parcels, opened) {
-            Ok(()) => {
-                let refused = spool::deliver(&self.spool, &self.way, &self.names).into_iter();
-                refused
-                    .map(|reason| format!("a report that had waited was not taken: {reason}"))
-                    .collect()
-            }
-            Err(Trouble::Refused(reason)) => vec![format!("the report was not taken: {reason}")],
+        let waited = spool::deliver(&self.spool, &self.way, &self.names);
+        let refused = waited.refused.into_iter();
+        let mut said: Vec<String> = refused
+            .map(|reason| format!("a report that had waited was not taken: {reason}"))
+            .collect();
+        let sent = match waited.held_up {
+            None => self.way.deliver(&mut parcels, opened),
+            Some(reason) => Err(Trouble::Unreachable(reason)),
+        };
+        said.extend(match sent {
+            Ok(()) => None,
+            Err(Trouble::Refused(reason)) => Some(format!("the report was not taken: {reason}")),
             Err(Trouble::Unreachable(reason)) => {
-                vec![match spool::keep(&self.spool, &self.way, &parcels) {
+                Some(match spool::keep(&self.spool, &self.way, &parcels) {
                     Ok(()) => format!("the report is kept until it can be delivered: {reason}"),
                     Err(error) => {
                         format!("the report is lost: {reason}; {}: {error}", self.spool.display())
                     }
-                }]
+                })
             }
-        }
+        });
+        said
     }
 }
 

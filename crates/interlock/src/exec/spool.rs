@@ -95,19 +95,30 @@ pub(crate) fn waiting(folder: &Path, names: &[String], known: &BTreeSet<PathBuf>
     files.filter_map(read).take(AT_ONCE).collect()
 }
 
-/// Delivers what waits under some names by a way, until something is in the way. A report that is not wanted is dropped, and
-/// said.
-pub(crate) fn deliver(folder: &Path, way: &Way, names: &[String]) -> Vec<String> {
-    let mut refused = Vec::new();
+/// What came of the reports that waited.
+#[derive(Debug, Default)]
+pub(crate) struct Delivered {
+    /// Why some were not wanted; they are dropped.
+    pub(crate) refused: Vec<String>,
+    /// What is in the way of the rest.
+    pub(crate) held_up: Option<String>,
+}
+
+/// Delivers what waits under some names by a way, until something is in the way. A report that is not wanted is dropped, and said.
+pub(crate) fn deliver(folder: &Path, way: &Way, names: &[String]) -> Delivered {
+    let mut delivered = Delivered::default();
     for Waiting { file, parcel } in waiting(folder, names, &BTreeSet::new()) {
         match way.deliver(&mut vec![parcel], None) {
             Ok(()) => {}
-            Err(Trouble::Refused(reason)) => refused.push(reason),
-            Err(Trouble::Unreachable(_later)) => return refused,
+            Err(Trouble::Refused(reason)) => delivered.refused.push(reason),
+            Err(Trouble::Unreachable(reason)) => {
+                delivered.held_up = Some(reason);
+                return delivered;
+            }
         }
         let _delivered_twice_is_once = fs::remove_file(file);
     }
-    refused
+    delivered
 }
 
 #[cfg(test)]

@@ -79,7 +79,8 @@ impl Guard {
             let watch = monitor.watch(name, ladder).on(Rung::Release, move |expiry| {
                 ends.send_replace(Some(expiry.to_string()));
             });
-            watch.observe(move || pulse.count().wrapping_add(excuse.count()))
+            // One that fails is told of, and does not hang: to end this process would end what still works in it.
+            watch.observe(move || pulse.signs_of_life().wrapping_add(excuse.count()))
         });
         let watches = watches.collect::<Result<_, _>>().map_err(io::Error::other)?;
         let workers = runtimes

@@ -78,6 +78,10 @@ pub(crate) struct Owner<W> {
     holders: BTreeMap<Shard, String>,
     announce_at: Instant,
     is_away: bool,
+    /// What is being taken up.
+    asked: Vec<Shard>,
+    /// Shards whose work failed, or could not begin, and that have not come round since.
+    failing: BTreeSet<Shard>,
 }
 
 /// What an owner is made of.
@@ -104,6 +108,8 @@ impl<W: Work> Owner<W> {
             holders: BTreeMap::new(),
             announce_at: Instant::now(),
             is_away: false,
+            asked: Vec::new(),
+            failing: BTreeSet::new(),
         }
     }
 
@@ -157,11 +163,14 @@ impl<W: Work> Owner<W> {
     /// Takes leave of shards whose work ended, and welcomes those whose work began.
     async fn reap(&mut self) -> Result<(), EngineError> {
         // Where nobody else could go on, whoever keeps this process running decides.
-        let is_shared = self.parts.store.shard_count() > 1 || !self.holders.is_empty();
+        let is_shared = self.is_shared();
         if let Some(beginning) = self.beginning.take_if(|it| it.is_finished()) {
+            // Those who begin have yet to come round; those who do not have failed until somebody else has them.
+            self.failing.extend(std::mem::take(&mut self.asked));
             match joined(beginning).await {
                 Ok(begun) => self.take_up(begun),
                 Err(EngineError::Store(error)) if error.is_retryable && is_shared => {
+                    self.parts.pulse.try_in_vain();
                     tracing::warn!(%error, "shards could not be taken up, and are tried again");
                 }
                 Err(error) => return Err(error),
@@ -178,6 +187,8 @@ impl<W: Work> Owner<W> {
                     tracing::warn!(role, shard = number, "another instance owns the shard now");
                 }
                 Ended::Again(error) if is_shared => {
+                    self.failing.insert(shard);
+                    self.parts.pulse.try_in_vain();
                     tracing::warn!(role, shard = number, %error, "the shard is taken up again");
                 }
                 Ended::Followed => return Err(EngineError::Deposed),
@@ -198,8 +209,22 @@ impl<W: Work> Owner<W> {
         }
     }
 
-    /// One that stands still must not hide among the others.
+    /// Whether others could go on with what this process leaves.
+    fn is_shared(&self) -> bool {
+        self.parts.store.shard_count() > 1 || !self.holders.is_empty()
+    }
+
+    /// One that stands still must not hide among the others, nor one that ends as soon as it has begun. Where nobody else
+    /// could do it, nothing at work is nothing done.
     fn come_round(&mut self) {
+        let (mine, holders, me) = (&self.mine, &self.holders, self.parts.holder.as_str());
+        self.failing.retain(|shard| match mine.get(shard) {
+            Some(mine) => mine.pulse.count() == mine.seen,
+            None => holders.get(shard).is_none_or(|holder| holder == me),
+        });
+        if !self.failing.is_empty() || (self.mine.is_empty() && !self.is_shared()) {
+            return;
+        }
         if self.mine.values().all(|mine| mine.pulse.count() != mine.seen) {
             for mine in self.mine.values_mut() {
                 mine.seen = mine.pulse.count();
@@ -225,6 +250,7 @@ impl<W: Work> Owner<W> {
             }
         }
         if !take.is_empty() && self.beginning.is_none() {
+            self.asked.clone_from(&take);
             self.beginning = Some(tokio::spawn(Arc::clone(&self.parts.work).begin(take)));
         }
         Ok(())
@@ -306,5 +332,68 @@ async fn joined<T>(task: JoinHandle<T>) -> T {
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         // Nobody aborts these tasks: the runtime is going down.
         Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use interlock_store::memory::MemoryStore;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// Work that is taken up and fails at once, however often.
+    struct Fails;
+
+    impl Work for Fails {
+        fn begin(self: Arc<Self>, shards: Vec<Shard>) -> Task<Begun> {
+            Box::pin(async move {
+                let begun = shards.into_iter().map(|shard| {
+                    let (stop, stopped) = oneshot::channel();
+                    let task = tokio::spawn(async move {
+                        drop(stopped);
+                        Ended::Again(StoreError::permanent("it cannot be written"))
+                    });
+                    (shard, AtWork { task, stop, pulse: Pulse::default() })
+                });
+                Ok(begun.collect())
+            })
+        }
+    }
+
+    /// What an owner of so many shards shows in ten looks, begun again whenever it ends as `serve` does.
+    async fn shows_in_ten_looks(shards: u16) -> Pulse {
+        let clock = Arc::new(|| jiff::Timestamp::UNIX_EPOCH);
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(shards, clock));
+        let (work, pulse) = (Arc::new(Fails), Pulse::default());
+        let begins = async {
+            loop {
+                let owner = Owner::new(OwnerParts {
+                    store: Arc::clone(&store),
+                    role: Role::Watchdog,
+                    holder: "us".to_owned(),
+                    lease: SignedDuration::from_secs(15),
+                    work: Arc::clone(&work),
+                    pulse: pulse.clone(),
+                    taken_over: None,
+                });
+                let _failed = owner.run(Box::pin(std::future::pending())).await;
+                pulse.try_in_vain();
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let _over = timeout(LOOK_EVERY * 10, begins).await;
+        pulse
+    }
+
+    #[tokio::test]
+    async fn work_that_fails_as_soon_as_it_begins_never_comes_round() {
+        for shards in [1, 12] {
+            let pulse = shows_in_ten_looks(shards).await;
+            assert_eq!(pulse.count(), 0, "{shards} shards: it does nothing, and must not say so");
+            assert!(pulse.signs_of_life() > 1, "{shards} shards: it does not hang either");
+        }
     }
 }

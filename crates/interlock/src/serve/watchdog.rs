@@ -96,6 +96,7 @@ pub(crate) async fn run(around: Around, stop: watch::Receiver<bool>) {
             Ok(()) => return,
             Err(error) => tracing::error!(%error, "the watchdog begins again"),
         }
+        work.0.pulse.try_in_vain();
         tokio::select! {
             () = asked(stop.clone()) => return,
             () = sleep(AGAIN_AFTER) => {}
@@ -115,7 +116,10 @@ impl Work for Watchdogs {
                 match Watchdog::open(parts(&self.0, pulse.clone()), shard).await {
                     Ok(Some(watchdog)) => begun.push((shard, watch(watchdog, pulse))),
                     Ok(None) => tracing::debug!(shard = shard.0, "another watchdog is at work"),
-                    Err(error) => tracing::error!(%error, "the watchdog cannot begin"),
+                    Err(error) => {
+                        self.0.pulse.try_in_vain();
+                        tracing::error!(%error, "the watchdog cannot begin");
+                    }
                 }
             }
             Ok(begun)

@@ -282,6 +282,6 @@ fn answer(entry: &InboxEntry, refusal: Option<&str>) -> Change {
         None => json!({ "slot": "orders/manual/2026-02-25T12:30:00Z" }),
     };
     let at = at("2026-02-25T12:30:00Z");
-    let record = AppliedRecord { at, accepted: refusal.is_none(), result };
+    let record = AppliedRecord { at, accepted: refusal.is_none(), result, request: None };
     create(Key::Applied(entry.key.clone()), Record::Applied(record))
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{ErrorKind, Read as _, Write as _},
+    io::{BufRead as _, ErrorKind, Read as _, Write as _},
     net::TcpListener,
     process::{Command, Stdio},
 };
@@ -89,6 +89,46 @@ fn exec_runs_the_job_when_nobody_can_be_reached_and_its_reports_arrive_later_wit
     let kept = runs.iter().find(|run| run["metadata"]["body"] == "done\n").unwrap();
     let ended: jiff::Timestamp = kept["endedAt"].as_str().unwrap().parse().unwrap();
     assert!((before..=after).contains(&ended), "{before} {ended} {after}");
+}
+
+#[test]
+fn what_waited_is_delivered_before_what_happened_since() {
+    let site = Site::new(&[]);
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server = format!("http://{address}");
+    for rid in ["first", "second"] {
+        let ran = exec(&site, &["away", "--server", &server, "--rid", rid], &["true"]);
+        assert!(ran.stderr.contains("the report is kept"), "nobody is there: {ran:?}");
+    }
+    let listener = TcpListener::bind(address).unwrap();
+    let heard = std::thread::spawn(move || {
+        let mut rids: Vec<String> = Vec::new();
+        while !rids.iter().any(|rid| rid == "third") {
+            let (stream, _) = listener.accept().unwrap();
+            let mut reader = std::io::BufReader::new(stream);
+            let (mut line, mut length) = (String::new(), 0);
+            while reader.read_line(&mut line).unwrap() > 2 {
+                if let Some((name, value)) = line.split_once(':')
+                    && name.eq_ignore_ascii_case("content-length")
+                {
+                    length = value.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            rids.push(body["rid"].as_str().unwrap().to_owned());
+            let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+            reader.into_inner().write_all(answer.as_bytes()).unwrap();
+        }
+        rids
+    });
+    let ran = exec(&site, &["away", "--server", &server, "--rid", "third"], &["true"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
+    let mut rids = heard.join().unwrap();
+    rids.dedup();
+    assert_eq!(rids, ["first", "second", "third"]);
 }
 
 /// A slot every two seconds: which one a report is about is a matter of its time.

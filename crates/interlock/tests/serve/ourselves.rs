@@ -13,7 +13,12 @@ use std::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{Daemon, bad_input::SmallDisk, project::Project};
+use crate::{
+    Daemon,
+    bad_input::SmallDisk,
+    log,
+    project::{Project, signal},
+};
 
 const TICKER: &str = "
 name: ticker
@@ -195,6 +200,75 @@ fn s10_what_could_not_be_reported_while_nobody_listened_is_unknown_and_says_sinc
     let first = unknown["details"]["span"].as_str().unwrap().to_owned();
     let why = project.run(&["why", "brief", &first]).stdout;
     assert!(why.contains("is unknown") && why.contains("we could not hear from "), "{why}");
+}
+
+/// A switch that is due again and again while its job runs.
+const SWITCH: &str = "
+name: switch
+schedules: [{name: s, every: 2s, from: last, grace: 1s}]
+trigger: {type: external}
+";
+
+#[test]
+fn a_job_under_exec_whose_clock_is_finer_than_ours_stops_the_watch_over_nobody() {
+    let project = Project::new(&[("switch", SWITCH), ("silent", SILENT)]);
+    let hook = Receiver::new();
+    configure(
+        &project,
+        &format!("alerts: [{{type: webhook, url: '{}', digest: false}}]\n", hook.url),
+    );
+    let _daemon = Daemon::start(project.path());
+    project.until("the switch is known", || {
+        project.run(&["slots", "switch"]).stdout.contains("waiting").then_some(())
+    });
+    let mut job = Command::new(env!("CARGO_BIN_EXE_interlock"));
+    job.args(["exec", "switch", "-C"]).arg(project.path()).args(["--", "sleep", "300"]);
+    let mut job = job.env_remove("INTERLOCK_SERVER").spawn().unwrap();
+    project.until("its start is told", || {
+        project.run(&["slots", "switch"]).stdout.contains("running").then_some(())
+    });
+    let begun = hook.count();
+    let missed = project.until("the other pipeline is judged", || {
+        hook.alert_of("silent", "schedule_missed").filter(|_| hook.count() > begun)
+    });
+    assert_eq!(missed["level"], "error");
+    let log = log(project.path());
+    assert!(!log.contains("the watchdog begins again"), "{log}");
+    assert!(signal(job.id(), "-TERM"));
+    job.wait().unwrap();
+}
+
+#[test]
+fn l5_a_watchdog_that_fails_again_and_again_is_seen_from_outside_and_ends_nothing_else() {
+    let project = Project::new(&[("ticker", TICKER)]);
+    let beacon = Receiver::new();
+    configure(&project, &format!("beacons: [{{url: '{}', interval: 1s}}]\n", beacon.url));
+    let daemon = Daemon::start(project.path());
+    let ledger = project.folder().join("ledger.db");
+    let own = "FROM watermarks WHERE schedule = 'watchdog' AND pipeline = (SELECT id FROM names WHERE name = '_system')";
+    project.until("it has judged something", || {
+        let db = rusqlite::Connection::open(&ledger).ok()?;
+        db.query_row(&format!("SELECT 1 {own}"), [], |_| Ok(())).ok()
+    });
+    drop(daemon);
+    // What it knows of itself cannot be read.
+    let db = rusqlite::Connection::open(&ledger).unwrap();
+    let broken = own.replace("FROM watermarks", "UPDATE watermarks SET body = 'broken'");
+    assert_eq!(db.execute(&broken, []).unwrap(), 1);
+    drop(db);
+    let _daemon = Daemon::start(project.path());
+    let live = project.until("the doctor sees it", || {
+        let live = project.run(&["doctor", "--live"]);
+        (live.code != 0 && live.stdout.contains("watchdog")).then_some(live)
+    });
+    assert!(live.stdout.contains("late") || live.stdout.contains("come round"), "{}", live.stdout);
+    let silent = beacon.count();
+    // What is tested is that nothing comes, and that the guard, who ends what hangs, ends nothing.
+    thread::sleep(Duration::from_secs(20));
+    assert!(beacon.count() <= silent + 1, "one call may have been on its way");
+    let runs = || project.run(&["runs", "--pipeline", "ticker"]).stdout.lines().count();
+    let before = runs();
+    project.until("the engine goes on", || (runs() > before).then_some(()));
 }
 
 #[test]

@@ -129,9 +129,8 @@ fn a_line_of_curl_reports_and_its_answers_are_those_that_people_know() {
         let answer = curl(&["-o", "/dev/null", "-w", "%{http_code}", &site.url(path)]);
         assert_eq!(answer.stdout, status, "{path}");
     }
-    let put =
-        curl(&["-X", "PUT", "-o", "/dev/null", "-w", "%{http_code}", &site.url("/ping/nightly")]);
-    assert_eq!(put.stdout, "405");
+    let delete = ["-X", "DELETE", "-o", "/dev/null", "-w", "%{http_code}"];
+    assert_eq!(curl(&[&delete[..], &[&site.url("/ping/nightly")]].concat()).stdout, "405");
     // What belongs nowhere is kept, and shown with why.
     let rejected = site.project.until("the rejected ones", || {
         let shown = site.events(&["--rejected"]);
@@ -144,6 +143,59 @@ fn a_line_of_curl_reports_and_its_answers_are_those_that_people_know() {
     );
     assert!(rejected.contains("nightly: `rid` cannot be used"), "{rejected}");
     assert!(rejected.contains("curl/"), "{rejected}");
+}
+
+#[test]
+fn a_ping_in_other_words_is_taken_and_what_is_too_long_is_cut_off() {
+    let site = Site::new(&["nightly"]);
+    let file = site.project.path().join("long");
+    fs::write(&file, "x".repeat(3_000_000)).unwrap();
+    let file = file.display().to_string();
+    let code = ["-o", "/dev/null", "-w", "%{http_code}"];
+    let ask = |more: &[&str]| curl(&[&code[..], more].concat()).stdout;
+    assert_eq!(ask(&[&site.url("/ping/nightly/start/?rid=a")]), "200");
+    assert_eq!(ask(&[&site.url("/ping/nightly/?rid=a")]), "200");
+    assert_eq!(ask(&["-T", &file, &site.url("/ping/nightly/0?rid=b")]), "200");
+    let long = format!("@{file}");
+    assert_eq!(ask(&["--data-binary", &long, &site.url("/ping/nightly?rid=c")]), "200");
+    let runs = site.until_ended("nightly", 3);
+    let of = |rid: &str| runs.iter().find(|run| run["metadata"]["rid"] == rid).unwrap();
+    assert!(of("a")["startedAt"].is_string(), "{}", of("a"));
+    for rid in ["b", "c"] {
+        assert_eq!(of(rid)["status"], "COMPLETED");
+        let body = of(rid)["metadata"]["body"].as_str().unwrap();
+        assert!(body.starts_with("xxx") && body.ends_with("(cut off)"), "{rid}");
+    }
+    // What is no text is nobody's name, and is kept as it was sent.
+    let odd = curl(&["-w", "%{http_code}", &site.url("/ping/%ff/start")]);
+    assert!(odd.stdout.contains("pipeline_unknown") && odd.stdout.ends_with("404"), "{odd:?}");
+    site.project.until("it is kept", || {
+        site.events(&["--rejected"]).contains("there is no pipeline `%ff`").then_some(())
+    });
+}
+
+#[test]
+fn a_key_that_is_used_again_for_another_request_is_refused() {
+    let site = Site::new(&[]);
+    let own = "name: own\nschedule: '0 0 1 1 *'\ntrigger: {type: command, command: 'true'}\n";
+    site.project.write("own", own);
+    site.project.until("it is known", || {
+        site.project.run(&["watermark", "show"]).stdout.contains("own").then_some(())
+    });
+    let ask = |path: &str, body: &str| {
+        let url = site.url(&format!("/api/v1/pipelines/own/{path}"));
+        curl(&["-w", "%{http_code}", "-H", "Idempotency-Key: k1", "-d", body, &url]).stdout
+    };
+    let (one, two) = (r#"{"value": 1}"#, r#"{"value": 2}"#);
+    assert!(ask("sensors/rows", one).ends_with("200"));
+    assert!(ask("sensors/rows", one).ends_with("200"), "the same again gets the same answer");
+    for (path, body) in [("sensors/rows", two), ("sensors/lines", one), ("run", "{}")] {
+        let answer = ask(path, body);
+        assert!(answer.contains("key_reused") && answer.ends_with("422"), "{path}: {answer}");
+    }
+    let kept = site.project.run(&["sensor", "get", "own", "rows", "--json"]).stdout;
+    assert!(kept.contains('1') && !kept.contains("\"value\": 2"), "{kept}");
+    assert_eq!(site.runs("own"), Vec::<Value>::new(), "nothing was run");
 }
 
 #[test]
