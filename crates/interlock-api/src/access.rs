@@ -34,6 +34,7 @@ use axum::{
     http::{
         HeaderMap, HeaderValue, StatusCode, Uri,
         header::{AUTHORIZATION, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE},
+        uri::Authority,
     },
     middleware::{Next, from_fn},
     response::{IntoResponse as _, Response},
@@ -221,7 +222,7 @@ fn shown(headers: &HeaderMap) -> Option<String> {
 /// origin; browsers do, and no page can keep them from it.
 fn is_foreign(uri: &Uri, headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).map(|host| host.to_str().unwrap_or("?"));
-    let authority = uri.authority().map(|authority| authority.as_str());
+    let authority = uri.authority().map(Authority::as_str);
     if [host, authority].into_iter().flatten().any(|name| !is_ours(name)) {
         return true;
     }

@@ -5,7 +5,7 @@ use std::{cmp::Reverse, sync::Arc};
 use interlock_core::{
     agenda::Work,
     id::{PipelineId, ScheduleId},
-    schedule::Recurrence,
+    schedule::{Recurrence, Schedule},
 };
 use jiff::Timestamp;
 
@@ -93,7 +93,7 @@ impl PipelineState {
         let switches = starts.filter(move |schedule| {
             is_awake && matches!(schedule.recurrence(), Recurrence::SinceLast { .. })
         });
-        switches.map(|schedule| schedule.id())
+        switches.map(Schedule::id)
     }
 
     fn active_runs(&self) -> usize {

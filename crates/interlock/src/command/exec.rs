@@ -89,13 +89,11 @@ fn way(directory: &Path, exec: &Exec) -> Way {
         return Way::Inbox(place.folder);
     }
     // The ledger is on a server, which takes longer to reach than a job's wrapper may: whoever serves the project does it.
-    match interface(directory, &place) {
-        Some(address) => to(&format!("http://{address}")).for_project(directory),
-        None => {
-            let reason = "no `interlock serve` of this project runs here".to_owned();
-            Way::Unknown(directory.to_owned(), reason)
-        }
+    if let Some(address) = interface(directory, &place) {
+        return to(&format!("http://{address}")).for_project(directory);
     }
+    let reason = "no `interlock serve` of this project runs here".to_owned();
+    Way::Unknown(directory.to_owned(), reason)
 }
 
 /// Where the interface of a project is on this machine: where it was last, else where the file says.
