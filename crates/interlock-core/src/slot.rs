@@ -397,7 +397,7 @@ impl Slot {
     }
 
     /// Completes a slot of what somebody else runs that had failed: it was tried again, and a run of it ended well. That it
-    /// failed first stays with the run that did, and with its event (ADR 27).
+    /// failed first stays with the run that did, and with its event (ADR 35).
     pub fn repair(&self) -> Result<Self, IllegalSlotChange> {
         let to = SlotState::Closed(Disposition::Completed);
         if self.state == SlotState::Closed(Disposition::Failed) {

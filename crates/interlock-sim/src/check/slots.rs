@@ -59,7 +59,7 @@ pub(crate) fn slot_changes(
         {
             Ok(())
         }
-        // One that failed was tried again by whoever runs it, and ended well (ADR 27).
+        // One that failed was tried again by whoever runs it, and ended well (ADR 35).
         (false, false)
             if scene.is_watched(book)
                 && (old.disposition, new.disposition) == ("failed", "completed")
