@@ -206,22 +206,20 @@ impl Engine {
         };
         let mut seen = self.scope.view(&state.open);
         seen.retain(|(place, slot)| !beyond.has(place, slot));
-        let candidates: Vec<_> = seen
-            .iter()
-            .map(|(place, slot)| {
-                let readiness = verdicts.get(*place).map_or(Outcome::CannotTell, |v| v.outcome);
-                let forced = slot.wish.as_ref().is_some_and(|wish| wish.force);
-                Candidate {
-                    nominal: place.0,
-                    schedule: &place.1,
-                    slot,
-                    readiness: if forced { Outcome::Ready } else { readiness },
-                    is_done_already: done_at.is_some_and(|at| is_covered(spec, place, at)),
-                    lane: state.lane(slot),
-                    is_unheard: state.unheard(place, slot, &deaf).is_some(),
-                }
-            })
-            .collect();
+        let candidates = seen.iter().map(|(place, slot)| {
+            let readiness = verdicts.get(*place).map_or(Outcome::CannotTell, |v| v.outcome);
+            let forced = slot.wish.as_ref().is_some_and(|wish| wish.force);
+            Candidate {
+                nominal: place.0,
+                schedule: &place.1,
+                slot,
+                readiness: if forced { Outcome::Ready } else { readiness },
+                is_done_already: done_at.is_some_and(|at| is_covered(spec, place, at)),
+                lane: state.lane(slot),
+                is_unheard: state.unheard(place, slot, &deaf).is_some(),
+            }
+        });
+        let candidates: Vec<_> = candidates.collect();
         let mut moves = plan_slots(spec, &candidates, flow, room, now);
         // Who gives up a place is recorded before who takes it: a death in between must not leave two in it (S6).
         moves.sort_by_key(|(_, step)| matches!(step, Move::Start(_)));
@@ -230,15 +228,8 @@ impl Engine {
             self.dirty.insert(pipeline.clone());
         }
         let stuck_after = self.limits.stuck_after;
-        let stepper = Stepper {
-            pipeline,
-            specs: &specs,
-            state,
-            now,
-            stuck_after,
-            host: &self.host,
-            deaf: &deaf,
-        };
+        let (specs, host, deaf) = (&specs, &self.host, &deaf[..]);
+        let stepper = Stepper { pipeline, specs, state, now, stuck_after, host, deaf };
         let moved: BTreeSet<_> = moves.iter().map(|(index, _)| *index).collect();
         let untouched = seen.iter().enumerate().filter(|(index, _)| !moved.contains(index));
         let evaluated = untouched.filter_map(|(_, (place, _))| {

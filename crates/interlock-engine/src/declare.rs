@@ -338,8 +338,9 @@ impl PipelineState {
         let was_disabled = row.is_some_and(|row| row.disabled_since.is_some());
         let was_owed = self.agenda.work != Work::Dormant || was_disabled;
         let old = match row {
-            // Its first declaration was cut short: it goes on.
+            // Its first declaration was cut short, or its row is of a time that kept no agendas: it goes on.
             None => new,
+            Some(row) if self.version == 0 && row.retired_at.is_none() => new,
             Some(row) => (was_owed && row.retired_at.is_none()).then_some(&self.agenda),
         };
         let watermark = |id: &ScheduleId| self.watermark(id).map(|(at, _)| at);

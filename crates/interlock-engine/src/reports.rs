@@ -179,15 +179,14 @@ impl Engine {
         let known = slot.as_ref().map(|(slot, _)| slot.state);
         // A switch takes every end: what is decided of it is over.
         let known = known.filter(|state| !start.is_switch() || report::takes_an_end(*state));
-        let meaning = report::meaning(&hearing.report, run.as_ref().map(|(_, it)| it), known);
-        let meaning = match &run {
-            Some((key, run)) if meaning == Meaning::Repeated && hearing.report.rid.is_some() => {
-                let state = self.pipelines.get_mut(hearing.pipeline);
-                let is_reused = state.is_name_of_another(key, run, (&hearing.report, &start));
-                if is_reused { Meaning::Extra(Extra::NameIsTaken) } else { meaning }
-            }
-            _ => meaning,
-        };
+        let mut meaning = report::meaning(&hearing.report, run.as_ref().map(|(_, it)| it), known);
+        let state = self.pipelines.get_mut(hearing.pipeline);
+        if let Some((key, run)) = &run
+            && (meaning == Meaning::Repeated && hearing.report.rid.is_some())
+            && state.is_name_of_another(key, run, (&hearing.report, &start))
+        {
+            meaning = Meaning::Extra(Extra::NameIsTaken);
+        }
         let run = match (meaning, run) {
             (Meaning::Ends(_) | Meaning::BeganBefore, Some((key, _))) => {
                 self.whole_run(hearing.pipeline, &key).await?
@@ -196,12 +195,8 @@ impl Engine {
             (_, None) => None,
         };
         let state = self.pipelines.get_mut(hearing.pipeline);
-        let opener = Opener {
-            agenda: &state.agenda,
-            start: &start,
-            version: state.version,
-            now: hearing.now,
-        };
+        let (agenda, version, now) = (&state.agenda, state.version, hearing.now);
+        let opener = Opener { agenda, start: &start, version, now };
         let fresh = || opener.open(place.0, TriggerType::External);
         let is_fresh = slot.is_none();
         let (slot, revision) = slot.unwrap_or_else(|| (fresh(), 0));
@@ -413,11 +408,10 @@ impl PipelineState {
         let (Some(ended), Some(place)) = (run.ended_at, self.place_of(report.at)) else {
             return false;
         };
-        let is_later = match start.schedule.recurrence() {
-            Recurrence::SinceLast { step } => {
-                report.at > plus(ended, SignedDuration::from_secs(*step / 2))
-            }
-            _ => place.0 > ended && report.at > ended,
+        let is_later = if let Recurrence::SinceLast { step } = start.schedule.recurrence() {
+            report.at > plus(ended, SignedDuration::from_secs(*step / 2))
+        } else {
+            place.0 > ended && report.at > ended
         };
         (key.nominal, &key.schedule) != (place.0, &place.1) && is_later
     }

@@ -303,16 +303,15 @@ pub(crate) fn add_what_follows(
                 (Step::Open, _, Consequence::Open(finding)) => {
                     let name = name("opened");
                     let opened = telling.opened(finding, before, &name);
-                    notifications
-                        .push((name, notification(&opened, (&group.pipeline, &key), None)));
+                    let row = notification(&opened, (&group.pipeline, &key), None);
+                    notifications.push((name, row));
                     opened
                 }
                 (Step::Join, Some(before), _) => telling.joined(before),
                 (Step::Acknowledge, Some(before), _) => {
                     let acknowledged = telling.acknowledged(before);
-                    if let Some(told) =
-                        before.told.clone().filter(|_| before.acknowledged.is_none())
-                    {
+                    let told = before.told.clone().filter(|_| before.acknowledged.is_none());
+                    if let Some(told) = told {
                         let row = notification(&acknowledged, (&group.pipeline, &key), Some(told));
                         notifications.push((name("acknowledged"), row));
                     }

@@ -73,12 +73,11 @@ impl InboxRecord {
     /// What tells it from another request under the same idempotency key: all that it says, except for when a sensor was
     /// read, which is filled in for whoever does not say it.
     pub fn fingerprint(&self) -> String {
-        let text = match self {
-            Self::Sensor { key, value, at: _ } => {
-                let (key, value, at) = (key.clone(), value.clone(), jiff::Timestamp::UNIX_EPOCH);
-                Self::Sensor { key, value, at }.encode()
-            }
-            _ => self.encode(),
+        let text = if let Self::Sensor { key, value, at: _ } = self {
+            let (key, value, at) = (key.clone(), value.clone(), jiff::Timestamp::UNIX_EPOCH);
+            Self::Sensor { key, value, at }.encode()
+        } else {
+            self.encode()
         };
         format!("{:016x}", interlock_core::id::fnv1a(text.as_bytes()))
     }

@@ -98,7 +98,7 @@ fn a_slot_that_a_backfill_opened_and_that_was_cancelled_before_it_began_stands_a
         };
         let wish = Some(Box::new(Wish { backfill: Some(1), before, ..Wish::default() }));
         let opened = Slot::open(OpenState::Queued, opening);
-        let slot = Slot { wish, attempt, ..opened };
+        let slot = Slot { attempt, wish, ..opened };
         let slot = slot.close(Disposition::Cancelled, now).unwrap();
         let place = (at("01T05:00:00"), ScheduleId::from_static("a"));
         let rows = Standing::of(&slot).map(|standing| (place, standing)).into_iter().collect();

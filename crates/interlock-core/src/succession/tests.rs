@@ -52,11 +52,20 @@ fn of_ids(ids: &'static str) -> Option<Agenda> {
     (ids != "-").then(|| agenda(ids.split_terminator(' ').map(hourly)))
 }
 
+/// Whether what was due is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Settled,
+    AGap,
+}
+
+use Found::{AGap, Settled};
+
 /// Says in short what becomes of schedules: `new@` where it begins, `gone:` and `back:` which time was away.
 fn check(
     (old, new): (&'static str, &'static str),
     watermarks: &[(&str, &str)],
-    is_settled: bool,
+    found: Found,
     expected: &str,
 ) {
     let watermarks: BTreeMap<_, _> = watermarks.iter().map(|(id, time)| (*id, at(time))).collect();
@@ -65,7 +74,7 @@ fn check(
         old: was.as_ref(),
         new: is.as_ref(),
         watermark: |id: &ScheduleId| watermarks.get(id.as_str()).copied(),
-        is_settled,
+        is_settled: found == Found::Settled,
         now: at(NOW),
     };
     let time = |at: Timestamp| at.strftime("%H:%M:%S").to_string();
@@ -82,14 +91,14 @@ fn check(
 
 #[test]
 fn schedules_that_stay_stay_where_they_are() {
-    check(("a b", "b a"), &[("a", "09:00:00"), ("b", "10:00:00")], false, "");
-    check(("a", "a"), &[("a", "09:00:00")], true, "");
+    check(("a b", "b a"), &[("a", "09:00:00"), ("b", "10:00:00")], AGap, "");
+    check(("a", "a"), &[("a", "09:00:00")], Settled, "");
 }
 
 #[test]
 fn a_schedule_that_is_new_owes_nothing_from_before() {
-    check(("-", "a b"), &[], false, "a@12:00:30, b@12:00:30");
-    check(("a", "a b"), &[("a", "09:00:00")], false, "b@12:00:30");
+    check(("-", "a b"), &[], AGap, "a@12:00:30, b@12:00:30");
+    check(("a", "a b"), &[("a", "09:00:00")], AGap, "b@12:00:30");
 }
 
 #[test]
@@ -98,36 +107,41 @@ fn what_comes_in_the_place_of_what_goes_takes_over_where_the_oldest_stood() {
     check(
         ("a b", "c b"),
         &[("a", "09:00:00"), ("b", "08:00:00")],
-        false,
+        AGap,
         &format!("c@09:00:00, {gone}"),
     );
     check(
         ("a b", "c d"),
         &[("a", "09:00:00"), ("b", "10:00:00")],
-        false,
+        AGap,
         &format!("c@09:00:00, d@09:00:00, {gone}, gone:b 10:00:00-12:00:30"),
     );
     // A live edit has recorded what was due: nothing from before it is owed by what comes with it (S16).
-    check(("a", "c"), &[("a", "12:00:00")], true, "c@12:00:30, gone:a 12:00:00-12:00:30");
+    check(("a", "c"), &[("a", "12:00:00")], Settled, "c@12:00:30, gone:a 12:00:00-12:00:30");
 }
 
 #[test]
 fn what_comes_back_does_not_owe_the_time_in_which_it_was_away() {
-    check(("a", "a b"), &[("a", "12:00:00"), ("b", "07:00:00")], true, "back:b 07:00:00-12:00:30");
+    check(
+        ("a", "a b"),
+        &[("a", "12:00:00"), ("b", "07:00:00")],
+        Settled,
+        "back:b 07:00:00-12:00:30",
+    );
     // In the place of one that goes it owes what that one owed, and its watermark does not go back (S4).
     check(
         ("a", "b"),
         &[("a", "10:00:00"), ("b", "07:00:00")],
-        false,
+        AGap,
         "gone:a 10:00:00-12:00:30, back:b 07:00:00-10:00:00",
     );
-    check(("a", "b"), &[("a", "07:00:00"), ("b", "10:00:00")], false, "gone:a 07:00:00-12:00:30");
+    check(("a", "b"), &[("a", "07:00:00"), ("b", "10:00:00")], AGap, "gone:a 07:00:00-12:00:30");
 }
 
 #[test]
 fn a_pipeline_whose_file_is_gone_owes_nothing_any_more_and_one_that_is_back_nothing_from_before() {
-    check(("a b", "-"), &[("a", "09:00:00")], false, "gone:a 09:00:00-12:00:30");
-    check(("-", "a"), &[("a", "09:00:00")], false, "back:a 09:00:00-12:00:30");
+    check(("a b", "-"), &[("a", "09:00:00")], AGap, "gone:a 09:00:00-12:00:30");
+    check(("-", "a"), &[("a", "09:00:00")], AGap, "back:a 09:00:00-12:00:30");
 }
 
 #[test]

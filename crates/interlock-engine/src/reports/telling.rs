@@ -119,9 +119,8 @@ impl Telling<'_> {
         let is_end = matches!(meaning, Meaning::Happened(_) | Meaning::Ends(_));
         let next = self.start.next_of_switch(self.at());
         // One that is older than what closed the last slot moves nothing, be it an end or a beginning.
-        let is_outdated = next.is_some_and(|next| match meaning {
-            Meaning::Begins => next < self.place.0,
-            _ => next <= self.place.0,
+        let is_outdated = next.is_some_and(|next| {
+            next < self.place.0 || (meaning != Meaning::Begins && next == self.place.0)
         });
         let next = next.filter(|_| is_end);
         let opening = self.opener.opening(self.place.0, TriggerType::External);

@@ -94,7 +94,7 @@ impl Engine {
             query.after = page.items.last().map(LedgerRow::place);
             rows.extend(page.items.into_iter().filter(|row| row.schedule == gap.schedule));
             if !page.more {
-                return Ok(gap.is_filled_by(&rows, &ended));
+                return Ok(is_filled(&rows, &ended));
             }
         }
         Ok(false)
@@ -120,19 +120,19 @@ impl Gap {
     fn is_given_up(&self, row: &LedgerRow) -> bool {
         row.schedule == self.schedule && is_absence(&row.entry)
     }
+}
 
-    /// Whether none of the slots is still given up, the ones that just ended well aside.
-    fn is_filled_by(&self, rows: &[LedgerRow], ended: &BTreeSet<SlotPlace>) -> bool {
-        let has_own_row = |row: &&LedgerRow| matches!(row.entry, LedgerEntry::Slot(_));
-        rows.iter().filter(|row| is_absence(&row.entry)).all(|row| match &row.entry {
-            LedgerEntry::Slot(_) => ended.contains(&(row.nominal, row.schedule.clone())),
-            LedgerEntry::Span(SpanRecord { last, count, .. }) => {
-                let inside = |at: Timestamp| (row.nominal..=*last).contains(&at);
-                let settled = rows.iter().filter(has_own_row).filter(|it| inside(it.nominal));
-                settled.count() as u64 >= *count
-            }
-        })
-    }
+/// Whether none of a gap's slots is still given up, the ones that just ended well aside.
+fn is_filled(rows: &[LedgerRow], ended: &BTreeSet<SlotPlace>) -> bool {
+    let has_own_row = |row: &&LedgerRow| matches!(row.entry, LedgerEntry::Slot(_));
+    rows.iter().filter(|row| is_absence(&row.entry)).all(|row| match &row.entry {
+        LedgerEntry::Slot(_) => ended.contains(&(row.nominal, row.schedule.clone())),
+        LedgerEntry::Span(SpanRecord { last, count, .. }) => {
+            let inside = |at: Timestamp| (row.nominal..=*last).contains(&at);
+            let settled = rows.iter().filter(has_own_row).filter(|it| inside(it.nominal));
+            settled.count() as u64 >= *count
+        }
+    })
 }
 
 /// Slots whose runs ended well by a group.

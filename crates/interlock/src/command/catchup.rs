@@ -130,15 +130,21 @@ impl Planner<'_> {
         let (record, pipeline) = (&row.record.record, &row.pipeline);
         let watermarks = row.watermarks.iter().map(|(id, row)| (id, row.record.at));
         let mut watermarks: BTreeMap<_, _> = watermarks.collect();
-        let stored = stored_agenda(row).unwrap_or_default();
+        let stored = stored_agenda(row);
         let agenda = match self.files_say(row)? {
             InForce::Stored if record.retired_at.is_some() => None,
-            InForce::Stored => Some(stored.clone()),
+            InForce::Stored => stored.clone(),
             InForce::Declared(agenda) => Some(agenda),
             InForce::Gone => None,
         };
-        let was_owed = stored.work != Work::Dormant || record.disabled_since.is_some();
-        let old = (was_owed && record.retired_at.is_none()).then_some(&stored);
+        let was_owed =
+            |stored: &&Agenda| stored.work != Work::Dormant || record.disabled_since.is_some();
+        let old = match &stored {
+            _ if record.retired_at.is_some() => None,
+            Some(stored) => Some(stored).filter(was_owed),
+            // A row of a time that kept no agendas goes on.
+            None => agenda.as_ref(),
+        };
         let known = watermarks.clone();
         let watermark = |id: &ScheduleId| known.get(id).copied();
         let now = self.at;

@@ -145,10 +145,8 @@ impl Engines {
         let is_mine = move |name: &PipelineId| count <= 1 || mine.contains(&Shard::of(name, count));
         let (tell, mut told) = mpsc::channel(PORTIONS);
         let scanning = self.files.clone();
-        let agreement = match self.agreement {
-            Agreement::Open if count > 1 => Agreement::Needed,
-            agreement => agreement,
-        };
+        let is_needed = self.agreement == Agreement::Open && count > 1;
+        let agreement = if is_needed { Agreement::Needed } else { self.agreement };
         let scan = spawn_blocking(move || {
             let since = Since::Start(in_force, agreement, Box::new(is_mine));
             scanning.scan(&since, &mut |changes| tell.blocking_send(changes).is_ok())

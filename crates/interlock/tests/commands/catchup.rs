@@ -202,7 +202,7 @@ impl Served {
     fn until(&self, event: &str) -> Vec<Value> {
         let mut seen = Vec::new();
         while seen.last().is_none_or(|line: &Value| line["event"] != event) {
-            match self.lines.recv_timeout(Duration::from_secs(60)) {
+            match self.lines.recv_timeout(Duration::from_mins(1)) {
                 Ok(line) => seen.push(line),
                 Err(error) => panic!("no {event} ({error}) in {seen:#?}"),
             }
