@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{end_the_runner, log};
+use crate::{any_port, end_the_runner, log};
 
 /// Fails until there is a file `good`; rerun by hand.
 const ORDERS: &str = r#"
@@ -78,6 +78,7 @@ struct Daemon(Child);
 
 impl Daemon {
     fn start(project: &Path) -> Self {
+        any_port(project);
         let file = |name: &str| {
             fs::OpenOptions::new().create(true).append(true).open(project.join(name)).unwrap()
         };

@@ -76,11 +76,21 @@ use interlock_store::{
 use interlock_store_embedded::EmbeddedStore;
 use jiff::Timestamp;
 
+/// Lets a project that does not care listen anywhere: of two on the default address one would complain of the other.
+fn any_port(project: &Path) {
+    let file = project.join("interlock.yaml");
+    let text = fs::read_to_string(&file).unwrap_or_default();
+    if !text.contains("server:") {
+        fs::write(file, format!("{text}server: {{addr: '127.0.0.1:0'}}\n")).unwrap();
+    }
+}
+
 /// A daemon, and the end of it when the test is over.
 struct Daemon(Child);
 
 impl Daemon {
     fn start(project: &Path) -> Self {
+        any_port(project);
         let child = Command::new(env!("CARGO_BIN_EXE_interlock"))
             .args(["serve", "--log", "json"])
             .arg(project)

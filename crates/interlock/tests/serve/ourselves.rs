@@ -262,6 +262,12 @@ fn l5_a_watchdog_that_fails_again_and_again_is_seen_from_outside_and_ends_nothin
         (live.code != 0 && live.stdout.contains("watchdog")).then_some(live)
     });
     assert!(live.stdout.contains("late") || live.stdout.contains("come round"), "{}", live.stdout);
+    project.until("the beacons fall silent", || {
+        let log = log(project.path());
+        let said =
+            |line: &str| line.contains("watchdog") && line.contains("the beacons are silent");
+        log.lines().any(said).then_some(())
+    });
     let silent = beacon.count();
     // What is tested is that nothing comes, and that the guard, who ends what hangs, ends nothing.
     thread::sleep(Duration::from_secs(20));
