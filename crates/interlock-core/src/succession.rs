@@ -15,6 +15,8 @@ use crate::{agenda::Agenda, id::ScheduleId, pipeline::StartSchedule};
 pub struct Heir<'a, F> {
     /// What was declared, if its slots were owed to anybody.
     pub old: Option<&'a Agenda>,
+    /// What was last declared, whether owed or not: by it a time away is told.
+    pub last: Option<&'a Agenda>,
     /// What is declared now; nothing if its file is gone.
     pub new: Option<&'a Agenda>,
     /// How far a schedule is recorded.
@@ -69,6 +71,8 @@ impl<'a, F: Fn(&ScheduleId) -> Option<Timestamp>> Heir<'a, F> {
                         && new().any(|it| it.schedule.id() == id)
                         && !old().any(|it| it.schedule.id() == id) =>
                 {
+                    let mut last = self.last.into_iter().flat_map(Agenda::timed);
+                    let start = last.find(|it| it.schedule.id() == id).unwrap_or(start);
                     succession.away.push(Away { start, from, until: begin, is_back: true });
                 }
                 Some(_) => {}

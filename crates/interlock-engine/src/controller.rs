@@ -108,9 +108,9 @@ impl Engine {
             (!state.open.is_empty() && state.version != 0).then_some(state.version)
         };
         let asked = pipelines.filter_map(|pipeline| {
-            let asking = self.specs.pipeline(pipeline, needs(pipeline)?);
+            let (specs, version) = (Arc::clone(&self.specs), needs(pipeline)?);
             let asking = guarded(async move {
-                drop(asking.await);
+                drop(specs.pipeline(pipeline, version).await);
                 Ok(())
             });
             Some(Box::pin(async move {

@@ -145,6 +145,7 @@ impl Engine {
             Some(state) => state.succeeded_by(Some(&agenda), (self.is_live, now)),
             None => Heir {
                 old: None,
+                last: None,
                 new: Some(&agenda),
                 watermark: |_: &ScheduleId| None,
                 is_settled: false,
@@ -153,7 +154,10 @@ impl Engine {
             .succeed(),
         };
         let (back, gone): (Vec<_>, Vec<_>) = succession.away.iter().partition(|away| away.is_back);
-        let mut planned = self.plan_away(name, (&agenda, new.version), &back, now).await?;
+        // By what was declared last, as far as that is known.
+        let version = state.map_or(0, |state| state.version);
+        let version = if version == 0 { new.version } else { version };
+        let mut planned = self.plan_away(name, (&agenda, version), &back, now).await?;
         planned.extend(self.plan_declaration(new, &succession.begins, now));
         if let Some(state) = state {
             planned.extend(self.plan_away(name, (&state.agenda, state.version), &gone, now).await?);
@@ -346,7 +350,8 @@ impl PipelineState {
         let watermark = |id: &ScheduleId| self.watermark(id).map(|(at, _)| at);
         // What a pause has left, or has yet to leave, is planned by what is declared when it ends.
         let is_settled = is_live && !self.is_paused(now) && !was_disabled;
-        Heir { old, new, watermark, is_settled, now }.succeed()
+        let last = (self.version != 0).then_some(&self.agenda);
+        Heir { old, last, new, watermark, is_settled, now }.succeed()
     }
 }
 

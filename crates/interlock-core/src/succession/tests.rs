@@ -72,6 +72,7 @@ fn check(
     let (was, is) = (of_ids(old), of_ids(new));
     let heir = Heir {
         old: was.as_ref(),
+        last: was.as_ref(),
         new: is.as_ref(),
         watermark: |id: &ScheduleId| watermarks.get(id.as_str()).copied(),
         is_settled: found == Found::Settled,
@@ -148,7 +149,31 @@ fn a_pipeline_whose_file_is_gone_owes_nothing_any_more_and_one_that_is_back_noth
 fn today_is_owed_by_a_schedule_without_a_time_of_its_own() {
     let daily = agenda([start("daily", Recurrence::Daily)]);
     let watermark = |_: &ScheduleId| None;
-    let heir = Heir { old: None, new: Some(&daily), watermark, is_settled: true, now: at(NOW) };
+    let heir = Heir {
+        old: None,
+        last: None,
+        new: Some(&daily),
+        watermark,
+        is_settled: true,
+        now: at(NOW),
+    };
     let begins: Vec<_> = heir.succeed().begins.into_iter().map(|(_, from)| from).collect();
     assert_eq!(begins, [at("00:00:00") - SignedDuration::from_millis(1)]);
+}
+
+#[test]
+fn a_time_away_is_told_by_what_was_declared_last() {
+    let cron = Cron::parse("46 * * * *", Seconds::Absent).unwrap().cron;
+    let (was, is) = (agenda([hourly("a")]), agenda([start("a", Recurrence::Cron(cron))]));
+    let watermark = |_: &ScheduleId| Some(at("09:00:00"));
+    let heir = Heir {
+        old: None,
+        last: Some(&was),
+        new: Some(&is),
+        watermark,
+        is_settled: true,
+        now: at(NOW),
+    };
+    let away = heir.succeed().away;
+    assert_eq!(away[0].start.schedule.after(away[0].from), Some(at("10:00:00")));
 }

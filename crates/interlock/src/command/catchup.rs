@@ -148,7 +148,8 @@ impl Planner<'_> {
         let known = watermarks.clone();
         let watermark = |id: &ScheduleId| known.get(id).copied();
         let now = self.at;
-        let heir = Heir { old, new: agenda.as_ref(), watermark, is_settled: false, now };
+        let (last, new) = (stored.as_ref(), agenda.as_ref());
+        let heir = Heir { old, last, new, watermark, is_settled: false, now };
         let Succession { begins, away } = heir.succeed();
         let preview = async {
             let store = self.ledger.store();
