@@ -5,7 +5,7 @@
 //! Whatever is in the way, it never waits longer than [`DAEMON_PATIENCE`]: what cannot be read or deleted
 //! now is read or deleted the next time. How far it came stands in the ledger, by the file's epoch, in the
 //! same transaction as the letters; so nothing is taken over twice, even if the deletion never succeeds. How letters
-//! get here is in [`super::leave`].
+//! get here is in [`leave`](mod@super::leave).
 //!
 //! The daemon looks ten times a second, and nearly always for nothing. So it remembers what the file looked like
 //! when there was nothing in it, and asks SQLite again when it looks different.
