@@ -16,6 +16,9 @@ use interlock_sim::{
     tap::Mutation,
 };
 
+/// A swarm of so many must have seen every kind of luck.
+const SEEDS_THAT_SEE_ALL: u64 = 500;
+
 const HELP: &str = "\
 interlock-sim --seed N [--days D] [--pipelines P] [--instances I] [--faults N] [--weather even|drawn] [--twice]
 interlock-sim --seed N --as-in-swarm        the world that a swarm makes of this seed
@@ -200,10 +203,14 @@ fn swarm(extent: Extent, from: u64) -> Result<(), String> {
         println!("never met: {}", never_met.join(", "));
     }
     let never = swarm.never();
-    if never.is_empty() {
-        return Ok(());
+    let says = format!("never happened in {seeds} seeds: {}", never.join(", "));
+    if !never.is_empty() && seeds >= SEEDS_THAT_SEE_ALL {
+        return Err(says);
     }
-    Err(format!("never happened in {seeds} seeds: {}", never.join(", ")))
+    if !never.is_empty() {
+        println!("{says}");
+    }
+    Ok(())
 }
 
 /// Tells of a violation, with the shortest prefix that shows it.
