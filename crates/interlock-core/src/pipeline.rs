@@ -154,6 +154,16 @@ pub enum ControlAction {
     Restart,
 }
 
+impl ControlAction {
+    /// The word for it, in files and in the ledger.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Restart => "restart",
+        }
+    }
+}
+
 /// Catch-up and overlap, for all schedules of a pipeline together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Catchup {

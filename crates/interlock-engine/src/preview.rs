@@ -11,7 +11,7 @@ use interlock_core::{
     backfill::Order,
     catchup::{Fate, Gap, Plan, Step, plan_away},
     control::{Candidate, Flow, Lane, Move, Room, plan_slots},
-    id::PipelineId,
+    id::{PipelineId, ScheduleId},
     pipeline::Pipeline,
     readiness::Outcome,
     run::TriggerType,
@@ -31,6 +31,8 @@ use crate::{
 
 /// Why a slot runs that was not missed.
 const LIVE: &str = "live";
+/// Why a slot runs that is recorded already.
+const QUEUED: &str = "queued";
 /// Rows per page.
 const PAGE: usize = 1_000;
 /// No limit over all pipelines: it makes a slot wait, and changes nothing about what becomes of it.
@@ -59,9 +61,14 @@ impl PlanLine {
     /// What stands over lines.
     pub const HEADINGS: [&str; 5] = ["PIPELINE", "SCHEDULE", "SLOT", "ACTION", "REASON"];
 
-    /// Whether its time has only just come.
-    pub fn is_live(&self) -> bool {
-        self.reason == LIVE
+    /// Whether its slot is recorded already and waits for its turn.
+    pub fn is_queued(&self) -> bool {
+        self.reason == QUEUED
+    }
+
+    /// Whether its slot was missed: its time has not only just come, and nobody has recorded it.
+    pub fn is_missed(&self) -> bool {
+        self.reason != LIVE && !self.is_queued()
     }
 
     /// The line as a row of a table.
@@ -79,18 +86,25 @@ impl PlanLine {
 #[derive(Default)]
 struct Foreseen {
     lines: Vec<PlanLine>,
-    /// The slots that open, each with its line.
-    opening: BTreeMap<SlotPlace, (Slot, usize)>,
+    /// The slots that are open or open now, those with a line that have a fate to show.
+    open: BTreeMap<SlotPlace, (Slot, Option<usize>)>,
 }
 
 impl Owing<'_> {
-    /// What becomes of everything that is owed, in order of time; `declared` is what the pipeline's file says.
+    /// What becomes of everything that is owed or waits for its turn already, in order of time; `declared` is what the
+    /// pipeline's file says.
     pub async fn preview(
         mut self,
         store: &dyn Store,
         declared: Option<&Pipeline>,
     ) -> Result<Vec<PlanLine>, EngineError> {
         let mut foreseen = Foreseen::default();
+        for (place, slot) in self.standing(store).await? {
+            let is_queued = slot.state == SlotState::Open(OpenState::Queued)
+                && matches!(slot.opened_by, TriggerType::Scheduler | TriggerType::Catchup);
+            let line = is_queued.then(|| self.line(&place.1, place.0, "run", QUEUED));
+            foreseen.open(place, slot, line);
+        }
         loop {
             let (gap, plan) = self.plan(store).await?;
             self.take(&gap, &plan, &mut foreseen);
@@ -107,9 +121,8 @@ impl Owing<'_> {
                 }
             }
         }
-        if let Some(declared) = declared.filter(|_| !foreseen.opening.is_empty()) {
-            let standing = self.standing(store).await?;
-            foreseen.step(declared, standing, self.now);
+        if let Some(declared) = declared {
+            foreseen.step(declared, self.now);
         }
         let mut lines = foreseen.lines;
         lines.sort_by(|one, other| (one.slot, &one.schedule).cmp(&(other.slot, &other.schedule)));
@@ -138,19 +151,23 @@ impl Owing<'_> {
         }
     }
 
+    /// One slot's line.
+    fn line(
+        &self,
+        schedule: &ScheduleId,
+        slot: Timestamp,
+        action: &'static str,
+        reason: &'static str,
+    ) -> PlanLine {
+        let (pipeline, schedule) = (self.pipeline.clone(), schedule.to_string());
+        PlanLine { pipeline, schedule, slot, last: slot, count: 1, action, reason }
+    }
+
     fn take(&self, gap: &Gap<'_>, plan: &Plan, foreseen: &mut Foreseen) {
         for portion in &plan.portions {
             let Some(owed) = gap.owed.get(portion.owed) else { continue };
             let id = owed.start.schedule.id();
-            let one = |slot: Timestamp, action, reason| PlanLine {
-                pipeline: self.pipeline.clone(),
-                schedule: id.to_string(),
-                slot,
-                last: slot,
-                count: 1,
-                action,
-                reason,
-            };
+            let one = |slot: Timestamp, action, reason| self.line(id, slot, action, reason);
             let opener =
                 Opener { agenda: self.agenda, start: owed.start, version: 0, now: self.now };
             let open = |at: Timestamp, by| opened(&opener, at, (by, plan.wish));
@@ -159,13 +176,14 @@ impl Owing<'_> {
                     Step::Live(slots) => {
                         for at in slots {
                             let slot = open(*at, TriggerType::Scheduler);
-                            foreseen.open((*at, id.clone()), slot, one(*at, "run", LIVE));
+                            foreseen.open((*at, id.clone()), slot, Some(one(*at, "run", LIVE)));
                         }
                     }
                     Step::Open(slots) => {
                         for at in slots {
                             let slot = open(*at, TriggerType::Catchup);
-                            foreseen.open((*at, id.clone()), slot, one(*at, "run", "catchup"));
+                            let line = one(*at, "run", "catchup");
+                            foreseen.open((*at, id.clone()), slot, Some(line));
                         }
                     }
                     Step::Skip(stretch) => {
@@ -237,19 +255,16 @@ fn candidate<'a>(
 }
 
 impl Foreseen {
-    fn open(&mut self, place: SlotPlace, slot: Slot, line: PlanLine) {
-        self.opening.insert(place, (slot, self.lines.len()));
-        self.lines.push(line);
+    fn open(&mut self, place: SlotPlace, slot: Slot, line: Option<PlanLine>) {
+        let index = line.is_some().then_some(self.lines.len());
+        self.open.insert(place, (slot, index));
+        self.lines.extend(line);
     }
 
     /// Corrects the lines of slots that the controller closes as soon as it sees them.
-    fn step(&mut self, declared: &Pipeline, standing: Vec<(SlotPlace, Slot)>, now: Timestamp) {
-        let opening = std::mem::take(&mut self.opening).into_iter();
-        let opening = opening.map(|(place, (slot, line))| (place, (slot, Some(line))));
-        let standing = standing.into_iter().map(|(place, slot)| (place, (slot, None)));
-        let all: BTreeMap<_, _> = standing.chain(opening).collect();
-        let candidates: Vec<_> = all.iter().map(|(place, it)| candidate(place, it)).collect();
-        let lines: Vec<_> = all.values().map(|(_, line)| *line).collect();
+    fn step(&mut self, declared: &Pipeline, now: Timestamp) {
+        let candidates: Vec<_> = self.open.iter().map(|(place, it)| candidate(place, it)).collect();
+        let lines: Vec<_> = self.open.values().map(|(_, line)| *line).collect();
         for (index, step) in plan_slots(declared, &candidates, Flow::Open, ROOM, now) {
             let line = lines.get(index).copied().flatten();
             if let Some(line) = line.and_then(|line| self.lines.get_mut(line))

@@ -436,24 +436,17 @@ impl Ledger {
         }
     }
 
-    /// Backfills of one pipeline or of all, by pipeline and number.
-    pub(crate) fn backfills(
-        &self,
-        pipeline: Option<&PipelineId>,
-    ) -> Result<Vec<BackfillRow>, Failure> {
+    /// Backfills, by pipeline and number, however many.
+    pub(crate) fn backfills(&self, mut query: BackfillQuery) -> Result<Vec<BackfillRow>, Failure> {
+        query.limit = PAGE;
         let mut rows: Vec<BackfillRow> = Vec::new();
         loop {
-            let query = BackfillQuery {
-                pipeline: pipeline.cloned(),
-                after: rows.last().map(|row| (row.pipeline.clone(), row.number)),
-                limit: PAGE,
-                ..BackfillQuery::default()
-            };
             let page = block_on(self.store.backfills(&query))?;
             rows.extend(page.items);
             if !page.more {
                 return Ok(rows);
             }
+            query.after = rows.last().map(|row| (row.pipeline.clone(), row.number));
         }
     }
 

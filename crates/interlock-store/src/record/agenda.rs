@@ -280,12 +280,8 @@ impl StartRecord {
 
 impl ControlRecord {
     fn from_core(control: &ControlSchedule) -> Self {
-        let action = match control.action {
-            ControlAction::Stop => "stop",
-            ControlAction::Restart => "restart",
-        };
         let schedule = ScheduleRecord::from_core(&control.schedule);
-        Self { schedule, action: action.to_owned() }
+        Self { schedule, action: control.action.as_str().to_owned() }
     }
 
     fn to_core(

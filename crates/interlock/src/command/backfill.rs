@@ -7,7 +7,7 @@ mod start;
 use std::{io::Write as _, path::Path};
 
 use interlock_store::{
-    BackfillRow,
+    BackfillQuery, BackfillRow,
     record::{BackfillRecord, InboxRecord},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -89,7 +89,8 @@ fn list(
 ) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
     let only = pipeline.map(|name| ledger.known(directory, name)).transpose()?;
-    let rows = ledger.backfills(only.as_ref())?;
+    let query = BackfillQuery { pipeline: only, ..BackfillQuery::default() };
+    let rows = ledger.backfills(query)?;
     let now = clock::now();
     match form {
         Form::Json => {

@@ -67,7 +67,7 @@ pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> R
     } else {
         print(&lines, output)?;
     }
-    if catchup.dry_run || catchup.at.is_some() || lines.is_empty() {
+    if catchup.dry_run || catchup.at.is_some() || lines.iter().all(PlanLine::is_queued) {
         return Ok(SUCCESS);
     }
     ask(directory, &ledger, &lines, output)

@@ -2,7 +2,10 @@
 
 use std::{io::Write as _, path::Path};
 
-use interlock_core::pipeline::Pipeline;
+use interlock_core::{
+    pipeline::{ControlAction, Pipeline},
+    schedule::Schedule,
+};
 use serde_json::{Value, json};
 
 use super::status::next_slot;
@@ -32,9 +35,20 @@ fn trigger(pipeline: &Pipeline) -> Option<&str> {
     pipeline.trigger.as_ref().map(|trigger| declaration::trigger_word(&trigger.kind))
 }
 
+/// All schedules: those that start runs, then those that stop or restart what runs.
+fn schedules(pipeline: &Pipeline) -> impl Iterator<Item = (&Schedule, Option<ControlAction>)> {
+    let starts = pipeline.starts.iter().map(|start| (&start.schedule, None));
+    let controls = pipeline.controls.iter();
+    starts.chain(controls.map(|control| (&control.schedule, Some(control.action))))
+}
+
 fn to_row(pipeline: &Pipeline) -> [String; 5] {
-    let schedules = pipeline.starts.iter().map(|start| {
-        format!("{}: {}", start.schedule.id(), declaration::recurrence(&start.schedule))
+    let schedules = schedules(pipeline).map(|(schedule, action)| {
+        let when = declaration::recurrence(schedule);
+        match action {
+            Some(action) => format!("{}: {when} ({})", schedule.id(), action.as_str()),
+            None => format!("{}: {when}", schedule.id()),
+        }
     });
     [
         pipeline.name.to_string(),
@@ -46,11 +60,12 @@ fn to_row(pipeline: &Pipeline) -> [String; 5] {
 }
 
 fn to_json(pipeline: &Pipeline) -> Value {
-    let schedules = pipeline.starts.iter().map(|start| {
+    let schedules = schedules(pipeline).map(|(schedule, action)| {
         json!({
-            "id": start.schedule.id().as_str(),
-            "when": declaration::recurrence(&start.schedule),
-            "zone": start.schedule.timing().zone.name(),
+            "id": schedule.id().as_str(),
+            "action": action.map_or("start", ControlAction::as_str),
+            "when": declaration::recurrence(schedule),
+            "zone": schedule.timing().zone.name(),
         })
     });
     json!({

@@ -54,7 +54,7 @@ fn agreed(
     let ended = PauseRecord { until: Some(now), catchup: asked.wish(), ..pause };
     let planner = Planner { ledger: &inbox.ledger, loaded: &loaded, at: now };
     let lines = planner.lines(row, Some(&ended))?;
-    if lines.iter().all(PlanLine::is_live) {
+    if !lines.iter().any(PlanLine::is_missed) {
         return Ok(true);
     }
     if !asked.sending.json {
@@ -64,7 +64,7 @@ fn agreed(
         return Ok(true);
     }
     if asked.sending.json || !io::stdin().is_terminal() {
-        let count: u64 = lines.iter().filter(|it| !it.is_live()).map(|it| it.count).sum();
+        let count: u64 = lines.iter().filter(|it| it.is_missed()).map(|it| it.count).sum();
         let what =
             if asked.sending.json { "the pipeline's policy" } else { "what is listed above" };
         return Err(Failure::usage(

@@ -11,7 +11,9 @@ use interlock_core::{
     id::{PipelineId, ScheduleId},
     pipeline::Pipeline,
 };
-use interlock_store::{AgendaRow, LedgerEntry, LedgerRow, record::PauseRecord, story};
+use interlock_store::{
+    AgendaRow, BackfillQuery, BackfillRow, LedgerEntry, LedgerRow, record::PauseRecord, story,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -20,7 +22,7 @@ use crate::{
     exit::{Failure, SUCCESS},
     ledger::Ledger,
     ledger_json::slot_key,
-    output::{Form, Output},
+    output::{Form, Output, instant},
     owners, project,
 };
 
@@ -30,6 +32,10 @@ struct Standing<'a> {
     seen: Option<&'a AgendaRow>,
     last: Option<LedgerRow>,
     open: &'a [LedgerRow],
+    /// Those that run or are paused.
+    backfills: Vec<&'a BackfillRow>,
+    /// Whether its file says so.
+    is_disabled: bool,
     next: Option<(ScheduleId, Timestamp)>,
 }
 
@@ -50,12 +56,19 @@ pub(super) fn run(
     let names = names(&loaded, &seen, only.as_ref());
     let seen: BTreeMap<&PipelineId, &AgendaRow> =
         seen.iter().map(|row| (&row.pipeline, row)).collect();
+    let backfills = ledger.backfills(BackfillQuery {
+        pipeline: only,
+        unfinished: true,
+        ..BackfillQuery::default()
+    })?;
     let mut standings = Vec::new();
     for name in names {
         let seen = seen.get(&name).copied();
         standings.push(Standing {
             last: seen.map(|row| last_slot(&ledger, row)).transpose()?.flatten(),
             open: open.get(&name).map_or(&[][..], Vec::as_slice),
+            backfills: backfills.iter().filter(|row| row.pipeline == name).collect(),
+            is_disabled: declared.get(&name).is_some_and(|pipeline| !pipeline.enabled),
             next: declared.get(&name).copied().and_then(next_slot),
             name,
             seen,
@@ -138,6 +151,13 @@ impl Standing<'_> {
                 "since": pause.since.to_string(),
                 "until": pause.until.map(|at| at.to_string()),
             })),
+            "disabled": self.is_disabled,
+            "backfills": self.backfills.iter().map(|row| json!({
+                "id": row.number,
+                "state": row.record.state,
+                "ended": row.record.counts.ended(),
+                "total": row.record.total,
+            })).collect::<Vec<_>>(),
             "last": self.last.as_ref().map(entry_json),
             "open": self.open.iter().map(entry_json).collect::<Vec<_>>(),
             "watermarks": watermarks,
@@ -149,24 +169,39 @@ impl Standing<'_> {
 
     fn to_row(&self) -> [String; 6] {
         let last = self.last.as_ref();
-        let pause = self.pause();
-        let note = match (self.seen, pause) {
-            (None, _) => "not seen by `interlock serve` yet".to_owned(),
-            (Some(_), Some(pause)) => match pause.until {
-                Some(until) => format!("paused until {until}: {}", pause.reason),
-                None => format!("paused: {}", pause.reason),
-            },
-            (Some(row), None) if row.record.record.retired_at.is_some() => "retired".to_owned(),
-            (Some(_), None) => String::new(),
-        };
         [
             self.name.to_string(),
             last.map_or_else(String::new, |row| slot_instant(row).to_string()),
             last.map_or_else(String::new, state),
             open_states(self.open),
             self.next.as_ref().map_or_else(String::new, |(_, at)| at.to_string()),
-            note,
+            self.notes().join("; "),
         ]
+    }
+
+    /// What is out of the ordinary about it.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let record = self.seen.map(|row| &row.record.record);
+        if record.is_none() {
+            notes.push("not seen by `interlock serve` yet".to_owned());
+        }
+        if record.is_some_and(|record| record.retired_at.is_some()) {
+            notes.push("retired".to_owned());
+        }
+        if self.is_disabled {
+            notes.push("disabled in its file".to_owned());
+        }
+        notes.extend(self.pause().map(|pause| match pause.until {
+            Some(until) => format!("paused until {}: {}", instant(until), pause.reason),
+            None => format!("paused: {}", pause.reason),
+        }));
+        notes.extend(self.backfills.iter().map(|row| {
+            let record = &row.record;
+            let (ended, total) = (record.counts.ended(), record.total);
+            format!("backfill {} is {}, {ended} of {total} ended", row.number, record.state)
+        }));
+        notes
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 use interlock_core::id::ScheduleId;
 use interlock_store::{
     Key, Record,
-    record::{InboxRecord, PipelineRecord, WatermarkRecord},
+    record::{InboxRecord, PipelineRecord, SlotRecord, WatermarkRecord},
 };
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ use super::{
     Ran,
     alone::end_the_runner,
     interlock, project,
-    recorded::{Daemon, ORDERS, Written, at, create, pause, story},
+    recorded::{Daemon, ORDERS, Written, at, create, open_slot, pause, story},
 };
 
 #[track_caller]
@@ -127,6 +127,21 @@ fn scripts_get_slots_in_order_of_time_by_the_names_that_slots_have() {
     let expected = ["half/2026-02-25T12:30", "hourly/2026-02-25T13:00", "half/2026-02-25T13:30"];
     let expected = expected.into_iter().chain(["hourly/2026-02-25T14:00", "half/2026-02-25T14:30"]);
     assert_eq!(names, expected.map(|it| format!("orders/{it}:00Z")).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_waits_for_its_turn_already_is_in_the_plan() {
+    let directory = with_two_schedules("catchupWindow: 1d\noverlapPolicy: all\n");
+    let slot = SlotRecord { state: "queued".into(), sla: None, ..open_slot() };
+    let slot = SlotRecord { closes_at: at("2026-03-04T12:00:00Z"), ..slot };
+    let key = Key::Slot(ScheduleId::any("hourly").unwrap(), at("2026-02-25T12:00:00Z"));
+    Written::open(directory.path()).commit(vec![create(key, Record::Slot(slot))]);
+    let arguments = ["catchup", "--dry-run", "--at", "2026-02-25T13:10:00Z", "--json"];
+    let ran = ask(directory.path(), &arguments);
+    let Value::Array(objects) = ran.json() else { panic!("{}", ran.stdout) };
+    let reasons: Vec<_> = objects.iter().map(|it| it["reason"].as_str().unwrap()).collect();
+    assert_eq!(reasons, ["queued", "catchup", "catchup"], "{}", ran.stdout);
+    assert!(objects.iter().all(|it| it["action"] == "run"), "{}", ran.stdout);
 }
 
 #[test]

@@ -227,6 +227,43 @@ fn status_says_where_each_pipeline_stands() {
 }
 
 #[test]
+fn status_says_what_is_disabled_and_what_is_being_backfilled() {
+    let text = "name: history\nschedules: [{id: hourly, cron: '0 * * 1 *'}]\ntrigger: {type: command, command: 'true'}\n";
+    let directory = project(&[("pipelines/history.yaml", text)]);
+    let start =
+        ["backfill", "start", "history", "--from", "2026-01-01", "--to", "2026-01-01T03:00:00Z"];
+    let started = ask(directory.path(), &start);
+    assert_eq!(started.code, 0, "{}", started.stderr);
+    let backfill = "backfill 1 is running, 0 of 3 ended";
+    let note = |expected: &str| {
+        let ran = ask(directory.path(), &["status"]);
+        let line = ran.stdout.lines().nth(1).unwrap().trim_end().to_owned();
+        assert!(line.ends_with(&format!("  {expected}")), "{}", ran.stdout);
+    };
+    note(backfill);
+    let disabled = format!("{text}watch: {{enabled: false}}\n");
+    std::fs::write(directory.path().join("pipelines/history.yaml"), disabled).unwrap();
+    note(&format!("disabled in its file; {backfill}"));
+    let status = ask(directory.path(), &["status", "--json"]).json();
+    assert_eq!(status[0]["disabled"], true);
+    let running = json!([{ "id": 1, "state": "running", "ended": 0, "total": 3 }]);
+    assert_eq!(status[0]["backfills"], running);
+}
+
+#[test]
+fn a_list_has_every_schedule_and_says_what_it_does() {
+    let text = "name: nightly\nschedule: {start: '0 1 * * *', stop: '0 5 * * *', restart: '0 3 * * 0'}\n\
+                trigger: {type: command, command: sleep 1}\n";
+    let directory = project(&[("pipelines/nightly.yaml", text)]);
+    let list = ask(directory.path(), &["list", "--json"]).json();
+    let schedules = list[0]["schedules"].as_array().unwrap();
+    let actions: Vec<_> = schedules.iter().map(|it| it["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["start", "stop", "restart"]);
+    let ran = ask(directory.path(), &["list"]);
+    assert!(ran.stdout.contains("(stop)") && ran.stdout.contains("(restart)"), "{}", ran.stdout);
+}
+
+#[test]
 fn a_pipeline_that_was_never_served_is_in_the_status_too() {
     let directory = story();
     let bills = ORDERS.replace("name: orders", "name: bills");
@@ -456,7 +493,8 @@ fn declared_pipelines_are_listed_and_shown_without_secrets() {
     let list = ask(directory.path(), &["list", "--json"]).json();
     assert_eq!(list[0]["owner"], "data");
     assert_eq!(list[0]["trigger"], "command");
-    let hourly = json!([{ "id": "hourly", "when": "0 * * * * (UTC)", "zone": "UTC" }]);
+    let when = "0 * * * * (UTC)";
+    let hourly = json!([{ "id": "hourly", "action": "start", "when": when, "zone": "UTC" }]);
     assert_eq!(list[0]["schedules"], hourly);
     let show = ask(directory.path(), &["show", "orders", "--json"]).json();
     assert_eq!(show["job"]["env"], json!(["PASSWORD"]));

@@ -84,7 +84,7 @@ pub(crate) fn create(key: Key, record: Record) -> Change {
     Change::Put(key, Expect::Absent, record)
 }
 
-fn open_slot() -> SlotRecord {
+pub(crate) fn open_slot() -> SlotRecord {
     SlotRecord {
         state: "waiting".into(),
         disposition: None,

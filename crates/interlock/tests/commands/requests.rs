@@ -139,6 +139,7 @@ fn a_request_that_makes_no_sense_is_not_sent() {
         &["sensor", "put", "orders", "rows", "{"],
         &["sensor", "put", "orders", "rows", "1", "--at", "soon"],
         &["pause", "orders"],
+        &["pause", "orders", "--reason", " "],
         &["pause", "orders", "--reason", "late", "--until", "2020-01-01"],
         &["rerun", "orders", "2026-02-25T11:00Z"],
         &["complete", "orders~hourly~20260225T120000Z~1~1"],
