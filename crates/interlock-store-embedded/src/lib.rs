@@ -22,6 +22,7 @@ mod answer;
 mod apply;
 mod failure;
 mod file;
+mod glance;
 mod lease;
 mod leave;
 mod ledger;

@@ -25,7 +25,9 @@ use rusqlite::Connection;
 use crate::{
     apply::{self, PreparedGroup},
     failure::{Failure, Health},
-    file, lease,
+    file,
+    glance::Glance,
+    lease,
     leave::leave_one,
     ledger,
     lock::DaemonLock,
@@ -56,6 +58,7 @@ pub struct EmbeddedStore {
     // Fields are dropped in this order: whoever uses another part goes first, the lock last.
     access: Access,
     readers: Readers,
+    glance: Glance,
     _lock: Option<DaemonLock>,
 }
 
@@ -98,7 +101,8 @@ impl EmbeddedStore {
             folder: folder.to_owned(),
             clock,
             access: Access::Daemon { courier, mailbox, writer, emptied_at: AtomicI64::new(-1) },
-            readers: start_readers(&path, health)?,
+            readers: start_readers(&path, health.clone())?,
+            glance: Glance::open(&path, health)?,
             _lock: Some(lock),
         })
     }
@@ -115,11 +119,13 @@ impl EmbeddedStore {
         }
         file::check_folder(folder)?;
         schema::expect_present(&file::open_reading(&path)?, &path)?;
+        let health = Health::new(path.clone());
         Ok(Self {
             folder: folder.to_owned(),
             clock,
             access: Access::Reader,
-            readers: start_readers(&path, Health::new(path.clone()))?,
+            readers: start_readers(&path, health.clone())?,
+            glance: Glance::open(&path, health)?,
             _lock: None,
         })
     }
@@ -253,6 +259,11 @@ impl Store for EmbeddedStore {
         pipeline: &'a PipelineId,
         keys: &'a [Key],
     ) -> StoreFuture<'a, Vec<Option<Row<Record>>>> {
+        if keys.len() <= LITTLE
+            && let Some(rows) = self.glance.take(|db| read::rows(db, pipeline, keys))
+        {
+            return Box::pin(std::future::ready(Ok(rows)));
+        }
         let (pipeline, keys) = (pipeline.clone(), keys.to_vec());
         self.ask(move |db| read::rows(db, &pipeline, &keys))
     }
