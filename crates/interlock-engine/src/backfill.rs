@@ -265,7 +265,7 @@ fn is_to_end(open: &OpenSlot, record: &BackfillRecord) -> bool {
     match open.slot.state {
         SlotState::Open(OpenState::Waiting | OpenState::Queued | OpenState::Backoff) => true,
         SlotState::Open(OpenState::Running) => {
-            record.ends_runs && open.last_run().and_then(end_wanted).is_none()
+            record.ends_runs && open.last_run().and_then(|run| end_wanted(&run.record)).is_none()
         }
         SlotState::Open(OpenState::Monitoring) | SlotState::Closed(_) => false,
     }

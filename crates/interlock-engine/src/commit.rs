@@ -8,7 +8,7 @@ use std::{
 
 use interlock_core::retry::FailureCategory;
 use interlock_store::{Accepted, Change, Group, Refusal, record::EventRecord};
-use interlock_trigger::{CancelFailure, StartFailure};
+use interlock_trigger::StartFailure;
 use serde_json::Value;
 
 use crate::{
@@ -176,14 +176,12 @@ impl Engine {
             }
             Act::Cancel(request) => {
                 let (sender, world) = (self.sender.clone(), Arc::clone(&self.world));
-                let other =
-                    request.host.clone().filter(|host| self.host.name.as_ref() != Some(host));
+                // The wish is in the run's row, where the host of the job finds it.
+                if request.host.is_some() && request.host != self.host.name {
+                    return;
+                }
                 let task = async move {
-                    let asked = match other {
-                        Some(host) => Err(out_of_reach(&host)),
-                        None => triggers.cancel(&request).await,
-                    };
-                    if let Err(failure) = asked {
+                    if let Err(failure) = triggers.cancel(&request).await {
                         tracing::warn!(run = request.run_id, %failure, "could not ask the job to end");
                         let _loop_is_gone = sender.send(Message::About(News {
                             run_id: request.run_id,
@@ -202,11 +200,6 @@ impl Engine {
 fn not_trusted() -> StartFailure {
     let message = "the lease may have run out before it was started".to_owned();
     StartFailure { message, category: FailureCategory::Transient, may_have_started: true }
-}
-
-fn out_of_reach(host: &str) -> CancelFailure {
-    let message = format!("it runs on {host}, and another host owns its pipeline now");
-    CancelFailure { message, is_retryable: false }
 }
 
 /// Lets the tasks go first that wait for this thread: a start that was just asked for leaves now, not after

@@ -106,7 +106,7 @@ impl<'a> Shooter<'a> {
         let acts = firing.fires.is_some() && !self.is_held_back();
         let open = self.state.open.iter().filter(move |(_, open)| {
             let SlotState::Open(state) = open.slot.state else { return false };
-            let is_asked = open.last_run().and_then(end_wanted).is_some();
+            let is_asked = open.last_run().and_then(|run| end_wanted(&run.record)).is_some();
             acts && match ending_of(state) {
                 Some(Ending::AskTheJob) => !is_asked,
                 Some(Ending::Close) => true,

@@ -16,6 +16,7 @@ use interlock_core::{
     pipeline::Pipeline,
     slot::{Disposition, OpenState, SlotState},
 };
+use interlock_store::record::RunRecord;
 use jiff::Timestamp;
 
 use crate::{
@@ -28,8 +29,8 @@ use crate::{
 pub(crate) const CANCEL_REQUESTED: &str = "cancelRequested";
 
 /// Why a run's job is to end, if somebody wants that.
-pub(crate) fn end_wanted(run: &KnownRun) -> Option<&str> {
-    run.record.metadata.get(CANCEL_REQUESTED)?.as_str()
+pub fn end_wanted(run: &RunRecord) -> Option<&str> {
+    run.metadata.get(CANCEL_REQUESTED)?.as_str()
 }
 
 /// An open slot that is to end.
@@ -60,7 +61,7 @@ impl Ender<'_> {
 
     fn ask(&self, run: &KnownRun, plan: &mut Planned) {
         let Self { pipeline, spec, place, open, why, now } = *self;
-        if end_wanted(run).is_none() {
+        if end_wanted(&run.record).is_none() {
             plan.about_run(run, BTreeMap::from([(CANCEL_REQUESTED.to_owned(), why.into())]));
         }
         let event = Event::of("CANCEL_REQUESTED", now, why).about(place);
@@ -79,6 +80,10 @@ impl StartsUnderWay {
     pub(crate) fn begin(&self, run_id: &str) -> StartUnderWay {
         self.set().insert(run_id.to_owned());
         StartUnderWay { all: self.clone(), run_id: run_id.to_owned() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.set().is_empty()
     }
 
     pub(crate) fn contains(&self, run_id: &str) -> bool {

@@ -395,7 +395,14 @@ impl Engine {
             state.open.get(&place).ok_or_else(|| format!("{}/{} is not open", place.1, place.0))?;
         let ender = Ender { pipeline, spec, place: &place, open, why: reason, now };
         match ender.end(plan) {
-            Some(Ending::AskTheJob) => Ok(json!({ "state": "the job was asked to end" })),
+            Some(Ending::AskTheJob) => {
+                Ok(match open.last_run().and_then(|run| self.host.other(&run.record.metadata)) {
+                    Some(host) => {
+                        json!({ "state": format!("{host}, where the job runs, is asked to end it"), "host": host })
+                    }
+                    None => json!({ "state": "the job was asked to end" }),
+                })
+            }
             Some(Ending::Close) => Ok(json!({ "state": "cancelled" })),
             None => Err(format!("{}/{} is {}", place.1, place.0, open.slot.state)),
         }

@@ -50,6 +50,7 @@ mod write;
 
 pub use backfill::backfill_of;
 pub use declare::Changes;
+pub use ending::end_wanted;
 pub use engine::{Declaration, Engine, EngineError, Limits, Pace, Parts};
 pub use evidence::{AskedSlot, verdict_now};
 pub use gap::Owing;

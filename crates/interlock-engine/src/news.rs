@@ -159,7 +159,7 @@ impl Engine {
             NewsOf::Job(What::Started { metadata })
             | NewsOf::LookedUp(LookUp::Running { metadata }) => {
                 teller.started(at, metadata, &mut plan);
-                if end_wanted(run).is_some() {
+                if end_wanted(&run.record).is_some() {
                     // It was asked before it began, or by a process that is gone: the wish is stored.
                     self.act(Act::Cancel(Box::new(asked)));
                 }
@@ -178,7 +178,7 @@ impl Engine {
                     self.look_up_at(asked, later);
                 }
             }
-            NewsOf::LookedUp(LookUp::NeverStarted) if let Some(why) = end_wanted(run) => {
+            NewsOf::LookedUp(LookUp::NeverStarted) if let Some(why) = end_wanted(&run.record) => {
                 if self.starts.contains(&run_id) {
                     self.look_up_at(asked, plus(at, LOOK_EVERY));
                     return Ok(None);
@@ -357,7 +357,7 @@ impl<'a> Teller<'a> {
 
     /// The run failed: one more attempt, or the end of the slot.
     fn failed(&self, end: End, plan: &mut Planned) {
-        if let Some(why) = end_wanted(self.run)
+        if let Some(why) = end_wanted(&self.run.record)
             && !end.is_uncertain
         {
             // Somebody wanted its end: however it ended, there is no further attempt.

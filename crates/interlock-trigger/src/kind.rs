@@ -10,7 +10,7 @@ mod steps;
 mod on_host;
 mod polling;
 
-pub(crate) use self::on_host::look_up_here;
+pub(crate) use self::on_host::{cancel_here, look_up_here};
 
 use interlock_core::pipeline::TriggerKind;
 

@@ -123,6 +123,11 @@ impl LocalTriggers {
         kind::look_up_here(&self.tools, run_id, triggered_at).await
     }
 
+    /// Asks a job of this host to end, whoever wants that.
+    pub async fn cancel_here(&self, run_id: &str) -> Result<(), CancelFailure> {
+        kind::cancel_here(&self.tools, run_id).await
+    }
+
     /// Runs under way in the runner, by id.
     pub async fn running(&self) -> Result<Vec<String>, LookUpFailure> {
         self.tools

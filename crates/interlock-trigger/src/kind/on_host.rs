@@ -149,7 +149,12 @@ pub(crate) async fn look_up_here(
 
 /// Asks the runner to end a job.
 pub(super) async fn cancel(tools: &Tools, request: &StartRequest) -> Result<(), CancelFailure> {
-    let run_id = request.run_id.clone();
+    cancel_here(tools, &request.run_id).await
+}
+
+/// Asks the runner of this host to end a job, whoever started it.
+pub(crate) async fn cancel_here(tools: &Tools, run_id: &str) -> Result<(), CancelFailure> {
+    let run_id = run_id.to_owned();
     match tools.link.ask(Ask::Cancel { run_id }).await {
         Ok(_) => Ok(()),
         Err(failure) => Err(CancelFailure { message: failure.message, is_retryable: true }),

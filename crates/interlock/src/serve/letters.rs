@@ -2,7 +2,8 @@
 //!
 //! The jobs of this host are told of here, whoever owns their pipelines by now. What the owner is somewhere else it gets by
 //! letter, and may have to be asked for: when a shard comes into other hands, we look through its open runs for those of
-//! this host and say what we know. Only we can.
+//! this host and say what we know. Only we can. And only we can end them: that somebody wants that is in their rows, which we
+//! look at while such jobs run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,10 +16,12 @@ use interlock_core::{
     run::RunState,
 };
 use interlock_engine::{
-    Changes,
+    Changes, end_wanted,
     host::{HOST, Heard, Host, letter},
 };
-use interlock_store::{LedgerEntry, RunKey, RunQuery, RunRow, Shard, Store, StoreError};
+use interlock_store::{
+    Key, LedgerEntry, Record, Row, RunKey, RunQuery, RunRow, Shard, Store, StoreError,
+};
 use interlock_trigger::{LocalTriggers, LookUp, Report, Triggers as _, What};
 use jiff::Timestamp;
 use tokio::{
@@ -107,6 +110,13 @@ impl Ways {
     }
 }
 
+/// Jobs that run here in shards that were found in other hands, by their runs.
+type Ours = BTreeMap<String, (PipelineId, RunKey)>;
+
+fn is_end(what: &What) -> bool {
+    matches!(what, What::Finished(_) | What::Lost { .. })
+}
+
 /// Says what this host knows of its jobs.
 pub(crate) struct Teller {
     pub(crate) ways: Ways,
@@ -123,20 +133,27 @@ impl Teller {
         mut taken_over: mpsc::UnboundedReceiver<Shard>,
     ) {
         let mut unread: BTreeSet<Shard> = BTreeSet::new();
+        let mut ours = Ours::new();
         let mut next = Instant::now();
         loop {
             tokio::select! {
                 biased;
                 // However much the jobs have to say.
-                () = sleep_until(next), if !unread.is_empty() => {
+                () = sleep_until(next), if !(unread.is_empty() && ours.is_empty()) => {
                     for shard in std::mem::take(&mut unread) {
-                        if !self.look_through(shard).await {
+                        if !self.look_through(shard, &mut ours).await {
                             unread.insert(shard);
                         }
                     }
+                    self.end_what_is_to_end(&mut ours).await;
                     next = Instant::now() + AGAIN_AFTER;
                 }
-                Some(report) = reports.recv() => self.pass_on(report).await,
+                Some(report) = reports.recv() => {
+                    if is_end(&report.what) {
+                        ours.remove(&report.run_id);
+                    }
+                    self.pass_on(report).await;
+                }
                 Some(shard) = taken_over.recv() => { unread.insert(shard); }
                 else => return,
             }
@@ -153,7 +170,6 @@ impl Teller {
             None => report,
         };
         let Report { run_id, at, what } = report;
-        let is_end = matches!(what, What::Finished(_) | What::Lost { .. });
         loop {
             match self.post(&pipeline, (&run_id, at), Heard::Told(what.clone())).await {
                 Ok(()) => break,
@@ -162,8 +178,35 @@ impl Teller {
                 Err(_) => return,
             }
         }
-        if is_end {
+        if is_end(&what) {
             self.triggers.acknowledge(&run_id);
+        }
+    }
+
+    /// Asks those of our jobs to end of which that is wanted, where their owner is somewhere else.
+    async fn end_what_is_to_end(&self, ours: &mut Ours) {
+        for (run_id, (pipeline, key)) in std::mem::take(ours) {
+            // Its owner is here by now, and asks by itself.
+            if self.ways.to(Shard::of(&pipeline, self.ways.count)).is_some() {
+                continue;
+            }
+            let rows = self.store.read(&pipeline, &[Key::Run(key.clone())]).await;
+            let row = rows.map(|rows| rows.into_iter().next().flatten());
+            let is_wanted = match row {
+                Ok(Some(Row { record: Record::Run(run), .. })) => end_wanted(&run).is_some(),
+                Ok(_) => continue,
+                // What the store cannot say now it says later.
+                Err(_) => false,
+            };
+            if is_wanted {
+                match self.triggers.cancel_here(&run_id).await {
+                    Ok(()) => continue,
+                    Err(failure) => {
+                        tracing::warn!(run = run_id, %failure, "could not ask the job to end");
+                    }
+                }
+            }
+            ours.insert(run_id, (pipeline, key));
         }
     }
 
@@ -181,12 +224,12 @@ impl Teller {
     }
 
     /// Says what became of this host's runs in a shard; whether all was said.
-    async fn look_through(&self, shard: Shard) -> bool {
+    async fn look_through(&self, shard: Shard, ours: &mut Ours) -> bool {
         match self.runs_here(shard).await {
             Ok(runs) => {
                 let mut is_done = true;
                 for run in runs {
-                    is_done &= self.say(run).await;
+                    is_done &= self.say(run, ours).await;
                 }
                 is_done
             }
@@ -237,7 +280,7 @@ impl Teller {
     }
 
     /// Says what is known of one run; whether it could be said.
-    async fn say(&self, run: RunRow) -> bool {
+    async fn say(&self, run: RunRow, ours: &mut Ours) -> bool {
         let run_id = run.key.id(&run.pipeline);
         // A start that is on its way may arrive after we have looked.
         if self.host.is_starting(&run_id) {
@@ -247,10 +290,11 @@ impl Teller {
             Ok(found) => found,
             Err(failure) => LookUp::CannotTell { reason: failure.message },
         };
-        let is_told = matches!(run.record.state(), Ok(RunState::Running))
-            && matches!(found, LookUp::Running { .. });
-        if is_told {
-            return true;
+        if let LookUp::Running { .. } = found {
+            ours.insert(run_id.clone(), (run.pipeline.clone(), run.key.clone()));
+            if let Ok(RunState::Running) = run.record.state() {
+                return true;
+            }
         }
         let is_end = matches!(found, LookUp::Finished(_));
         let heard = Heard::Found(found);

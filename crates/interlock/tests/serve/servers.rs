@@ -10,7 +10,10 @@ use interlock_private_server::{PrivatePostgres, PrivateRedis};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::{Daemon, log, project::Project};
+use crate::{
+    Daemon, log,
+    project::{Project, signal},
+};
 
 /// Every two seconds, and what nobody was there for is caught up.
 const TICKER: &str = "
@@ -27,7 +30,11 @@ const FOLLOWED_IN: Duration = Duration::from_secs(5 + 10);
 
 /// A machine of its own: another folder, the same pipelines and the same store.
 fn machine(settings: &str) -> Project {
-    let project = Project::new(&[("ticker", TICKER)]);
+    machine_for(("ticker", TICKER), settings)
+}
+
+fn machine_for(pipeline: (&str, &str), settings: &str) -> Project {
+    let project = Project::new(&[pipeline]);
     // Both on one machine: no fixed port.
     let text = format!("{settings}server: {{addr: '127.0.0.1:0'}}\n");
     fs::write(project.path().join("interlock.yaml"), text).unwrap();
@@ -106,6 +113,67 @@ fn redis_is_shared_by_instances_that_follow_each_other() {
 fn postgres_is_shared_by_instances_that_follow_each_other() {
     let server = PrivatePostgres::start();
     follow(&format!("provider: postgres\npostgres: {{dsn: '{}', shards: 1}}\n", server.dsn()));
+}
+
+/// A pipeline that runs when somebody asks for it, with a command that says that it has begun; and two machines for it,
+/// on a store of one shard.
+fn pair(command: &str) -> (PrivateRedis, [Project; 2]) {
+    let server = PrivateRedis::start();
+    let settings = format!("provider: redis\nredis: {{addr: '{}', shards: 1}}\n", server.address());
+    let text = format!(
+        "name: lone\nschedule: '0 0 1 1 *'\ntrigger: {{type: command, command: 'echo begun >> begun.log; {command}'}}\n"
+    );
+    let machines = [0, 1].map(|_| machine_for(("lone", &text), &settings));
+    (server, machines)
+}
+
+/// Asks for a run, and waits until its job has begun; answers with its slot.
+fn begin(machine: &Project) -> String {
+    machine.until("it serves", || (machine.run(&["status"]).code == 0).then_some(()));
+    let ran = machine.run(&["run", "lone", "--json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    machine.until("it has begun", || machine.path().join("begun.log").exists().then_some(()));
+    let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let slot = answer["result"]["slot"].as_str().unwrap();
+    slot.rsplit('/').next().unwrap().to_owned()
+}
+
+/// The one slot as people read it.
+fn lone(machine: &Project) -> String {
+    let rows: Vec<Value> =
+        serde_json::from_str(&machine.run(&["slots", "lone", "--json"]).stdout).unwrap();
+    rows[0]["disposition"].as_str().unwrap_or("open").to_owned()
+}
+
+#[test]
+fn an_instance_that_is_told_to_stop_says_how_the_jobs_ended_that_it_has_just_started() {
+    let (_server, [one, other]) = pair("sleep 0.3");
+    let mut first = Daemon::start(one.path());
+    begin(&one);
+    assert!(signal(first.0.id(), "-TERM"));
+    assert!(first.0.wait().unwrap().success());
+    assert_eq!(lone(&other), "completed", "{}", log(one.path()));
+}
+
+#[test]
+fn a_job_is_ended_by_its_host_although_another_owns_its_pipeline() {
+    let (_server, [one, other]) = pair("exec sleep 600");
+    let mut first = Daemon::start(one.path());
+    let slot = begin(&one);
+    assert!(signal(first.0.id(), "-TERM"));
+    assert!(first.0.wait().unwrap().success());
+    let _second = Daemon::start(other.path());
+    let owns = || log(other.path()).contains("\"openSlots\":1").then_some(());
+    other.until("it owns the shard", owns);
+    let _back = Daemon::start(one.path());
+    one.until("it stands by", || log(one.path()).contains("standing by").then_some(()));
+    let asked = other.run(&["cancel", "lone", &slot, "--json"]);
+    assert_eq!(asked.code, 0, "{asked:?}");
+    let answer: Value = serde_json::from_str(&asked.stdout).unwrap();
+    let (state, host) = (&answer["result"]["state"], &answer["result"]["host"]);
+    let expected = format!("{}, where the job runs, is asked to end it", host.as_str().unwrap());
+    assert_eq!(state.as_str(), Some(expected.as_str()));
+    other.until("it is cancelled", || (lone(&other) == "cancelled").then_some(()));
 }
 
 #[test]
