@@ -71,6 +71,8 @@ pub struct Redis {
     pub event_stream_max: u32,
     /// How many shards it gets when it is made; nothing when the file does not say.
     pub shards: Option<u16>,
+    /// Where a host keeps what is its own.
+    pub folder: PathBuf,
 }
 
 /// TLS to Redis; files are relative to the project.
@@ -95,6 +97,8 @@ pub struct Postgres {
     pub retention_ttl: Option<SignedDuration>,
     /// How many shards it gets when it is made; nothing when the file does not say.
     pub shards: Option<u16>,
+    /// Where a host keeps what is its own.
+    pub folder: PathBuf,
 }
 
 /// `DynamoDB`.

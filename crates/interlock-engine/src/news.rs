@@ -425,7 +425,11 @@ impl<'a> Teller<'a> {
     /// the slot is closed (S18).
     fn out_of_sight(&self, at: Timestamp, host: &str, plan: &mut Planned) {
         if self.uncertain_since().is_none() {
-            self.mark_uncertain(at, &format!("its host {host} is gone"), plan);
+            let run_id = self.run.key.id(self.pipeline);
+            let reason = format!(
+                "its host {host} is gone; should it not return, `interlock complete {run_id} --failed` (or `--success`) goes on without it"
+            );
+            self.mark_uncertain(at, &reason, plan);
         }
     }
 

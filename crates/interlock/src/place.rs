@@ -73,9 +73,9 @@ impl Place {
     pub(crate) fn named(directory: &Path, store: &StoreConfig) -> Self {
         let folder = match store {
             StoreConfig::Embedded { path } => directory.join(path),
-            StoreConfig::Redis(_) | StoreConfig::Postgres(_) | StoreConfig::Dynamodb(_) => {
-                directory.join(".interlock")
-            }
+            StoreConfig::Redis(config) => directory.join(&config.folder),
+            StoreConfig::Postgres(config) => directory.join(&config.folder),
+            StoreConfig::Dynamodb(_) => directory.join(".interlock"),
         };
         Self { folder, directory: directory.to_owned(), store: store.clone() }
     }

@@ -141,6 +141,7 @@ impl Decoder<'_> {
             run_index_limit: count(node, "runIndexLimit").unwrap_or(100),
             event_stream_max: count(node, "eventStreamMax").unwrap_or(10_000),
             shards: shards(node),
+            folder: folder(node, "folder"),
         }
     }
 
@@ -167,6 +168,7 @@ impl Decoder<'_> {
             connections_max: count(node, "maxConnections").unwrap_or(10),
             schema: text(node, "schema").unwrap_or_else(|| "interlock".to_owned()),
             shards: shards(node),
+            folder: folder(node, "folder"),
             retention_ttl: self.duration(node, "retentionTtl"),
             dsn: self.needed(node, root, "postgres", "dsn")?,
         })
@@ -321,8 +323,11 @@ fn shards(node: &Node) -> Option<u16> {
 }
 
 pub(crate) fn embedded(node: &Node) -> StoreConfig {
-    let path = text(node, "path").unwrap_or_else(|| ".interlock".to_owned());
-    StoreConfig::Embedded { path: path.into() }
+    StoreConfig::Embedded { path: folder(node, "path") }
+}
+
+fn folder(node: &Node, key: &str) -> PathBuf {
+    text(node, key).map_or_else(|| ".interlock".into(), PathBuf::from)
 }
 
 fn dirs(root: &Node) -> Dirs {

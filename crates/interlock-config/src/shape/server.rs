@@ -31,6 +31,13 @@ const SHARDS: Field = field(
 )
 .default("12");
 
+const FOLDER: Field = field(
+    "folder",
+    &Shape::Text(Format::Path),
+    "Where this host keeps what is its own: the record of its jobs, their logs, reports that wait.",
+)
+.default(".interlock");
+
 const REDIS: &MapShape = &map(
     "redis",
     &[
@@ -48,6 +55,7 @@ const REDIS: &MapShape = &map(
             field("runIndexLimit", &COUNT, "Runs in a pipeline's index.").default("100"),
             field("eventStreamMax", &COUNT, "Events in a pipeline's stream.").default("10000"),
             SHARDS,
+            FOLDER,
         ],
         TTLS,
     ],
@@ -63,6 +71,7 @@ const POSTGRES: &MapShape = &map(
             .or(&["retentionTTL"])
             .default("retention.events"),
         SHARDS,
+        FOLDER,
     ]],
 );
 
