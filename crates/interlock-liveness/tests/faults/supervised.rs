@@ -47,7 +47,12 @@ pub(crate) fn supervise() {
     };
     match run(&supervision, &mut tell) {
         Ok(code) => say(&format!("CODE {code}")),
-        Err(SuperviseError::Running(name)) => say(&format!("RUNNING {name}")),
+        Err(SuperviseError::Running { name, holder }) => {
+            let holder = holder.unwrap();
+            let held = holder.since.elapsed().unwrap();
+            assert!(held < Duration::from_secs(60), "since when: {held:?}");
+            say(&format!("RUNNING {name} under {} {}", holder.pid, holder.is_there));
+        }
         Err(error) => panic!("{error:?}"),
     }
 }
@@ -227,7 +232,8 @@ fn fault_28_a_supervisor_that_is_killed_takes_its_program_along_and_two_are_neve
     let mut first = start(&folder, BEATS);
     let pid = first.until("STARTED ");
     let mut second = start(&folder, BEATS);
-    assert_eq!(second.until("RUNNING "), "patient");
+    let holder = format!("patient under {} true", first.child.id());
+    assert_eq!(second.until("RUNNING "), holder);
     first.signal("-KILL");
     let began = Instant::now();
     while is_there(&pid) {
