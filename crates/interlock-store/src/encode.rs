@@ -67,10 +67,7 @@ impl EventRecord {
 impl InboxRecord {
     /// Its text; of what could not be read, what was found.
     pub fn encode(&self) -> String {
-        match self {
-            Self::Unreadable { text, .. } => text.clone(),
-            readable => write(readable),
-        }
+        if let Self::Unreadable { text, .. } = self { text.clone() } else { write(self) }
     }
 
     /// The entry that a text of an inbox stands for, whatever that is: one that nobody can read must not be in the way of

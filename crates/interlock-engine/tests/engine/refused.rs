@@ -30,9 +30,9 @@ fn post(stage: &Stage, pipeline: &str, key: &str, record: &InboxRecord) {
 fn is_accepted(stage: &Stage, pipeline: &str, key: &str) -> Option<bool> {
     let name = PipelineId::parse(pipeline).unwrap();
     let rows = block_on(stage.store.read(&name, &[Key::Applied(key.to_owned())])).unwrap();
-    rows.into_iter().flatten().find_map(|row| match row.record {
-        Record::Applied(applied) => Some(applied.accepted),
-        _ => None,
+    rows.into_iter().flatten().find_map(|row| {
+        let Record::Applied(applied) = row.record else { return None };
+        Some(applied.accepted)
     })
 }
 
