@@ -119,7 +119,9 @@ fn what_waited_is_delivered_before_what_happened_since() {
             reader.read_exact(&mut body).unwrap();
             let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
             rids.push(body["rid"].as_str().unwrap().to_owned());
-            let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+            // As Interlock answers: nobody else is believed.
+            let answer = "HTTP/1.1 200 OK\r\ncontent-length: 26\r\nconnection: close\r\n\r\n\
+                          {\"key\":\"k\",\"durable\":true}";
             reader.into_inner().write_all(answer.as_bytes()).unwrap();
         }
         rids
