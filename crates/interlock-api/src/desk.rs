@@ -195,13 +195,19 @@ pub(crate) fn refused(StoreError { message, .. }: StoreError) -> ApiError {
     ApiError::unavailable("store_unreachable", format!("the store: {message}"), hint)
 }
 
-/// There is no such pipeline.
+/// There is no such pipeline, and if nothing can be called so there cannot be.
 pub(crate) fn unknown_pipeline(name: &str) -> ApiError {
+    let hint = match PipelineId::parse(name) {
+        Ok(_) => "`interlock list` names them; `?create=1` on a ping makes one.".to_owned(),
+        Err(_) => "`interlock list` names them. A name has 2 to 255 characters of a-z, 0-9, `.`, `_` and `-`, with a \
+                   letter or digit at both ends."
+            .to_owned(),
+    };
     ApiError {
         status: StatusCode::NOT_FOUND,
         code: "pipeline_unknown",
         message: format!("there is no pipeline `{name}`"),
-        hint: "`interlock list` names them; `?create=1` on a ping makes one.".to_owned(),
+        hint,
     }
 }
 

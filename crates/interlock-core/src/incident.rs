@@ -149,6 +149,8 @@ const BUDGET_AT_RISK: Family = Family { prefix: "relative-sla-warning", scope: S
 const BUDGET: Family = Family { prefix: "relative-sla", scope: Scope::Day };
 /// A watch-only job reported more often than it should run.
 const EXTRA: Family = Family { prefix: "extra", scope: Scope::Day };
+/// A job reports, and no pipeline takes its reports.
+const NOT_WATCHED: Family = Family { prefix: "not-watched", scope: Scope::Pipeline };
 const NO_SENSOR: Family = Family { prefix: "no-sensor", scope: Scope::Day };
 const POST_RUN: Family = Family { prefix: "post-run", scope: Scope::Day };
 const RECOVERED: Family = Family { prefix: "recovered", scope: Scope::Day };
@@ -257,6 +259,12 @@ const OPENS: &[Opens] = &[
         ("post_run_sensor_missing", "was not reported on after its run"),
     ),
     opens("REPORT_EXTRA", EXTRA, Level::Warning, ("report_extra", "reported more than once")),
+    opens(
+        "JOB_NOT_WATCHED",
+        NOT_WATCHED,
+        Level::Warning,
+        ("job_not_watched", "gets reports, and is nothing that is watched"),
+    ),
     opens("TRIGGER_RECOVERED", RECOVERED, Level::Info, ("trigger_recovered", "was opened late")),
     opens("PIPELINE_PAUSED", PAUSED, Level::Warning, ("pipeline_paused", "is paused for long")),
     opens(
@@ -332,6 +340,8 @@ const RESOLVES: &[(&str, &[Family])] = &[
     ("JOB_CANCELLED", &[STUCK]),
     ("SLA_MET", &[SLA_AT_RISK]),
     ("POST_RUN_PASSED", &[POST_RUN]),
+    ("PIPELINE_DECLARED", &[NOT_WATCHED]),
+    ("PIPELINE_CHANGED", &[NOT_WATCHED]),
     ("PIPELINE_RESUMED", &[PAUSED]),
     ("WATCHDOG_RECOVERED", &[DEGRADED]),
     ("RUN_FOUND", &[UNCERTAIN]),

@@ -15,6 +15,7 @@ use crate::{
     aside::guarded,
     engine::{Engine, EngineError, Message, News, NewsOf},
     recording::{CATCHUP_QUEUED, caught_up},
+    unfit::Unfit,
     write::{Act, Planned},
 };
 
@@ -44,9 +45,20 @@ impl Engine {
     /// Commits what is held and these groups, absorbs what was accepted, and acts on it. A conflict reloads the pipeline, which is
     /// then planned again; a lost term ends everything.
     ///
+    /// What the store can never take is that pipeline's alone (`unfit`): an entry of the inbox is then answered with why.
+    pub(crate) async fn commit(&mut self, mut planned: Vec<Planned>) -> Result<(), EngineError> {
+        loop {
+            self.commit_batches(planned).await?;
+            if self.unfit.is_empty() {
+                return Ok(());
+            }
+            planned = self.answer_unfit().await?;
+        }
+    }
+
     /// The next batch is handed in before the last one is looked at, so that the store writes while the engine
     /// takes over. What a batch does not yet know of the one before it, its preconditions do.
-    pub(crate) async fn commit(&mut self, planned: Vec<Planned>) -> Result<(), EngineError> {
+    async fn commit_batches(&mut self, planned: Vec<Planned>) -> Result<(), EngineError> {
         let store = Arc::clone(&self.store);
         let planned = std::mem::take(&mut self.held).into_iter().chain(planned);
         let mut planned = planned.filter(|plan| !plan.group.changes.is_empty()).peekable();
@@ -61,8 +73,10 @@ impl Engine {
             }
             match std::mem::replace(&mut under_way, next) {
                 Some((batch, answer)) => {
-                    let results = answer.await?;
-                    self.take_results(batch, results).await?;
+                    match answer.await {
+                        Ok(results) => self.take_results(batch, results).await?,
+                        Err(error) => self.commit_what_is_fit(batch, error).await?,
+                    }
                     // A pass over very much, on a slow store, is no hang, and must not outlive its lease.
                     self.pulse().beat();
                     self.keep_the_lease().await?;
@@ -73,7 +87,7 @@ impl Engine {
         }
     }
 
-    async fn take_results(
+    pub(crate) async fn take_results(
         &mut self,
         batch: Vec<Planned>,
         results: Vec<Result<Accepted, Refusal>>,
@@ -91,7 +105,12 @@ impl Engine {
                     is_deposed = true;
                     break;
                 }
-                Err(refusal) => {
+                Err(
+                    refusal @ (Refusal::TooLarge(_)
+                    | Refusal::Twice { .. }
+                    | Refusal::Forbidden { .. }),
+                ) => self.unfit.push(Unfit { plan, reason: refusal.to_string() }),
+                Err(refusal @ (Refusal::Conflict { .. } | Refusal::Behind)) => {
                     self.vitals.groups_refused.add(1);
                     tracing::warn!(pipeline = %plan.group.pipeline, %refusal, "reloading");
                     conflicts.insert(plan.group.pipeline);

@@ -39,6 +39,7 @@ use crate::{
     seam::{Evaluators, Specs, Task, World},
     solo::Scope,
     state::{KnownRun, OpenSlot, Pipelines, SlotPlace},
+    unfit::Unfit,
     vitals::{Begins, Counting, Pulse, Vitals},
     write::Planned,
 };
@@ -230,6 +231,8 @@ pub struct Engine {
     pub(crate) news: VecDeque<News>,
     /// Taken over in memory and not yet committed; see [`Engine::hold`].
     pub(crate) held: Vec<Planned>,
+    /// What the store can never take, until its pipeline is loaded again.
+    pub(crate) unfit: Vec<Unfit>,
     pub(crate) vitals: Arc<Vitals>,
     pub(crate) host: Host,
     /// Whether the lease can be believed without asking.
@@ -325,6 +328,7 @@ impl Engine {
             poisoned: vec![],
             news: VecDeque::new(),
             held: vec![],
+            unfit: vec![],
             vitals,
             host,
             trust,

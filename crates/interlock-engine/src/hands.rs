@@ -81,6 +81,7 @@ impl Engine {
                 plan.event(event.detail("test", true));
                 Ok(json!({ "incident": format!("bark:{id}") }))
             }
+            InboxRecord::Unreadable { reason, .. } => Err(reason.clone()),
             InboxRecord::Sensor { .. }
             | InboxRecord::Run { .. }
             | InboxRecord::Rerun { .. }

@@ -30,6 +30,7 @@ use crate::{
     scheduler::{Opener, plus},
     sensors::Arrival,
     state::SlotPlace,
+    unfit,
     write::{Event, Planned},
 };
 
@@ -56,15 +57,17 @@ impl Engine {
                 }
                 // Held: what many reports become is one write to the disk.
                 let plan = self.plan_report(&entry, report, now).await?;
-                waiting += usize::from(plan.is_none());
-                self.hold(plan.into_iter().collect()).await?;
                 self.dirty.insert(entry.pipeline.clone());
+                match plan {
+                    Some(plan) => self.hold(vec![plan.answering(entry)]).await?,
+                    None => waiting += 1,
+                }
                 continue;
             }
             if let InboxRecord::Job { .. } = &entry.record {
                 let plan = self.plan_letter(&entry, now).await?;
-                self.hold(vec![plan]).await?;
                 self.dirty.insert(entry.pipeline.clone());
+                self.hold(vec![plan.answering(entry)]).await?;
                 continue;
             }
             let mut plan = Planned::new(&entry.pipeline, self.writer);
@@ -74,16 +77,18 @@ impl Engine {
                 Err(reason) => {
                     plan.group.changes.clear();
                     plan.acts.clear();
+                    unfit::rejected(&entry, &reason, now, &mut plan);
                     (false, json!({ "reason": reason }))
                 }
             };
             let request = Some(entry.record.fingerprint());
             let record = AppliedRecord { at: now, accepted, result, request };
             plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record));
-            self.dirty.insert(entry.pipeline.clone());
-            self.commit(vec![plan]).await?;
+            let pipeline = entry.pipeline.clone();
+            self.dirty.insert(pipeline.clone());
+            self.commit(vec![plan.answering(entry)]).await?;
             // A pause may have begun or ended.
-            self.arm(&entry.pipeline);
+            self.arm(&pipeline);
         }
         if all >= ENTRIES_MAX && waiting < all {
             // There is more: the next pass does not wait.
@@ -143,7 +148,7 @@ impl Engine {
         let hearing = Hearing { pipeline, record: &record, report, now };
         Ok(match self.follow_report(&hearing, Some(key), plan).await? {
             Told::Placed(result) => Ok(result),
-            Told::Rejected(reason) => Err(reason),
+            Told::Rejected(reason) | Told::NotWatched(reason) => Err(reason),
             Told::Waits => Err(format!("{id} is not under way")),
         })
     }
@@ -220,6 +225,7 @@ impl Engine {
             | InboxRecord::Heard { .. }
             | InboxRecord::Keep { .. }
             | InboxRecord::Silence { .. }
+            | InboxRecord::Unreadable { .. }
             | InboxRecord::Bark { .. } => Err("it is about no declaration".to_owned()),
             InboxRecord::Complete { .. } => {
                 self.apply_end((pipeline, &spec), (&entry.record, now), plan).await?

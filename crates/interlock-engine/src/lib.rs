@@ -45,6 +45,7 @@ mod solo;
 mod state;
 mod step;
 mod tell;
+mod unfit;
 pub mod vitals;
 mod write;
 

@@ -27,12 +27,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use self::telling::Telling;
+pub(crate) use self::telling::rejected;
 use crate::{
     engine::{Engine, EngineError},
     heard::{RIDS_KEPT, began, rid_of, seen},
     scheduler::{Opener, plus},
     state::{KnownRun, PipelineState, SlotPlace},
-    write::Planned,
+    write::{Event, Planned},
 };
 
 /// How long a report waits for a pipeline that is about to be made.
@@ -53,6 +54,8 @@ pub(crate) enum Told {
     Placed(Value),
     /// It belongs nowhere.
     Rejected(String),
+    /// Somebody's job reports under a name that nothing watches, and may be told nowhere else.
+    NotWatched(String),
     /// It stays in the inbox for now.
     Waits,
 }
@@ -85,7 +88,7 @@ impl Engine {
                 let at = record.at.min(entry.received_at);
                 let at = if at > plus(now, STEP_MAX) { now } else { at };
                 // What `exec` leaves in the inbox itself is as fine as its clock; no row is.
-                let at = whole_milliseconds(at);
+                let at = self.after_its_making(&entry.pipeline, record, whole_milliseconds(at));
                 let report = Report { said, rid: record.rid.as_deref(), at };
                 let hearing = Hearing { pipeline: &entry.pipeline, record, report, now };
                 match self.cannot_take(&hearing, entry.received_at) {
@@ -102,10 +105,28 @@ impl Engine {
                 telling::rejected(record, &reason, now, &mut plan);
                 (false, json!({ "reason": reason }))
             }
+            Told::NotWatched(reason) => {
+                telling::rejected(record, &reason, now, &mut plan);
+                plan.event(Event::of("JOB_NOT_WATCHED", now, reason.as_str()));
+                (false, json!({ "reason": reason }))
+            }
         };
         let applied = AppliedRecord { at: now, accepted, result, request: None };
         plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(applied));
         Ok(Some(plan))
+    }
+
+    /// When a report counts that made its pipeline: its first slot begins when the file is read, and is not left waiting for what
+    /// was said just before.
+    fn after_its_making(
+        &self,
+        pipeline: &PipelineId,
+        record: &ReportRecord,
+        at: Timestamp,
+    ) -> Timestamp {
+        let state = self.pipelines.0.get(pipeline).filter(|_| record.create);
+        let made = state.and_then(|state| state.row.as_ref()).map(|(row, _)| row.first_seen);
+        made.map_or(at, |made| at.max(plus(made, SignedDuration::from_millis(1))))
     }
 
     /// Why a pipeline takes no reports, if so.
@@ -113,22 +134,24 @@ impl Engine {
         let name = hearing.pipeline;
         let rejected = |reason: String| Some(Told::Rejected(reason));
         if let Some(named) = &hearing.record.pipeline {
+            // Whoever named it was told so, and may name anything.
             return rejected(format!("there is no pipeline `{named}`"));
         }
+        let not_watched = |reason: String| Some(Told::NotWatched(reason));
         let state = self.pipelines.0.get(name).filter(|state| state.row.is_some());
         let Some(state) = state else {
             let is_made = hearing.record.create && hearing.now < plus(received_at, CREATED_IN);
             return if is_made {
                 Some(Told::Waits)
             } else {
-                rejected(format!("there is no pipeline `{name}`"))
+                not_watched(format!("there is no pipeline `{name}`"))
             };
         };
         match state.agenda.work {
-            _ if state.is_retired() => rejected(format!("the file of {name} is gone")),
+            _ if state.is_retired() => not_watched(format!("the file of {name} is gone")),
             Work::Watched => None,
             Work::Dormant => rejected(format!("{name} is disabled, or has no trigger")),
-            Work::Started => rejected(format!(
+            Work::Started => not_watched(format!(
                 "Interlock itself runs {name}; only a pipeline with `trigger: {{type: external}}` takes \
                  reports"
             )),

@@ -8,7 +8,7 @@ use interlock_core::{
     slot::{OpenState, Slot},
 };
 use interlock_store::{
-    Change, Expect, Group, Key, Record, RunKey, Writer,
+    Change, Expect, Group, InboxEntry, Key, Record, RunKey, Writer,
     record::{EventRecord, RunRecord, SlotRecord, WatermarkRecord},
 };
 use interlock_trigger::StartRequest;
@@ -24,6 +24,8 @@ pub(crate) struct Planned {
     pub(crate) acts: Vec<Act>,
     /// Whether memory is already as if it were accepted; should it be refused, its pipeline is loaded again.
     pub(crate) is_held: bool,
+    /// The entry of the inbox that it answers. Should the store never be able to take the group, that is answered instead.
+    pub(crate) request: Option<Box<InboxEntry>>,
 }
 
 /// Something outside the store that an accepted group calls for.
@@ -58,7 +60,7 @@ impl Act {
 impl Planned {
     pub(crate) fn new(pipeline: &PipelineId, writer: Writer) -> Self {
         let group = Group { pipeline: pipeline.clone(), writer, changes: vec![] };
-        Self { group, acts: vec![], is_held: false }
+        Self { group, acts: vec![], is_held: false, request: None }
     }
 
     /// Writes a slot at the revision it was read at, 0 for one that is not there.

@@ -12,7 +12,15 @@ mod life;
 mod memory;
 mod orphans;
 
-use std::{ffi::OsString, fmt, fs::TryLockError, io, path::PathBuf, thread, time::Duration};
+use std::{
+    ffi::OsString,
+    fmt,
+    fs::{File, TryLockError},
+    io::{self, Read as _, Write as _},
+    path::PathBuf,
+    thread,
+    time::{Duration, SystemTime},
+};
 
 pub use self::backoff::{Backoff, GiveUp};
 use self::{
@@ -131,8 +139,13 @@ pub enum Note<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum SuperviseError {
     /// There is another supervisor, or what it left behind runs.
-    #[error("`{0}` runs already, or what an earlier supervisor started does")]
-    Running(String),
+    #[error("`{name}` runs already{}", Holder::words(.holder.as_ref()))]
+    Running {
+        /// What is supervised.
+        name: String,
+        /// Who took it; nothing, if that cannot be read.
+        holder: Option<Holder>,
+    },
     /// The folder of states cannot be used.
     #[error("the folder {0} cannot be used")]
     Folder(PathBuf, #[source] io::Error),
@@ -142,6 +155,45 @@ pub enum SuperviseError {
     /// The kernel refused something that supervision needs.
     #[error("the kernel refused what supervision needs")]
     Kernel(#[source] io::Error),
+}
+
+/// The supervisor that took a program first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Its process.
+    pub pid: u32,
+    /// Since when.
+    pub since: SystemTime,
+    /// Whether it is still there. If not, what it started is.
+    pub is_there: bool,
+}
+
+impl Holder {
+    /// Who says so in the file of the lock, and since when, as the file system has it.
+    fn read(file: &File) -> Option<Self> {
+        let mut text = String::new();
+        file.take(HOLDER_MAX).read_to_string(&mut text).ok()?;
+        let pid: u32 = text.trim().parse().ok()?;
+        let since = file.metadata().ok()?.modified().ok()?;
+        let is_there = std::path::Path::new(&format!("/proc/{pid}")).exists();
+        Some(Self { pid, since, is_there })
+    }
+
+    /// Says in the file of the lock that it is us.
+    fn write(mut file: &File) -> io::Result<()> {
+        file.set_len(0)?;
+        writeln!(file, "{}", std::process::id())
+    }
+
+    fn words(holder: Option<&Self>) -> String {
+        match holder {
+            Some(Self { pid, is_there: true, .. }) => format!(", under process {pid}"),
+            Some(Self { pid, is_there: false, .. }) => {
+                format!(": what process {pid} started is still there, although that is gone")
+            }
+            None => ", or what an earlier supervisor started does".to_owned(),
+        }
+    }
 }
 
 /// Keeps a program running until it ends for good; answers with the exit code that stands for that.
@@ -199,27 +251,32 @@ fn note_kept(kept: io::Result<()>, tell: &mut dyn FnMut(Note<'_>)) {
 }
 
 /// Takes the lock that the program inherits: it is held until both are gone.
-fn lock(supervision: &Supervision) -> Result<std::fs::File, SuperviseError> {
+fn lock(supervision: &Supervision) -> Result<File, SuperviseError> {
     let failed = |error| SuperviseError::Folder(supervision.folder.clone(), error);
     std::fs::create_dir_all(&supervision.folder).map_err(failed)?;
     let path = supervision.folder.join(format!("{}.lock", supervision.name));
-    let open = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    let file = open.map_err(failed)?;
+    let mut open = File::options();
+    let file = open.read(true).write(true).create(true).truncate(false).open(path);
+    let file = file.map_err(failed)?;
     for _ in 0..LOCK_TRIES {
         match file.try_lock() {
             Ok(()) => {
                 // The program gets it too.
                 rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty())
                     .map_err(|error| failed(error.into()))?;
+                // A disk that is full is no reason not to keep a program running.
+                let _nameless = Holder::write(&file);
                 return Ok(file);
             }
             Err(TryLockError::WouldBlock) => thread::sleep(LOCK_AFTER),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
     }
-    Err(SuperviseError::Running(supervision.name.clone()))
+    Err(SuperviseError::Running { name: supervision.name.clone(), holder: Holder::read(&file) })
 }
 
 /// A program whose supervisor was just killed takes a moment to die.
 const LOCK_TRIES: u32 = 10;
 const LOCK_AFTER: Duration = Duration::from_millis(50);
+/// More is no number of a process.
+const HOLDER_MAX: u64 = 32;

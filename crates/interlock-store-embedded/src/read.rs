@@ -358,7 +358,7 @@ pub(crate) fn inbox(db: &Connection, limit: usize) -> Result<Vec<InboxEntry>, Fa
             pipeline: PipelineId::any(&row.get::<_, String>(1)?)?,
             key: row.get(2)?,
             received_at: timestamp(row.get(3)?)?,
-            record: InboxRecord::decode(&row.get::<_, String>(4)?)?,
+            record: InboxRecord::read(&row.get::<_, String>(4)?),
         });
     }
     Ok(found)

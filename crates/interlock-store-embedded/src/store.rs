@@ -15,7 +15,7 @@ use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
     Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page,
     Portion, Record, Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture,
-    Writer as Right, check_settlement,
+    Writer as Right, check_name, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
     whole_milliseconds,
 };
@@ -378,6 +378,9 @@ impl Store for EmbeddedStore {
         key: &'a str,
         record: &'a InboxRecord,
     ) -> StoreFuture<'a, ()> {
+        if let Err(error) = check_name(key) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
         let letter = Letter {
             pipeline: pipeline.clone(),
             key: key.to_owned(),
@@ -498,7 +501,7 @@ fn inbox_beside(db: &Connection, folder: &Path, limit: usize) -> Result<Page<Inb
         };
         if !known {
             number += 1;
-            let record = InboxRecord::decode(&letter.body)?;
+            let record = InboxRecord::read(&letter.body);
             let Letter { pipeline, key, received_at, .. } = letter;
             found.push(InboxEntry { number, pipeline, key, received_at, record });
         }

@@ -80,8 +80,7 @@ pub(crate) async fn inbox(
             pipeline: PipelineId::any(row.get(1)).map_err(|error| unreadable(error.message))?,
             key: row.get(2),
             received_at: instant(row.get(3))?,
-            record: InboxRecord::decode(row.get(4))
-                .map_err(|error| unreadable(error.to_string()))?,
+            record: InboxRecord::read(row.get(4)),
         })
     };
     Ok(page(rows.iter().map(entry).collect::<Result<_, StoreError>>()?, limit))

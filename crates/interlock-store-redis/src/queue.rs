@@ -64,7 +64,7 @@ fn entry(member: &str, value: &str) -> Option<InboxEntry> {
         pipeline: PipelineId::any(pipeline).ok()?,
         key: key.to_owned(),
         received_at: instant(parts.next()?.parse().ok()?).ok()?,
-        record: InboxRecord::decode(parts.next()?).ok()?,
+        record: InboxRecord::read(parts.next()?),
     })
 }
 

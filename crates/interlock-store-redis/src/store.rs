@@ -7,7 +7,7 @@ use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
     Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page,
     Portion, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError,
-    StoreFuture, Writer, check_settlement,
+    StoreFuture, Writer, check_name, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, instant};
@@ -338,6 +338,9 @@ impl Store for RedisStore {
         key: &'a str,
         record: &'a InboxRecord,
     ) -> StoreFuture<'a, ()> {
+        if let Err(error) = check_name(key) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
         let (pipeline, key, body) = (pipeline.clone(), key.to_owned(), record.encode());
         self.ask(move |server| async move { queue::post(&server, &pipeline, &key, body).await })
     }

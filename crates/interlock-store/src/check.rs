@@ -46,7 +46,7 @@ impl Change {
 
 impl Group {
     /// Finds mistakes of the caller: the pipeline lies in another shard than the writer's, a record is of
-    /// another kind than its key, or an instant in a key is finer than a millisecond.
+    /// another kind than its key, an instant in a key is finer than a millisecond, or a name in one holds a NUL.
     pub fn check(&self, shard_count: u16) -> Result<(), StoreError> {
         let shard = Shard::of(&self.pipeline, shard_count);
         // What is of no pipeline may be told by the owner of any shard, under the term that it has.
@@ -89,7 +89,16 @@ impl Group {
     }
 }
 
+/// Finds a name that not every engine can keep, in a row's key or of an entry for the inbox.
+pub fn check_name(name: &str) -> Result<(), StoreError> {
+    if !name.contains('\0') {
+        return Ok(());
+    }
+    Err(StoreError::permanent(format!("a key cannot hold a NUL: {name:?}")))
+}
+
 fn check_change(change: &Change) -> Result<(), StoreError> {
+    change.key().and_then(Key::name).map_or(Ok(()), check_name)?;
     if let Change::Put(key, _, record) = change
         && key.kind() != record.kind()
     {

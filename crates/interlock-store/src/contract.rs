@@ -576,7 +576,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>>;
 
     /// Appends to the inbox; a key of this pipeline that is there already, or was applied already, changes
-    /// nothing. The pipeline need not exist. Durable when it returns.
+    /// nothing. The pipeline need not exist. A key with a NUL is refused. Durable when it returns.
     fn post<'a>(
         &'a self,
         pipeline: &'a PipelineId,

@@ -65,9 +65,18 @@ impl EventRecord {
 }
 
 impl InboxRecord {
-    /// Its text.
+    /// Its text; of what could not be read, what was found.
     pub fn encode(&self) -> String {
-        write(self)
+        if let Self::Unreadable { text, .. } = self { text.clone() } else { write(self) }
+    }
+
+    /// The entry that a text of an inbox stands for, whatever that is: one that nobody can read must not be in the way of
+    /// the others.
+    pub fn read(text: &str) -> Self {
+        Self::decode(text).unwrap_or_else(|unreadable| Self::Unreadable {
+            text: text.to_owned(),
+            reason: unreadable.to_string(),
+        })
     }
 
     /// What tells it from another request under the same idempotency key: all that it says, except for when a sensor was

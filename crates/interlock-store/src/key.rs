@@ -72,6 +72,24 @@ impl Key {
         }
     }
 
+    /// The name in it that somebody outside may have chosen, if there is one.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Sensor(name)
+            | Self::Incident(name)
+            | Self::Due(_, _, name)
+            | Self::Outbox(name)
+            | Self::Applied(name) => Some(name),
+            Self::Pipeline
+            | Self::Version(_)
+            | Self::Watermark(_)
+            | Self::Slot(..)
+            | Self::Span(..)
+            | Self::Run(_)
+            | Self::Backfill(_) => None,
+        }
+    }
+
     /// Reads what [`Display`](fmt::Display) writes.
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, rest) = text.split_once('/').unwrap_or((text, ""));

@@ -79,7 +79,7 @@ pub mod story;
 mod together;
 mod whole;
 
-pub use check::{check_settlement, may_write, whole_milliseconds};
+pub use check::{check_name, check_settlement, may_write, whole_milliseconds};
 pub use contract::{
     Accepted, AgendaRow, BackfillQuery, BackfillRow, CHANGES_MAX, Change, DueRow, EventRow, Expect,
     Group, Hint, InboxEntry, Lease, LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow, OutboxRow,

@@ -26,7 +26,7 @@ use jiff::{SignedDuration, Timestamp};
 
 pub use self::state::State;
 use crate::{
-    check::{check_settlement, whole_milliseconds},
+    check::{check_name, check_settlement, whole_milliseconds},
     contract::{
         Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Group, InboxEntry,
         Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role, Roll, Row, RunQuery, RunRow,
@@ -252,6 +252,9 @@ impl Store for MemoryStore {
         key: &'a str,
         record: &'a InboxRecord,
     ) -> StoreFuture<'a, ()> {
+        if let Err(error) = check_name(key) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
         self.with(move |state, now| state.post(pipeline, key, record, now))
     }
 

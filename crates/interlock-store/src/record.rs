@@ -450,6 +450,14 @@ pub enum InboxRecord {
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         metadata: BTreeMap<String, Value>,
     },
+    /// An entry that this version cannot read: it is kept for people, and stops no other. Nobody sends it.
+    #[serde(skip)]
+    Unreadable {
+        /// As it was found.
+        text: String,
+        /// What the reader stumbled over.
+        reason: String,
+    },
     /// A job's end, reported from outside.
     Complete {
         /// Which run, by its id.

@@ -26,6 +26,8 @@ use crate::{
 
 /// A report that could be placed nowhere.
 pub const REPORT_REJECTED: &str = "REPORT_REJECTED";
+/// The event that says that nothing came of a request.
+pub const REQUEST_REJECTED: &str = "REQUEST_REJECTED";
 
 /// An instant for people: nothing finer than a millisecond.
 pub fn instant(at: Timestamp) -> String {
@@ -162,6 +164,10 @@ pub fn sentence(event: &EventRow) -> String {
 /// What a report said that is not kept anywhere else, and who made it.
 fn said(event: &EventRow) -> String {
     let record = &event.record;
+    if record.kind == REQUEST_REJECTED {
+        let word = record.details.get("request").and_then(|word| word.as_str());
+        return word.map_or_else(String::new, |word| format!(" (somebody asked for `{word}`)"));
+    }
     if record.kind != REPORT_REJECTED {
         return String::new();
     }

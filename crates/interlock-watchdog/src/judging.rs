@@ -234,6 +234,7 @@ fn is_report(record: &InboxRecord) -> bool {
         | InboxRecord::Silence { .. }
         | InboxRecord::Bark { .. }
         | InboxRecord::Look {}
+        | InboxRecord::Unreadable { .. }
         | InboxRecord::File { .. } => false,
     }
 }

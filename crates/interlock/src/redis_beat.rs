@@ -44,6 +44,11 @@ impl Key {
     /// Reads `redis://[USER:PASSWORD@]HOST[:PORT]/[DATABASE/]KEY`.
     pub(crate) fn parse(address: &str) -> Result<Self, String> {
         let form = "a key is named as redis://[USER:PASSWORD@]HOST[:PORT]/[DATABASE/]KEY";
+        if address.starts_with("rediss://") {
+            return Err(format!(
+                "a heartbeat speaks no TLS to Redis, so there is no rediss://; {form}"
+            ));
+        }
         let rest = address.strip_prefix("redis://").ok_or(form)?;
         let (server, path) = rest.split_once('/').ok_or(form)?;
         let (database, name) = match path.split_once('/') {

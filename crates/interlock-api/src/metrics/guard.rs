@@ -64,3 +64,82 @@ fn state(state: WatchState) -> u64 {
         WatchState::Paused => 2,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use interlock_liveness::{Ladder, Monitor, Phase};
+
+    use super::*;
+
+    fn shown(monitor: &Monitor) -> String {
+        let mut page = Page::default();
+        write(&monitor.probe(), &mut page);
+        page.finish()
+    }
+
+    /// What is shown under a name.
+    fn value(text: &str, name: &str) -> f64 {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let values: Vec<&str> = lines.collect();
+        assert_eq!(values.len(), 1, "{name} in {text}");
+        values[0].parse().unwrap()
+    }
+
+    #[test]
+    fn every_watch_and_the_guard_itself_are_shown_as_they_are() {
+        let monitor = Monitor::builder().tick(Duration::from_millis(5)).start().unwrap();
+        let watch = |name: &str, millis: u64| {
+            let ladder = Ladder::soft(Duration::from_millis(millis));
+            monitor.watch(name, ladder).register().unwrap()
+        };
+        let (hung, well) = (watch("hung", 60), watch("well", 60_000));
+        let (paused, _resting) = (watch("paused", 60_000), watch("resting", 60_000));
+        for watch in [&hung, &well, &paused] {
+            watch.arm();
+        }
+        let _pause = paused.pause(Phase::named("moving house"), Duration::from_mins(1));
+        // Until it is seen, not for a time.
+        let text = loop {
+            well.kick();
+            thread::sleep(Duration::from_millis(1));
+            let text = shown(&monitor);
+            let of = |name: &str| value(&text, name);
+            let is_seen = of(r#"interlock_watch_expiries_total{watch="hung"}"#) > 0.0
+                && of(r#"interlock_watch_state{watch="paused"}"#) > 1.5
+                && of(r#"interlock_watch_longest_gap_seconds{watch="well"}"#) > 0.0;
+            if is_seen {
+                break text;
+            }
+        };
+        let of = |what: &str, watch: &str| {
+            value(&text, &format!("interlock_watch_{what}{{watch=\"{watch}\"}}"))
+        };
+        assert!((of("limit_seconds", "hung") - 0.06).abs() < 1e-9);
+        assert!(of("age_seconds", "hung") >= 0.06, "it has not moved for its limit: {text}");
+        assert!(of("age_seconds", "well") < of("age_seconds", "hung"), "{text}");
+        assert!(of("longest_gap_seconds", "well") < 30.0, "{text}");
+        assert!(of("step", "hung") >= 2.0 && of("step", "well") < 0.5, "{text}");
+        let states = ["resting", "well", "paused"].map(|name| of("state", name));
+        assert_eq!(states.map(|state| state.round() as u8), [0, 1, 2], "{text}");
+        assert!(of("expiries_total", "well") < 0.5, "{text}");
+        for name in ["age", "scan", "dump", "step_late"] {
+            let seconds = value(&text, &format!("interlock_guard_{name}_seconds"));
+            assert!((0.0..30.0).contains(&seconds), "{name}: {seconds}");
+        }
+        assert!(value(&text, "interlock_guard_scan_seconds") > 0.0, "{text}");
+        assert!(value(&text, "interlock_guard_step_late_seconds") > 0.0, "{text}");
+        for name in [
+            "stalls",
+            "dumps",
+            "dumps_suppressed",
+            "events_lost",
+            "hooks_unheard",
+            "beats",
+            "beats_lost",
+        ] {
+            value(&text, &format!("interlock_guard_{name}_total"));
+        }
+    }
+}

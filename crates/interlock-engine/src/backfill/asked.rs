@@ -56,6 +56,7 @@ impl Engine {
             | InboxRecord::Bark { .. }
             | InboxRecord::Report(_)
             | InboxRecord::Job { .. }
+            | InboxRecord::Unreadable { .. }
             | InboxRecord::Complete { .. } => return Ok(Err("it is about no backfill".to_owned())),
         };
         let ends_runs = matches!(asked, InboxRecord::CancelBackfill { ends_runs: true, .. });

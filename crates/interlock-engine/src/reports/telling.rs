@@ -277,7 +277,7 @@ impl Planned {
 }
 
 /// Keeps a report that belongs nowhere.
-pub(super) fn rejected(record: &ReportRecord, reason: &str, now: Timestamp, plan: &mut Planned) {
+pub(crate) fn rejected(record: &ReportRecord, reason: &str, now: Timestamp, plan: &mut Planned) {
     let ReportRecord { said, rid, at, body, source, pipeline, .. } = record;
     let event = Event::of("REPORT_REJECTED", now, reason)
         .detail("said", said.as_str())

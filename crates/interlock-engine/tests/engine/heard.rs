@@ -354,6 +354,13 @@ fn a_report_from_the_future_is_a_report_of_now() {
     stage.goes_on("09:01");
     assert_eq!(stage.hears_of("success", None, at("17:00")), "ended");
     assert_eq!(stage.slots(), ["h/2026-02-24T09:00:00Z completed"]);
+    // Nor does one come from the next half minute, by a clock that is a little ahead: it happened when it was heard at the latest.
+    stage.goes_on("10:01");
+    let heard_at = stage.world.time();
+    let ahead = heard_at + SignedDuration::from_secs(30);
+    assert_eq!(stage.hears_of("success", Some("ahead"), ahead), "ended");
+    let run = stage.run_rows().into_iter().find(|run| run.record.metadata.contains_key("rid"));
+    assert_eq!(run.unwrap().record.ended_at, Some(heard_at));
 }
 
 #[test]

@@ -20,6 +20,8 @@ mod hands;
 mod heard;
 mod holding;
 mod incidents;
+mod leasing;
+mod refused;
 mod reports;
 mod solo;
 mod stage;

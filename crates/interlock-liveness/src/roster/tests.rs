@@ -270,3 +270,23 @@ fn who_comes_out_of_turn_is_watched_as_everybody_else() {
     world.after(0);
     assert_eq!(world.climbs(5_000), [(Rung::Late, 5_000), (Rung::Late, 5_000)]);
 }
+
+#[test]
+fn fault_36_what_the_one_before_counted_proves_nothing_of_who_has_the_place_now() {
+    let mut world = World::new(ladder(), |_| {});
+    world.slot.own().advance(7);
+    assert!(world.after(100).is_proven, "it has moved");
+    world.slot.command(Mandate::Retired);
+    world.after(100);
+    let mut gone = Vec::with_capacity(4);
+    world.roster.retire(&mut gone);
+    world.places.free(gone[0].place());
+    let next = world.places.allot().unwrap();
+    assert_eq!((next.place(), next.own().progress()), (0, 7), "the counter goes on");
+    world.roster.add(Row::new("next".into(), next.clone(), ladder()));
+    next.command(Mandate::Armed);
+    world.after(100);
+    assert!(!world.after(100).is_proven, "nobody has seen it move");
+    next.own().advance(1);
+    assert!(world.after(100).is_proven);
+}

@@ -27,6 +27,8 @@ promises!("inbox":
     an_applied_key_does_not_come_back,
     an_answer_is_read_by_its_key,
     every_kind_of_entry_comes_back_as_it_went_in,
+    an_entry_that_cannot_be_read_is_in_nobodys_way,
+    a_key_without_a_place_in_some_engine_has_one_in_none,
 );
 
 fn report(value: i64) -> InboxRecord {
@@ -202,4 +204,37 @@ async fn every_kind_of_entry_comes_back_as_it_went_in(t: Subject) {
     let found: Vec<InboxRecord> =
         inbox(&t, &orders()).await.into_iter().map(|entry| entry.record).collect();
     assert_eq!(found, records);
+}
+
+/// What a later version left, or nobody at all.
+async fn an_entry_that_cannot_be_read_is_in_nobodys_way(t: Subject) {
+    let later = r#"{"v":1,"request":"teleport","to":"the moon"}"#;
+    let texts = [later, r#"{"v":60000,"request":"catchup"}"#, "no JSON at all, \"'\\ and é"];
+    for (number, text) in texts.into_iter().enumerate() {
+        post(&t, &orders(), &format!("odd-{number}"), &InboxRecord::read(text)).await;
+    }
+    post(&t, &orders(), "plain", &report(1)).await;
+    let found = inbox(&t, &orders()).await;
+    assert_eq!(found.len(), 4);
+    for (entry, text) in found.iter().zip(texts) {
+        assert!(matches!(entry.record, InboxRecord::Unreadable { .. }), "{entry:?}");
+        assert_eq!(entry.record.encode(), text, "as it was found");
+    }
+    assert_eq!(found.last().map(|entry| &entry.record), Some(&report(1)));
+    t.write(&orders(), apply("odd-0")).await;
+    assert_eq!(keys(&t, &orders()).await, ["odd-1", "odd-2", "plain"]);
+}
+
+/// PostgreSQL keeps no NUL in a text: what one engine must refuse all do, and before anything of the call is applied.
+async fn a_key_without_a_place_in_some_engine_has_one_in_none(t: Subject) {
+    t.store.post(&orders(), "a\0b", &report(1)).await.expect_err("a key with a NUL");
+    let mut groups = Vec::new();
+    for key in ["ab", "a\0b"] {
+        let changes = vec![Change::Put(sensor_key(key), Expect::Any, sensor(json!(1)))];
+        groups.push(t.group(&orders(), changes).await);
+    }
+    let refused = t.store.commit(groups).await;
+    let error = refused.expect_err("a sensor with a NUL");
+    assert!(!error.is_retryable && error.message.contains("NUL"), "{error}");
+    assert_eq!(t.store.sensors(&orders()).await.expect("sensors answers").len(), 0, "none of it");
 }

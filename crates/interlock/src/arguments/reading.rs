@@ -179,7 +179,7 @@ pub(crate) struct Events {
     /// Only events after the one with this number.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) after: u64,
-    /// Only reports that could be placed nowhere, with why.
+    /// Only reports that could be placed nowhere and requests that nothing came of, with why.
     #[arg(long)]
     pub(crate) rejected: bool,
     /// Print one JSON object a line.

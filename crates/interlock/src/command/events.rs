@@ -4,7 +4,7 @@ use std::{io::Write as _, path::Path, thread, time::Duration};
 
 use interlock_store::{
     EventRow,
-    story::{REPORT_REJECTED, sentence},
+    story::{REPORT_REJECTED, REQUEST_REJECTED, sentence},
 };
 
 use crate::{
@@ -28,7 +28,9 @@ pub(super) fn run(directory: &Path, events: &Events, output: &mut Output) -> Res
         let page = ledger.events(pipeline.as_ref(), after)?;
         for event in &page.items {
             after = event.number;
-            if !events.rejected || event.record.kind == REPORT_REJECTED {
+            let is_rejected =
+                [REPORT_REJECTED, REQUEST_REJECTED].contains(&event.record.kind.as_str());
+            if !events.rejected || is_rejected {
                 print(event, form, output)?;
             }
         }

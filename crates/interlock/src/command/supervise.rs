@@ -3,7 +3,7 @@
 use std::{fs, io::Write as _, path::Path, time::Duration};
 
 use interlock_liveness::supervise::{
-    Backoff, GiveUp, NOT_EXECUTABLE, NOT_FOUND, Note, Restart, SuperviseError, Supervision,
+    Backoff, GiveUp, Holder, NOT_EXECUTABLE, NOT_FOUND, Note, Restart, SuperviseError, Supervision,
     run as keep,
 };
 
@@ -40,15 +40,26 @@ pub(super) fn run(directory: &Path, asked: &Supervise, output: &mut Output) -> R
             let is_missing = error.kind() == std::io::ErrorKind::NotFound;
             Ok(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE })
         }
-        Err(error @ SuperviseError::Running(_)) => Err(Failure::failed(
-            error.to_string(),
-            "Stop that one first, or give this one another `--name`.",
-        )),
+        Err(SuperviseError::Running { name, holder }) => Err(is_running(&name, holder)),
         Err(error @ (SuperviseError::Folder(..) | SuperviseError::Kernel(_))) => {
             let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
             Err(Failure::failed(format!("{error}{}", source.unwrap_or_default()), ""))
         }
     }
+}
+
+/// Says who has it.
+fn is_running(name: &str, holder: Option<Holder>) -> Failure {
+    let since = holder.as_ref().and_then(|holder| jiff::Timestamp::try_from(holder.since).ok());
+    let since = since.map(|at| format!(", since {}", at.strftime("%Y-%m-%d %H:%M:%SZ")));
+    let help = match &holder {
+        Some(Holder { pid, is_there: true, .. }) => {
+            format!("Stop that one first (kill {pid}), or give this one another `--name`.")
+        }
+        Some(_) | None => "End that first, or give this one another `--name`.".to_owned(),
+    };
+    let error = SuperviseError::Running { name: name.to_owned(), holder };
+    Failure::failed(format!("{error}{}", since.unwrap_or_default()), help)
 }
 
 fn supervision(directory: &Path, asked: &Supervise) -> Result<Supervision, Failure> {

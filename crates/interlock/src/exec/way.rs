@@ -212,8 +212,13 @@ impl Client<'_> {
         // What stands between us and Interlock (a proxy, a page that says "not found") cannot refuse for it.
         let is_ours = message.is_some() && body["error"]["code"].is_string();
         let said = format!("{authority} answered {status}: {}", message.unwrap_or("(nothing)"));
+        // Nor can it take a report: the page that asks for a login is answered with 200 as well.
+        let is_taken = body["durable"] == true && body["key"].is_string();
         match status {
-            200..=299 => Ok(()),
+            200..=299 if is_taken => Ok(()),
+            200..=299 => Err(Trouble::Unreachable(format!(
+                "{authority} answered {status}, and not as Interlock does: something else stands in its place"
+            ))),
             // Too many, too slow, or a token that may be put right.
             401 | 403 | 408 | 429 => Err(Trouble::Unreachable(said)),
             400..=499 if is_ours => Err(Trouble::Refused(said)),
@@ -233,8 +238,8 @@ impl Client<'_> {
         };
         let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.ok_or_else(|| io::Error::other("it does not speak HTTP"))?;
-        let answer = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
-        Ok((status, answer.unwrap_or_default()))
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        Ok((status, if is_chunked(head) { whole_body(body) } else { body.to_owned() }))
     }
 
     fn request(&self, parcel: &Parcel, began: Option<Timestamp>) -> String {
@@ -250,6 +255,27 @@ impl Client<'_> {
             token.unwrap_or_default(),
         )
     }
+}
+
+/// Whether a body comes in pieces, as a proxy may send it on.
+fn is_chunked(head: &str) -> bool {
+    head.lines().filter_map(|line| line.split_once(':')).any(|(name, value)| {
+        name.eq_ignore_ascii_case("transfer-encoding")
+            && value.to_ascii_lowercase().contains("chunked")
+    })
+}
+
+/// A body that came in pieces, each after its length; as far as they are whole.
+fn whole_body(mut pieces: &str) -> String {
+    let mut body = String::new();
+    while let Some((length, rest)) = pieces.split_once("\r\n") {
+        let length = length.split(';').next().unwrap_or_default().trim();
+        let Ok(length @ 1..) = usize::from_str_radix(length, 16) else { break };
+        let Some((piece, rest)) = rest.split_at_checked(length) else { break };
+        body.push_str(piece);
+        pieces = rest.strip_prefix("\r\n").unwrap_or(rest);
+    }
+    body
 }
 
 /// Says something and hears the answer.
@@ -268,6 +294,16 @@ fn exchange(stream: &mut (impl io::Read + io::Write), request: &str) -> io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_in_pieces_is_put_together() {
+        assert!(is_chunked("HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked"));
+        assert!(!is_chunked("HTTP/1.1 200 OK\r\nContent-Length: 7"));
+        assert_eq!(whole_body("3\r\n{\"a\r\n4;x=y\r\n\":1}\r\n0\r\n\r\n"), r#"{"a":1}"#);
+        for odd in ["", "zz\r\nab", "5\r\nab", "ffffffffffffffffff\r\nab", "2\r\né"] {
+            assert!(whole_body(odd).len() <= 2, "{odd:?}");
+        }
+    }
 
     #[test]
     fn an_address_is_a_host_and_a_port() {

@@ -62,13 +62,14 @@ impl Guard {
             Ok(forensics) => builder = builder.forensics(forensics),
             Err(error) => tracing::warn!(%error, "nobody can write down where this process hangs"),
         }
-        for carrier in inherited(environment::variable)? {
+        // A way that cannot be taken is said. It is no reason to guard nothing.
+        for carrier in had(inherited(environment::variable)).into_iter().flatten() {
             builder = builder.beat(carrier);
         }
-        if let Some(key) = key()? {
+        if let Some(key) = had(key()).flatten() {
             builder = builder.beat(key);
         }
-        if let Some(systemd) = Systemd::from_variables(environment::variable)? {
+        if let Some(systemd) = had(Systemd::from_variables(environment::variable)).flatten() {
             builder = builder.beat(systemd);
         }
         let monitor = builder.start().map_err(io::Error::other)?;
@@ -122,6 +123,14 @@ impl Guard {
     }
 }
 
+/// A way for heartbeats, if it can be had.
+fn had<T>(way: io::Result<T>) -> Option<T> {
+    way.inspect_err(
+        |error| tracing::error!(%error, "heartbeats are not sent on a way that was asked for"),
+    )
+    .ok()
+}
+
 /// Waits until something hangs; answers with what.
 pub(crate) async fn hung(hangs: Option<&mut watch::Receiver<Option<String>>>) -> String {
     let Some(hangs) = hangs else { return std::future::pending().await };
@@ -161,7 +170,8 @@ fn deadman() -> Deadman {
 fn key() -> io::Result<Option<redis_beat::Beat>> {
     let named = environment::variable(redis_beat::VARIABLE);
     let key = named.map(|address| redis_beat::Key::parse(&address)).transpose();
-    Ok(key.map_err(io::Error::other)?.map(redis_beat::Beat::into_key))
+    let said = |error| io::Error::other(format!("{}: {error}", redis_beat::VARIABLE));
+    Ok(key.map_err(said)?.map(redis_beat::Beat::into_key))
 }
 
 #[cfg(not(feature = "redis"))]

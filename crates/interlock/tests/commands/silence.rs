@@ -36,7 +36,11 @@ fn a_silence_is_added_listed_and_removed_without_a_daemon() {
     assert_eq!(ask(path, &["silence", "remove", "move"]).code, 1);
     let events = ask(path, &["events", "_system"]).stdout;
     let kinds: Vec<&str> = events.lines().filter_map(|line| line.split(' ').nth(1)).collect();
-    assert_eq!(kinds, ["SILENCE_ADDED", "SILENCE_REMOVED"], "{events}");
+    assert_eq!(
+        kinds,
+        ["SILENCE_ADDED", "REQUEST_REJECTED", "SILENCE_REMOVED", "REQUEST_REJECTED"],
+        "{events}"
+    );
 }
 
 #[test]

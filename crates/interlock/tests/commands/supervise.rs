@@ -76,6 +76,23 @@ fn a_signal_ends_the_program_first_and_its_code_is_ours() {
     let mut says = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(says.next().unwrap().unwrap(), "ready");
     let pid = child.id().to_string();
+    // A second one is told who has it.
+    let directory = folder.path().to_str().unwrap();
+    let second = interlock(&[
+        "-C",
+        directory,
+        "supervise",
+        "--max-age",
+        "9s",
+        "--",
+        "/bin/sh",
+        "-c",
+        "exit 0",
+    ]);
+    assert_eq!(second.code, 3, "{}", second.stderr);
+    let named = format!("`sh` runs already, under process {pid}, since 20");
+    assert!(second.stderr.contains(&named), "{}", second.stderr);
+    assert!(second.stderr.contains(&format!("kill {pid}")), "{}", second.stderr);
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(9));
 }

@@ -119,7 +119,9 @@ fn what_waited_is_delivered_before_what_happened_since() {
             reader.read_exact(&mut body).unwrap();
             let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
             rids.push(body["rid"].as_str().unwrap().to_owned());
-            let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+            // As Interlock answers: nobody else is believed.
+            let answer = "HTTP/1.1 200 OK\r\ncontent-length: 26\r\nconnection: close\r\n\r\n\
+                          {\"key\":\"k\",\"durable\":true}";
             reader.into_inner().write_all(answer.as_bytes()).unwrap();
         }
         rids
@@ -277,6 +279,50 @@ fn only_interlock_itself_can_refuse_a_report_for_good() {
 }
 
 #[test]
+fn only_interlock_itself_can_take_a_report() {
+    let site = Site::new(&["captive"]);
+    let spool = site.project.path().join("spool");
+    let login =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<h1>Sign in</h1>";
+    let json = "HTTP/1.1 201 Created\r\nConnection: close\r\n\r\n{\"ok\": true}";
+    for (number, page) in [login, json].into_iter().enumerate() {
+        let ran = exec(&site, &["captive", "--server", &answering(page)], &["sh", "-c", "exit 3"]);
+        assert_eq!(ran.code, 3);
+        assert!(ran.stderr.contains("not as Interlock does"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("is kept until it can be delivered"), "{}", ran.stderr);
+        assert_eq!(fs::read_dir(&spool).unwrap().count(), 2 * (number + 1), "a start and an end");
+    }
+    // An answer that comes through a proxy in pieces is Interlock's all the same.
+    let ours = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n\
+                a\r\n{\"key\":\"k\"\r\n1f\r\n,\"durable\":true,\"owed\":false}  \r\n0\r\n\r\n";
+    let ran = exec(&site, &["captive", "--server", &answering(ours)], &["true"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+}
+
+/// Nobody is there to be told that the name is spelt wrong but whoever looks after Interlock.
+#[test]
+fn exec_under_a_name_that_nothing_watches_is_kept_and_is_an_incident() {
+    let site = Site::new(&["spelt"]);
+    let own = "name: own\nschedule: '0 0 1 1 *'\ntrigger: {type: command, command: 'true'}\n";
+    site.project.write("own", own);
+    let known = || site.project.run(&["list"]).stdout.contains("own");
+    site.project.until("it is declared", || known().then_some(()));
+    for name in ["spellt", "own"] {
+        assert_eq!(exec(&site, &[name], &["echo", "lost words"]).code, 0);
+        let line = site.project.until("it is kept", || {
+            let ran = site.project.run(&["events", "--rejected", "--json"]);
+            let mut lines = ran.stdout.lines().map(str::to_owned);
+            lines.find(|line| {
+                line.contains(&format!("\"pipeline\":\"{name}\"")) && line.contains("lost words")
+            })
+        });
+        assert!(line.contains("REPORT_REJECTED"), "{line}");
+        let incidents = site.project.run(&["incidents"]).stdout;
+        assert!(incidents.contains(&format!("not-watched:{name}")), "{incidents}");
+    }
+}
+
+#[test]
 fn whoever_holds_the_streams_after_the_job_costs_a_second_and_is_not_counted() {
     let site = Site::new(&["holder"]);
     let began = std::time::Instant::now();
@@ -343,16 +389,26 @@ fn output_of_any_kind_and_length_passes_whole_and_its_end_is_kept() {
 #[test]
 fn exec_in_a_project_on_redis_finds_its_interface_and_keeps_reports_for_the_project() {
     let server = interlock_private_server::PrivateRedis::start();
+    reports_to_a_project_on(&format!("provider: redis\nredis: {{addr: '{}'}}\n", server.address()));
+}
+
+#[test]
+fn exec_in_a_project_on_postgres_finds_its_interface_and_keeps_reports_for_the_project() {
+    let server = interlock_private_server::PrivatePostgres::start();
+    reports_to_a_project_on(&format!(
+        "provider: postgres\npostgres: {{dsn: '{}'}}\n",
+        server.dsn()
+    ));
+}
+
+fn reports_to_a_project_on(store: &str) {
     let mut site = Site::new(&[]);
     site.daemon = None;
     site.project.write(
         "remote",
         "name: remote\nschedule: {every: 1h, from: last}\ntrigger: {type: external}\n",
     );
-    let config = format!(
-        "provider: redis\nredis: {{addr: '{}'}}\nserver: {{addr: '127.0.0.1:0'}}\n",
-        server.address()
-    );
+    let config = format!("{store}server: {{addr: '127.0.0.1:0'}}\n");
     fs::write(site.project.path().join("interlock.yaml"), config).unwrap();
     let _gone = fs::remove_file(site.project.folder().join("http.json"));
     let ran = exec(&site, &["remote"], &["echo", "before"]);

@@ -107,3 +107,26 @@ fn a_key_on_redis_is_fresh_while_the_loops_come_round_and_stale_when_the_process
     });
     assert!(stale.starts_with("stale: the last sign is 5."), "{stale}");
 }
+
+#[test]
+fn a_way_for_heartbeats_that_cannot_be_taken_is_said_and_everything_is_guarded_all_the_same() {
+    let project = Project::new(&[("quiet", QUIET)]);
+    fs::write(project.path().join("interlock.yaml"), "server: {addr: '127.0.0.1:0'}\n").unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .args(["serve", "--log", "json"])
+        .arg(project.path())
+        .env("INTERLOCK_HEARTBEAT_REDIS", "rediss://u:s3cret@h/beat")
+        .env("INTERLOCK_HEARTBEAT_MEMORY", "no number")
+        .env("INTERLOCK_SPOOL", project.path().join("spool"))
+        .stdout(std::process::Stdio::null())
+        .stderr(fs::File::create(project.path().join("serve.log")).unwrap())
+        .spawn()
+        .unwrap();
+    let _daemon = Daemon(child);
+    let said = || fs::read_to_string(project.path().join("serve.log")).unwrap();
+    project.until("it serves", || said().contains("SERVING").then_some(()));
+    let said = said();
+    assert!(said.contains("INTERLOCK_HEARTBEAT_REDIS: a heartbeat speaks no TLS"), "{said}");
+    assert!(!said.contains("s3cret"), "{said}");
+    assert!(!said.contains("nobody ends this process if it hangs"), "{said}");
+}

@@ -286,6 +286,9 @@ assert s.get(base + "/ping/etl/start", params={"rid": "a/1"}, timeout=10).text =
 assert s.post(base + "/ping/etl", params={"rid": "a/1"}, data="42 rows".encode()).ok
 r = s.post(base + "/ping/fresh?create=1", data="first")
 assert r.status_code == 201, (r.status_code, r.text)
+for bad in ["Bad Name", "x", "-a", "UPPER"]:
+    r = s.get(base + "/ping/" + bad, params={"create": "1"})
+    assert r.status_code == 404 and "a-z, 0-9" in r.json()["error"]["hint"], r.text
 key = {"Idempotency-Key": "k-1"}
 one = s.post(base + "/api/v1/pipelines/etl/sensors/landed", json={"value": {"rows": 3}}, headers=key)
 assert one.status_code == 200, one.text
@@ -321,6 +324,8 @@ assert s.post(base + "/api/v1/pipelines/etl/run", headers={"Idempotency-Key": "a
     );
     let fresh = site.until_runs("fresh", 1).remove(0);
     assert_eq!(fresh["metadata"]["body"], "first");
+    let slots = site.project.run(&["slots", "fresh"]).stdout;
+    assert!(slots.contains("completed") && slots.contains("waiting"), "{slots}");
     let file = fs::read_to_string(site.project.path().join("pipelines/fresh.yaml")).unwrap();
     assert!(file.contains("type: external"), "{file}");
     assert!(site.project.run(&["sensor", "get", "etl", "landed"]).stdout.contains("rows"));
