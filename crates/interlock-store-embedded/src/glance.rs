@@ -15,6 +15,9 @@ use crate::{
     readers::within_transaction,
 };
 
+/// More rows than this are no glance. The end of a job looks for a dozen incidents.
+pub(crate) const ROWS_MAX: usize = 32;
+
 /// A connection for looks.
 #[derive(Debug)]
 pub(crate) struct Glance {

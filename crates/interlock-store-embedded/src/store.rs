@@ -26,7 +26,7 @@ use crate::{
     apply::{self, PreparedGroup},
     failure::{Failure, Health},
     file,
-    glance::Glance,
+    glance::{self, Glance},
     lease,
     leave::leave_one,
     ledger,
@@ -259,7 +259,7 @@ impl Store for EmbeddedStore {
         pipeline: &'a PipelineId,
         keys: &'a [Key],
     ) -> StoreFuture<'a, Vec<Option<Row<Record>>>> {
-        if keys.len() <= LITTLE
+        if keys.len() <= glance::ROWS_MAX
             && let Some(rows) = self.glance.take(|db| read::rows(db, pipeline, keys))
         {
             return Box::pin(std::future::ready(Ok(rows)));
