@@ -21,7 +21,7 @@ use interlock_core::{
     slot::{OpenState, Slot, SlotState},
 };
 use interlock_store::{RunQuery, StoreFuture, coverage, kept::Stretch, together};
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, civil::Date};
 
 use crate::{
     aside::guarded,
@@ -247,7 +247,7 @@ impl Engine {
                     return None;
                 }
                 let mut plan = Planned::new(pipeline, self.writer);
-                stepper.step(place, step, verdicts.get(*place), &mut plan)?;
+                stepper.step(place, step, verdicts.get(*place).map(Arc::as_ref), &mut plan)?;
                 Some(plan)
             })
             .chain(evaluated)
@@ -307,29 +307,32 @@ impl Engine {
         pipeline: &PipelineId,
         specs: &SpecsInUse,
         (beyond, now): (&Beyond, Timestamp),
-    ) -> Result<BTreeMap<SlotPlace, Verdict>, EngineError> {
+    ) -> Result<BTreeMap<SlotPlace, Arc<Verdict>>, EngineError> {
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(BTreeMap::new()) };
-        let asked: Vec<_> = state
-            .open
-            .iter()
-            .filter(|(place, open)| {
-                use OpenState::{Monitoring, Queued, Waiting};
-                matches!(open.slot.state, SlotState::Open(Waiting | Queued | Monitoring))
-                    && self.scope.drives(place)
-                    && !beyond.has(place, &open.slot)
-            })
-            .map(|(place, open)| (place.clone(), open.slot.clone()))
-            .collect();
+        let asked = state.open.iter().filter(|(place, open)| {
+            use OpenState::{Monitoring, Queued, Waiting};
+            matches!(open.slot.state, SlotState::Open(Waiting | Queued | Monitoring))
+                && self.scope.drives(place)
+                && !beyond.has(place, &open.slot)
+        });
+        let asked: Vec<_> = asked.map(|(place, open)| Asked::about(place, &open.slot)).collect();
         let mut verdicts = BTreeMap::new();
-        for (place, slot) in asked {
-            let spec = specs.of(&slot);
+        let mut shared = BTreeMap::new();
+        for slot in asked {
+            let spec = specs.of_version(slot.version);
             // One whose time is over is judged by the last answers, however old: they say what blocked it.
             let is_over = now >= slot.closes_at;
             if !is_over {
                 self.ask_evaluators(pipeline, spec, now);
             }
+            // Hundreds may wait for one answer, which is then the same for all of them.
+            let same = evidence::is_same_for_all(spec).then_some((slot.version, is_over));
+            if let Some(verdict) = same.and_then(|same| shared.get(&same)) {
+                verdicts.insert(slot.place, Arc::clone(verdict));
+                continue;
+            }
             let upstreams =
-                evidence::upstreams(self.store.as_ref(), spec, place.0, slot.date).await?;
+                evidence::upstreams(self.store.as_ref(), spec, slot.place.0, slot.date).await?;
             let Some(state) = self.pipelines.0.get(pipeline) else { break };
             let no_sensors = Sensors::new();
             let gathered = Gathered {
@@ -337,8 +340,12 @@ impl Engine {
                 traits: &state.answers(if is_over { Timestamp::MIN } else { now }),
                 upstreams: &upstreams,
             };
-            let verdict = gathered.verdict(spec, (&place, Some(slot.opened_by)), now);
-            verdicts.insert(place, verdict);
+            let verdict = gathered.verdict(spec, (&slot.place, Some(slot.opened_by)), now);
+            let verdict = Arc::new(verdict);
+            if let Some(same) = same {
+                shared.insert(same, Arc::clone(&verdict));
+            }
+            verdicts.insert(slot.place, verdict);
         }
         Ok(verdicts)
     }
@@ -407,6 +414,22 @@ impl Engine {
     }
 }
 
+/// A slot that may be ready.
+struct Asked {
+    place: SlotPlace,
+    version: u64,
+    date: Date,
+    opened_by: TriggerType,
+    closes_at: Timestamp,
+}
+
+impl Asked {
+    fn about(place: &SlotPlace, slot: &Slot) -> Self {
+        let Slot { version, date, opened_by, closes_at, .. } = *slot;
+        Self { place: place.clone(), version, date, opened_by, closes_at }
+    }
+}
+
 /// The declarations that a pipeline's open slots are stepped by.
 pub(crate) struct SpecsInUse {
     /// What says how slots share the pipeline.
@@ -423,7 +446,11 @@ impl SpecsInUse {
 
     /// What a slot keeps to.
     pub(crate) fn of(&self, slot: &Slot) -> &Arc<Pipeline> {
-        self.older.get(&slot.version).unwrap_or(&self.in_force)
+        self.of_version(slot.version)
+    }
+
+    fn of_version(&self, version: u64) -> &Arc<Pipeline> {
+        self.older.get(&version).unwrap_or(&self.in_force)
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<Pipeline>> {
@@ -467,6 +494,9 @@ impl PipelineState {
         slot: &Slot,
         deaf: &[Stretch],
     ) -> Option<Stretch> {
+        if deaf.is_empty() {
+            return None;
+        }
         let start = self.agenda.starts.iter().find(|start| *start.schedule.id() == place.1);
         let early = start.map_or(SignedDuration::ZERO, |start| start.early_for(place.0));
         let from = plus(place.0, -early);
