@@ -221,6 +221,9 @@ impl Engine {
         });
         let candidates: Vec<_> = candidates.collect();
         let mut moves = plan_slots(spec, &candidates, flow, room, now);
+        if state.is_asking() {
+            leave_in_the_queue(&mut moves, &candidates);
+        }
         // Who gives up a place is recorded before who takes it: a death in between must not leave two in it (S6).
         moves.sort_by_key(|(_, step)| matches!(step, Move::Start(_)));
         if !moves.is_empty() && (state.has_more_queued || !beyond.is_empty()) {
@@ -412,6 +415,14 @@ impl Engine {
             self.wake_at(pipeline, at);
         }
     }
+}
+
+/// Until an evaluator has answered it is not known whether those whose turn came are ready: they stay where they are, and are
+/// stepped again by the answer.
+fn leave_in_the_queue(moves: &mut Vec<(usize, Move)>, candidates: &[Candidate<'_>]) {
+    let is_unknown =
+        |index: usize| candidates.get(index).is_some_and(|it| it.readiness == Outcome::CannotTell);
+    moves.retain(|(index, step)| *step != Move::WaitAgain || !is_unknown(*index));
 }
 
 /// A slot that may be ready.
