@@ -5,10 +5,10 @@ use interlock_core::{
     readiness::{TraitResult, TraitSpec, TraitStatus},
     retry::FailureCategory,
 };
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
-use crate::engine::Message;
+use crate::{engine::Message, scheduler::plus};
 
 /// How long an evaluator's answer is used unless its trait says otherwise.
 const ANSWER_TTL: SignedDuration = SignedDuration::from_secs(30);
@@ -18,11 +18,31 @@ const NO_ANSWER_TTL: SignedDuration = SignedDuration::from_secs(5);
 const TTL_MIN: SignedDuration = SignedDuration::from_secs(1);
 
 /// How long an answer may be used.
-pub(crate) fn usable_for(result: &TraitResult, ttl: Option<SignedDuration>) -> SignedDuration {
+fn usable_for(result: &TraitResult, ttl: Option<SignedDuration>) -> SignedDuration {
     let ttl = ttl.unwrap_or(ANSWER_TTL).max(TTL_MIN);
     match result.status {
         TraitStatus::Pass | TraitStatus::Fail => ttl,
         TraitStatus::Error | TraitStatus::Stale => ttl.min(NO_ANSWER_TTL),
+    }
+}
+
+/// What an evaluator said.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) result: TraitResult,
+    /// When, if it did.
+    pub(crate) at: Option<Timestamp>,
+}
+
+impl Answered {
+    /// Until when it may be used. A loop that is held up takes answers late: what says yes is then as old as it is (S8); what
+    /// does not starts nothing, and would be asked for again by each pass of a loop that is slow.
+    pub(crate) fn usable_until(&self, ttl: Option<SignedDuration>, now: Timestamp) -> Timestamp {
+        let since = match self.result.status {
+            TraitStatus::Pass => self.at.map_or(now, |at| at.min(now)),
+            TraitStatus::Fail | TraitStatus::Error | TraitStatus::Stale => now,
+        };
+        plus(since, usable_for(&self.result, ttl))
     }
 }
 
@@ -44,26 +64,27 @@ impl OwedAnswer {
         Self { sender: sender.clone(), question }
     }
 
-    /// Passes the answer on.
-    pub(crate) fn give(mut self, result: TraitResult) {
-        self.send(result);
+    /// Passes the answer on, and when it was given.
+    pub(crate) fn give(mut self, result: TraitResult, at: Timestamp) {
+        self.send(Answered { result, at: Some(at) });
     }
 
-    fn send(&mut self, result: TraitResult) {
+    fn send(&mut self, answered: Answered) {
         if let Some((pipeline, asked)) = self.question.take() {
-            let _loop_is_gone = self.sender.send(Message::Answered(pipeline, asked, result));
+            let _loop_is_gone = self.sender.send(Message::Answered(pipeline, asked, answered));
         }
     }
 }
 
 impl Drop for OwedAnswer {
     fn drop(&mut self) {
-        self.send(TraitResult {
+        let result = TraitResult {
             status: TraitStatus::Error,
             value: None,
             reason: Some("asking the evaluator broke off: a mistake in Interlock".to_owned()),
             category: Some(FailureCategory::EvaluatorCrash),
-        });
+        };
+        self.send(Answered { result, at: None });
     }
 }
 
@@ -90,5 +111,19 @@ mod tests {
             let found = usable_for(&result, ttl);
             assert_eq!(found, SignedDuration::from_secs(expected), "{status:?} {ttl:?}");
         }
+    }
+
+    #[test]
+    fn an_answer_that_waited_for_the_loop_is_as_old_as_it_is_if_it_says_yes() {
+        let second = |second| Timestamp::from_second(second).unwrap();
+        let until = |status, at| {
+            let result = TraitResult { status, value: None, reason: None, category: None };
+            let answered = Answered { result, at };
+            answered.usable_until(Some(SignedDuration::from_secs(60)), second(1_000)).as_second()
+        };
+        assert_eq!(until(TraitStatus::Pass, Some(second(900))), 960, "it is over");
+        assert_eq!(until(TraitStatus::Pass, Some(second(1_100))), 1_060, "the clock was set back");
+        assert_eq!(until(TraitStatus::Fail, Some(second(900))), 1_060);
+        assert_eq!(until(TraitStatus::Error, None), 1_005);
     }
 }

@@ -25,7 +25,7 @@ use jiff::{SignedDuration, Timestamp, civil::Date};
 
 use crate::{
     aside::guarded,
-    asking::{OwedAnswer, usable_for},
+    asking::{Answered, OwedAnswer},
     engine::{Engine, EngineError},
     evidence::{self, Gathered},
     queue::Beyond,
@@ -370,8 +370,10 @@ impl Engine {
             let owed = OwedAnswer::new(&self.sender, pipeline, trait_spec);
             let evaluators = Arc::clone(&self.evaluators);
             let (pipeline, trait_spec) = (pipeline.clone(), trait_spec.clone());
+            let world = Arc::clone(&self.world);
             let task = async move {
-                owed.give(evaluators.evaluate(&pipeline, &trait_spec).await);
+                let result = evaluators.evaluate(&pipeline, &trait_spec).await;
+                owed.give(result, world.now());
             };
             self.world.spawn("ask an evaluator", Box::pin(task));
         }
@@ -382,11 +384,11 @@ impl Engine {
         &mut self,
         pipeline: &PipelineId,
         asked: &TraitSpec,
-        result: TraitResult,
+        answered: Answered,
     ) {
-        let until = plus(self.world.now(), usable_for(&result, asked.ttl));
+        let until = answered.usable_until(asked.ttl, self.world.now());
         let state = self.pipelines.get_mut(pipeline);
-        state.traits.insert(asked.kind.clone(), Answer::Given(result, until));
+        state.traits.insert(asked.kind.clone(), Answer::Given(answered.result, until));
         self.dirty.insert(pipeline.clone());
     }
 

@@ -11,12 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use interlock_core::{
-    clock::ClockWatch,
-    id::PipelineId,
-    pipeline::Pipeline,
-    readiness::{TraitResult, TraitSpec},
-};
+use interlock_core::{clock::ClockWatch, id::PipelineId, pipeline::Pipeline, readiness::TraitSpec};
 use interlock_store::{
     Hint, Lease, Role, Shard, Store, StoreError, Writer,
     record::{Unreadable, VersionRecord},
@@ -27,6 +22,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     aside::Aside,
+    asking::Answered,
     declare::Changes,
     ending::StartsUnderWay,
     gap::Survey,
@@ -146,7 +142,7 @@ pub(crate) enum Message {
     /// Something about a run.
     About(News),
     /// An evaluator answered.
-    Answered(PipelineId, Box<TraitSpec>, TraitResult),
+    Answered(PipelineId, Box<TraitSpec>, Answered),
 }
 
 /// Something new about a run, to be recorded.
@@ -457,7 +453,7 @@ impl Engine {
 
     pub(crate) fn take_message(&mut self, message: Message) {
         match message {
-            Message::Answered(pipeline, spec, result) => self.answered(&pipeline, &spec, result),
+            Message::Answered(pipeline, spec, said) => self.answered(&pipeline, &spec, said),
             Message::About(news) => self.news.push_back(news),
         }
     }
