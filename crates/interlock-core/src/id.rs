@@ -3,19 +3,19 @@
 //! Invariant: an id that exists is well formed; `~` and `/` never occur in a name, so that slot
 //! keys and run ids can be taken apart again.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use jiff::Timestamp;
 
 use crate::text::TextError;
 
-/// A pipeline's name, which is its identity.
+/// A pipeline's name, which is its identity. Copies of it share the text: there are many.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PipelineId(Box<str>);
+pub struct PipelineId(Arc<str>);
 
-/// A schedule's name within its pipeline.
+/// A schedule's name within its pipeline. Copies of it share the text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ScheduleId(Box<str>);
+pub struct ScheduleId(Arc<str>);
 
 /// Schedule ids that Interlock uses for its own slots.
 pub const RESERVED_SCHEDULE_IDS: [&str; 3] = ["manual", "stop", "restart"];

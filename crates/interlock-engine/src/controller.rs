@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use interlock_core::{
@@ -21,13 +22,14 @@ use interlock_core::{
     slot::{OpenState, Slot, SlotState},
 };
 use interlock_store::{RunQuery, StoreFuture, coverage, kept::Stretch, together};
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, civil::Date};
 
 use crate::{
     aside::guarded,
-    asking::{OwedAnswer, usable_for},
+    asking::{Answered, OwedAnswer},
     engine::{Engine, EngineError},
     evidence::{self, Gathered},
+    host::Trust,
     queue::Beyond,
     scheduler::plus,
     state::{Answer, OpenSlot, PipelineState, SlotPlace},
@@ -221,6 +223,7 @@ impl Engine {
         });
         let candidates: Vec<_> = candidates.collect();
         let mut moves = plan_slots(spec, &candidates, flow, room, now);
+        leave_in_the_queue(&mut moves, &candidates, state);
         // Who gives up a place is recorded before who takes it: a death in between must not leave two in it (S6).
         moves.sort_by_key(|(_, step)| matches!(step, Move::Start(_)));
         if !moves.is_empty() && (state.has_more_queued || !beyond.is_empty()) {
@@ -247,7 +250,7 @@ impl Engine {
                     return None;
                 }
                 let mut plan = Planned::new(pipeline, self.writer);
-                stepper.step(place, step, verdicts.get(*place), &mut plan)?;
+                stepper.step(place, step, verdicts.get(*place).map(Arc::as_ref), &mut plan)?;
                 Some(plan)
             })
             .chain(evaluated)
@@ -307,50 +310,58 @@ impl Engine {
         pipeline: &PipelineId,
         specs: &SpecsInUse,
         (beyond, now): (&Beyond, Timestamp),
-    ) -> Result<BTreeMap<SlotPlace, Verdict>, EngineError> {
+    ) -> Result<BTreeMap<SlotPlace, Arc<Verdict>>, EngineError> {
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(BTreeMap::new()) };
-        let asked: Vec<_> = state
-            .open
-            .iter()
-            .filter(|(place, open)| {
-                use OpenState::{Monitoring, Queued, Waiting};
-                matches!(open.slot.state, SlotState::Open(Waiting | Queued | Monitoring))
-                    && self.scope.drives(place)
-                    && !beyond.has(place, &open.slot)
-            })
-            .map(|(place, open)| (place.clone(), open.slot.clone()))
-            .collect();
-        let mut verdicts = BTreeMap::new();
-        for (place, slot) in asked {
-            let spec = specs.of(&slot);
+        let asked = state.open.iter().filter(|(place, open)| {
+            use OpenState::{Monitoring, Queued, Waiting};
+            matches!(open.slot.state, SlotState::Open(Waiting | Queued | Monitoring))
+                && self.scope.drives(place)
+                && !beyond.has(place, &open.slot)
+        });
+        let asked: Vec<_> = asked.map(|(place, open)| Asked::about(place, &open.slot)).collect();
+        // How old answers are does not depend on a clock that somebody sets (S15).
+        let clock = Trust::clock(self.world.as_ref());
+        let (mut verdicts, mut shared) = (BTreeMap::new(), BTreeMap::new());
+        for slot in asked {
+            let spec = specs.of_version(slot.version);
             // One whose time is over is judged by the last answers, however old: they say what blocked it.
             let is_over = now >= slot.closes_at;
             if !is_over {
-                self.ask_evaluators(pipeline, spec, now);
+                self.ask_evaluators(pipeline, spec, clock);
+            }
+            // Hundreds may wait for one answer, which is then the same for all of them.
+            let same = evidence::is_same_for_all(spec).then_some((slot.version, is_over));
+            if let Some(verdict) = same.and_then(|same| shared.get(&same)) {
+                verdicts.insert(slot.place, Arc::clone(verdict));
+                continue;
             }
             let upstreams =
-                evidence::upstreams(self.store.as_ref(), spec, place.0, slot.date).await?;
+                evidence::upstreams(self.store.as_ref(), spec, slot.place.0, slot.date).await?;
             let Some(state) = self.pipelines.0.get(pipeline) else { break };
             let no_sensors = Sensors::new();
             let gathered = Gathered {
                 sensors: state.sensors.as_ref().unwrap_or(&no_sensors),
-                traits: &state.answers(if is_over { Timestamp::MIN } else { now }),
+                traits: &state.answers(if is_over { Duration::ZERO } else { clock }),
                 upstreams: &upstreams,
             };
-            let verdict = gathered.verdict(spec, (&place, Some(slot.opened_by)), now);
-            verdicts.insert(place, verdict);
+            let verdict = gathered.verdict(spec, (&slot.place, Some(slot.opened_by)), now);
+            let verdict = Arc::new(verdict);
+            if let Some(same) = same {
+                shared.insert(same, Arc::clone(&verdict));
+            }
+            verdicts.insert(slot.place, verdict);
         }
         Ok(verdicts)
     }
 
     /// Asks the evaluators whose answers are missing or too old.
-    fn ask_evaluators(&mut self, pipeline: &PipelineId, spec: &Pipeline, now: Timestamp) {
+    fn ask_evaluators(&mut self, pipeline: &PipelineId, spec: &Pipeline, clock: Duration) {
         for condition in &spec.readiness.conditions {
             let Condition::Trait(trait_spec) = condition else { continue };
             let state = self.pipelines.get_mut(pipeline);
             let is_usable = match state.traits.get(&trait_spec.kind) {
                 Some(Answer::Asked) => true,
-                Some(Answer::Given(_, until)) => now < *until,
+                Some(Answer::Given(_, until)) => clock < *until,
                 None => false,
             };
             if is_usable || trait_spec.evaluator.is_none() {
@@ -360,8 +371,10 @@ impl Engine {
             let owed = OwedAnswer::new(&self.sender, pipeline, trait_spec);
             let evaluators = Arc::clone(&self.evaluators);
             let (pipeline, trait_spec) = (pipeline.clone(), trait_spec.clone());
+            let world = Arc::clone(&self.world);
             let task = async move {
-                owed.give(evaluators.evaluate(&pipeline, &trait_spec).await);
+                let result = evaluators.evaluate(&pipeline, &trait_spec).await;
+                owed.give(result, Trust::clock(world.as_ref()));
             };
             self.world.spawn("ask an evaluator", Box::pin(task));
         }
@@ -372,11 +385,11 @@ impl Engine {
         &mut self,
         pipeline: &PipelineId,
         asked: &TraitSpec,
-        result: TraitResult,
+        answered: Answered,
     ) {
-        let until = plus(self.world.now(), usable_for(&result, asked.ttl));
+        let until = answered.usable_until(asked.ttl, Trust::clock(self.world.as_ref()));
         let state = self.pipelines.get_mut(pipeline);
-        state.traits.insert(asked.kind.clone(), Answer::Given(result, until));
+        state.traits.insert(asked.kind.clone(), Answer::Given(answered.result, until));
         self.dirty.insert(pipeline.clone());
     }
 
@@ -407,6 +420,37 @@ impl Engine {
     }
 }
 
+/// Until an evaluator has answered it is not known whether those whose turn came are ready: they stay where they are, and are
+/// stepped again by the answer.
+fn leave_in_the_queue(
+    moves: &mut Vec<(usize, Move)>,
+    candidates: &[Candidate<'_>],
+    state: &PipelineState,
+) {
+    if !state.is_asking() {
+        return;
+    }
+    let is_unknown =
+        |index: usize| candidates.get(index).is_some_and(|it| it.readiness == Outcome::CannotTell);
+    moves.retain(|(index, step)| *step != Move::WaitAgain || !is_unknown(*index));
+}
+
+/// A slot that may be ready.
+struct Asked {
+    place: SlotPlace,
+    version: u64,
+    date: Date,
+    opened_by: TriggerType,
+    closes_at: Timestamp,
+}
+
+impl Asked {
+    fn about(place: &SlotPlace, slot: &Slot) -> Self {
+        let Slot { version, date, opened_by, closes_at, .. } = *slot;
+        Self { place: place.clone(), version, date, opened_by, closes_at }
+    }
+}
+
 /// The declarations that a pipeline's open slots are stepped by.
 pub(crate) struct SpecsInUse {
     /// What says how slots share the pipeline.
@@ -423,7 +467,11 @@ impl SpecsInUse {
 
     /// What a slot keeps to.
     pub(crate) fn of(&self, slot: &Slot) -> &Arc<Pipeline> {
-        self.older.get(&slot.version).unwrap_or(&self.in_force)
+        self.of_version(slot.version)
+    }
+
+    fn of_version(&self, version: u64) -> &Arc<Pipeline> {
+        self.older.get(&version).unwrap_or(&self.in_force)
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<Pipeline>> {
@@ -467,6 +515,9 @@ impl PipelineState {
         slot: &Slot,
         deaf: &[Stretch],
     ) -> Option<Stretch> {
+        if deaf.is_empty() {
+            return None;
+        }
         let start = self.agenda.starts.iter().find(|start| *start.schedule.id() == place.1);
         let early = start.map_or(SignedDuration::ZERO, |start| start.early_for(place.0));
         let from = plus(place.0, -early);
@@ -487,9 +538,9 @@ impl PipelineState {
         self.agenda.work == Work::Watched || (is_sensor && slot.opened_by == TriggerType::Scheduler)
     }
 
-    fn answers(&self, now: Timestamp) -> BTreeMap<String, TraitResult> {
+    fn answers(&self, clock: Duration) -> BTreeMap<String, TraitResult> {
         let given = self.traits.iter().filter_map(|(kind, answer)| match answer {
-            Answer::Given(result, until) if now < *until => Some((kind.clone(), result.clone())),
+            Answer::Given(result, until) if clock < *until => Some((kind.clone(), result.clone())),
             Answer::Given(..) | Answer::Asked => None,
         });
         given.collect()

@@ -16,7 +16,7 @@ use interlock_core::{
     clock::ClockWatch,
     id::PipelineId,
     pipeline::Pipeline,
-    readiness::{TraitResult, TraitSpec},
+    readiness::TraitSpec,
     slot::{OpenState, SlotState},
 };
 use interlock_store::{
@@ -29,6 +29,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     aside::Aside,
+    asking::Answered,
     declare::Changes,
     ending::StartsUnderWay,
     gap::Survey,
@@ -156,7 +157,7 @@ pub(crate) enum Message {
     /// Something about a run.
     About(News),
     /// An evaluator answered.
-    Answered(PipelineId, Box<TraitSpec>, TraitResult),
+    Answered(PipelineId, Box<TraitSpec>, Answered),
 }
 
 /// Something new about a run, to be recorded.
@@ -511,7 +512,7 @@ impl Engine {
 
     pub(crate) fn take_message(&mut self, message: Message) {
         match message {
-            Message::Answered(pipeline, spec, result) => self.answered(&pipeline, &spec, result),
+            Message::Answered(pipeline, spec, said) => self.answered(&pipeline, &spec, said),
             Message::About(news) => self.news.push_back(news),
         }
     }

@@ -71,11 +71,20 @@ fn awaited(start: &StartSchedule, opened_by: Option<TriggerType>) -> Option<&Sen
 
 /// Whether a pipeline looks at sensors, before its job or after it.
 pub(crate) fn asks_sensors(spec: &Pipeline) -> bool {
-    let is_opened_by_one =
-        |start: &StartSchedule| matches!(start.schedule.recurrence(), Recurrence::Sensor { .. });
     spec.readiness.conditions.iter().any(|c| matches!(c, Condition::Sensor(_)))
         || spec.post_run.is_some()
-        || spec.starts.iter().any(is_opened_by_one)
+        || spec.starts.iter().any(is_opened_by_sensor)
+}
+
+/// Whether a pipeline asks evaluators alone: what they say is said of all its slots.
+pub(crate) fn is_same_for_all(spec: &Pipeline) -> bool {
+    spec.readiness.conditions.iter().all(|c| matches!(c, Condition::Trait(_)))
+        && spec.readiness.upstreams.is_empty()
+        && !spec.starts.iter().any(is_opened_by_sensor)
+}
+
+fn is_opened_by_sensor(start: &StartSchedule) -> bool {
+    matches!(start.schedule.recurrence(), Recurrence::Sensor { .. })
 }
 
 /// The sensors of a pipeline as they stand.

@@ -14,6 +14,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
 
 use interlock_core::{
@@ -109,11 +110,11 @@ impl Scope {
     }
 
     /// Remembers why driven slots wait.
-    pub(crate) fn saw(&mut self, verdicts: &BTreeMap<SlotPlace, Verdict>) {
+    pub(crate) fn saw(&mut self, verdicts: &BTreeMap<SlotPlace, Arc<Verdict>>) {
         let Self::One(one) = self else { return };
         for (place, verdict) in verdicts {
             if let Some(last) = one.driven.get_mut(place) {
-                *last = Some(verdict.clone());
+                *last = Some(Verdict::clone(verdict));
             }
         }
     }

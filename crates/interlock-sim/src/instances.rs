@@ -205,6 +205,7 @@ impl Instances {
             world.spawn("a listener", Box::pin(listening));
         }
         let mut stopped = Some(stopped);
+        let host = Host::default();
         loop {
             let (changed, declarations) = mpsc::channel(16);
             let parts = Parts {
@@ -218,7 +219,7 @@ impl Instances {
                 holder: format!("{pid}"),
                 pace: *pace,
                 limits: Limits::default(),
-                host: Host::default(),
+                host: host.clone(),
             };
             let Some(mut engine) = Engine::open(parts, Shard(0)).await? else {
                 world.sleep(pace.lease / 2).await;

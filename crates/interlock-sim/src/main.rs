@@ -16,6 +16,9 @@ use interlock_sim::{
     tap::Mutation,
 };
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const HELP: &str = "\
 interlock-sim --seed N [--days D] [--pipelines P] [--instances I] [--faults N] [--weather even|drawn] [--twice]
 interlock-sim --seed N --as-in-swarm        the world that a swarm makes of this seed

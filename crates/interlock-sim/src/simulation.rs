@@ -321,14 +321,17 @@ fn pace(options: &Options) -> Pace {
     Pace { lease: SignedDuration::from_secs(lease), inbox: SignedDuration::from_secs(inbox) }
 }
 
-/// The same for the watchdog: timers wake it in time, whatever its pace is.
+/// The same for the watchdog: timers wake it in time, whatever its pace is. Its sweep and its scanner are nets below nets; on virtual time a
+/// page of theirs takes none, and so they would not rest.
 fn watch_pace(options: &Options) -> WatchdogPace {
-    let look = if options.days > 30 { 45 } else { 20 };
+    let is_long = options.days > 30;
+    let (look, rotation) = if is_long { (45, 24) } else { (20, 3) };
+    let usual = WatchdogPace::default();
     WatchdogPace {
         lease: pace(options).lease,
         look: SignedDuration::from_secs(look),
-        // On virtual time a page takes none, and so it would not rest.
-        rotation: SignedDuration::from_hours(3),
-        ..WatchdogPace::default()
+        rotation: SignedDuration::from_hours(rotation),
+        interval: if is_long { SignedDuration::from_hours(1) } else { usual.interval },
+        ..usual
     }
 }

@@ -1,12 +1,12 @@
 //! Gathering a snapshot: what the store says about one pipeline and what is due of it.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use interlock_core::{
-    agenda::Work,
+    agenda::{Agenda, Work},
     id::{PipelineId, ScheduleId},
     schedule::Recurrence,
     sla,
@@ -15,7 +15,7 @@ use interlock_core::{
 use interlock_store::{
     DueKind, Key, LedgerEntry, LedgerQuery, LedgerRow, Obligation, Record, RunQuery, RunRow, Store,
     StoreError, Subject,
-    record::{PipelineRecord, Shared, SpanRecord, Unreadable, version_number},
+    record::{AgendaRecord, PipelineRecord, Shared, SpanRecord, Unreadable, Zones, version_number},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -85,8 +85,39 @@ pub(crate) struct Gatherer<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) around: &'a Surroundings,
     pub(crate) zones: &'a ZoneBook,
-    /// What the agendas of a portion have in common.
-    pub(crate) shared: Mutex<Shared>,
+    /// Agendas that were read before.
+    pub(crate) agendas: &'a Mutex<Agendas>,
+}
+
+/// So many agendas are kept: an installation with more reads each when it is due.
+const AGENDAS_KEPT: usize = 1_000;
+
+/// Agendas as they were last read, by the revisions of their pipelines' rows: most are asked for again within the hour, and reading one
+/// is most of what it takes to judge a slot.
+#[derive(Debug, Default)]
+pub(crate) struct Agendas {
+    kept: BTreeMap<PipelineId, (u64, Agenda)>,
+    shared: Shared,
+}
+
+impl Agendas {
+    fn of(
+        &mut self,
+        (pipeline, revision): (&PipelineId, u64),
+        record: Option<&AgendaRecord>,
+        zones: Zones<'_>,
+    ) -> Result<Agenda, Unreadable> {
+        if let Some((_, agenda)) = self.kept.get(pipeline).filter(|(known, _)| *known == revision) {
+            return Ok(agenda.clone());
+        }
+        let agenda = record.map(|it| it.to_core(&mut self.shared, zones)).transpose()?;
+        let agenda = agenda.unwrap_or_default();
+        if self.kept.len() >= AGENDAS_KEPT {
+            *self = Self::default();
+        }
+        self.kept.insert(pipeline.clone(), (revision, agenda.clone()));
+        Ok(agenda)
+    }
 }
 
 impl Gatherer<'_> {
@@ -105,7 +136,8 @@ impl Gatherer<'_> {
         }
         let Surroundings { unapplied, blind, late_after, now } = self.around;
         let zones = |name: &str| (self.zones)(name);
-        let agenda = record.agenda.map(|it| it.to_core(&mut self.shared(), &zones)).transpose()?;
+        let known = (pipeline, own.revision);
+        let agenda = self.agendas().of(known, record.agenda.as_deref(), &zones)?;
         let mut snapshot = Snapshot {
             version: version_number(&record.version)?,
             is_retired: record.retired_at.is_some(),
@@ -113,7 +145,7 @@ impl Gatherer<'_> {
             has_unapplied: unapplied.contains(pipeline),
             blind: blind.clone(),
             late_after: *late_after,
-            ..Snapshot::new(pipeline.clone(), agenda.unwrap_or_default(), record.first_seen)
+            ..Snapshot::new(pipeline.clone(), agenda, record.first_seen)
         };
         let mut next = None;
         if let Some(from) = question.from {
@@ -131,9 +163,9 @@ impl Gatherer<'_> {
         Ok(Gathered::Snapshot(Box::new(snapshot), next))
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        // A panic in between leaves out what is kept once; nothing else.
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    fn agendas(&self) -> MutexGuard<'_, Agendas> {
+        // A panic in between leaves out what is kept; nothing else.
+        self.agendas.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Watermarks, slots and SLA entries.

@@ -212,7 +212,8 @@ impl<'a> Pass<'a> {
     ) -> Result<(), WatchdogError> {
         let store = self.options.store.as_ref();
         let zones = &self.options.zones;
-        let gatherer = Gatherer { store, around, zones, shared: Mutex::default() };
+        let agendas = Mutex::default();
+        let gatherer = Gatherer { store, around, zones, agendas: &agendas };
         let outcome = judge_all(&gatherer, list, &self.options.checks, chunk).await?;
         report.failed.extend(outcome.failed);
         for (pipeline, record, revision) in outcome.changed {

@@ -22,7 +22,7 @@ pub use self::opening::{Hearers, Pace, Parts};
 use crate::{
     check::Check,
     finding::CheckName,
-    gather::{Gatherer, Next, Question, Surroundings},
+    gather::{Agendas, Gatherer, Next, Question, Surroundings},
     judging::{Done, Outcome, commit, judge_all, none_can_be_done, unapplied},
     load::{self, PAGE},
     owed::plus,
@@ -100,6 +100,7 @@ pub struct Watchdog {
     /// When it is looked next whether a bark is due.
     pub(crate) bark_at: Timestamp,
     pub(crate) scanning: Scanning,
+    pub(crate) agendas: Arc<Mutex<Agendas>>,
 }
 
 impl std::fmt::Debug for Watchdog {
@@ -340,12 +341,13 @@ impl Watchdog {
     ) -> Result<(), WatchdogError> {
         let (store, telling) = (Arc::clone(&self.store), Arc::clone(&self.telling));
         let (store, zones) = (store.as_ref(), Arc::clone(&self.list.zones));
+        let agendas = Arc::clone(&self.agendas);
         let mut asked = asked.into_iter();
         let mut judged = Portion::default();
         loop {
             let chunk: Vec<_> = asked.by_ref().take(CHUNK).collect();
             let is_last = chunk.is_empty();
-            let gatherer = Gatherer { store, around, zones: &zones, shared: Mutex::default() };
+            let gatherer = Gatherer { store, around, zones: &zones, agendas: &agendas };
             let (outcome, results) = tokio::join!(
                 judge_all(&gatherer, &self.list, &self.checks, chunk),
                 commit(store, telling.as_ref(), &mut judged.planned),

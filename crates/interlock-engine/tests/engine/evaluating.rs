@@ -10,9 +10,13 @@ use interlock_core::{
     readiness::{TraitResult, TraitSpec, TraitStatus},
 };
 use interlock_engine::seam::{Evaluators, Task, World as _};
+use interlock_store::{LedgerQuery, Store as _, conformance::block_on};
 use jiff::SignedDuration;
 
-use crate::Machine;
+use crate::{
+    Machine,
+    stage::{Answer, Job, Stage, at},
+};
 
 const GATED: &str = "name: gated\nschedule: \"0 * * * *\"\ntraits: {fresh: {evaluator: e, ttl: 1h}}\ntrigger: {type: command, command: 'true'}\n";
 
@@ -59,4 +63,18 @@ fn whatever_an_evaluator_does_the_slot_is_evaluated_again_and_runs() {
         let starts = machine.jobs.starts();
         assert_eq!(starts.len(), 1, "{}", machine.log());
     }
+}
+
+#[test]
+fn the_queue_stays_as_it_is_while_an_evaluator_is_asked() {
+    // Each run takes longer than the gap, and the answer is too old at each turn.
+    let file = "name: gated\nschedule: \"*/5 * * * *\"\noverlapPolicy: all\ntraits: {fresh: {evaluator: e, ttl: 1m}}\n\
+                trigger: {type: command, command: 'true'}\n";
+    let mut stage = Stage::new(at("09:59"), &[file], |_| Job::Succeeds(720));
+    stage.cast.answer("fresh", Answer::PassesAfter(3));
+    stage.until(at("12:00"));
+    let rows = block_on(stage.store.ledger(&LedgerQuery::everything(1_000))).unwrap().items;
+    assert!(rows.len() > 20 && stage.started().len() > 8, "{:?}", stage.slots());
+    // Opened, queued, begun, closed: it was written twice more at each turn of any other.
+    assert!(rows.iter().all(|row| row.revision <= 4), "{rows:?}");
 }

@@ -46,9 +46,16 @@ impl State {
         claimed_until: Timestamp,
         now: Timestamp,
     ) -> Vec<OutboxRow> {
-        let mut rows: Vec<_> = self.outbox(|record| is_free(record, now)).collect();
-        rows.sort_by_key(|row| row.record.not_before);
-        rows.truncate(limit);
+        let due = self.outbox.iter().take_while(|(not_before, ..)| *not_before <= now);
+        let free = due.filter_map(|(_, pipeline, name)| {
+            let row = self.rows.get(pipeline)?.get(&Key::Outbox(name.clone()))?;
+            let Record::Outbox(record) = &row.record else { return None };
+            let (pipeline, name) = (pipeline.clone(), name.clone());
+            let found =
+                || OutboxRow { pipeline, name, record: record.clone(), revision: row.revision };
+            is_free(record, now).then(found)
+        });
+        let mut rows: Vec<OutboxRow> = free.take(limit).collect();
         for row in &mut rows {
             row.record.claimed_until = Some(claimed_until);
             row.revision += 1;
@@ -62,6 +69,7 @@ impl State {
         if self.row(&row.pipeline, &key).is_none_or(|found| found.revision != row.revision) {
             return;
         }
+        self.list(&row.pipeline, &key, None);
         self.rows.entry(row.pipeline.clone()).or_default().remove(&key);
         for (name, record) in becomes {
             if self.row(&row.pipeline, &Key::Outbox(name.clone())).is_some() {
@@ -74,13 +82,16 @@ impl State {
     }
 
     pub(super) fn dead_letters(&self, limit: usize) -> Page<OutboxRow> {
-        let mut rows: Vec<_> = self.outbox(|record| record.dead).collect();
+        let mut rows: Vec<_> = self.notifications(|record| record.dead).collect();
         rows.sort_by_key(|row| row.record.not_before);
         page(rows.into_iter(), limit)
     }
 
     /// The notifications that are wanted.
-    fn outbox(&self, is_wanted: impl Fn(&OutboxRecord) -> bool) -> impl Iterator<Item = OutboxRow> {
+    fn notifications(
+        &self,
+        is_wanted: impl Fn(&OutboxRecord) -> bool,
+    ) -> impl Iterator<Item = OutboxRow> {
         let first = Key::Outbox(String::new());
         let rows = self.rows.iter().flat_map(move |(pipeline, rows)| {
             let outbox = rows.range(first.clone()..);
@@ -103,8 +114,9 @@ impl State {
 
     fn keep(&mut self, row: &OutboxRow) {
         let kept = Row { record: Record::Outbox(row.record.clone()), revision: row.revision };
-        let rows = self.rows.entry(row.pipeline.clone()).or_default();
-        rows.insert(Key::Outbox(row.name.clone()), kept);
+        let key = Key::Outbox(row.name.clone());
+        self.list(&row.pipeline, &key, Some(&kept.record));
+        self.rows.entry(row.pipeline.clone()).or_default().insert(key, kept);
     }
 }
 

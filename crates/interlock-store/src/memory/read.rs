@@ -8,15 +8,18 @@ use jiff::Timestamp;
 use super::state::State;
 use crate::{
     contract::{
-        AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, LedgerEntry, LedgerQuery,
-        LedgerRow, Page, Row, RunQuery, RunRow, Shard,
+        AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, LedgerEntry, LedgerPlace,
+        LedgerQuery, LedgerRow, Page, Row, RunQuery, RunRow, Shard,
     },
-    key::{DueKind, Key, RunKey},
+    key::{Key, RunKey},
     record::{IncidentRecord, Record, SensorRecord},
 };
 
 /// The rows of one pipeline.
 type Rows = BTreeMap<Key, Row<Record>>;
+
+/// A row with its address.
+type Stored<'a> = (&'a PipelineId, &'a Key, &'a Row<Record>);
 
 /// The first so many of what there is, and whether there is more.
 pub(super) fn page<T>(items: impl Iterator<Item = T>, limit: usize) -> Page<T> {
@@ -96,12 +99,10 @@ impl State {
             let slots = slots_between(rows, query.from, query.until);
             slots.chain(spans(rows)).map(move |(key, row)| (name, key, row))
         });
-        // A row is copied only if it may be asked for.
-        let rows = rows.filter(|(_, key, row)| is_in_time(query, key, &row.record));
-        let rows = rows.filter_map(ledger_row);
-        let mut found: Vec<LedgerRow> = rows.filter(|row| is_asked_for(query, row)).collect();
-        found.sort_by_cached_key(LedgerRow::place);
-        page(found.into_iter(), query.limit)
+        // A row is copied only if it is on the page.
+        let mut found: Vec<Stored<'_>> = rows.filter(|row| is_asked_for(query, row)).collect();
+        found.sort_by_key(|&(name, key, _)| listed(name, key));
+        page(found.into_iter().filter_map(ledger_row), query.limit)
     }
 
     pub(super) fn open_slots(
@@ -214,15 +215,14 @@ impl State {
     }
 
     pub(super) fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> Page<DueRow> {
-        let first = Key::Due(Timestamp::MIN, DueKind::Closes, String::new());
-        let rows = self.pipelines_in(shard).flat_map(|(name, rows)| {
-            let due = rows.range(&first..);
-            let due = due.take_while(|(key, _)| matches!(key, Key::Due(at, ..) if *at <= until));
-            due.map(move |(key, row)| (name, key, row))
+        let due = self.due.iter().take_while(|(at, ..)| *at <= until);
+        let due = due.filter(|(_, name, ..)| self.is_in(name, shard));
+        let rows = due.filter_map(|(at, name, kind, about)| {
+            let key = Key::Due(*at, *kind, about.clone());
+            let (key, row) = self.rows.get(name)?.get_key_value(&key)?;
+            due_row((name, key, row))
         });
-        let mut found: Vec<DueRow> = rows.filter_map(due_row).collect();
-        found.sort_by_key(|row| row.at);
-        page(found.into_iter(), limit)
+        page(rows, limit)
     }
 }
 
@@ -310,29 +310,35 @@ fn ledger_row((pipeline, key, row): (&PipelineId, &Key, &Row<Record>)) -> Option
     })
 }
 
-fn is_in_time(query: &LedgerQuery, key: &Key, record: &Record) -> bool {
-    match (key, record) {
-        (Key::Slot(_, at), Record::Slot(slot)) => {
-            let is_wanted = query.disposition.as_deref() != Some("open") || slot.is_open();
-            *at < query.until && *at >= query.from && is_wanted
-        }
-        (Key::Span(_, first), Record::Span(span)) => {
-            *first < query.until && span.last >= query.from
-        }
-        _ => false,
+/// The place of a slot or a span among all that are listed, as [`LedgerRow::place`] says it.
+fn listed<'a>(
+    name: &'a PipelineId,
+    key: &'a Key,
+) -> (Timestamp, &'a PipelineId, Option<&'a ScheduleId>, bool) {
+    if let Key::Slot(schedule, at) = key {
+        (*at, name, Some(schedule), false)
+    } else if let Key::Span(schedule, first) = key {
+        (*first, name, Some(schedule), true)
+    } else {
+        (Timestamp::MIN, name, None, false)
     }
 }
 
-fn is_asked_for(query: &LedgerQuery, row: &LedgerRow) -> bool {
-    let (last, disposition) = match &row.entry {
-        LedgerEntry::Slot(slot) if slot.is_open() => (row.nominal, Some("open")),
-        LedgerEntry::Slot(slot) => (row.nominal, slot.disposition.as_deref()),
-        LedgerEntry::Span(span) => (span.last, Some(span.disposition.as_str())),
+fn is_asked_for(query: &LedgerQuery, (name, key, row): &Stored<'_>) -> bool {
+    let (last, disposition) = match (key, &row.record) {
+        (Key::Slot(_, at), Record::Slot(slot)) if slot.is_open() => (*at, Some("open")),
+        (Key::Slot(_, at), Record::Slot(slot)) => (*at, slot.disposition.as_deref()),
+        (Key::Span(..), Record::Span(span)) => (span.last, Some(span.disposition.as_str())),
+        _ => return false,
     };
-    row.nominal < query.until
+    let place = listed(name, key);
+    let is_later = |after: &LedgerPlace| {
+        place > (after.nominal, &after.pipeline, Some(&after.schedule), after.is_span)
+    };
+    place.0 < query.until
         && last >= query.from
         && query.disposition.as_deref().is_none_or(|word| disposition == Some(word))
-        && query.after.as_ref().is_none_or(|after| row.place() > *after)
+        && query.after.as_ref().is_none_or(is_later)
 }
 
 fn run_row((pipeline, key, row): (&PipelineId, &Key, &Row<Record>)) -> Option<RunRow> {

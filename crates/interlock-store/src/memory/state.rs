@@ -11,7 +11,7 @@ use crate::{
         Accepted, Change, EventRow, Group, InboxEntry, Lease, Refusal, Role, Roll, Row, Shard,
         StoreError, Term, Writer,
     },
-    key::Key,
+    key::{DueKind, Key},
     record::{EventRecord, Record},
 };
 
@@ -26,6 +26,10 @@ pub struct State {
     pub(super) rows: BTreeMap<PipelineId, BTreeMap<Key, Row<Record>>>,
     /// Invariant: the slots among the rows that are open, in the order in which they are listed.
     pub(super) open: BTreeSet<(PipelineId, Timestamp, ScheduleId)>,
+    /// Invariant: the due entries among the rows, in the order in which they are listed.
+    pub(super) due: BTreeSet<(Timestamp, PipelineId, DueKind, String)>,
+    /// Invariant: the notifications among the rows that may be claimed one day, in the order in which they are.
+    pub(super) outbox: BTreeSet<(Timestamp, PipelineId, String)>,
     /// Invariant: their numbers grow.
     pub(super) events: Vec<EventRow>,
     /// The last number that was given, to an event or to a change.
@@ -56,6 +60,8 @@ impl State {
             present: BTreeMap::new(),
             rows: BTreeMap::new(),
             open: BTreeSet::new(),
+            due: BTreeSet::new(),
+            outbox: BTreeSet::new(),
             events: Vec::new(),
             event_last: 0,
             followed: None,
@@ -132,7 +138,7 @@ impl State {
             self.inbox.remove(&number);
         }
         self.note(pipeline, &key);
-        self.note_open(pipeline, &key, Some(&record));
+        self.list(pipeline, &key, Some(&record));
         if !self.rows.contains_key(pipeline) {
             self.rows.insert(pipeline.clone(), BTreeMap::new());
         }
@@ -145,20 +151,51 @@ impl State {
         }
     }
 
-    /// Keeps [`State::open`] true when a row changes or goes.
-    pub(super) fn note_open(&mut self, pipeline: &PipelineId, key: &Key, record: Option<&Record>) {
-        let Key::Slot(schedule, nominal) = key else { return };
-        let place = (pipeline.clone(), *nominal, schedule.clone());
-        if matches!(record, Some(Record::Slot(slot)) if slot.is_open()) {
-            self.open.insert(place);
-        } else {
-            self.open.remove(&place);
+    /// Keeps the lists true, before a row changes or goes.
+    pub(super) fn list(&mut self, pipeline: &PipelineId, key: &Key, record: Option<&Record>) {
+        match key {
+            Key::Slot(schedule, nominal) => {
+                let place = (pipeline.clone(), *nominal, schedule.clone());
+                if matches!(record, Some(Record::Slot(slot)) if slot.is_open()) {
+                    self.open.insert(place);
+                } else {
+                    self.open.remove(&place);
+                }
+            }
+            Key::Due(at, kind, name) => {
+                let place = (*at, pipeline.clone(), *kind, name.clone());
+                if record.is_some() {
+                    self.due.insert(place);
+                } else {
+                    self.due.remove(&place);
+                }
+            }
+            Key::Outbox(name) => {
+                let before = self.rows.get(pipeline).and_then(|rows| rows.get(key));
+                if let Some(Record::Outbox(before)) = before.map(|row| &row.record) {
+                    self.outbox.remove(&(before.not_before, pipeline.clone(), name.clone()));
+                }
+                if let Some(Record::Outbox(record)) = record
+                    && !record.dead
+                {
+                    self.outbox.insert((record.not_before, pipeline.clone(), name.clone()));
+                }
+            }
+            Key::Pipeline
+            | Key::Version(_)
+            | Key::Watermark(_)
+            | Key::Span(..)
+            | Key::Run(_)
+            | Key::Sensor(_)
+            | Key::Incident(_)
+            | Key::Applied(_)
+            | Key::Backfill(_) => {}
         }
     }
 
     fn delete(&mut self, pipeline: &PipelineId, key: &Key) {
         self.note(pipeline, key);
-        self.note_open(pipeline, key, None);
+        self.list(pipeline, key, None);
         if let Some(rows) = self.rows.get_mut(pipeline) {
             rows.remove(key);
         }
@@ -173,17 +210,15 @@ impl State {
 
     pub(super) fn take_out(&mut self, is_over: &dyn Fn(&PipelineId, &Key, &Record) -> bool) {
         let mut gone = Vec::new();
-        for (pipeline, rows) in &mut self.rows {
-            rows.retain(|key, row| {
-                let stays = !is_over(pipeline, key, &row.record);
-                if !stays && matches!(&row.record, Record::Slot(slot) if slot.is_open()) {
-                    gone.push((pipeline.clone(), key.clone()));
-                }
-                stays
-            });
+        for (pipeline, rows) in &self.rows {
+            let over = rows.iter().filter(|(key, row)| is_over(pipeline, key, &row.record));
+            gone.extend(over.map(|(key, _)| (pipeline.clone(), key.clone())));
         }
         for (pipeline, key) in gone {
-            self.note_open(&pipeline, &key, None);
+            self.list(&pipeline, &key, None);
+            if let Some(rows) = self.rows.get_mut(&pipeline) {
+                rows.remove(&key);
+            }
         }
     }
 

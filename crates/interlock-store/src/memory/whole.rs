@@ -91,17 +91,18 @@ impl State {
         }
         let mut count = 0;
         for (pipeline, key, revision) in &what.rows {
-            let Some(rows) = self.rows.get_mut(pipeline) else { continue };
-            if rows.get(key).is_none_or(|row| row.revision != *revision) {
+            let found = self.rows.get(pipeline).and_then(|rows| rows.get(key));
+            if found.is_none_or(|row| row.revision != *revision) {
                 continue;
             }
+            self.list(pipeline, key, None);
+            let Some(rows) = self.rows.get_mut(pipeline) else { continue };
             rows.remove(key);
             count += 1;
             if let Key::Slot(schedule, nominal) = key {
                 let is_its = |run: &RunKey| run.schedule == *schedule && run.nominal == *nominal;
                 rows.retain(|key, _| !matches!(key, Key::Run(run) if is_its(run)));
             }
-            self.note_open(pipeline, key, None);
         }
         self.events.retain(|event| event.number > what.events);
         count
@@ -119,7 +120,7 @@ impl State {
 
     pub(super) fn import(&mut self, freight: Freight) {
         for StoredRow { pipeline, key, row } in freight.rows {
-            self.note_open(&pipeline, &key, Some(&row.record));
+            self.list(&pipeline, &key, Some(&row.record));
             self.rows.entry(pipeline).or_default().insert(key, row);
         }
         for event in freight.events {

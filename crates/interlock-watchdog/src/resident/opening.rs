@@ -134,6 +134,7 @@ impl Watchdog {
             hears,
             bark_at: now,
             scanning: Scanning::new(Arc::clone(&zones), plus(now, pace.scan_after)),
+            agendas: Arc::default(),
             list: Watchlist::new(zones),
             judged: own.judged.unwrap_or(Timestamp::MIN),
             judged_revision: own.revision,
