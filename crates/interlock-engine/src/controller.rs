@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use interlock_core::{
@@ -28,6 +29,7 @@ use crate::{
     asking::{Answered, OwedAnswer},
     engine::{Engine, EngineError},
     evidence::{self, Gathered},
+    host::Trust,
     queue::Beyond,
     scheduler::plus,
     state::{Answer, OpenSlot, PipelineState, SlotPlace},
@@ -221,9 +223,7 @@ impl Engine {
         });
         let candidates: Vec<_> = candidates.collect();
         let mut moves = plan_slots(spec, &candidates, flow, room, now);
-        if state.is_asking() {
-            leave_in_the_queue(&mut moves, &candidates);
-        }
+        leave_in_the_queue(&mut moves, &candidates, state);
         // Who gives up a place is recorded before who takes it: a death in between must not leave two in it (S6).
         moves.sort_by_key(|(_, step)| matches!(step, Move::Start(_)));
         if !moves.is_empty() && (state.has_more_queued || !beyond.is_empty()) {
@@ -319,14 +319,15 @@ impl Engine {
                 && !beyond.has(place, &open.slot)
         });
         let asked: Vec<_> = asked.map(|(place, open)| Asked::about(place, &open.slot)).collect();
-        let mut verdicts = BTreeMap::new();
-        let mut shared = BTreeMap::new();
+        // How old answers are does not depend on a clock that somebody sets (S15).
+        let clock = Trust::clock(self.world.as_ref());
+        let (mut verdicts, mut shared) = (BTreeMap::new(), BTreeMap::new());
         for slot in asked {
             let spec = specs.of_version(slot.version);
             // One whose time is over is judged by the last answers, however old: they say what blocked it.
             let is_over = now >= slot.closes_at;
             if !is_over {
-                self.ask_evaluators(pipeline, spec, now);
+                self.ask_evaluators(pipeline, spec, clock);
             }
             // Hundreds may wait for one answer, which is then the same for all of them.
             let same = evidence::is_same_for_all(spec).then_some((slot.version, is_over));
@@ -340,7 +341,7 @@ impl Engine {
             let no_sensors = Sensors::new();
             let gathered = Gathered {
                 sensors: state.sensors.as_ref().unwrap_or(&no_sensors),
-                traits: &state.answers(if is_over { Timestamp::MIN } else { now }),
+                traits: &state.answers(if is_over { Duration::ZERO } else { clock }),
                 upstreams: &upstreams,
             };
             let verdict = gathered.verdict(spec, (&slot.place, Some(slot.opened_by)), now);
@@ -354,13 +355,13 @@ impl Engine {
     }
 
     /// Asks the evaluators whose answers are missing or too old.
-    fn ask_evaluators(&mut self, pipeline: &PipelineId, spec: &Pipeline, now: Timestamp) {
+    fn ask_evaluators(&mut self, pipeline: &PipelineId, spec: &Pipeline, clock: Duration) {
         for condition in &spec.readiness.conditions {
             let Condition::Trait(trait_spec) = condition else { continue };
             let state = self.pipelines.get_mut(pipeline);
             let is_usable = match state.traits.get(&trait_spec.kind) {
                 Some(Answer::Asked) => true,
-                Some(Answer::Given(_, until)) => now < *until,
+                Some(Answer::Given(_, until)) => clock < *until,
                 None => false,
             };
             if is_usable || trait_spec.evaluator.is_none() {
@@ -373,7 +374,7 @@ impl Engine {
             let world = Arc::clone(&self.world);
             let task = async move {
                 let result = evaluators.evaluate(&pipeline, &trait_spec).await;
-                owed.give(result, world.now());
+                owed.give(result, Trust::clock(world.as_ref()));
             };
             self.world.spawn("ask an evaluator", Box::pin(task));
         }
@@ -386,7 +387,7 @@ impl Engine {
         asked: &TraitSpec,
         answered: Answered,
     ) {
-        let until = answered.usable_until(asked.ttl, self.world.now());
+        let until = answered.usable_until(asked.ttl, Trust::clock(self.world.as_ref()));
         let state = self.pipelines.get_mut(pipeline);
         state.traits.insert(asked.kind.clone(), Answer::Given(answered.result, until));
         self.dirty.insert(pipeline.clone());
@@ -421,7 +422,14 @@ impl Engine {
 
 /// Until an evaluator has answered it is not known whether those whose turn came are ready: they stay where they are, and are
 /// stepped again by the answer.
-fn leave_in_the_queue(moves: &mut Vec<(usize, Move)>, candidates: &[Candidate<'_>]) {
+fn leave_in_the_queue(
+    moves: &mut Vec<(usize, Move)>,
+    candidates: &[Candidate<'_>],
+    state: &PipelineState,
+) {
+    if !state.is_asking() {
+        return;
+    }
     let is_unknown =
         |index: usize| candidates.get(index).is_some_and(|it| it.readiness == Outcome::CannotTell);
     moves.retain(|(index, step)| *step != Move::WaitAgain || !is_unknown(*index));
@@ -530,9 +538,9 @@ impl PipelineState {
         self.agenda.work == Work::Watched || (is_sensor && slot.opened_by == TriggerType::Scheduler)
     }
 
-    fn answers(&self, now: Timestamp) -> BTreeMap<String, TraitResult> {
+    fn answers(&self, clock: Duration) -> BTreeMap<String, TraitResult> {
         let given = self.traits.iter().filter_map(|(kind, answer)| match answer {
-            Answer::Given(result, until) if now < *until => Some((kind.clone(), result.clone())),
+            Answer::Given(result, until) if clock < *until => Some((kind.clone(), result.clone())),
             Answer::Given(..) | Answer::Asked => None,
         });
         given.collect()

@@ -3,7 +3,7 @@
 //! Memory changes in one way: a group that the store accepted is absorbed ([`Pipelines::absorb`]). So a
 //! restart, which loads the same rows, arrives at the same state.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use interlock_core::{
     agenda::{Agenda, Work},
@@ -102,8 +102,8 @@ pub(crate) struct KnownRun {
 pub(crate) enum Answer {
     /// It was asked and has not answered.
     Asked,
-    /// It answered; the answer may be used until then.
-    Given(TraitResult, Timestamp),
+    /// It answered; the answer may be used until then, by the clock that [`Trust`](crate::host::Trust) goes by.
+    Given(TraitResult, Duration),
 }
 
 impl Agendas {
