@@ -29,16 +29,9 @@ impl Checker {
                 return self.found(&name, finding);
             }
         }
-        // Somebody else's jobs go wrong when everything is calm too: of those there is always something new.
-        let is_watched = |name: &str| {
-            let name = PipelineId::parse(name).ok();
-            let truth = name.and_then(|name| self.files.truth(&name));
-            truth.is_some_and(|truth| truth.is_watched())
-        };
-        let is_late = |(place, way): &(&_, &OnItsWay)| {
-            let (pipeline, _): &(String, String) = place;
-            !is_watched(pipeline) || way.since + TOLD_IN < now
-        };
+        // Jobs hang and fail when everything is calm too (L3 is judged by those), so that there is always something new. How long
+        // it is on its way counts from when it was made, whatever it became since.
+        let is_late = |(_, way): &(&_, &OnItsWay)| way.since + TOLD_IN < now;
         let waiting = self.alerts.on_their_way().find(is_late);
         let waiting = waiting.map(|(place, way)| {
             let OnItsWay { channel, since, .. } = way;

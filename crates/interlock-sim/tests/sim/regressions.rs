@@ -4,9 +4,13 @@
 use interlock_sim::{simulate, swarm::shape};
 
 /// Seeds of the swarm, the invariant, and what it was.
-const FOUND: [(u64, &str, &str); 3] = [
+const FOUND: [(u64, &str, &str); 7] = [
     (2, "S17", "two runs asked for in one millisecond, applied again and again"),
     (72, "S14", "a store that did not answer ended every silence"),
+    (192, "L4", "the checker granted no time to what was told shortly before the end"),
+    (214, "S8", "the checker counted the time that a slow store took"),
+    (299, "S8", "a slow engine took an answer for new when it came to it"),
+    (401, "S8", "answers aged by a clock that was being set back"),
     (1012, "S6", "a rerun took its place before the run that timed out had given it up"),
 ];
 
