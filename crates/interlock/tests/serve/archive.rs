@@ -88,7 +88,7 @@ fn history() -> impl Iterator<Item = Freight> {
             [stored(Key::Slot(schedule(), minute(at)), slot(at)), stored(Key::Run(key), run(at))]
         });
         let events = part.clone().flat_map(|at| [event(2 * at + 1), event(2 * at + 2)]);
-        Freight { rows: rows.collect(), events: events.collect(), inbox: vec![], last: 0 }
+        Freight { rows: rows.collect(), events: events.collect(), ..Freight::default() }
     })
 }
 
