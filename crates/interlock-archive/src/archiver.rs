@@ -68,8 +68,9 @@ impl Archiver {
     ) -> Result<Self, ArchiveError> {
         let target = Target::open(dsn).await?;
         let position = target.position().await?;
+        belongs(store.as_ref(), (&target, &position)).await?;
         if telling == Telling::Store {
-            begin(store.as_ref(), &position).await?;
+            store.archived(Some(position.archived())).await?;
         }
         let summary = Summary::default();
         Ok(Self { store, target, telling, position, reads: 1, ahead: None, summary })
@@ -141,12 +142,16 @@ fn broken(error: &JoinError) -> ArchiveError {
     ArchiveError::refused(format!("reading broke off, which is a fault in Interlock: {error}"))
 }
 
-/// Has the store note what changes, unless the archive belongs to another one.
-async fn begin(store: &dyn Store, position: &Position) -> Result<(), ArchiveError> {
-    let last = store.changes(u64::MAX, 1).await?.last;
+/// Refuses an archive that belongs to another store; an empty one belongs to this from now on.
+async fn belongs(
+    store: &dyn Store,
+    (target, position): (&Target, &Position),
+) -> Result<(), ArchiveError> {
+    let mark = store.mark().await?;
     let read = position.events.max(position.changes);
-    if read > last {
-        return Err(ArchiveError::AnotherStore { read, last });
+    if read > mark.number {
+        return Err(ArchiveError::AnotherStore { read, last: mark.number });
     }
-    Ok(store.archived(Some(position.archived())).await?)
+    let (here, its) = (mark.store.to_string(), target.store(mark.store).await?);
+    if its == here { Ok(()) } else { Err(ArchiveError::OfAnother { its, here }) }
 }

@@ -31,6 +31,17 @@ pub enum ArchiveError {
         /// The last number that the store has given.
         last: u64,
     },
+    /// It was made from another store.
+    #[error(
+        "the archive holds the history of another store ({its}, and this one is {here}): name a database of its own in \
+         `archiver.dsn`; nothing was changed"
+    )]
+    OfAnother {
+        /// Whose history it holds.
+        its: String,
+        /// Which store this is.
+        here: String,
+    },
     /// Nobody has told the store to note what changes, and this process cannot.
     #[error(
         "what changes is not noted yet, and only the process that writes the ledger can begin it: write `archiver: \
@@ -45,7 +56,10 @@ impl ArchiveError {
         match self {
             Self::Store(error) => error.is_retryable,
             Self::Archive { is_retryable, .. } => *is_retryable,
-            Self::Address(_) | Self::AnotherStore { .. } | Self::NotFollowed => false,
+            Self::Address(_)
+            | Self::AnotherStore { .. }
+            | Self::OfAnother { .. }
+            | Self::NotFollowed => false,
         }
     }
 

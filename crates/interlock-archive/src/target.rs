@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+use interlock_store::StoreId;
 use tokio::time::timeout;
 use tokio_postgres::{
     Client, Config, NoTls,
@@ -77,6 +78,21 @@ impl Target {
         let number = |name: &str| place(name)?.parse().map_err(|_broken| lost(name));
         let walk = place("rows")?.strip_prefix(WALKS).map(str::to_owned);
         Ok(Position { events: number("events")?, changes: number("changes")?, walk })
+    }
+
+    /// Which store the archive belongs to: the first that says so.
+    pub(crate) async fn store(&self, store: StoreId) -> Result<String, ArchiveError> {
+        let name = store.to_string();
+        let claim = sql("WITH claimed AS (INSERT INTO @cursors (name, place) VALUES ('store', $1)
+                ON CONFLICT (name) DO NOTHING RETURNING place)
+            SELECT place FROM claimed UNION ALL SELECT place FROM @cursors WHERE name = 'store'");
+        // Nothing is found only while another one is just saying so.
+        loop {
+            let rows = self.client.query_typed(&claim, &[(&name, Type::TEXT)]).await?;
+            if let Some(row) = rows.first() {
+                return Ok(row.get(0));
+            }
+        }
     }
 
     /// Writes a batch and moves the cursors, all or nothing.

@@ -88,6 +88,25 @@ impl PrivatePostgres {
         keeper.wait_and_keep();
     }
 
+    /// Keeps its data as they are now, for [`Self::go_back`]; its clients lose their connections.
+    pub fn set_aside(&mut self) {
+        self.exchange("data", "aside");
+    }
+
+    /// Puts back what was set aside, as who restores a backup does: what was written since is gone.
+    pub fn go_back(&mut self) {
+        self.exchange("aside", "data");
+    }
+
+    fn exchange(&mut self, from: &str, to: &str) {
+        self.kill();
+        let (from, to) = (self.plan.folder.join(from), self.plan.folder.join(to));
+        let _there_was_none = fs::remove_dir_all(&to);
+        let copied = Command::new("cp").arg("-a").args([&from, &to]).status().unwrap();
+        assert!(copied.success(), "the data could not be copied");
+        assert!(self.start_again(), "{}", last_words(&self.plan.folder));
+    }
+
     /// Starts it on the data that it left; false if it ended at once.
     pub fn start_again(&mut self) -> bool {
         let keeper = Keeper::start(&self.plan);

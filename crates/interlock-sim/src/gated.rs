@@ -8,9 +8,9 @@ use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page,
-    Portion, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError,
-    StoreFuture, Writer,
+    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, OutboxRow,
+    Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store,
+    StoreError, StoreFuture, Writer,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -181,6 +181,8 @@ impl<G: Gate> Store for Gated<G> {
         fn claim(&self, limit: usize, ttl: SignedDuration) -> StoreFuture<'_, Vec<OutboxRow>>;
         fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>>;
         fn changes(&self, after: u64, limit: usize) -> StoreFuture<'_, Changes>;
+        fn mark(&self) -> StoreFuture<'_, Mark>;
+        fn recall(&self, remembered: Mark) -> StoreFuture<'_, Recalled>;
         fn archived(&self, up_to: Option<Archived>) -> StoreFuture<'_, ()>;
         fn rows<'a>(&'a self, from: &'a str, limit: usize) -> StoreFuture<'a, Portion>;
         fn import(&self, freight: Freight) -> StoreFuture<'_, ()>;

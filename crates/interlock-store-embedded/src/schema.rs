@@ -17,6 +17,7 @@ const STEPS: &[&str] = &[
     include_str!("schema/0001.sql"),
     include_str!("schema/0002.sql"),
     include_str!("schema/0003.sql"),
+    include_str!("schema/0004.sql"),
 ];
 
 /// Marks the file as ours: `ILCK`.

@@ -13,9 +13,9 @@ use std::{
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page,
-    Portion, Record, Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture,
-    Writer as Right, check_name, check_settlement,
+    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, OutboxRow,
+    Page, Portion, Record, Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError,
+    StoreFuture, Writer as Right, check_name, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
     whole_milliseconds,
 };
@@ -447,6 +447,10 @@ impl Store for EmbeddedStore {
 
     fn changes(&self, after: u64, limit: usize) -> StoreFuture<'_, Changes> {
         self.ask(move |db| whole::changes(db, after, limit))
+    }
+
+    fn mark(&self) -> StoreFuture<'_, Mark> {
+        self.ask(whole::mark)
     }
 
     fn archived(&self, up_to: Option<Archived>) -> StoreFuture<'_, ()> {

@@ -2,8 +2,8 @@
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Archived, ChangedRow, Changes, DueKind, Forgetting, Freight, Key, Portion, Record, Row, RunKey,
-    StoreError, StoredRow, kept,
+    Archived, ChangedRow, Changes, DueKind, Forgetting, Freight, Key, Mark, Portion, Record, Row,
+    RunKey, StoreError, StoreId, StoredRow, kept,
 };
 use jiff::Timestamp;
 use rusqlite::{
@@ -60,6 +60,13 @@ pub(crate) fn changes(db: &Connection, after: u64, limit: usize) -> Result<Chang
         _ => since.map(|_| Archived::default()),
     };
     Ok(Changes { items, more, since, last: number("event")?.unwrap_or(0), archived })
+}
+
+/// Which store it is, and the last number that it has given.
+pub(crate) fn mark(db: &Connection) -> Result<Mark, Failure> {
+    let (identity, last) = (counter(db, "identity")?, counter(db, "event")?);
+    let identity = identity.ok_or_else(|| Failure::Unreadable("which store it is".to_owned()))?;
+    Ok(Mark { store: StoreId(identity as u64), number: last.unwrap_or(0) as u64 })
 }
 
 fn counter(db: &Connection, name: &str) -> Result<Option<i64>, rusqlite::Error> {
@@ -190,6 +197,10 @@ pub(crate) fn import(ledger: &mut Ledger<'_>, freight: &Freight) -> Result<(), F
         last = last.max(event.number);
     }
     ledger.memory.count_from(last as i64);
+    if let Some(StoreId(identity)) = freight.store {
+        let keep = "INSERT OR REPLACE INTO counters VALUES ('identity', ?1)";
+        ledger.db.prepare_cached(keep)?.execute([identity as i64])?;
+    }
     for entry in &freight.inbox {
         let (pipeline, key) = (entry.pipeline.clone(), entry.key.clone());
         let (received_at, body) = (entry.received_at, entry.record.encode());

@@ -26,6 +26,7 @@ use crate::{
     pool::{Lent, Pool, bounded},
     queue,
     read::ByKind,
+    witness::{Known, Witness},
 };
 
 /// How many groups are written in one transaction.
@@ -101,7 +102,7 @@ pub(crate) fn check_text(text: &str) -> Result<(), StoreError> {
 
 /// Applies the groups of one call; a result each.
 pub(crate) async fn commit(
-    pool: &Arc<Pool>,
+    (pool, witness): (&Arc<Pool>, &Witness),
     groups: Vec<Group>,
     shards: u16,
 ) -> Result<Vec<Outcome>, StoreError> {
@@ -110,16 +111,21 @@ pub(crate) async fn commit(
     let mut refused = BTreeSet::new();
     let mut results = Vec::with_capacity(groups.len());
     for part in groups.chunks(GROUPS_MAX) {
-        let mut behind = refused.clone();
-        let believing = commit_part(pool, (part, Absence::Believed), &mut behind);
-        let mut outcome = bounded(believing).await?;
-        if outcome.is_none() {
-            behind.clone_from(&refused);
-            let looking = commit_part(pool, (part, Absence::LookedFor), &mut behind);
-            outcome = bounded(looking).await?;
-        }
-        let moved = || StoreError::retryable("rows changed under the lock of their shard");
-        results.extend(outcome.ok_or_else(moved)?);
+        let mut absence = Absence::Believed;
+        let (outcome, behind) = loop {
+            let (known, mut behind) = (witness.known(), refused.clone());
+            let trying = commit_part((pool, witness), (part, absence), &known, &mut behind);
+            match bounded(trying).await? {
+                Part::Done(outcome) => break (outcome, behind),
+                Part::Forgotten => witness.recover(pool, &known).await?,
+                Part::WasThere if absence == Absence::Believed => absence = Absence::LookedFor,
+                Part::WasThere => {
+                    let moved = "rows changed under the lock of their shard";
+                    return Err(StoreError::retryable(moved));
+                }
+            }
+        };
+        results.extend(outcome);
         refused = behind;
     }
     Ok(results)
@@ -133,25 +139,43 @@ enum Absence {
     LookedFor,
 }
 
-/// Applies some groups in one transaction; nothing of them if a row was there whose absence was believed.
+/// What came of some groups.
+enum Part {
+    Done(Vec<Outcome>),
+    /// Nothing: a row was there whose absence was believed.
+    WasThere,
+    /// Nothing: the server does not have any more what it acknowledged.
+    Forgotten,
+}
+
+/// Applies some groups in one transaction.
 async fn commit_part<'a>(
-    pool: &Arc<Pool>,
+    (pool, witness): (&Arc<Pool>, &Witness),
     (groups, absence): (&'a [Prepared], Absence),
+    known: &Known,
     refused: &mut BTreeSet<&'a PipelineId>,
-) -> Result<Option<Vec<Outcome>>, StoreError> {
+) -> Result<Part, StoreError> {
     let lent = pool.take().await?;
-    let mut desk = look(&lent, (groups, absence)).await?;
+    let (mut desk, heard) = look(&lent, (groups, absence), known).await?;
+    if heard.iter().any(|row| witness.hears(row, 0)) {
+        return Ok(Part::Forgotten);
+    }
     let mut results: Vec<Outcome> = groups.iter().map(|group| desk.judge(group, refused)).collect();
     let base = match desk.write(&lent, absence).await {
         Ok(base) => base,
-        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => return Ok(None),
+        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
+            return Ok(Part::WasThere);
+        }
         Err(error) => return Err(said(&error)),
     };
     lent.done();
+    if let Some(last) = desk.events.last() {
+        witness.wrote(base + desk.events.len() as u64, &last.writer);
+    }
     for accepted in results.iter_mut().flatten().filter(|accepted| accepted.last_event > 0) {
         accepted.last_event += base;
     }
-    Ok(Some(results))
+    Ok(Part::Done(results))
 }
 
 /// A row that groups name: what it was, and what it is to become.
@@ -181,11 +205,12 @@ struct Desk<'a> {
     answered: Vec<(&'a str, &'a str)>,
 }
 
-/// Begins the transaction, locks the shards, and reads what the groups speak of.
+/// Begins the transaction, locks the shards, and reads what the groups speak of, and what is known to be written.
 async fn look<'a>(
     lent: &Lent,
     (groups, absence): (&'a [Prepared], Absence),
-) -> Result<Desk<'a>, StoreError> {
+    known: &Known,
+) -> Result<(Desk<'a>, Vec<tokio_postgres::Row>), StoreError> {
     let mut desk = Desk {
         leases: BTreeMap::new(),
         rows: Vec::new(),
@@ -213,10 +238,13 @@ async fn look<'a>(
     let shards: Vec<i32> = shards.into_iter().collect();
     let lock = lent.sql(LOCK);
     let lock_params = [(&shards as _, Type::INT4_ARRAY)];
-    let ((), leases, (), found) = tokio::try_join!(
+    let witnessed = lent.sql(&format!("SELECT {}", Known::sql(1)));
+    let witnessed_params = known.params();
+    let ((), leases, heard, (), found) = tokio::try_join!(
         biased;
         lent.begin(),
         lent.client().query_typed(&lock, &lock_params),
+        lent.client().query_typed(&witnessed, &witnessed_params),
         desk.lock_outbox(lent),
         desk.find(lent),
     )
@@ -238,7 +266,7 @@ async fn look<'a>(
             state.revision = state.found;
         }
     }
-    Ok(desk)
+    Ok((desk, heard))
 }
 
 /// Locks shards, in one order for everybody.

@@ -26,6 +26,9 @@ mod roll;
 mod schema;
 mod store;
 mod whole;
+mod witness;
+
+pub use interlock_store_remote::OnRollback;
 
 pub use self::{
     pool::STOPPED_MAX,

@@ -23,6 +23,7 @@ const STEPS: &[&str] = &[
     include_str!("schema/0004.sql"),
     include_str!("schema/0005.sql"),
     include_str!("schema/0006.sql"),
+    include_str!("schema/0007.sql"),
 ];
 
 /// The oldest server that has all that is used: partitions that are pruned while a statement runs.

@@ -1,22 +1,27 @@
 //! The store, put together.
 
-use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    sync::{Arc, atomic::Ordering},
+};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, Freight, Group, Hint, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow,
-    Page, Portion, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError,
-    StoreFuture, Writer, check_settlement,
+    Forgetting, Freight, Group, Hint, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark,
+    OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard,
+    Store, StoreError, StoreFuture, Writer, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
-use interlock_store_remote::Desk;
+use interlock_store_remote::{Desk, OnRollback};
 use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::Config;
 
 use crate::{
     apply, crowd::Crowd, hint::Hints, lease, ledger, pool::Pool, queue, read, retention, roll,
-    schema, whole,
+    schema, whole, witness::Witness,
 };
 
 /// Where a store is, and how it is used.
@@ -30,13 +35,15 @@ pub struct PostgresSettings {
     pub connections_max: usize,
     /// How many shards it gets when it is made; later it keeps what it has.
     pub shards: u16,
+    /// Hears of writes that the server has forgotten.
+    pub on_rollback: Option<OnRollback>,
 }
 
 impl PostgresSettings {
     /// A server of which nothing but its address is said: one shard.
     pub fn new(dsn: String) -> Self {
         let schema = "interlock".to_owned();
-        Self { dsn, schema, connections_max: 4, shards: 1 }
+        Self { dsn, schema, connections_max: 4, shards: 1, on_rollback: None }
     }
 }
 
@@ -52,6 +59,7 @@ pub struct PostgresStore {
     schema: String,
     shards: u16,
     pool: Arc<Pool>,
+    witness: Arc<Witness>,
     hints: Arc<Hints>,
     crowd: Arc<Crowd>,
     desk: Desk,
@@ -60,7 +68,7 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// Opens the store; makes it if it is not there. Blocks meanwhile.
     pub fn open(settings: &PostgresSettings) -> Result<Self, StoreError> {
-        let PostgresSettings { dsn, schema, connections_max, shards } = settings;
+        let PostgresSettings { dsn, schema, connections_max, shards, on_rollback } = settings;
         check_word(schema)?;
         let config: Config = dsn.parse().map_err(|error| {
             StoreError::permanent(format!("`postgres.dsn` is not the address of a server: {error}"))
@@ -70,8 +78,14 @@ impl PostgresStore {
         let (to_prepare, name, asked) = (Arc::clone(&pool), schema.clone(), *shards);
         let shards = desk.wait(async move { schema::prepare(&to_prepare, &name, asked).await })?;
         let hints = Arc::new(Hints::new(schema, shards));
-        let crowd = Arc::default();
-        Ok(Self { schema: schema.clone(), shards, pool, hints, crowd, desk })
+        let (witness, crowd) = (Witness::new(shards, on_rollback.clone()), Arc::default());
+        let (schema, witness) = (schema.clone(), Arc::new(witness));
+        Ok(Self { schema, shards, pool, witness, hints, crowd, desk })
+    }
+
+    /// How often the server was found to have forgotten something, by this process before any other.
+    pub fn rollbacks(&self) -> u64 {
+        self.witness.rollbacks.load(Ordering::Relaxed)
     }
 
     fn ask<'a, T: Send + 'static, F>(&self, work: impl FnOnce(Arc<Pool>) -> F) -> StoreFuture<'a, T>
@@ -114,11 +128,11 @@ impl Store for PostgresStore {
     }
 
     fn commit(&self, groups: Vec<Group>) -> StoreFuture<'_, Vec<Result<Accepted, Refusal>>> {
-        let shards = self.shards;
+        let (shards, witness) = (self.shards, Arc::clone(&self.witness));
         let checked = groups.iter().try_for_each(|group| group.check(shards));
         self.ask(move |pool| async move {
             checked?;
-            apply::commit(&pool, groups, shards).await
+            apply::commit((&pool, &witness), groups, shards).await
         })
     }
 
@@ -130,17 +144,19 @@ impl Store for PostgresStore {
         ttl: SignedDuration,
     ) -> StoreFuture<'a, Option<Lease>> {
         let (holder, count) = (holder.to_owned(), self.shards);
+        let witness = Arc::clone(&self.witness);
         self.ask(move |pool| async move {
             if shard.0 >= count {
                 let message = format!("there is no shard {} among {count}", shard.0);
                 return Err(StoreError::permanent(message));
             }
-            lease::acquire(&pool, (role, shard), &holder, ttl).await
+            lease::acquire((&pool, &witness), (role, shard), &holder, ttl).await
         })
     }
 
     fn renew(&self, writer: Writer, ttl: SignedDuration) -> StoreFuture<'_, Option<Lease>> {
-        self.ask(move |pool| async move { lease::renew(&pool, writer, ttl).await })
+        let witness = Arc::clone(&self.witness);
+        self.ask(move |pool| async move { lease::renew((&pool, &witness), writer, ttl).await })
     }
 
     fn release(&self, writer: Writer) -> StoreFuture<'_, ()> {
@@ -303,6 +319,16 @@ impl Store for PostgresStore {
 
     fn changes(&self, after: u64, limit: usize) -> StoreFuture<'_, Changes> {
         self.ask(move |pool| async move { whole::changes(&pool, after, limit).await })
+    }
+
+    fn mark(&self) -> StoreFuture<'_, Mark> {
+        let witness = Arc::clone(&self.witness);
+        self.ask(move |pool| async move { witness.mark(&pool).await })
+    }
+
+    fn recall(&self, remembered: Mark) -> StoreFuture<'_, Recalled> {
+        let witness = Arc::clone(&self.witness);
+        self.ask(move |pool| async move { witness.recall(&pool, remembered).await })
     }
 
     fn archived(&self, up_to: Option<Archived>) -> StoreFuture<'_, ()> {

@@ -141,7 +141,7 @@ pub(crate) async fn import(
     shards: u16,
     freight: Freight,
 ) -> Result<(), StoreError> {
-    let Freight { rows, events, inbox, last } = freight;
+    let Freight { rows, events, inbox, last, store } = freight;
     let shard = |pipeline: &PipelineId| Shard::of(pipeline, shards);
     let texts: Vec<(String, Stored)> = rows
         .iter()
@@ -164,6 +164,10 @@ pub(crate) async fn import(
         let count =
             lent.sql("UPDATE @counters SET value = greatest(value, $1) WHERE name = 'event'");
         let count_params = [(&last as _, Type::INT8)];
+        let identity = store.map(|store| store.to_string());
+        let name =
+            lent.sql("UPDATE @about SET value = coalesce($1, value) WHERE name = 'identity'");
+        let name_params = [(&identity as _, Type::TEXT)];
         tokio::try_join!(
             biased;
             lent.begin(),
@@ -171,6 +175,7 @@ pub(crate) async fn import(
             append(&lent, &events),
             letters(&lent, shards, &inbox),
             lent.client().execute_typed(&count, &count_params),
+            lent.client().execute_typed(&name, &name_params),
             lent.commit(),
         )
         .map_err(|error| said(&error))?;

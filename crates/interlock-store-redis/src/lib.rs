@@ -28,7 +28,5 @@ mod store;
 mod views;
 mod whole;
 
-pub use self::{
-    request::OnRollback,
-    store::{RedisSettings, RedisStore, RedisTls},
-};
+pub use self::store::{RedisSettings, RedisStore, RedisTls};
+pub use interlock_store_remote::OnRollback;

@@ -2,14 +2,12 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use interlock_core::id::PipelineId;
-use interlock_store::{Role, Shard, StoreError, record::InboxRecord};
+use interlock_store::{Mark, Recalled, Role, Shard, StoreError, StoreId};
+use interlock_store_remote::{NUMBERS_SKIPPED, OnRollback, forgotten, letter};
 use redis::Value;
 
 use crate::{
@@ -21,18 +19,16 @@ use crate::{
 /// How long the server keeps an answer: longer than a request is sent again.
 const ANSWER_KEPT_MS: &str = "60000";
 
-/// What is said then.
-const FORGOTTEN: &str = "Redis has forgotten writes that it acknowledged (a failover, or a restart without `appendfsync always`); \
-     every term was ended, and owners read the store again: look whether jobs ran whose runs are not recorded";
-
-/// Hears that the server has forgotten what it acknowledged.
-pub type OnRollback = Arc<dyn Fn(&str) + Send + Sync>;
+/// How it comes about.
+const HOW: &str = "a failover, or a restart without `appendfsync always`";
 
 /// What all requests share.
 pub(crate) struct Server {
     pub(crate) link: Link,
     pub(crate) keys: Keys,
     pub(crate) shards: AtomicU64,
+    /// Which store it was when it was opened.
+    pub(crate) identity: AtomicU64,
     /// Who we are to the server.
     pub(crate) client: String,
     /// How many of our requests the server has acknowledged.
@@ -55,6 +51,7 @@ impl Server {
             link,
             keys,
             shards: AtomicU64::new(1),
+            identity: AtomicU64::new(0),
             client,
             acknowledged: AtomicU64::new(0),
             sent: AtomicU64::new(0),
@@ -94,7 +91,7 @@ impl Server {
             let mut parts = answer.into_iter();
             let first = parts.next().map(text).transpose()?.unwrap_or_default();
             if first == "rollback" {
-                self.recover(acknowledged).await?;
+                self.recover(acknowledged, 0).await?;
                 continue;
             }
             let count = first.parse().map_err(|_broken| strange("an answer without a number"))?;
@@ -103,14 +100,41 @@ impl Server {
         }
     }
 
-    /// Ends every term, since nobody knows any more what was done under it; owners then read again.
-    async fn recover(&self, acknowledged: u64) -> Result<(), StoreError> {
+    /// Which store it is, and the last number that it has given.
+    pub(crate) async fn mark(&self) -> Result<Mark, StoreError> {
+        let mut ask = redis::cmd("HMGET");
+        ask.arg(self.keys.name("about")).arg("identity").arg("event");
+        let found: Vec<Option<String>> = self.link.ask(&ask).await?;
+        let mut found = found.into_iter().map(Option::unwrap_or_default);
+        let (identity, number) = (found.next().unwrap_or_default(), found.next());
+        // Nothing at all is what a server that was emptied says; then it is a store that nobody knows.
+        let store = StoreId::parse(&identity).unwrap_or(StoreId(0));
+        Ok(Mark { store, number: number.and_then(|text| text.parse().ok()).unwrap_or(0) })
+    }
+
+    /// Compares with what somebody remembers of before.
+    pub(crate) async fn recall(&self, remembered: Mark) -> Result<Recalled, StoreError> {
+        let recalled = self.mark().await?.recall(remembered);
+        if recalled == Recalled::Forgotten {
+            self.last_event.fetch_max(remembered.number, Ordering::Relaxed);
+            let acknowledged = self.acknowledged.load(Ordering::Acquire);
+            self.recover(acknowledged, remembered.number).await?;
+        }
+        Ok(recalled)
+    }
+
+    /// Ends every term, since nobody knows any more what was done under it; owners then read again. Who only remembers a
+    /// number (0 if it is not that) does nothing if somebody else was first.
+    async fn recover(&self, acknowledged: u64, remembered: u64) -> Result<(), StoreError> {
         let count = self.shard_count();
         let mut all = vec![
             self.keys.prefix.clone(),
             self.client.clone(),
             acknowledged.to_string(),
             self.last_event.load(Ordering::Relaxed).to_string(),
+            NUMBERS_SKIPPED.to_string(),
+            remembered.to_string(),
+            StoreId(self.identity.load(Ordering::Relaxed)).to_string(),
             (usize::from(count) * 2).to_string(),
         ];
         for shard in (0..count).map(Shard) {
@@ -119,19 +143,17 @@ impl Server {
             }
         }
         let words: Vec<&[u8]> = all.iter().map(String::as_bytes).collect();
-        self.link.run(Script::Recover, &words).await?;
-        self.rollbacks.fetch_add(1, Ordering::Relaxed);
-        if let Some(tell) = &self.on_rollback {
-            tell(&format!("STORE_ROLLBACK: {FORGOTTEN}"));
+        let done = text(self.link.run(Script::Recover, &words).await?)?;
+        if done == "0" {
+            return Ok(());
         }
-        // A letter, because whoever is the owner then has to know, and this process may end before it is.
-        let record = InboxRecord::Noticed {
-            event: "STORE_ROLLBACK".to_owned(),
-            thing: "the store".to_owned(),
-            message: FORGOTTEN.to_owned(),
-            over: false,
-        };
+        self.rollbacks.fetch_add(1, Ordering::Relaxed);
+        let message = forgotten("Redis", HOW);
+        if let Some(tell) = &self.on_rollback {
+            tell(&format!("STORE_ROLLBACK: {message}"));
+        }
         let key = format!("rollback/{}/{acknowledged}", self.client);
+        let record = letter(message);
         Box::pin(queue::post(self, &PipelineId::system(), &key, record.encode())).await
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use interlock_store::StoreError;
+use interlock_store::{StoreError, StoreId};
+use interlock_store_remote::chance;
 
 use crate::request::Server;
 
@@ -96,7 +97,12 @@ async fn persistence(server: &Server, log: &str) -> Result<Warnings, StoreError>
 /// How many shards there are: as many as were asked for when the store was made.
 pub(crate) async fn shard_count(server: &Server, asked: u16) -> Result<u16, StoreError> {
     let about = server.keys.name("about");
-    for (name, value) in [("format", FORMAT.to_owned()), ("shards", asked.max(1).to_string())] {
+    let made = [
+        ("format", FORMAT.to_owned()),
+        ("shards", asked.max(1).to_string()),
+        ("identity", StoreId(chance()).to_string()),
+    ];
+    for (name, value) in made {
         let _made: i64 =
             server.link.ask(redis::cmd("HSETNX").arg(&about).arg(name).arg(value)).await?;
     }

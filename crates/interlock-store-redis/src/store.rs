@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, fmt, future::Future, path::PathBuf, sync::Arc};
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, OutboxRow, Page,
-    Portion, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store, StoreError,
-    StoreFuture, Writer, check_name, check_settlement,
+    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, OutboxRow,
+    Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store,
+    StoreError, StoreFuture, Writer, check_name, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
-use interlock_store_remote::{Desk, instant};
+use interlock_store_remote::{Desk, OnRollback, chance, instant};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ use crate::{
     lease, ledger,
     link::Link,
     queue, read,
-    request::{OnRollback, Server, number},
+    request::{Server, number},
     roll, server,
     views::Views,
     whole,
@@ -117,6 +117,7 @@ impl RedisStore {
             let warnings = server::check(&opening).await?;
             let count = server::shard_count(&opening, asked).await?;
             opening.shards.store(u64::from(count), Ordering::Relaxed);
+            opening.identity.store(opening.mark().await?.store.0, Ordering::Relaxed);
             Ok(warnings)
         })?;
         let views = Views {
@@ -161,9 +162,7 @@ fn prefix(prefix: &str) -> Result<String, StoreError> {
 
 /// A name that no other client has.
 fn identity() -> String {
-    use std::hash::{BuildHasher as _, RandomState};
-    let part = || RandomState::new().hash_one(std::process::id());
-    format!("{:016x}{:016x}", part(), part())
+    format!("{:016x}{:016x}", chance(), chance())
 }
 
 impl fmt::Debug for RedisStore {
@@ -371,6 +370,14 @@ impl Store for RedisStore {
 
     fn changes(&self, after: u64, limit: usize) -> StoreFuture<'_, Changes> {
         self.ask(move |server| async move { whole::changes(&server, after, limit).await })
+    }
+
+    fn mark(&self) -> StoreFuture<'_, Mark> {
+        self.ask(|server| async move { server.mark().await })
+    }
+
+    fn recall(&self, remembered: Mark) -> StoreFuture<'_, Recalled> {
+        self.ask(move |server| async move { server.recall(remembered).await })
     }
 
     fn archived(&self, up_to: Option<Archived>) -> StoreFuture<'_, ()> {

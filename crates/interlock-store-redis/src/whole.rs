@@ -249,7 +249,7 @@ pub(crate) async fn import(
     views: &Views,
     freight: Freight,
 ) -> Result<(), StoreError> {
-    let Freight { rows, events, inbox, last } = freight;
+    let Freight { rows, events, inbox, last, store } = freight;
     let (count, keys) = (server.shard_count(), &server.keys);
     let mut asked = vec!["import".to_owned(), rows.len().to_string()];
     for StoredRow { pipeline, key, row } in &rows {
@@ -273,6 +273,7 @@ pub(crate) async fn import(
         asked.push(entry.record.encode());
     }
     asked.push(last.to_string());
+    asked.push(store.map(|store| store.to_string()).unwrap_or_default());
     server.write(Script::Whole, asked).await.map(drop)
 }
 

@@ -6,14 +6,17 @@
 //!   nothing half-way.
 //! - [`Stored`]: a row as it is kept on a server: its text, and beside it what it is ordered and searched by.
 //! - [`Found`]: a row as it comes back, and the rows of the contract's listings made from it.
+//! - [`letter`]: what people are told of a server that has forgotten what it acknowledged.
 
 mod desk;
 mod found;
+mod rollback;
 mod stored;
 
 pub use self::{
     desk::Desk,
     found::Found,
+    rollback::{NUMBERS_SKIPPED, OnRollback, chance, forgotten, letter},
     stored::{Stored, key_text, micros, rounded_up},
 };
 

@@ -16,7 +16,7 @@ use crate::{
         BackfillRecord, DueRecord, EventRecord, InboxRecord, IncidentRecord, OutboxRecord,
         PipelineRecord, Record, RunRecord, SensorRecord, SlotRecord, SpanRecord, WatermarkRecord,
     },
-    whole::{Archived, Changes, Forgetting, Freight, Portion},
+    whole::{Archived, Changes, Forgetting, Freight, Mark, Portion, Recalled},
 };
 
 /// Most changes in one group: what the smallest transaction of any engine can hold.
@@ -616,6 +616,15 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Slots, spans, runs and incidents that were written or deleted after a number, in the order of commits, each as
     /// it is now: who has read up to a number, and not less far than `since`, has missed nothing below it.
     fn changes(&self, after: u64, limit: usize) -> StoreFuture<'_, Changes>;
+
+    /// Which store it is, and the last number that it has given: what whoever uses it remembers.
+    fn mark(&self) -> StoreFuture<'_, Mark>;
+
+    /// Says whether the store still has what somebody remembers of it. An engine on a server that has not ends every
+    /// term, so that owners read again, and has people told (`STORE_ROLLBACK`), once however many remember it.
+    fn recall(&self, remembered: Mark) -> StoreFuture<'_, Recalled> {
+        Box::pin(async move { Ok(self.mark().await?.recall(remembered)) })
+    }
 
     /// Says how far an archive has read: changes up to there are forgotten, and no event after it is trimmed. With the
     /// first call changes begin to be noted; with `None` nobody archives any more, and they no longer are.

@@ -55,6 +55,8 @@
 //!   They are noted from the first [`Store::archived`] on, so that a store that nobody archives pays nothing;
 //!   what the archive has not read is neither forgotten nor trimmed. [`Store::rows`] gives out everything, and
 //!   [`Store::import`] takes it over into an empty store: how a ledger moves house.
+//! - [`Store::mark`] is what an instance remembers of a store, beyond its own life, and [`Store::recall`] compares: a server
+//!   may come back as it was an hour ago, and then nobody may go on as if it had not.
 //! - [`Store::forget`] takes out what is old, and says so: what is not there and lies before the floor ([`kept::floor`]) may
 //!   have been there. What may go is one rule for all engines, [`retention`].
 //!
@@ -90,4 +92,6 @@ pub use key::{DueKind, Key, RunKey};
 pub use obligation::{Obligation, Subject};
 pub use record::Record;
 pub use together::{for_each, together};
-pub use whole::{Archived, ChangedRow, Changes, Forgetting, Freight, Portion, StoredRow};
+pub use whole::{
+    Archived, ChangedRow, Changes, Forgetting, Freight, Mark, Portion, Recalled, StoreId, StoredRow,
+};

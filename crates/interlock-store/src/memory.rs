@@ -34,7 +34,7 @@ use crate::{
     },
     key::Key,
     record::{InboxRecord, IncidentRecord, OutboxRecord, Record, SensorRecord},
-    whole::{Archived, Changes, Forgetting, Freight, Portion},
+    whole::{Archived, Changes, Forgetting, Freight, Mark, Portion, StoreId},
 };
 
 /// Tells a [`MemoryStore`] the time.
@@ -47,13 +47,19 @@ pub struct MemoryStore {
     shard_count: u16,
     /// How often it was changed.
     moved: AtomicU64,
+    /// Which one it is, in this process.
+    identity: AtomicU64,
 }
+
+/// How many were made.
+static MADE: AtomicU64 = AtomicU64::new(0);
 
 impl MemoryStore {
     /// An empty store.
     pub fn new(shard_count: u16, clock: Clock) -> Self {
         let state = Mutex::new(State::new(shard_count));
-        Self { state, clock, shard_count, moved: AtomicU64::new(0) }
+        let identity = AtomicU64::new(MADE.fetch_add(1, Ordering::Relaxed) + 1);
+        Self { state, clock, shard_count, moved: AtomicU64::new(0), identity }
     }
 
     /// All that it holds now.
@@ -286,6 +292,11 @@ impl Store for MemoryStore {
         self.with(move |state, _| state.changes(after, limit))
     }
 
+    fn mark(&self) -> StoreFuture<'_, Mark> {
+        let store = StoreId(self.identity.load(Ordering::Relaxed));
+        self.with(move |state, _| Mark { store, number: state.event_last })
+    }
+
     fn archived(&self, up_to: Option<Archived>) -> StoreFuture<'_, ()> {
         self.with(move |state, _| state.archived(up_to))
     }
@@ -295,6 +306,9 @@ impl Store for MemoryStore {
     }
 
     fn import(&self, freight: Freight) -> StoreFuture<'_, ()> {
+        if let Some(store) = freight.store {
+            self.identity.store(store.0, Ordering::Relaxed);
+        }
         self.with(move |state, _| state.import(freight))
     }
 

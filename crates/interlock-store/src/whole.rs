@@ -1,5 +1,7 @@
 //! The store as a whole: what an archive follows, and what a move to another store carries.
 
+use std::fmt;
+
 use interlock_core::id::PipelineId;
 use jiff::Timestamp;
 
@@ -67,6 +69,56 @@ pub struct Portion {
     pub next: Option<String>,
 }
 
+/// Which store it is: made by chance with the store, and taken along by a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreId(pub u64);
+
+impl StoreId {
+    /// The store of a text that [`Display`](fmt::Display) has written.
+    pub fn parse(text: &str) -> Option<Self> {
+        u64::from_str_radix(text, 16).ok().map(Self)
+    }
+}
+
+impl fmt::Display for StoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// What whoever used a store remembers of it, to find out later whether it has forgotten something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// Which one it was.
+    pub store: StoreId,
+    /// The last number that it had given to an event or a change; it only grows.
+    pub number: u64,
+}
+
+impl Mark {
+    /// What a store that stands here says to one who remembers.
+    pub fn recall(self, remembered: Self) -> Recalled {
+        if self.store != remembered.store {
+            Recalled::Another
+        } else if self.number < remembered.number {
+            Recalled::Forgotten
+        } else {
+            Recalled::Kept
+        }
+    }
+}
+
+/// What became of what somebody remembers of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recalled {
+    /// It is all there, as far as numbers tell.
+    Kept,
+    /// The store has given fewer numbers than it had: writes that it acknowledged are gone.
+    Forgotten,
+    /// It is another store.
+    Another,
+}
+
 /// What one store hands to another.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Freight {
@@ -78,6 +130,8 @@ pub struct Freight {
     pub inbox: Vec<InboxEntry>,
     /// The last number that was given to an event or a change.
     pub last: u64,
+    /// Which store it is from, if the other one is to go on as that.
+    pub store: Option<StoreId>,
 }
 
 /// What is to go for good.

@@ -345,6 +345,7 @@ mod server {
             schema: config.schema.clone(),
             connections_max: config.connections_max as usize,
             shards: config.shards.unwrap_or(super::SHARDS),
+            on_rollback: Some(Arc::new(|said: &str| tracing::error!("{said}"))),
         });
         Ok(Arc::new(store.map_err(|error| closed("PostgreSQL", &error))?))
     }

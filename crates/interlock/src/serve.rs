@@ -29,4 +29,5 @@ pub(crate) mod telling;
 mod watch;
 pub(crate) mod watchdog;
 pub(crate) mod wiring;
+pub(crate) mod witness;
 pub(crate) mod world;

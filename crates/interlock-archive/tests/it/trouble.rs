@@ -75,6 +75,29 @@ async fn history_of_another_store_is_refused() {
     assert_eq!(other.changes(0, 1).await.unwrap().since, None, "it notes nothing for it");
 }
 
+/// However many numbers the other one has given: two projects with one address are the likeliest mistake of all.
+#[tokio::test]
+async fn larger_store_is_not_mixed_with_the_history_of_another() {
+    let (store, server) = (memory(), PrivatePostgres::start());
+    Grown::new(Arc::clone(&store)).await.open(0..1).await;
+    archive(&store, &server).await;
+    let other = memory();
+    Grown::new(Arc::clone(&other)).await.open(0..10).await;
+    for telling in [Telling::Store, Telling::Nobody] {
+        let refused = Archiver::open(Arc::clone(&other), &server.dsn(), telling).await;
+        assert!(matches!(refused, Err(ArchiveError::OfAnother { .. })), "{refused:?}");
+    }
+    assert_eq!(other.changes(0, 1).await.unwrap().since, None, "it notes nothing for it");
+    is_archived(store.as_ref(), &connect(&server).await).await;
+    // A store that was moved is the same one.
+    let moved = interlock_store::Freight {
+        store: Some(store.mark().await.unwrap().store),
+        ..interlock_store::Freight::default()
+    };
+    other.import(moved).await.unwrap();
+    archive(&other, &server).await;
+}
+
 #[tokio::test]
 async fn store_that_nobody_follows_is_not_read_by_somebody_who_cannot_tell_it() {
     let (store, server) = (memory(), PrivatePostgres::start());

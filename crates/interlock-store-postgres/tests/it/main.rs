@@ -7,6 +7,7 @@
 
 mod cast;
 mod conformance;
+mod forgets;
 mod hints;
 mod instances;
 mod refusals;

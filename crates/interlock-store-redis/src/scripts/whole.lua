@@ -45,6 +45,10 @@ local function import()
         end
     end
     call('HSET', about, 'event', text(math.max(last, count())))
+    local identity = take()
+    if identity ~= '' then
+        call('HSET', about, 'identity', identity)
+    end
     return {}
 end
 

@@ -8,7 +8,9 @@ use std::{
 use interlock_core::id::PipelineId;
 use interlock_private_server::PrivateRedis;
 use interlock_store::{
-    Expect, Refusal, Shard, Store as _, conformance::block_on, record::InboxRecord,
+    Change, Expect, Group, Recalled, Refusal, Shard, Store as _,
+    conformance::{START, block_on},
+    record::{EventRecord, InboxRecord},
 };
 use interlock_store_redis::{RedisSettings, RedisStore};
 use jiff::SignedDuration;
@@ -97,4 +99,54 @@ fn server_that_has_forgotten_is_noticed_and_every_term_is_ended() {
     assert!(next.term > current);
     advance(&store, next, Expect::Revision(1)).unwrap().unwrap();
     assert_eq!(store.rollbacks(), 1, "what was told once is over");
+}
+
+/// Whoever used it was started again too, and remembers how far the store was.
+#[test]
+fn what_is_remembered_of_before_is_compared_and_told_once() {
+    let mut server = PrivateRedis::start();
+    let told = || {
+        let event = EventRecord {
+            kind: "TOLD".into(),
+            at: START,
+            slot: None,
+            run_id: None,
+            message: "told".into(),
+            details: [].into(),
+        };
+        vec![Change::Append(event)]
+    };
+    let pipeline = || PipelineId::parse("orders").unwrap();
+    let log = server.folder().join("appendonlydir/appendonly.aof.1.incr.aof");
+    let (earlier, mark) = {
+        let store = open(server.address()).unwrap();
+        let writer = acquire(&store, "one", SignedDuration::ZERO).unwrap();
+        let tell = || {
+            let group = Group { pipeline: pipeline(), writer, changes: told() };
+            block_on(store.commit(vec![group])).unwrap().remove(0).unwrap();
+        };
+        tell();
+        let earlier = fs::metadata(&log).unwrap().len();
+        tell();
+        (earlier, block_on(store.mark()).unwrap())
+    };
+    assert_eq!(mark.number, 2);
+    server.kill();
+    fs::OpenOptions::new().write(true).open(&log).unwrap().set_len(earlier).unwrap();
+    assert!(server.start_again());
+    let (one, other) = (open(server.address()).unwrap(), open(server.address()).unwrap());
+    let writer = acquire(&one, "one", LONG).unwrap();
+    assert_eq!(block_on(one.recall(mark)).unwrap(), Recalled::Forgotten);
+    assert_eq!(block_on(other.recall(mark)).unwrap(), Recalled::Kept, "it was told");
+    let refused = advance(&one, writer, Expect::Absent).unwrap();
+    assert!(matches!(refused, Err(Refusal::Term { .. })), "{refused:?}");
+    assert_eq!((one.rollbacks(), other.rollbacks()), (1, 0));
+    assert_eq!(block_on(other.inbox(Shard(0), 10)).unwrap().items.len(), 1);
+    let now = block_on(other.mark()).unwrap();
+    assert_eq!(now.store, mark.store, "it is the same store");
+    assert!(now.number > mark.number, "a number is not given again");
+    redis_cli(&server.address(), &["FLUSHALL"]);
+    let emptied = open(server.address()).unwrap();
+    assert_eq!(block_on(emptied.recall(mark)).unwrap(), Recalled::Another);
+    assert_eq!(emptied.rollbacks(), 0, "a new store has forgotten nothing");
 }

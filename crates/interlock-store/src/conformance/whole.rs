@@ -19,7 +19,7 @@ use crate::{
     contract::{Accepted, Change, EventRow, Expect, InboxEntry, Refusal, Row},
     key::Key,
     record::{InboxRecord, Record, VersionRecord},
-    whole::{Archived, ChangedRow, Changes, Freight, StoredRow},
+    whole::{Archived, ChangedRow, Changes, Freight, Mark, Recalled, StoreId, StoredRow},
 };
 
 promises!("whole":
@@ -38,6 +38,9 @@ promises!("whole":
     freight_is_taken_over_as_it_is,
     the_same_freight_again_changes_nothing,
     a_store_goes_on_where_the_other_ended,
+    a_store_is_the_same_one_and_its_numbers_only_grow,
+    a_move_takes_along_which_store_it_is,
+    what_a_store_has_forgotten_is_noticed,
 );
 
 const START_HERE: Archived = Archived { events: 0, changes: 0 };
@@ -332,11 +335,12 @@ fn freight() -> Freight {
         events: [5, 6, 900].map(numbered).into(),
         inbox: vec![letter(17, "first"), letter(19, "second")],
         last: 1_234,
+        store: Some(StoreId(0xfeed)),
     }
 }
 
 async fn is_taken_over(t: &Subject) {
-    let Freight { rows, events, inbox, last } = freight();
+    let Freight { rows, events, inbox, last, store: _ } = freight();
     let by_key = |rows: Vec<StoredRow>| -> BTreeMap<(PipelineId, Key), Row<Record>> {
         rows.into_iter().map(|row| ((row.pipeline, row.key), row.row)).collect()
     };
@@ -385,4 +389,40 @@ async fn a_store_goes_on_where_the_other_ended(t: Subject) {
     t.store.post(&orders(), "k 1", &asked).await.expect("post answers");
     let letters = t.store.inbox(shard, 100).await.expect("inbox answers").items;
     assert_eq!(letters.len(), 2, "the same keys are the same entries");
+}
+
+async fn mark(t: &Subject) -> Mark {
+    t.store.mark().await.expect("mark answers")
+}
+
+async fn a_store_is_the_same_one_and_its_numbers_only_grow(t: Subject) {
+    let before = mark(&t).await;
+    t.write(&orders(), vec![Change::Append(event("first")), Change::Append(event("second"))]).await;
+    let after = mark(&t).await;
+    assert_eq!(after.store, before.store);
+    assert!(after.number > before.number, "{before:?} {after:?}");
+    assert_eq!(after.number, changes(&t, 0).await.last);
+    let recalled = t.store.recall(before).await.expect("recall answers");
+    assert_eq!(recalled, Recalled::Kept);
+    assert_eq!(t.store.recall(after).await.expect("recall answers"), Recalled::Kept);
+    assert_eq!(mark(&t).await, after, "who only asks changes nothing");
+}
+
+async fn a_move_takes_along_which_store_it_is(t: Subject) {
+    let before = mark(&t).await;
+    t.store.import(Freight { store: None, ..freight() }).await.expect("import answers");
+    assert_eq!(mark(&t).await.store, before.store, "unless it is not said");
+    t.store.import(freight()).await.expect("import answers");
+    let mark = mark(&t).await;
+    assert_eq!((mark.store, mark.number), (StoreId(0xfeed), 1_234));
+    assert_eq!(t.store.recall(before).await.expect("recall answers"), Recalled::Another);
+}
+
+/// Numbers that somebody remembers are not given a second time.
+async fn what_a_store_has_forgotten_is_noticed(t: Subject) {
+    let Mark { store, number } = mark(&t).await;
+    let later = Mark { store, number: number + 1 };
+    assert_eq!(t.store.recall(later).await.expect("recall answers"), Recalled::Forgotten);
+    let another = Mark { store: StoreId(store.0 ^ 1), number: number + 1 };
+    assert_eq!(t.store.recall(another).await.expect("recall answers"), Recalled::Another);
 }

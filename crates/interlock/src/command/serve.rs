@@ -62,6 +62,7 @@ use crate::{
         spooled,
         watchdog::{self, Beside},
         wiring,
+        witness::Witness,
         world::TokioWorld,
     },
     writer,
@@ -118,15 +119,19 @@ async fn serve(project: Project, output: &mut Output) -> Result<&'static str, Fa
         }
         started = start(project) => started?,
     };
-    let (parties, greeting) = started;
+    let (parties, greeting, witness) = started;
     let greeted = greeting.say(form, output);
     if greeted.is_err_and(|failure| !failure.is_closed_pipe()) {
         tracing::warn!("the summary could not be printed");
     }
-    parties.attend(&mut signals).await
+    let ended = parties.attend(&mut signals).await;
+    if let Some(witness) = witness {
+        witness.last().await;
+    }
+    ended
 }
 
-async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
+async fn start(project: Project) -> Result<(Parties, Greeting, Option<Witness>), Failure> {
     let Project { directory, roles, agreement, log } = project;
     let surface = Arc::new(Surface::new(env!("CARGO_PKG_VERSION")));
     let zones = Arc::new(SystemZones::new());
@@ -138,6 +143,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     let ours = holder.clone();
     let (store, held) = open(&place, &roles).await?;
     refuse_unfinished(store.as_ref(), &place).await?;
+    let witness = witness(&place, &roles, &store).await?;
     surface.enter(Phase::Starting("the ledger is being loaded"));
     surface.store.get_or_init(|| Arc::clone(&store));
     surface.maker.get_or_init(|| making::maker(&directory, &config.dirs.pipelines));
@@ -189,7 +195,23 @@ async fn start(project: Project) -> Result<(Parties, Greeting), Failure> {
     let guard = guard((&folder, log), &config.server, &surface, &beside)?;
     let parties =
         Parties { surface, interface, engine, watchdog, sentinel, guard, reload, runtime, held };
-    Ok((parties, greeting))
+    Ok((parties, greeting, witness))
+}
+
+/// What this machine remembers of the store; whoever has the engine, and with it the folder, keeps it.
+async fn witness(
+    place: &Place,
+    roles: &Roles,
+    store: &Arc<dyn Store>,
+) -> Result<Option<Witness>, Failure> {
+    if !roles.has(RoleName::Engine) {
+        return Ok(None);
+    }
+    let witness = Witness::ask(place, store).await?;
+    if let Some(witness) = witness.clone() {
+        tokio::spawn(witness.go_on());
+    }
+    Ok(witness)
 }
 
 /// Takes up what can be had at once; answers with what was said of the files, and with what is broken among them.

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use interlock_api::Surface;
 use interlock_config::server::ServerConfig;
-use interlock_store::Store;
+use interlock_store::{Archived, Store};
 use tokio::runtime::Handle;
 
 use crate::{
@@ -34,6 +34,10 @@ pub(crate) async fn start(
         return Ok(());
     };
     if roles.has(RoleName::Engine) {
+        // Before the archive is ever reached: what happens until then is for it too.
+        if store.changes(u64::MAX, 1).await?.since.is_none() {
+            store.archived(Some(Archived::default())).await?;
+        }
         watch(declared, store, (beside, surface));
     }
     if !roles.has(RoleName::Archiver) {

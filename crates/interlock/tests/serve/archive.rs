@@ -88,7 +88,7 @@ fn history() -> impl Iterator<Item = Freight> {
             [stored(Key::Slot(schedule(), minute(at)), slot(at)), stored(Key::Run(key), run(at))]
         });
         let events = part.clone().flat_map(|at| [event(2 * at + 1), event(2 * at + 2)]);
-        Freight { rows: rows.collect(), events: events.collect(), inbox: vec![], last: 0 }
+        Freight { rows: rows.collect(), events: events.collect(), ..Freight::default() }
     })
 }
 
@@ -286,4 +286,38 @@ fn archiver_that_is_gone_is_an_incident() {
         found.then_some(())
     };
     engine.until("people hear of it again", is_open);
+}
+
+/// The archive is reached long after the first events, of which the store keeps no more than it has to: all of them are
+/// there in the end.
+#[test]
+fn events_before_the_archive_is_first_reached_are_archived() {
+    let server = PrivateRedis::start();
+    let project = Project::new(&[("ticker", TICKER)]);
+    let settings = |dsn: &str| {
+        let text = format!(
+            "provider: redis\nredis: {{addr: '{}', eventStreamMax: 10}}\nserver: {{addr: '127.0.0.1:0'}}\n\
+             archiver: {{enabled: true, interval: 1s, dsn: '{dsn}'}}\n",
+            server.address()
+        );
+        fs::write(project.path().join("interlock.yaml"), text).unwrap();
+    };
+    // Nobody is there.
+    settings("postgres://interlock@127.0.0.1:1/postgres");
+    let daemon = Daemon::start(project.path());
+    let store = redis(&server);
+    let last = || block_on(store.mark()).unwrap().number;
+    project.until("more happened than a stream holds", || (last() > 100).then_some(()));
+    drop(daemon);
+    let kept = block_on(store.events(None, 0, 100_000)).unwrap().items;
+    let archive = PrivatePostgres::start();
+    settings(&archive.dsn());
+    let ran = project.run(&["archive", "--once"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let ticks = "SELECT count(*) FROM archive.events WHERE kind = 'JOB_COMPLETED'";
+    let slots = "SELECT count(*) FROM archive.slots WHERE disposition = 'completed'";
+    let found = numbers(&archive, &[ticks, slots, "SELECT count(*) FROM archive.events"]);
+    println!("{found:?}, kept {}", kept.len());
+    assert_eq!(found[2], i64::try_from(kept.len()).unwrap());
+    assert_eq!(found[0], found[1], "an event for each slot");
 }

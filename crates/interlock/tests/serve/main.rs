@@ -20,7 +20,7 @@
 //! | `exec` | jobs wrapped by `exec`, with the interface there, gone, and silent |
 //! | `pings` | reports by `curl`, scripts and Python; kills between receipt and answer; a silent crowd |
 //! | `places` | a project whose `interlock.yaml` has a problem, and where its ledger then is |
-//! | `rollback` | a Redis that comes back as it was seconds ago |
+//! | `rollback` | a Redis or a PostgreSQL that comes back as it was seconds ago |
 //! | `servers` | two instances on one Redis or PostgreSQL, of which one is killed |
 //! | `tokens` | who may ask, over real connections |
 //! | `watched` | what does not happen, and who hears of it |

@@ -1,4 +1,4 @@
-//! A Redis that forgets what it acknowledged, under a daemon that serves from it.
+//! Servers that forget what they acknowledged, under a daemon that serves from them, or while it was away.
 
 use std::{
     fs,
@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command},
 };
 
-use interlock_private_server::PrivateRedis;
+use interlock_private_server::{PrivatePostgres, PrivateRedis};
 
 use crate::{
     log, open_log,
@@ -67,4 +67,96 @@ fn redis_that_forgets_ends_every_term_and_is_an_incident() {
     daemon.wait().unwrap();
     let check = project.run(&["events", "--json"]);
     assert_eq!(check.code, 0, "{check:?}");
+}
+
+fn settings(project: &Project, store: &str) {
+    let text = format!("{store}server: {{addr: '127.0.0.1:0'}}\n");
+    fs::write(project.path().join("interlock.yaml"), text).unwrap();
+}
+
+fn end(mut daemon: Child) {
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+}
+
+/// People hear of it once, and slots go on.
+fn is_told(project: &Project) {
+    let incidents = || project.run(&["incidents", "list", "--json"]).stdout;
+    project.until("people are told", || incidents().contains("STORE_ROLLBACK").then_some(()));
+    let kept = completed(project);
+    project.until("slots go on", || (completed(project) > kept + 2).then_some(()));
+    assert_eq!(incidents().matches("\"STORE_ROLLBACK\"").count(), 1, "{}", incidents());
+    assert_eq!(log(project.path()).matches("STORE_ROLLBACK:").count(), 1, "it is told once");
+}
+
+/// Works for a while, with a look at the server in between.
+fn work(project: &Project, mut between: impl FnMut()) {
+    project.until("it works", || (completed(project) > 1).then_some(()));
+    between();
+    let before = completed(project);
+    project.until("it goes on", || (completed(project) > before + 3).then_some(()));
+    let remembered = || fs::read_to_string(project.folder().join("witness")).ok();
+    let known = remembered();
+    project.until("it is remembered", || (remembered() != known).then_some(()));
+}
+
+#[test]
+fn postgres_that_comes_back_older_ends_every_term_and_is_an_incident() {
+    let mut server = PrivatePostgres::start();
+    let project = Project::new(&[("ticker", TICKER)]);
+    settings(&project, &format!("provider: postgres\npostgres: {{dsn: '{}'}}\n", server.dsn()));
+    let mut daemon = serve(&project);
+    work(&project, || server.set_aside());
+    server.go_back();
+    let gave_up = "another instance owns the shard now";
+    project.until("it gives up its shards", || log(project.path()).contains(gave_up).then_some(()));
+    is_told(&project);
+    assert!(daemon.try_wait().unwrap().is_none(), "nobody had to start it again");
+    end(daemon);
+}
+
+/// The power fails under both.
+#[test]
+fn postgres_that_comes_back_older_is_noticed_by_a_daemon_that_was_started_again() {
+    let mut server = PrivatePostgres::start();
+    let project = Project::new(&[("ticker", TICKER)]);
+    settings(&project, &format!("provider: postgres\npostgres: {{dsn: '{}'}}\n", server.dsn()));
+    let daemon = serve(&project);
+    work(&project, || server.set_aside());
+    end(daemon);
+    server.go_back();
+    let daemon = serve(&project);
+    is_told(&project);
+    end(daemon);
+}
+
+/// The power fails under both; then the server is emptied, which makes another store of it.
+#[test]
+fn redis_that_comes_back_older_is_noticed_by_a_daemon_that_was_started_again() {
+    let mut server = PrivateRedis::start();
+    let project = Project::new(&[("ticker", TICKER)]);
+    settings(&project, &format!("provider: redis\nredis: {{addr: '{}'}}\n", server.address()));
+    let daemon = serve(&project);
+    let mut earlier = 0;
+    work(&project, || earlier = fs::metadata(log_of(&server)).unwrap().len());
+    end(daemon);
+    server.kill();
+    let file = fs::OpenOptions::new().write(true).open(log_of(&server)).unwrap();
+    file.set_len(earlier).unwrap();
+    assert!(server.start_again());
+    let daemon = serve(&project);
+    is_told(&project);
+    end(daemon);
+    let emptied = Command::new("redis-cli")
+        .args(["-p", &server.port().to_string(), "FLUSHALL"])
+        .status()
+        .unwrap();
+    assert!(emptied.success());
+    let daemon = serve(&project);
+    let new = "is another store than the one that was served here last";
+    project.until("it says so", || log(project.path()).contains(new).then_some(()));
+    project.until("it works", || (completed(&project) > 1).then_some(()));
+    let incidents = project.run(&["incidents", "list", "--all", "--json"]).stdout;
+    assert!(!incidents.contains("STORE_ROLLBACK"), "{incidents}");
+    end(daemon);
 }

@@ -173,7 +173,8 @@ impl End {
             inbox.extend(block_on(self.store.inbox(shard, INBOX_MAX))?.items);
         }
         let last = block_on(self.store.changes(u64::MAX, 1))?.last;
-        take(Freight { inbox, last, ..Freight::default() })
+        let store = Some(block_on(self.store.mark())?.store);
+        take(Freight { inbox, last, store, ..Freight::default() })
     }
 }
 
