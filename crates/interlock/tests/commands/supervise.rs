@@ -9,7 +9,7 @@ use std::{
 
 use interlock_private_server::PrivateRedis;
 
-use crate::interlock;
+use crate::{interlock, repository};
 
 #[test]
 fn exit_codes_are_those_of_the_program() {
@@ -59,6 +59,16 @@ fn a_program_that_dies_too_often_is_given_up_with_125() {
     let again = interlock(&arguments);
     assert_eq!(again.code, 125, "{}", again.stderr);
     assert!(!again.stderr.contains("started, process"), "{}", again.stderr);
+}
+
+#[test]
+fn the_unit_has_systemd_watch_and_never_give_up() {
+    let unit = fs::read_to_string(repository().join("deploy/systemd/interlock.service")).unwrap();
+    let (head, service) = unit.split_once("[Service]").unwrap();
+    assert!(head.lines().any(|line| line == "StartLimitIntervalSec=0"), "{head}");
+    for line in ["Type=notify", "NotifyAccess=main", "WatchdogSec=30", "Restart=always"] {
+        assert!(service.lines().any(|it| it == line), "{line}");
+    }
 }
 
 #[test]
