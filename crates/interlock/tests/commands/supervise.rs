@@ -146,14 +146,21 @@ fn a_key_that_some_program_writes_is_judged_by_its_changes() {
     assert_eq!(check("10s").code, 0);
     assert_eq!(check("10s").code, 0, "and again, by what was kept");
     // By the server's own clock it was seen a minute ago.
-    redis(&server, &["PEXPIRE", "app:beat:seen", "86340000"]);
+    let ten_years_less_a_minute = (3_650_u64 * 24 * 60 - 1) * 60_000;
+    redis(&server, &["PEXPIRE", "app:beat:seen", &ten_years_less_a_minute.to_string()]);
     let stale = check("50s");
     assert_eq!(stale.code, 1, "{}", stale.stdout);
     assert!(stale.stdout.starts_with("stale: the last sign is 60."), "{}", stale.stdout);
     assert_eq!(check("70s").code, 0);
+    // Nor does it come back to life when the day is over, and it can be stale after two.
+    let three_days_ago = (3_647_u64 * 24 * 3_600_000).to_string();
+    redis(&server, &["PEXPIRE", "app:beat:seen", &three_days_ago]);
+    assert_eq!((check("48h").code, check("96h").code), (1, 0));
     redis(&server, &["SET", "app:beat", "1600000000", "EX", "30"]);
     assert_eq!(check("50s").code, 0, "it has just changed, and be it backwards");
     redis(&server, &["DEL", "app:beat"]);
+    assert_eq!(check("10s").code, 1, "it is gone");
+    assert_eq!(redis(&server, &["EXISTS", "app:beat:seen"]), "0", "and so is what was seen");
     redis(&server, &["RPUSH", "app:beat", "something else"]);
     assert_eq!(check("10s").code, 3, "that is no value");
     drop(server);
