@@ -20,7 +20,7 @@ use super::length;
                        on. What CMD prints goes where this prints."
 )]
 pub(crate) struct Supervise {
-    /// A file that CMD changes as long as it is well. It finds the whole path in $INTERLOCK_HEARTBEAT_FILE.
+    /// A file that CMD changes as long as it is well. It finds the whole path in `$INTERLOCK_HEARTBEAT_FILE`.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) heartbeat: Option<PathBuf>,
     /// End and restart CMD when it has given no sign of life for this long. Required, unless

@@ -226,9 +226,9 @@ mod tests {
     /// What was noticed, and whether it is over.
     async fn noticed(store: &Arc<dyn Store>) -> Vec<(String, bool)> {
         let inbox = store.inbox(Shard(0), 10).await.unwrap().items;
-        let told = inbox.into_iter().filter_map(|item| match item.record {
-            InboxRecord::Noticed { event, over, .. } => Some((event, over)),
-            _ => None,
+        let told = inbox.into_iter().filter_map(|item| {
+            let InboxRecord::Noticed { event, over, .. } = item.record else { return None };
+            Some((event, over))
         });
         told.collect()
     }

@@ -1,6 +1,8 @@
 //! `supervise` and `heartbeat check`, as a user meets them. What supervision does with sick programs is tested where it is
 //! made, in `interlock-liveness`.
 
+#![expect(clippy::disallowed_methods, reason = "a real process in real time is what is tested")]
+
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _},
