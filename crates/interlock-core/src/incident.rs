@@ -167,6 +167,10 @@ const SKEW: Family = Family { prefix: "skew", scope: Scope::Thing };
 const INVARIANT: Family = Family { prefix: "invariant", scope: Scope::Thing };
 /// A process that was ended because it made no progress.
 const HUNG: Family = Family { prefix: "hung", scope: Scope::Thing };
+/// A supervised program that died, and was started again.
+const DIED: Family = Family { prefix: "died", scope: Scope::Thing };
+/// A supervised program that died too often, and stays down.
+const GIVEN_UP: Family = Family { prefix: "given-up", scope: Scope::Thing };
 /// Reports cannot come over HTTP.
 const HTTP: Family = Family { prefix: "http", scope: Scope::Thing };
 const BARK_LOST: Family = Family { prefix: "bark-lost", scope: Scope::Pipeline };
@@ -312,6 +316,13 @@ const OPENS: &[Opens] = &[
         ("store_rollback", "has forgotten what it acknowledged"),
     ),
     opens("PROCESS_HUNG", HUNG, Level::Error, ("process_hung", "hung, and was ended")),
+    opens("PROCESS_DIED", DIED, Level::Warning, ("process_died", "died, and was started again")),
+    opens(
+        "PROCESS_GIVEN_UP",
+        GIVEN_UP,
+        Level::Error,
+        ("process_given_up", "died too often, and is not started again"),
+    ),
     // It goes where a miss would go.
     opens("BARK", BARK, Level::Error, ("schedule_missed", "is a test of the alerts")),
 ];
@@ -353,7 +364,7 @@ const RESOLVES: &[(&str, &[Family])] = &[
     ("BARK_HEARD", &[BARK_LOST]),
     ("HTTP_REACHABLE", &[HTTP]),
     ("ARCHIVE_CURRENT", &[ARCHIVE]),
-    ("PROCESS_WELL", &[HUNG]),
+    ("PROCESS_WELL", &[HUNG, DIED, GIVEN_UP]),
     (RESOLVED_BY_HAND, &[NAMED]),
 ];
 
@@ -366,6 +377,8 @@ const NOTICES: &[(&str, &str)] = &[
     // What was lost does not come back: a person says when it is dealt with.
     ("STORE_ROLLBACK", "STORE_ROLLBACK"),
     ("PROCESS_HUNG", "PROCESS_WELL"),
+    ("PROCESS_DIED", "PROCESS_WELL"),
+    ("PROCESS_GIVEN_UP", "PROCESS_WELL"),
     // Told from the spool while they lasted; afterwards they are only recorded.
     ("STORE_WAS_UNREACHABLE", "STORE_WAS_UNREACHABLE"),
     ("LOOP_WAS_LATE", "LOOP_WAS_LATE"),

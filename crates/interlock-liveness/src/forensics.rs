@@ -16,10 +16,10 @@ mod scribe;
 #[cfg(all(feature = "forensics", target_arch = "x86_64"))]
 mod symbols;
 
-pub(crate) use self::report::report_on;
+pub(crate) use self::report::{report_end, report_on};
 pub use self::{
     collector::Forensics,
-    report::{Found, found},
+    report::{Fate, Found, found},
     scribe::{Written, help},
 };
 use crate::{hooks::Expiry, roster::Roster};

@@ -8,13 +8,13 @@ mod ear;
 mod record;
 mod writer;
 
-pub(crate) use self::record::boot;
 pub use self::{
     check::{CheckError, Fresh, check},
     ear::{Ear, Heard},
     record::{Origin, Record},
     writer::{FileBeat, PipeBeat, inherited},
 };
+pub(crate) use self::{ear::open, record::boot};
 
 /// Names the descriptor of an inherited memory file in which a record is expected.
 pub const MEMORY_VARIABLE: &str = "INTERLOCK_HEARTBEAT_MEMORY";

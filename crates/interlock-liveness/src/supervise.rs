@@ -11,23 +11,31 @@ mod backoff;
 mod life;
 mod memory;
 mod orphans;
+mod voice;
 
 use std::{
     ffi::OsString,
     fmt,
     fs::{File, TryLockError},
     io::{self, Read as _, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, SystemTime},
 };
 
-pub use self::backoff::{Backoff, GiveUp};
+pub use self::{
+    backoff::{Backoff, Deaths, GiveUp},
+    voice::Voice,
+};
 use self::{
     backoff::{History, Next},
     life::Life,
 };
-use crate::{clock::monotonic, sys};
+use crate::{
+    clock::monotonic,
+    forensics::{Fate, report_end},
+    heartbeat, sys,
+};
 
 /// The exit code of a supervisor that gave up.
 pub const GAVE_UP: u8 = 125;
@@ -119,8 +127,13 @@ pub enum Note<'a> {
     Started(u32),
     /// No sign of life for so long.
     Silent(Duration),
-    /// A report of what it was doing was written.
-    Reported(&'a std::path::Path),
+    /// What it was doing, and where that is written; or why it is not.
+    Reported {
+        /// All of it.
+        text: &'a str,
+        /// The file.
+        kept: Result<&'a Path, &'a io::Error>,
+    },
     /// It does not end: not even SIGKILL reaches it.
     Unkillable,
     /// A life ended.
@@ -128,7 +141,11 @@ pub enum Note<'a> {
     /// The next begins after this.
     Waits(Duration),
     /// It died too often.
-    GaveUp(usize),
+    GaveUp(&'a Deaths),
+    /// Its heartbeat file cannot be written where it is, as things stand: it is to make the folder itself, or has another way.
+    NoHeartbeat(&'a Path, &'a io::Error),
+    /// How it died is not told to whoever serves: that could not be written down.
+    Untold(&'a io::Error),
     /// We did not run ourselves for so long: nobody is blamed.
     Stalled(Duration),
     /// The deaths cannot be remembered beyond our own end.
@@ -152,6 +169,9 @@ pub enum SuperviseError {
     /// The program cannot be started.
     #[error("{0} cannot be started")]
     Start(String, #[source] io::Error),
+    /// What is to be the heartbeat file is none.
+    #[error("{0} cannot be a heartbeat")]
+    Heartbeat(PathBuf, #[source] io::Error),
     /// The kernel refused something that supervision needs.
     #[error("the kernel refused what supervision needs")]
     Kernel(#[source] io::Error),
@@ -201,14 +221,18 @@ pub fn run(
     supervision: &Supervision,
     tell: &mut dyn FnMut(Note<'_>),
 ) -> Result<u8, SuperviseError> {
+    let silent = hearing(supervision)?;
     let _held = lock(supervision)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| SuperviseError::Kernel(error.into()))?;
     let signals = sys::Signals::take().map_err(SuperviseError::Kernel)?;
     let mut history =
         History::load(supervision.folder.join(format!("{}.deaths", supervision.name)));
+    if let Some((path, error)) = &silent {
+        tell(Note::NoHeartbeat(path, error));
+    }
     if let Some(deaths) = history.is_hopeless(supervision.give_up) {
-        tell(Note::GaveUp(deaths));
+        tell(Note::GaveUp(&deaths));
         return Ok(GAVE_UP);
     }
     loop {
@@ -226,14 +250,26 @@ pub fn run(
         if is_over {
             return Ok(ended.code());
         }
+        let mut told = |fate: Fate, why: &str| {
+            let about = (supervision.name.as_str(), why);
+            if let Err(error) = report_end(life.pid(), &supervision.folder, fate, about) {
+                tell(Note::Untold(&error));
+            }
+        };
         let lived = Duration::from_nanos(monotonic().saturating_sub(began));
         match history.died(lived, supervision.backoff, supervision.give_up) {
             (Next::GiveUp(deaths), kept) => {
+                let number = deaths.number;
+                told(Fate::GivenUp, &format!("it {ended}, death {number} of late, and stays down"));
                 note_kept(kept, tell);
-                tell(Note::GaveUp(deaths));
+                tell(Note::GaveUp(&deaths));
                 return Ok(GAVE_UP);
             }
             (Next::After(pause), kept) => {
+                // Of a hang there is a better report.
+                if ended != Ended::Hung && ended != Ended::Exited(0) {
+                    told(Fate::Died, &format!("it {ended}, and was started again"));
+                }
                 note_kept(kept, tell);
                 tell(Note::Waits(pause));
                 if signals.wait(pause).is_some() {
@@ -241,6 +277,24 @@ pub fn run(
                 }
             }
         }
+    }
+}
+
+/// Refuses a heartbeat that can be none; answers with one that cannot be written as things stand.
+fn hearing(supervision: &Supervision) -> Result<Option<(&Path, io::Error)>, SuperviseError> {
+    let Some(path) = supervision.heartbeat.as_deref() else { return Ok(None) };
+    match heartbeat::open(path) {
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new("."));
+            let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+            Ok(rustix::fs::access(folder, access).err().map(|error| (path, error.into())))
+        }
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            Err(SuperviseError::Heartbeat(path.to_path_buf(), error))
+        }
+        Err(error) => Ok(Some((path, error))),
     }
 }
 

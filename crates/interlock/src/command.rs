@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
         Command::Runner { directory } => Ok(serve::run_runner(directory)),
         Command::EvaluatorGuard { program } => Ok(guard::main(program.as_os_str())),
         Command::LivenessHelper { log, arguments } => Ok(reports::help(*log, arguments)),
-        Command::Supervise(asked) => supervise::run(directory, asked, output),
+        Command::Supervise(asked) => supervise::run(directory, asked),
         Command::Heartbeat { command } => heartbeat::run(command, output),
         Command::Schema { kind } => schema::run(*kind, output),
         Command::Next(next) => next::run(directory, next, output),

@@ -15,6 +15,9 @@ pub(crate) const VARIABLE: &str = "INTERLOCK_HEARTBEAT_REDIS";
 const MAGIC: &str = "ILKBEAT1";
 /// How long a key outlives whoever wrote it.
 const KEPT: Duration = Duration::from_hours(24);
+/// How long is remembered since when a key of somebody else's has not changed. Longer than anybody asks for: what is forgotten would look
+/// as if it had just changed.
+const SEEN_FOR: Duration = Duration::from_hours(24 * 3_650);
 /// How long the server may take for anything.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// So much of a value is looked at.
@@ -81,6 +84,8 @@ impl Key {
             cmd("GETRANGE").arg(&self.name).arg(0).arg(LOOKED_AT - 1).query(&mut connection)?;
         let left: i64 = cmd("PTTL").arg(&self.name).query(&mut connection)?;
         if value.is_empty() || left == GONE {
+            // What comes in its place is new, and nothing of it is to stay for years.
+            cmd("DEL").arg(self.seen()).query::<()>(&mut connection)?;
             return Ok(Fresh::Missing);
         }
         let age = match kept_for(&value).and_then(|kept| age(kept, left)) {
@@ -92,22 +97,27 @@ impl Key {
 
     /// How long ago the value was first seen to be what it is.
     fn age_by_change(&self, connection: &mut Connection, value: &[u8]) -> RedisResult<Duration> {
-        let seen = format!("{}:seen", self.name);
+        let seen = self.seen();
         let before: Option<Vec<u8>> = cmd("GET").arg(&seen).query(connection)?;
         let left: i64 = cmd("PTTL").arg(&seen).query(connection)?;
-        if let Some(age) = age(KEPT, left).filter(|_| before.as_deref() == Some(value)) {
+        if let Some(age) = age(SEEN_FOR, left).filter(|_| before.as_deref() == Some(value)) {
             return Ok(age);
         }
-        set(connection, &seen, value)?;
+        set(connection, &seen, value, SEEN_FOR)?;
         Ok(Duration::ZERO)
+    }
+
+    /// Where what was seen is kept.
+    fn seen(&self) -> String {
+        format!("{}:seen", self.name)
     }
 }
 
 /// What `PTTL` says of a key that is not there.
 const GONE: i64 = -2;
 
-fn set(connection: &mut Connection, key: &str, value: &[u8]) -> RedisResult<()> {
-    cmd("SET").arg(key).arg(value).arg("PX").arg(millis(KEPT)).query(connection)
+fn set(connection: &mut Connection, key: &str, value: &[u8], kept: Duration) -> RedisResult<()> {
+    cmd("SET").arg(key).arg(value).arg("PX").arg(millis(kept)).query(connection)
 }
 
 /// How long a value of ours is kept, as it says itself.
@@ -157,7 +167,7 @@ impl Beat {
         };
         let (kept, pid) = (millis(KEPT), std::process::id());
         let value = format!("{MAGIC} {kept} {} {pid}", self.sequence);
-        set(connection, &self.key.name, value.as_bytes())
+        set(connection, &self.key.name, value.as_bytes(), KEPT)
     }
 }
 

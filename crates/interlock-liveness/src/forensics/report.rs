@@ -53,8 +53,15 @@ impl Gathered {
     }
 }
 
+/// What was found out about a process, whether or not it could be kept.
+pub(crate) struct Report {
+    pub(crate) text: String,
+    /// Where it is.
+    pub(crate) kept: io::Result<PathBuf>,
+}
+
 /// Writes down what another process is doing.
-pub(crate) fn report_on(pid: u32, folder: &Path, (name, why): (&str, &str)) -> io::Result<PathBuf> {
+pub(crate) fn report_on(pid: u32, folder: &Path, (name, why): (&str, &str)) -> Report {
     let mut tracer = Tracer::default();
     let gathered = Gathered::of(pid, vec![], &mut tracer);
     // Whoever is still held could not even hear that it is to end.
@@ -63,9 +70,37 @@ pub(crate) fn report_on(pid: u32, folder: &Path, (name, why): (&str, &str)) -> i
         std::thread::sleep(Duration::from_millis(5));
     }
     let subject = Subject { pid, name, why, watches: "" };
-    let path = place(folder, &subject)?;
-    write(&path, &subject, &gathered, &mut Names::ready())?;
-    Ok(path)
+    let text = text(&subject, &gathered, &mut Names::ready());
+    let kept = place(folder, &subject).and_then(|path| keep(&path, &text).map(|()| path));
+    Report { text, kept }
+}
+
+/// What became of a process that has ended already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It hung, and was ended.
+    Hung,
+    /// It died by itself, and was started again.
+    Died,
+    /// It died too often, and stays down.
+    GivenUp,
+}
+
+const FATES: [(Fate, &str); 3] =
+    [(Fate::Hung, "hung"), (Fate::Died, "died"), (Fate::GivenUp, "given up")];
+
+/// Writes down how a process ended that nobody could look at any more. There is one for each name and fate, the newest: many deaths are not
+/// to push out what was seen of a hang.
+pub(crate) fn report_end(
+    pid: u32,
+    folder: &Path,
+    fate: Fate,
+    (name, why): (&str, &str),
+) -> io::Result<()> {
+    let word = FATES.iter().find(|(known, _)| *known == fate).map_or("", |(_, word)| *word);
+    fs::create_dir_all(folder)?;
+    let path = folder.join(format!("{name}-{}.{EXTENSION}", word.replace(' ', "-")));
+    keep(&path, &format!("why: {why}\nname: {name}\nprocess: {pid}\nfate: {word}\n"))
 }
 
 /// Where the next report about a process goes. A number that was given stays given: the process may be number 1 of a container, again and
@@ -94,17 +129,31 @@ pub(super) fn write(
     gathered: &Gathered,
     names: &mut Names,
 ) -> io::Result<String> {
+    let text = text(subject, gathered, names);
+    keep(path, &text)?;
+    Ok(text)
+}
+
+/// What a report says, in bounds.
+fn text(subject: &Subject<'_>, gathered: &Gathered, names: &mut Names) -> String {
     let mut text = compose(subject, gathered, names);
     if text.len() > LENGTH_MAX {
         let end = (0..=LENGTH_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.truncate(end);
         text.push_str("\n(cut off here)\n");
     }
+    text
+}
+
+/// Puts a report in its place, whole or not at all.
+fn keep(path: &Path, text: &str) -> io::Result<()> {
     let fresh = path.with_extension("fresh");
-    fs::write(&fresh, &text)?;
-    fs::rename(fresh, path)?;
-    forget_old(path.parent().unwrap_or(path))?;
-    Ok(text)
+    let kept = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path));
+    kept.inspect_err(|_| {
+        // On a full disk half a report is of no use to anybody.
+        let _not_there = fs::remove_file(&fresh);
+    })?;
+    forget_old(path.parent().unwrap_or(path))
 }
 
 /// Told or not, only the newest are kept.
@@ -206,6 +255,8 @@ pub struct Found {
     pub why: String,
     /// Of which process it is.
     pub pid: u32,
+    /// What became of that.
+    pub fate: Fate,
 }
 
 impl Found {
@@ -224,7 +275,9 @@ pub fn found(folder: &Path) -> Vec<Found> {
         let field = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
         let (why, name) = (field("why: ")?.to_owned(), field("name: ")?.to_owned());
         let pid = field("process: ")?.parse().ok()?;
-        Some(Found { path, name, why, pid })
+        let word = field("fate: ").unwrap_or("hung");
+        let fate = FATES.iter().find(|(_, known)| *known == word)?.0;
+        Some(Found { path, name, why, pid, fate })
     };
     paths.into_iter().filter_map(read).collect()
 }

@@ -6,9 +6,9 @@ use std::{
     io::{self, Read as _},
     os::{
         fd::OwnedFd,
-        unix::fs::{FileExt as _, MetadataExt as _},
+        unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use super::record::Record;
@@ -79,7 +79,7 @@ impl Source {
         let mut bytes = [0; LOOKED_AT];
         let (length, written) = match self {
             Self::File(path) => {
-                let file = File::open(path).ok()?;
+                let file = open(path).ok()?;
                 let written = file.metadata().map(|it| (it.mtime(), it.mtime_nsec())).ok();
                 (file.read_at(&mut bytes, 0).ok()?, written)
             }
@@ -113,9 +113,21 @@ fn drain(pipe: &mut File) -> Heard {
     }
 }
 
+/// Opens a heartbeat file. Whoever opens a pipe waits for its other end, and may do so for ever; so nothing is waited for here, and what
+/// is no file is refused.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    let kind = io::ErrorKind::InvalidInput;
+    Err(io::Error::new(kind, "it is no regular file, such as a heartbeat is written to"))
+}
+
 /// What a file says, as far as it is looked at.
-pub(super) fn content(path: &std::path::Path) -> io::Result<(Vec<u8>, fs::Metadata)> {
-    let file = File::open(path)?;
+pub(super) fn content(path: &Path) -> io::Result<(Vec<u8>, fs::Metadata)> {
+    let file = open(path)?;
     let metadata = file.metadata()?;
     let mut bytes = Vec::new();
     file.take(LOOKED_AT as u64).read_to_end(&mut bytes)?;

@@ -48,11 +48,21 @@ impl Default for GiveUp {
 }
 
 /// What follows a death.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Next {
     After(Duration),
-    /// After so many deaths.
-    GiveUp(usize),
+    GiveUp(Deaths),
+}
+
+/// The deaths that were too many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deaths {
+    /// How many.
+    pub number: usize,
+    /// When few enough of them count for another try.
+    pub again_in: Duration,
+    /// Where they are remembered; without this file they are forgotten.
+    pub kept_in: PathBuf,
 }
 
 /// The deaths of a program.
@@ -81,10 +91,19 @@ impl History {
         Self { path, boot, deaths, in_a_row, last_pause: Duration::ZERO }
     }
 
-    /// Whether it died too often to be started at all; and how often.
-    pub(super) fn is_hopeless(&mut self, give_up: GiveUp) -> Option<usize> {
-        self.forget(now(), give_up.within);
-        (self.deaths.len() >= give_up.deaths).then_some(self.deaths.len())
+    /// Whether it died too often to be started at all.
+    pub(super) fn is_hopeless(&mut self, give_up: GiveUp) -> Option<Deaths> {
+        let now = now();
+        self.forget(now, give_up.within);
+        (self.deaths.len() >= give_up.deaths).then(|| self.too_many(now, give_up))
+    }
+
+    /// How many deaths there are, and when enough of them are forgotten.
+    fn too_many(&self, now: Duration, give_up: GiveUp) -> Deaths {
+        let over = self.deaths.len().saturating_sub(give_up.deaths);
+        let last = self.deaths.get(over).copied().unwrap_or(now);
+        let again_in = (last + give_up.within).saturating_sub(now);
+        Deaths { number: self.deaths.len(), again_in, kept_in: self.path.clone() }
     }
 
     /// One more death, after a life of some length; also says whether that could be kept.
@@ -103,7 +122,7 @@ impl History {
         self.forget(now, give_up.within);
         let kept = self.keep();
         if self.deaths.len() >= give_up.deaths {
-            return (Next::GiveUp(self.deaths.len()), kept);
+            return (Next::GiveUp(self.too_many(now, give_up)), kept);
         }
         let double = 2_u32.saturating_pow(self.in_a_row.saturating_sub(1).min(20));
         let longest = backoff.first.saturating_mul(double).min(backoff.most);
@@ -119,8 +138,11 @@ impl History {
     fn keep(&self) -> io::Result<()> {
         let lines = self.deaths.iter().map(|at| format!("{} {}\n", self.boot, at.as_millis()));
         let fresh = self.path.with_extension("fresh");
-        fs::write(&fresh, lines.collect::<String>())?;
-        fs::rename(fresh, &self.path)
+        let kept = fs::write(&fresh, lines.collect::<String>());
+        kept.and_then(|()| fs::rename(&fresh, &self.path)).inspect_err(|_| {
+            // On a full disk half a file is of no use to anybody.
+            let _not_there = fs::remove_file(&fresh);
+        })
     }
 }
 
@@ -181,9 +203,13 @@ mod tests {
         let lived = Duration::from_secs(1);
         assert!(matches!(history.died(lived, BACKOFF, give_up).0, Next::After(_)));
         assert!(matches!(history.died(lived, BACKOFF, give_up).0, Next::After(_)));
-        assert_eq!(history.died(lived, BACKOFF, give_up).0, Next::GiveUp(3));
+        let Next::GiveUp(deaths) = history.died(lived, BACKOFF, give_up).0 else { panic!() };
+        assert_eq!((deaths.number, &deaths.kept_in), (3, &folder.path().join("x.deaths")));
+        let again_in = deaths.again_in;
+        assert!(again_in > Duration::from_mins(9) && again_in <= give_up.within, "{again_in:?}");
         let mut next = History::load(folder.path().join("x.deaths"));
-        assert_eq!(next.is_hopeless(give_up), Some(3), "a new supervisor knows it too");
+        let knows = next.is_hopeless(give_up).map(|deaths| deaths.number);
+        assert_eq!(knows, Some(3), "a new supervisor knows it too");
         let soon_over = GiveUp { deaths: 3, within: Duration::ZERO };
         assert_eq!(next.is_hopeless(soon_over), None, "in time it is forgotten");
     }

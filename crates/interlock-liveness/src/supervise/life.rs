@@ -1,6 +1,7 @@
 //! One life of a supervised program, from its start to its end.
 
 use std::{
+    cell::Cell,
     io,
     os::{
         fd::{AsFd as _, AsRawFd as _, OwnedFd},
@@ -50,6 +51,8 @@ pub(super) struct Life<'a> {
     /// When it last gave a sign of life, and whether it ever did.
     heard_at: u64,
     has_beaten: bool,
+    /// How often somebody has asked for its end and ours.
+    stops: Cell<u32>,
 }
 
 impl<'a> Life<'a> {
@@ -72,7 +75,9 @@ impl<'a> Life<'a> {
         command.args(arguments).process_group(0);
         command.env(MEMORY_VARIABLE, memory.as_raw_fd().to_string());
         command.env(PIPE_VARIABLE, writes.as_raw_fd().to_string());
-        let file = supervision.heartbeat.as_ref();
+        // A program may change its directory: a relative path would then name another file.
+        let file = supervision.heartbeat.as_ref().map(std::path::absolute).transpose();
+        let file = file.map_err(SuperviseError::Kernel)?;
         let file = file.inspect(|path| {
             command.env(FILE_VARIABLE, path);
         });
@@ -87,8 +92,18 @@ impl<'a> Life<'a> {
         ears.push(Ear::memory(memory));
         ears.push(Ear::pipe(reads));
         let (memory_kills, heard_at) = (memory::kills(), monotonic());
-        let has_beaten = false;
-        Ok(Self { supervision, signals, pid, descriptor, ears, memory_kills, heard_at, has_beaten })
+        let (has_beaten, stops) = (false, Cell::new(0));
+        Ok(Self {
+            supervision,
+            signals,
+            pid,
+            descriptor,
+            ears,
+            memory_kills,
+            heard_at,
+            has_beaten,
+            stops,
+        })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -111,6 +126,7 @@ impl<'a> Life<'a> {
             orphans::reap(self.pid);
             match self.signals.next() {
                 Some(Asked::Stop(signal)) => {
+                    self.stops.set(1);
                     let code = i32::from(self.end(signal, tell)?.code());
                     return Ok(Ended::Stopped(code));
                 }
@@ -121,7 +137,10 @@ impl<'a> Life<'a> {
                 tell(Note::Silent(silent));
                 self.examine(silent, tell);
                 self.end(Signal::TERM, tell)?;
-                return Ok(Ended::Hung);
+                // Who asks for its end while that is under way does not want it back.
+                let is_asked = self.stops.get() > 0;
+                let stopped = Ended::Stopped(crate::EXIT_CODE);
+                return Ok(if is_asked { stopped } else { Ended::Hung });
             }
         }
     }
@@ -170,7 +189,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Waits for its end whatever signals come in.
+    /// Waits for its end whatever signals come in; they are heard all the same.
     fn wait_for_end(&self, most: Duration) -> io::Result<bool> {
         let ends = monotonic().saturating_add(nanos(most));
         loop {
@@ -178,8 +197,19 @@ impl<'a> Life<'a> {
             if self.wait(left.min(LOOK_EVERY))? {
                 return Ok(true);
             }
-            // Who asks twice does not want to wait.
-            if left.is_zero() || matches!(self.signals.next(), Some(Asked::Stop(_))) {
+            match self.signals.next() {
+                Some(Asked::Stop(_)) => {
+                    let stops = self.stops.get().saturating_add(1);
+                    self.stops.set(stops);
+                    // Who asks twice does not want to wait.
+                    if stops > 1 {
+                        return Ok(false);
+                    }
+                }
+                Some(Asked::Pass(signal)) => self.signal(signal),
+                None => {}
+            }
+            if left.is_zero() {
                 return Ok(false);
             }
         }
@@ -230,8 +260,8 @@ impl<'a> Life<'a> {
     fn examine(&self, silent: Duration, tell: &mut dyn FnMut(Note<'_>)) {
         let Supervision { name, folder, .. } = self.supervision;
         let why = format!("no sign of life for {:.3} s", silent.as_secs_f64());
-        if let Ok(path) = crate::forensics::report_on(self.pid(), folder, (name, &why)) {
-            tell(Note::Reported(&path));
-        }
+        let report = crate::forensics::report_on(self.pid(), folder, (name, &why));
+        let kept = report.kept.as_deref();
+        tell(Note::Reported { text: &report.text, kept });
     }
 }

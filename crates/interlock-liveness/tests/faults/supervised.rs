@@ -39,11 +39,15 @@ pub(crate) fn supervise() {
     let mut tell = |note: Note<'_>| match note {
         Note::Started(pid) => say(&format!("STARTED {pid}")),
         Note::Silent(age) => say(&format!("SILENT {}", age.as_millis())),
-        Note::Reported(path) => say(&format!("REPORTED {}", path.display())),
+        Note::Reported { kept, .. } => say(&format!("REPORTED {}", kept.unwrap().display())),
         Note::Ended(ended) => say(&format!("ENDED {ended:?}")),
-        Note::GaveUp(deaths) => say(&format!("GAVE UP {deaths}")),
+        Note::GaveUp(deaths) => say(&format!("GAVE UP {}", deaths.number)),
         Note::Stalled(_) => say("STALLED"),
-        Note::Waits(_) | Note::Unkillable | Note::Forgetful(_) => {}
+        Note::Waits(_)
+        | Note::Unkillable
+        | Note::Forgetful(_)
+        | Note::NoHeartbeat(..)
+        | Note::Untold(_) => {}
     };
     match run(&supervision, &mut tell) {
         Ok(code) => say(&format!("CODE {code}")),

@@ -13,16 +13,18 @@ use super::length;
     after_long_help = "Signs of life: whatever changes in FILE (`date +%s > FILE` is enough), anything written into the \
                        pipe whose descriptor is in $INTERLOCK_HEARTBEAT_PIPE, or a change in the memory file whose \
                        descriptor is in $INTERLOCK_HEARTBEAT_MEMORY.\n\nExit codes: those of CMD; 128 + the number of the \
-                       signal that ended it; 113 it hung and is not started again; 125 it died too often; 126 and 127 it \
+                       signal that ended it; 113 it hung and is not started again, or this was asked to end while it \
+                       ended a CMD that hung; 125 it died too often; 126 and 127 it \
                        cannot be executed or found; 3 it cannot be supervised (it runs already).\n\nSignals: SIGTERM and \
                        SIGINT end CMD and then this (a second one does not wait); SIGHUP, SIGUSR1 and SIGUSR2 are passed \
                        on. What CMD prints goes where this prints."
 )]
 pub(crate) struct Supervise {
-    /// A file that CMD changes as long as it is well.
+    /// A file that CMD changes as long as it is well. It finds the whole path in `$INTERLOCK_HEARTBEAT_FILE`.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) heartbeat: Option<PathBuf>,
-    /// End and restart CMD when it has given no sign of life for this long [default: only its end is noticed]
+    /// End and restart CMD when it has given no sign of life for this long. Required, unless
+    /// `--restart` is given: then only its end is noticed.
     #[arg(long, value_name = "D", value_parser = length, required_unless_present = "restart")]
     pub(crate) max_age: Option<SignedDuration>,
     /// How long CMD may take to give its first sign of life [default: 1m, or `--max-age` if that is longer]
@@ -34,16 +36,17 @@ pub(crate) struct Supervise {
     /// The first pause before a restart; each is up to twice as long as the one before, at most 5m.
     #[arg(long, value_name = "D", value_parser = length, default_value = "1s")]
     pub(crate) backoff: SignedDuration,
-    /// After which ends CMD is started again [default: on-failure]
+    /// After which ends CMD is started again [default, with `--max-age`: on-failure]
     #[arg(long, value_enum, value_name = "WHEN")]
     pub(crate) restart: Option<RestartWhen>,
     /// Give up after so many deaths …
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) deaths: u16,
     /// … within this time.
     #[arg(long, value_name = "D", value_parser = length, default_value = "10m")]
     pub(crate) within: SignedDuration,
-    /// What it is called where its lock, its deaths and its reports are kept [default: the name of the program]
+    /// What it is called where its lock, its deaths and its reports are kept [default: the name of the
+    /// program, and a mark of where it is and of its arguments]
     #[arg(long)]
     pub(crate) name: Option<String>,
     /// The program and its arguments.

@@ -1,17 +1,16 @@
 //! `interlock supervise -- CMD`: keeps any program running.
 
-use std::{fs, io::Write as _, path::Path, time::Duration};
+use std::{ffi::OsString, fs, io, path::Path, time::Duration};
 
 use interlock_liveness::supervise::{
     Backoff, GiveUp, Holder, NOT_EXECUTABLE, NOT_FOUND, Note, Restart, SuperviseError, Supervision,
-    run as keep,
+    Voice, run as keep,
 };
 
 use crate::{
     arguments::{RestartWhen, Supervise},
     command::heartbeat::is_key,
     exit::Failure,
-    output::Output,
     place::Place,
     serve::reports,
 };
@@ -20,33 +19,68 @@ use crate::{
 const FIRST_BEAT: Duration = Duration::from_mins(1);
 /// So much of a report goes where our own words go.
 const LOGGED_MAX: usize = 8_000;
+/// How long is waited at the end for whoever reads our last words.
+const HEARD_IN: Duration = Duration::from_secs(1);
 
-pub(super) fn run(directory: &Path, asked: &Supervise, output: &mut Output) -> Result<u8, Failure> {
+pub(super) fn run(directory: &Path, asked: &Supervise) -> Result<u8, Failure> {
     let supervision = supervision(directory, asked)?;
+    let voice = Voice::into(io::stderr());
+    let ended = keep_with(&supervision, &voice);
+    voice.finish(HEARD_IN);
+    ended
+}
+
+fn keep_with(supervision: &Supervision, voice: &Voice) -> Result<u8, Failure> {
     let mut tell = |note: Note<'_>| {
-        let _nobody_reads = writeln!(output.err, "interlock supervise: {}", said(&note));
-        if let Note::Reported(path) = note {
-            let text = fs::read_to_string(path).unwrap_or_default();
-            for part in reports::excerpt(&text, LOGGED_MAX) {
-                let _nobody_reads = writeln!(output.err, "{part}");
+        voice.say(format!("interlock supervise: {}", said(&note, &supervision.name)));
+        if let Note::Reported { text, .. } = note {
+            for part in reports::excerpt(text, LOGGED_MAX) {
+                voice.say(part);
             }
         }
     };
-    match keep(&supervision, &mut tell) {
+    match keep(supervision, &mut tell) {
         Ok(code) => Ok(code),
         Err(SuperviseError::Start(program, error)) => {
-            let _nobody_reads =
-                writeln!(output.err, "interlock supervise: {program} cannot be started: {error}");
-            let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+            voice.say(format!("interlock supervise: {program} cannot be started: {error}"));
+            let is_missing = error.kind() == io::ErrorKind::NotFound;
             Ok(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE })
         }
         Err(SuperviseError::Running { name, holder }) => Err(is_running(&name, holder)),
         Err(error @ (SuperviseError::Folder(..) | SuperviseError::Kernel(_))) => {
-            let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
-            Err(Failure::failed(format!("{error}{}", source.unwrap_or_default()), ""))
+            Err(failure(&error, ""))
+        }
+        Err(error @ SuperviseError::Heartbeat(..)) => {
+            let help = "Name a file that CMD may write; a pipe of its own is in $INTERLOCK_HEARTBEAT_PIPE.";
+            Err(failure(&error, help))
         }
     }
 }
+
+fn failure(error: &SuperviseError, help: &str) -> Failure {
+    let source = std::error::Error::source(error).map(|source| format!(": {source}"));
+    Failure::failed(format!("{error}{}", source.unwrap_or_default()), help)
+}
+
+/// What a program is called that nobody named: one name for one command, so that two that only share their interpreter do not share
+/// their deaths and their lock.
+fn name_of(command: &[OsString]) -> String {
+    let Some((program, arguments)) = command.split_first() else { return String::new() };
+    let path = Path::new(program);
+    let is_path = path.components().count() > 1;
+    let place = fs::canonicalize(path).ok().filter(|_| is_path);
+    let place = place.map_or_else(|| program.clone(), OsString::from);
+    let parts = [&place].into_iter().chain(arguments);
+    let bytes = parts.flat_map(|part| part.as_encoded_bytes().iter().chain([&0]));
+    let mark =
+        bytes.fold(FNV_BASIS, |mark, byte| (mark ^ u32::from(*byte)).wrapping_mul(FNV_PRIME));
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    if name.is_empty() { String::new() } else { format!("{name}-{mark:08x}") }
+}
+
+/// FNV-1a: the same in every version of this program, for a supervisor that was upgraded is not to forget.
+const FNV_BASIS: u32 = 0x811c_9dc5;
+const FNV_PRIME: u32 = 0x0100_0193;
 
 /// Says who has it.
 fn is_running(name: &str, holder: Option<Holder>) -> Failure {
@@ -63,9 +97,7 @@ fn is_running(name: &str, holder: Option<Holder>) -> Failure {
 }
 
 fn supervision(directory: &Path, asked: &Supervise) -> Result<Supervision, Failure> {
-    let program = asked.command.first().map(Path::new).and_then(Path::file_name);
-    let program = program.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let name = asked.name.clone().unwrap_or(program);
+    let name = asked.name.clone().unwrap_or_else(|| name_of(&asked.command));
     if name.is_empty() || name.contains('/') {
         let help = "Give it one with `--name`: letters, no `/`.";
         return Err(Failure::usage(format!("`{name}` cannot be the name of files"), help));
@@ -96,17 +128,32 @@ fn supervision(directory: &Path, asked: &Supervise) -> Result<Supervision, Failu
     })
 }
 
-fn said(note: &Note<'_>) -> String {
+fn said(note: &Note<'_>, name: &str) -> String {
     match note {
         Note::Started(pid) => format!("started, process {pid}"),
         Note::Silent(age) => format!("no sign of life for {:.1} s: ending it", age.as_secs_f64()),
-        Note::Reported(path) => format!("what it was doing is in {}", path.display()),
+        Note::Reported { kept: Ok(path), .. } => {
+            format!("what it was doing is in {}", path.display())
+        }
+        Note::Reported { kept: Err(error), .. } => {
+            format!("what it was doing could not be written down: {error}; in short it follows")
+        }
         Note::Unkillable => "not even SIGKILL ends it; waiting, for two would be worse".to_owned(),
         Note::Ended(ended) => format!("it {ended}"),
         Note::Waits(pause) => format!("starting it again in {:.1} s", pause.as_secs_f64()),
-        Note::GaveUp(deaths) => format!(
-            "it died {deaths} times of late: giving up; it can be started again when that is over"
+        Note::GaveUp(deaths) => {
+            let times =
+                if deaths.number == 1 { "once" } else { &format!("{} times", deaths.number) };
+            let (left, file) = (deaths.again_in.as_secs() + 1, deaths.kept_in.display());
+            format!(
+                "`{name}` died {times} of late: giving up; start it again in {left} s, or at once after `rm {file}`"
+            )
+        }
+        Note::NoHeartbeat(path, error) => format!(
+            "{} cannot be written as things stand ({error}): without another sign of life it will be ended",
+            path.display()
         ),
+        Note::Untold(error) => format!("how it ended could not be written down: {error}"),
         Note::Stalled(length) => {
             format!("this did not run for {:.1} s itself: nobody is blamed", length.as_secs_f64())
         }

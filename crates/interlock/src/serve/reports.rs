@@ -5,13 +5,17 @@
 //! this one, and a program of somebody else's that `interlock supervise` keeps may hang at any time.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
 use interlock_core::id::PipelineId;
-use interlock_liveness::forensics::{self, Found, Written, found};
+use interlock_liveness::forensics::{self, Fate, Found, Written, found};
 use interlock_store::{Store, record::InboxRecord};
 use tokio::task::spawn_blocking;
 
@@ -27,6 +31,8 @@ pub(crate) const NAME: &str = "serve";
 pub(crate) const OWN: &str = "liveness";
 /// Where those of supervised programs are.
 const SUPERVISED: &str = "supervise";
+/// The file that is there from a hang of ours until it is said that we are well: whoever serves then says so.
+const UNWELL: &str = "serve.unwell";
 /// How often is looked for new ones.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Whoever has not hung for so long is well again.
@@ -39,6 +45,9 @@ const LOGGED_MAX: usize = 24_000;
 pub(crate) struct Reports {
     folder: PathBuf,
     store: Arc<dyn Store>,
+    /// Whether somebody here already waits to say that we are well.
+    says_well: AtomicBool,
+    well_after: Duration,
 }
 
 /// Whose reports are told.
@@ -52,12 +61,18 @@ enum Whose {
 
 impl Reports {
     pub(crate) fn found_by(folder: &Path, store: &Arc<dyn Store>) -> Self {
-        Self { folder: folder.to_path_buf(), store: Arc::clone(store) }
+        let says_well = AtomicBool::new(false);
+        let (folder, store) = (folder.to_path_buf(), Arc::clone(store));
+        Self { folder, store, says_well, well_after: WELL_AFTER }
     }
 
     /// Tells what earlier processes left behind. Nobody of this process has written anything yet.
     pub(crate) async fn tell_what_is_there(self) -> Self {
         self.tell(Whose::All).await;
+        // Also of what an earlier process told, and did not live long enough to end.
+        if self.unwell().exists() {
+            self.say_well_later();
+        }
         self
     }
 
@@ -69,6 +84,25 @@ impl Reports {
         }
     }
 
+    fn unwell(&self) -> PathBuf {
+        self.folder.join(OWN).join(UNWELL)
+    }
+
+    /// Remembers that somebody has to say that we are well, should this process not live to do it.
+    fn is_unwell(&self) {
+        let unwell = self.unwell();
+        let kept = unwell.parent().map_or(Ok(()), fs::create_dir_all);
+        if let Err(error) = kept.and_then(|()| fs::write(unwell, "")) {
+            tracing::warn!(%error, "whoever serves next may not know that it has to be well");
+        }
+    }
+
+    fn say_well_later(&self) {
+        if !self.says_well.swap(true, Relaxed) {
+            tokio::spawn(say_well(Arc::clone(&self.store), self.unwell(), self.well_after));
+        }
+    }
+
     async fn tell(&self, whose: Whose) {
         for part in [OWN, SUPERVISED] {
             let folder = self.folder.join(part);
@@ -77,11 +111,16 @@ impl Reports {
             for report in reports.iter().filter(|it| whose == Whose::All || !is_ours(it)) {
                 // What was only late came round again, or ended under its own report.
                 let is_end = part == SUPERVISED || report.why.ends_with("(hard)");
+                // Before the incident is there: it is never left without anybody who ends it.
+                let is_us = is_end && report.name == NAME;
+                if is_us {
+                    self.is_unwell();
+                }
                 if is_end && !notice(report, &self.store).await {
                     continue;
                 }
-                if is_end && report.name == NAME {
-                    tokio::spawn(say_well(Arc::clone(&self.store)));
+                if is_us {
+                    self.say_well_later();
                 }
                 if let Err(error) = report.is_told() {
                     tracing::warn!(%error, "a report may be told again");
@@ -92,21 +131,35 @@ impl Reports {
 }
 
 /// Whoever has not hung again for a while is well.
-async fn say_well(store: Arc<dyn Store>) {
-    tokio::time::sleep(WELL_AFTER).await;
-    let message = format!("it has not hung again for {} minutes", WELL_AFTER.as_secs() / 60);
+async fn say_well(store: Arc<dyn Store>, unwell: PathBuf, after: Duration) {
+    tokio::time::sleep(after).await;
+    let message = format!("it has not hung again for {} minutes", after.as_secs() / 60);
     let (event, thing) = ("PROCESS_HUNG".to_owned(), NAME.to_owned());
     let record = InboxRecord::Noticed { event, thing, message, over: true };
     if let Err(error) = store.post(&PipelineId::system(), &fresh_key(), &record).await {
         tracing::warn!(%error, "that this process is well could not be recorded");
+        return;
     }
+    // What is left is said once more by the next one: an incident that is over stays over.
+    let _not_there = fs::remove_file(unwell);
 }
 
 async fn notice(report: &Found, store: &Arc<dyn Store>) -> bool {
-    let Found { path, name, why, .. } = report;
-    let message = format!("{why}; where it hung is in {}", path.with_extension("told").display());
-    tracing::error!("`{name}` hung and was ended: {message}");
-    let (event, thing) = ("PROCESS_HUNG".to_owned(), name.clone());
+    let Found { path, name, why, fate, .. } = report;
+    let (event, message) = match fate {
+        Fate::Hung => {
+            let path = path.with_extension("told");
+            ("PROCESS_HUNG", format!("{why}; where it hung is in {}", path.display()))
+        }
+        Fate::Died => ("PROCESS_DIED", why.clone()),
+        Fate::GivenUp => ("PROCESS_GIVEN_UP", why.clone()),
+    };
+    match fate {
+        Fate::Hung => tracing::error!("`{name}` hung and was ended: {message}"),
+        Fate::Died => tracing::warn!("`{name}` died and was started again: {message}"),
+        Fate::GivenUp => tracing::error!("`{name}` died too often: {message}"),
+    }
+    let (event, thing) = (event.to_owned(), name.clone());
     let record = InboxRecord::Noticed { event, thing, message, over: false };
     let post = store.post(&PipelineId::system(), &fresh_key(), &record).await;
     post.inspect_err(|error| tracing::warn!(%error, "a report could not be recorded")).is_ok()
@@ -162,7 +215,44 @@ fn beginning(text: &str, most: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use interlock_store::Shard;
+    use interlock_store_embedded::EmbeddedStore;
+
     use super::*;
+    use crate::clock;
+
+    const REPORT: &str = "why: `engine` made no progress (hard)\nname: serve\nprocess: 1\n";
+
+    /// What was noticed, and whether it is over.
+    async fn noticed(store: &Arc<dyn Store>) -> Vec<(String, bool)> {
+        let inbox = store.inbox(Shard(0), 10).await.unwrap().items;
+        let told = inbox.into_iter().filter_map(|item| {
+            let InboxRecord::Noticed { event, over, .. } = item.record else { return None };
+            Some((event, over))
+        });
+        told.collect()
+    }
+
+    #[tokio::test]
+    async fn a_hang_that_an_earlier_process_told_is_over_although_that_did_not_live_to_say_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open_daemon(folder.path(), Arc::new(clock::now)).unwrap();
+        let store: Arc<dyn Store> = Arc::new(store);
+        let own = folder.path().join(OWN);
+        fs::create_dir(&own).unwrap();
+        fs::write(own.join("serve-1-1.report"), REPORT).unwrap();
+        // It tells, and is started again before the ten minutes are over.
+        drop(Reports::found_by(folder.path(), &store).tell_what_is_there().await);
+        let hung = ("PROCESS_HUNG".to_owned(), false);
+        assert_eq!(noticed(&store).await, std::slice::from_ref(&hung));
+        let mut next = Reports::found_by(folder.path(), &store);
+        next.well_after = Duration::from_millis(50);
+        let next = next.tell_what_is_there().await;
+        while next.unwell().exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(noticed(&store).await, [hung, ("PROCESS_HUNG".to_owned(), true)]);
+    }
 
     #[test]
     fn the_log_gets_watches_and_memory_and_threads_until_it_is_full() {

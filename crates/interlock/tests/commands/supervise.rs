@@ -1,15 +1,20 @@
 //! `supervise` and `heartbeat check`, as a user meets them. What supervision does with sick programs is tested where it is
 //! made, in `interlock-liveness`.
 
+#![expect(clippy::disallowed_methods, reason = "a real process in real time is what is tested")]
+
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
-    process::{Command, Stdio},
+    io::{BufRead as _, BufReader, Read as _},
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use interlock_private_server::PrivateRedis;
 
-use crate::interlock;
+use crate::{interlock, repository, run};
 
 #[test]
 fn exit_codes_are_those_of_the_program() {
@@ -59,6 +64,152 @@ fn a_program_that_dies_too_often_is_given_up_with_125() {
     let again = interlock(&arguments);
     assert_eq!(again.code, 125, "{}", again.stderr);
     assert!(!again.stderr.contains("started, process"), "{}", again.stderr);
+    // It says which, when that is over, and what to do who does not want to wait.
+    let said = again.stderr.lines().find(|line| line.contains("giving up")).unwrap();
+    assert!(said.contains("`sh-") && said.contains(" died 3 times of late"), "{said}");
+    let seconds = said.split("again in ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    assert!((500..=601).contains(&seconds.parse::<u32>().unwrap()), "{said}");
+    let file = said.split("`rm ").nth(1).unwrap().trim_end_matches('`');
+    // Another program under the same shell has nothing to do with that.
+    let other = ["-C", directory, "supervise", "--max-age", "10s", "--", "/bin/sh", "-c", "exit 0"];
+    assert_eq!(interlock(&other).code, 0);
+    fs::remove_file(file).unwrap();
+    let ran = interlock(&arguments);
+    assert!(ran.stderr.contains("started, process"), "{}", ran.stderr);
+}
+
+/// Waits for the end of a process that may hang.
+#[track_caller]
+fn ends(child: &mut Child) -> ExitStatus {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if began.elapsed() > Duration::from_secs(30) {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn supervise(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_interlock"));
+    command.arg("-C").arg(directory).arg("supervise").args(arguments).stdout(Stdio::null());
+    command
+}
+
+const SOON_SILENT: [&str; 4] = ["--max-age", "300ms", "--first-beat", "300ms"];
+
+#[test]
+fn fault_12_a_program_that_hangs_on_a_log_that_nobody_reads_does_not_take_its_supervisor_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let fills =
+        ["--grace", "200ms", "--restart", "never", "--", "/bin/sh", "-c", "cat /dev/zero >&2"];
+    let (reader, writer) = std::io::pipe().unwrap();
+    let began = Instant::now();
+    let arguments = [&SOON_SILENT[..], &fills].concat();
+    let mut child = supervise(folder.path(), &arguments).stderr(writer).spawn().unwrap();
+    assert_eq!(ends(&mut child).code(), Some(113));
+    assert!(began.elapsed() > Duration::from_millis(300));
+    drop(reader);
+}
+
+#[test]
+fn who_asks_for_the_end_while_a_hung_program_is_ended_gets_it() {
+    for signal in ["-TERM", "-INT"] {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "trap '' TERM ABRT; while :; do sleep 0.05; done";
+        let hangs = ["--grace", "2s", "--backoff", "10ms", "--", "/bin/sh", "-c", script];
+        let arguments = [&SOON_SILENT[..], &hangs].concat();
+        let mut child =
+            supervise(folder.path(), &arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut says = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        while !said.contains("what it was doing is in") {
+            assert_ne!(says.read_line(&mut said).unwrap(), 0, "{said}");
+        }
+        let asked = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        assert!(asked.unwrap().success());
+        let code = ends(&mut child).code();
+        says.read_to_string(&mut said).unwrap();
+        assert_eq!(code, Some(113), "{said}");
+        assert_eq!(said.matches("started, process").count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn a_pipe_is_no_heartbeat_file_and_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let pipe = pipe.to_str().unwrap();
+    let mut check = Command::new(env!("CARGO_BIN_EXE_interlock"));
+    check.args(["heartbeat", "check", pipe, "--max-age", "1s"]);
+    let listen = ["--heartbeat", pipe, "--max-age", "1s", "--restart", "never", "--", "true"];
+    for mut command in [supervise(folder.path(), &listen), check] {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let status = ends(&mut child);
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(status.code(), Some(3), "{said}");
+        assert!(said.contains("it is no regular file"), "{said}");
+    }
+    assert!(!Path::new(&format!("{pipe}.seen")).exists());
+}
+
+#[test]
+fn a_heartbeat_is_found_wherever_the_program_goes_and_one_that_cannot_be_is_said_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "cd /; echo 1 > \"$INTERLOCK_HEARTBEAT_FILE\"; exit 5";
+    let common = ["--max-age", "5s", "--restart", "never", "--", "/bin/sh", "-c", script];
+    let arguments = [&["--heartbeat", "beat"], &common[..]].concat();
+    let ran = run(supervise(folder.path(), &arguments).current_dir(folder.path()));
+    assert_eq!(ran.code, 5, "{}", ran.stderr);
+    assert!(folder.path().join("beat").exists(), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("cannot be written"), "{}", ran.stderr);
+    let arguments = [&["--heartbeat", "/no/such/folder/beat"], &common[..]].concat();
+    let ran = run(&mut supervise(folder.path(), &arguments));
+    let (before, _) = ran.stderr.split_once("started, process").unwrap();
+    assert!(before.contains("/no/such/folder/beat cannot be written"), "{}", ran.stderr);
+}
+
+#[test]
+fn fault_20_what_a_full_disk_does_not_keep_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=16k none \"$0\" 2>/dev/null || exit 77; cd \"$0\"; mkdir -p .interlock/supervise; \
+                  touch .interlock/supervise/p.lock; cat /dev/zero > full 2>/dev/null; \
+                  \"$1\" -C . supervise --name p --max-age 300ms --first-beat 300ms --restart never -- sleep 600; \
+                  echo \"code $?\"; ls .interlock/supervise";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(folder.path());
+    let ran = run(command.arg(env!("CARGO_BIN_EXE_interlock")));
+    if ran.code == 77 || ran.code == 1 && ran.stdout.is_empty() {
+        return;
+    }
+    assert_eq!(ran.stdout, "code 113\np.lock\n", "{}", ran.stderr);
+    assert!(ran.stderr.contains("could not be written down: No space left"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("thread ") && ran.stderr.contains("`sleep`"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_help_says_what_is_required() {
+    let help = interlock(&["supervise", "--help"]).stdout;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("Required, unless `--restart` is given"), "{help}");
+    assert!(!help.contains("[default: only its end is noticed]"), "{help}");
+    assert_eq!(interlock(&["supervise", "--max-age", "1s", "--deaths", "0", "--", "true"]).code, 2);
+}
+
+#[test]
+fn the_unit_has_systemd_watch_and_never_give_up() {
+    let unit = fs::read_to_string(repository().join("deploy/systemd/interlock.service")).unwrap();
+    let (head, service) = unit.split_once("[Service]").unwrap();
+    assert!(head.lines().any(|line| line == "StartLimitIntervalSec=0"), "{head}");
+    for line in ["Type=notify", "NotifyAccess=main", "WatchdogSec=30", "Restart=always"] {
+        assert!(service.lines().any(|it| it == line), "{line}");
+    }
 }
 
 #[test]
@@ -78,19 +229,11 @@ fn a_signal_ends_the_program_first_and_its_code_is_ours() {
     let pid = child.id().to_string();
     // A second one is told who has it.
     let directory = folder.path().to_str().unwrap();
-    let second = interlock(&[
-        "-C",
-        directory,
-        "supervise",
-        "--max-age",
-        "9s",
-        "--",
-        "/bin/sh",
-        "-c",
-        "exit 0",
-    ]);
+    let second = ["-C", directory, "supervise", "--max-age", "9s", "--", "/bin/sh", "-c", script];
+    let second = interlock(&second);
     assert_eq!(second.code, 3, "{}", second.stderr);
-    let named = format!("`sh` runs already, under process {pid}, since 20");
+    assert!(second.stderr.contains("`sh-"), "{}", second.stderr);
+    let named = format!("` runs already, under process {pid}, since 20");
     assert!(second.stderr.contains(&named), "{}", second.stderr);
     assert!(second.stderr.contains(&format!("kill {pid}")), "{}", second.stderr);
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -136,14 +279,21 @@ fn a_key_that_some_program_writes_is_judged_by_its_changes() {
     assert_eq!(check("10s").code, 0);
     assert_eq!(check("10s").code, 0, "and again, by what was kept");
     // By the server's own clock it was seen a minute ago.
-    redis(&server, &["PEXPIRE", "app:beat:seen", "86340000"]);
+    let ten_years_less_a_minute = (3_650_u64 * 24 * 60 - 1) * 60_000;
+    redis(&server, &["PEXPIRE", "app:beat:seen", &ten_years_less_a_minute.to_string()]);
     let stale = check("50s");
     assert_eq!(stale.code, 1, "{}", stale.stdout);
     assert!(stale.stdout.starts_with("stale: the last sign is 60."), "{}", stale.stdout);
     assert_eq!(check("70s").code, 0);
+    // Nor does it come back to life when the day is over, and it can be stale after two.
+    let three_days_ago = (3_647_u64 * 24 * 3_600_000).to_string();
+    redis(&server, &["PEXPIRE", "app:beat:seen", &three_days_ago]);
+    assert_eq!((check("48h").code, check("96h").code), (1, 0));
     redis(&server, &["SET", "app:beat", "1600000000", "EX", "30"]);
     assert_eq!(check("50s").code, 0, "it has just changed, and be it backwards");
     redis(&server, &["DEL", "app:beat"]);
+    assert_eq!(check("10s").code, 1, "it is gone");
+    assert_eq!(redis(&server, &["EXISTS", "app:beat:seen"]), "0", "and so is what was seen");
     redis(&server, &["RPUSH", "app:beat", "something else"]);
     assert_eq!(check("10s").code, 3, "that is no value");
     drop(server);

@@ -76,6 +76,30 @@ fn a_supervised_program_that_hangs_while_we_serve_is_an_incident_at_once() {
 }
 
 #[test]
+fn a_supervised_program_that_dies_and_one_that_is_given_up_are_incidents() {
+    let project = Project::new(&[("quiet", QUIET)]);
+    fs::write(project.path().join("interlock.yaml"), "server: {addr: '127.0.0.1:0'}\n").unwrap();
+    let _daemon = Daemon::start(project.path());
+    project.until("it serves", || log(project.path()).contains("SERVING").then_some(()));
+    let died = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .arg("-C")
+        .arg(project.path())
+        .args(["supervise", "--name", "crasher", "--restart", "on-failure", "--backoff", "10ms"])
+        .args(["--deaths", "3", "--", "/bin/false"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&died.stderr);
+    assert_eq!(died.status.code(), Some(125), "{said}");
+    let incidents = project.until("they are incidents", || {
+        let listed = project.run(&["incidents", "list", "--json"]).stdout;
+        let are_there = listed.contains("process_died") && listed.contains("process_given_up");
+        are_there.then_some(listed)
+    });
+    assert!(incidents.contains("it exited with 1, death 3 of late, and stays down"), "{incidents}");
+    assert!(!incidents.contains("process_hung"), "{incidents}");
+}
+
+#[test]
 fn a_key_on_redis_is_fresh_while_the_loops_come_round_and_stale_when_the_process_is_gone() {
     let server = PrivateRedis::start();
     let project = Project::new(&[("quiet", QUIET)]);
