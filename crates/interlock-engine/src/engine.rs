@@ -9,16 +9,9 @@ use std::{
     cmp::Reverse,
     collections::{BTreeSet, BinaryHeap, VecDeque},
     sync::Arc,
-    time::Duration,
 };
 
-use interlock_core::{
-    clock::ClockWatch,
-    id::PipelineId,
-    pipeline::Pipeline,
-    readiness::TraitSpec,
-    slot::{OpenState, SlotState},
-};
+use interlock_core::{clock::ClockWatch, id::PipelineId, pipeline::Pipeline, readiness::TraitSpec};
 use interlock_store::{
     Hint, Lease, Role, Shard, Store, StoreError, Writer,
     record::{Unreadable, VersionRecord},
@@ -33,13 +26,13 @@ use crate::{
     declare::Changes,
     ending::StartsUnderWay,
     gap::Survey,
-    host::{HOST, Host, Part, Trust},
+    host::{Host, Part, Trust},
     progress::Progress,
     registers::{Active, Dependents, Restraint, Wakes},
     scheduler::plus,
     seam::{Evaluators, Specs, Task, World},
     solo::Scope,
-    state::{KnownRun, OpenSlot, Pipelines, SlotPlace},
+    state::Pipelines,
     unfit::Unfit,
     vitals::{Begins, Counting, Pulse, Vitals},
     write::Planned,
@@ -47,13 +40,6 @@ use crate::{
 
 /// How long the inbox is left alone while the store says by itself when something comes.
 const INBOX_WITH_HINTS: SignedDuration = SignedDuration::from_secs(1);
-
-/// How long an engine that is told to stop waits for what it has only just started.
-const LEAVES_IN: Duration = Duration::from_secs(1);
-/// How often it looks whether that has begun.
-const LEAVING_LOOKS: SignedDuration = SignedDuration::from_millis(10);
-/// What was started less long ago may well be over soon.
-const JUST_NOW: SignedDuration = SignedDuration::from_secs(5);
 
 /// How often the engine does what nothing else wakes it for.
 #[derive(Debug, Clone, Copy)]
@@ -374,51 +360,6 @@ impl Engine {
         }
     }
 
-    /// Records what becomes of the jobs that were started just now, for a moment, begins nothing more, and gives the lease back. A start
-    /// that was committed and never asked for, and a job that ended while its host was leaving, would be uncertain to whoever follows on another host.
-    async fn leave(mut self) -> Result<(), EngineError> {
-        let began = self.world.uptime();
-        let mut fresh = self.begun_just_now();
-        while !(fresh.is_empty() && self.starts.is_empty())
-            && self.world.uptime().saturating_sub(began) < LEAVES_IN
-        {
-            let sleep = self.world.sleep_until(plus(self.world.now(), LEAVING_LOOKS));
-            tokio::select! {
-                biased;
-                Some(report) = self.reports.recv() => self.take_report(report),
-                Some(message) = self.messages.recv() => self.take_message(message),
-                () = sleep => {}
-            }
-            self.keep_the_lease().await?;
-            self.record_the_news().await?;
-            self.settle().await?;
-            fresh.retain(|(pipeline, place)| {
-                let state = self.pipelines.0.get(pipeline);
-                state.and_then(|state| state.open.get(place)).is_some_and(is_running)
-            });
-        }
-        self.trust.end();
-        Ok(self.store.release(self.writer).await?)
-    }
-
-    /// The slots whose jobs began on this host just now, where there are other hosts.
-    fn begun_just_now(&self) -> Vec<(PipelineId, SlotPlace)> {
-        let Some(host) = self.host.name.as_deref() else { return vec![] };
-        let since = plus(self.world.now(), -JUST_NOW);
-        let is_fresh = |run: &KnownRun| {
-            let named = run.record.metadata.get(HOST).and_then(|name| name.as_str());
-            named == Some(host) && run.record.created_at > since
-        };
-        let all = self.pipelines.0.iter().flat_map(|(pipeline, state)| {
-            let open = state
-                .open
-                .iter()
-                .filter(|(_, open)| is_running(open) && open.last_run().is_some_and(is_fresh));
-            open.map(|(place, _)| (pipeline.clone(), place.clone()))
-        });
-        all.collect()
-    }
-
     /// One pass; answers with the instant at which the next is due at the latest.
     pub async fn pass(&mut self) -> Result<Timestamp, EngineError> {
         self.is_live = true;
@@ -580,10 +521,6 @@ impl std::fmt::Debug for Parts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Parts").field("holder", &self.holder).finish_non_exhaustive()
     }
-}
-
-fn is_running(open: &OpenSlot) -> bool {
-    open.slot.state == SlotState::Open(OpenState::Running)
 }
 
 /// Ends with the hint; never without one.

@@ -57,6 +57,12 @@ impl Host {
         self.name.clone().filter(|_| is_here).map(|name| (HOST.to_owned(), name.into()))
     }
 
+    /// Whether a run's job can be looked for here and nowhere else.
+    pub fn has(&self, metadata: &BTreeMap<String, Value>) -> bool {
+        let named = metadata.get(HOST).and_then(Value::as_str);
+        named.is_some() && named == self.name.as_deref()
+    }
+
     /// The host of a run, if it is another one.
     pub(crate) fn other<'a>(&self, metadata: &'a BTreeMap<String, Value>) -> Option<&'a str> {
         let host = metadata.get(HOST)?.as_str()?;

@@ -402,12 +402,14 @@ impl Engine {
         let ender = Ender { pipeline, spec, place: &place, open, why: reason, now };
         match ender.end(plan) {
             Some(Ending::AskTheJob) => {
-                Ok(match open.last_run().and_then(|run| self.host.other(&run.record.metadata)) {
-                    Some(host) => {
-                        json!({ "state": format!("{host}, where the job runs, is asked to end it"), "host": host })
-                    }
-                    None => json!({ "state": "the job was asked to end" }),
-                })
+                let host = open.last_run().and_then(|run| self.host.other(&run.record.metadata));
+                Ok(host.map_or_else(
+                    || json!({ "state": "the job was asked to end" }),
+                    |host| {
+                        let state = format!("{host}, where the job runs, is asked to end it");
+                        json!({ "state": state, "host": host })
+                    },
+                ))
             }
             Some(Ending::Close) => Ok(json!({ "state": "cancelled" })),
             None => Err(format!("{}/{} is {}", place.1, place.0, open.slot.state)),

@@ -23,6 +23,7 @@ mod heard;
 pub mod host;
 mod inbox;
 mod keeping;
+mod leaving;
 mod load;
 mod news;
 mod notifier;

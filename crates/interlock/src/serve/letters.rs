@@ -17,7 +17,7 @@ use interlock_core::{
 };
 use interlock_engine::{
     Changes, end_wanted,
-    host::{HOST, Heard, Host, letter},
+    host::{Heard, Host, letter},
 };
 use interlock_store::{
     Key, LedgerEntry, Record, Row, RunKey, RunQuery, RunRow, Shard, Store, StoreError,
@@ -271,11 +271,10 @@ impl Teller {
         let (pipeline, slot) = (Some(pipeline.clone()), Some(slot));
         let query = RunQuery { pipeline, slot, limit: 1, ..RunQuery::default() };
         let newest = self.store.runs(&query).await?.items.into_iter().next();
-        let host = self.host.name.as_deref();
         Ok(newest.filter(|run| {
             let is_active =
                 matches!(run.record.state(), Ok(RunState::Triggering | RunState::Running));
-            is_active && run.record.metadata.get(HOST).and_then(|name| name.as_str()) == host
+            is_active && self.host.has(&run.record.metadata)
         }))
     }
 
