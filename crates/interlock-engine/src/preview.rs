@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use interlock_core::{
+    agenda::Work,
     backfill::Order,
     catchup::{Fate, Gap, Plan, Step, plan_away},
     control::{Candidate, Flow, Lane, Move, Room, plan_slots},
@@ -18,7 +19,7 @@ use interlock_core::{
     slot::{Disposition, OpenState, Slot, SlotState},
     succession::Away,
 };
-use interlock_store::{LedgerEntry, LedgerQuery, LedgerRow, Store};
+use interlock_store::{LedgerEntry, LedgerRow, Store};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -33,8 +34,6 @@ use crate::{
 const LIVE: &str = "live";
 /// Why a slot runs that is recorded already.
 const QUEUED: &str = "queued";
-/// Rows per page.
-const PAGE: usize = 1_000;
 /// No limit over all pipelines: it makes a slot wait, and changes nothing about what becomes of it.
 const ROOM: Room = Room { runs: u32::MAX, catchup: u32::MAX };
 
@@ -92,15 +91,20 @@ struct Foreseen {
 
 impl Owing<'_> {
     /// What becomes of everything that is owed or waits for its turn already, in order of time; `declared` is what the
-    /// pipeline's file says.
+    /// pipeline's file says, `open` its slots that are open.
     pub async fn preview(
         mut self,
         store: &dyn Store,
         declared: Option<&Pipeline>,
+        open: &[LedgerRow],
     ) -> Result<Vec<PlanLine>, EngineError> {
         let mut foreseen = Foreseen::default();
-        for (place, slot) in self.standing(store).await? {
-            let is_queued = slot.state == SlotState::Open(OpenState::Queued)
+        for row in open {
+            let LedgerEntry::Slot(slot) = &row.entry else { continue };
+            let (place, slot) = ((row.nominal, row.schedule.clone()), slot.to_core()?);
+            // One that is disabled keeps its queue, and starts nothing of it.
+            let is_queued = self.agenda.work != Work::Dormant
+                && slot.state == SlotState::Open(OpenState::Queued)
                 && matches!(slot.opened_by, TriggerType::Scheduler | TriggerType::Catchup);
             let line = is_queued.then(|| self.line(&place.1, place.0, "run", QUEUED));
             foreseen.open(place, slot, line);
@@ -127,28 +131,6 @@ impl Owing<'_> {
         let mut lines = foreseen.lines;
         lines.sort_by(|one, other| (one.slot, &one.schedule).cmp(&(other.slot, &other.schedule)));
         Ok(lines)
-    }
-
-    /// The slots of the pipeline that are open.
-    async fn standing(&self, store: &dyn Store) -> Result<Vec<(SlotPlace, Slot)>, EngineError> {
-        let mut query = LedgerQuery {
-            pipeline: Some(self.pipeline.clone()),
-            disposition: Some("open".to_owned()),
-            ..LedgerQuery::everything(PAGE)
-        };
-        let mut standing = Vec::new();
-        loop {
-            let page = store.ledger(&query).await?;
-            for row in &page.items {
-                if let LedgerEntry::Slot(slot) = &row.entry {
-                    standing.push(((row.nominal, row.schedule.clone()), slot.to_core()?));
-                }
-            }
-            query.after = page.items.last().map(LedgerRow::place);
-            if !page.more {
-                return Ok(standing);
-            }
-        }
     }
 
     /// One slot's line.

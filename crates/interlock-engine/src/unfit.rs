@@ -118,7 +118,9 @@ pub(crate) fn rejected(entry: &InboxEntry, reason: &str, now: Timestamp, plan: &
             let asked: Value = serde_json::from_str(&text).unwrap_or_default();
             let word = asked.get("request").cloned().unwrap_or(Value::Null);
             let event = Event::of("REQUEST_REJECTED", now, reason).detail("request", word);
-            let event = event.detail("body", beginning(&text));
+            // As much as is kept of a report's body.
+            let (body, _) = text.split_at(text.floor_char_boundary(ReportRecord::BODY_MAX));
+            let event = event.detail("body", body);
             plan.event(event.detail("receivedAt", entry.received_at.to_string()));
         }
         InboxRecord::Look {}
@@ -129,13 +131,4 @@ pub(crate) fn rejected(entry: &InboxEntry, reason: &str, now: Timestamp, plan: &
         | InboxRecord::Keep { .. }
         | InboxRecord::Job { .. } => {}
     }
-}
-
-/// As much of a text as is kept of a report's body, whole characters only.
-fn beginning(text: &str) -> &str {
-    let mut end = text.len().min(ReportRecord::BODY_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or(text)
 }

@@ -180,16 +180,24 @@ impl Ledger {
         Ok(block_on(self.store.roll())?)
     }
 
-    /// Every open slot, in order of pipeline and time.
-    pub(crate) fn open_slots(&self) -> Result<Vec<LedgerRow>, Failure> {
-        let mut rows = self.of_all_shards(|shard, last: Option<&LedgerRow>| {
-            let after = last.map(|row| (row.pipeline.clone(), row.nominal, row.schedule.clone()));
-            block_on(self.store.open_slots(shard, after.as_ref(), PAGE))
-        })?;
-        rows.sort_by(|a, b| {
-            (&a.pipeline, a.nominal, &a.schedule).cmp(&(&b.pipeline, b.nominal, &b.schedule))
-        });
-        Ok(rows)
+    /// The open slots of one pipeline or of all, by pipeline, in order of time.
+    pub(crate) fn open_slots(
+        &self,
+        only: Option<&PipelineId>,
+    ) -> Result<BTreeMap<PipelineId, Vec<LedgerRow>>, Failure> {
+        let rows = match only {
+            Some(only) => self.rows(&open_of(only))?,
+            None => self.of_all_shards(|shard, last: Option<&LedgerRow>| {
+                let after =
+                    last.map(|row| (row.pipeline.clone(), row.nominal, row.schedule.clone()));
+                block_on(self.store.open_slots(shard, after.as_ref(), PAGE))
+            })?,
+        };
+        let mut all: BTreeMap<PipelineId, Vec<LedgerRow>> = BTreeMap::new();
+        for row in rows {
+            all.entry(row.pipeline.clone()).or_default().push(row);
+        }
+        Ok(all)
     }
 
     /// The open slots of one pipeline, in order of time.
@@ -197,11 +205,6 @@ impl Ledger {
         &self,
         pipeline: &PipelineId,
     ) -> Result<Vec<(SlotKey, SlotRecord)>, Failure> {
-        let query = LedgerQuery {
-            pipeline: Some(pipeline.clone()),
-            disposition: Some("open".to_owned()),
-            ..LedgerQuery::everything(PAGE)
-        };
         let slot = |row: LedgerRow| match row.entry {
             LedgerEntry::Slot(slot) => {
                 let LedgerRow { pipeline, schedule, nominal, .. } = row;
@@ -209,7 +212,7 @@ impl Ledger {
             }
             LedgerEntry::Span(_) => None,
         };
-        Ok(self.rows(&query)?.into_iter().filter_map(slot).collect())
+        Ok(self.rows(&open_of(pipeline))?.into_iter().filter_map(slot).collect())
     }
 
     /// The pipelines that were ever seen, by name.
@@ -487,5 +490,14 @@ impl Ledger {
     fn read(&self, pipeline: &PipelineId, key: Key) -> Result<Option<Record>, Failure> {
         let rows = block_on(self.store.read(pipeline, &[key]))?;
         Ok(rows.into_iter().next().flatten().map(|row| row.record))
+    }
+}
+
+/// Asks for the open slots of a pipeline.
+fn open_of(pipeline: &PipelineId) -> LedgerQuery {
+    LedgerQuery {
+        pipeline: Some(pipeline.clone()),
+        disposition: Some("open".to_owned()),
+        ..LedgerQuery::everything(PAGE)
     }
 }

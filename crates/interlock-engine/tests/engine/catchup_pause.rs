@@ -301,7 +301,10 @@ fn foretold(stage: &Stage, agenda: &Agenda) -> Vec<(Timestamp, String)> {
         pause: pause.as_ref(),
         now: stage.world.time(),
     };
-    let preview = owing.preview(stage.store.as_ref(), Some(&declared.pipeline));
+    let query =
+        LedgerQuery { disposition: Some("open".to_owned()), ..LedgerQuery::everything(usize::MAX) };
+    let open = block_on(stage.store.ledger(&query)).unwrap().items;
+    let preview = owing.preview(stage.store.as_ref(), Some(&declared.pipeline), &open);
     let mut fates = Vec::new();
     for line in block_on(preview).unwrap() {
         let start = agenda.starts.iter().find(|it| it.schedule.id().as_str() == line.schedule);

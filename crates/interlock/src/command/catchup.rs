@@ -9,12 +9,12 @@ use std::{collections::BTreeMap, io::Write as _, path::Path};
 use interlock_config::{Loaded, Severity, SystemZones, ZoneSource as _};
 use interlock_core::{
     agenda::{Agenda, Work},
-    id::ScheduleId,
+    id::{PipelineId, ScheduleId},
     succession::{Heir, Succession},
 };
 use interlock_engine::{EngineError, Owing, PlanLine, preview_away};
 use interlock_store::{
-    AgendaRow,
+    AgendaRow, LedgerRow,
     conformance::block_on,
     record::{InboxRecord, PauseRecord, Shared},
 };
@@ -47,7 +47,8 @@ pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> R
     let declared = only.as_ref().and_then(|only| project::find(&loaded, only));
     let now = clock::now();
     let at = catchup.at.map_or(now, |at| at.at(now, &slot_name::first_zone(declared)));
-    let planner = Planner { ledger: &ledger, loaded: &loaded, at };
+    let open = ledger.open_slots(only.as_ref())?;
+    let planner = Planner { ledger: &ledger, loaded: &loaded, open: &open, at };
     let mut lines = Vec::new();
     for row in ledger.pipelines()? {
         if only.as_ref().is_none_or(|only| row.pipeline == *only) {
@@ -117,6 +118,7 @@ fn ask(
 pub(crate) struct Planner<'a> {
     pub(crate) ledger: &'a Ledger,
     pub(crate) loaded: &'a Loaded,
+    pub(crate) open: &'a BTreeMap<PipelineId, Vec<LedgerRow>>,
     pub(crate) at: Timestamp,
 }
 
@@ -164,7 +166,8 @@ impl Planner<'_> {
             if let Some(agenda) = agenda.as_ref().filter(|_| !is_paused) {
                 let owing = Owing { pipeline, agenda, watermarks, pause, now };
                 let declared = project::find(self.loaded, pipeline);
-                lines.extend(owing.preview(store, declared).await?);
+                let open = self.open.get(pipeline).map_or(&[][..], Vec::as_slice);
+                lines.extend(owing.preview(store, declared, open).await?);
             }
             Ok(lines)
         };

@@ -52,7 +52,8 @@ fn agreed(
     let pause = row.record.record.pause.clone().filter(|pause| pause.is_in_force(now));
     let Some(pause) = pause else { return Ok(true) };
     let ended = PauseRecord { until: Some(now), catchup: asked.wish(), ..pause };
-    let planner = Planner { ledger: &inbox.ledger, loaded: &loaded, at: now };
+    let open = inbox.ledger.open_slots(Some(&inbox.pipeline))?;
+    let planner = Planner { ledger: &inbox.ledger, loaded: &loaded, open: &open, at: now };
     let lines = planner.lines(row, Some(&ended))?;
     if !lines.iter().any(PlanLine::is_missed) {
         return Ok(true);

@@ -50,7 +50,7 @@ pub(super) fn run(
     project::mention_errors(&loaded, output)?;
     let only = pipeline.map(|name| ledger.known(directory, name)).transpose()?;
     let seen = ledger.pipelines()?;
-    let open = by_pipeline(ledger.open_slots()?);
+    let open = ledger.open_slots(only.as_ref())?;
     let declared: BTreeMap<&PipelineId, &Pipeline> =
         loaded.pipelines.iter().map(|loaded| (&loaded.pipeline.name, &loaded.pipeline)).collect();
     let names = names(&loaded, &seen, only.as_ref());
@@ -80,14 +80,6 @@ pub(super) fn run(
         print(&standings, &ledger, output)?;
     }
     Ok(SUCCESS)
-}
-
-fn by_pipeline(rows: Vec<LedgerRow>) -> BTreeMap<PipelineId, Vec<LedgerRow>> {
-    let mut all: BTreeMap<PipelineId, Vec<LedgerRow>> = BTreeMap::new();
-    for row in rows {
-        all.entry(row.pipeline.clone()).or_default().push(row);
-    }
-    all
 }
 
 /// Everything declared or recorded and not retired; or the one that is asked for.
