@@ -218,11 +218,7 @@ fn source(headers: &HeaderMap, peer: &str) -> String {
 
 /// The beginning of a text, whole characters only.
 fn cut(text: &str, bytes: usize) -> &str {
-    let mut end = bytes.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or(text)
+    text.split_at(text.floor_char_boundary(bytes)).0
 }
 
 /// Reads a body: its beginning is kept, the rest is read over. Nothing when it is empty.

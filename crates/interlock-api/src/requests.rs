@@ -238,11 +238,7 @@ fn understood(
         ..ReportRecord::of(Said::Start.as_str(), at, None)
     });
     let body = body.map(|mut text| {
-        let mut end = text.len().min(ReportRecord::BODY_MAX);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
+        text.truncate(text.floor_char_boundary(ReportRecord::BODY_MAX));
         text
     });
     let report = ReportRecord {

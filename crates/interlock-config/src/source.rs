@@ -94,11 +94,7 @@ impl SourceFile {
     }
 
     fn before(&self, offset: usize) -> &str {
-        let mut end = offset.min(self.text.len());
-        while !self.text.is_char_boundary(end) {
-            end -= 1;
-        }
-        self.text.get(..end).unwrap_or("")
+        self.text.split_at(self.text.floor_char_boundary(offset)).0
     }
 }
 

@@ -47,6 +47,7 @@ mod status;
 pub mod supervise;
 mod sys;
 mod systemd;
+mod voice;
 mod watch;
 #[cfg(feature = "tokio")]
 mod workers;
@@ -68,5 +69,6 @@ pub use self::{
     stall::Cause,
     status::{MonitorStatus, Probe, WatchState, WatchStatus},
     systemd::Systemd,
+    voice::Voice,
     watch::{InPhase, Inside, Observed, Pause, Registration, Section, SharedWatch, Watch},
 };

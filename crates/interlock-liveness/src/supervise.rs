@@ -11,7 +11,6 @@ mod backoff;
 mod life;
 mod memory;
 mod orphans;
-mod voice;
 
 use std::{
     ffi::OsString,
@@ -23,10 +22,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-pub use self::{
-    backoff::{Backoff, Deaths, GiveUp},
-    voice::Voice,
-};
+pub use self::backoff::{Backoff, Deaths, GiveUp};
 use self::{
     backoff::{History, Next},
     life::Life,

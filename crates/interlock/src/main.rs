@@ -19,6 +19,7 @@ mod place;
 mod project;
 #[cfg(feature = "redis")]
 mod redis_beat;
+mod replace;
 mod serve;
 mod slot_name;
 mod writer;

@@ -138,8 +138,7 @@ pub(super) fn write(
 fn text(subject: &Subject<'_>, gathered: &Gathered, names: &mut Names) -> String {
     let mut text = compose(subject, gathered, names);
     if text.len() > LENGTH_MAX {
-        let end = (0..=LENGTH_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        text.truncate(end);
+        text.truncate(text.floor_char_boundary(LENGTH_MAX));
         text.push_str("\n(cut off here)\n");
     }
     text

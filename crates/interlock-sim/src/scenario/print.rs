@@ -73,7 +73,13 @@ impl House {
             now,
         };
         let declared = self.declared(&row.pipeline).ok();
-        read(block_on(owing.preview(self.store.as_ref(), declared.as_deref())))
+        let query = LedgerQuery {
+            pipeline: Some(row.pipeline.clone()),
+            disposition: Some("open".to_owned()),
+            ..LedgerQuery::everything(MANY)
+        };
+        let open = read(block_on(self.store.ledger(&query)))?.items;
+        read(block_on(owing.preview(self.store.as_ref(), declared.as_deref(), &open)))
     }
 
     /// While nobody is up the files are in force: the next one takes them over before it plans.

@@ -2,9 +2,13 @@
 
 use std::{ffi::OsString, fs, io, path::Path, time::Duration};
 
-use interlock_liveness::supervise::{
-    Backoff, GiveUp, Holder, NOT_EXECUTABLE, NOT_FOUND, Note, Restart, SuperviseError, Supervision,
-    Voice, run as keep,
+use interlock_core::id::fnv1a;
+use interlock_liveness::{
+    Voice,
+    supervise::{
+        Backoff, GiveUp, Holder, NOT_EXECUTABLE, NOT_FOUND, Note, Restart, SuperviseError,
+        Supervision, run as keep,
+    },
 };
 
 use crate::{
@@ -24,7 +28,9 @@ const HEARD_IN: Duration = Duration::from_secs(1);
 
 pub(super) fn run(directory: &Path, asked: &Supervise) -> Result<u8, Failure> {
     let supervision = supervision(directory, asked)?;
-    let voice = Voice::into(io::stderr());
+    let lost =
+        |count: u64| format!("interlock supervise: {count} lines were left out: nobody read them");
+    let voice = Voice::start("voice", io::stderr(), lost);
     let ended = keep_with(&supervision, &voice);
     voice.finish(HEARD_IN);
     ended
@@ -32,17 +38,17 @@ pub(super) fn run(directory: &Path, asked: &Supervise) -> Result<u8, Failure> {
 
 fn keep_with(supervision: &Supervision, voice: &Voice) -> Result<u8, Failure> {
     let mut tell = |note: Note<'_>| {
-        voice.say(format!("interlock supervise: {}", said(&note, &supervision.name)));
+        voice.say(format!("interlock supervise: {}\n", said(&note, &supervision.name)));
         if let Note::Reported { text, .. } = note {
             for part in reports::excerpt(text, LOGGED_MAX) {
-                voice.say(part);
+                voice.say(format!("{part}\n"));
             }
         }
     };
     match keep(supervision, &mut tell) {
         Ok(code) => Ok(code),
         Err(SuperviseError::Start(program, error)) => {
-            voice.say(format!("interlock supervise: {program} cannot be started: {error}"));
+            voice.say(format!("interlock supervise: {program} cannot be started: {error}\n"));
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             Ok(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE })
         }
@@ -71,16 +77,13 @@ fn name_of(command: &[OsString]) -> String {
     let place = fs::canonicalize(path).ok().filter(|_| is_path);
     let place = place.map_or_else(|| program.clone(), OsString::from);
     let parts = [&place].into_iter().chain(arguments);
-    let bytes = parts.flat_map(|part| part.as_encoded_bytes().iter().chain([&0]));
-    let mark =
-        bytes.fold(FNV_BASIS, |mark, byte| (mark ^ u32::from(*byte)).wrapping_mul(FNV_PRIME));
+    let bytes: Vec<u8> =
+        parts.flat_map(|part| part.as_encoded_bytes().iter().chain([&0]).copied()).collect();
+    // The same in every version of this program: a supervisor that was upgraded is not to forget.
+    let mark = fnv1a(&bytes) & 0xffff_ffff;
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     if name.is_empty() { String::new() } else { format!("{name}-{mark:08x}") }
 }
-
-/// FNV-1a: the same in every version of this program, for a supervisor that was upgraded is not to forget.
-const FNV_BASIS: u32 = 0x811c_9dc5;
-const FNV_PRIME: u32 = 0x0100_0193;
 
 /// Says who has it.
 fn is_running(name: &str, holder: Option<Holder>) -> Failure {

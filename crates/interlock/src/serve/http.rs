@@ -23,7 +23,7 @@ use interlock_api::{
 use interlock_config::server::{Scope as Declared, Server};
 use serde_json::{Value, json};
 
-use crate::{clock, exit::Failure};
+use crate::{clock, exit::Failure, replace::replace};
 
 /// The file in the state folder that says where the interface is.
 pub(crate) const FILE: &str = "http.json";
@@ -208,7 +208,5 @@ fn write(file: &Path, address: SocketAddr) -> io::Result<()> {
         "pid": std::process::id(),
         "startedAt": clock::now().to_string(),
     });
-    let draft = file.with_extension("json.new");
-    fs::write(&draft, format!("{told}\n"))?;
-    fs::rename(&draft, file)
+    replace(file, &format!("{told}\n"))
 }

@@ -8,16 +8,13 @@
 //! The file is replaced in one step, and its last line counts the others, so that half of one is noticed.
 
 use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
-    fs,
-    io::{self, Write as _},
-    os::unix::fs::MetadataExt as _,
-    path::Path,
+    collections::BTreeMap, fmt::Write as _, fs, io, os::unix::fs::MetadataExt as _, path::Path,
 };
 
 use interlock_config::Upstream;
 use interlock_core::id::{PipelineId, fnv1a};
+
+use crate::replace::replace;
 
 /// The first words of the file; another number is another format.
 const FORMAT: &str = "interlock-files 1";
@@ -100,11 +97,7 @@ impl Index {
 
     /// Puts an index in the place of the last one.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
-        let new = path.with_extension("new");
-        let mut file = fs::File::create(&new)?;
-        file.write_all(self.text().as_bytes())?;
-        file.sync_data()?;
-        fs::rename(new, path)
+        replace(path, &self.text())
     }
 
     fn text(&self) -> String {

@@ -6,8 +6,7 @@
 //! given fewer has forgotten something (`STORE_ROLLBACK`); another store has not, and is only mentioned.
 
 use std::{
-    fs::{self, File},
-    io::{self, Write as _},
+    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -19,7 +18,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{exit::Failure, place::Place};
+use crate::{exit::Failure, place::Place, replace::replace};
 
 /// How often it is written: what is written later is not missed when it is gone. A Redis with `appendfsync everysec` loses
 /// about as much.
@@ -105,15 +104,11 @@ fn read(path: &Path) -> Option<Mark> {
     Some(Mark { store: StoreId::parse(store)?, number: number.parse().ok()? })
 }
 
-/// Replaces the file as a whole, also when the power fails.
+/// Writes down what is to be remembered, if that has changed.
 fn write(path: &Path, mark: Mark) -> io::Result<()> {
     let text = format!("{} {}\n", mark.store, mark.number);
     if fs::read_to_string(path).is_ok_and(|known| known == text) {
         return Ok(());
     }
-    let draft = path.with_extension("new");
-    let mut file = File::create(&draft)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&draft, path)
+    replace(path, &text)
 }

@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 
-use crate::{clock, serve::files::Files};
+use crate::{clock, replace::replace, serve::files::Files};
 
 /// The folder of alarms, in the state folder.
 const FOLDER: &str = "spool";
@@ -230,7 +230,7 @@ impl Spool {
         let text =
             json!({ "what": what, "alert": alarm.alert.to_json(), "told": told }).to_string();
         let path = self.folder.join(file_name(what));
-        let written = fs::create_dir_all(&self.folder).and_then(|()| write(&path, &text));
+        let written = fs::create_dir_all(&self.folder).and_then(|()| replace(&path, &text));
         if let Err(error) = written {
             tracing::warn!(
                 "an alarm is told, but cannot be written to {}: {error}",
@@ -247,14 +247,6 @@ impl Spool {
 
 fn file_name(what: &str) -> String {
     format!("{}.json", what.replace(|c: char| !c.is_ascii_alphanumeric(), "-"))
-}
-
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let draft = path.with_extension("new");
-    let mut file = fs::File::create(&draft)?;
-    io::Write::write_all(&mut file, text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&draft, path)
 }
 
 /// The alarms of a process that could not finish.
