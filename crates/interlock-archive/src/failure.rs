@@ -1,5 +1,6 @@
 //! What can go wrong, in sentences that say what to do.
 
+use interlock_postgres::whole;
 use interlock_store::StoreError;
 use tokio_postgres::{Error, error::SqlState};
 
@@ -72,12 +73,7 @@ impl From<Error> for ArchiveError {
     fn from(error: Error) -> Self {
         let Some(told) = error.as_db_error() else {
             // Without an answer nobody knows whether it was done; the cursor will say.
-            let mut message = format!("the archive cannot be reached: {error}");
-            let mut source = std::error::Error::source(&error);
-            while let Some(cause) = source {
-                message = format!("{message}: {cause}");
-                source = cause.source();
-            }
+            let message = format!("the archive cannot be reached: {}", whole(&error));
             return Self::Archive { message, is_retryable: true };
         };
         let code = told.code();

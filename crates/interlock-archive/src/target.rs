@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+use interlock_postgres::Address;
 use interlock_store::StoreId;
 use tokio::time::timeout;
 use tokio_postgres::{
-    Client, Config, NoTls,
+    Client,
     error::SqlState,
     types::{ToSql, Type},
 };
@@ -49,9 +50,9 @@ pub(crate) enum Written {
 impl Target {
     /// Connects to the archive, and makes or updates its tables. Needs a runtime that lives as long as it is used.
     pub async fn open(dsn: &str) -> Result<Self, ArchiveError> {
-        let mut config: Config = dsn
-            .parse()
-            .map_err(|error: tokio_postgres::Error| ArchiveError::Address(error.to_string()))?;
+        let mut address =
+            Address::parse(dsn).map_err(|error| ArchiveError::Address(error.to_string()))?;
+        let config = address.config();
         config.connect_timeout(CONNECT_MAX).tcp_user_timeout(STATEMENT_MAX).keepalives(true);
         config.application_name("interlock-archiver");
         let slow = |_elapsed| ArchiveError::Archive {
@@ -59,7 +60,7 @@ impl Target {
             is_retryable: true,
         };
         let (client, connection) =
-            timeout(CONNECT_MAX, config.connect(NoTls)).await.map_err(slow)??;
+            timeout(CONNECT_MAX, address.connect()).await.map_err(slow)??;
         tokio::spawn(async move {
             // Whoever waits for it hears of it.
             let _ended = connection.await;

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::chown,
+    os::unix::fs::{PermissionsExt as _, chown},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -64,6 +64,28 @@ impl PrivatePostgres {
             // Somebody else took the port meanwhile: try another.
             assert!(said.contains("Address already in use"), "postgres does not start:\n{said}");
         }
+    }
+
+    /// One that speaks TLS, by a certificate in this folder (see [`crate::certify`]), and lets in nobody without it; nor
+    /// anybody without a certificate of his own, if `wants_clients` says so. The folder and the key are made readable for it.
+    pub fn start_tls(certificates: &Path, wants_clients: bool) -> Self {
+        let file = |name: &str| certificates.join(name);
+        let rule = if wants_clients { "trust clientcert=verify-ca" } else { "trust" };
+        fs::write(file("hba"), format!("hostssl all all 127.0.0.1/32 {rule}\n")).unwrap();
+        fs::set_permissions(certificates, fs::Permissions::from_mode(0o711)).unwrap();
+        fs::set_permissions(file("key.pem"), fs::Permissions::from_mode(0o600)).unwrap();
+        if let Some(user) = unprivileged() {
+            chown(file("key.pem"), Some(user.uid), Some(user.gid)).unwrap();
+        }
+        let named = |key: &str, name: &str| format!("{key}={}", file(name).display());
+        let settings = [
+            "ssl=on".to_owned(),
+            named("ssl_cert_file", "cert.pem"),
+            named("ssl_key_file", "key.pem"),
+            named("ssl_ca_file", "ca.pem"),
+            named("hba_file", "hba"),
+        ];
+        Self::start_with(&settings.each_ref().map(String::as_str))
     }
 
     /// How to reach it.

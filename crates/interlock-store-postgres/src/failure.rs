@@ -1,5 +1,6 @@
 //! What a server says, in sentences that say what to do.
 
+use interlock_postgres::whole;
 use interlock_store::StoreError;
 use tokio_postgres::{Error, error::SqlState};
 
@@ -15,17 +16,6 @@ pub(crate) fn said(error: &Error) -> StoreError {
     } else {
         StoreError::permanent(message)
     }
-}
-
-/// An error with what it came from.
-fn whole(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }
 
 /// Whether trying again may help: the server is starting, ending, full or busy, or two were in each other's way.

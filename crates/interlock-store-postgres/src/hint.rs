@@ -17,6 +17,7 @@ use std::{
 };
 
 use interlock_core::id::fnv1a;
+use interlock_postgres::Line;
 use interlock_store::{Hint, Shard, StoreError};
 use interlock_store_remote::Desk;
 use tokio::{
@@ -25,10 +26,7 @@ use tokio::{
 };
 use tokio_postgres::{AsyncMessage, types::Type};
 
-use crate::{
-    failure::said,
-    pool::{Line, Pool},
-};
+use crate::{failure::said, pool::Pool};
 
 /// How long hints are gathered after one was sent.
 const GATHERED: Duration = Duration::from_millis(20);

@@ -6,14 +6,14 @@ use std::{
     time::Duration,
 };
 
+use interlock_postgres::{Address, Line};
 use interlock_store::StoreError;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 use tokio_postgres::{
-    Client, Config, Connection, NoTls, Row, Socket,
-    tls::NoTlsStream,
+    Client, Row,
     types::{ToSql, Type},
 };
 
@@ -29,15 +29,12 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long a call may take before it counts as failed.
 const CALL_MAX: Duration = Duration::from_secs(15);
 
-/// A client, and what must be polled for it to speak.
-pub(crate) type Line = (Client, Connection<Socket, NoTlsStream>);
-
 /// A parameter with its type: statements without a name cannot ask for it.
 pub(crate) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// The way to the server.
 pub(crate) struct Pool {
-    config: Config,
+    address: Address,
     /// Begins every table's name.
     prefix: String,
     idle: Mutex<Vec<Client>>,
@@ -55,11 +52,12 @@ pub(crate) struct Lent {
 
 impl Pool {
     /// A pool of so many connections at most. The schema's name is a plain word.
-    pub(crate) fn new(mut config: Config, schema: &str, connections_max: usize) -> Self {
+    pub(crate) fn new(mut address: Address, schema: &str, connections_max: usize) -> Self {
+        let config = address.config();
         config.connect_timeout(CONNECT_MAX).tcp_user_timeout(CONNECT_MAX).keepalives(true);
         config.application_name("interlock");
         let permits = Arc::new(Semaphore::new(connections_max.max(1)));
-        Self { config, prefix: format!("\"{schema}\"."), idle: Mutex::default(), permits }
+        Self { address, prefix: format!("\"{schema}\"."), idle: Mutex::default(), permits }
     }
 
     /// A statement with the schema's name in place of each `@`.
@@ -87,7 +85,7 @@ impl Pool {
 
     /// A connection of one's own, beside those that are handed out; whoever has it lets it speak.
     pub(crate) async fn line(&self) -> Result<Line, StoreError> {
-        let connecting = timeout(CONNECT_MAX, self.config.connect(NoTls));
+        let connecting = timeout(CONNECT_MAX, self.address.connect());
         connecting.await.map_err(|_elapsed| slow())?.map_err(|error| said(&error))
     }
 
@@ -174,7 +172,7 @@ fn slow() -> StoreError {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The configuration holds a password.
+        // The address holds a password.
         f.debug_struct("Pool").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }

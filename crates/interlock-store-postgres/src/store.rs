@@ -8,6 +8,7 @@ use std::{
 };
 
 use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_postgres::Address;
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
     Forgetting, Freight, Group, Hint, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark,
@@ -17,7 +18,6 @@ use interlock_store::{
 };
 use interlock_store_remote::{Desk, OnRollback};
 use jiff::{SignedDuration, Timestamp};
-use tokio_postgres::Config;
 
 use crate::{
     apply, crowd::Crowd, hint::Hints, lease, ledger, pool::Pool, queue, read, retention, roll,
@@ -70,11 +70,11 @@ impl PostgresStore {
     pub fn open(settings: &PostgresSettings) -> Result<Self, StoreError> {
         let PostgresSettings { dsn, schema, connections_max, shards, on_rollback } = settings;
         check_word(schema)?;
-        let config: Config = dsn.parse().map_err(|error| {
+        let address = Address::parse(dsn).map_err(|error| {
             StoreError::permanent(format!("`postgres.dsn` is not the address of a server: {error}"))
         })?;
         let desk = Desk::start("postgres-store")?;
-        let pool = Arc::new(Pool::new(config, schema, *connections_max));
+        let pool = Arc::new(Pool::new(address, schema, *connections_max));
         let (to_prepare, name, asked) = (Arc::clone(&pool), schema.clone(), *shards);
         let shards = desk.wait(async move { schema::prepare(&to_prepare, &name, asked).await })?;
         let hints = Arc::new(Hints::new(schema, shards));
