@@ -7,11 +7,11 @@ use interlock_store::{Store, StoreError};
 use tokio::task::{JoinError, JoinHandle};
 
 use crate::{
-    READS_MAX,
+    READS_MAX, ROWS_AT_ONCE,
     batch::Batch,
     failure::ArchiveError,
     load::Load,
-    reading::{Position, gather},
+    reading::{Appetite, Position, gather},
     target::{Target, Written},
 };
 
@@ -51,8 +51,8 @@ pub struct Archiver {
     target: Target,
     telling: Telling,
     position: Position,
-    /// How many reads the next batch takes: few at first, so that one who is killed often gets on all the same.
-    reads: usize,
+    /// What the next batch takes: few reads at first, so that one who is killed often gets on all the same.
+    appetite: Appetite,
     /// What is read while the last batch is written.
     ahead: Option<Ahead>,
     /// What was archived since it was opened.
@@ -72,24 +72,31 @@ impl Archiver {
         if telling == Telling::Store {
             store.archived(Some(position.archived())).await?;
         }
-        let summary = Summary::default();
-        Ok(Self { store, target, telling, position, reads: 1, ahead: None, summary })
+        let (summary, appetite) = (Summary::default(), Appetite { reads: 1, rows: ROWS_AT_ONCE });
+        Ok(Self { store, target, telling, position, appetite, ahead: None, summary })
+    }
+
+    /// Reads so many rows at once instead of [`ROWS_AT_ONCE`].
+    #[must_use]
+    pub fn reading(mut self, rows: usize) -> Self {
+        self.appetite.rows = rows;
+        self
     }
 
     /// Archives one batch.
     pub async fn pass(&mut self) -> Result<Standing, ArchiveError> {
         let ahead = match self.ahead.take() {
             Some(ahead) => ahead,
-            None => read_on(&self.store, &self.position, self.reads),
+            None => read_on(&self.store, &self.position, self.appetite),
         };
         let Loaded { load, to, more } = ahead.await.map_err(|error| broken(&error))??;
         let events = load.events.len() as u64;
         if events + load.rows == 0 && to == self.position {
             return Ok(Standing::Current);
         }
-        self.reads = (self.reads * 2).min(READS_MAX);
+        self.appetite.reads = (self.appetite.reads * 2).min(READS_MAX);
         // Written later, because the cursors move in order; read and encoded already now, beside the server's work.
-        let ahead = more.then(|| read_on(&self.store, &to, self.reads));
+        let ahead = more.then(|| read_on(&self.store, &to, self.appetite));
         let written = self.target.write(&load, (&self.position, &to)).await?;
         if written == Written::Overtaken {
             self.position = self.target.position().await?;
@@ -129,10 +136,10 @@ struct Loaded {
 type Ahead = JoinHandle<Result<Loaded, ArchiveError>>;
 
 /// Reads what comes next, in a task of its own.
-fn read_on(store: &Arc<dyn Store>, from: &Position, reads: usize) -> Ahead {
+fn read_on(store: &Arc<dyn Store>, from: &Position, appetite: Appetite) -> Ahead {
     let (store, from) = (Arc::clone(store), from.clone());
     tokio::spawn(async move {
-        let read = gather(store.as_ref(), &from, reads).await?;
+        let read = gather(store.as_ref(), &from, appetite).await?;
         let (to, more) = (read.position.clone(), read.more);
         Ok(Loaded { load: Load::of(&Batch::of(read)), to, more })
     })

@@ -29,7 +29,7 @@ pub use self::{
 
 /// The schema of the tables.
 pub const SCHEMA: &str = "archive";
-/// How many rows are read at once.
-pub const READ: usize = 500;
+/// How many rows are read at once, unless somebody says otherwise.
+pub const ROWS_AT_ONCE: usize = 500;
 /// How many reads one transaction takes.
 pub const READS_MAX: usize = 20;

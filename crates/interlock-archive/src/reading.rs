@@ -2,7 +2,7 @@
 
 use interlock_store::{Archived, Changes, EventRow, Store, StoredRow};
 
-use crate::{READ, failure::ArchiveError};
+use crate::failure::ArchiveError;
 
 /// How far the archive has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,16 +34,25 @@ pub(crate) struct Read {
     pub(crate) more: bool,
 }
 
+/// How much one transaction takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Appetite {
+    /// How often is read.
+    pub(crate) reads: usize,
+    /// How many rows of each kind at once.
+    pub(crate) rows: usize,
+}
+
 /// Reads as much as one transaction takes: so many pages, of each kind of data.
 pub(crate) async fn gather(
     store: &dyn Store,
     from: &Position,
-    reads: usize,
+    appetite: Appetite,
 ) -> Result<Read, ArchiveError> {
     let (events, rows, position) = (Vec::new(), Vec::new(), from.clone());
     let mut read = Read { events, rows, position, more: true };
-    for _ in 0..reads {
-        read.more = step(store, &mut read).await?;
+    for _ in 0..appetite.reads {
+        read.more = step(store, &mut read, appetite.rows).await?;
         if !read.more {
             break;
         }
@@ -52,18 +61,18 @@ pub(crate) async fn gather(
 }
 
 /// Reads once: from the walk while there is one, else what changed; and events. Says whether there is more.
-async fn step(store: &dyn Store, read: &mut Read) -> Result<bool, ArchiveError> {
+async fn step(store: &dyn Store, read: &mut Read, rows: usize) -> Result<bool, ArchiveError> {
     let mut more = false;
     if let Some(place) = read.position.walk.clone() {
         if place.is_empty() {
             begin_walk(read, &store.changes(read.position.changes, 1).await?)?;
         }
-        let portion = store.rows(&place, READ).await?;
+        let portion = store.rows(&place, rows).await?;
         more = true;
         read.rows.extend(portion.items.into_iter().filter(|row| row.key.is_followed()));
         read.position.walk = portion.next;
     } else {
-        let page = store.changes(read.position.changes, READ).await?;
+        let page = store.changes(read.position.changes, rows).await?;
         follow(read, &page)?;
         more |= page.more || read.position.walk.is_some();
         // A row that is gone from the store stays in the archive.
@@ -73,7 +82,7 @@ async fn step(store: &dyn Store, read: &mut Read) -> Result<bool, ArchiveError> 
         });
         read.rows.extend(there);
     }
-    let page = store.events(None, read.position.events, READ).await?;
+    let page = store.events(None, read.position.events, rows).await?;
     read.position.events = page.items.last().map_or(read.position.events, |event| event.number);
     read.events.extend(page.items);
     Ok(more || page.more)

@@ -51,8 +51,10 @@ pub enum StoreConfig {
 /// Redis or Valkey.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Redis {
-    /// Host and port.
+    /// Host and port; several, with commas, where one follows another.
     pub addr: String,
+    /// Who we are, where it has users.
+    pub username: Option<String>,
     /// Its password; none when absent.
     pub password: Option<Secret>,
     /// Which database.
@@ -123,6 +125,8 @@ pub struct Dynamodb {
 pub struct Archiver {
     /// How often.
     pub interval: SignedDuration,
+    /// How many rows are read at once.
+    pub rows_at_once: u32,
     /// Where to.
     pub dsn: Secret,
 }
@@ -160,8 +164,6 @@ pub struct Engine {
     pub catchup_runs_max: u32,
     /// Catch-up runs started per minute.
     pub catchup_per_minute: u32,
-    /// Units of ownership.
-    pub shards: u32,
     /// Which addresses may be called.
     pub outbound: Outbound,
 }

@@ -176,6 +176,10 @@ const HTTP: Family = Family { prefix: "http", scope: Scope::Thing };
 const BARK_LOST: Family = Family { prefix: "bark-lost", scope: Scope::Pipeline };
 /// History does not reach the archive.
 const ARCHIVE: Family = Family { prefix: "archive", scope: Scope::Thing };
+/// An instance has died, and others do its work.
+const GONE: Family = Family { prefix: "instance", scope: Scope::Thing };
+/// The store may lose what it acknowledges.
+const UNSAFE: Family = Family { prefix: "unsafe", scope: Scope::Thing };
 /// The store has forgotten what it acknowledged.
 const ROLLBACK: Family = Family { prefix: "rollback", scope: Scope::Thing };
 /// The one that somebody names.
@@ -310,6 +314,18 @@ const OPENS: &[Opens] = &[
         ("archive_behind", "is behind, and the store keeps what it has not taken"),
     ),
     opens(
+        "INSTANCE_GONE",
+        GONE,
+        Level::Warning,
+        ("instance_gone", "is gone, and others do its work"),
+    ),
+    opens(
+        "STORE_UNSAFE",
+        UNSAFE,
+        Level::Warning,
+        ("store_unsafe", "may lose what it has acknowledged"),
+    ),
+    opens(
         "STORE_ROLLBACK",
         ROLLBACK,
         Level::Error,
@@ -364,6 +380,8 @@ const RESOLVES: &[(&str, &[Family])] = &[
     ("BARK_HEARD", &[BARK_LOST]),
     ("HTTP_REACHABLE", &[HTTP]),
     ("ARCHIVE_CURRENT", &[ARCHIVE]),
+    ("INSTANCE_BACK", &[GONE]),
+    ("STORE_SAFE", &[UNSAFE]),
     ("PROCESS_WELL", &[HUNG, DIED, GIVEN_UP]),
     (RESOLVED_BY_HAND, &[NAMED]),
 ];
@@ -374,6 +392,8 @@ const NOTICES: &[(&str, &str)] = &[
     ("BARK_LOST", "BARK_HEARD"),
     ("HTTP_UNREACHABLE", "HTTP_REACHABLE"),
     ("ARCHIVE_BEHIND", "ARCHIVE_CURRENT"),
+    ("INSTANCE_GONE", "INSTANCE_BACK"),
+    ("STORE_UNSAFE", "STORE_SAFE"),
     // What was lost does not come back: a person says when it is dealt with.
     ("STORE_ROLLBACK", "STORE_ROLLBACK"),
     ("PROCESS_HUNG", "PROCESS_WELL"),

@@ -101,8 +101,7 @@ fn roots(authority: Option<&Path>) -> Result<RootCertStore, AddressError> {
 }
 
 fn certificates(key: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>, AddressError> {
-    let found: Result<Vec<_>, _> =
-        CertificateDer::pem_file_iter(file).and_then(|found| found.collect());
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
     match found {
         Ok(found) if found.is_empty() => {
             Err(unreadable(key, file, &"it holds no certificate in PEM format"))

@@ -1,4 +1,5 @@
 //! Over TLS, with a real server: who is believed, who is not, and what is then said.
+#![cfg(test)]
 
 use std::path::Path;
 
@@ -40,7 +41,7 @@ fn with_authority(folder: &Path, mode: &str) -> String {
 #[tokio::test]
 async fn servers_are_believed_as_far_as_the_address_says() {
     let folder = certified();
-    let server = PrivatePostgres::start_tls(folder.path(), false);
+    let server = PrivatePostgres::start_tls(folder.path(), "no");
     let believing = |mode: &str| with_authority(folder.path(), mode);
     // Its certificate is for `localhost`, by an authority that nobody on this machine knows.
     for (host, rest) in [
@@ -61,7 +62,7 @@ async fn servers_are_believed_as_far_as_the_address_says() {
 #[tokio::test]
 async fn servers_that_want_to_know_who_asks_are_told() {
     let folder = certified();
-    let server = PrivatePostgres::start_tls(folder.path(), true);
+    let server = PrivatePostgres::start_tls(folder.path(), "yes");
     let believing = with_authority(folder.path(), "verify-full");
     let file = |name: &str| folder.path().join(name).display().to_string();
     let ours = format!("{believing}&sslcert={}&sslkey={}", file("cert.pem"), file("key.pem"));

@@ -66,11 +66,11 @@ impl PrivatePostgres {
         }
     }
 
-    /// One that speaks TLS, by a certificate in this folder (see [`crate::certify`]), and lets in nobody without it; nor
-    /// anybody without a certificate of his own, if `wants_clients` says so. The folder and the key are made readable for it.
-    pub fn start_tls(certificates: &Path, wants_clients: bool) -> Self {
+    /// One that speaks TLS, by a certificate in this folder (see [`crate::certify`]), and lets in nobody without it; `clients`
+    /// says whether it wants to see one of whoever connects: `yes` or `no`. The folder and the key are made readable for it.
+    pub fn start_tls(certificates: &Path, clients: &str) -> Self {
         let file = |name: &str| certificates.join(name);
-        let rule = if wants_clients { "trust clientcert=verify-ca" } else { "trust" };
+        let rule = if clients == "yes" { "trust clientcert=verify-ca" } else { "trust" };
         fs::write(file("hba"), format!("hostssl all all 127.0.0.1/32 {rule}\n")).unwrap();
         fs::set_permissions(certificates, fs::Permissions::from_mode(0o711)).unwrap();
         fs::set_permissions(file("key.pem"), fs::Permissions::from_mode(0o600)).unwrap();

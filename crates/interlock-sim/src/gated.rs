@@ -181,6 +181,7 @@ impl<G: Gate> Store for Gated<G> {
         fn claim(&self, limit: usize, ttl: SignedDuration) -> StoreFuture<'_, Vec<OutboxRow>>;
         fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>>;
         fn changes(&self, after: u64, limit: usize) -> StoreFuture<'_, Changes>;
+        fn cautions(&self) -> StoreFuture<'_, Vec<String>>;
         fn mark(&self) -> StoreFuture<'_, Mark>;
         fn recall(&self, remembered: Mark) -> StoreFuture<'_, Recalled>;
         fn archived(&self, up_to: Option<Archived>) -> StoreFuture<'_, ()>;

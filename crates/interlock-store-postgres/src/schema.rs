@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use interlock_core::id::fnv1a;
 use interlock_store::{Role, StoreError};
+use interlock_store_remote::Opening;
 use tokio_postgres::types::Type;
 
 use crate::{
@@ -33,15 +34,23 @@ const OLDEST: i32 = 130_000;
 pub(crate) async fn prepare(
     pool: &Arc<Pool>,
     schema: &str,
-    shards: u16,
+    (shards, opening): (u16, Opening),
 ) -> Result<u16, StoreError> {
-    check_server(pool).await?;
+    if let Some(message) = unfitness(pool).await?.filter(|_| opening == Opening::Make) {
+        return Err(StoreError::permanent(message));
+    }
     bounded(async {
         let lent = pool.take().await?;
         let lock = format!("SELECT pg_advisory_xact_lock({})", fnv1a(schema.as_bytes()) as i64);
         let ((), ()) = tokio::try_join!(biased; lent.begin(), lent.client().batch_execute(&lock))
             .map_err(|error| said(&error))?;
-        let done = steps_done(&lent, schema).await?;
+        let done = steps_done(&lent, schema, opening).await?;
+        if opening == Opening::Find && done < STEPS.len() {
+            let message = format!(
+                "the schema `{schema}` was made by an older Interlock; `interlock serve` brings it to the present"
+            );
+            return Err(StoreError::permanent(message));
+        }
         for (index, step) in STEPS.iter().enumerate().skip(done) {
             take_step(&lent, index, step).await.map_err(|error| said(&error))?;
         }
@@ -53,34 +62,33 @@ pub(crate) async fn prepare(
     .await
 }
 
-/// Refuses a server that could not keep what it acknowledges.
-async fn check_server(pool: &Arc<Pool>) -> Result<(), StoreError> {
+/// Why a server cannot keep what it acknowledges, if so; refuses one on which nothing would work.
+pub(crate) async fn unfitness(pool: &Arc<Pool>) -> Result<Option<String>, StoreError> {
     let sql = "SELECT current_setting('server_version_num')::int4, current_setting('fsync'),
         current_setting('synchronous_commit'), pg_is_in_recovery()";
     let rows = pool.query(sql, &[]).await?;
-    let Some(row) = rows.first() else { return Ok(()) };
+    let Some(row) = rows.first() else { return Ok(None) };
     if row.get::<_, i32>(0) < OLDEST {
         let message = "this PostgreSQL is too old: Interlock needs 13 or later";
         return Err(StoreError::permanent(message));
     }
     for (setting, value) in [("fsync", row.get::<_, &str>(1)), ("synchronous_commit", row.get(2))] {
         if value == "off" {
-            let message = format!(
+            return Ok(Some(format!(
                 "this PostgreSQL has `{setting} = off` and may forget what it acknowledged: set it to `on` for \
                  the server, or for Interlock's user with `ALTER ROLE … SET {setting} = on`"
-            );
-            return Err(StoreError::permanent(message));
+            )));
         }
     }
     if row.get(3) {
         let message = "this PostgreSQL is a standby, which takes no writes: name the primary in `postgres.dsn`";
         return Err(StoreError::retryable(message));
     }
-    Ok(())
+    Ok(None)
 }
 
-/// How many steps were taken; makes the schema if it is not there.
-async fn steps_done(lent: &Lent, schema: &str) -> Result<usize, StoreError> {
+/// How many steps were taken; makes the schema if it is not there and may be made.
+async fn steps_done(lent: &Lent, schema: &str, opening: Opening) -> Result<usize, StoreError> {
     let name = schema.to_owned();
     let sql = "SELECT to_regnamespace(quote_ident($1)) IS NOT NULL,
         to_regclass(quote_ident($1) || '.migrations') IS NOT NULL,
@@ -97,6 +105,12 @@ async fn steps_done(lent: &Lent, schema: &str) -> Result<usize, StoreError> {
         let message = format!(
             "the schema `{schema}` holds another program's tables: name another one in `postgres.schema`; \
              nothing was changed"
+        );
+        return Err(StoreError::permanent(message));
+    }
+    if opening == Opening::Find {
+        let message = format!(
+            "nothing was recorded yet in the schema `{schema}`; `interlock serve` makes a store"
         );
         return Err(StoreError::permanent(message));
     }

@@ -16,7 +16,7 @@ use interlock_store::{
     Store, StoreError, StoreFuture, Writer, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
-use interlock_store_remote::{Desk, OnRollback};
+use interlock_store_remote::{Desk, OnRollback, Opening};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -35,6 +35,8 @@ pub struct PostgresSettings {
     pub connections_max: usize,
     /// How many shards it gets when it is made; later it keeps what it has.
     pub shards: u16,
+    /// Whether it is made where there is none, and brought to the present.
+    pub opening: Opening,
     /// Hears of writes that the server has forgotten.
     pub on_rollback: Option<OnRollback>,
 }
@@ -43,7 +45,8 @@ impl PostgresSettings {
     /// A server of which nothing but its address is said: one shard.
     pub fn new(dsn: String) -> Self {
         let schema = "interlock".to_owned();
-        Self { dsn, schema, connections_max: 4, shards: 1, on_rollback: None }
+        let opening = Opening::Make;
+        Self { dsn, schema, connections_max: 4, shards: 1, opening, on_rollback: None }
     }
 }
 
@@ -66,16 +69,17 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the store; makes it if it is not there. Blocks meanwhile.
+    /// Opens the store. Blocks meanwhile.
     pub fn open(settings: &PostgresSettings) -> Result<Self, StoreError> {
-        let PostgresSettings { dsn, schema, connections_max, shards, on_rollback } = settings;
+        let PostgresSettings { dsn, schema, connections_max, shards, opening, on_rollback } =
+            settings;
         check_word(schema)?;
         let address = Address::parse(dsn).map_err(|error| {
             StoreError::permanent(format!("`postgres.dsn` is not the address of a server: {error}"))
         })?;
         let desk = Desk::start("postgres-store")?;
         let pool = Arc::new(Pool::new(address, schema, *connections_max));
-        let (to_prepare, name, asked) = (Arc::clone(&pool), schema.clone(), *shards);
+        let (to_prepare, name, asked) = (Arc::clone(&pool), schema.clone(), (*shards, *opening));
         let shards = desk.wait(async move { schema::prepare(&to_prepare, &name, asked).await })?;
         let hints = Arc::new(Hints::new(schema, shards));
         let (witness, crowd) = (Witness::new(shards, on_rollback.clone()), Arc::default());
@@ -119,6 +123,10 @@ impl fmt::Debug for PostgresStore {
 }
 
 impl Store for PostgresStore {
+    fn cautions(&self) -> StoreFuture<'_, Vec<String>> {
+        self.ask(|pool| async move { Ok(schema::unfitness(&pool).await?.into_iter().collect()) })
+    }
+
     fn now(&self) -> StoreFuture<'_, Timestamp> {
         self.ask(|pool| async move { lease::now(&pool).await })
     }

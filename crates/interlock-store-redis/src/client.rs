@@ -11,7 +11,7 @@ use redis::{
 use crate::store::{RedisSettings, RedisTls};
 
 pub(crate) fn client(settings: &RedisSettings) -> Result<Client, StoreError> {
-    let RedisSettings { addr, password, db, tls, .. } = settings;
+    let RedisSettings { addr, username, password, db, tls, .. } = settings;
     let wrong = |what: &dyn fmt::Display| {
         StoreError::permanent(format!(
             "`redis.addr` is not the address of a server: {addr}: {what}"
@@ -26,6 +26,9 @@ pub(crate) fn client(settings: &RedisSettings) -> Result<Client, StoreError> {
     let port: u16 = port.parse().map_err(|error| wrong(&error))?;
     let info = (host, port).into_connection_info().map_err(|error| wrong(&error))?;
     let mut login = RedisConnectionInfo::default().set_db(i64::from(*db));
+    if let Some(username) = username {
+        login = login.set_username(username);
+    }
     if let Some(password) = password {
         login = login.set_password(password);
     }

@@ -22,7 +22,7 @@ use redis::{
 };
 use tokio::{
     sync::Mutex,
-    time::{Instant, timeout},
+    time::{Instant, error::Elapsed, timeout},
 };
 
 use crate::{client::client, store::RedisSettings};
@@ -71,7 +71,8 @@ struct Live {
 /// The way to the server.
 pub(crate) struct Link {
     settings: RedisSettings,
-    /// Whom to ask: the first, and when it does not answer the next. One alone, unless it is a cluster.
+    /// Whom to ask: the first, and when it does not answer or only follows another the next. One alone, unless it is a
+    /// cluster or several were named.
     nodes: Lock<VecDeque<String>>,
     /// A key that every script names.
     home: OnceLock<String>,
@@ -89,13 +90,37 @@ enum Trouble {
     Final(StoreError),
 }
 
+/// Why a server cannot be used.
+enum Unfit {
+    Said(RedisError),
+    Silent,
+    /// It follows another one.
+    Replica,
+}
+
+impl From<RedisError> for Unfit {
+    fn from(error: RedisError) -> Self {
+        Self::Said(error)
+    }
+}
+
+impl From<Elapsed> for Unfit {
+    fn from(_: Elapsed) -> Self {
+        Self::Silent
+    }
+}
+
 impl Link {
     pub(crate) fn new(settings: &RedisSettings) -> Result<Self, StoreError> {
+        let nodes: VecDeque<String> =
+            settings.addr.split(',').map(|addr| addr.trim().to_owned()).collect();
         // Mistakes are found before anything is tried.
-        client(settings)?;
+        for addr in &nodes {
+            client(&RedisSettings { addr: addr.clone(), ..settings.clone() })?;
+        }
         Ok(Self {
             settings: settings.clone(),
-            nodes: Lock::new([settings.addr.clone()].into()),
+            nodes: Lock::new(nodes),
             home: OnceLock::new(),
             live: Mutex::new(None),
             made: AtomicU64::new(0),
@@ -219,39 +244,48 @@ impl Link {
                 *place = Some(live.clone());
                 Ok(live)
             }
-            Err(error) => {
-                self.turn(error.as_ref());
-                Err(error.as_ref().map_or_else(unanswered, said))
+            Err(unfit) => {
+                self.turn(if let Unfit::Said(error) = &unfit { Some(error) } else { None });
+                Err(match &unfit {
+                    Unfit::Said(error) => said(error),
+                    Unfit::Silent => unanswered(),
+                    Unfit::Replica => Trouble::Away(StoreError::retryable(
+                        "this Redis is a replica, which takes no writes: name the primary in `redis.addr`, or both",
+                    )),
+                })
             }
         }
     }
 
-    /// A connection to the server whose turn it is, if it has the home; its error, or none if it did not answer.
-    async fn connect(&self) -> Result<(MultiplexedConnection, Vec<String>), Option<RedisError>> {
+    /// A connection to the server whose turn it is, if it has the home and takes writes.
+    async fn connect(&self) -> Result<(MultiplexedConnection, Vec<String>), Unfit> {
         let addr = self.nodes().front().cloned().unwrap_or_default();
         let settings = RedisSettings { addr, ..self.settings.clone() };
         let client = client(&settings).map_err(|error| {
-            Some(RedisError::from((
-                redis::ErrorKind::InvalidClientConfig,
-                "address",
-                error.message,
-            )))
+            RedisError::from((redis::ErrorKind::InvalidClientConfig, "address", error.message))
         })?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_MAX))
             .set_response_timeout(None);
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        let mut connection = timeout(CONNECT_MAX, connecting).await.map_err(|_elapsed| None)??;
+        let mut connection = timeout(CONNECT_MAX, connecting).await??;
+        // One that was the primary reads on after another has followed, and what it says is old.
+        let mut role = redis::cmd("INFO");
+        let role = role.arg("replication").query_async(&mut connection);
+        let role: String = timeout(ANSWER_MAX, role).await??;
+        if role.lines().any(|line| line.trim_end() == "role:slave") {
+            return Err(Unfit::Replica);
+        }
         if let Some(home) = self.home.get() {
             let mut find = redis::cmd("EXISTS");
             let found = find.arg(home).query_async(&mut connection);
-            let _found: i64 = timeout(ANSWER_MAX, found).await.map_err(|_elapsed| None)??;
+            let _found: i64 = timeout(ANSWER_MAX, found).await??;
         }
         let mut hashes = Vec::with_capacity(SCRIPTS.len());
         for script in SCRIPTS {
             let mut load = redis::cmd("SCRIPT");
             let loading = load.arg("LOAD").arg(script).query_async(&mut connection);
-            hashes.push(timeout(ANSWER_MAX, loading).await.map_err(|_elapsed| None)??);
+            hashes.push(timeout(ANSWER_MAX, loading).await??);
         }
         Ok((connection, hashes))
     }
@@ -265,7 +299,8 @@ fn unanswered() -> Trouble {
 fn said(error: &RedisError) -> Trouble {
     if error.kind() == redis::ErrorKind::AuthenticationFailed {
         return Trouble::Final(StoreError::permanent(
-            "Redis does not take the password: `redis.password` must be that of the server",
+            "Redis does not take the password: `redis.password` must be that of the server, or of `redis.username` where it has \
+             users",
         ));
     }
     let code = error.code().unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use interlock_store::{StoreError, StoreId};
-use interlock_store_remote::chance;
+use interlock_store_remote::{Opening, chance};
 
 use crate::request::Server;
 
@@ -12,11 +12,17 @@ const OLDEST: u32 = 7;
 /// The format of the keys.
 const FORMAT: &str = "1";
 
-/// What is said of a server that is not refused, but should be known.
-pub(crate) type Warnings = Vec<String>;
+/// What can be left to a server.
+#[derive(Debug)]
+pub(crate) enum Fitness {
+    /// Nothing: it loses what it acknowledges.
+    Unfit(String),
+    /// What is recorded; what its owner should know all the same.
+    Fit(Vec<String>),
+}
 
-/// Refuses a server that cannot keep what it acknowledges; says what may be lost on another.
-pub(crate) async fn check(server: &Server) -> Result<Warnings, StoreError> {
+/// Looks how a server is set up; refuses one on which nothing would work.
+pub(crate) async fn check(server: &Server) -> Result<Fitness, StoreError> {
     let info: String = server.link.ask(redis::cmd("INFO").arg("everything")).await?;
     let told: BTreeMap<&str, &str> =
         info.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
@@ -26,23 +32,20 @@ pub(crate) async fn check(server: &Server) -> Result<Warnings, StoreError> {
         let message = format!("this Redis is {}: Interlock needs 7 or later", get("redis_version"));
         return Err(StoreError::permanent(message));
     }
-    if get("role") == "slave" {
-        let message =
-            "this Redis is a replica, which takes no writes: name the primary in `redis.addr`";
-        return Err(StoreError::retryable(message));
-    }
     if get("maxmemory") != "0" && get("maxmemory_policy").starts_with("allkeys") {
-        let message = format!(
+        return Ok(Fitness::Unfit(format!(
             "this Redis deletes keys when it is full (`maxmemory-policy {}`), and with them what is recorded: set it to \
              `noeviction`",
             get("maxmemory_policy")
-        );
-        return Err(StoreError::permanent(message));
+        )));
     }
     if get("cluster_enabled") == "1" {
         refuse_moving(server).await?;
     }
-    let mut warnings = persistence(server, get("aof_enabled")).await?;
+    let mut warnings = match persistence(server, get("aof_enabled")).await {
+        Fitness::Fit(warnings) => warnings,
+        unfit @ Fitness::Unfit(_) => return Ok(unfit),
+    };
     if get("maxmemory") != "0" && get("maxmemory_policy").starts_with("volatile") {
         warnings.push(format!(
             "this Redis deletes keys that expire when it is full (`maxmemory-policy {}`): a request may then be done twice, or \
@@ -50,7 +53,7 @@ pub(crate) async fn check(server: &Server) -> Result<Warnings, StoreError> {
             get("maxmemory_policy")
         ));
     }
-    Ok(warnings)
+    Ok(Fitness::Fit(warnings))
 }
 
 /// While a slot moves from one server of a cluster to another, its keys are on both: a script would find half of them.
@@ -67,7 +70,7 @@ async fn refuse_moving(server: &Server) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn persistence(server: &Server, log: &str) -> Result<Warnings, StoreError> {
+async fn persistence(server: &Server, log: &str) -> Fitness {
     // Managed servers do not tell their settings.
     let setting = async |name: &str| -> Option<String> {
         let found: Result<BTreeMap<String, String>, _> =
@@ -76,10 +79,11 @@ async fn persistence(server: &Server, log: &str) -> Result<Warnings, StoreError>
     };
     if log != "1" {
         return match setting("save").await.as_deref() {
-            Some("") => Err(StoreError::permanent(
-                "this Redis keeps nothing on disk: start it with `appendonly yes` and `appendfsync always`",
-            )),
-            Some(_) | None => Ok(vec![
+            Some("") => Fitness::Unfit(
+                "this Redis keeps nothing on disk: start it with `appendonly yes` and `appendfsync always`"
+                    .to_owned(),
+            ),
+            Some(_) | None => Fitness::Fit(vec![
                 "this Redis has no append-only file: a restart forgets minutes of what was acknowledged; start it with \
                  `appendonly yes` and `appendfsync always`"
                     .to_owned(),
@@ -87,27 +91,38 @@ async fn persistence(server: &Server, log: &str) -> Result<Warnings, StoreError>
         };
     }
     match setting("appendfsync").await.as_deref() {
-        Some("always") | None => Ok(vec![]),
-        Some(other) => Ok(vec![format!(
+        Some("always") | None => Fitness::Fit(vec![]),
+        Some(other) => Fitness::Fit(vec![format!(
             "this Redis has `appendfsync {other}`: a failing machine forgets what was acknowledged last; `always` does not"
         )]),
     }
 }
 
 /// How many shards there are: as many as were asked for when the store was made.
-pub(crate) async fn shard_count(server: &Server, asked: u16) -> Result<u16, StoreError> {
+pub(crate) async fn shard_count(
+    server: &Server,
+    asked: u16,
+    opening: Opening,
+) -> Result<u16, StoreError> {
     let about = server.keys.name("about");
     let made = [
         ("format", FORMAT.to_owned()),
         ("shards", asked.max(1).to_string()),
         ("identity", StoreId(chance()).to_string()),
     ];
-    for (name, value) in made {
+    for (name, value) in made.into_iter().filter(|_| opening == Opening::Make) {
         let _made: i64 =
             server.link.ask(redis::cmd("HSETNX").arg(&about).arg(name).arg(value)).await?;
     }
     let found: Vec<Option<String>> =
         server.link.ask(redis::cmd("HMGET").arg(&about).arg("format").arg("shards")).await?;
+    if found.iter().all(Option::is_none) {
+        let message = format!(
+            "nothing was recorded yet under the prefix `{}`; `interlock serve` makes a store",
+            server.keys.prefix
+        );
+        return Err(StoreError::permanent(message));
+    }
     let mut found = found.into_iter().map(Option::unwrap_or_default);
     let (format, shards) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
     if format != FORMAT {

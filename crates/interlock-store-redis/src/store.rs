@@ -10,7 +10,7 @@ use interlock_store::{
     StoreError, StoreFuture, Writer, check_name, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
-use interlock_store_remote::{Desk, OnRollback, chance, instant};
+use interlock_store_remote::{Desk, OnRollback, Opening, chance, instant};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,8 @@ use crate::{
     link::Link,
     queue, read,
     request::{Server, number},
-    roll, server,
+    roll,
+    server::{self, Fitness},
     views::Views,
     whole,
 };
@@ -29,8 +30,10 @@ use crate::{
 /// Where a store is, and how it is used.
 #[derive(Clone)]
 pub struct RedisSettings {
-    /// `host:port`.
+    /// `host:port`; several, separated by commas, where one may follow another.
     pub addr: String,
+    /// Who we are to it, where it has users.
+    pub username: Option<String>,
     /// Its password; none when absent.
     pub password: Option<String>,
     /// Which database.
@@ -49,6 +52,8 @@ pub struct RedisSettings {
     pub event_stream_max: u32,
     /// How many shards it gets when it is made; later it keeps what it has.
     pub shards: u16,
+    /// Whether it is made where there is none.
+    pub opening: Opening,
     /// Hears of writes that the server has forgotten.
     pub on_rollback: Option<OnRollback>,
 }
@@ -67,6 +72,7 @@ impl RedisSettings {
     pub fn new(addr: String) -> Self {
         Self {
             addr,
+            username: None,
             password: None,
             db: 0,
             tls: None,
@@ -76,6 +82,7 @@ impl RedisSettings {
             run_index_limit: 100,
             event_stream_max: 10_000,
             shards: 1,
+            opening: Opening::Make,
             on_rollback: None,
         }
     }
@@ -99,7 +106,7 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Opens the store; makes it if it is not there. Blocks meanwhile.
+    /// Opens the store. Blocks meanwhile.
     pub fn open(settings: &RedisSettings) -> Result<Self, StoreError> {
         let desk = Desk::start("redis-store")?;
         let prefix = prefix(&settings.key_prefix)?;
@@ -112,12 +119,18 @@ impl RedisStore {
             Ok((link, keys))
         })?;
         let server = Arc::new(Server::new(link, keys, identity(), settings.on_rollback.clone()));
-        let (asked, opening) = (settings.shards, Arc::clone(&server));
+        let (asked, opening, opened) = (settings.shards, settings.opening, Arc::clone(&server));
         let warnings = desk.wait(async move {
-            let warnings = server::check(&opening).await?;
-            let count = server::shard_count(&opening, asked).await?;
-            opening.shards.store(u64::from(count), Ordering::Relaxed);
-            opening.identity.store(opening.mark().await?.store.0, Ordering::Relaxed);
+            let warnings = match server::check(&opened).await? {
+                Fitness::Unfit(message) if opening == Opening::Make => {
+                    return Err(StoreError::permanent(message));
+                }
+                Fitness::Unfit(message) => vec![message],
+                Fitness::Fit(warnings) => warnings,
+            };
+            let count = server::shard_count(&opened, asked, opening).await?;
+            opened.shards.store(u64::from(count), Ordering::Relaxed);
+            opened.identity.store(opened.mark().await?.store.0, Ordering::Relaxed);
             Ok(warnings)
         })?;
         let views = Views {
@@ -172,6 +185,15 @@ impl fmt::Debug for RedisStore {
 }
 
 impl Store for RedisStore {
+    fn cautions(&self) -> StoreFuture<'_, Vec<String>> {
+        self.ask(|server| async move {
+            Ok(match server::check(&server).await? {
+                Fitness::Unfit(message) => vec![message],
+                Fitness::Fit(warnings) => warnings,
+            })
+        })
+    }
+
     fn now(&self) -> StoreFuture<'_, Timestamp> {
         self.ask(|server| async move {
             let told = server.read(vec!["now".to_owned()]).await?;

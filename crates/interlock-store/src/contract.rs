@@ -617,6 +617,11 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// it is now: who has read up to a number, and not less far than `since`, has missed nothing below it.
     fn changes(&self, after: u64, limit: usize) -> StoreFuture<'_, Changes>;
 
+    /// What it may lose of what it acknowledges, as its server is set up now: sentences for its owner, none if all is well.
+    fn cautions(&self) -> StoreFuture<'_, Vec<String>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
     /// Which store it is, and the last number that it has given: what whoever uses it remembers.
     fn mark(&self) -> StoreFuture<'_, Mark>;
 

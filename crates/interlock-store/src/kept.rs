@@ -22,6 +22,9 @@ pub const COVERAGE_PREFIX: &str = "coverage/";
 /// The key of the row that a store has while it is a copy that is not finished.
 pub const COPYING_KEY: &str = "copying";
 
+/// The key of the row that a store has once it was moved elsewhere.
+pub const MOVED_KEY: &str = "moved";
+
 /// What the inbox keys begin with of what listeners say: nobody asked for anything, so it is not counted.
 pub const HEARD_PREFIX: &str = "heard/";
 

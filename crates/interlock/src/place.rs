@@ -55,6 +55,15 @@ pub(crate) struct Place {
     store: StoreConfig,
 }
 
+/// Whether a store on a server is made where there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Making {
+    /// By whoever serves it.
+    Yes,
+    /// Who only looks decides nothing: a prefix that is spelt wrong would be a store of its own.
+    No,
+}
+
 /// The right to serve a folder, for as long as it lives.
 #[derive(Debug, Default)]
 pub(crate) struct Held(#[expect(dead_code, reason = "a lock ends with its file")] Option<File>);
@@ -97,7 +106,7 @@ impl Place {
 
     /// Opens the ledger to read it and to leave requests; one that somebody is just making is waited for.
     pub(crate) fn open_reader(&self) -> Result<Arc<dyn Store>, Failure> {
-        match self.open_server()? {
+        match self.open_server(Making::No)? {
             Some(store) => Ok(store),
             None => Ok(Arc::new(open_reader(&self.folder)?)),
         }
@@ -109,18 +118,18 @@ impl Place {
         what: &str,
         patience: Duration,
     ) -> Result<Arc<dyn Store>, Failure> {
-        match self.open_server()? {
+        match self.open_server(Making::Yes)? {
             Some(store) => Ok(store),
             None => Ok(Arc::new(writer::open(&self.folder, what, patience)?)),
         }
     }
 
     /// Opens the store on its server, if it is on one. Everybody may write there: leases decide.
-    fn open_server(&self) -> Result<Option<Arc<dyn Store>>, Failure> {
+    pub(crate) fn open_server(&self, making: Making) -> Result<Option<Arc<dyn Store>>, Failure> {
         let store: Arc<dyn Store> = match &self.store {
             StoreConfig::Embedded { .. } => return Ok(None),
-            StoreConfig::Redis(config) => server::redis(config, &self.directory)?,
-            StoreConfig::Postgres(config) => server::postgres(config)?,
+            StoreConfig::Redis(config) => server::redis(config, &self.directory, making)?,
+            StoreConfig::Postgres(config) => server::postgres(config, making)?,
             StoreConfig::Dynamodb(_) => return Err(absent("dynamodb")),
         };
         let (count, asked) = (store.shard_count(), self.shards());
@@ -183,16 +192,21 @@ impl Place {
         Pace { lease: SHORT_LEASE, inbox }
     }
 
+    /// What [`Place::host`] said once.
+    pub(crate) fn known_host(&self) -> Option<String> {
+        let name = fs::read_to_string(self.folder.join("host")).ok()?;
+        Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+    }
+
     /// Where the jobs of this process can be found again, if they could be looked for elsewhere; kept for the next one.
     pub(crate) fn host(&self) -> Result<Option<String>, Failure> {
         if self.is_embedded() {
             return Ok(None);
         }
-        let path = self.folder.join("host");
-        let name = fs::read_to_string(&path).unwrap_or_default();
-        if !name.trim().is_empty() {
-            return Ok(Some(name.trim().to_owned()));
+        if let Some(name) = self.known_host() {
+            return Ok(Some(name));
         }
+        let path = self.folder.join("host");
         let name = format!("{}-{:08x}", host_name(), chance() & 0xffff_ffff);
         fs::create_dir_all(&self.folder)
             .and_then(|()| fs::write(&path, &name))
@@ -294,6 +308,7 @@ mod server {
     use interlock_config::server::{Postgres, Redis};
     use interlock_store::Store;
 
+    use super::Making;
     use crate::exit::Failure;
 
     /// A server that lets nobody in, or is not there. Its address may hold a password, so only what may be shown is.
@@ -306,14 +321,19 @@ mod server {
     }
 
     #[cfg(feature = "redis")]
-    pub(super) fn redis(config: &Redis, project: &Path) -> Result<Arc<dyn Store>, Failure> {
-        use interlock_store_redis::{RedisSettings, RedisStore, RedisTls};
+    pub(super) fn redis(
+        config: &Redis,
+        project: &Path,
+        making: Making,
+    ) -> Result<Arc<dyn Store>, Failure> {
+        use interlock_store_redis::{Opening, RedisSettings, RedisStore, RedisTls};
         let tls = config.tls.as_ref().map(|tls| RedisTls {
             ca: tls.ca.as_ref().map(|file| project.join(file)),
             client: tls.client.as_ref().map(|(cert, key)| (project.join(cert), project.join(key))),
         });
         let store = RedisStore::open(&RedisSettings {
             addr: config.addr.clone(),
+            username: config.username.clone(),
             password: config.password.as_ref().map(|secret| secret.expose().to_owned()),
             db: config.db,
             tls,
@@ -323,6 +343,7 @@ mod server {
             run_index_limit: config.run_index_limit,
             event_stream_max: config.event_stream_max,
             shards: config.shards.unwrap_or(super::SHARDS),
+            opening: if making == Making::Yes { Opening::Make } else { Opening::Find },
             on_rollback: Some(Arc::new(|said: &str| tracing::error!("{said}"))),
         });
         let store = store.map_err(|error| closed(&format!("Redis at {}", config.addr), &error))?;
@@ -333,25 +354,30 @@ mod server {
     }
 
     #[cfg(not(feature = "redis"))]
-    pub(super) fn redis(_config: &Redis, _project: &Path) -> Result<Arc<dyn Store>, Failure> {
+    pub(super) fn redis(
+        _config: &Redis,
+        _project: &Path,
+        _making: Making,
+    ) -> Result<Arc<dyn Store>, Failure> {
         Err(super::absent("redis"))
     }
 
     #[cfg(feature = "postgres")]
-    pub(super) fn postgres(config: &Postgres) -> Result<Arc<dyn Store>, Failure> {
-        use interlock_store_postgres::{PostgresSettings, PostgresStore};
+    pub(super) fn postgres(config: &Postgres, making: Making) -> Result<Arc<dyn Store>, Failure> {
+        use interlock_store_postgres::{Opening, PostgresSettings, PostgresStore};
         let store = PostgresStore::open(&PostgresSettings {
             dsn: config.dsn.expose().to_owned(),
             schema: config.schema.clone(),
             connections_max: config.connections_max as usize,
             shards: config.shards.unwrap_or(super::SHARDS),
+            opening: if making == Making::Yes { Opening::Make } else { Opening::Find },
             on_rollback: Some(Arc::new(|said: &str| tracing::error!("{said}"))),
         });
         Ok(Arc::new(store.map_err(|error| closed("PostgreSQL", &error))?))
     }
 
     #[cfg(not(feature = "postgres"))]
-    pub(super) fn postgres(_config: &Postgres) -> Result<Arc<dyn Store>, Failure> {
+    pub(super) fn postgres(_config: &Postgres, _making: Making) -> Result<Arc<dyn Store>, Failure> {
         Err(super::absent("postgres"))
     }
 }

@@ -44,14 +44,25 @@ impl Decoder<'_> {
             alerts,
             dirs: dirs(root),
             beacons,
-            retention: Retention {
-                slots: self.duration_or(section("retention"), "slots", 90 * DAY),
-                events: self.duration_or(section("retention"), "events", 90 * DAY),
-                logs: self.duration_or(section("retention"), "logs", 30 * DAY),
-            },
+            retention: self.retention(section("retention")),
             zone: self.zone(root, "timezone").unwrap_or_else(|| self.around.zone.clone()),
             // Whatever is wrong with the store was reported; nobody opens this one.
             store: store.unwrap_or_else(|| embedded(&empty)),
+        }
+    }
+
+    fn retention(&mut self, node: &Node) -> Retention {
+        let slots = self.duration_or(node, "slots", 90 * DAY);
+        if let Some(entry) =
+            node.entry("slots").filter(|_| slots < SignedDuration::from_secs(8 * DAY))
+        {
+            let message = "slots and runs are kept for 8 days at least";
+            self.problems.add(entry.value.span, Code::NoEffect, message, "Write `8d` or more.");
+        }
+        Retention {
+            slots,
+            events: self.duration_or(node, "events", 90 * DAY),
+            logs: self.duration_or(node, "logs", 30 * DAY),
         }
     }
 
@@ -132,6 +143,7 @@ impl Decoder<'_> {
     fn redis(&mut self, node: &Node) -> Redis {
         Redis {
             addr: self.resolved(node, "addr").unwrap_or_else(|| "localhost:6379".to_owned()),
+            username: self.resolved(node, "username"),
             password: self.secret(node, "password"),
             db: count(node, "db").unwrap_or(0),
             tls: self.redis_tls(node),
@@ -215,7 +227,8 @@ impl Decoder<'_> {
             let message = "the archiver needs `archiver.dsn`";
             self.problems.add(at, Code::MissingKey, message, "Write `dsn: ${ARCHIVE_DSN}`.");
         }
-        Some(Archiver { interval, dsn: self.secret(node, "dsn")? })
+        let rows_at_once = count(node, "batchSize").unwrap_or(500);
+        Some(Archiver { interval, rows_at_once, dsn: self.secret(node, "dsn")? })
     }
 
     fn watchdog(&mut self, node: &Node) -> Watchdog {
@@ -241,7 +254,6 @@ impl Decoder<'_> {
             evaluations_max: count(node, "maxConcurrentEvaluations").unwrap_or(32),
             catchup_runs_max: count(node, "catchupConcurrency").unwrap_or(10),
             catchup_per_minute: count(node, "catchupRate").unwrap_or(6_000),
-            shards: count(node, "shards").unwrap_or(16),
             outbound: node.get("outbound").map(|map| self.outbound(map)).unwrap_or_default(),
         }
     }

@@ -42,8 +42,14 @@ const REDIS: &MapShape = &map(
     "redis",
     &[
         &[
-            field("addr", &Shape::Text(Format::Template), "Host and port.")
-                .default("localhost:6379"),
+            field(
+                "addr",
+                &Shape::Text(Format::Template),
+                "Host and port; several, with commas, where one follows another.",
+            )
+            .default("localhost:6379"),
+            field("username", &Shape::Text(Format::Template), "Who we are, where it has users.")
+                .default("none"),
             field("password", &SECRET, "Its password.").default("none"),
             field("db", &Shape::Int { min: 0, max: 1_000_000 }, "Which database.").default("0"),
             field("tls", &Shape::Bool, "Whether the server speaks TLS there.").default("false"),
@@ -95,6 +101,8 @@ const ARCHIVER: &MapShape = &map(
         field("enabled", &Shape::Bool, "Copy history to Postgres.").default("false"),
         field("interval", &DURATION, "How often.").default("5m"),
         field("dsn", &SECRET, "Where to."),
+        field("batchSize", &Shape::Int { min: 1, max: 10_000 }, "Rows that are read at once.")
+            .default("500"),
     ]],
 );
 
@@ -134,7 +142,6 @@ const ENGINE: &MapShape = &map(
         field("maxConcurrentEvaluations", &COUNT, "Evaluators at the same time.").default("32"),
         field("catchupConcurrency", &COUNT, "Catch-up runs at the same time.").default("10"),
         field("catchupRate", &COUNT, "Catch-up runs started per minute.").default("6000"),
-        field("shards", &Shape::Int { min: 1, max: 4_096 }, "Units of ownership.").default("16"),
         field(
             "outbound",
             &Shape::Map(OUTBOUND),

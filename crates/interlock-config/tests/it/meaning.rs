@@ -181,7 +181,7 @@ fn all_of_interlock_yaml() {
     assert_eq!(found.engine.default_timeout, SignedDuration::from_secs(10));
     let engine = &found.engine;
     assert_eq!((engine.runs_max, engine.evaluations_max, engine.catchup_runs_max), (5, 6, 7));
-    assert_eq!((engine.catchup_per_minute, engine.shards), (8, 9));
+    assert_eq!(engine.catchup_per_minute, 8);
     assert_eq!(found.server.addr, "0.0.0.0:8420");
     assert!(found.server.addr_is_written);
     assert_eq!(found.server.tokens[0].scope, Scope::Operator);

@@ -1,5 +1,7 @@
 //! What the tests speak of.
 
+use std::io::Write as _;
+
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, Change, Expect, Group, Key, Record, Refusal, Role, Shard, Store, StoreError, Writer,
@@ -47,6 +49,22 @@ pub(crate) fn advance(
     let key = Key::Watermark(ScheduleId::any("daily").unwrap());
     let record = Record::Watermark(WatermarkRecord { at: START });
     commit(store, writer, vec![Change::Put(key, expect, record)])
+}
+
+/// Waits until a replica has all that a primary has. `WAIT` knows of nothing but what the same connection has written, so that
+/// writes something last.
+pub(crate) fn wait_for_replica(primary: &str) {
+    let port = primary.rsplit(':').next().unwrap();
+    let mut asked = std::process::Command::new("redis-cli")
+        .args(["-p", port])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let words = b"SET {interlock}:last 1\nWAIT 1 60000\n";
+    asked.stdin.take().unwrap().write_all(words).unwrap();
+    let said = asked.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "OK\n1", "the replica has it");
 }
 
 /// Asks the server something, as `redis-cli` would.

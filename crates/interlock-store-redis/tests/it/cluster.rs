@@ -15,7 +15,7 @@ use interlock_store::{
 };
 use interlock_store_redis::{RedisSettings, RedisStore};
 
-use crate::cast::{LONG, acquire, advance, open, redis_cli};
+use crate::cast::{LONG, acquire, advance, open, redis_cli, wait_for_replica};
 
 /// Where the store of these tests is.
 const HOME: &str = "{interlock}:about";
@@ -65,8 +65,7 @@ fn a_store_follows_its_slot_to_the_replica() {
     assert!(advance(&store, writer, Expect::Absent).unwrap().is_ok());
     cluster.add_replica_of(HOME);
     assert!(advance(&store, writer, Expect::Revision(1)).unwrap().is_ok());
-    let said = redis_cli(&cluster.addresses()[cluster.owner_of(HOME)], &["WAIT", "1", "5000"]);
-    assert_eq!(said, "1", "the replica has it");
+    wait_for_replica(&cluster.addresses()[cluster.owner_of(HOME)]);
     cluster.kill_owner_of(HOME);
     // Each attempt takes seconds by itself.
     let mut attempts = (0..10).map(|_| advance(&store, writer, Expect::Revision(2)));

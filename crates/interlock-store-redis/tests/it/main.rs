@@ -8,6 +8,7 @@
 mod cast;
 mod cluster;
 mod conformance;
+mod followers;
 mod instances;
 mod refusals;
 mod tls;

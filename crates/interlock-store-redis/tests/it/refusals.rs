@@ -1,7 +1,8 @@
 //! Servers that would lose what is recorded are refused or warned of, each with what to do.
 
 use interlock_private_server::PrivateRedis;
-use interlock_store_redis::RedisSettings;
+use interlock_store::{Store as _, conformance::block_on};
+use interlock_store_redis::{Opening, RedisSettings, RedisStore};
 
 use crate::cast::{open, redis_cli};
 
@@ -46,10 +47,7 @@ fn password_is_used_and_never_said() {
     let server = PrivateRedis::start_with(&log);
     let with = |password: &str| {
         let password = Some(password.to_owned());
-        interlock_store_redis::RedisStore::open(&RedisSettings {
-            password,
-            ..RedisSettings::new(server.address())
-        })
+        RedisStore::open(&RedisSettings { password, ..RedisSettings::new(server.address()) })
     };
     let store = with("hunter2").unwrap();
     assert!(!format!("{store:?}").contains("hunter2"));
@@ -90,7 +88,38 @@ fn addresses_and_prefixes_that_cannot_be_are_refused() {
     }
     let wrong =
         RedisSettings { key_prefix: "{tag}".into(), ..RedisSettings::new("127.0.0.1:1".into()) };
-    assert!(
-        interlock_store_redis::RedisStore::open(&wrong).unwrap_err().message.contains("keyPrefix")
-    );
+    assert!(RedisStore::open(&wrong).unwrap_err().message.contains("keyPrefix"));
+}
+
+#[test]
+fn who_only_looks_makes_no_store_and_may_look_at_one_that_is_in_danger() {
+    let server = PrivateRedis::start();
+    let looking = RedisSettings { opening: Opening::Find, ..RedisSettings::new(server.address()) };
+    let error = RedisStore::open(&looking).unwrap_err();
+    assert!(error.message.contains("prefix `interlock`") && !error.is_retryable, "{error}");
+    assert_eq!(redis_cli(&server.address(), &["DBSIZE"]), "0", "nothing was made");
+    let store = open(server.address()).unwrap();
+    assert_eq!(block_on(store.cautions()).unwrap(), [""; 0]);
+    redis_cli(&server.address(), &["CONFIG", "SET", "maxmemory", "100mb"]);
+    redis_cli(&server.address(), &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    open(server.address()).unwrap_err();
+    let look = RedisStore::open(&looking).unwrap();
+    for cautions in [look.warnings().to_vec(), block_on(store.cautions()).unwrap()] {
+        assert!(matches!(&cautions[..], [one] if one.contains("allkeys-lru")), "{cautions:?}");
+    }
+}
+
+#[test]
+fn users_of_a_server_are_named() {
+    let server = PrivateRedis::start();
+    let (addr, rights) = (server.address(), ["on", ">hunter2", "~*", "&*", "+@all"]);
+    redis_cli(&addr, &[&["ACL", "SETUSER", "pipelines"], &rights[..]].concat());
+    redis_cli(&addr, &["ACL", "SETUSER", "default", "off"]);
+    let as_user = |username: Option<&str>| {
+        let (username, password) = (username.map(str::to_owned), Some("hunter2".to_owned()));
+        RedisStore::open(&RedisSettings { username, password, ..RedisSettings::new(addr.clone()) })
+    };
+    as_user(Some("pipelines")).unwrap();
+    let error = as_user(None).unwrap_err();
+    assert!(error.message.contains("`redis.username`") && !error.is_retryable, "{error}");
 }

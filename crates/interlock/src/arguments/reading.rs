@@ -311,4 +311,6 @@ pub(crate) enum StoreCommand {
         #[arg(long, value_name = "PLACE", value_hint = ValueHint::AnyPath)]
         to: PathBuf,
     },
+    /// Let a store be served again that was moved elsewhere: what has been done there since is owed here.
+    Reclaim,
 }

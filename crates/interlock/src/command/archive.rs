@@ -15,7 +15,7 @@ pub(super) fn run(directory: &Path, output: &mut Output) -> Result<u8, Failure> 
              is wrong with the file.",
         ));
     };
-    copying::copy(directory, archiver.dsn.expose(), output)
+    copying::copy(directory, &archiver, output)
 }
 
 #[cfg(feature = "postgres")]
@@ -23,6 +23,7 @@ mod copying {
     use std::{io::Write as _, path::Path, sync::Arc};
 
     use interlock_archive::{ArchiveError, Archiver, Summary, Telling};
+    use interlock_config::server::Archiver as Declared;
     use interlock_store::Store;
 
     use crate::{
@@ -32,13 +33,18 @@ mod copying {
         writer,
     };
 
-    pub(super) fn copy(directory: &Path, dsn: &str, output: &mut Output) -> Result<u8, Failure> {
+    pub(super) fn copy(
+        directory: &Path,
+        declared: &Declared,
+        output: &mut Output,
+    ) -> Result<u8, Failure> {
         let (store, telling) = open(&Place::of(directory)?)?;
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}"), ""))?;
         let Summary { events, rows, batches } = runtime.block_on(async {
-            let mut archiver =
-                Archiver::open(store, dsn, telling).await.map_err(|error| failed(&error))?;
+            let archiver = Archiver::open(store, declared.dsn.expose(), telling).await;
+            let archiver = archiver.map_err(|error| failed(&error))?;
+            let mut archiver = archiver.reading(declared.rows_at_once as usize);
             archiver.catch_up().await.map_err(|error| failed(&error))?;
             Ok::<_, Failure>(archiver.summary)
         })?;

@@ -82,8 +82,10 @@ fn files(loaded: &Loaded) -> Finding {
 fn store(place: &Place) -> Finding {
     let folder = &place.folder;
     if !place.is_embedded() {
-        return match place.open_reader() {
-            Ok(_) => Good(format!("{place} answers")),
+        let cautions = place.open_reader().and_then(|store| Ok(block_on(store.cautions())?));
+        return match cautions {
+            Ok(cautions) if cautions.is_empty() => Good(format!("{place} answers")),
+            Ok(cautions) => Bad(format!("{place} answers, but {}", cautions.join("; "))),
             Err(failure) => Bad(failure.message),
         };
     }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use interlock_core::id::PipelineId;
+use interlock_engine::host::HOST;
 use interlock_store::{RunKey, record::RunRecord};
 use interlock_trigger::runner::log_path;
 
@@ -50,11 +51,17 @@ pub(super) fn run(
         return match printed {
             Some(_) => Ok(SUCCESS),
             None => Err(Failure::refused(
-                format!("{run} has no log"),
-                format!(
-                    "It would be {}; a job that runs elsewhere has what it sent, and this one sent nothing.",
-                    path.display()
-                ),
+                format!("{run} has no log here"),
+                match elsewhere(&ledger, &record) {
+                    Some(host) => format!(
+                        "It ran on {host}, and what a job writes stays on its host: {}",
+                        path.display()
+                    ),
+                    None => format!(
+                        "It would be {}; a job that runs elsewhere has what it sent, and this one sent nothing.",
+                        path.display()
+                    ),
+                },
             )),
         };
     }
@@ -80,6 +87,13 @@ pub(super) fn find(ledger: &Ledger, run: &str) -> Result<(PipelineId, RunKey, Ru
             format!("`interlock runs --pipeline {pipeline}` lists them."),
         )),
     }
+}
+
+/// The host of the job, if that is another one.
+fn elsewhere<'a>(ledger: &Ledger, record: &'a RunRecord) -> Option<&'a str> {
+    let host = record.metadata.get(HOST)?.as_str()?;
+    let here = ledger.place().known_host();
+    (here.as_deref() != Some(host)).then_some(host)
 }
 
 /// Where the log is by the run's own word, else where the runner would put it.

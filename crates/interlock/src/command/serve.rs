@@ -23,7 +23,10 @@ use interlock_engine::{
     host::Host,
     vitals::{Pulse, Vitals},
 };
-use interlock_store::{Key, Role, Store, kept::COPYING_KEY};
+use interlock_store::{
+    Key, Record, Role, Store,
+    kept::{COPYING_KEY, MOVED_KEY},
+};
 use interlock_trigger::web::Web;
 use jiff::SignedDuration;
 use tokio::{
@@ -38,11 +41,12 @@ use crate::{
     exit::{FAILED, Failure, SUCCESS},
     output::Output,
     owners,
-    place::{Held, Place},
+    place::{Held, Making, Place},
     serve::{
         archiver,
         attend::{self, END_IN, Loop, Parties, asked},
         broken::BrokenFiles,
+        caution,
         engines::Engines,
         evaluators,
         files::{Agreement, Files, Scan},
@@ -55,6 +59,7 @@ use crate::{
         reports::Reports,
         retention,
         roles::Roles,
+        roster,
         sentinel::{self, Beacons, Sentinel, Spool},
         shards::{Owner, OwnerParts},
         signals::Signals,
@@ -142,7 +147,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting, Option<Witness>),
     let (folder, holder) = (place.folder.clone(), place.holder());
     let ours = holder.clone();
     let (store, held) = open(&place, &roles).await?;
-    refuse_unfinished(store.as_ref(), &place).await?;
+    refuse_left_behind(store.as_ref(), &place).await?;
     let witness = witness(&place, &roles, &store).await?;
     surface.enter(Phase::Starting("the ledger is being loaded"));
     surface.store.get_or_init(|| Arc::clone(&store));
@@ -378,22 +383,37 @@ async fn open(place: &Place, roles: &Roles) -> Result<(Arc<dyn Store>, Held), Fa
             let held = place.hold()?;
             Ok((place.open_writer(writer::SERVE, writer::SERVE_WAITS)?, held))
         } else {
-            Ok((place.open_reader()?, Held::default()))
+            let store = place.open_server(Making::Yes)?;
+            Ok((store.map_or_else(|| place.open_reader(), Ok)?, Held::default()))
         }
     });
     opened.await?
 }
 
-/// Refuses a store that `interlock store copy` has not finished: what is missing there would be owed again.
-async fn refuse_unfinished(store: &dyn Store, place: &Place) -> Result<(), Failure> {
-    let key = Key::Sensor(COPYING_KEY.to_owned());
-    if store.read(&PipelineId::system(), &[key]).await?.iter().all(Option::is_none) {
-        return Ok(());
+/// Refuses a store that `interlock store copy` has not finished, where what is missing would be owed again; and one that it
+/// has moved elsewhere, where everything is done already.
+async fn refuse_left_behind(store: &dyn Store, place: &Place) -> Result<(), Failure> {
+    let keys = [COPYING_KEY, MOVED_KEY].map(|key| Key::Sensor(key.to_owned()));
+    let rows = store.read(&PipelineId::system(), &keys).await?;
+    let mut rows = rows.into_iter().map(|row| row.map(|row| row.record));
+    if let Some(Some(_)) = rows.next() {
+        return Err(Failure::failed(
+            format!("{place} is a copy that was not finished"),
+            "Empty it, and begin again with `interlock store copy`.",
+        ));
     }
-    Err(Failure::failed(
-        format!("{place} is a copy that was not finished"),
-        "Empty it, and begin again with `interlock store copy`.",
-    ))
+    match rows.next() {
+        Some(Some(Record::Sensor(moved))) => Err(Failure::failed(
+            format!(
+                "{place} was moved to {} ({})",
+                moved.value["to"].as_str().unwrap_or("another store"),
+                moved.at
+            ),
+            "Let interlock.yaml name that one. If this one is to be served after all, with all that has been done there \
+             meanwhile owed again: `interlock store reclaim`.",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// A project that is served by engines.
@@ -447,6 +467,13 @@ impl Served<'_> {
             gate: watch::Sender::new(false),
             begun: tokio::sync::Mutex::default(),
         };
+        if let Some(name) = self.place.host()? {
+            let (store, me) = (Arc::clone(store), holder.clone());
+            tokio::spawn(async move {
+                roster::say_back(store.as_ref(), &name).await;
+                caution::go_on(store, me).await;
+            });
+        }
         let owner = Owner::new(OwnerParts {
             store: Arc::clone(store),
             role: Role::Engine,

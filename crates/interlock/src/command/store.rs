@@ -24,6 +24,9 @@ pub(super) fn run(
     }
     // Says better than the store what is missing.
     drop(Ledger::open(directory)?);
+    if matches!(command, StoreCommand::Reclaim) {
+        return copy::reclaim(directory, output);
+    }
     let place = Place::of(directory)?;
     if !place.is_embedded() {
         return Err(Failure::failed(
@@ -34,7 +37,7 @@ pub(super) fn run(
     let folder = place.folder;
     match command {
         // Above.
-        StoreCommand::Copy { .. } => Ok(SUCCESS),
+        StoreCommand::Copy { .. } | StoreCommand::Reclaim => Ok(SUCCESS),
         StoreCommand::Backup { file } => {
             backup(&folder, file)?;
             writeln!(output.out, "wrote {}", file.display())?;

@@ -12,11 +12,10 @@ use std::{
     time::Duration,
 };
 
-use interlock_core::id::PipelineId;
-use interlock_store::{Store, StoreError, record::InboxRecord};
+use interlock_store::{Store, StoreError};
 use tokio::time::{Instant, sleep};
 
-use crate::inbox::fresh_key;
+use super::notice::{self, Over};
 
 /// People are told when nothing was archived for so many intervals.
 pub(super) const INTERVALS_MISSED: u32 = 3;
@@ -92,21 +91,7 @@ impl Seen {
     }
 }
 
-/// Whether the trouble is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
-    No,
-    Yes,
-}
-
 /// Has people told of the archive; false if even that was not possible.
 pub(super) async fn notice(store: &dyn Store, message: String, over: Over) -> bool {
-    let record = InboxRecord::Noticed {
-        event: "ARCHIVE_BEHIND".to_owned(),
-        thing: "the archive".to_owned(),
-        message,
-        over: over == Over::Yes,
-    };
-    let post = store.post(&PipelineId::system(), &fresh_key(), &record).await;
-    post.inspect_err(|error| tracing::warn!(%error, "that could not be recorded")).is_ok()
+    notice::notice(store, ("ARCHIVE_BEHIND", "the archive"), message, over).await
 }

@@ -74,8 +74,8 @@ fn run(
     let interval = Duration::try_from(declared.interval).unwrap_or(BOUND);
     let pulse = interlock_engine::vitals::Pulse::default();
     surface.loops.register("archiver", pulse.clone(), interval.saturating_add(BOUND));
-    let (store, dsn) = (Arc::clone(store), declared.dsn.clone());
-    beside.spawn(copying::go_on(copying::Around { store, dsn, interval, pulse }));
+    let (store, declared) = (Arc::clone(store), declared.clone());
+    beside.spawn(copying::go_on(copying::Around { store, declared, interval, pulse }));
 }
 
 #[cfg(not(feature = "postgres"))]
@@ -92,12 +92,14 @@ mod copying {
     use std::{sync::Arc, time::Duration};
 
     use interlock_archive::{ArchiveError, Archiver, Standing, Telling};
-    use interlock_core::pipeline::Secret;
     use interlock_engine::vitals::Pulse;
     use interlock_store::Store;
     use tokio::time::sleep;
 
-    use crate::serve::archive_watch::{INTERVALS_MISSED, Over, notice};
+    use crate::serve::{
+        archive_watch::{INTERVALS_MISSED, notice},
+        notice::Over,
+    };
 
     /// How soon an archive that failed is tried again: not before, and not after.
     const AGAIN_FIRST: Duration = Duration::from_secs(1);
@@ -106,7 +108,7 @@ mod copying {
     /// What it needs of the rest.
     pub(super) struct Around {
         pub(super) store: Arc<dyn Store>,
-        pub(super) dsn: Secret,
+        pub(super) declared: interlock_config::server::Archiver,
         pub(super) interval: Duration,
         pub(super) pulse: Pulse,
     }
@@ -127,8 +129,9 @@ mod copying {
 
     /// Connects, and copies until nothing is left: between two looks no connection is held.
     async fn copy(around: &Around) -> Result<(), ArchiveError> {
-        let store = Arc::clone(&around.store);
-        let mut archiver = Archiver::open(store, around.dsn.expose(), Telling::Store).await?;
+        let (store, dsn) = (Arc::clone(&around.store), around.declared.dsn.expose());
+        let archiver = Archiver::open(store, dsn, Telling::Store).await?;
+        let mut archiver = archiver.reading(around.declared.rows_at_once as usize);
         loop {
             around.pulse.beat();
             if archiver.pass().await? == Standing::Current {

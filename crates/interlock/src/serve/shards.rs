@@ -21,6 +21,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
+use super::roster::Roster;
+
 /// How often it is looked who is there.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 /// How long the work on all shards may take to end.
@@ -80,6 +82,7 @@ pub(crate) struct Owner<W> {
     is_away: bool,
     /// What is being taken up.
     asked: Vec<Shard>,
+    roster: Roster,
     /// Shards whose work failed, or could not begin, and that have not come round since.
     failing: BTreeSet<Shard>,
 }
@@ -109,6 +112,7 @@ impl<W: Work> Owner<W> {
             announce_at: Instant::now(),
             is_away: false,
             asked: Vec::new(),
+            roster: Roster::default(),
             failing: BTreeSet::new(),
         }
     }
@@ -240,6 +244,10 @@ impl<W: Work> Owner<W> {
             self.announce().await?;
         }
         let roll = self.parts.store.roll().await?;
+        if let Some(roll) = roll.as_ref().filter(|_| self.parts.role == Role::Engine) {
+            let us = (self.parts.role, self.parts.holder.as_str());
+            self.roster.attend(us, roll, self.parts.store.as_ref()).await;
+        }
         let (give, take) = self.plan(roll.as_ref());
         for shard in give {
             if let Some(stop) = self.mine.get_mut(&shard).and_then(|mine| mine.stop.take()) {

@@ -74,6 +74,9 @@ fn there_and_back(server: &str) {
     copy(&project, project.path(), &next);
     let again = project.run(&["store", "copy", "--to", next.to_str().unwrap()]);
     assert!(again.code != 0 && again.stderr.contains("is not empty"), "{again:?}");
+    // Whoever still serves the one that was left would run everything a second time.
+    let old = project.run(&["serve"]);
+    assert!(old.code != 0 && old.stderr.contains("was moved to"), "{old:?}");
     write(&project, "interlock.yaml", server);
     serve_for_a_while(&project);
 
@@ -102,6 +105,20 @@ fn ledger_moves_to_redis_and_back() {
 fn ledger_moves_to_postgres_and_back() {
     let server = PrivatePostgres::start();
     there_and_back(&format!("provider: postgres\npostgres: {{dsn: '{}'}}\n", server.dsn()));
+}
+
+/// A move that nobody wanted after all: the one that was left is served again once somebody says so.
+#[test]
+fn ledger_that_was_left_can_be_taken_back() {
+    let project = Project::new(&[("ticker", TICKER)]);
+    write(&project, "interlock.yaml", "");
+    serve_for_a_while(&project);
+    let other = write(&project, "other.yaml", "embedded: {path: other}\n");
+    copy(&project, project.path(), &other);
+    assert_ne!(project.run(&["serve"]).code, 0);
+    let ran = project.run(&["store", "reclaim"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    serve_for_a_while(&project);
 }
 
 /// The number of shards is fixed when a store is made; a move to another store is how it is changed, and nothing else does.

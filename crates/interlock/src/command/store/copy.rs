@@ -1,7 +1,8 @@
 //! `interlock store copy`: a ledger moves house.
 //!
 //! Nobody may own either store meanwhile: a file is locked, and on a server the leases are held. The target must be empty, and
-//! says that it is a copy until all was compared; `serve` refuses one that is not finished.
+//! says that it is a copy until all was compared; `serve` refuses one that is not finished. From then on the source says that
+//! it was moved, and `serve` refuses that too: two that go on from the same ledger would run everything twice.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +14,10 @@ use std::{
 use interlock_core::id::{PipelineId, fnv1a};
 use interlock_store::{
     Change, Expect, Freight, Group, InboxEntry, Key, Lease, Record, Role, Row, Shard, Store,
-    StoredRow, Writer, conformance::block_on, kept::COPYING_KEY, record::SensorRecord,
+    StoredRow, Writer,
+    conformance::block_on,
+    kept::{COPYING_KEY, MOVED_KEY},
+    record::SensorRecord,
 };
 use jiff::SignedDuration;
 
@@ -21,7 +25,7 @@ use crate::{
     clock,
     exit::{Failure, SUCCESS},
     output::Output,
-    place::{self, Place},
+    place::{self, Making, Place},
     writer,
 };
 
@@ -49,21 +53,32 @@ pub(super) fn run((from, to): (&Path, &Path), output: &mut Output) -> Result<u8,
             "Name the project, or a file like interlock.yaml, whose ledger is to move, with `--from`.",
         ));
     }
-    let from = End::open(from)?;
-    let to = End::open(to)?;
+    let from = End::open(from, Making::No)?;
+    let to = End::open(to, Making::Yes)?;
     refuse_full(&to)?;
     to.mark()?;
     let carried = carry(&from, &to)?;
     compare(&from, &to)?;
-    to.unmark()?;
+    // Before the target may be served: the one that is left never is again.
+    let moved = fact(serde_json::json!({ "to": to.place.to_string() }));
+    from.change(Change::Put(mark(MOVED_KEY), Expect::Any, moved))?;
+    to.change(Change::Delete(mark(COPYING_KEY), Expect::Any))?;
     for (kind, count) in &carried {
         writeln!(output.out, "  {kind:<10} {count}")?;
     }
     writeln!(output.out, "copied {} to {}, and both hold the same", from.place, to.place)?;
     writeln!(
         output.out,
-        "Now let interlock.yaml name the new store, and serve nothing from the old one."
+        "Now let interlock.yaml name the new store; the old one is not served any more (`interlock store reclaim` undoes that)."
     )?;
+    Ok(SUCCESS)
+}
+
+/// Lets a store be served again that was moved elsewhere.
+pub(super) fn reclaim(directory: &Path, output: &mut Output) -> Result<u8, Failure> {
+    let end = End::open(Place::of(directory)?, Making::No)?;
+    end.change(Change::Delete(mark(MOVED_KEY), Expect::Any))?;
+    writeln!(output.out, "{} may be served again", end.place)?;
     Ok(SUCCESS)
 }
 
@@ -86,18 +101,18 @@ fn place_of(path: &Path) -> Result<Place, Failure> {
 
 impl End {
     /// Opens a store and keeps everybody else from owning it.
-    fn open(place: Place) -> Result<Self, Failure> {
+    fn open(place: Place, making: Making) -> Result<Self, Failure> {
         let busy = |place: &Place| {
             Failure::failed(
                 format!("somebody writes {place}"),
                 "Stop `interlock serve` everywhere first; a dead instance's lease runs out within seconds.",
             )
         };
-        let store: Arc<dyn Store> = if place.is_embedded() {
+        let store: Arc<dyn Store> = if let Some(store) = place.open_server(making)? {
+            store
+        } else {
             let opened = writer::try_open(&place.folder, WHAT)?;
             Arc::new(opened.ok_or_else(|| busy(&place))?)
-        } else {
-            place.open_reader()?
         };
         let holder = place.holder();
         let mut end = Self { place, store, leases: Vec::new() };
@@ -124,25 +139,23 @@ impl End {
         Ok(())
     }
 
-    /// Says in the target that it is not whole yet.
+    /// Says in the target that it is not whole yet; without a number of its own, as everything that it gets.
     fn mark(&self) -> Result<(), Failure> {
-        let now = clock::now();
-        let value = serde_json::json!({ "since": now.to_string() });
-        let record = Record::Sensor(SensorRecord { value, at: now, received_at: now });
-        let row = Row { record, revision: 1 };
-        let key = Key::Sensor(COPYING_KEY.to_owned());
+        let row = Row { record: fact(serde_json::json!({})), revision: 1 };
+        let key = mark(COPYING_KEY);
         let rows = vec![StoredRow { pipeline: PipelineId::system(), key, row }];
         Ok(block_on(self.store.import(Freight { rows, ..Freight::default() }))?)
     }
 
-    fn unmark(&self) -> Result<(), Failure> {
+    /// Changes what the store says about itself.
+    fn change(&self, change: Change) -> Result<(), Failure> {
         let pipeline = PipelineId::system();
         let shard = Shard::of(&pipeline, self.store.shard_count());
         let owns = |writer: &&Writer| writer.role == Role::Engine && writer.shard == shard;
         let writer = self.leases.iter().find(owns).copied();
         let Some(writer) = writer else { return Ok(()) };
-        let changes = vec![Change::Delete(Key::Sensor(COPYING_KEY.to_owned()), Expect::Any)];
-        for result in block_on(self.store.commit(vec![Group { pipeline, writer, changes }]))? {
+        let group = Group { pipeline, writer, changes: vec![change] };
+        for result in block_on(self.store.commit(vec![group]))? {
             result.map_err(|refusal| Failure::failed(refusal.to_string(), ""))?;
         }
         Ok(())
@@ -153,7 +166,9 @@ impl End {
         let mut from = String::new();
         loop {
             let portion = block_on(self.store.rows(&from, PORTION))?;
-            let is_ours = |row: &StoredRow| row.key != Key::Sensor(COPYING_KEY.to_owned());
+            let marks = [COPYING_KEY, MOVED_KEY].map(mark);
+            let is_ours =
+                |row: &StoredRow| row.pipeline != PipelineId::system() || !marks.contains(&row.key);
             let rows = portion.items.into_iter().filter(is_ours).collect();
             take(Freight { rows, ..Freight::default() })?;
             let Some(next) = portion.next else { break };
@@ -187,6 +202,16 @@ impl Drop for End {
     }
 }
 
+/// Where a store says such a thing about itself.
+fn mark(key: &str) -> Key {
+    Key::Sensor(key.to_owned())
+}
+
+fn fact(value: serde_json::Value) -> Record {
+    let now = clock::now();
+    Record::Sensor(SensorRecord { value, at: now, received_at: now })
+}
+
 /// Refuses a target that holds anything.
 fn refuse_full(to: &End) -> Result<(), Failure> {
     let mut found = 0;
@@ -194,8 +219,7 @@ fn refuse_full(to: &End) -> Result<(), Failure> {
         found += freight.rows.len() + freight.events.len() + freight.inbox.len();
         Ok(())
     })?;
-    let key = Key::Sensor(COPYING_KEY.to_owned());
-    let marked = block_on(to.store.read(&PipelineId::system(), &[key]))?;
+    let marked = block_on(to.store.read(&PipelineId::system(), &[mark(COPYING_KEY)]))?;
     if found == 0 && marked.iter().all(Option::is_none) {
         return Ok(());
     }
