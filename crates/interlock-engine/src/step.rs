@@ -12,7 +12,7 @@ use interlock_core::{
 };
 use interlock_store::{RunKey, kept::Stretch};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     controller::SpecsInUse,
@@ -133,7 +133,7 @@ impl Stepper<'_> {
         let mut event = Event::of("JOB_TRIGGERED", now, message).about(place).run(run_id);
         if let Some(verdict) = verdict.filter(|verdict| !verdict.parts.is_empty()) {
             // S8: the evidence is stored with the decision.
-            event = event.detail("evidence", verdict.to_string());
+            event = with_traits(event.detail("evidence", verdict.to_string()), verdict);
         }
         plan.event(event);
         let record = plan.created_run()?;
@@ -234,7 +234,7 @@ impl Stepper<'_> {
             event = event.detail("estimatedCompletion", plus(now, expected).to_string());
         }
         if let Some(verdict) = verdict {
-            event = event.detail("blocking", blocking(verdict));
+            event = with_traits(event.detail("blocking", blocking(verdict)), verdict);
         }
         plan.event(event);
         Some(())
@@ -255,6 +255,16 @@ fn close_kind(disposition: Disposition, from: SlotState) -> &'static str {
         Disposition::Cancelled => "SLOT_CANCELLED",
         Disposition::Unknown => "SCHEDULE_UNKNOWN",
     }
+}
+
+/// Adds what evaluators said, by the trait's type.
+fn with_traits<'a>(event: Event<'a>, verdict: &Verdict) -> Event<'a> {
+    let said = verdict.traits().into_iter().map(|(part, status)| {
+        let said = json!({ "status": status.as_str(), "reason": part.reason, "value": part.seen });
+        (part.name.clone(), said)
+    });
+    let said: serde_json::Map<String, Value> = said.collect();
+    if said.is_empty() { event } else { event.detail("traits", said) }
 }
 
 /// Why the conditions do not hold, for people.

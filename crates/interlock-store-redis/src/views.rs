@@ -1,6 +1,6 @@
 //! What the first Interlock kept beside the ledger, for those who look with `redis-cli`: a run's status, the run
-//! log of each day, the newest runs of a pipeline, and whether it was ready when that was last decided. Nothing is
-//! decided by them, and they expire.
+//! log of each day, the newest runs of a pipeline, and whether it was ready when that was last decided, with what each trait's
+//! evaluator had said. Nothing is decided by them, and they expire.
 
 use interlock_core::id::PipelineId;
 use interlock_store::{Key, Record, record::EventRecord};
@@ -18,7 +18,7 @@ pub(crate) struct Views {
     pub(crate) runs_max: u32,
     /// How many events a pipeline's stream has, about.
     pub(crate) events_max: u32,
-    /// How long it is shown whether a pipeline was ready.
+    /// How long it is shown whether a pipeline or a trait was ready.
     pub(crate) readiness_ms: i64,
 }
 
@@ -68,8 +68,8 @@ impl Views {
         }
     }
 
-    /// The view of an event, as arguments, with their number in front: what a decision rested on says whether the pipeline
-    /// was ready.
+    /// The views of an event, as arguments, with their number in front: what a decision rested on says whether the pipeline
+    /// was ready, and each trait.
     pub(crate) fn of_event(
         &self,
         keys: &Keys,
@@ -86,7 +86,26 @@ impl Views {
             "JOB_TRIGGERED" | "DRY_RUN_WOULD_TRIGGER" => "READY",
             _ => return into.push("0".to_owned()),
         };
-        into.push("1".to_owned());
+        let traits = event.details.get("traits").and_then(Value::as_object);
+        let traits: Vec<(&String, &Value)> = traits.into_iter().flatten().collect();
+        into.push((1 + traits.len()).to_string());
+        for (kind, said) in traits {
+            let text = |name: &str| match said.get(name) {
+                Some(Value::String(text)) => text.clone(),
+                Some(Value::Null) | None => String::new(),
+                Some(value) => value.to_string(),
+            };
+            let fields = [
+                ("pipelineId", pipeline.to_string()),
+                ("traitType", kind.clone()),
+                ("status", text("status")),
+                ("value", text("value")),
+                ("reason", text("reason")),
+                ("evaluatedAt", event.at.to_string()),
+            ];
+            let place = keys.name(&format!("trait:{pipeline}:{kind}"));
+            hash(place, self.readiness_ms, &fields, into);
+        }
         let fields = [
             ("pipelineId", pipeline.to_string()),
             ("status", status.to_owned()),

@@ -46,6 +46,7 @@ impl Answer {
             asked: asked.into(),
             seen: self.seen,
             reason: self.reason,
+            answered: None,
             weight: Weight::Required,
             parts: vec![],
         }
@@ -188,7 +189,8 @@ impl TraitSpec {
             Some(result) => result.answer(),
         };
         let weight = if self.required { Weight::Required } else { Weight::Optional };
-        Verdict { weight, ..answer.to(&self.kind, format!("trait `{}`", self.kind)) }
+        let answered = result.map(|result| result.status);
+        Verdict { answered, weight, ..answer.to(&self.kind, format!("trait `{}`", self.kind)) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::{Readiness, Rule};
+use super::{Readiness, Rule, TraitStatus};
 
 /// One of three answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +39,8 @@ pub struct Verdict {
     pub seen: Option<Value>,
     /// Why the answer is what it is, for people.
     pub reason: String,
+    /// What the evaluator said, where it is a trait and one has.
+    pub answered: Option<TraitStatus>,
     /// Whether it counts in the answer above it.
     pub weight: Weight,
     /// What it was made from, in the order of the file; empty for a single rule.
@@ -150,6 +152,7 @@ impl Verdict {
             asked: format!("{name}: {}", tally.asked(rule)),
             seen: None,
             reason: tally.to_string(),
+            answered: None,
             weight: Weight::Required,
             parts,
         }
@@ -172,6 +175,12 @@ impl Verdict {
         let below: Vec<_> = self.parts.iter().flat_map(Self::blocking).collect();
         // Nothing to ask, where something must hold, is itself what blocks.
         if below.is_empty() { vec![self] } else { below }
+    }
+
+    /// The traits that were evaluated, in the order of the file, each with what its evaluator said.
+    pub fn traits(&self) -> Vec<(&Self, TraitStatus)> {
+        let own = self.answered.map(|status| (self, status));
+        own.into_iter().chain(self.parts.iter().flat_map(Self::traits)).collect()
     }
 
     fn write(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {

@@ -310,6 +310,16 @@ fn case_26_a_category_that_is_not_listed_is_not_tried_again() {
 /// Two traits, each with an evaluator of its own.
 const TRAITS: &str = "traits:\n  fresh: {evaluator: a.sh, ttl: 60}\n  complete: {evaluator: b.sh, ttl: 60}\nwatch: {interval: 5m}\n";
 
+/// What the event of a decision says of each trait.
+fn said_by_traits(stage: &Stage, kind: &str) -> Vec<String> {
+    let decided = stage.events().into_iter().find(|row| row.record.kind == kind).unwrap();
+    let traits = decided.record.details["traits"].as_object().unwrap().clone();
+    traits
+        .iter()
+        .map(|(name, said)| format!("{name} {}", said["status"].as_str().unwrap()))
+        .collect()
+}
+
 #[test]
 fn case_38_a_slot_runs_once_every_trait_passes_and_is_asked_again_until_then() {
     let mut stage = stage(&at_ten(TRAITS), SUCCEEDS);
@@ -325,6 +335,7 @@ fn case_38_a_slot_runs_once_every_trait_passes_and_is_asked_again_until_then() {
     let looks = [at("10:00"), at("10:05"), at("10:10")];
     let expected = looks.map(|at| [(at, "fresh".to_owned()), (at, "complete".to_owned())]);
     assert_eq!(asked, expected.concat(), "each once at each look");
+    assert_eq!(said_by_traits(&stage, "JOB_TRIGGERED"), ["complete PASS", "fresh PASS"]);
 }
 
 #[test]
@@ -337,6 +348,8 @@ fn case_38_a_trait_that_blocks_is_named_when_the_slot_is_given_up() {
     let given_up = events.iter().find(|row| row.record.kind == "VALIDATION_EXHAUSTED").unwrap();
     let blocking = given_up.record.details["blocking"].to_string();
     assert!(blocking.contains("complete") && !blocking.contains("fresh"), "{blocking}");
+    let said = said_by_traits(&stage, "VALIDATION_EXHAUSTED");
+    assert_eq!(said, ["complete FAIL", "fresh PASS"]);
     assert_eq!(stage.started().len(), 0);
 }
 

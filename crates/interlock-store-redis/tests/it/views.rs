@@ -143,7 +143,23 @@ fn cases_68_and_71_readiness_is_shown_once_it_was_decided_and_expires() {
     decided("VALIDATION_EXHAUSTED", blocking);
     assert_eq!(field("status"), "NOT_READY");
     assert_eq!(field("blocking"), "landed: 0 rows; fresh: too old");
-    decided("JOB_TRIGGERED", serde_json::json!({ "evidence": "landed: 7 rows" }));
+    let traits = serde_json::json!({
+        "landed": { "status": "PASS", "reason": "PASS", "value": { "rows": 7 } },
+        "fresh": { "status": "FAIL", "reason": "FAIL: too old", "value": null },
+    });
+    let evidence = serde_json::json!({ "evidence": "landed: 7 rows", "traits": traits });
+    decided("JOB_TRIGGERED", evidence);
+    let of_trait = |kind: &str, name: &str| {
+        redis_cli(&addr, &["HGET", &format!("interlock:trait:orders:{kind}"), name])
+    };
+    assert_eq!(of_trait("landed", "status"), "PASS");
+    assert_eq!(of_trait("landed", "value"), "{\"rows\":7}");
+    assert_eq!(
+        (of_trait("fresh", "reason"), of_trait("fresh", "value")),
+        ("FAIL: too old".into(), String::new())
+    );
+    let ttl = redis_cli(&addr, &["TTL", "interlock:trait:orders:landed"]).parse::<i64>().unwrap();
+    assert!((590..=600).contains(&ttl), "{ttl}");
     assert_eq!((field("status"), field("blocking")), ("READY".to_owned(), String::new()));
     assert_eq!(field("evidence"), "landed: 7 rows");
     assert_eq!(field("slot"), format!("daily/{START}"));
