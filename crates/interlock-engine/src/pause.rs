@@ -49,8 +49,12 @@ impl Engine {
         };
         let record = PipelineRecord { pause: Some(pause), ..row };
         plan.put(Key::Pipeline, revision, Record::Pipeline(record));
-        plan.event(Event::of("PIPELINE_PAUSED", now, reason));
-        if until.is_none() {
+        let event = Event::of("PIPELINE_PAUSED", now, reason);
+        if let Some(until) = until {
+            // Nobody writes anything when it is over: this says when that is.
+            plan.event(event.detail("until", until.to_string()));
+        } else {
+            plan.event(event);
             plan.will_resume(since.unwrap_or(now));
         }
         Ok(Ok(json!({ "pipeline": pipeline.as_str(), "event": "PIPELINE_PAUSED" })))

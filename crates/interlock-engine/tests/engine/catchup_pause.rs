@@ -68,6 +68,9 @@ fn a_pause_whose_time_is_over_is_caught_up_the_same_way_even_if_nobody_was_there
             let mut stage = Stage::new(at("09:30"), &[&hourly(policy)], |_| Job::Succeeds(5));
             stage.until(at("10:30"));
             assert!(stage.ask("hourly", &pause(Some(at("13:20")))).accepted);
+            let paused =
+                stage.events().into_iter().find(|row| row.record.kind == "PIPELINE_PAUSED");
+            assert_eq!(paused.unwrap().record.details["until"], at("13:20").to_string());
             if dies {
                 stage.until(at("12:30"));
                 stage.crash();
