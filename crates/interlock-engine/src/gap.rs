@@ -55,14 +55,14 @@ pub(crate) struct AheadSpan {
 }
 
 impl<'a> Owing<'a> {
-    /// The plan, with what the store says; the schedules are named by their places in [`Gap::owed`].
+    /// The plan, with what the store says; the schedules are named by their places in [`Gap::owed`]. The engine finds out
+    /// by a conflict that a slot whose time has just come is recorded; whoever only looks has to read it.
     pub async fn plan(&self, store: &dyn Store) -> Result<(Gap<'a>, Plan), EngineError> {
-        let gap = self.gap(&Ahead::default());
-        let gap = if gap.has_missed() {
+        let gap = if self.first().is_some_and(|first| first <= self.now) {
             let ahead = Ahead::read(store, self).await?;
             Gap { deaf: self.deaf(store).await?, ..self.gap(&ahead) }
         } else {
-            gap
+            self.gap(&Ahead::default())
         };
         let plan = plan(&gap);
         Ok((gap, plan))
