@@ -28,7 +28,7 @@ mod store;
 mod whole;
 mod witness;
 
-pub use interlock_store_remote::{OnRollback, Opening};
+pub use interlock_store_remote::OnRollback;
 
 pub use self::{
     pool::STOPPED_MAX,

@@ -7,8 +7,7 @@
 use std::sync::Arc;
 
 use interlock_core::id::fnv1a;
-use interlock_store::{Role, StoreError};
-use interlock_store_remote::Opening;
+use interlock_store::{Opening, Role, StoreError};
 use tokio_postgres::types::Type;
 
 use crate::{

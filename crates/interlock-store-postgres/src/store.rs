@@ -12,11 +12,11 @@ use interlock_postgres::Address;
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
     Forgetting, Freight, Group, Hint, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark,
-    OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard,
-    Store, StoreError, StoreFuture, Writer, check_settlement,
+    Opening, OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, RunQuery,
+    RunRow, Shard, Store, StoreError, StoreFuture, Writer, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
-use interlock_store_remote::{Desk, OnRollback, Opening};
+use interlock_store_remote::{Desk, OnRollback};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{

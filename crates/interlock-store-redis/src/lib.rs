@@ -29,4 +29,4 @@ mod views;
 mod whole;
 
 pub use self::store::{RedisSettings, RedisStore, RedisTls};
-pub use interlock_store_remote::{OnRollback, Opening};
+pub use interlock_store_remote::OnRollback;

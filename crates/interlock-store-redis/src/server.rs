@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use interlock_store::{StoreError, StoreId};
-use interlock_store_remote::{Opening, chance};
+use interlock_store::{Opening, StoreError, StoreId};
+use interlock_store_remote::chance;
 
 use crate::request::Server;
 

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, fmt, future::Future, path::PathBuf, sync::Arc};
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, OutboxRow,
-    Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store,
-    StoreError, StoreFuture, Writer, check_name, check_settlement,
+    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, Opening,
+    OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard,
+    Store, StoreError, StoreFuture, Writer, check_name, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
-use interlock_store_remote::{Desk, OnRollback, Opening, chance, instant};
+use interlock_store_remote::{Desk, OnRollback, chance, instant};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::atomic::Ordering;
 

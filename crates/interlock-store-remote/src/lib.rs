@@ -23,17 +23,6 @@ pub use self::{
 use interlock_store::{Page, StoreError};
 use jiff::{SignedDuration, Timestamp};
 
-/// What to do where no store is yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Opening {
-    /// Make it. A server that may lose what it acknowledges is refused.
-    #[default]
-    Make,
-    /// Refuse: whoever only looks must not decide how many shards it has, nor where it is. Such a server is then only warned
-    /// of: to look is what somebody wants who has to mend it.
-    Find,
-}
-
 /// A limit that sees whether there is more: one more than asked for.
 pub fn one_more(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX - 1).saturating_add(1)

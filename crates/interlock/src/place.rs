@@ -20,7 +20,7 @@ use interlock_config::{
     server::{ServerConfig, StoreConfig},
 };
 use interlock_engine::Pace;
-use interlock_store::Store;
+use interlock_store::{Opening, Store};
 use interlock_store_embedded::EmbeddedStore;
 use jiff::SignedDuration;
 
@@ -53,15 +53,6 @@ pub(crate) struct Place {
     /// The project, to which files that it names are relative.
     directory: PathBuf,
     store: StoreConfig,
-}
-
-/// Whether a store on a server is made where there is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Making {
-    /// By whoever serves it.
-    Yes,
-    /// Who only looks decides nothing: a prefix that is spelt wrong would be a store of its own.
-    No,
 }
 
 /// The right to serve a folder, for as long as it lives.
@@ -106,7 +97,7 @@ impl Place {
 
     /// Opens the ledger to read it and to leave requests; one that somebody is just making is waited for.
     pub(crate) fn open_reader(&self) -> Result<Arc<dyn Store>, Failure> {
-        match self.open_server(Making::No)? {
+        match self.open_server(Opening::Find)? {
             Some(store) => Ok(store),
             None => Ok(Arc::new(open_reader(&self.folder)?)),
         }
@@ -118,18 +109,18 @@ impl Place {
         what: &str,
         patience: Duration,
     ) -> Result<Arc<dyn Store>, Failure> {
-        match self.open_server(Making::Yes)? {
+        match self.open_server(Opening::Make)? {
             Some(store) => Ok(store),
             None => Ok(Arc::new(writer::open(&self.folder, what, patience)?)),
         }
     }
 
     /// Opens the store on its server, if it is on one. Everybody may write there: leases decide.
-    pub(crate) fn open_server(&self, making: Making) -> Result<Option<Arc<dyn Store>>, Failure> {
+    pub(crate) fn open_server(&self, opening: Opening) -> Result<Option<Arc<dyn Store>>, Failure> {
         let store: Arc<dyn Store> = match &self.store {
             StoreConfig::Embedded { .. } => return Ok(None),
-            StoreConfig::Redis(config) => server::redis(config, &self.directory, making)?,
-            StoreConfig::Postgres(config) => server::postgres(config, making)?,
+            StoreConfig::Redis(config) => server::redis(config, &self.directory, opening)?,
+            StoreConfig::Postgres(config) => server::postgres(config, opening)?,
             StoreConfig::Dynamodb(_) => return Err(absent("dynamodb")),
         };
         let (count, asked) = (store.shard_count(), self.shards());
@@ -306,9 +297,8 @@ mod server {
     use std::{path::Path, sync::Arc};
 
     use interlock_config::server::{Postgres, Redis};
-    use interlock_store::Store;
+    use interlock_store::{Opening, Store};
 
-    use super::Making;
     use crate::exit::Failure;
 
     /// A server that lets nobody in, or is not there. Its address may hold a password, so only what may be shown is.
@@ -324,9 +314,9 @@ mod server {
     pub(super) fn redis(
         config: &Redis,
         project: &Path,
-        making: Making,
+        opening: Opening,
     ) -> Result<Arc<dyn Store>, Failure> {
-        use interlock_store_redis::{Opening, RedisSettings, RedisStore, RedisTls};
+        use interlock_store_redis::{RedisSettings, RedisStore, RedisTls};
         let tls = config.tls.as_ref().map(|tls| RedisTls {
             ca: tls.ca.as_ref().map(|file| project.join(file)),
             client: tls.client.as_ref().map(|(cert, key)| (project.join(cert), project.join(key))),
@@ -343,7 +333,7 @@ mod server {
             run_index_limit: config.run_index_limit,
             event_stream_max: config.event_stream_max,
             shards: config.shards.unwrap_or(super::SHARDS),
-            opening: if making == Making::Yes { Opening::Make } else { Opening::Find },
+            opening,
             on_rollback: Some(Arc::new(|said: &str| tracing::error!("{said}"))),
         });
         let store = store.map_err(|error| closed(&format!("Redis at {}", config.addr), &error))?;
@@ -357,27 +347,30 @@ mod server {
     pub(super) fn redis(
         _config: &Redis,
         _project: &Path,
-        _making: Making,
+        _opening: Opening,
     ) -> Result<Arc<dyn Store>, Failure> {
         Err(super::absent("redis"))
     }
 
     #[cfg(feature = "postgres")]
-    pub(super) fn postgres(config: &Postgres, making: Making) -> Result<Arc<dyn Store>, Failure> {
-        use interlock_store_postgres::{Opening, PostgresSettings, PostgresStore};
+    pub(super) fn postgres(config: &Postgres, opening: Opening) -> Result<Arc<dyn Store>, Failure> {
+        use interlock_store_postgres::{PostgresSettings, PostgresStore};
         let store = PostgresStore::open(&PostgresSettings {
             dsn: config.dsn.expose().to_owned(),
             schema: config.schema.clone(),
             connections_max: config.connections_max as usize,
             shards: config.shards.unwrap_or(super::SHARDS),
-            opening: if making == Making::Yes { Opening::Make } else { Opening::Find },
+            opening,
             on_rollback: Some(Arc::new(|said: &str| tracing::error!("{said}"))),
         });
         Ok(Arc::new(store.map_err(|error| closed("PostgreSQL", &error))?))
     }
 
     #[cfg(not(feature = "postgres"))]
-    pub(super) fn postgres(_config: &Postgres, _making: Making) -> Result<Arc<dyn Store>, Failure> {
+    pub(super) fn postgres(
+        _config: &Postgres,
+        _opening: Opening,
+    ) -> Result<Arc<dyn Store>, Failure> {
         Err(super::absent("postgres"))
     }
 }

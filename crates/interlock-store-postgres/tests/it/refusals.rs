@@ -4,8 +4,8 @@ use interlock_private_server::PrivatePostgres;
 use tokio_postgres::{Client, NoTls};
 
 use crate::cast::open;
-use interlock_store::{Store as _, conformance::block_on};
-use interlock_store_postgres::{Opening, PostgresSettings, PostgresStore};
+use interlock_store::{Opening, Store as _, conformance::block_on};
+use interlock_store_postgres::{PostgresSettings, PostgresStore};
 
 /// Runs statements beside the store.
 pub(crate) fn beside(dsn: &str, statements: &str) {

@@ -1,8 +1,8 @@
 //! Servers that would lose what is recorded are refused or warned of, each with what to do.
 
 use interlock_private_server::PrivateRedis;
-use interlock_store::{Store as _, conformance::block_on};
-use interlock_store_redis::{Opening, RedisSettings, RedisStore};
+use interlock_store::{Opening, Store as _, conformance::block_on};
+use interlock_store_redis::{RedisSettings, RedisStore};
 
 use crate::cast::{open, redis_cli};
 

@@ -24,7 +24,7 @@ use interlock_engine::{
     vitals::{Pulse, Vitals},
 };
 use interlock_store::{
-    Key, Record, Role, Store,
+    Key, Opening, Record, Role, Store,
     kept::{COPYING_KEY, MOVED_KEY},
 };
 use interlock_trigger::web::Web;
@@ -41,7 +41,7 @@ use crate::{
     exit::{FAILED, Failure, SUCCESS},
     output::Output,
     owners,
-    place::{Held, Making, Place},
+    place::{Held, Place},
     serve::{
         archiver,
         attend::{self, END_IN, Loop, Parties, asked},
@@ -383,7 +383,7 @@ async fn open(place: &Place, roles: &Roles) -> Result<(Arc<dyn Store>, Held), Fa
             let held = place.hold()?;
             Ok((place.open_writer(writer::SERVE, writer::SERVE_WAITS)?, held))
         } else {
-            let store = place.open_server(Making::Yes)?;
+            let store = place.open_server(Opening::Make)?;
             Ok((store.map_or_else(|| place.open_reader(), Ok)?, Held::default()))
         }
     });

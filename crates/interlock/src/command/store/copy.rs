@@ -13,8 +13,8 @@ use std::{
 
 use interlock_core::id::{PipelineId, fnv1a};
 use interlock_store::{
-    Change, Expect, Freight, Group, InboxEntry, Key, Lease, Record, Role, Row, Shard, Store,
-    StoredRow, Writer,
+    Change, Expect, Freight, Group, InboxEntry, Key, Lease, Opening, Record, Role, Row, Shard,
+    Store, StoredRow, Writer,
     conformance::block_on,
     kept::{COPYING_KEY, MOVED_KEY},
     record::SensorRecord,
@@ -25,7 +25,7 @@ use crate::{
     clock,
     exit::{Failure, SUCCESS},
     output::Output,
-    place::{self, Making, Place},
+    place::{self, Place},
     writer,
 };
 
@@ -53,8 +53,8 @@ pub(super) fn run((from, to): (&Path, &Path), output: &mut Output) -> Result<u8,
             "Name the project, or a file like interlock.yaml, whose ledger is to move, with `--from`.",
         ));
     }
-    let from = End::open(from, Making::No)?;
-    let to = End::open(to, Making::Yes)?;
+    let from = End::open(from, Opening::Find)?;
+    let to = End::open(to, Opening::Make)?;
     refuse_full(&to)?;
     to.mark()?;
     let carried = carry(&from, &to)?;
@@ -76,7 +76,7 @@ pub(super) fn run((from, to): (&Path, &Path), output: &mut Output) -> Result<u8,
 
 /// Lets a store be served again that was moved elsewhere.
 pub(super) fn reclaim(directory: &Path, output: &mut Output) -> Result<u8, Failure> {
-    let end = End::open(Place::of(directory)?, Making::No)?;
+    let end = End::open(Place::of(directory)?, Opening::Find)?;
     end.change(Change::Delete(mark(MOVED_KEY), Expect::Any))?;
     writeln!(output.out, "{} may be served again", end.place)?;
     Ok(SUCCESS)
@@ -101,14 +101,14 @@ fn place_of(path: &Path) -> Result<Place, Failure> {
 
 impl End {
     /// Opens a store and keeps everybody else from owning it.
-    fn open(place: Place, making: Making) -> Result<Self, Failure> {
+    fn open(place: Place, opening: Opening) -> Result<Self, Failure> {
         let busy = |place: &Place| {
             Failure::failed(
                 format!("somebody writes {place}"),
                 "Stop `interlock serve` everywhere first; a dead instance's lease runs out within seconds.",
             )
         };
-        let store: Arc<dyn Store> = if let Some(store) = place.open_server(making)? {
+        let store: Arc<dyn Store> = if let Some(store) = place.open_server(opening)? {
             store
         } else {
             let opened = writer::try_open(&place.folder, WHAT)?;
