@@ -30,9 +30,8 @@ use crate::{
     engine::{Engine, EngineError},
     evidence::{self, Gathered},
     host::Trust,
-    queue::Beyond,
     scheduler::plus,
-    state::{Answer, OpenSlot, PipelineState, SlotPlace},
+    state::{Answer, PipelineState, SlotPlace},
     step::Stepper,
     write::Planned,
 };
@@ -196,7 +195,9 @@ impl Engine {
         self.fetch_queued(pipeline, spec).await?;
         self.load_sensors(pipeline, &specs).await?;
         let beyond = self.beyond_their_turn(pipeline, spec, now);
-        let verdicts = self.verdicts(pipeline, &specs, (&beyond, now)).await?;
+        let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(vec![]) };
+        let near = beyond.near(state.open.iter());
+        let verdicts = self.verdicts(pipeline, &specs, (&near, now)).await?;
         self.scope.saw(&verdicts);
         let done_at = self.last_success(pipeline, spec).await?;
         let deaf = self.deaf(pipeline, now).await?;
@@ -206,8 +207,7 @@ impl Engine {
             (false, true) => Flow::Paused,
             (false, false) => Flow::Open,
         };
-        let mut seen = self.scope.view(&state.open);
-        seen.retain(|(place, slot)| !beyond.has(place, slot));
+        let seen = self.scope.view(&state.open, &near);
         let candidates = seen.iter().map(|(place, slot)| {
             let readiness = verdicts.get(*place).map_or(Outcome::CannotTell, |v| v.outcome);
             let forced = slot.wish.as_ref().is_some_and(|wish| wish.force);
@@ -263,8 +263,7 @@ impl Engine {
         let state = self.pipelines.0.get(pipeline).ok_or("it is not known")?;
         let in_force = self.specs.pipeline(pipeline, state.version).await?;
         let mut older = BTreeMap::new();
-        let versions: BTreeSet<_> = state.open.values().map(|open| open.slot.version).collect();
-        for version in versions.into_iter().filter(|version| *version != state.version) {
+        for version in state.open.versions().filter(|version| *version != state.version) {
             older.insert(version, self.specs.pipeline(pipeline, version).await?);
         }
         Ok(SpecsInUse { in_force, older })
@@ -309,14 +308,14 @@ impl Engine {
         &mut self,
         pipeline: &PipelineId,
         specs: &SpecsInUse,
-        (beyond, now): (&Beyond, Timestamp),
+        (near, now): (&[SlotPlace], Timestamp),
     ) -> Result<BTreeMap<SlotPlace, Arc<Verdict>>, EngineError> {
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(BTreeMap::new()) };
-        let asked = state.open.iter().filter(|(place, open)| {
+        let near = near.iter().filter_map(|place| state.open.get_key_value(place));
+        let asked = near.filter(|(place, open)| {
             use OpenState::{Monitoring, Queued, Waiting};
             matches!(open.slot.state, SlotState::Open(Waiting | Queued | Monitoring))
                 && self.scope.drives(place)
-                && !beyond.has(place, &open.slot)
         });
         let asked: Vec<_> = asked.map(|(place, open)| Asked::about(place, &open.slot)).collect();
         // How old answers are does not depend on a clock that somebody sets (S15).
@@ -395,24 +394,27 @@ impl Engine {
 
     /// When the pipeline is to be looked at again by itself.
     fn set_wake(&mut self, pipeline: &PipelineId, now: Timestamp) {
+        use OpenState::{Monitoring, Queued, Waiting};
         let Some(state) = self.pipelines.0.get(pipeline) else { return };
         let interval = state.agenda.evaluation.interval.unwrap_or(self.limits.evaluation_interval);
         // In a pause nothing starts but backfills, so that of others only the end of their time can come.
         let is_paused = state.is_paused(now);
-        let count = |open: &OpenSlot| match state.lane(&open.slot) {
-            None if is_paused => 1,
-            None | Some(_) => usize::MAX,
-        };
         let evaluate_at = plus(now, interval);
-        let driven = state.open.iter().filter(|(place, _)| self.scope.drives(place));
-        let times = driven.flat_map(|(place, open)| {
-            let waits = state.is_watched(place, &open.slot);
-            let patience = if waits { OWNER_WAITS } else { SignedDuration::ZERO };
-            times_of(open, (evaluate_at, patience)).take(count(open))
-        });
         // What should have happened and could not (no room, a pause) is looked at again soon, not at once.
         let soon = plus(now, SignedDuration::from_secs(1));
-        let next = times.map(|at| if at > now { at } else { soon }).min();
+        let later = |at: Timestamp| if at > now { at } else { soon };
+        let driven = state.open.iter().filter(|(place, _)| self.scope.drives(place));
+        let times = driven.filter_map(|(place, open)| {
+            let SlotState::Open(slot_state) = open.slot.state else { return None };
+            let closes_at = later(state.given_up_at(place, &open.slot, slot_state));
+            if is_paused && state.lane(&open.slot).is_none() {
+                return Some(closes_at);
+            }
+            let is_evaluated = matches!(slot_state, Waiting | Queued | Monitoring);
+            let others = [open.slot.retry_at, is_evaluated.then_some(evaluate_at)];
+            Some(others.into_iter().flatten().map(later).fold(closes_at, Ord::min))
+        });
+        let next = times.min();
         let pause = state.row.as_ref().and_then(|(row, _)| row.pause.as_ref()?.until);
         if let Some(at) = next.into_iter().chain(pause.filter(|until| *until > now)).min() {
             self.wake_at(pipeline, at);
@@ -486,27 +488,6 @@ fn is_covered(spec: &Pipeline, place: &SlotPlace, began: Timestamp) -> bool {
     before.is_some_and(|before| began > before)
 }
 
-/// When something may happen to a slot by itself: first the end of its time.
-fn times_of(
-    open: &OpenSlot,
-    (evaluate_at, patience): (Timestamp, SignedDuration),
-) -> impl Iterator<Item = Timestamp> {
-    let closes_at = |state| match state {
-        OpenState::Running => plus(open.slot.closes_at, OWNER_WAITS),
-        OpenState::Waiting => plus(open.slot.closes_at, patience),
-        OpenState::Queued | OpenState::Backoff | OpenState::Monitoring => open.slot.closes_at,
-    };
-    let times = match open.slot.state {
-        SlotState::Open(state) => {
-            use OpenState::{Monitoring, Queued, Waiting};
-            let is_evaluated = matches!(state, Waiting | Queued | Monitoring);
-            [Some(closes_at(state)), open.slot.retry_at, is_evaluated.then_some(evaluate_at)]
-        }
-        SlotState::Closed(_) => [None; 3],
-    };
-    times.into_iter().flatten()
-}
-
 impl PipelineState {
     /// From when to when a report on a slot could have found nobody, if so.
     pub(crate) fn unheard(
@@ -528,6 +509,17 @@ impl PipelineState {
     /// Whether an evaluator has yet to answer: what it blocks is not known.
     fn is_asking(&self) -> bool {
         self.traits.values().any(|answer| matches!(answer, Answer::Asked))
+    }
+
+    /// When the owner closes an open slot whose time is over, if nobody else has.
+    fn given_up_at(&self, place: &SlotPlace, slot: &Slot, state: OpenState) -> Timestamp {
+        match state {
+            OpenState::Running => plus(slot.closes_at, OWNER_WAITS),
+            OpenState::Waiting if self.is_watched(place, slot) => plus(slot.closes_at, OWNER_WAITS),
+            OpenState::Waiting | OpenState::Queued | OpenState::Backoff | OpenState::Monitoring => {
+                slot.closes_at
+            }
+        }
     }
 
     /// Whether somebody else should have closed a slot before the owner does: the watchdog, by its deadline.

@@ -28,6 +28,7 @@ mod load;
 mod news;
 mod notifier;
 mod obligations;
+mod open;
 mod overview;
 mod pause;
 mod preview;

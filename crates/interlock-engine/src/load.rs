@@ -12,6 +12,7 @@ use interlock_store::{
 
 use crate::{
     engine::{Engine, EngineError},
+    open::Undecided,
     request::{is_active, request},
     state::{KnownRun, OpenSlot, SlotPlace},
     write::Act,
@@ -181,7 +182,7 @@ impl Engine {
         }
         let state = self.pipelines.get_mut(pipeline);
         let before = state.open.len();
-        state.open.clear();
+        state.open = Undecided::default();
         state.has_more_queued = false;
         state.sensors = None;
         state.backfills.clear();

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::{
     engine::{Engine, EngineError},
-    state::{QUEUE_KEPT, SlotPlace},
+    state::{OpenSlot, QUEUE_KEPT, SlotPlace},
 };
 
 /// With so few left of those that are kept, the next are fetched.
@@ -28,7 +28,7 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let state = self.pipelines.get_mut(pipeline);
         let low = QUEUE_LOW.max(spec.active_runs_max as usize + TURNS_AHEAD).min(QUEUE_KEPT);
-        let (count, last) = state.queue_kept();
+        let (count, last) = state.open.deferrable();
         if !state.has_more_queued || count >= low {
             return Ok(());
         }
@@ -84,7 +84,16 @@ pub(crate) struct Beyond {
 }
 
 impl Beyond {
-    pub(crate) fn has(&self, place: &SlotPlace, slot: &Slot) -> bool {
+    /// The other open slots: those whose turn may have come, and those that do not wait for one.
+    pub(crate) fn near<'a>(
+        &self,
+        open: impl Iterator<Item = (&'a SlotPlace, &'a OpenSlot)>,
+    ) -> Vec<SlotPlace> {
+        let near = open.filter(|(place, open)| !self.has(place, &open.slot));
+        near.map(|(place, _)| place.clone()).collect()
+    }
+
+    fn has(&self, place: &SlotPlace, slot: &Slot) -> bool {
         self.first.as_ref().is_some_and(|first| place >= first) && self.is_in_line(slot)
     }
 

@@ -7,11 +7,7 @@ use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
 };
 
-use interlock_core::{
-    id::PipelineId,
-    run::TriggerType,
-    slot::{OpenState, SlotState},
-};
+use interlock_core::id::PipelineId;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{engine::Limits, host::Busy, scheduler::plus, state::PipelineState};
@@ -71,12 +67,7 @@ impl Active {
 
     /// Counts a pipeline anew.
     pub(crate) fn count(&mut self, pipeline: &PipelineId, state: &PipelineState) {
-        let running = SlotState::Open(OpenState::Running);
-        let mut count = (0, 0);
-        for open in state.open.values().filter(|open| open.slot.state == running) {
-            count.0 += 1;
-            count.1 += u32::from(open.slot.opened_by == TriggerType::Catchup);
-        }
+        let count = state.open.running();
         let before = match count {
             (0, _) => self.by_pipeline.remove(pipeline),
             _ => self.by_pipeline.insert(pipeline.clone(), count),

@@ -32,7 +32,7 @@ impl Engine {
         let mut requests = Vec::new();
         // Of a job that somebody else runs only its reports can tell.
         let state = self.pipelines.0.get(pipeline).filter(|it| it.agenda.work != Work::Watched);
-        let open = state.into_iter().flat_map(|state| &state.open);
+        let open = state.into_iter().flat_map(|state| state.open.iter());
         for (place, open) in open {
             let Some(run) = open.last_run().filter(|run| is_active(run)) else { continue };
             if let Ok(spec) = self.specs.pipeline(pipeline, open.slot.version).await {

@@ -11,7 +11,7 @@ use std::{
 use interlock_core::{
     agenda::Agenda,
     catchup,
-    id::PipelineId,
+    id::{PipelineId, ScheduleId},
     pipeline::StartSchedule,
     run::TriggerType,
     sla,
@@ -168,7 +168,7 @@ impl Engine {
                 None => Ahead::read(self.store.as_ref(), &owing).await?,
             }
         } else {
-            state.ahead()
+            state.ahead(&owing)
         };
         let mut gap = owing.gap(&ahead);
         if gap.has_missed() {
@@ -215,8 +215,9 @@ impl PipelineState {
     }
 
     /// What is known to stand after a watermark: open slots, and the one that an early report decided.
-    fn ahead(&self) -> Ahead {
-        let open = self.open.iter();
+    fn ahead(&self, owing: &Owing<'_>) -> Ahead {
+        let first = owing.watermarks.values().min().copied().unwrap_or(Timestamp::MIN);
+        let open = self.open.range((first, ScheduleId::from_static(""))..);
         let open = open.map(|(place, open)| (place.clone(), (open.slot.clone(), open.revision)));
         let decided = self.heard.as_ref().and_then(|heard| heard.decided.as_ref());
         let decided = decided.map(|it| (it.place.clone(), (it.slot.clone(), it.revision)));

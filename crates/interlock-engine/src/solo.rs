@@ -92,19 +92,21 @@ impl Scope {
     }
 
     /// The open slots of a pipeline as the plan is to see them: those that are driven as they are, of the
-    /// others only the ones that hold a place, which they keep whatever their time says.
+    /// others only the ones that hold a place, which they keep whatever their time says. Only those `near` their turn.
     pub(crate) fn view<'a>(
         &self,
         open: &'a BTreeMap<SlotPlace, OpenSlot>,
+        near: &[SlotPlace],
     ) -> Vec<(&'a SlotPlace, Cow<'a, Slot>)> {
-        let seen = open.iter().filter_map(|(place, open)| {
+        let near = near.iter().filter_map(|place| open.get_key_value(place));
+        let seen = near.filter_map(|(place, open)| {
             if self.drives(place) {
                 return Some((place, Cow::Borrowed(&open.slot)));
             }
             let holds_place =
                 matches!(open.slot.state, SlotState::Open(state) if state.occupies_place());
-            let slot = Slot { closes_at: Timestamp::MAX, ..open.slot.clone() };
-            holds_place.then_some((place, Cow::Owned(slot)))
+            let kept = || Slot { closes_at: Timestamp::MAX, ..open.slot.clone() };
+            holds_place.then(|| (place, Cow::Owned(kept())))
         });
         seen.collect()
     }

@@ -9,9 +9,8 @@ use interlock_core::{
     agenda::{Agenda, Work},
     id::{PipelineId, ScheduleId},
     readiness::TraitResult,
-    run::TriggerType,
     sensor::{Sensor, Sensors},
-    slot::{OpenState, Slot, SlotState},
+    slot::Slot,
 };
 use interlock_store::{
     Change, Expect, Group, Key, LedgerEntry, LedgerRow, Record, RunKey,
@@ -22,7 +21,11 @@ use interlock_store::{
 };
 use jiff::Timestamp;
 
-use crate::{heard::Heard, seam::Specs};
+use crate::{
+    heard::Heard,
+    open::{Undecided, is_deferrable},
+    seam::Specs,
+};
 
 /// Slots of one pipeline that catch-up queued and that are kept in memory: the oldest.
 pub(crate) const QUEUE_KEPT: usize = 100;
@@ -51,7 +54,7 @@ pub(crate) struct PipelineState {
     watermarks: Box<[(ScheduleId, (Timestamp, u64))]>,
     /// For which instant it stands on the engine's agenda.
     pub(crate) armed_at: Option<Timestamp>,
-    pub(crate) open: BTreeMap<SlotPlace, OpenSlot>,
+    pub(crate) open: Undecided,
     /// Whether the store has queued slots after those that are kept here.
     pub(crate) has_more_queued: bool,
     /// Answers of evaluators, as long as they may be reused; not stored.
@@ -253,12 +256,8 @@ impl PipelineState {
     }
 
     fn put_slot(&mut self, place: SlotPlace, slot: Slot, revision: u64) {
-        if let Some(open) = self.open.get_mut(&place)
-            && open.slot.generation == slot.generation
-        {
-            open.slot = slot;
-            open.revision = revision;
-        } else if self.is_left_in_the_store(&place, &slot) {
+        let Some(slot) = self.open.renew(&place, slot, revision) else { return };
+        if self.is_left_in_the_store(&place, &slot) {
             self.has_more_queued = true;
         } else {
             self.open.insert(place, OpenSlot { slot, revision, runs: vec![] });
@@ -270,7 +269,7 @@ impl PipelineState {
         if !is_deferrable(slot) {
             return false;
         }
-        let (count, last) = self.queue_kept();
+        let (count, last) = self.open.deferrable();
         let last = last.cloned();
         let is_after = last.as_ref().is_none_or(|last| place > last);
         if is_after {
@@ -285,22 +284,15 @@ impl PipelineState {
         false
     }
 
-    /// How many slots that catch-up queued are kept here, and the last of them.
-    pub(crate) fn queue_kept(&self) -> (usize, Option<&SlotPlace>) {
-        let mut kept = self.open.iter().filter(|(_, open)| is_deferrable(&open.slot));
-        let last = kept.next_back().map(|(place, _)| place);
-        (kept.count() + usize::from(last.is_some()), last)
-    }
-
     pub(crate) fn put_run(&mut self, run: KnownRun) {
         if let Some(heard) = &mut self.heard {
             heard.run(&run.key, &run.record);
         }
         let place = (run.key.nominal, run.key.schedule.clone());
-        let Some(open) = self.open.get_mut(&place) else { return };
-        match open.runs.iter_mut().find(|known| known.key == run.key) {
+        let Some(runs) = self.open.runs_mut(&place) else { return };
+        match runs.iter_mut().find(|known| known.key == run.key) {
             Some(known) => *known = run,
-            None => open.runs.push(run),
+            None => runs.push(run),
         }
     }
 
@@ -352,13 +344,6 @@ impl PipelineState {
     pub(crate) fn is_retired(&self) -> bool {
         self.row.as_ref().is_some_and(|(row, _)| row.retired_at.is_some())
     }
-}
-
-/// Whether a slot waits in the queue of its pipeline and nothing else is known of it.
-fn is_deferrable(slot: &Slot) -> bool {
-    slot.state == SlotState::Open(OpenState::Queued)
-        && slot.opened_by == TriggerType::Catchup
-        && slot.attempt == 0
 }
 
 impl fmt::Debug for Pipelines {

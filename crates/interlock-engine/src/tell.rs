@@ -21,7 +21,7 @@ use interlock_core::{
 };
 use interlock_store::{
     CHANGES_MAX, Change, Expect, Group, Key, Record, Row,
-    record::{EventRecord, IncidentRecord},
+    record::{EventRecord, IncidentRecord, OutboxRecord},
     whole_milliseconds,
 };
 use jiff::{Timestamp, civil::Date};
@@ -83,15 +83,16 @@ impl Engine {
         for plan in planned.iter_mut().filter(|plan| !plan.is_held) {
             let state = self.pipelines.0.get(&plan.group.pipeline);
             let open = state.map_or(&nothing, |state| &state.open);
-            let mut keys = keys_of(&plan.group, open);
+            let follow = Follow::from(&plan.group, open);
+            let mut keys = follow.keys(&plan.group);
             if keys.is_empty() {
                 continue;
             }
             let incidents = state.map(|state| &state.incidents);
-            keys.extend(incidents.map(|all| older(&plan.group, open, all)).into_iter().flatten());
+            keys.extend(incidents.into_iter().flat_map(|all| follow.older(&plan.group, all)));
             self.know(&plan.group.pipeline, keys, &mut known).await?;
             let unfilled = self.unfilled(&plan.group, &known).await?;
-            add_what_follows(&mut plan.group, &mut known, (open, &unfilled));
+            follow.add(&mut plan.group, &mut known, (open, &unfilled));
         }
         Ok(())
     }
@@ -140,33 +141,44 @@ enum Need {
     Open,
 }
 
-/// The incidents that the events of a group are about.
-fn keys_of(group: &Group, open: &OpenSlots) -> BTreeSet<(String, Need)> {
-    let follow = events(group).flat_map(|event| of_event(group, event, open));
-    let resolves = if may_be_watched(group) { Need::Any } else { Need::Open };
-    let keys = follow.map(|consequence| match consequence {
-        Consequence::Open(finding) => (finding.key, Need::Any),
-        Consequence::Resolve { key } => (key, resolves),
-        Consequence::Acknowledge { key } => (key, Need::Open),
-    });
-    keys.collect()
-}
+/// What follows from a group's events, for each of them in its order: found once, asked for three times.
+struct Follow(Vec<Vec<Consequence>>);
 
-/// Those of the open incidents that are over because of a later good slot of their schedule.
-fn older(
-    group: &Group,
-    open: &OpenSlots,
-    incidents: &BTreeMap<String, (IncidentRecord, u64)>,
-) -> Vec<(String, Need)> {
-    let mut found = Vec::new();
-    for event in events(group) {
-        for consequence in of_event(group, event, open) {
-            let Some(days) = older_days(&event.kind, consequence.key()) else { continue };
-            let older = incidents.range(days.to_owned()..consequence.key().to_owned());
-            found.extend(older.map(|(key, _)| (key.clone(), Need::Open)));
-        }
+impl Follow {
+    fn from(group: &Group, open: &OpenSlots) -> Self {
+        Self(events(group).map(|event| of_event(group, event, open)).collect())
     }
-    found
+
+    /// The incidents that the events of the group are about.
+    fn keys(&self, group: &Group) -> BTreeSet<(String, Need)> {
+        let resolves = if may_be_watched(group) { Need::Any } else { Need::Open };
+        let keys = self.0.iter().flatten().map(|consequence| match consequence {
+            Consequence::Open(finding) => (finding.key.clone(), Need::Any),
+            Consequence::Resolve { key } => (key.clone(), resolves),
+            Consequence::Acknowledge { key } => (key.clone(), Need::Open),
+        });
+        keys.collect()
+    }
+
+    /// Those of the open incidents that are over because of a later good slot of their schedule.
+    fn older(
+        &self,
+        group: &Group,
+        incidents: &BTreeMap<String, (IncidentRecord, u64)>,
+    ) -> Vec<(String, Need)> {
+        let mut found = Vec::new();
+        if incidents.is_empty() {
+            return found;
+        }
+        for (event, follow) in events(group).zip(&self.0) {
+            for consequence in follow {
+                let Some(days) = older_days(&event.kind, consequence.key()) else { continue };
+                let older = incidents.range(days.to_owned()..consequence.key().to_owned());
+                found.extend(older.map(|(key, _)| (key.clone(), Need::Open)));
+            }
+        }
+        found
+    }
 }
 
 /// Whether the watchdog may have opened an incident that this group ends, which is then not known here: a slot was
@@ -198,7 +210,8 @@ fn is_out_of_turn(opened_by: &str) -> bool {
 
 /// The dedup keys of the incidents that a group's events are about, for a writer that keeps no slots in memory.
 pub fn incident_keys(group: &Group) -> Vec<String> {
-    keys_of(group, &OpenSlots::new()).into_iter().map(|(key, _)| key).collect()
+    let follow = Follow::from(group, &OpenSlots::new());
+    follow.keys(group).into_iter().map(|(key, _)| key).collect()
 }
 
 /// Adds to such a writer's group what follows from its events, given the incidents as they are.
@@ -230,26 +243,21 @@ fn of_event(group: &Group, event: &EventRecord, open: &OpenSlots) -> Vec<Consequ
     })
 }
 
-/// The same, and the ends of older days that follow from it.
-fn all_of_event(
+/// The ends of older days that follow from what follows from an event.
+fn ends_of_older_days(
     group: &Group,
-    event: &EventRecord,
-    (open, known): (&OpenSlots, &Known),
+    (event, follow): (&EventRecord, &[Consequence]),
+    known: &Known,
 ) -> Vec<Consequence> {
-    let mut all = of_event(group, event, open);
-    let days: Vec<_> = all
-        .iter()
-        .filter_map(|one| older_days(&event.kind, one.key()).map(|days| (days, one.key())))
-        .collect();
     let mut ends = Vec::new();
-    for (days, today) in days {
+    for today in follow.iter().map(Consequence::key) {
+        let Some(days) = older_days(&event.kind, today) else { continue };
         let first = (group.pipeline.clone(), days.to_owned());
         let last = (group.pipeline.clone(), today.to_owned());
         let older = known.range(first..last).filter(|(_, (record, _))| record.is_open());
         ends.extend(older.map(|((_, key), _)| Consequence::Resolve { key: key.clone() }));
     }
-    all.extend(ends);
-    all
+    ends
 }
 
 /// The schedule and the local day of the slot that an event is about: one that its group changes, or an open one,
@@ -275,65 +283,90 @@ fn day_of(group: &Group, event: &EventRecord, open: &OpenSlots) -> Option<(Sched
 pub(crate) fn add_what_follows(
     group: &mut Group,
     known: &mut Known,
-    (open, unfilled): (&OpenSlots, &BTreeSet<String>),
+    about: (&OpenSlots, &BTreeSet<String>),
 ) {
-    let mut changed: BTreeMap<String, IncidentRecord> = BTreeMap::new();
-    let mut notifications = Vec::new();
-    for event in events(group) {
-        for consequence in all_of_event(group, event, (open, known)) {
-            let rows = group.changes.len() + changed.len() + notifications.len();
-            if older_days(&event.kind, consequence.key()).is_some() && rows + 2 > CHANGES_MAX {
-                // There is no room in the group; the next good slot ends the others.
-                break;
-            }
-            let key = consequence.key().to_owned();
-            // A person's hand names the incident, and always ends it.
-            if event.kind == "JOB_COMPLETED" && unfilled.contains(&key) {
-                continue;
-            }
-            let place = (group.pipeline.clone(), key.clone());
-            let (stored, revision) = known.get(&place).map_or((None, 0), |(r, n)| (Some(r), *n));
-            let before = changed.get(&key).or(stored);
-            // A state that only a later version knows is not resolved.
-            let state = before.map(|r| r.standing().unwrap_or(IncidentState::Open));
-            let name = |word: &str| format!("{key}~{}~{word}", revision + 1);
-            let at = whole_milliseconds(event.at);
-            let telling = Telling { group, event, open, at };
-            let after = match (step(state, &consequence), before, &consequence) {
-                (Step::Open, _, Consequence::Open(finding)) => {
-                    let name = name("opened");
-                    let opened = telling.opened(finding, before, &name);
-                    let row = notification(&opened, (&group.pipeline, &key), None);
-                    notifications.push((name, row));
-                    opened
+    Follow::from(group, about.0).add(group, known, about);
+}
+
+impl Follow {
+    /// The same, given what follows.
+    fn add(
+        &self,
+        group: &mut Group,
+        known: &mut Known,
+        (open, unfilled): (&OpenSlots, &BTreeSet<String>),
+    ) {
+        let mut changed: BTreeMap<String, IncidentRecord> = BTreeMap::new();
+        let mut notifications = Vec::new();
+        for (event, follow) in events(group).zip(&self.0) {
+            let ends = ends_of_older_days(group, (event, follow), known);
+            for consequence in follow.iter().chain(&ends) {
+                let rows = group.changes.len() + changed.len() + notifications.len();
+                if older_days(&event.kind, consequence.key()).is_some() && rows + 2 > CHANGES_MAX {
+                    // There is no room in the group; the next good slot ends the others.
+                    break;
                 }
-                (Step::Join, Some(before), _) => telling.joined(before),
-                (Step::Acknowledge, Some(before), _) => {
-                    let acknowledged = telling.acknowledged(before);
-                    let told = before.told.clone().filter(|_| before.acknowledged.is_none());
-                    if let Some(told) = told {
-                        let row = notification(&acknowledged, (&group.pipeline, &key), Some(told));
-                        notifications.push((name("acknowledged"), row));
+                let key = consequence.key().to_owned();
+                // A person's hand names the incident, and always ends it.
+                if event.kind == "JOB_COMPLETED" && unfilled.contains(&key) {
+                    continue;
+                }
+                let place = (group.pipeline.clone(), key.clone());
+                let (stored, revision) =
+                    known.get(&place).map_or((None, 0), |(r, n)| (Some(r), *n));
+                let before = changed.get(&key).or(stored);
+                // A state that only a later version knows is not resolved.
+                let state = before.map(|r| r.standing().unwrap_or(IncidentState::Open));
+                let name = |word: &str| format!("{key}~{}~{word}", revision + 1);
+                let at = whole_milliseconds(event.at);
+                let telling = Telling { group, event, open, at };
+                let after = match (step(state, consequence), before, consequence) {
+                    (Step::Open, _, Consequence::Open(finding)) => {
+                        let name = name("opened");
+                        let opened = telling.opened(finding, before, &name);
+                        let row = notification(&opened, (&group.pipeline, &key), None);
+                        notifications.push((name, row));
+                        opened
                     }
-                    acknowledged
-                }
-                (Step::Resolve, Some(before), _) => {
-                    let resolved = telling.resolved(before);
-                    if let Some(told) = &before.told {
-                        let after = Some(told.clone());
-                        let row = notification(&resolved, (&group.pipeline, &key), after);
-                        notifications.push((name("resolved"), row));
+                    (Step::Join, Some(before), _) => telling.joined(before),
+                    (Step::Acknowledge, Some(before), _) => {
+                        let acknowledged = telling.acknowledged(before);
+                        let told = before.told.clone().filter(|_| before.acknowledged.is_none());
+                        if let Some(told) = told {
+                            let row =
+                                notification(&acknowledged, (&group.pipeline, &key), Some(told));
+                            notifications.push((name("acknowledged"), row));
+                        }
+                        acknowledged
                     }
-                    resolved
-                }
-                (
-                    Step::Open | Step::Join | Step::Acknowledge | Step::Resolve | Step::Nothing,
-                    ..,
-                ) => continue,
-            };
-            changed.insert(key, after);
+                    (Step::Resolve, Some(before), _) => {
+                        let resolved = telling.resolved(before);
+                        if let Some(told) = &before.told {
+                            let after = Some(told.clone());
+                            let row = notification(&resolved, (&group.pipeline, &key), after);
+                            notifications.push((name("resolved"), row));
+                        }
+                        resolved
+                    }
+                    (
+                        Step::Open | Step::Join | Step::Acknowledge | Step::Resolve | Step::Nothing,
+                        ..,
+                    ) => continue,
+                };
+                changed.insert(key, after);
+            }
         }
+        add_rows(group, known, changed, notifications);
     }
+}
+
+/// Incidents as they will be, and who is to be told.
+fn add_rows(
+    group: &mut Group,
+    known: &mut Known,
+    changed: BTreeMap<String, IncidentRecord>,
+    notifications: Vec<(String, OutboxRecord)>,
+) {
     for (key, record) in changed {
         let place = (group.pipeline.clone(), key.clone());
         let revision = known.get(&place).map_or(0, |(_, revision)| *revision);

@@ -30,7 +30,7 @@ pub fn caught(mutation: Mutation) -> Result<Outcome, String> {
 }
 
 /// What must often go wrong for a mistake to show.
-const SHOWN_BY: [(Mutation, Fault); 7] = [
+const SHOWN_BY: [(Mutation, Fault); 9] = [
     (Mutation::StaleTerms, Fault::Freeze),
     (Mutation::BlindTrust, Fault::Evaluators),
     (Mutation::DroppedAlerts, Fault::Channel),
@@ -38,6 +38,8 @@ const SHOWN_BY: [(Mutation, Fault); 7] = [
     (Mutation::LongWindows, Fault::Outage),
     (Mutation::GreedyBackfills, Fault::Backfill),
     (Mutation::LoudSilences, Fault::Silence),
+    (Mutation::SilencedRecords, Fault::Silence),
+    (Mutation::QuietPauses, Fault::Pause),
 ];
 
 fn weather(mutation: Mutation) -> Weather {

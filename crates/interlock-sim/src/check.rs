@@ -11,6 +11,7 @@ mod end;
 mod owed;
 mod reports;
 mod scene;
+mod silences;
 mod slots;
 
 use std::{
@@ -35,6 +36,7 @@ use self::{
     backfills::SeenBackfill,
     book::{Book, Place, SeenSlot, SeenSpan},
     reports::Reports,
+    silences::Hush,
 };
 use crate::{
     clockwork::{Clockwork, Pid},
@@ -204,6 +206,11 @@ impl Checker {
     /// Somebody reports a run's end by hand.
     pub fn report_by_hand(&mut self, run_id: String) {
         self.by_hand.insert(run_id);
+    }
+
+    /// Whether somebody silenced a pipeline.
+    pub(crate) fn is_silenced(&self, pipeline: &PipelineId) -> bool {
+        self.alerts.hush(pipeline, self.clockwork.time()) == Hush::Yes
     }
 
     /// The true time.
@@ -396,7 +403,9 @@ impl Checker {
             planned_at: planned_at(group).unwrap_or(now),
             is_live: role == Role::Engine && self.live.contains(&owner),
         };
+        let hush = self.alerts.hush(&group.pipeline, now);
         let judged = judge(&mut book, group, &scene)
+            .and_then(|count| silences::is_recorded(group, hush).map(|()| count))
             .and_then(|count| self.alerts.group(group, &mut book, now).map(|()| count));
         match self.books.get_mut(&group.pipeline) {
             Some(place) => *place = book,
@@ -425,7 +434,8 @@ impl Checker {
 
     /// A notification is about to become something else.
     pub fn settles(&mut self, row: &OutboxRow, becomes: &[(String, OutboxRecord)]) {
-        if let Err(finding) = self.alerts.settles(row, becomes) {
+        let now = self.clockwork.time();
+        if let Err(finding) = self.alerts.settles(row, becomes, now) {
             self.found(&row.pipeline, finding);
         }
     }
@@ -531,6 +541,7 @@ fn judge(book: &mut Book, group: &Group, scene: &Scene<'_>) -> Result<Count, Fin
                 count.owed += owed::watermark_moves(book, schedule, record.at, scene)?;
             }
             (Key::Pipeline, Record::Pipeline(record)) => {
+                silences::pause_is_recorded(book, record.pause.as_ref(), group)?;
                 book.declare(record, scene);
             }
             (Key::Backfill(number), Record::Backfill(record)) => {

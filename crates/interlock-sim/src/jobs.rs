@@ -15,7 +15,7 @@ use interlock_trigger::{
     TriggerFuture, Triggers, What,
 };
 use jiff::Timestamp;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     clockwork::{Clockwork, NATURE, Pid, ProcessWorld},
@@ -202,7 +202,7 @@ impl Jobs {
         let starts_badly = random.chance(self.0.luck.profile().jobs_per_mille / 4) && !calm;
         let beginnings = [Beginning::Refused, Beginning::UnclearAndBegun, Beginning::UnclearAndNot];
         let takes_most = if random.chance(50) { 3 * 3_600 } else { 300 };
-        Nature {
+        let mut nature = Nature {
             habit,
             beginning: if starts_badly {
                 beginnings[random.below(3) as usize]
@@ -213,11 +213,16 @@ impl Jobs {
             on_its_way: if random.chance(100) { random.between(1, 20) } else { 0 },
             answer_takes: if random.chance(100) { random.between(1, 20) } else { 0 },
             late_by: random.between(60, 7_200),
+        };
+        // Longer than it takes the next owner to look for it, and shorter than it looks.
+        if random.chance(60) && !calm {
+            nature.on_its_way = random.between(20, 58);
         }
+        nature
     }
 
-    /// A job begins, or is there already.
-    fn begin(&self, request: &StartRequest, adapter: Adapter, by: Pid) {
+    /// A job begins, or is there already. Whose it is hears of it, whoever has to answer for the start.
+    fn begin(&self, request: &StartRequest, adapter: Adapter, (host, by): (Pid, Pid)) {
         let now = self.0.clockwork.time();
         let run_id = &request.run_id;
         let times = {
@@ -230,7 +235,7 @@ impl Jobs {
                 is_acknowledged: false,
                 hosts: BTreeSet::new(),
             });
-            job.hosts.insert(by);
+            job.hosts.insert(host);
             if adapter == Adapter::Runner && job.times > 0 {
                 // It knows the id and does nothing.
                 drop(inner);
@@ -344,6 +349,38 @@ impl fmt::Debug for Jobs {
     }
 }
 
+impl SeenJobs {
+    /// A request that has left is on its way whatever becomes of whoever sent it: it arrives after its sender died too, and
+    /// after the next owner has found nothing and asked again.
+    async fn arrive_later(
+        &self,
+        request: StartRequest,
+        nature: &Nature,
+    ) -> Result<(), StartFailure> {
+        let (jobs, pid) = (self.jobs.clone(), self.world.pid());
+        let life = jobs.0.clockwork.life(pid);
+        let (arrived, answer) = oneshot::channel();
+        let (on_its_way, nature_world) = (nature.on_its_way, jobs.0.clockwork.process(NATURE));
+        let way = nature_world.clone();
+        let task = async move {
+            way.sleep(seconds(on_its_way)).await;
+            // For what a dead process sent nobody answers.
+            let by = if jobs.0.clockwork.life(pid) == life { pid } else { NATURE };
+            jobs.begin(&request, adapter_of(&request), (pid, by));
+            if jobs.0.doubles_starts {
+                jobs.begin(&request, Adapter::Blind, (pid, by));
+            }
+            let _sender_is_gone = arrived.send(());
+        };
+        nature_world.spawn("a start on its way", Box::pin(task));
+        let _always_arrives = answer.await;
+        if nature.answer_takes > 0 {
+            self.world.sleep(seconds(nature.answer_takes)).await;
+        }
+        Ok(())
+    }
+}
+
 /// Jobs, as one process sees them.
 #[derive(Debug)]
 pub struct SeenJobs {
@@ -372,6 +409,9 @@ impl Triggers for SeenJobs {
                 category: FailureCategory::Transient,
                 may_have_started,
             };
+            if nature.on_its_way > 0 && nature.beginning == Beginning::Good {
+                return self.arrive_later(request, &nature).await;
+            }
             if nature.on_its_way > 0 {
                 self.world.sleep(seconds(nature.on_its_way)).await;
             }
@@ -389,9 +429,9 @@ impl Triggers for SeenJobs {
                 Beginning::Good | Beginning::UnclearAndBegun | Beginning::UnclearAndNot => {}
             }
             let (adapter, pid) = (adapter_of(&request), self.world.pid());
-            self.jobs.begin(&request, adapter, pid);
+            self.jobs.begin(&request, adapter, (pid, pid));
             if self.jobs.0.doubles_starts {
-                self.jobs.begin(&request, Adapter::Blind, pid);
+                self.jobs.begin(&request, Adapter::Blind, (pid, pid));
             }
             if nature.answer_takes > 0 {
                 self.world.sleep(seconds(nature.answer_takes)).await;

@@ -221,7 +221,9 @@ fn swarm(extent: Extent, from: u64) -> Result<(), String> {
 /// Tells of a violation, with the shortest prefix that shows it.
 fn fail(outcome: &Outcome) -> Result<(), String> {
     let Some(violation) = &outcome.violation else { return Ok(()) };
+    // To shorten a long world takes its time, many times over: what is known is said first.
     println!("{violation}");
+    outcome.story.iter().for_each(|line| println!("{line}"));
     let short = shorten(outcome)?;
     let Options { seed, days, pipelines, instances, faults, weather, .. } = &short.options;
     let weather = match weather {

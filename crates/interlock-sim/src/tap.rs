@@ -53,6 +53,10 @@ pub enum Mutation {
     GreedyBackfills,
     /// Silenced alerts are told.
     LoudSilences,
+    /// What is silenced is not recorded either.
+    SilencedRecords,
+    /// Pauses begin and end without an event.
+    QuietPauses,
     /// Instances act ten minutes before their time.
     HastyInstances,
     /// An open slot takes up another version.
@@ -75,7 +79,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// The promise that each of them breaks.
-    pub const ALL: [(Self, &'static str); 24] = [
+    pub const ALL: [(Self, &'static str); 26] = [
         (Self::ShiftedSlots, "S1"),
         (Self::DoubleStarts, "S2"),
         (Self::LostRows, "S3"),
@@ -91,6 +95,8 @@ impl Mutation {
         (Self::SilentIncidents, "S12"),
         (Self::DroppedAlerts, "S13"),
         (Self::LoudSilences, "S14"),
+        (Self::SilencedRecords, "S14"),
+        (Self::QuietPauses, "S14"),
         (Self::HastyInstances, "S15"),
         (Self::ChangedVersions, "S16"),
         (Self::LargeGroups, "S17"),
@@ -196,6 +202,16 @@ impl Tap {
         }
         if self.has(Mutation::SilentIncidents) {
             group.changes.retain(|change| !matches!(change.key(), Some(Key::Outbox(_))));
+        }
+        if self.has(Mutation::SilencedRecords) && self.checker().is_silenced(&group.pipeline) {
+            group
+                .changes
+                .retain(|change| !matches!(change.key(), Some(Key::Incident(_) | Key::Outbox(_))));
+        }
+        if self.has(Mutation::QuietPauses) {
+            group.changes.retain(|change| {
+                !matches!(change, Change::Append(event) if event.kind == "PIPELINE_PAUSED")
+            });
         }
         if self.has(Mutation::LargeGroups) && has_watermark {
             let event = group.changes.iter().find(|change| matches!(change, Change::Append(_)));

@@ -325,7 +325,12 @@ impl Watchdog {
         if asked.values().any(|question| question.from.is_some()) {
             let (store, shard) = (self.store.as_ref(), self.writer.shard);
             around.unapplied = unapplied(store, shard).await?;
-            around.blind = deaf(store, &self.blind, now).await?;
+        }
+        let is_reported = |(pipeline, question): (&PipelineId, &Question)| {
+            question.from.is_some() && self.list.is_reported(pipeline)
+        };
+        if asked.iter().any(is_reported) {
+            around.blind = deaf(self.store.as_ref(), &self.blind, now).await?;
         }
         let mut failed = BTreeMap::new();
         self.judge_by_portions(asked, &around, &mut failed).await?;

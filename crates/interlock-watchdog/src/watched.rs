@@ -7,7 +7,11 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
-use interlock_core::{agenda::Agenda, id::PipelineId, schedule::Recurrence};
+use interlock_core::{
+    agenda::{Agenda, Work},
+    id::PipelineId,
+    schedule::Recurrence,
+};
 use interlock_store::record::{PipelineRecord, Shared, Unreadable};
 use jiff::Timestamp;
 
@@ -33,6 +37,8 @@ pub(crate) struct Watched {
     revision: u64,
     /// Whether a report may open its slots.
     has_sensors: bool,
+    /// Whether somebody else runs it, and reports.
+    is_reported: bool,
 }
 
 /// All of them.
@@ -65,6 +71,11 @@ impl Watchlist {
         self.row(pipeline).map(|watched| watched.revision)
     }
 
+    /// Whether somebody else runs a pipeline and reports: of such a one it matters who could hear (S10).
+    pub(crate) fn is_reported(&self, pipeline: &PipelineId) -> bool {
+        self.row(pipeline).is_some_and(|watched| watched.is_reported)
+    }
+
     /// The pipelines of which a report may open slots, among some by their numbers.
     pub(crate) fn with_sensors(&self, numbers: Range<usize>) -> impl Iterator<Item = &PipelineId> {
         let some = self.rows.iter().skip(numbers.start).take(numbers.len());
@@ -86,18 +97,19 @@ impl Watchlist {
         let zones = |name: &str| (self.zones)(name);
         let agenda = record.agenda.as_ref().map(|it| it.to_core(shared, &zones)).transpose();
         let read = agenda.map(Option::unwrap_or_default);
-        let (from, has_sensors) = match &read {
+        let (from, has_sensors, is_reported) = match &read {
             Ok(agenda) if record.retired_at.is_none() => {
                 let expecting = Expecting { pipeline, agenda };
                 let next = expecting.next_after(judged.max(record.first_seen));
-                (next.map_or(NEVER, millis), has_sensors(agenda))
+                let is_reported = agenda.work == Work::Watched;
+                (next.map_or(NEVER, millis), has_sensors(agenda), is_reported)
             }
-            Ok(_) | Err(_) => (NEVER, false),
+            Ok(_) | Err(_) => (NEVER, false, false),
         };
         let number = self.place(pipeline);
         if let Some(watched) = self.rows.get_mut(number as usize) {
-            *watched =
-                Watched { name: pipeline.clone(), from, armed: NEVER, revision, has_sensors };
+            let (name, armed) = (pipeline.clone(), NEVER);
+            *watched = Watched { name, from, armed, revision, has_sensors, is_reported };
         }
         self.arm_at(number, from);
         read.map(|_| ())
@@ -204,8 +216,9 @@ impl Watchlist {
             Err(place) => {
                 let number = self.rows.len() as u32;
                 let name = pipeline.clone();
-                let (from, armed) = (NEVER, NEVER);
-                self.rows.push(Watched { name, from, armed, revision: 0, has_sensors: false });
+                let (from, armed, revision) = (NEVER, NEVER, 0);
+                let (has_sensors, is_reported) = (false, false);
+                self.rows.push(Watched { name, from, armed, revision, has_sensors, is_reported });
                 self.by_name.insert(place, number);
                 number
             }

@@ -11,7 +11,7 @@ use interlock_store::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Finding, book::Book};
+use super::{Finding, book::Book, silences::Hush};
 
 /// The pipeline and the name of a notification.
 type Place = (String, String);
@@ -23,11 +23,14 @@ pub(crate) struct OnItsWay {
     pub(crate) since: Timestamp,
     /// What it is the end of.
     after: Option<String>,
+    /// Whether somebody sent it on its way who did not know what is silenced: its channel may take it hours later.
+    is_unsure: bool,
 }
 
 impl OnItsWay {
     fn new(record: &OutboxRecord, since: Timestamp) -> Self {
-        Self { channel: record.channel.clone(), since, after: record.after.clone() }
+        let (channel, after) = (record.channel.clone(), record.after.clone());
+        Self { channel, since, after, is_unsure: false }
     }
 }
 
@@ -66,14 +69,18 @@ impl Alerts {
                 self.taken.insert((channel.to_owned(), key.to_owned()));
             }
         }
-        if self.unsure_at.is_some_and(|at| now < at + IN_HAND) {
+        if self.is_unsure(now) {
             return Ok(());
         }
         let (pipeline, name) = key.split_once('/').unwrap_or((key, ""));
         let is_beginning = name.contains("~opened") && !name.contains("~dead");
         // What was on its way to a channel before the silence began goes on.
         let place = (pipeline.to_owned(), name.to_owned());
-        let made = self.on_their_way.get(&place).map_or(now, |way| way.since);
+        let way = self.on_their_way.get(&place);
+        if way.is_some_and(|way| way.is_unsure) {
+            return Ok(());
+        }
+        let made = way.map_or(now, |way| way.since);
         let is_silenced = |(names, since, until): &(Vec<String>, Timestamp, Timestamp)| {
             (names.is_empty() || names.iter().any(|name| name == pipeline))
                 && *since < made
@@ -89,6 +96,11 @@ impl Alerts {
         }
     }
 
+    /// Whether somebody may tell now because it did not know what is silenced.
+    fn is_unsure(&self, now: Timestamp) -> bool {
+        self.unsure_at.is_some_and(|at| now < at + IN_HAND)
+    }
+
     /// Somebody does not know what is silenced.
     pub(crate) fn could_not_ask(&mut self, now: Timestamp) {
         self.unsure_at = Some(now);
@@ -102,6 +114,15 @@ impl Alerts {
         if let Some(until) = until {
             self.silences.push((names.collect(), now, until));
         }
+    }
+
+    /// Whether a pipeline is silenced now.
+    pub(crate) fn hush(&self, pipeline: &PipelineId, now: Timestamp) -> Hush {
+        let is_silenced = self.silences.iter().any(|(names, since, until)| {
+            (names.is_empty() || names.iter().any(|name| name == pipeline.as_str()))
+                && (*since..*until).contains(&now)
+        });
+        if is_silenced { Hush::Yes } else { Hush::No }
     }
 
     /// How many incidents were resolved.
@@ -174,17 +195,22 @@ impl Alerts {
         &mut self,
         row: &OutboxRow,
         becomes: &[(String, OutboxRecord)],
+        now: Timestamp,
     ) -> Result<(), Finding> {
         let pipeline = row.pipeline.to_string();
         let channel = &row.record.channel;
         let known = self.on_their_way.remove(&(pipeline.clone(), row.name.clone()));
+        let is_unsure = self.is_unsure(now) || known.as_ref().is_some_and(|it| it.is_unsure);
         let since = known.map_or(Timestamp::MIN, |it| it.since);
         for (name, record) in becomes {
             let place = (pipeline.clone(), name.clone());
             if record.dead {
                 self.dead.insert(place);
             } else {
-                self.on_their_way.insert(place, OnItsWay::new(record, since));
+                // Who holds it back will ask again.
+                let is_unsure = is_unsure && record.held.is_none();
+                let way = OnItsWay { is_unsure, ..OnItsWay::new(record, since) };
+                self.on_their_way.insert(place, way);
             }
         }
         if !becomes.is_empty() {

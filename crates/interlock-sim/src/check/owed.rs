@@ -31,9 +31,13 @@ pub(crate) fn watermark_moves(
     let Some(pattern) = pattern_of(&truth, schedule) else { return Ok(0) };
     let owed = naive::slots(&truth, pattern, old, new);
     let is_planned = |slot: &SeenSlot| !matches!(slot.opened_by, "manual" | "backfill");
-    let invented = book
-        .rows(schedule, old, new)
-        .find(|((_, at), slot)| is_planned(slot) && owed.binary_search(at).is_err());
+    // What the watchdog recorded ahead of the watermark keeps the version of then (S16), and is judged by it.
+    let is_of_then = |version: u64, at: Timestamp| {
+        version != book.version && !owed_then(scene, (version, schedule), at, at).is_empty()
+    };
+    let invented = book.rows(schedule, old, new).find(|((_, at), slot)| {
+        is_planned(slot) && owed.binary_search(at).is_err() && !is_of_then(slot.version, *at)
+    });
     if let Some(((_, at), _)) = invented {
         return told("S1", format!("{at} is recorded, and the schedule does not owe it"));
     }
@@ -51,12 +55,28 @@ pub(crate) fn watermark_moves(
     let rows = in_rows.count() as u64;
     let spans = book.spans.iter().filter(|((id, first), _)| id == schedule && *first > old);
     for ((_, first), span) in spans {
-        let count = owed.iter().filter(|slot| (*first..=span.last).contains(*slot)).count() as u64;
+        let count = if span.version == book.version {
+            owed.iter().filter(|slot| (*first..=span.last).contains(*slot)).count() as u64
+        } else {
+            owed_then(scene, (span.version, schedule), *first, span.last).len() as u64
+        };
         if span.last <= new && count != span.count {
             return told("S3", format!("a span of {} from {first} has {count} slots", span.count));
         }
     }
     Ok(owed.len() as u64 - rows)
+}
+
+/// What a schedule owed from one instant to another, as an earlier version of its pipeline said it.
+fn owed_then(
+    scene: &Scene<'_>,
+    (version, schedule): (u64, &ScheduleId),
+    first: Timestamp,
+    last: Timestamp,
+) -> Vec<Timestamp> {
+    let Some(truth) = scene.truth(version) else { return vec![] };
+    let Some(pattern) = pattern_of(&truth, schedule) else { return vec![] };
+    naive::slots(&truth, pattern, first - SignedDuration::from_millis(1), last)
 }
 
 /// The pattern of a schedule, by its id.

@@ -4,8 +4,9 @@
 use interlock_sim::{simulate, swarm::shape};
 
 /// Seeds of the swarm, the invariant, and what it was.
-const FOUND: [(u64, &str, &str); 7] = [
+const FOUND: [(u64, &str, &str); 8] = [
     (2, "S17", "two runs asked for in one millisecond, applied again and again"),
+    (48, "S14", "the checker forgot that who could not ask had sent an alert on its way"),
     (72, "S14", "a store that did not answer ended every silence"),
     (192, "L4", "the checker granted no time to what was told shortly before the end"),
     (214, "S8", "the checker counted the time that a slow store took"),
