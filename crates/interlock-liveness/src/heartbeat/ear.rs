@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::record::Record;
+use super::record::{Content, Presence, Record};
 
 /// So much of a file is looked at.
 const LOOKED_AT: usize = 4_096;
@@ -88,12 +88,14 @@ impl Source {
         };
         let bytes = bytes.get(..length)?;
         let mut hasher = DefaultHasher::new();
-        match Record::decode(bytes) {
+        match Record::read(bytes) {
             // Of a process that is gone, or of another start of the machine: left over.
-            Some(record) if !record.origin.is_alive() => return None,
-            Some(record) => (record.origin.pid, record.sequence).hash(&mut hasher),
+            Content::Record(record) if record.origin.presence() == Presence::Gone => return None,
+            Content::Record(record) => (record.origin.pid, record.sequence).hash(&mut hasher),
+            // Whoever damaged it is not who is listened for.
+            Content::Damaged => return None,
             // Of a program that knows no records: whatever changes is a sign of life.
-            None => (bytes, written).hash(&mut hasher),
+            Content::Foreign => (bytes, written).hash(&mut hasher),
         }
         Some(hasher.finish())
     }
@@ -184,5 +186,20 @@ mod tests {
         assert_eq!(ear.listen(), Heard::Beat);
         fs::write(&path, Record::now(here, 3).encode()).unwrap();
         assert_eq!(ear.listen(), Heard::Nothing, "the same beat again");
+    }
+
+    #[test]
+    fn a_record_from_another_container_is_a_sign_of_life_and_a_damaged_one_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("beat");
+        let here = Origin::here().unwrap();
+        let elsewhere = Origin { namespace: here.namespace + 1, pid: u32::MAX, ..here };
+        let mut ear = Ear::file(&path);
+        fs::write(&path, Record::now(elsewhere, 1).encode()).unwrap();
+        assert_eq!((ear.listen(), ear.listen()), (Heard::Beat, Heard::Nothing));
+        let mut damaged = Record::now(elsewhere, 2).encode();
+        damaged[60] ^= 1;
+        fs::write(&path, damaged).unwrap();
+        assert_eq!(ear.listen(), Heard::Nothing);
     }
 }

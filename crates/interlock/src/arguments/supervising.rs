@@ -66,8 +66,8 @@ pub(crate) enum RestartWhen {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HeartbeatCommand {
-    /// Say whether a heartbeat has changed lately, for probes. Exit codes: 0 it has, 1 it has not or is not
-    /// there, 3 cannot be told.
+    /// Say whether a heartbeat has changed lately, for probes. Exit codes: 0 it has, or this is the first look at what
+    /// some other program writes; 1 it has not or is not there; 3 cannot be told.
     Check {
         /// The file, or a key: `redis://[USER:PASSWORD@]HOST[:PORT]/[DATABASE/]KEY`. Of one that is no record of ours,
         /// what was seen is kept beside it, in `FILE.seen` or `KEY:seen`.
