@@ -12,6 +12,7 @@ use std::{
 };
 
 use super::record::{Content, Presence, Record};
+use crate::aside::Aside;
 
 /// So much of a file is looked at.
 const LOOKED_AT: usize = 4_096;
@@ -32,11 +33,15 @@ pub enum Heard {
 pub struct Ear {
     source: Source,
     seen: Option<u64>,
+    /// What was there to begin with could not be seen yet.
+    is_new: bool,
 }
 
 #[derive(Debug)]
 enum Source {
     File(PathBuf),
+    /// A file that is looked at by somebody else.
+    Aside(Aside<Option<u64>>),
     Memory(File),
     Pipe(File),
 }
@@ -45,20 +50,37 @@ impl Ear {
     /// Listens to a file. What is in it now is what an earlier process left.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let source = Source::File(path.into());
-        let seen = source.content();
-        Self { source, seen }
+        Self::to(source)
+    }
+
+    /// Listens to a file and never waits for it: while it cannot be read nothing is heard.
+    pub(crate) fn aside(path: PathBuf) -> io::Result<Self> {
+        let source = Source::File(path);
+        let look = move || Source::content_of(&source);
+        Ok(Self::to(Source::Aside(Aside::start(look)?)))
     }
 
     /// Listens to a memory file.
     pub fn memory(memory: OwnedFd) -> Self {
-        let source = Source::Memory(memory.into());
-        let seen = source.content();
-        Self { source, seen }
+        Self::to(Source::Memory(memory.into()))
     }
 
     /// Listens to the reading end of a pipe, which must not block.
     pub fn pipe(pipe: OwnedFd) -> Self {
-        Self { source: Source::Pipe(pipe.into()), seen: None }
+        Self::to(Source::Pipe(pipe.into()))
+    }
+
+    fn to(source: Source) -> Self {
+        let mut ear = Self { source, seen: None, is_new: true };
+        ear.forget();
+        ear
+    }
+
+    /// Whatever is there now is what an earlier process left.
+    pub(crate) fn forget(&mut self) {
+        let content = self.source.content();
+        self.is_new = content.is_none();
+        self.seen = content.flatten();
     }
 
     /// Looks once.
@@ -66,16 +88,24 @@ impl Ear {
         if let Source::Pipe(pipe) = &mut self.source {
             return drain(pipe);
         }
-        let content = self.source.content();
-        let is_new = content.is_some() && content != self.seen;
+        let Some(content) = self.source.content() else { return Heard::Nothing };
+        let is_beat = content.is_some() && content != self.seen && !self.is_new;
+        self.is_new = false;
         self.seen = content.or(self.seen);
-        if is_new { Heard::Beat } else { Heard::Nothing }
+        if is_beat { Heard::Beat } else { Heard::Nothing }
     }
 }
 
 impl Source {
-    /// What stands for the content, if there is one that counts.
-    fn content(&self) -> Option<u64> {
+    /// What stands for the content, if there is one that counts; nothing at all, if that is not known at present.
+    fn content(&mut self) -> Option<Option<u64>> {
+        match self {
+            Self::Aside(aside) => aside.look(),
+            Self::File(_) | Self::Memory(_) | Self::Pipe(_) => Some(self.content_of()),
+        }
+    }
+
+    fn content_of(&self) -> Option<u64> {
         let mut bytes = [0; LOOKED_AT];
         let (length, written) = match self {
             Self::File(path) => {
@@ -84,7 +114,7 @@ impl Source {
                 (file.read_at(&mut bytes, 0).ok()?, written)
             }
             Self::Memory(file) => (file.read_at(&mut bytes, 0).ok()?, None),
-            Self::Pipe(_) => return None,
+            Self::Aside(_) | Self::Pipe(_) => return None,
         };
         let bytes = bytes.get(..length)?;
         let mut hasher = DefaultHasher::new();

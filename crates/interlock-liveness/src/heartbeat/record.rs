@@ -6,7 +6,7 @@
 
 use std::{fs, io, os::unix::fs::MetadataExt as _, time::Duration};
 
-use crate::clock::monotonic;
+use crate::{clock::monotonic, kin::after_name};
 
 /// How long a record is.
 pub(crate) const LENGTH: usize = 64;
@@ -83,9 +83,7 @@ pub(crate) fn boot() -> io::Result<[u8; 16]> {
 /// When a process was started.
 pub(crate) fn started(pid: &str) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name may hold anything, even parentheses.
-    let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
-    let ticks = after.split_whitespace().nth(19).and_then(|ticks| ticks.parse().ok());
+    let ticks = after_name(&stat).nth(19).and_then(|ticks| ticks.parse().ok());
     ticks.ok_or_else(|| io::Error::other("a line of /proc is not understood"))
 }
 
