@@ -279,7 +279,9 @@ fn fault_22_a_heartbeat_file_that_cannot_even_be_opened_holds_nobody_up() {
                  ln -s stuck/beat $LIVENESS_FOLDER/beat; exec \"$0\" \"$@\"";
     let beats =
         "for i in $(seq 15); do printf . >&$INTERLOCK_HEARTBEAT_PIPE; sleep 0.1; done; sleep 600";
-    let mut command = Patient::command(&["unshare", "--mount", "bash", "-c", mount], "supervise");
+    // Should it be held up after all, it is ended: nobody else can.
+    let by = ["timeout", "-s", "KILL", "60", "unshare", "--mount", "bash", "-c", mount];
+    let mut command = Patient::command(&by, "supervise");
     tell_what(&mut command, &folder, &format!("exec bash -c '{beats}'"));
     let mut supervisor = Patient::spawn(&mut command);
     let began = Instant::now();
