@@ -18,7 +18,9 @@ fn families() -> BTreeMap<i32, Vec<i32>> {
             families.entry(parent).or_default().push(pid);
         }
     }
-    families.values_mut().for_each(|children| children.sort_unstable());
+    for children in families.values_mut() {
+        children.sort_unstable();
+    }
     families
 }
 

@@ -305,7 +305,7 @@ struct Lived {
     pid: u32,
     ended: Ended,
     /// How long it was, …
-    lived: Duration,
+    length: Duration,
     /// … and for how much of that, at its end, it hung.
     silent: Duration,
     /// Whether it was ended by a signal that somebody had passed on to it.
@@ -333,9 +333,9 @@ fn live(
     let ended = life.attend(tell).map_err(SuperviseError::Kernel)?;
     orphans::end_all();
     tell(Note::Ended(ended));
-    let lived = Duration::from_nanos(monotonic().saturating_sub(began));
+    let length = Duration::from_nanos(monotonic().saturating_sub(began));
     let is_wanted = matches!(ended, Ended::Signalled(signal) if life.was_passed(signal));
-    Ok(Lived { pid, ended, lived, silent: life.was_silent_for(), is_wanted })
+    Ok(Lived { pid, ended, length, silent: life.was_silent_for(), is_wanted })
 }
 
 /// Refuses a heartbeat that can be none; answers with why one cannot be written as things stand.

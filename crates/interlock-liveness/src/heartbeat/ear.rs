@@ -46,6 +46,14 @@ enum Source {
     Pipe(File),
 }
 
+/// What came of a look.
+enum Look {
+    /// What stands for the content, if there is one that counts.
+    At(Option<u64>),
+    /// It cannot be said at present.
+    HeldUp,
+}
+
 impl Ear {
     /// Listens to a file. What is in it now is what an earlier process left.
     pub fn file(path: impl Into<PathBuf>) -> Self {
@@ -56,7 +64,7 @@ impl Ear {
     /// Listens to a file and never waits for it: while it cannot be read nothing is heard.
     pub(crate) fn aside(path: PathBuf) -> io::Result<Self> {
         let source = Source::File(path);
-        let look = move || Source::content_of(&source);
+        let look = move || source.content();
         Ok(Self::to(Source::Aside(Aside::start(look)?)))
     }
 
@@ -78,9 +86,10 @@ impl Ear {
 
     /// Whatever is there now is what an earlier process left.
     pub(crate) fn forget(&mut self) {
-        let content = self.source.content();
-        self.is_new = content.is_none();
-        self.seen = content.flatten();
+        match self.source.look() {
+            Look::At(content) => (self.seen, self.is_new) = (content, false),
+            Look::HeldUp => (self.seen, self.is_new) = (None, true),
+        }
     }
 
     /// Looks once.
@@ -88,7 +97,7 @@ impl Ear {
         if let Source::Pipe(pipe) = &mut self.source {
             return drain(pipe);
         }
-        let Some(content) = self.source.content() else { return Heard::Nothing };
+        let Look::At(content) = self.source.look() else { return Heard::Nothing };
         let is_beat = content.is_some() && content != self.seen && !self.is_new;
         self.is_new = false;
         self.seen = content.or(self.seen);
@@ -97,15 +106,15 @@ impl Ear {
 }
 
 impl Source {
-    /// What stands for the content, if there is one that counts; nothing at all, if that is not known at present.
-    fn content(&mut self) -> Option<Option<u64>> {
+    fn look(&mut self) -> Look {
         match self {
-            Self::Aside(aside) => aside.look(),
-            Self::File(_) | Self::Memory(_) | Self::Pipe(_) => Some(self.content_of()),
+            Self::Aside(aside) => aside.look().map_or(Look::HeldUp, Look::At),
+            Self::File(_) | Self::Memory(_) | Self::Pipe(_) => Look::At(self.content()),
         }
     }
 
-    fn content_of(&self) -> Option<u64> {
+    /// What stands for the content, if there is one that counts.
+    fn content(&self) -> Option<u64> {
         let mut bytes = [0; LOOKED_AT];
         let (length, written) = match self {
             Self::File(path) => {

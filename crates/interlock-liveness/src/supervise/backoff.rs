@@ -115,7 +115,7 @@ impl History {
         give_up: GiveUp,
     ) -> (Next, io::Result<()>) {
         let now = now();
-        if life.lived.saturating_sub(life.silent) >= backoff.healthy_for.max(self.last_pause * 2) {
+        if life.length.saturating_sub(life.silent) >= backoff.healthy_for.max(self.last_pause * 2) {
             self.in_a_row = 0;
         }
         // While it hangs nothing is forgotten: one that may be silent for long would never be given up.
@@ -183,8 +183,8 @@ mod tests {
         (folder, history)
     }
 
-    fn life(lived: Duration) -> Lived {
-        Lived { lived, ..Lived::default() }
+    fn life(length: Duration) -> Lived {
+        Lived { length, ..Lived::default() }
     }
 
     fn pause(history: &mut History, lived: Duration) -> Duration {
@@ -214,7 +214,7 @@ mod tests {
         let mut hangs = || {
             // So much time goes by meanwhile.
             history.deaths.iter_mut().for_each(|at| *at = at.saturating_sub(silent));
-            let hung = Lived { ended: Ended::Hung, lived: silent, silent, ..Lived::default() };
+            let hung = Lived { ended: Ended::Hung, silent, ..life(silent) };
             history.died(&hung, BACKOFF, give_up).0
         };
         assert!(matches!(hangs(), Next::After(_)));
@@ -222,8 +222,7 @@ mod tests {
         assert!(matches!(hangs(), Next::GiveUp(_)));
         // That it took long to hang does not make it well.
         assert_eq!(history.in_a_row, 3);
-        let patient =
-            Lived { ended: Ended::Hung, lived: silent * 2, silent: silent * 2, ..life(silent) };
+        let patient = Lived { ended: Ended::Hung, silent: silent * 2, ..life(silent * 2) };
         history.died(&patient, BACKOFF, NEVER).1.unwrap();
         assert_eq!(history.in_a_row, 4);
     }
