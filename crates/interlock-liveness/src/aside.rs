@@ -58,13 +58,25 @@ impl<T: Send + 'static> Aside<T> {
 
     /// What is there now; nothing, if that cannot be said in a moment. An answer that came too late is the next one.
     pub(crate) fn look(&mut self) -> Option<T> {
+        // Who has kept us waiting once is not waited for again.
+        let patience = if self.is_asked { Duration::ZERO } else { ANSWERS_IN };
+        self.answer_within(patience)
+    }
+
+    /// What is there now, and not what was there when somebody asked before; it is waited for twice as long as this.
+    pub(crate) fn look_afresh(&mut self, most: Duration) -> Option<T> {
+        if self.is_asked {
+            self.answer_within(most)?;
+        }
+        self.answer_within(most)
+    }
+
+    fn answer_within(&mut self, most: Duration) -> Option<T> {
         let was_asked = std::mem::replace(&mut self.is_asked, true);
         if !was_asked && self.ask.try_send(()).is_err() {
             return None;
         }
-        // Who has kept us waiting once is not waited for again.
-        let patience = if was_asked { Duration::ZERO } else { ANSWERS_IN };
-        let answer = self.answers.recv_timeout(patience).ok();
+        let answer = self.answers.recv_timeout(most).ok();
         self.is_asked = answer.is_none();
         answer
     }

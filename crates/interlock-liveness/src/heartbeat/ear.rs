@@ -9,6 +9,7 @@ use std::{
         unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     },
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::record::{Content, Presence, Record};
@@ -16,6 +17,8 @@ use crate::aside::Aside;
 
 /// So much of a file is looked at.
 const LOOKED_AT: usize = 4_096;
+/// How long is waited for what is there before anything begins.
+const FIRST_LOOK_IN: Duration = Duration::from_secs(1);
 
 /// What a look found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +89,12 @@ impl Ear {
 
     /// Whatever is there now is what an earlier process left.
     pub(crate) fn forget(&mut self) {
-        match self.source.look() {
+        let found = match &mut self.source {
+            // Whoever begins now may write before a hasty look is over, and that would be taken for what was there before.
+            Source::Aside(aside) => aside.look_afresh(FIRST_LOOK_IN).map_or(Look::HeldUp, Look::At),
+            Source::File(_) | Source::Memory(_) | Source::Pipe(_) => self.source.look(),
+        };
+        match found {
             Look::At(content) => (self.seen, self.is_new) = (content, false),
             Look::HeldUp => (self.seen, self.is_new) = (None, true),
         }
@@ -177,6 +185,14 @@ pub(super) fn content(path: &Path) -> io::Result<(Vec<u8>, fs::Metadata)> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicU64, Ordering::Relaxed},
+        },
+        thread,
+    };
+
     use super::*;
     use crate::heartbeat::record::Origin;
 
@@ -225,6 +241,28 @@ mod tests {
         assert_eq!(ear.listen(), Heard::Beat);
         fs::write(&path, Record::now(here, 3).encode()).unwrap();
         assert_eq!(ear.listen(), Heard::Nothing, "the same beat again");
+    }
+
+    #[test]
+    fn what_is_written_while_a_first_look_takes_its_time_is_a_sign_of_life() {
+        let value = Arc::new(AtomicU64::new(1));
+        let looked_at = Arc::clone(&value);
+        let slow = move || {
+            thread::sleep(Duration::from_millis(50));
+            Some(looked_at.load(Relaxed))
+        };
+        let mut ear = Ear::to(Source::Aside(Aside::start(slow).unwrap()));
+        for beat in 2..4 {
+            value.store(beat, Relaxed);
+            let heard = (0..100).any(|_| {
+                thread::sleep(Duration::from_millis(5));
+                ear.listen() == Heard::Beat
+            });
+            assert!(heard, "{beat}");
+            // A question of the life before is still open when the next one begins.
+            assert_eq!(ear.listen(), Heard::Nothing);
+            ear.forget();
+        }
     }
 
     #[test]
