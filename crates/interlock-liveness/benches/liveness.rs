@@ -91,6 +91,24 @@ fn kick() {
     };
     let kicks = |watch: &Watch| (0..KICKS).for_each(|_| black_box(watch).kick());
     result("liveness/kick", per_kick(&|| kicks(&watch)));
+    // Of a full monitor two watches share a line: what a kick costs while the neighbour kicks without a pause.
+    let full = Monitor::builder().capacity(64).start().expect("a monitor");
+    let ladder = Ladder::soft(Duration::from_mins(1));
+    let mut watches: Vec<Watch> =
+        (0..64).map(|_| full.watch("bench", ladder).register().expect("a watch")).collect();
+    let (neighbour, stops) = (watches.remove(0), &AtomicBool::new(false));
+    let shared = thread::scope(|scope| {
+        scope.spawn(move || {
+            while !stops.load(Relaxed) {
+                neighbour.kick();
+            }
+        });
+        let shares = watches.get(31).expect("the other one of the first line");
+        let measured = per_kick(&|| (0..KICKS / 10).for_each(|_| black_box(shares).kick())) * 10.0;
+        stops.store(true, Relaxed);
+        measured
+    });
+    result("liveness/kick_beside_a_neighbour", shared);
     // The least there is: a counter of its own.
     let counter = AtomicU64::new(0);
     let bump = || {

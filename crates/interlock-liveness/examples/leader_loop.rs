@@ -59,7 +59,7 @@ fn locked(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
 }
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let monitor = Monitor::builder().start()?;
+    let monitor = Monitor::builder().on_event(|event| println!("{event}")).start()?;
     let store = Arc::new(Mutex::new(Store::default()));
     let fence = FenceCell::default();
     // Before asking: what the answer takes is not ours.

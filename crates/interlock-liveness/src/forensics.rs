@@ -10,17 +10,24 @@
 
 pub(crate) mod arena;
 mod collector;
+mod gathered;
 mod observed;
 mod report;
 mod scribe;
 #[cfg(all(feature = "forensics", target_arch = "x86_64"))]
 mod symbols;
+mod text;
+mod wellness;
 
-pub(crate) use self::report::{report_end, report_on};
 pub use self::{
     collector::Forensics,
     report::{Fate, Found, found},
     scribe::{Written, help},
+    wellness::{Recovered, recovered},
+};
+pub(crate) use self::{
+    report::{Report, report_end, report_on},
+    wellness::is_well,
 };
 use crate::{hooks::Expiry, roster::Roster};
 

@@ -11,7 +11,7 @@ mod writer;
 pub use self::{
     check::{CheckError, Fresh, check},
     ear::{Ear, Heard},
-    record::{Origin, Record},
+    record::{Origin, Presence, Record},
     writer::{FileBeat, PipeBeat, inherited},
 };
 pub(crate) use self::{ear::open, record::boot};

@@ -21,12 +21,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Whoever does not listen ([`Builder::on_event`]) is told nothing: a loop that hangs then ends the process without a word. What the threads were
+//! doing is written down by a helper process ([`forensics::Forensics`]), if there is one, and found by the next start ([`forensics::found`]).
+//! The kernel's timer behind all that ([`Deadman`]) is off unless it is asked for. The examples are a worker, a leader with a lease, a service on
+//! tokio, and a post mortem.
+//!
 //! **Invariant:** nothing kicks on a timer. What leaves the process as a heartbeat ([`Carrier`]) is let out only after a look
 //! at which every critical watch had moved in time.
 //!
 //! **Invariant:** the monitor allocates nothing and waits for nobody, so that a process whose allocator or whose log is stuck is
 //! still ended; and behind it stands the kernel's timer ([`Deadman`]), for when the monitor is what is stuck.
 
+mod aside;
 mod beat;
 mod breaker;
 mod clock;
@@ -36,6 +42,7 @@ mod fence;
 pub mod forensics;
 pub mod heartbeat;
 mod hooks;
+mod kin;
 mod ladder;
 mod monitor;
 mod names;

@@ -25,7 +25,7 @@ use crate::{
     forensics::Dumper,
     ladder::Ladder,
     roster::{Roster, Row},
-    slot::{Blocks, Mandate, Places, Slot, blocks},
+    slot::{Mandate, Places, Slot, Slots},
     stall::Witness,
     status::{Listed, Numbers, Probe},
     watch::Registration,
@@ -134,8 +134,8 @@ impl Builder {
     /// Starts looking.
     pub fn start(self) -> Result<Monitor, StartError> {
         let no_memory = |error| StartError::Memory(self.capacity, error);
-        let blocks = blocks(self.capacity).map_err(no_memory)?;
-        let shared = Arc::new(Shared::with_capacity(self.capacity, &blocks));
+        let slots = Slots::new(self.capacity).map_err(no_memory)?;
+        let shared = Arc::new(Shared::with_capacity(self.capacity, &slots));
         // It is as if it had just looked: nobody could be hung yet.
         shared.numbers.scanned_at.store(monotonic(), Relaxed);
         let timer = self.deadman.arm().map_err(StartError::Deadman)?;
@@ -144,7 +144,7 @@ impl Builder {
         let has_beats = !self.carriers.is_empty();
         let (beater, beats) = Beater::new(self.carriers, self.beat_every);
         let rounds = Rounds {
-            roster: Roster::of(&blocks),
+            roster: Roster::of(&slots),
             acts: Vec::with_capacity(self.capacity * 3 + 8),
             shared: Arc::clone(&shared),
             fixed_tick: self.tick,
@@ -196,11 +196,11 @@ impl Yard {
 }
 
 impl Shared {
-    fn with_capacity(capacity: usize, blocks: &Blocks) -> Self {
+    fn with_capacity(capacity: usize, slots: &Arc<Slots>) -> Self {
         let yard = Yard {
             newcomers: Vec::with_capacity(capacity),
             gone: Vec::with_capacity(capacity),
-            places: Places::of(blocks),
+            places: Places::of(slots),
             count: 0,
         };
         Self {

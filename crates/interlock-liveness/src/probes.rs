@@ -2,35 +2,38 @@
 //!
 //! A server on the runtime that hangs answers nobody, which is right for it and late: the probe times out a few times
 //! first. And one on another runtime says that all is well. This thread needs nothing of the process but what the
-//! monitor found: it reads a line, answers it and hangs up.
+//! monitor found. It reads a line, answers it and hangs up, for a bounded number of callers at once: whoever says nothing
+//! holds up nobody.
+
+mod caller;
 
 use std::{
-    io::{self, Read as _, Write as _},
-    net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    io::{self, PipeReader, PipeWriter},
+    net::{SocketAddr, TcpListener, ToSocketAddrs},
     thread::JoinHandle,
     time::Duration,
 };
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use self::caller::Caller;
 use crate::{
     clock::monotonic,
     ladder::Rung,
     status::{Probe, WatchStatus},
 };
 
-/// How long somebody may take to ask, and to listen: others wait meanwhile.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// A request's first line is shorter.
-const LINE_MAX: usize = 1_024;
+/// So many are heard at once; for one more the one that came first has to go.
+const CALLERS_MAX: usize = 64;
+/// How often is looked for callers who took too long.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// `GET /livez` and `GET /readyz`, until it is dropped.
 #[derive(Debug)]
 pub struct Probes {
     address: SocketAddr,
-    stops: Arc<AtomicBool>,
+    /// Closed to end the thread.
+    stops: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -38,13 +41,13 @@ impl Probes {
     /// Listens, and answers what the probe says.
     pub fn listen(address: impl ToSocketAddrs, probe: Probe) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let stops = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stops);
+        let (told, stops) = io::pipe()?;
         let thread = std::thread::Builder::new()
             .name("lv-probes".to_owned())
-            .spawn(move || answer_all(&listener, &probe, &told))?;
-        Ok(Self { address, stops, thread: Some(thread) })
+            .spawn(move || answer_all(&listener, &told, &probe))?;
+        Ok(Self { address, stops: Some(stops), thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -55,38 +58,49 @@ impl Probes {
 
 impl Drop for Probes {
     fn drop(&mut self) {
-        self.stops.store(true, Relaxed);
-        // Whoever waits for a connection gets one.
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            address.set_ip(if address.is_ipv4() {
-                std::net::Ipv4Addr::LOCALHOST.into()
-            } else {
-                std::net::Ipv6Addr::LOCALHOST.into()
-            });
-        }
-        let came = TcpStream::connect_timeout(&address, PATIENCE).is_ok();
-        if let Some(thread) = self.thread.take().filter(|_| came) {
+        drop(self.stops.take());
+        if let Some(thread) = self.thread.take() {
             let _ended = thread.join();
         }
     }
 }
 
-fn answer_all(listener: &TcpListener, probe: &Probe, stops: &AtomicBool) {
-    while !stops.load(Relaxed) {
-        match listener.accept() {
-            // Somebody who hangs up early has no answer to wait for.
-            Ok((stream, _)) => drop(answer(stream, probe)),
-            // No descriptor is left, most likely: that passes, or the process ends for it.
-            Err(_) => std::thread::sleep(PATIENCE),
+fn answer_all(listener: &TcpListener, told: &PipeReader, probe: &Probe) {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
+    let answer = |asked: &str| answer(asked, probe);
+    let mut callers: Vec<Caller> = Vec::with_capacity(CALLERS_MAX + 1);
+    loop {
+        let wanted = callers.iter().map(|it| PollFd::new(it.stream(), it.awaits()));
+        let doors = [PollFd::new(told, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
+        let mut polled: Vec<PollFd<'_>> = doors.into_iter().chain(wanted).collect();
+        let _interrupted = poll(&mut polled, Some(&timeout));
+        let is_ready: Vec<bool> = polled.iter().map(|it| !it.revents().is_empty()).collect();
+        let [is_over, is_called, ready @ ..] = is_ready.as_slice() else { return };
+        if *is_over {
+            return;
+        }
+        let now = monotonic();
+        let mut ready = ready.iter();
+        callers.retain_mut(|caller| {
+            let is_ready = ready.next().is_some_and(|it| *it);
+            (!is_ready || caller.proceed(answer).is_ok()) && !caller.is_late(now)
+        });
+        if *is_called {
+            match listener.accept() {
+                Ok((stream, _)) => callers.extend(Caller::new(stream, now).ok()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // No descriptor is left, most likely: that passes, or the process ends for it. The caller still waits at the door.
+                Err(_) => std::thread::sleep(LOOK_EVERY / 10),
+            }
+        }
+        if callers.len() > CALLERS_MAX {
+            callers.remove(0);
         }
     }
 }
 
-fn answer(mut stream: TcpStream, probe: &Probe) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = [0; LINE_MAX];
-    let asked = first_line(&mut stream, &mut line)?;
+/// All that is sent to whoever asks.
+fn answer(asked: &str, probe: &Probe) -> String {
     let mut words = asked.split(' ');
     let (status, body) = match (words.next(), words.next()) {
         (Some("GET" | "HEAD"), Some("/livez")) => verdict(probe, Probe::is_live),
@@ -98,14 +112,9 @@ fn answer(mut stream: TcpStream, probe: &Probe) -> io::Result<()> {
     };
     let length = body.len();
     let body = if asked.starts_with("HEAD") { String::new() } else { body };
-    write!(
-        stream,
+    format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    )?;
-    // What it still wants to say is of no interest, but an end with unread bytes would take the answer back.
-    stream.shutdown(std::net::Shutdown::Write)?;
-    let _rest = stream.read(&mut line)?;
-    Ok(())
+    )
 }
 
 fn verdict(probe: &Probe, is_well: impl Fn(&Probe) -> bool) -> (&'static str, String) {
@@ -123,28 +132,4 @@ fn verdict(probe: &Probe, is_well: impl Fn(&Probe) -> bool) -> (&'static str, St
 fn sentence(watch: &WatchStatus) -> String {
     let (age, limit) = (watch.age.as_secs_f64(), watch.limit.as_secs_f64());
     format!("{} has made no progress for {age:.1} s; it may for {limit:.1} s\n", watch.name)
-}
-
-/// What stands before the first end of line; however slowly it comes, no longer than [`PATIENCE`] is waited.
-fn first_line<'a>(stream: &mut TcpStream, line: &'a mut [u8]) -> io::Result<&'a str> {
-    let until = monotonic().saturating_add(PATIENCE.as_nanos().try_into().unwrap_or(u64::MAX));
-    let mut filled = 0;
-    loop {
-        let left = until.saturating_sub(monotonic());
-        if left == 0 {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(Duration::from_nanos(left)))?;
-        let room = line.get_mut(filled..).unwrap_or_default();
-        let came = stream.read(room)?;
-        filled += came;
-        let so_far = line.get(..filled).unwrap_or_default();
-        if came == 0 || filled == line.len() || so_far.contains(&b'\n') {
-            break;
-        }
-    }
-    let text = line.get(..filled).unwrap_or_default();
-    let end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
-    let text = std::str::from_utf8(text.get(..end).unwrap_or_default());
-    text.map(str::trim_end).map_err(io::Error::other)
 }

@@ -19,7 +19,7 @@ use self::{
 use crate::{
     clock::{Reading, nanos},
     ladder::{Ladder, Rung},
-    slot::{BLOCK, Block, Blocks, Mandate, Own, Slot},
+    slot::{BLOCK, Mandate, Own, Slot, Slots},
 };
 
 /// The monitor woke this much later than it meant to, at least: the process did not run.
@@ -123,9 +123,10 @@ impl Verdict {
 #[derive(Debug)]
 pub(crate) struct Roster {
     /// What the watched threads write; then, by the same places, what is kept about them. Places may be vacant.
-    blocks: Blocks,
-    /// What every look reads: the count that was last seen of each, and when something is to be decided about it.
+    slots: Arc<Slots>,
+    /// What every look reads: the count that was last seen of each.
     seen: Vec<u64>,
+    /// When something is to be decided about each: read when it may be the time for one of a group.
     next: Vec<u64>,
     warm: Vec<Warm>,
     cold: Vec<Option<Cold>>,
@@ -145,10 +146,10 @@ pub(crate) struct Roster {
 }
 
 impl Roster {
-    pub(crate) fn of(blocks: &Blocks) -> Self {
-        let rows = blocks.len() * BLOCK;
+    pub(crate) fn of(slots: &Arc<Slots>) -> Self {
+        let rows = slots.len();
         Self {
-            blocks: Arc::clone(blocks),
+            slots: Arc::clone(slots),
             seen: Vec::with_capacity(rows),
             next: Vec::with_capacity(rows),
             warm: Vec::with_capacity(rows),
@@ -179,9 +180,7 @@ impl Roster {
         self.sit(place, (seen, Warm::VACANT), Some(cold));
         self.pumps.extend(pump);
         // Its mandate has not been seen.
-        if let Some(block) = self.blocks.get(place / BLOCK) {
-            block.stir();
-        }
+        self.slots.stir(place);
     }
 
     /// Puts somebody, or nobody, in a place; answers with whom was there.
@@ -206,13 +205,12 @@ impl Roster {
     }
 
     pub(crate) fn own(&self, at: usize) -> Option<&Own> {
-        self.blocks.get(at / BLOCK)?.own.get(at % BLOCK)
+        self.slots.own().get(at)
     }
 
     /// Every watch with its name, its step and for how long it has stood still.
     pub(crate) fn standings(&self, now: u64) -> impl Iterator<Item = (&Cold, &Own, Rung, u64)> {
-        let own = self.blocks.iter().flat_map(|block| &block.own);
-        let all = own.zip(&self.warm).zip(&self.cold);
+        let all = self.slots.own().iter().zip(&self.warm).zip(&self.cold);
         all.filter_map(move |((own, warm), cold)| {
             let cold = cold.as_ref()?;
             Some((cold, own, cold.rung, now.saturating_sub(warm.since)))
@@ -227,22 +225,26 @@ impl Roster {
         }
         let now = reading.monotonic;
         let mut changed = false;
-        let blocks = &self.blocks;
-        let is_stirred = |number: usize| blocks.get(number).is_some_and(Block::take_stirred);
-        for (group, is_stirred) in self.rota.due(now, is_stirred) {
+        let slots = &self.slots;
+        for (group, is_stirred) in self.rota.due(now, |number| slots.take_stirred(number)) {
             let rows = group.rows();
-            let Some(block) = blocks.get(group.number()) else { continue };
+            let Some((own, found)) = slots.rows(rows.clone()) else { continue };
             let Some(seen) = self.seen.get_mut(rows.clone()) else { continue };
             let Some(next) = self.next.get_mut(rows.clone()) else { continue };
             let Some(warm) = self.warm.get_mut(rows.clone()) else { continue };
-            let mut news = moved_or_due(block, seen, next, now);
+            let mut news = moved(own, seen);
+            // Nearly always it is nobody's time, and nobody is to be judged otherwise.
+            let mut is_reckoned = is_stirred || now >= group.earliest();
+            if is_reckoned {
+                news |= due(next, now);
+            }
             if is_stirred {
-                news |= commanded(block, warm);
+                news |= commanded(own, warm);
             }
             while news != 0 {
                 let at = news.trailing_zeros() as usize;
                 news &= news - 1;
-                let (own, found) = (&block.own[at], &block.found[at]);
+                let (own, found) = (&own[at], &found[at]);
                 let (seen, next, warm) = (&mut seen[at], &mut next[at], &mut warm[at]);
                 let mut seat = Seat { found, seen, next, warm };
                 let progress = own.progress();
@@ -252,11 +254,15 @@ impl Roster {
                 } else if let Some(Some(cold)) = self.cold.get_mut(rows.start + at) {
                     let at = rows.start + at;
                     Judged { at, seat, cold, now, acts: &mut *acts }.judge(own);
-                    changed = true;
+                    (changed, is_reckoned) = (true, true);
                     self.is_retiring |= own.mandate().mandate() == Mandate::Retired;
                 }
             }
-            group.looked(now, self.tick, next.iter().copied().min().unwrap_or(u64::MAX));
+            // Whoever only moved on has more time than before: what was reckoned is still early enough.
+            if is_reckoned {
+                group.reckoned(next.iter().copied().min().unwrap_or(u64::MAX));
+            }
+            group.looked(now, self.tick);
         }
         self.end_terms(reading.boottime, acts);
         if changed {
@@ -338,7 +344,7 @@ impl Roster {
                 self.is_retiring = true;
                 break;
             }
-            let slot = Slot::at(&self.blocks, place);
+            let slot = Slot::at(&self.slots, place);
             let pump = self.pumps.iter().position(|pump| pump.slot.place() == place);
             let pump = pump.map(|pump| self.pumps.swap_remove(pump));
             let seen = slot.own().progress();
@@ -355,23 +361,23 @@ impl Roster {
     }
 }
 
-/// Who has a count that was not seen yet, or about whom something is to be decided: a bit for each of a block. Nearly always nearly
-/// nobody, so that a look at most of them is this.
+/// Who has a count that was not seen yet: a bit for each of a block. Nearly always nearly nobody, so that a look at most of them is this.
 #[inline]
-fn moved_or_due(block: &Block, seen: &[u64], next: &[u64], now: u64) -> u64 {
-    let kept = seen.iter().zip(next);
-    block.own.iter().zip(kept).enumerate().fold(0, |news, (at, (own, (seen, next)))| {
-        let (has_moved, is_due) = (own.progress() != *seen, now >= *next);
-        news | (u64::from(has_moved) | u64::from(is_due)) << at
-    })
+fn moved(own: &[Own], seen: &[u64]) -> u64 {
+    bits(own.iter().zip(seen).map(|(own, seen)| own.progress() != *seen))
+}
+
+/// About whom something is to be decided.
+fn due(next: &[u64], now: u64) -> u64 {
+    bits(next.iter().map(|next| now >= *next))
 }
 
 /// Who is to be judged otherwise than before.
-fn commanded(block: &Block, warm: &[Warm]) -> u64 {
-    block
-        .own
-        .iter()
-        .zip(warm)
-        .enumerate()
-        .fold(0, |news, (at, (own, warm))| news | u64::from(own.mandate() != warm.mandate) << at)
+fn commanded(own: &[Own], warm: &[Warm]) -> u64 {
+    bits(own.iter().zip(warm).map(|(own, warm)| own.mandate() != warm.mandate))
+}
+
+#[inline]
+fn bits(all: impl Iterator<Item = bool>) -> u64 {
+    all.take(BLOCK).enumerate().fold(0, |bits, (at, is_one)| bits | u64::from(is_one) << at)
 }

@@ -1,11 +1,15 @@
 //! What a watched thread and the monitor share: two places in memory, and no lock.
 //!
-//! The thread writes the first, a cache line of its own: a counter of progress, and a mandate that says how it is to be judged.
+//! The thread writes the first: a counter of progress, and a mandate that says how it is to be judged. It is a cache line of its own as long as
+//! half of the places are free; then two share one, because reading lines is what a scan costs, and ten thousand threads do not run at once.
 //! The monitor writes the second: what it found. So a kick never waits for the monitor, and the monitor never for a thread.
-//! Slots lie side by side in blocks, and the blocks in one region, because the monitor reads them in a row: that is what a scan costs.
+//! All of the first lie side by side, with nothing in between, because the monitor reads them in a row: that is what a scan costs.
 
 use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
     io,
+    ops::Range,
     sync::{
         Arc,
         atomic::{
@@ -15,74 +19,92 @@ use std::{
     },
 };
 
-use crate::{ladder::Rung, names::Phase, sys::region::Region};
+use crate::{
+    ladder::Rung,
+    names::Phase,
+    sys::{held::Held, region::Region},
+};
 
-/// How many slots lie side by side.
+/// How many slots are looked at together.
 pub(crate) const BLOCK: usize = 64;
+/// How many places a cache line has.
+const PER_LINE: usize = 64 / size_of::<Own>();
 
-/// Slots side by side.
+/// The slots of all watches that there can be, in whole blocks.
 #[derive(Debug)]
-pub(crate) struct Block {
-    pub(crate) own: [Own; BLOCK],
-    pub(crate) found: [Found; BLOCK],
-    /// Somebody here is to be judged otherwise than before: the monitor looks at the next tick, whoever's turn it is.
-    stirred: AtomicBool,
+pub(crate) struct Slots {
+    own: Region<Own>,
+    found: Region<Found>,
+    /// For each block: somebody there is to be judged otherwise than before. The monitor looks at the next tick, whoever's turn it is.
+    stirred: Region<AtomicBool>,
 }
 
-impl Block {
-    /// Has the monitor look whether mandates have changed.
-    pub(crate) fn stir(&self) {
-        self.stirred.store(true, Release);
+impl Slots {
+    /// Room for so many.
+    pub(crate) fn new(count: usize) -> io::Result<Arc<Self>> {
+        let blocks = count.div_ceil(BLOCK);
+        Ok(Arc::new(Self {
+            own: Region::new(blocks * BLOCK)?,
+            found: Region::new(blocks * BLOCK)?,
+            stirred: Region::new(blocks)?,
+        }))
     }
 
-    /// Whether somebody was stirred since this was asked.
-    pub(crate) fn take_stirred(&self) -> bool {
-        self.stirred.load(Relaxed) && self.stirred.swap(false, Acquire)
+    pub(crate) fn len(&self) -> usize {
+        self.own.len()
     }
-}
 
-/// The slots of all watches that there can be.
-pub(crate) type Blocks = Arc<Region<Block>>;
+    pub(crate) fn own(&self) -> &[Own] {
+        &self.own
+    }
 
-/// Room for so many slots.
-pub(crate) fn blocks(slots: usize) -> io::Result<Blocks> {
-    Region::new(slots.div_ceil(BLOCK)).map(Arc::new)
+    /// What watched threads and the monitor wrote in some places.
+    pub(crate) fn rows(&self, places: Range<usize>) -> Option<(&[Own], &[Found])> {
+        self.own.get(places.clone()).zip(self.found.get(places))
+    }
+
+    /// Has the monitor look whether mandates of the block of a place have changed.
+    pub(crate) fn stir(&self, place: usize) {
+        if let Some(stirred) = self.stirred.get(place / BLOCK) {
+            stirred.store(true, Release);
+        }
+    }
+
+    /// Whether somebody of a block was stirred since this was asked.
+    pub(crate) fn take_stirred(&self, block: usize) -> bool {
+        let stirred = self.stirred.get(block);
+        stirred.is_some_and(|it| it.load(Relaxed) && it.swap(false, Acquire))
+    }
 }
 
 /// The part of a watch that both sides see.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
-    blocks: Blocks,
-    /// Which one of all, blocks counted through.
+    own: Held<Slots, Own>,
     place: usize,
 }
 
 impl Slot {
     /// The one at a place, of which there is one.
-    pub(crate) fn at(blocks: &Blocks, place: usize) -> Self {
-        assert!(place / BLOCK < blocks.len(), "places are given within their bounds");
-        Self { blocks: Arc::clone(blocks), place }
-    }
-
-    #[inline]
-    fn block(&self) -> &Block {
-        &self.blocks[self.place / BLOCK]
+    pub(crate) fn at(slots: &Arc<Slots>, place: usize) -> Self {
+        assert!(place < slots.len(), "places are given within their bounds");
+        Self { own: Held::new(Arc::clone(slots), |slots| &slots.own[place]), place }
     }
 
     #[inline]
     pub(crate) fn own(&self) -> &Own {
-        &self.block().own[self.place % BLOCK]
+        &self.own
     }
 
     /// Says how it is to be judged from now on; answers with what it was before.
     pub(crate) fn command(&self, mandate: Mandate) -> Mandate {
         let before = self.own().command(mandate);
-        self.block().stir();
+        self.own.owner().stir(self.place);
         before
     }
 
     pub(crate) fn found(&self) -> &Found {
-        &self.block().found[self.place % BLOCK]
+        &self.own.owner().found[self.place]
     }
 
     pub(crate) fn place(&self) -> usize {
@@ -93,41 +115,50 @@ impl Slot {
 /// Which places there are, and which nobody has.
 #[derive(Debug)]
 pub(crate) struct Places {
-    blocks: Blocks,
+    slots: Arc<Slots>,
     /// How many were ever given.
     given: usize,
-    free: Vec<usize>,
+    free: BinaryHeap<Reverse<usize>>,
 }
 
 impl Places {
-    pub(crate) fn of(blocks: &Blocks) -> Self {
-        Self { blocks: Arc::clone(blocks), given: 0, free: vec![] }
+    pub(crate) fn of(slots: &Arc<Slots>) -> Self {
+        Self { slots: Arc::clone(slots), given: 0, free: BinaryHeap::new() }
     }
 
     /// A slot that is nobody's, as if nobody had ever had it; if there is one.
     pub(crate) fn allot(&mut self) -> Option<Slot> {
-        let place = self.free.pop().or_else(|| {
+        let order = self.free.pop().map(|Reverse(order)| order).or_else(|| {
             let next = self.given;
-            (next < self.blocks.len() * BLOCK).then(|| {
+            (next < self.slots.len()).then(|| {
                 self.given += 1;
                 next
             })
         })?;
-        let slot = Slot::at(&self.blocks, place);
+        let place = self.nth(order);
+        let slot = Slot::at(&self.slots, place);
         slot.own().reset();
         slot.found().reset();
         Some(slot)
     }
 
+    /// The places in the order in which they are given: first one of each line, then the others.
+    fn nth(&self, order: usize) -> usize {
+        let lines = self.slots.len() / PER_LINE;
+        order % lines * PER_LINE + order / lines
+    }
+
     /// Whoever had it is gone, and the monitor has taken it out.
     pub(crate) fn free(&mut self, place: usize) {
-        self.free.push(place);
+        let lines = self.slots.len() / PER_LINE;
+        // A line of one's own before one that is shared.
+        self.free.push(Reverse(place % PER_LINE * lines + place / PER_LINE));
     }
 }
 
 /// Written by the watched thread.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(align(32))]
 pub(crate) struct Own {
     progress: AtomicU64,
     mandate: AtomicU64,
@@ -278,17 +309,20 @@ mod tests {
 
     #[test]
     fn a_place_that_was_freed_is_given_again_as_new_and_no_other_is_given_twice() {
-        let mut places = Places::of(&blocks(BLOCK + 2).unwrap());
+        let mut places = Places::of(&Slots::new(BLOCK + 2).unwrap());
         let slots: Vec<Slot> = (0..=BLOCK).map(|_| places.allot().unwrap()).collect();
         let given: Vec<usize> = slots.iter().map(Slot::place).collect();
-        assert_eq!(given, (0..=BLOCK).collect::<Vec<_>>());
+        // One of each line, and then the first that has to share one.
+        let expected: Vec<usize> = (0..BLOCK).map(|number| number * 2).chain([1]).collect();
+        assert_eq!(given, expected);
         slots[7].own().command(Mandate::Retired);
         slots[7].found().expiries.store(3, Relaxed);
-        places.free(7);
+        places.free(1);
+        places.free(14);
         let again = places.allot().unwrap();
-        assert_eq!((again.place(), again.own().mandate().mandate()), (7, Mandate::Rest));
+        assert_eq!((again.place(), again.own().mandate().mandate()), (14, Mandate::Rest));
         assert_eq!(again.found().expiries.load(Relaxed), 0);
-        assert_eq!(places.allot().unwrap().place(), BLOCK + 1);
+        assert_eq!([1, 3].map(|_| places.allot().unwrap().place()), [1, 3]);
         let more: Vec<Slot> = std::iter::from_fn(|| places.allot()).collect();
         assert_eq!(more.len(), BLOCK - 2, "blocks are whole");
     }

@@ -8,6 +8,7 @@
 //! **Invariant:** whoever calls [`run`] has no other children: at the end of each life all children of this process are ended.
 
 mod backoff;
+mod examine;
 mod life;
 mod memory;
 mod orphans;
@@ -28,9 +29,11 @@ use self::{
     life::Life,
 };
 use crate::{
+    aside::within,
     clock::monotonic,
     forensics::{Fate, report_end},
-    heartbeat, sys,
+    heartbeat::{self, Ear},
+    sys,
 };
 
 /// The exit code of a supervisor that gave up.
@@ -77,7 +80,7 @@ pub enum Restart {
 }
 
 /// How a life ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ended {
     /// By itself, with a code.
     Exited(i32),
@@ -89,6 +92,9 @@ pub enum Ended {
     OutOfMemory,
     /// Somebody asked for it; with this exit code.
     Stopped(i32),
+    /// It could not be started again.
+    #[default]
+    NotStarted,
 }
 
 impl Ended {
@@ -99,6 +105,7 @@ impl Ended {
             Self::Signalled(signal) => 128 + signal,
             Self::Hung => crate::EXIT_CODE,
             Self::OutOfMemory => 128 + libc::SIGKILL,
+            Self::NotStarted => i32::from(NOT_EXECUTABLE),
         };
         u8::try_from(code).unwrap_or(u8::MAX)
     }
@@ -112,6 +119,7 @@ impl fmt::Display for Ended {
             Self::Hung => f.write_str("gave no sign of life and was ended"),
             Self::OutOfMemory => f.write_str("was ended because memory was short"),
             Self::Stopped(_) => f.write_str("was asked to end"),
+            Self::NotStarted => f.write_str("could not be started"),
         }
     }
 }
@@ -134,6 +142,8 @@ pub enum Note<'a> {
     Unkillable,
     /// A life ended.
     Ended(Ended),
+    /// It ran before, and cannot be started again now.
+    NotStarted(&'a io::Error),
     /// The next begins after this.
     Waits(Duration),
     /// It died too often.
@@ -224,20 +234,28 @@ pub fn run(
     let signals = sys::Signals::take().map_err(SuperviseError::Kernel)?;
     let mut history =
         History::load(supervision.folder.join(format!("{}.deaths", supervision.name)));
-    if let Some((path, error)) = &silent {
-        tell(Note::NoHeartbeat(path, error));
+    if let Some(error) = &silent {
+        tell(Note::NoHeartbeat(supervision.heartbeat.as_deref().unwrap_or(Path::new("")), error));
     }
     if let Some(deaths) = history.is_hopeless(supervision.give_up) {
         tell(Note::GaveUp(&deaths));
         return Ok(GAVE_UP);
     }
+    let file = supervision.heartbeat.clone().map(Ear::aside).transpose();
+    let mut file = file.map_err(SuperviseError::Kernel)?;
+    let mut is_first = true;
     loop {
-        let mut life = Life::begin(supervision, &signals)?;
-        tell(Note::Started(life.pid()));
-        let began = monotonic();
-        let ended = life.attend(tell).map_err(SuperviseError::Kernel)?;
-        orphans::end_all();
-        tell(Note::Ended(ended));
+        let lived = match live(supervision, &signals, file.as_mut(), tell) {
+            Ok(lived) => lived,
+            // It may be there again in a moment: it is being replaced, or there were too many processes.
+            Err(SuperviseError::Start(_, error) | SuperviseError::Kernel(error)) if !is_first => {
+                tell(Note::NotStarted(&error));
+                Lived { ended: Ended::NotStarted, ..Lived::default() }
+            }
+            Err(error) => return Err(error),
+        };
+        is_first = false;
+        let ended = lived.ended;
         let is_over = match (supervision.restart, ended) {
             (_, Ended::Stopped(_)) | (Restart::Never, _) => true,
             (Restart::OnFailure, ended) => ended == Ended::Exited(0),
@@ -248,49 +266,99 @@ pub fn run(
         }
         let mut told = |fate: Fate, why: &str| {
             let about = (supervision.name.as_str(), why);
-            if let Err(error) = report_end(life.pid(), &supervision.folder, fate, about) {
+            if let Err(error) = report_end(lived.pid, &supervision.folder, fate, about) {
                 tell(Note::Untold(&error));
             }
         };
-        let lived = Duration::from_nanos(monotonic().saturating_sub(began));
-        match history.died(lived, supervision.backoff, supervision.give_up) {
-            (Next::GiveUp(deaths), kept) => {
-                let number = deaths.number;
-                told(Fate::GivenUp, &format!("it {ended}, death {number} of late, and stays down"));
-                note_kept(kept, tell);
-                tell(Note::GaveUp(&deaths));
-                return Ok(GAVE_UP);
-            }
-            (Next::After(pause), kept) => {
-                // Of a hang there is a better report.
-                if ended != Ended::Hung && ended != Ended::Exited(0) {
-                    told(Fate::Died, &format!("it {ended}, and was started again"));
+        let pause = if lived.is_death() {
+            match history.died(&lived, supervision.backoff, supervision.give_up) {
+                (Next::GiveUp(deaths), kept) => {
+                    let number = deaths.number;
+                    let why = format!("it {ended}, death {number} of late, and stays down");
+                    told(Fate::GivenUp, &why);
+                    note_kept(kept, tell);
+                    tell(Note::GaveUp(&deaths));
+                    return Ok(GAVE_UP);
                 }
-                note_kept(kept, tell);
-                tell(Note::Waits(pause));
-                if signals.wait(pause).is_some() {
-                    return Ok(ended.code());
+                (Next::After(pause), kept) => {
+                    // Of a hang there is a better report.
+                    if ended != Ended::Hung {
+                        told(Fate::Died, &format!("it {ended}, and was started again"));
+                    }
+                    note_kept(kept, tell);
+                    pause
                 }
             }
+        } else {
+            supervision.backoff.first
+        };
+        tell(Note::Waits(pause));
+        if signals.wait(pause).is_some() {
+            return Ok(ended.code());
         }
     }
 }
 
-/// Refuses a heartbeat that can be none; answers with one that cannot be written as things stand.
-fn hearing(supervision: &Supervision) -> Result<Option<(&Path, io::Error)>, SuperviseError> {
-    let Some(path) = supervision.heartbeat.as_deref() else { return Ok(None) };
+/// What there is to say of a life that is over.
+#[derive(Debug, Default)]
+struct Lived {
+    pid: u32,
+    ended: Ended,
+    /// How long it was, …
+    length: Duration,
+    /// … and for how much of that, at its end, it hung.
+    silent: Duration,
+    /// Whether it was ended by a signal that somebody had passed on to it.
+    is_wanted: bool,
+}
+
+impl Lived {
+    /// Whether that counts against the program: not if it was done, nor if somebody wanted it so.
+    fn is_death(&self) -> bool {
+        self.ended != Ended::Exited(0) && !self.is_wanted
+    }
+}
+
+/// One life, from its start until nothing is left of it.
+fn live(
+    supervision: &Supervision,
+    signals: &sys::Signals,
+    file: Option<&mut Ear>,
+    tell: &mut dyn FnMut(Note<'_>),
+) -> Result<Lived, SuperviseError> {
+    let mut life = Life::begin(supervision, signals, file)?;
+    let pid = life.pid();
+    tell(Note::Started(pid));
+    let began = monotonic();
+    let ended = life.attend(tell).map_err(SuperviseError::Kernel)?;
+    orphans::end_all();
+    tell(Note::Ended(ended));
+    let length = Duration::from_nanos(monotonic().saturating_sub(began));
+    let is_wanted = matches!(ended, Ended::Signalled(signal) if life.was_passed(signal));
+    Ok(Lived { pid, ended, length, silent: life.was_silent_for(), is_wanted })
+}
+
+/// Refuses a heartbeat that can be none; answers with why one cannot be written as things stand.
+fn hearing(supervision: &Supervision) -> Result<Option<io::Error>, SuperviseError> {
+    let Some(path) = supervision.heartbeat.clone() else { return Ok(None) };
+    let refused = |error| SuperviseError::Heartbeat(path.clone(), error);
+    let looked_at = path.clone();
+    match within(LOOKED_AT_IN, move || can_be_written(&looked_at)) {
+        Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => Err(refused(error)),
+        Ok(written) => Ok(written.err()),
+        Err(error) => Ok(Some(error)),
+    }
+}
+
+/// Whether a heartbeat file is there, or can be made by somebody like us.
+fn can_be_written(path: &Path) -> io::Result<()> {
     match heartbeat::open(path) {
-        Ok(_) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-            let folder = folder.unwrap_or(Path::new("."));
             let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
-            Ok(rustix::fs::access(folder, access).err().map(|error| (path, error.into())))
+            Ok(rustix::fs::access(folder.unwrap_or(Path::new(".")), access)?)
         }
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            Err(SuperviseError::Heartbeat(path.to_path_buf(), error))
-        }
-        Err(error) => Ok(Some((path, error))),
+        opened => opened.map(drop),
     }
 }
 
@@ -325,6 +393,8 @@ fn lock(supervision: &Supervision) -> Result<File, SuperviseError> {
     Err(SuperviseError::Running { name: supervision.name.clone(), holder: Holder::read(&file) })
 }
 
+/// How long a heartbeat file may take to be looked at before anything is started.
+const LOOKED_AT_IN: Duration = Duration::from_secs(2);
 /// A program whose supervisor was just killed takes a moment to die.
 const LOCK_TRIES: u32 = 10;
 const LOCK_AFTER: Duration = Duration::from_millis(50);

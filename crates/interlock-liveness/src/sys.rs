@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "the kernel is asked where nothing safe asks it")]
 
+pub(crate) mod held;
 pub(crate) mod region;
 pub(crate) mod stacks;
 #[cfg(test)]
@@ -166,7 +167,17 @@ pub(crate) fn tracer() -> Option<i32> {
 
 /// Signals that arrive as something to read, instead of interrupting.
 #[derive(Debug)]
-pub(crate) struct Signals(OwnedFd);
+pub(crate) struct Signals {
+    arriving: OwnedFd,
+    /// Whether there was a terminal when they were taken.
+    had_terminal: bool,
+}
+
+/// Whether this process belongs to a terminal.
+fn has_terminal() -> bool {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::open(c"/dev/tty", flags, Mode::empty()).is_ok()
+}
 
 /// What a signal asks of a supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,17 +202,20 @@ impl Signals {
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut());
             let descriptor = checked(libc::signalfd(-1, set.as_ptr(), flags))?;
-            Ok(Self(OwnedFd::from_raw_fd(descriptor)))
+            let arriving = OwnedFd::from_raw_fd(descriptor);
+            Ok(Self { arriving, had_terminal: has_terminal() })
         }
     }
 
     /// The next one that has arrived, if any has.
     pub(crate) fn next(&self) -> Option<Asked> {
         let mut bytes = [0; size_of::<libc::signalfd_siginfo>()];
-        rustix::io::read(&self.0, &mut bytes).ok()?;
+        rustix::io::read(&self.arriving, &mut bytes).ok()?;
         // The number comes first.
         let (number, _) = bytes.split_first_chunk::<4>()?;
         Some(match i32::from_ne_bytes(*number) {
+            // Nobody is there any more to see a program that is started again.
+            libc::SIGHUP if self.had_terminal && !has_terminal() => Asked::Stop(Signal::HUP),
             libc::SIGHUP => Asked::Pass(Signal::HUP),
             libc::SIGUSR1 => Asked::Pass(Signal::USR1),
             libc::SIGUSR2 => Asked::Pass(Signal::USR2),
@@ -233,7 +247,7 @@ impl Signals {
 
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.arriving.as_fd()
     }
 }
 

@@ -89,22 +89,27 @@ impl Key {
             return Ok(Fresh::Missing);
         }
         let age = match kept_for(&value).and_then(|kept| age(kept, left)) {
-            Some(age) => age,
+            Some(age) => Some(age),
             None => self.age_by_change(&mut connection, &value)?,
         };
-        Ok(if age <= max_age { Fresh::Yes(age) } else { Fresh::Stale(age) })
+        Ok(age.map_or(Fresh::FirstLook, |age| Fresh::of(age, max_age)))
     }
 
-    /// How long ago the value was first seen to be what it is.
-    fn age_by_change(&self, connection: &mut Connection, value: &[u8]) -> RedisResult<Duration> {
+    /// How long ago the value was first seen to be what it is; nothing, if nobody has looked before.
+    fn age_by_change(
+        &self,
+        connection: &mut Connection,
+        value: &[u8],
+    ) -> RedisResult<Option<Duration>> {
         let seen = self.seen();
         let before: Option<Vec<u8>> = cmd("GET").arg(&seen).query(connection)?;
         let left: i64 = cmd("PTTL").arg(&seen).query(connection)?;
         if let Some(age) = age(SEEN_FOR, left).filter(|_| before.as_deref() == Some(value)) {
-            return Ok(age);
+            return Ok(Some(age));
         }
         set(connection, &seen, value, SEEN_FOR)?;
-        Ok(Duration::ZERO)
+        // Something else was there at the last look: a change, since then.
+        Ok(before.map(|_| Duration::ZERO))
     }
 
     /// Where what was seen is kept.

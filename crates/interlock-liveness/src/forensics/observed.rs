@@ -2,8 +2,12 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf};
 
+use crate::kin::after_name;
+
 /// So many descriptors are listed.
 const LISTED_MAX: usize = 64;
+/// So much of a command line is said.
+const COMMAND_MAX: usize = 200;
 
 /// What the kernel says of a thread.
 #[derive(Debug, Default)]
@@ -29,14 +33,35 @@ fn observe(pid: u32, thread: i32) -> Observed {
         let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/{file}"));
         text.unwrap_or_default().trim().to_owned()
     };
-    let stat = read("stat");
-    let state = stat.rsplit_once(')').and_then(|(_, after)| after.split_whitespace().next());
     Observed {
         name: read("comm"),
-        state: state.unwrap_or("?").to_owned(),
+        state: after_name(&read("stat")).next().unwrap_or("?").to_owned(),
         waits_in: read("wchan"),
         call: read("syscall"),
     }
+}
+
+/// The number of a process's parent.
+pub(super) fn parent(pid: u32) -> String {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    after_name(&stat).nth(1).unwrap_or("?").to_owned()
+}
+
+/// With what a process was started, on one line.
+pub(super) fn command(pid: u32) -> String {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let mut text: String = text
+        .trim_end_matches('\0')
+        .chars()
+        .map(|it| if it.is_control() { ' ' } else { it })
+        .take(COMMAND_MAX + 1)
+        .collect();
+    if text.chars().count() > COMMAND_MAX {
+        text.pop();
+        text.push('…');
+    }
+    text
 }
 
 /// Memory, in the kernel's words.

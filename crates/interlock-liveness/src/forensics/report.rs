@@ -1,57 +1,25 @@
 //! The report: one bounded text per dump, for people and for the next start.
 
 use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use super::{arena::Copied, observed};
+use super::{
+    gathered::Scene,
+    text::{Names, Subject, header, text},
+    wellness::in_trouble,
+};
 use crate::{clock::monotonic, sys::stacks::Tracer};
 
-/// A report is at most this long …
-const LENGTH_MAX: usize = 256 * 1_024;
-/// … and so many are kept.
+/// So many are kept.
 const KEPT: usize = 8;
 /// How long is waited for threads that do not stop to be read. What is held for longer is let go by our own end.
 const LET_GO_IN: u64 = 1_000_000_000;
 const EXTENSION: &str = "report";
 /// What it becomes when it has been told.
 const TOLD: &str = "told";
-
-/// What is to be written down.
-pub(super) struct Subject<'a> {
-    pub(super) pid: u32,
-    pub(super) name: &'a str,
-    pub(super) why: &'a str,
-    /// What the process itself said of its watches.
-    pub(super) watches: &'a str,
-}
-
-/// Everything that can only be had while the process is there.
-pub(super) struct Gathered {
-    threads: BTreeMap<i32, observed::Observed>,
-    copied: Vec<Copied>,
-    memory: String,
-    descriptors: String,
-    maps: String,
-}
-
-impl Gathered {
-    /// Gathers it. The stacks of threads that did not store them are read from outside.
-    pub(super) fn of(pid: u32, mut copied: Vec<Copied>, tracer: &mut Tracer) -> Self {
-        let threads = observed::threads(pid);
-        let is_missing = |thread: &&i32| !copied.iter().any(|known| known.thread == **thread);
-        let missing: Vec<i32> = threads.keys().filter(is_missing).copied().collect();
-        let trace = |thread: i32| tracer.copy(pid.cast_signed(), thread).ok();
-        copied.extend(missing.into_iter().filter_map(trace));
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        let (memory, descriptors) = (observed::memory(pid), observed::descriptors(pid));
-        Self { threads, copied, memory, descriptors, maps }
-    }
-}
 
 /// What was found out about a process, whether or not it could be kept.
 pub(crate) struct Report {
@@ -60,18 +28,21 @@ pub(crate) struct Report {
     pub(crate) kept: io::Result<PathBuf>,
 }
 
-/// Writes down what another process is doing.
+/// Writes down what a child of ours is doing, and all else that descends from us.
 pub(crate) fn report_on(pid: u32, folder: &Path, (name, why): (&str, &str)) -> Report {
     let mut tracer = Tracer::default();
-    let gathered = Gathered::of(pid, vec![], &mut tracer);
+    let scene = Scene::of_family(pid, &mut tracer);
     // Whoever is still held could not even hear that it is to end.
     let ends = monotonic().saturating_add(LET_GO_IN);
     while tracer.let_go() && monotonic() < ends {
         std::thread::sleep(Duration::from_millis(5));
     }
     let subject = Subject { pid, name, why, watches: "" };
-    let text = text(&subject, &gathered, &mut Names::ready());
-    let kept = place(folder, &subject).and_then(|path| keep(&path, &text).map(|()| path));
+    let text = text(&subject, &scene, &mut Names::ready());
+    let kept = place(folder, &subject).and_then(|path| {
+        in_trouble(folder, name, || keep(&path, &text))?;
+        Ok(path)
+    });
     Report { text, kept }
 }
 
@@ -100,7 +71,8 @@ pub(crate) fn report_end(
     let word = FATES.iter().find(|(known, _)| *known == fate).map_or("", |(_, word)| *word);
     fs::create_dir_all(folder)?;
     let path = folder.join(format!("{name}-{}.{EXTENSION}", word.replace(' ', "-")));
-    keep(&path, &format!("why: {why}\nname: {name}\nprocess: {pid}\nfate: {word}\n"))
+    let text = format!("{}fate: {word}\n", header(name, why, pid));
+    in_trouble(folder, name, || keep(&path, &text))
 }
 
 /// Where the next report about a process goes. A number that was given stays given: the process may be number 1 of a container, again and
@@ -126,22 +98,12 @@ pub(super) fn still_at(path: PathBuf) -> PathBuf {
 pub(super) fn write(
     path: &Path,
     subject: &Subject<'_>,
-    gathered: &Gathered,
+    scene: &Scene,
     names: &mut Names,
 ) -> io::Result<String> {
-    let text = text(subject, gathered, names);
+    let text = text(subject, scene, names);
     keep(path, &text)?;
     Ok(text)
-}
-
-/// What a report says, in bounds.
-fn text(subject: &Subject<'_>, gathered: &Gathered, names: &mut Names) -> String {
-    let mut text = compose(subject, gathered, names);
-    if text.len() > LENGTH_MAX {
-        text.truncate(text.floor_char_boundary(LENGTH_MAX));
-        text.push_str("\n(cut off here)\n");
-    }
-    text
 }
 
 /// Puts a report in its place, whole or not at all.
@@ -174,75 +136,6 @@ fn reports(folder: &Path, extensions: &[&str]) -> io::Result<Vec<PathBuf>> {
     Ok(paths.filter(is_one).collect())
 }
 
-fn compose(subject: &Subject<'_>, gathered: &Gathered, names: &mut Names) -> String {
-    let Subject { pid, name, why, watches } = subject;
-    let Gathered { threads, copied, memory, descriptors, maps } = gathered;
-    let mut text = String::new();
-    let _written = writeln!(text, "why: {why}\nname: {name}\nprocess: {pid}");
-    let _written = writeln!(text, "\n== watches\n{watches}\n== threads");
-    let mut stacks = names.stacks(maps, copied);
-    for (thread, seen) in threads {
-        let observed::Observed { name, state, waits_in, call } = seen;
-        let head = format!("thread {thread} `{name}` {state}, waits in {waits_in}, call {call}");
-        let _written = writeln!(text, "\n{head}");
-        match stacks.remove(thread) {
-            Some(stack) => text.push_str(&stack),
-            None => text.push_str("    its stack could not be taken\n"),
-        }
-    }
-    let _written = writeln!(text, "\n== memory\n{memory}\n== descriptors\n{descriptors}");
-    text
-}
-
-/// The names of functions, kept from one report to the next.
-pub(super) enum Names {
-    /// Not looked up: where a thread is, is said as a place in a file.
-    Unwanted,
-    #[cfg(all(feature = "forensics", target_arch = "x86_64"))]
-    Wanted(Option<super::symbols::Symbols>),
-}
-
-impl Names {
-    /// Those that there can be here.
-    pub(super) fn ready() -> Self {
-        #[cfg(all(feature = "forensics", target_arch = "x86_64"))]
-        return Self::Wanted(None);
-        #[cfg(not(all(feature = "forensics", target_arch = "x86_64")))]
-        return Self::Unwanted;
-    }
-
-    fn stacks(&mut self, maps: &str, copied: &[Copied]) -> BTreeMap<i32, String> {
-        match self {
-            Self::Unwanted => {
-                let place =
-                    |it: &Copied| format!("    {}\n", file_place(maps, it.registers.instruction));
-                copied.iter().map(|it| (it.thread, place(it))).collect()
-            }
-            #[cfg(all(feature = "forensics", target_arch = "x86_64"))]
-            Self::Wanted(known) => {
-                let symbols = super::symbols::Symbols::of(maps, known.take());
-                let symbols = known.insert(symbols);
-                copied.iter().map(|it| (it.thread, symbols.stack(it))).collect()
-            }
-        }
-    }
-}
-
-/// An address as the file that is mapped there and how far into the file it is; or as it stands.
-fn file_place(maps: &str, address: u64) -> String {
-    let place = maps.lines().find_map(|line| {
-        let mut words = line.splitn(6, ' ');
-        let (from, to) = words.next()?.split_once('-')?;
-        let number = |text: &str| u64::from_str_radix(text, 16).ok();
-        let (from, to) = (number(from)?, number(to)?);
-        let offset = number(words.nth(1)?)?;
-        let file = Path::new(words.nth(2)?.trim()).file_name()?.to_string_lossy();
-        let is_here = (from..to).contains(&address);
-        is_here.then(|| format!("{file}+{:#x}", address - from + offset))
-    });
-    place.unwrap_or_else(|| format!("{address:#x}"))
-}
-
 /// A report that nobody has read yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
@@ -271,7 +164,8 @@ pub fn found(folder: &Path) -> Vec<Found> {
     paths.sort();
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).ok()?;
-        let field = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
+        let (head, _) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let field = |key: &str| head.lines().find_map(|line| line.strip_prefix(key));
         let (why, name) = (field("why: ")?.to_owned(), field("name: ")?.to_owned());
         let pid = field("process: ")?.parse().ok()?;
         let word = field("fate: ").unwrap_or("hung");

@@ -14,7 +14,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
     arena,
-    report::{Gathered, Names, Subject, place, still_at, write},
+    gathered::Scene,
+    report::{place, still_at, write},
+    text::{Names, Subject},
 };
 use crate::sys::stacks::Tracer;
 
@@ -64,13 +66,13 @@ pub fn help(arguments: &[String], mut tell: impl FnMut(Written<'_>)) -> io::Resu
         let mut numbers = head.split(' ').filter_map(|number| number.parse().ok());
         let (dump, places) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         let copied = arena::read(&arena, dump, places as usize)?;
-        let gathered = Gathered::of(number, copied, &mut tracer);
+        let scene = Scene::of_one(number, copied, &mut tracer);
         let subject = Subject { pid: number, name, why, watches };
         // Without names first: they take a while, and with a process 1 its helper ends too. A disk that is full must not end
         // the helper: the next report may fit.
         let path = place(Path::new(folder), &subject);
         let path = path.inspect(|path| {
-            let _unwritten = write(path, &subject, &gathered, &mut Names::Unwanted);
+            let _unwritten = write(path, &subject, &scene, &mut Names::Unwanted);
         });
         say(GATHERED);
         // Names take a while, in which nobody should be held.
@@ -80,7 +82,7 @@ pub fn help(arguments: &[String], mut tell: impl FnMut(Written<'_>)) -> io::Resu
             }
         }
         let written = path.map(still_at).and_then(|path| {
-            let text = write(&path, &subject, &gathered, &mut names)?;
+            let text = write(&path, &subject, &scene, &mut names)?;
             Ok((path, text))
         });
         say(WRITTEN);

@@ -37,7 +37,9 @@ impl Symbols {
     /// Those of a process that has these mappings. What is `known` already is kept, unless its code is mapped otherwise by now.
     pub(super) fn of(maps: &str, known: Option<Self>) -> Self {
         let code: Vec<Mapped> = maps.lines().filter_map(mapped).collect();
-        if let Some(known) = known.filter(|known| known.code == code) {
+        if known.as_ref().is_some_and(|known| known.code == code)
+            && let Some(known) = known
+        {
             return known;
         }
         let (mut unwinder, mut modules) = (UnwinderX86_64::new(), Vec::new());
@@ -47,7 +49,9 @@ impl Symbols {
                 modules.push((mapped.clone(), moved));
             }
         }
-        let (cache, loaders) = (CacheX86_64::new(), BTreeMap::new());
+        // A file says the same wherever it is mapped.
+        let loaders = known.map(|known| known.loaders).unwrap_or_default();
+        let cache = CacheX86_64::new();
         Self { unwinder, cache, code, modules, loaders }
     }
 

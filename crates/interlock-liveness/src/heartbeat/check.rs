@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     ear::content,
-    record::{Record, boot},
+    record::{Content, Presence, Record, boot},
 };
 use crate::clock::boottime;
 
@@ -26,8 +26,12 @@ pub enum Fresh {
     Yes(Duration),
     /// The last sign of life is so long ago.
     Stale(Duration),
+    /// This is the first look: that something changes could not be seen yet.
+    FirstLook,
     /// Of a process that is gone.
     Gone,
+    /// What is there cannot be a heartbeat as it was written.
+    Damaged,
     /// There is no file yet.
     Missing,
 }
@@ -50,21 +54,30 @@ pub fn check(path: &Path, max_age: Duration) -> Result<Fresh, CheckError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Fresh::Missing),
         Err(error) => return Err(CheckError::Unreadable(error)),
     };
-    let age = if let Some(record) = Record::decode(&bytes) {
-        if !record.origin.is_alive() {
-            return Ok(Fresh::Gone);
+    Ok(match Record::read(&bytes) {
+        Content::Record(record) if record.origin.presence() == Presence::Gone => Fresh::Gone,
+        Content::Record(record) => {
+            record.age().map_or(Fresh::Damaged, |age| Fresh::of(age, max_age))
         }
-        record.age().unwrap_or(Duration::MAX)
-    } else {
-        let mut hasher = DefaultHasher::new();
-        (bytes, metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher);
-        age_by_change(path, hasher.finish())?
-    };
-    Ok(if age <= max_age { Fresh::Yes(age) } else { Fresh::Stale(age) })
+        Content::Damaged => Fresh::Damaged,
+        Content::Foreign => {
+            let mut hasher = DefaultHasher::new();
+            (bytes, metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher);
+            let age = age_by_change(path, hasher.finish())?;
+            age.map_or(Fresh::FirstLook, |age| Fresh::of(age, max_age))
+        }
+    })
 }
 
-/// How long ago the content was first seen to be what it is.
-fn age_by_change(path: &Path, content: u64) -> Result<Duration, CheckError> {
+impl Fresh {
+    /// What is to be said of a sign of life that is so old.
+    pub fn of(age: Duration, max_age: Duration) -> Self {
+        if age <= max_age { Self::Yes(age) } else { Self::Stale(age) }
+    }
+}
+
+/// How long ago the content was first seen to be what it is; nothing, if nobody has looked before.
+fn age_by_change(path: &Path, content: u64) -> Result<Option<Duration>, CheckError> {
     let mut kept = OsString::from(path);
     kept.push(".seen");
     let kept = PathBuf::from(kept);
@@ -73,13 +86,69 @@ fn age_by_change(path: &Path, content: u64) -> Result<Duration, CheckError> {
     let boot = u128::from_be_bytes(boot);
     let seen = fs::read_to_string(&kept).unwrap_or_default();
     let mut words = seen.split_whitespace();
-    let is_same = words.next() == Some(&format!("{boot:032x}"))
-        && words.next() == Some(&format!("{content:016x}"));
-    let since = words.next().and_then(|since| since.parse().ok()).filter(|_| is_same);
-    if let Some(since) = since {
-        return Ok(Duration::from_nanos(now.saturating_sub(since)));
+    let is_ours = words.next() == Some(&format!("{boot:032x}"));
+    let before = words.next().and_then(|seen| u64::from_str_radix(seen, 16).ok());
+    let since = words.next().and_then(|since| since.parse::<u64>().ok());
+    let known = before.zip(since).filter(|(_, since)| is_ours && *since <= now);
+    if let Some((_, since)) = known.filter(|(before, _)| *before == content) {
+        return Ok(Some(Duration::from_nanos(now.saturating_sub(since))));
     }
     let text = format!("{boot:032x} {content:016x} {now}\n");
     fs::write(&kept, text).map_err(|error| CheckError::Unkept(kept, error))?;
-    Ok(Duration::ZERO)
+    // Something else was there at the last look: a change, since then.
+    Ok(known.map(|_| Duration::ZERO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heartbeat::record::Origin;
+
+    const LONG: Duration = Duration::from_mins(1);
+
+    #[test]
+    fn a_first_look_at_what_somebody_else_writes_is_no_sign_of_life_and_the_next_one_is_by_changes()
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("beat");
+        fs::write(&path, "1700000000\n").unwrap();
+        assert_eq!(check(&path, LONG).unwrap(), Fresh::FirstLook);
+        assert!(matches!(check(&path, LONG).unwrap(), Fresh::Yes(age) if age > Duration::ZERO));
+        assert!(matches!(check(&path, Duration::ZERO).unwrap(), Fresh::Stale(_)));
+        fs::write(&path, "1700000001\n").unwrap();
+        assert_eq!(check(&path, LONG).unwrap(), Fresh::Yes(Duration::ZERO));
+        // What was kept is lost, or from another start of the machine: nothing is known any more.
+        let seen = folder.path().join("beat.seen");
+        for kept in ["", "no such thing", "00000000000000000000000000000000 0 5"] {
+            fs::write(&seen, kept).unwrap();
+            assert_eq!(check(&path, LONG).unwrap(), Fresh::FirstLook, "{kept}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_damaged_or_still_to_come_is_no_sign_of_life() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("beat");
+        let here = Origin::here().unwrap();
+        let record = Record::now(here, 1);
+        let mut damaged = record.encode();
+        damaged[30] ^= 1;
+        let to_come = Record { at: record.at + 3_600_000_000_000, ..record }.encode();
+        for bytes in [damaged, to_come] {
+            fs::write(&path, bytes).unwrap();
+            assert_eq!(check(&path, LONG).unwrap(), Fresh::Damaged);
+        }
+        assert!(!folder.path().join("beat.seen").exists());
+    }
+
+    #[test]
+    fn a_record_from_another_container_is_judged_by_its_age() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("beat");
+        let here = Origin::here().unwrap();
+        let elsewhere = Origin { namespace: here.namespace + 1, pid: u32::MAX, ..here };
+        fs::write(&path, Record::now(elsewhere, 1).encode()).unwrap();
+        assert!(matches!(check(&path, LONG).unwrap(), Fresh::Yes(_)));
+        assert!(matches!(check(&path, Duration::ZERO).unwrap(), Fresh::Stale(_)));
+    }
 }

@@ -9,12 +9,16 @@ use std::{
         unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     },
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use super::record::Record;
+use super::record::{Content, Presence, Record};
+use crate::aside::Aside;
 
 /// So much of a file is looked at.
 const LOOKED_AT: usize = 4_096;
+/// How long is waited for what is there before anything begins.
+const FIRST_LOOK_IN: Duration = Duration::from_secs(1);
 
 /// What a look found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,33 +36,68 @@ pub enum Heard {
 pub struct Ear {
     source: Source,
     seen: Option<u64>,
+    /// What was there to begin with could not be seen yet.
+    is_new: bool,
 }
 
 #[derive(Debug)]
 enum Source {
     File(PathBuf),
+    /// A file that is looked at by somebody else.
+    Aside(Aside<Option<u64>>),
     Memory(File),
     Pipe(File),
+}
+
+/// What came of a look.
+enum Look {
+    /// What stands for the content, if there is one that counts.
+    At(Option<u64>),
+    /// It cannot be said at present.
+    HeldUp,
 }
 
 impl Ear {
     /// Listens to a file. What is in it now is what an earlier process left.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let source = Source::File(path.into());
-        let seen = source.content();
-        Self { source, seen }
+        Self::to(source)
+    }
+
+    /// Listens to a file and never waits for it: while it cannot be read nothing is heard.
+    pub(crate) fn aside(path: PathBuf) -> io::Result<Self> {
+        let source = Source::File(path);
+        let look = move || source.content();
+        Ok(Self::to(Source::Aside(Aside::start(look)?)))
     }
 
     /// Listens to a memory file.
     pub fn memory(memory: OwnedFd) -> Self {
-        let source = Source::Memory(memory.into());
-        let seen = source.content();
-        Self { source, seen }
+        Self::to(Source::Memory(memory.into()))
     }
 
     /// Listens to the reading end of a pipe, which must not block.
     pub fn pipe(pipe: OwnedFd) -> Self {
-        Self { source: Source::Pipe(pipe.into()), seen: None }
+        Self::to(Source::Pipe(pipe.into()))
+    }
+
+    fn to(source: Source) -> Self {
+        let mut ear = Self { source, seen: None, is_new: true };
+        ear.forget();
+        ear
+    }
+
+    /// Whatever is there now is what an earlier process left.
+    pub(crate) fn forget(&mut self) {
+        let found = match &mut self.source {
+            // Whoever begins now may write before a hasty look is over, and that would be taken for what was there before.
+            Source::Aside(aside) => aside.look_afresh(FIRST_LOOK_IN).map_or(Look::HeldUp, Look::At),
+            Source::File(_) | Source::Memory(_) | Source::Pipe(_) => self.source.look(),
+        };
+        match found {
+            Look::At(content) => (self.seen, self.is_new) = (content, false),
+            Look::HeldUp => (self.seen, self.is_new) = (None, true),
+        }
     }
 
     /// Looks once.
@@ -66,14 +105,22 @@ impl Ear {
         if let Source::Pipe(pipe) = &mut self.source {
             return drain(pipe);
         }
-        let content = self.source.content();
-        let is_new = content.is_some() && content != self.seen;
+        let Look::At(content) = self.source.look() else { return Heard::Nothing };
+        let is_beat = content.is_some() && content != self.seen && !self.is_new;
+        self.is_new = false;
         self.seen = content.or(self.seen);
-        if is_new { Heard::Beat } else { Heard::Nothing }
+        if is_beat { Heard::Beat } else { Heard::Nothing }
     }
 }
 
 impl Source {
+    fn look(&mut self) -> Look {
+        match self {
+            Self::Aside(aside) => aside.look().map_or(Look::HeldUp, Look::At),
+            Self::File(_) | Self::Memory(_) | Self::Pipe(_) => Look::At(self.content()),
+        }
+    }
+
     /// What stands for the content, if there is one that counts.
     fn content(&self) -> Option<u64> {
         let mut bytes = [0; LOOKED_AT];
@@ -84,16 +131,18 @@ impl Source {
                 (file.read_at(&mut bytes, 0).ok()?, written)
             }
             Self::Memory(file) => (file.read_at(&mut bytes, 0).ok()?, None),
-            Self::Pipe(_) => return None,
+            Self::Aside(_) | Self::Pipe(_) => return None,
         };
         let bytes = bytes.get(..length)?;
         let mut hasher = DefaultHasher::new();
-        match Record::decode(bytes) {
+        match Record::read(bytes) {
             // Of a process that is gone, or of another start of the machine: left over.
-            Some(record) if !record.origin.is_alive() => return None,
-            Some(record) => (record.origin.pid, record.sequence).hash(&mut hasher),
+            Content::Record(record) if record.origin.presence() == Presence::Gone => return None,
+            Content::Record(record) => (record.origin.pid, record.sequence).hash(&mut hasher),
+            // Whoever damaged it is not who is listened for.
+            Content::Damaged => return None,
             // Of a program that knows no records: whatever changes is a sign of life.
-            None => (bytes, written).hash(&mut hasher),
+            Content::Foreign => (bytes, written).hash(&mut hasher),
         }
         Some(hasher.finish())
     }
@@ -136,6 +185,14 @@ pub(super) fn content(path: &Path) -> io::Result<(Vec<u8>, fs::Metadata)> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicU64, Ordering::Relaxed},
+        },
+        thread,
+    };
+
     use super::*;
     use crate::heartbeat::record::Origin;
 
@@ -184,5 +241,42 @@ mod tests {
         assert_eq!(ear.listen(), Heard::Beat);
         fs::write(&path, Record::now(here, 3).encode()).unwrap();
         assert_eq!(ear.listen(), Heard::Nothing, "the same beat again");
+    }
+
+    #[test]
+    fn what_is_written_while_a_first_look_takes_its_time_is_a_sign_of_life() {
+        let value = Arc::new(AtomicU64::new(1));
+        let looked_at = Arc::clone(&value);
+        let slow = move || {
+            thread::sleep(Duration::from_millis(50));
+            Some(looked_at.load(Relaxed))
+        };
+        let mut ear = Ear::to(Source::Aside(Aside::start(slow).unwrap()));
+        for beat in 2..4 {
+            value.store(beat, Relaxed);
+            let heard = (0..100).any(|_| {
+                thread::sleep(Duration::from_millis(5));
+                ear.listen() == Heard::Beat
+            });
+            assert!(heard, "{beat}");
+            // A question of the life before is still open when the next one begins.
+            assert_eq!(ear.listen(), Heard::Nothing);
+            ear.forget();
+        }
+    }
+
+    #[test]
+    fn a_record_from_another_container_is_a_sign_of_life_and_a_damaged_one_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("beat");
+        let here = Origin::here().unwrap();
+        let elsewhere = Origin { namespace: here.namespace + 1, pid: u32::MAX, ..here };
+        let mut ear = Ear::file(&path);
+        fs::write(&path, Record::now(elsewhere, 1).encode()).unwrap();
+        assert_eq!((ear.listen(), ear.listen()), (Heard::Beat, Heard::Nothing));
+        let mut damaged = Record::now(elsewhere, 2).encode();
+        damaged[60] ^= 1;
+        fs::write(&path, damaged).unwrap();
+        assert_eq!(ear.listen(), Heard::Nothing);
     }
 }

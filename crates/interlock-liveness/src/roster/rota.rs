@@ -33,6 +33,8 @@ pub(crate) struct Group {
     every: u64,
     /// When it is looked at again; a group with a new member at once.
     look_at: u64,
+    /// Before this nothing is to be decided about any of them.
+    earliest: u64,
 }
 
 impl Rota {
@@ -44,7 +46,7 @@ impl Rota {
     pub(crate) fn joins(&mut self, place: usize, limit: Duration) {
         while place / BLOCK >= self.groups.len() {
             let number = self.groups.len();
-            self.groups.push(Group { number, every: LOOKS_MAX, look_at: 0 });
+            self.groups.push(Group { number, every: LOOKS_MAX, look_at: 0, earliest: 0 });
         }
         if let Some(group) = self.groups.get_mut(place / BLOCK) {
             (group.every, group.look_at) = (group.every.min(every(limit)), 0);
@@ -78,8 +80,13 @@ impl Rota {
 }
 
 impl Group {
-    pub(crate) fn number(&self) -> usize {
-        self.number
+    pub(crate) fn earliest(&self) -> u64 {
+        self.earliest
+    }
+
+    /// At this instant something is to be decided about one of them, if nothing moves.
+    pub(crate) fn reckoned(&mut self, earliest: u64) {
+        self.earliest = earliest;
     }
 
     /// Where its rows are.
@@ -87,13 +94,13 @@ impl Group {
         self.number * BLOCK..(self.number + 1) * BLOCK
     }
 
-    /// It was looked at by somebody who looks every `tick`; at `next` something is to be decided, if nothing moves.
-    pub(crate) fn looked(&mut self, now: u64, tick: u64, next: u64) {
+    /// It was looked at by somebody who looks every `tick`.
+    pub(crate) fn looked(&mut self, now: u64, tick: u64) {
         // After a first look a group waits for its turn, then it keeps it.
         let turn = if self.look_at == 0 { self.number as u64 % TURNS + 1 } else { TURNS };
         // At the last tick before it would be too late.
         let wait = (self.every / TURNS * turn).saturating_sub(tick);
-        self.look_at = now.saturating_add(wait).min(next).max(1);
+        self.look_at = now.saturating_add(wait).min(self.earliest).max(1);
     }
 }
 
@@ -105,7 +112,8 @@ mod tests {
     fn looks(rota: &mut Rota, ticks: u64) -> Vec<Vec<usize>> {
         let tick = 20_000_000;
         let look = |group: &mut Group, now: u64| {
-            group.looked(now, tick, u64::MAX);
+            group.reckoned(u64::MAX);
+            group.looked(now, tick);
             group.rows().start
         };
         (1..=ticks)

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     breaker::{Breaker, Fuse, State},
     fence::{BootInstant, FenceCell},
-    slot::{Places, blocks},
+    slot::Places,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -23,12 +23,12 @@ struct World {
 
 impl World {
     fn new(ladder: Ladder, shape: impl FnOnce(&mut Cold)) -> Self {
-        let blocks = blocks(BLOCK * 3).unwrap();
-        let mut places = Places::of(&blocks);
+        let slots = Slots::new(BLOCK * 3).unwrap();
+        let mut places = Places::of(&slots);
         let slot = places.allot().unwrap();
         let mut row = Row::new("loop".into(), slot.clone(), ladder);
         shape(&mut row.cold);
-        let mut roster = Roster::of(&blocks);
+        let mut roster = Roster::of(&slots);
         // So seldom that every look is at everybody.
         roster.set_tick(SECOND / 4);
         roster.add(row);

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use super::Lived;
 use crate::{clock::boottime, heartbeat::boot};
 
 /// How restarts slow down: twice as long each time, and by chance a part of that, so that many do not begin at once.
@@ -106,16 +107,20 @@ impl History {
         Deaths { number: self.deaths.len(), again_in, kept_in: self.path.clone() }
     }
 
-    /// One more death, after a life of some length; also says whether that could be kept.
+    /// One more death; also says whether that could be kept.
     pub(super) fn died(
         &mut self,
-        lived: Duration,
+        life: &Lived,
         backoff: Backoff,
         give_up: GiveUp,
     ) -> (Next, io::Result<()>) {
         let now = now();
-        if lived >= backoff.healthy_for.max(self.last_pause * 2) {
+        if life.length.saturating_sub(life.silent) >= backoff.healthy_for.max(self.last_pause * 2) {
             self.in_a_row = 0;
+        }
+        // While it hangs nothing is forgotten: one that may be silent for long would never be given up.
+        for at in &mut self.deaths {
+            *at = (*at + life.silent).min(now);
         }
         self.deaths.push(now);
         self.in_a_row += 1;
@@ -163,6 +168,7 @@ fn chance() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::supervise::Ended;
 
     const BACKOFF: Backoff = Backoff {
         first: Duration::from_secs(1),
@@ -177,8 +183,12 @@ mod tests {
         (folder, history)
     }
 
+    fn life(length: Duration) -> Lived {
+        Lived { length, ..Lived::default() }
+    }
+
     fn pause(history: &mut History, lived: Duration) -> Duration {
-        match history.died(lived, BACKOFF, NEVER) {
+        match history.died(&life(lived), BACKOFF, NEVER) {
             (Next::After(pause), Ok(())) => pause,
             other => panic!("{other:?}"),
         }
@@ -197,10 +207,31 @@ mod tests {
     }
 
     #[test]
+    fn fault_26_one_that_may_be_silent_for_long_and_always_hangs_is_given_up_too() {
+        let (_folder, mut history) = history();
+        let give_up = GiveUp { deaths: 3, within: Duration::from_mins(10) };
+        let silent = Duration::from_mins(8);
+        let mut hangs = || {
+            // So much time goes by meanwhile.
+            history.deaths.iter_mut().for_each(|at| *at = at.saturating_sub(silent));
+            let hung = Lived { ended: Ended::Hung, silent, ..life(silent) };
+            history.died(&hung, BACKOFF, give_up).0
+        };
+        assert!(matches!(hangs(), Next::After(_)));
+        assert!(matches!(hangs(), Next::After(_)));
+        assert!(matches!(hangs(), Next::GiveUp(_)));
+        // That it took long to hang does not make it well.
+        assert_eq!(history.in_a_row, 3);
+        let patient = Lived { ended: Ended::Hung, silent: silent * 2, ..life(silent * 2) };
+        history.died(&patient, BACKOFF, NEVER).1.unwrap();
+        assert_eq!(history.in_a_row, 4);
+    }
+
+    #[test]
     fn fault_25_26_too_many_deaths_in_a_time_are_the_end_whoever_asks() {
         let (folder, mut history) = history();
         let give_up = GiveUp { deaths: 3, within: Duration::from_mins(10) };
-        let lived = Duration::from_secs(1);
+        let lived = &life(Duration::from_secs(1));
         assert!(matches!(history.died(lived, BACKOFF, give_up).0, Next::After(_)));
         assert!(matches!(history.died(lived, BACKOFF, give_up).0, Next::After(_)));
         let Next::GiveUp(deaths) = history.died(lived, BACKOFF, give_up).0 else { panic!() };

@@ -22,9 +22,10 @@ use rustix::{
     },
 };
 
-use super::{Ended, Note, SuperviseError, Supervision, memory, orphans};
+use super::{Ended, Note, SuperviseError, Supervision, examine::examine, memory, orphans};
 use crate::{
     clock::{monotonic, nanos},
+    forensics::is_well,
     heartbeat::{Ear, FILE_VARIABLE, Heard, MEMORY_VARIABLE, PIPE_VARIABLE},
     sys::{self, Asked, Signals},
 };
@@ -46,11 +47,20 @@ pub(super) struct Life<'a> {
     signals: &'a Signals,
     pid: Pid,
     descriptor: OwnedFd,
-    ears: Vec<Ear>,
+    /// The ways of its own, and the file, which is that of every life.
+    ears: [Ear; 2],
+    file: Option<&'a mut Ear>,
     memory_kills: Option<u64>,
+    began: u64,
+    /// It has been well for long, and that has been said.
+    is_well: bool,
     /// When it last gave a sign of life, and whether it ever did.
     heard_at: u64,
     has_beaten: bool,
+    /// For how long it had been silent when it was ended for that.
+    silent: Duration,
+    /// What was last passed on to it.
+    passed: Cell<Option<Signal>>,
     /// How often somebody has asked for its end and ours.
     stops: Cell<u32>,
 }
@@ -60,6 +70,7 @@ impl<'a> Life<'a> {
     pub(super) fn begin(
         supervision: &'a Supervision,
         signals: &'a Signals,
+        mut file: Option<&'a mut Ear>,
     ) -> Result<Self, SuperviseError> {
         let kernel = |error: rustix::io::Errno| SuperviseError::Kernel(error.into());
         let [program, arguments @ ..] = supervision.command.as_slice() else {
@@ -76,12 +87,12 @@ impl<'a> Life<'a> {
         command.env(MEMORY_VARIABLE, memory.as_raw_fd().to_string());
         command.env(PIPE_VARIABLE, writes.as_raw_fd().to_string());
         // A program may change its directory: a relative path would then name another file.
-        let file = supervision.heartbeat.as_ref().map(std::path::absolute).transpose();
-        let file = file.map_err(SuperviseError::Kernel)?;
-        let file = file.inspect(|path| {
-            command.env(FILE_VARIABLE, path);
-        });
-        let mut ears: Vec<Ear> = file.map(Ear::file).into_iter().collect();
+        if let Some(path) = &supervision.heartbeat {
+            command.env(FILE_VARIABLE, std::path::absolute(path).map_err(SuperviseError::Kernel)?);
+        }
+        if let Some(file) = &mut file {
+            file.forget();
+        }
         sys::ends_with_us(&mut command);
         let child = command.spawn().map_err(|error| {
             SuperviseError::Start(program.to_string_lossy().into_owned(), error)
@@ -89,21 +100,33 @@ impl<'a> Life<'a> {
         drop(writes);
         let pid = Pid::from_child(&child);
         let descriptor = pidfd_open(pid, PidfdFlags::empty()).map_err(kernel)?;
-        ears.push(Ear::memory(memory));
-        ears.push(Ear::pipe(reads));
-        let (memory_kills, heard_at) = (memory::kills(), monotonic());
-        let (has_beaten, stops) = (false, Cell::new(0));
+        let began = monotonic();
         Ok(Self {
             supervision,
             signals,
             pid,
             descriptor,
-            ears,
-            memory_kills,
-            heard_at,
-            has_beaten,
-            stops,
+            ears: [Ear::memory(memory), Ear::pipe(reads)],
+            file,
+            memory_kills: memory::kills(),
+            began,
+            is_well: false,
+            heard_at: began,
+            has_beaten: false,
+            silent: Duration::ZERO,
+            passed: Cell::new(None),
+            stops: Cell::new(0),
         })
+    }
+
+    /// For how long it had been silent when it was ended for that.
+    pub(super) fn was_silent_for(&self) -> Duration {
+        self.silent
+    }
+
+    /// Whether a signal is one that somebody had passed on to it.
+    pub(super) fn was_passed(&self, signal: i32) -> bool {
+        self.passed.get().is_some_and(|passed| passed.as_raw() == signal)
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -130,10 +153,12 @@ impl<'a> Life<'a> {
                     let code = i32::from(self.end(signal, tell)?.code());
                     return Ok(Ended::Stopped(code));
                 }
-                Some(Asked::Pass(signal)) => self.signal(signal),
+                Some(Asked::Pass(signal)) => self.pass(signal),
                 None => {}
             }
+            self.say_well(now);
             if let Some(silent) = self.silent_for(now) {
+                self.silent = silent;
                 tell(Note::Silent(silent));
                 self.examine(silent, tell);
                 self.end(Signal::TERM, tell)?;
@@ -156,7 +181,8 @@ impl<'a> Life<'a> {
     /// How long it has been silent, if that is too long.
     fn silent_for(&mut self, now: u64) -> Option<Duration> {
         // Signs of life first, judgement last.
-        let heard = self.ears.iter_mut().any(|ear| ear.listen() == Heard::Beat);
+        let ears = self.ears.iter_mut().chain(self.file.as_deref_mut());
+        let heard = ears.fold(false, |heard, ear| heard | (ear.listen() == Heard::Beat));
         if heard {
             (self.heard_at, self.has_beaten) = (now, true);
         }
@@ -206,7 +232,7 @@ impl<'a> Life<'a> {
                         return Ok(false);
                     }
                 }
-                Some(Asked::Pass(signal)) => self.signal(signal),
+                Some(Asked::Pass(signal)) => self.pass(signal),
                 None => {}
             }
             if left.is_zero() {
@@ -230,6 +256,22 @@ impl<'a> Life<'a> {
             tell(Note::Unkillable);
         }
         self.ended()
+    }
+
+    /// Passes a signal on that was meant for the program.
+    fn pass(&self, signal: Signal) {
+        self.passed.set(Some(signal));
+        self.signal(signal);
+    }
+
+    /// Says that it is well again, when it has been for long.
+    fn say_well(&mut self, now: u64) {
+        let Supervision { name, folder, backoff, .. } = self.supervision;
+        if !self.is_well && now.saturating_sub(self.began) >= nanos(backoff.healthy_for) {
+            self.is_well = true;
+            // If the disk is full a person has to say it.
+            let _unsaid = is_well(folder, name);
+        }
     }
 
     /// Signals the group. Its number is ours as long as its leader has not been waited for.
@@ -260,7 +302,7 @@ impl<'a> Life<'a> {
     fn examine(&self, silent: Duration, tell: &mut dyn FnMut(Note<'_>)) {
         let Supervision { name, folder, .. } = self.supervision;
         let why = format!("no sign of life for {:.3} s", silent.as_secs_f64());
-        let report = crate::forensics::report_on(self.pid(), folder, (name, &why));
+        let report = examine(self.pid(), folder, (name, &why));
         let kept = report.kept.as_deref();
         tell(Note::Reported { text: &report.text, kept });
     }

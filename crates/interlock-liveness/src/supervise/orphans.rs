@@ -1,13 +1,11 @@
 //! What a program leaves behind comes to us, because we are its subreaper; none of it may outlive it, and what has ended is
 //! waited for at once: the number of processes is bounded, and those that nobody waits for count.
 
-use std::fs;
-
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid,
 };
 
-use crate::sys;
+use crate::{kin, sys};
 
 /// So many are waited for in one look; the next one is near.
 const REAPED_MAX: u32 = 1_000;
@@ -26,28 +24,15 @@ const LOOKS: u32 = 100;
 /// Ends every child that is left, until there is none.
 pub(super) fn end_all() {
     for _ in 0..LOOKS {
-        let children = children();
+        let children = kin::children_of(getpid().as_raw_nonzero().get());
         if children.is_empty() {
             return;
         }
-        for child in children {
+        for child in children.into_iter().filter_map(Pid::from_raw) {
             // Through a descriptor: by its number somebody else could be meant.
             let Ok(descriptor) = pidfd_open(child, PidfdFlags::empty()) else { continue };
             let _already_gone = pidfd_send_signal(&descriptor, Signal::KILL);
             let _already_gone = waitid(WaitId::Pid(child), WaitIdOptions::EXITED);
         }
     }
-}
-
-/// All children of this process.
-fn children() -> Vec<Pid> {
-    let own = getpid().as_raw_nonzero().get().to_string();
-    let Ok(processes) = fs::read_dir("/proc") else { return vec![] };
-    let ids = processes.flatten().filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
-    let is_ours = |pid: &i32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let parent = stat.rsplit_once(')').and_then(|(_, after)| after.split_whitespace().nth(1));
-        parent == Some(own.as_str())
-    };
-    ids.filter(is_ours).filter_map(Pid::from_raw).collect()
 }

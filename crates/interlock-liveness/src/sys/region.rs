@@ -3,11 +3,11 @@
 //! One by one in pages of four kibibytes each new page is looked up again, and the processor stops reading ahead at its end: a scan of ten thousand
 //! watches would pay for that besides reading them.
 
-use std::{fmt, io, ops::Deref, ptr::NonNull, slice};
+use std::{fmt, io, ops::Deref, ptr::NonNull, slice, sync::atomic::AtomicBool};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-use crate::slot::Block;
+use crate::slot::{Found, Own};
 
 /// A large page, and from how much on it is worth one.
 const LARGE: usize = 2 << 20;
@@ -20,8 +20,12 @@ const MUCH: usize = 256 << 10;
 /// It must be, and dropping one must do nothing.
 pub(crate) unsafe trait Zeroed: Sync {}
 
-// SAFETY: atomic numbers and booleans, nothing else.
-unsafe impl Zeroed for Block {}
+// SAFETY: atomic numbers, nothing else.
+unsafe impl Zeroed for Own {}
+// SAFETY: as above.
+unsafe impl Zeroed for Found {}
+// SAFETY: false.
+unsafe impl Zeroed for AtomicBool {}
 
 /// So many of a kind, all zeroes at first. What is never used takes no memory, unless it is much.
 pub(crate) struct Region<T: Zeroed> {
@@ -91,15 +95,15 @@ mod tests {
 
     #[test]
     fn small_and_large_regions_are_zero_from_end_to_end_and_their_elements_are_apart() {
-        for count in [0, 1, 16, 200, 1_000] {
-            let region = Region::<Block>::new(count).unwrap();
+        for count in [0, 1, 64, 4_095, 4_096, 64_000] {
+            let region = Region::<Own>::new(count).unwrap();
             assert_eq!(region.len(), count);
-            for block in region.iter() {
-                assert!(block.own.iter().all(|own| own.progress() == 0));
-                block.own[63].advance(7);
+            for own in region.iter() {
+                assert_eq!(own.progress(), 0);
+                own.advance(7);
             }
-            assert!(region.iter().all(|block| block.own[63].progress() == 7));
-            let is_much = count * size_of::<Block>() >= MUCH;
+            assert!(region.iter().all(|own| own.progress() == 7));
+            let is_much = count * size_of::<Own>() >= MUCH;
             assert!(!is_much || region.as_ptr().addr().is_multiple_of(LARGE));
         }
     }

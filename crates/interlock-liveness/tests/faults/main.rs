@@ -19,7 +19,7 @@
 //! | 18 | CPU quota | `grouped` |
 //! | 19 | process 1 of a namespace | `ends` |
 //! | 20, 21 | full disk; file removed or replaced | `supervised`, `src/heartbeat` |
-//! | 22 | heartbeat disk hangs (a pipe that nobody writes: no disk here can be hung) | `well` |
+//! | 22 | heartbeat disk hangs (a pipe that nobody reads; a file system whose server never answers) | `well`, `supervised` |
 //! | 23 | leftovers of an earlier boot or process | `src/heartbeat` |
 //! | 24 | out of memory | `grouped` |
 //! | 25, 26, 27, 28 | crash loop, hang loop, survivors and orphans by the hundred, supervisor killed | `supervised`, `src/supervise/backoff.rs` |

@@ -8,8 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use interlock_liveness::supervise::{
-    Backoff, GAVE_UP, GiveUp, Note, Restart, SuperviseError, Supervision, run,
+use interlock_liveness::{
+    forensics::recovered,
+    supervise::{Backoff, GAVE_UP, GiveUp, Note, Restart, SuperviseError, Supervision, run},
 };
 use tempfile::TempDir;
 
@@ -18,12 +19,17 @@ use crate::{PART, Patient, is_between, patient::say};
 /// What the supervisor is told, for the process that plays it.
 const SCRIPT: &str = "LIVENESS_SCRIPT";
 const FOLDER: &str = "LIVENESS_FOLDER";
+/// After how many milliseconds it counts as well; ten minutes unless somebody says so.
+const HEALTHY: &str = "LIVENESS_HEALTHY";
 const MAX_AGE: Duration = Duration::from_millis(500);
 
 /// Is the supervisor.
 pub(crate) fn supervise() {
     let variable = |name: &str| std::env::var(name).unwrap();
     let folder = Path::new(&variable(FOLDER)).to_path_buf();
+    let healthy_for = std::env::var(HEALTHY).map_or(Backoff::default().healthy_for, |millis| {
+        Duration::from_millis(millis.parse().unwrap())
+    });
     let supervision = Supervision {
         command: vec!["sh".into(), "-c".into(), variable(SCRIPT).into()],
         name: "patient".to_owned(),
@@ -32,7 +38,7 @@ pub(crate) fn supervise() {
         first_beat: Duration::from_secs(5),
         grace: Duration::from_millis(300),
         restart: Restart::OnFailure,
-        backoff: Backoff { first: Duration::from_millis(20), ..Backoff::default() },
+        backoff: Backoff { first: Duration::from_millis(20), healthy_for, ..Backoff::default() },
         give_up: GiveUp { deaths: 3, within: Duration::from_mins(10) },
         folder,
     };
@@ -47,6 +53,7 @@ pub(crate) fn supervise() {
         | Note::Unkillable
         | Note::Forgetful(_)
         | Note::NoHeartbeat(..)
+        | Note::NotStarted(_)
         | Note::Untold(_) => {}
     };
     match run(&supervision, &mut tell) {
@@ -229,6 +236,89 @@ fn fault_27_what_a_program_left_behind_is_waited_for_while_it_lives() {
         thread::sleep(Duration::from_millis(10));
     }
     assert!(!supervisor.said("ENDED"), "{:?}", supervisor.heard);
+}
+
+#[test]
+fn what_hangs_behind_a_shell_is_written_down_too() {
+    let folder = TempDir::new().unwrap();
+    let beats = "for i in 1 2 3; do date +%s%N > $INTERLOCK_HEARTBEAT_FILE; sleep 0.05; done";
+    // A child, a grandchild, and one that went its own way.
+    let script = format!("{beats}; (setsid sleep 603 &); sh -c 'sleep 601 & sleep 602; :'; :");
+    let mut supervisor = start(&folder, &script);
+    let pid = supervisor.until("STARTED ");
+    let age: u64 = supervisor.until("SILENT ").parse().unwrap();
+    let most = MAX_AGE + Duration::from_secs(1);
+    assert!(is_between(Duration::from_millis(age), MAX_AGE, most), "{age}");
+    let report = fs::read_to_string(supervisor.until("REPORTED ")).unwrap();
+    let (head, rest) = report.split_once("== processes\n").unwrap();
+    for key in ["why: no sign of life", "name: patient", "time: 20", "host: ", "version: "] {
+        assert!(head.lines().any(|line| line.starts_with(key)), "{key}: {report}");
+    }
+    let overview: Vec<&str> = rest.lines().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(overview.len(), 5, "{report}");
+    assert!(overview[0].starts_with(&format!("{pid} S, child of ")), "{report}");
+    for seconds in ["601", "602", "603"] {
+        let command = format!(": sleep {seconds}");
+        let line = overview.iter().find(|line| line.ends_with(&command)).unwrap();
+        let number = line.split(' ').next().unwrap();
+        let title =
+            format!("\n== threads of process {number}\n\nthread {number} `sleep` S, waits in ");
+        let stack = report.split_once(&title).unwrap_or_else(|| panic!("{report}")).1;
+        let stack = stack.split("\n\n").next().unwrap();
+        assert!(stack.contains("nanosleep"), "{report}");
+    }
+    assert!(report.len() <= 256 * 1_024);
+}
+
+#[test]
+fn fault_22_a_heartbeat_file_that_cannot_even_be_opened_holds_nobody_up() {
+    let folder = TempDir::new().unwrap();
+    // A file system whose server is there and never says anything.
+    let mount = "exec 9<>/dev/fuse && mkdir $LIVENESS_FOLDER/stuck && \
+                 mount -i -t fuse -o fd=9,rootmode=40000,user_id=0,group_id=0 none $LIVENESS_FOLDER/stuck || exit 77; \
+                 ln -s stuck/beat $LIVENESS_FOLDER/beat; exec \"$0\" \"$@\"";
+    let beats =
+        "for i in $(seq 15); do printf . >&$INTERLOCK_HEARTBEAT_PIPE; sleep 0.1; done; sleep 600";
+    // Should it be held up after all, it is ended: nobody else can.
+    let by = ["timeout", "-s", "KILL", "60", "unshare", "--mount", "bash", "-c", mount];
+    let mut command = Patient::command(&by, "supervise");
+    tell_what(&mut command, &folder, &format!("exec bash -c '{beats}'"));
+    let mut supervisor = Patient::spawn(&mut command);
+    let began = Instant::now();
+    if supervisor.says.next().is_none() {
+        println!("only root may mount such a file system: not tried");
+        return;
+    }
+    supervisor.until("STARTED ");
+    let age: u64 = supervisor.until("SILENT ").parse().unwrap();
+    let age = Duration::from_millis(age);
+    assert!(is_between(age, MAX_AGE, MAX_AGE + Duration::from_secs(1)), "{age:?}");
+    assert!(began.elapsed() > Duration::from_millis(1_500), "it lived by another way");
+    assert_eq!(supervisor.until("ENDED "), "Hung");
+    supervisor.until("STARTED ");
+}
+
+#[test]
+fn who_has_been_well_for_long_after_trouble_says_so() {
+    let folder = TempDir::new().unwrap();
+    let died = folder.path().join("died");
+    let script = format!("[ -e {0} ] || {{ touch {0}; exit 7; }}; {BEATS}", died.display());
+    let mut command = Patient::command(&[], "supervise");
+    tell_what(&mut command, &folder, &script);
+    let mut supervisor = Patient::spawn(command.env(HEALTHY, "700"));
+    assert_eq!(supervisor.until("ENDED "), "Exited(7)");
+    supervisor.until("STARTED ");
+    let began = Instant::now();
+    let (unwell, well) = (folder.path().join("patient.unwell"), folder.path().join("patient.well"));
+    assert!(unwell.exists() && !well.exists());
+    while !well.exists() {
+        assert!(began.elapsed() < Duration::from_secs(20), "it is never well");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(began.elapsed() >= Duration::from_millis(600), "{:?}", began.elapsed());
+    assert!(!unwell.exists());
+    let names: Vec<String> = recovered(folder.path()).into_iter().map(|it| it.name).collect();
+    assert_eq!(names, ["patient"]);
 }
 
 #[test]

@@ -15,15 +15,15 @@ use super::length;
                        descriptor is in $INTERLOCK_HEARTBEAT_MEMORY.\n\nExit codes: those of CMD; 128 + the number of the \
                        signal that ended it; 113 it hung and is not started again, or this was asked to end while it \
                        ended a CMD that hung; 125 it died too often; 126 and 127 it \
-                       cannot be executed or found; 3 it cannot be supervised (it runs already).\n\nSignals: SIGTERM and \
+                       cannot be executed or found at its first start; 3 it cannot be supervised (it runs already).\n\nSignals: SIGTERM and \
                        SIGINT end CMD and then this (a second one does not wait); SIGHUP, SIGUSR1 and SIGUSR2 are passed \
-                       on. What CMD prints goes where this prints."
+                       on; closing the terminal ends both. What CMD prints goes where this prints."
 )]
 pub(crate) struct Supervise {
     /// A file that CMD changes as long as it is well. It finds the whole path in `$INTERLOCK_HEARTBEAT_FILE`.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) heartbeat: Option<PathBuf>,
-    /// End and restart CMD when it has given no sign of life for this long. Required, unless
+    /// End and restart CMD when it has given no sign of life for this long, 100ms at least. Required, unless
     /// `--restart` is given: then only its end is noticed.
     #[arg(long, value_name = "D", value_parser = length, required_unless_present = "restart")]
     pub(crate) max_age: Option<SignedDuration>,
@@ -39,10 +39,10 @@ pub(crate) struct Supervise {
     /// After which ends CMD is started again [default, with `--max-age`: on-failure]
     #[arg(long, value_enum, value_name = "WHEN")]
     pub(crate) restart: Option<RestartWhen>,
-    /// Give up after so many deaths …
+    /// Give up after so many deaths (ends with code 0, and by signals that were passed on, are none) …
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) deaths: u16,
-    /// … within this time.
+    /// … within this time; while it hangs nothing is forgotten.
     #[arg(long, value_name = "D", value_parser = length, default_value = "10m")]
     pub(crate) within: SignedDuration,
     /// What it is called where its lock, its deaths and its reports are kept [default: the name of the
@@ -66,8 +66,8 @@ pub(crate) enum RestartWhen {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HeartbeatCommand {
-    /// Say whether a heartbeat has changed lately, for probes. Exit codes: 0 it has, 1 it has not or is not
-    /// there, 3 cannot be told.
+    /// Say whether a heartbeat has changed lately, for probes. Exit codes: 0 it has, or this is the first look at what
+    /// some other program writes; 1 it has not or is not there; 3 cannot be told.
     Check {
         /// The file, or a key: `redis://[USER:PASSWORD@]HOST[:PORT]/[DATABASE/]KEY`. Of one that is no record of ours,
         /// what was seen is kept beside it, in `FILE.seen` or `KEY:seen`.

@@ -31,6 +31,14 @@ pub(super) fn run(command: &HeartbeatCommand, output: &mut Output) -> Result<u8,
                 format!("stale: the last sign is {} old, at most {most} are allowed", seconds(age)),
             )
         }
+        Fresh::FirstLook => (
+            SUCCESS,
+            "not known yet: this is the first look, and whether it changes is seen by the next"
+                .to_owned(),
+        ),
+        Fresh::Damaged => {
+            (PROBLEMS, "stale: what is there is no heartbeat as it was written".to_owned())
+        }
         Fresh::Gone => (PROBLEMS, "stale: the process that wrote it is gone".to_owned()),
         Fresh::Missing => (PROBLEMS, format!("stale: there is no {}", without_password(file))),
     };

@@ -21,6 +21,8 @@ use crate::{
 
 /// How long a program may take to give its first sign of life.
 const FIRST_BEAT: Duration = Duration::from_mins(1);
+/// Whoever may be silent for less is ended by chance.
+const MAX_AGE_MIN: Duration = Duration::from_millis(100);
 /// So much of a report goes where our own words go.
 const LOGGED_MAX: usize = 8_000;
 /// How long is waited at the end for whoever reads our last words.
@@ -101,8 +103,8 @@ fn is_running(name: &str, holder: Option<Holder>) -> Failure {
 
 fn supervision(directory: &Path, asked: &Supervise) -> Result<Supervision, Failure> {
     let name = asked.name.clone().unwrap_or_else(|| name_of(&asked.command));
-    if name.is_empty() || name.contains('/') {
-        let help = "Give it one with `--name`: letters, no `/`.";
+    if name.is_empty() || name.starts_with('.') || name.contains(['/', '\0', '\n']) {
+        let help = "Give it one with `--name`: letters, no `/`, and no `.` at its beginning.";
         return Err(Failure::usage(format!("`{name}` cannot be the name of files"), help));
     }
     if asked.heartbeat.as_deref().and_then(Path::to_str).is_some_and(is_key) {
@@ -110,6 +112,10 @@ fn supervision(directory: &Path, asked: &Supervise) -> Result<Supervision, Failu
         return Err(Failure::usage("a supervisor listens to no key on Redis", help));
     }
     let max_age = asked.max_age.map(jiff::SignedDuration::unsigned_abs);
+    if max_age.is_some_and(|max_age| max_age < MAX_AGE_MIN) {
+        let help = "Signs of life are looked for every 25 ms.";
+        return Err(Failure::usage("`--max-age` is at least 100ms", help));
+    }
     let first_beat = asked.first_beat.map(jiff::SignedDuration::unsigned_abs);
     let longer = FIRST_BEAT.max(max_age.unwrap_or_default());
     let first = asked.backoff.unsigned_abs();
@@ -138,11 +144,15 @@ fn said(note: &Note<'_>, name: &str) -> String {
         Note::Reported { kept: Ok(path), .. } => {
             format!("what it was doing is in {}", path.display())
         }
+        Note::Reported { kept: Err(error), text: "" } => {
+            format!("what it was doing could not be found out: {error}")
+        }
         Note::Reported { kept: Err(error), .. } => {
             format!("what it was doing could not be written down: {error}; in short it follows")
         }
         Note::Unkillable => "not even SIGKILL ends it; waiting, for two would be worse".to_owned(),
         Note::Ended(ended) => format!("it {ended}"),
+        Note::NotStarted(error) => format!("it cannot be started again: {error}"),
         Note::Waits(pause) => format!("starting it again in {:.1} s", pause.as_secs_f64()),
         Note::GaveUp(deaths) => {
             let times =

@@ -15,7 +15,7 @@ use std::{
 };
 
 use interlock_core::id::PipelineId;
-use interlock_liveness::forensics::{self, Fate, Found, Written, found};
+use interlock_liveness::forensics::{self, Fate, Found, Written, found, recovered};
 use interlock_store::{Store, record::InboxRecord};
 use tokio::task::spawn_blocking;
 
@@ -127,17 +127,41 @@ impl Reports {
                 }
             }
         }
+        self.tell_recovered().await;
     }
+
+    /// Ends what was told of supervised programs that have been well for long since. After having told what they were in trouble for.
+    async fn tell_recovered(&self) {
+        let folder = self.folder.join(SUPERVISED);
+        let Ok(all) = spawn_blocking(move || recovered(&folder)).await else { return };
+        for recovered in all {
+            let name = &recovered.name;
+            if !is_well(&self.store, name, "it has been up and well for a while").await {
+                continue;
+            }
+            tracing::info!("`{name}` has been up and well for a while");
+            if let Err(error) = recovered.is_told() {
+                tracing::warn!(%error, "that `{name}` is well may be told again");
+            }
+        }
+    }
+}
+
+/// Says that a process is well, whatever it was in trouble for; answers whether that was recorded.
+async fn is_well(store: &Arc<dyn Store>, name: &str, message: &str) -> bool {
+    // The end of one kind of trouble of a process is the end of all.
+    let (event, thing) = ("PROCESS_HUNG".to_owned(), name.to_owned());
+    let record = InboxRecord::Noticed { event, thing, message: message.to_owned(), over: true };
+    let post = store.post(&PipelineId::system(), &fresh_key(), &record).await;
+    post.inspect_err(|error| tracing::warn!(%error, "that `{name}` is well could not be recorded"))
+        .is_ok()
 }
 
 /// Whoever has not hung again for a while is well.
 async fn say_well(store: Arc<dyn Store>, unwell: PathBuf, after: Duration) {
     tokio::time::sleep(after).await;
     let message = format!("it has not hung again for {} minutes", after.as_secs() / 60);
-    let (event, thing) = ("PROCESS_HUNG".to_owned(), NAME.to_owned());
-    let record = InboxRecord::Noticed { event, thing, message, over: true };
-    if let Err(error) = store.post(&PipelineId::system(), &fresh_key(), &record).await {
-        tracing::warn!(%error, "that this process is well could not be recorded");
+    if !is_well(&store, NAME, &message).await {
         return;
     }
     // What is left is said once more by the next one: an incident that is over stays over.
@@ -149,6 +173,8 @@ async fn notice(report: &Found, store: &Arc<dyn Store>) -> bool {
     let (event, message) = match fate {
         Fate::Hung => {
             let path = path.with_extension("told");
+            // Whoever reads this elsewhere does not know where we were started.
+            let path = std::path::absolute(&path).unwrap_or(path);
             ("PROCESS_HUNG", format!("{why}; where it hung is in {}", path.display()))
         }
         Fate::Died => ("PROCESS_DIED", why.clone()),
@@ -190,11 +216,13 @@ fn tell_log(written: Written<'_>) {
     }
 }
 
-/// What a log has room for: the watches and the memory, then thread by thread where it is.
+/// What a log has room for: the watches, the processes and how much memory there is, then thread by thread where it is.
 pub(crate) fn excerpt(text: &str, most: usize) -> Vec<&str> {
     let parts = || text.split("\n\n").map(str::trim).filter(|part| part.contains('\n'));
-    let sections = ["== watches", "== memory"];
+    let sections = ["== watches", "== processes", "== memory"];
     let section = sections.iter().filter_map(|name| parts().find(|part| part.starts_with(name)));
+    // The kernel's long account of memory is in the file.
+    let section = section.map(|part| part.split("\nRss:").next().unwrap_or(part));
     let threads = parts().filter(|part| part.starts_with("thread "));
     let mut room = most;
     let fits = |part: &&str| {
@@ -254,15 +282,33 @@ mod tests {
         assert_eq!(noticed(&store).await, [hung, ("PROCESS_HUNG".to_owned(), true)]);
     }
 
+    #[tokio::test]
+    async fn what_a_supervised_program_was_in_trouble_for_is_over_when_its_supervisor_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open_daemon(folder.path(), Arc::new(clock::now)).unwrap();
+        let store: Arc<dyn Store> = Arc::new(store);
+        let supervised = folder.path().join(SUPERVISED);
+        fs::create_dir(&supervised).unwrap();
+        let died = "why: it exited with 1\nname: app\nprocess: 7\nfate: died\n";
+        fs::write(supervised.join("app-died.report"), died).unwrap();
+        fs::write(supervised.join("app.well"), "").unwrap();
+        let reports = Reports::found_by(folder.path(), &store).tell_what_is_there().await;
+        reports.tell(Whose::Others).await;
+        let told = [("PROCESS_DIED".to_owned(), false), ("PROCESS_HUNG".to_owned(), true)];
+        assert_eq!(noticed(&store).await, told, "in this order, and once");
+        assert!(!supervised.join("app.well").exists());
+    }
+
     #[test]
     fn the_log_gets_watches_and_memory_and_threads_until_it_is_full() {
-        let text = "why: x (soft)\nname: serve\nprocess: 7\n\n== watches\nengine: soft\n\n== threads\n\nthread 1 `a` S\n    \
-                    wait\n\nthread 2 `b` R\n    spin\n\n== memory\nRss: 1\n\n== descriptors\n3 open\n";
-        let (watches, memory) = ("== watches\nengine: soft", "== memory\nRss: 1");
+        let text = "why: x (soft)\nname: serve\nprocess: 7\n\n== watches\nengine: soft\n\n== processes\n7 S\n\n== threads\n\nthread 1 `a` S\n    \
+                    wait\n\n== threads of process 8\n\nthread 2 `b` R\n    spin\n\n== memory\nVmRSS: 1\nRss: 1\nPss: 1\n\n== descriptors\n3 open\n";
+        let (watches, memory) = ("== watches\nengine: soft", "== memory\nVmRSS: 1");
+        let processes = "== processes\n7 S";
         let (first, second) = ("thread 1 `a` S\n    wait", "thread 2 `b` R\n    spin");
-        assert_eq!(excerpt(text, 1_000), [watches, memory, first, second]);
-        let most = watches.len() + memory.len() + first.len() + 1;
-        assert_eq!(excerpt(text, most), [watches, memory, first]);
+        assert_eq!(excerpt(text, 1_000), [watches, processes, memory, first, second]);
+        let most = watches.len() + processes.len() + memory.len() + first.len() + 1;
+        assert_eq!(excerpt(text, most), [watches, processes, memory, first]);
     }
 
     #[test]

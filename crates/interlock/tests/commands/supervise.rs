@@ -6,8 +6,9 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _},
+    os::unix::fs::PermissionsExt as _,
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -193,6 +194,129 @@ fn fault_20_what_a_full_disk_does_not_keep_is_said() {
     assert!(ran.stderr.contains("thread ") && ran.stderr.contains("`sleep`"), "{}", ran.stderr);
 }
 
+/// A supervisor whose words can be read one by one.
+struct Watched {
+    child: Child,
+    says: BufReader<ChildStderr>,
+    said: String,
+}
+
+impl Watched {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let says = BufReader::new(child.stderr.take().unwrap());
+        Self { child, says, said: String::new() }
+    }
+
+    /// Reads until something was said so often.
+    #[track_caller]
+    fn until(&mut self, words: &str, times: usize) {
+        while self.said.matches(words).count() < times {
+            assert_ne!(self.says.read_line(&mut self.said).unwrap(), 0, "{words}: {}", self.said);
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
+    /// Asks for its end; answers with its code and all that it said.
+    fn stop(mut self) -> (Option<i32>, String) {
+        self.signal("-TERM");
+        let code = ends(&mut self.child).code();
+        self.says.read_to_string(&mut self.said).unwrap();
+        (code, self.said)
+    }
+}
+
+const FEW_DEATHS: [&str; 6] = ["--restart", "always", "--deaths", "2", "--backoff", "10ms"];
+
+#[test]
+fn whoever_is_done_or_was_ended_by_a_wish_has_not_died() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [&FEW_DEATHS[..], &["--name", "done", "--", "/bin/true"]].concat();
+    let mut done = Watched::start(supervise(folder.path(), &arguments));
+    done.until("it exited with 0", 4);
+    assert_eq!(done.stop().0, Some(0));
+    let arguments = [&FEW_DEATHS[..], &["--name", "wish", "--", "/bin/sleep", "600"]].concat();
+    let mut wished = Watched::start(supervise(folder.path(), &arguments));
+    for (signal, times) in [("-HUP", 1), ("-USR1", 2), ("-HUP", 3)] {
+        wished.until("started, process", times);
+        wished.signal(signal);
+        wished.until("it was ended by signal", times);
+    }
+    wished.until("started, process", 4);
+    let (code, said) = wished.stop();
+    assert_eq!(code, Some(143), "{said}");
+    let left = fs::read_dir(folder.path().join(".interlock/supervise")).unwrap().flatten();
+    let left: Vec<_> = left.filter(|it| it.path().extension().unwrap() != "lock").collect();
+    assert!(left.is_empty(), "nobody is to be told of anything: {left:?}");
+}
+
+#[test]
+fn a_program_that_is_away_for_a_moment_is_started_when_it_is_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let write = |text: &str| {
+        fs::write(&program, text).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    write("#!/bin/sh\nrm \"$0\"; exit 3\n");
+    let path = program.to_str().unwrap();
+    let common = ["--restart", "on-failure", "--backoff", "300ms", "--"];
+    let mut away = Watched::start(supervise(folder.path(), &[&common[..], &[path]].concat()));
+    away.until("it cannot be started again: ", 1);
+    write("#!/bin/sh\nexit 0\n");
+    assert_eq!(ends(&mut away.child).code(), Some(0));
+    away.until("started, process", 2);
+    // Away for good it is given up, like everything else that does not work.
+    write("#!/bin/sh\nrm \"$0\"; exit 3\n");
+    let common =
+        ["--restart", "on-failure", "--backoff", "10ms", "--deaths", "4", "--name", "gone"];
+    let ran = run(&mut supervise(folder.path(), &[&common[..], &["--", path]].concat()));
+    assert_eq!(ran.code, 125, "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("it cannot be started again").count(), 3, "{}", ran.stderr);
+}
+
+#[test]
+fn when_the_terminal_is_closed_the_program_ends_and_is_not_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, said) = (env!("CARGO_BIN_EXE_interlock"), folder.path().join("said"));
+    let command = format!(
+        "exec {program} -C {} supervise --restart always --backoff 10ms -- /bin/sleep 600 2>{}",
+        folder.path().display(),
+        said.display()
+    );
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &command, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut terminal = terminal.spawn().unwrap();
+    let said = || fs::read_to_string(&said).unwrap_or_default();
+    let until = |words: &str| {
+        let began = Instant::now();
+        while !said().contains(words) {
+            assert!(began.elapsed() < Duration::from_secs(30), "{words}: {}", said());
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    until("started, process");
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+    until("it was asked to end");
+    assert_eq!(said().matches("started, process").count(), 1, "{}", said());
+}
+
+#[test]
+fn names_that_hide_and_times_that_are_too_short_are_refused() {
+    for wrong in [["--name", ".."], ["--name", "a/b"], ["--max-age", "1ms"], ["--max-age", "99ms"]]
+    {
+        let arguments =
+            [&["supervise", "--restart", "never"], &wrong[..], &["--", "true"]].concat();
+        let refused = interlock(&arguments);
+        assert_eq!(refused.code, 2, "{wrong:?}: {}", refused.stderr);
+    }
+}
+
 #[test]
 fn the_help_says_what_is_required() {
     let help = interlock(&["supervise", "--help"]).stdout;
@@ -249,12 +373,18 @@ fn a_heartbeat_file_is_judged_by_its_changes() {
     assert_eq!(check("10s").code, 1, "there is none yet");
     // An hour ago by the wall clock, which says nothing.
     fs::write(&file, "1700000000\n").unwrap();
-    assert_eq!(check("10s").code, 0);
+    let first = check("10s");
+    assert_eq!(first.code, 0);
+    assert!(first.stdout.starts_with("not known yet: this is the first look"), "{}", first.stdout);
+    let second = check("10s").stdout;
+    assert!(second.starts_with("alive: the last sign is "), "{second}");
     let stale = check("1ms");
     assert_eq!(stale.code, 1, "{}", stale.stdout);
     assert!(stale.stdout.starts_with("stale: the last sign is "), "{}", stale.stdout);
     fs::write(&file, "1600000000\n").unwrap();
     assert_eq!(check("1ms").code, 0, "it has just changed, and be it backwards");
+    fs::write(&file, [b"ILKBEAT1".as_slice(), &[7; 56]].concat()).unwrap();
+    assert_eq!(check("10s").code, 1, "a record that is damaged");
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     assert_eq!(check("10s").code, 3, "it cannot be read");
@@ -276,8 +406,12 @@ fn a_key_that_some_program_writes_is_judged_by_its_changes() {
     assert_eq!(none.code, 1, "there is none yet: {}", none.stderr);
     // As the seed writes it: a time, which says nothing.
     redis(&server, &["SET", "app:beat", "1700000000"]);
-    assert_eq!(check("10s").code, 0);
-    assert_eq!(check("10s").code, 0, "and again, by what was kept");
+    let first = check("10s");
+    assert_eq!(first.code, 0);
+    assert!(first.stdout.starts_with("not known yet: this is the first look"), "{}", first.stdout);
+    let second = check("10s");
+    assert_eq!(second.code, 0, "and again, by what was kept");
+    assert!(second.stdout.starts_with("alive: the last sign is "), "{}", second.stdout);
     // By the server's own clock it was seen a minute ago.
     let ten_years_less_a_minute = (3_650_u64 * 24 * 60 - 1) * 60_000;
     redis(&server, &["PEXPIRE", "app:beat:seen", &ten_years_less_a_minute.to_string()]);

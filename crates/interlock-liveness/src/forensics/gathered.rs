@@ -1,0 +1,69 @@
+//! Everything that can only be had while a process is there.
+
+use std::{collections::BTreeMap, fs};
+
+use super::{arena::Copied, observed};
+use crate::{
+    clock::{monotonic, nanos},
+    kin,
+    sys::stacks::Tracer,
+};
+
+/// So many processes of a program are described; the others are counted.
+const PROCESSES_MAX: usize = 16;
+/// How long may be spent on stopping threads to read them: one that hangs in the kernel is waited for a while, and there may be many.
+const TRACED_IN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// What there is to know of one process.
+pub(super) struct Gathered {
+    pub(super) pid: u32,
+    pub(super) parent: String,
+    pub(super) command: String,
+    pub(super) threads: BTreeMap<i32, observed::Observed>,
+    pub(super) copied: Vec<Copied>,
+    pub(super) memory: String,
+    pub(super) descriptors: String,
+    pub(super) maps: String,
+}
+
+impl Gathered {
+    /// Gathers it. The stacks of threads that did not store them are read from outside.
+    fn of(pid: u32, mut copied: Vec<Copied>, tracer: &mut Tracer, until: u64) -> Self {
+        let threads = observed::threads(pid);
+        let is_missing = |thread: &&i32| !copied.iter().any(|known| known.thread == **thread);
+        let missing: Vec<i32> = threads.keys().filter(is_missing).copied().collect();
+        let in_time = missing.into_iter().take_while(|_| monotonic() < until);
+        let traced: Vec<Copied> =
+            in_time.filter_map(|thread| tracer.copy(pid.cast_signed(), thread).ok()).collect();
+        copied.extend(traced);
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let (memory, descriptors) = (observed::memory(pid), observed::descriptors(pid));
+        let (parent, command) = (observed::parent(pid), observed::command(pid));
+        Self { pid, parent, command, threads, copied, memory, descriptors, maps }
+    }
+}
+
+/// Those that a report is about.
+pub(super) struct Scene {
+    pub(super) processes: Vec<Gathered>,
+    /// How many more there were.
+    pub(super) left_out: usize,
+}
+
+impl Scene {
+    /// One process alone, most of whose threads have stored their stacks themselves.
+    pub(super) fn of_one(pid: u32, copied: Vec<Copied>, tracer: &mut Tracer) -> Self {
+        let until = monotonic().saturating_add(nanos(TRACED_IN));
+        Self { processes: vec![Gathered::of(pid, copied, tracer, until)], left_out: 0 }
+    }
+
+    /// A child of ours and all else that descends from us: what hangs may be behind a shell.
+    pub(super) fn of_family(pid: u32, tracer: &mut Tracer) -> Self {
+        let until = monotonic().saturating_add(nanos(TRACED_IN));
+        let kin = kin::descendants_of(std::process::id().cast_signed()).into_iter();
+        let kin: Vec<u32> = kin.map(i32::cast_unsigned).filter(|it| *it != pid).collect();
+        let described = std::iter::once(pid).chain(kin.iter().copied()).take(PROCESSES_MAX);
+        let processes = described.map(|pid| Gathered::of(pid, vec![], tracer, until)).collect();
+        Self { processes, left_out: (kin.len() + 1).saturating_sub(PROCESSES_MAX) }
+    }
+}
