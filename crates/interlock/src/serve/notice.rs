@@ -1,6 +1,6 @@
 //! What Interlock notices about itself, on its way to people: a letter under `_system`.
 
-use interlock_core::{id::PipelineId, incident::IncidentState};
+use interlock_core::id::PipelineId;
 use interlock_store::{Key, Record, Store, StoreError, record::InboxRecord};
 
 use crate::inbox::fresh_key;
@@ -32,7 +32,6 @@ pub(super) async fn notice(
 /// Whether an incident of Interlock's own is open, by its key.
 pub(super) async fn is_open(store: &dyn Store, key: String) -> Result<bool, StoreError> {
     let rows = store.read(&PipelineId::system(), &[Key::Incident(key)]).await?;
-    let resolved = IncidentState::Resolved.as_str();
-    let is_open = |record: &Record| matches!(record, Record::Incident(it) if it.state != resolved);
+    let is_open = |record: &Record| matches!(record, Record::Incident(it) if it.is_open());
     Ok(rows.into_iter().flatten().any(|row| is_open(&row.record)))
 }

@@ -14,16 +14,17 @@ use std::{
     time::Duration,
 };
 
-use interlock_core::id::PipelineId;
 use interlock_liveness::forensics::{self, Fate, Found, Written, found, recovered};
-use interlock_store::{Store, record::InboxRecord};
+use interlock_store::Store;
 use tokio::task::spawn_blocking;
 
 use crate::{
     arguments::LogForm,
     exit::{FAILED, SUCCESS},
-    inbox::fresh_key,
-    serve::log,
+    serve::{
+        log,
+        notice::{self, Over},
+    },
 };
 
 /// What reports of `serve` are called, and the folder that they are in.
@@ -116,7 +117,7 @@ impl Reports {
                 if is_us {
                     self.is_unwell();
                 }
-                if is_end && !notice(report, &self.store).await {
+                if is_end && !tell_of(report, &self.store).await {
                     continue;
                 }
                 if is_us {
@@ -150,11 +151,7 @@ impl Reports {
 /// Says that a process is well, whatever it was in trouble for; answers whether that was recorded.
 async fn is_well(store: &Arc<dyn Store>, name: &str, message: &str) -> bool {
     // The end of one kind of trouble of a process is the end of all.
-    let (event, thing) = ("PROCESS_HUNG".to_owned(), name.to_owned());
-    let record = InboxRecord::Noticed { event, thing, message: message.to_owned(), over: true };
-    let post = store.post(&PipelineId::system(), &fresh_key(), &record).await;
-    post.inspect_err(|error| tracing::warn!(%error, "that `{name}` is well could not be recorded"))
-        .is_ok()
+    notice::notice(store.as_ref(), ("PROCESS_HUNG", name), message.to_owned(), Over::Yes).await
 }
 
 /// Whoever has not hung again for a while is well.
@@ -168,7 +165,7 @@ async fn say_well(store: Arc<dyn Store>, unwell: PathBuf, after: Duration) {
     let _not_there = fs::remove_file(unwell);
 }
 
-async fn notice(report: &Found, store: &Arc<dyn Store>) -> bool {
+async fn tell_of(report: &Found, store: &Arc<dyn Store>) -> bool {
     let Found { path, name, why, fate, .. } = report;
     let (event, message) = match fate {
         Fate::Hung => {
@@ -185,10 +182,7 @@ async fn notice(report: &Found, store: &Arc<dyn Store>) -> bool {
         Fate::Died => tracing::warn!("`{name}` died and was started again: {message}"),
         Fate::GivenUp => tracing::error!("`{name}` died too often: {message}"),
     }
-    let (event, thing) = (event.to_owned(), name.clone());
-    let record = InboxRecord::Noticed { event, thing, message, over: false };
-    let post = store.post(&PipelineId::system(), &fresh_key(), &record).await;
-    post.inspect_err(|error| tracing::warn!(%error, "a report could not be recorded")).is_ok()
+    notice::notice(store.as_ref(), (event, name), message, Over::No).await
 }
 
 /// Is the helper of a process that may hang, until that process ends. Its log is that of the process.
@@ -243,7 +237,7 @@ fn beginning(text: &str, most: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use interlock_store::Shard;
+    use interlock_store::{Shard, record::InboxRecord};
     use interlock_store_embedded::EmbeddedStore;
 
     use super::*;

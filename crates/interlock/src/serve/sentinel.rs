@@ -20,7 +20,6 @@ use interlock_engine::vitals::{Pulse, Vitals};
 use interlock_store::{
     Key, Record, Store, StoreError,
     kept::{BARKS_KEY, LastBark, barks},
-    record::InboxRecord,
 };
 use jiff::{SignedDuration, Timestamp};
 use tokio::{
@@ -34,7 +33,8 @@ use self::{
     complaint::{Complaint, OutboxWatch, StoreWatch},
     interface::{Interface, News},
 };
-use crate::{clock, inbox::fresh_key};
+use super::notice::{Over, is_open, notice};
+use crate::clock;
 
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -325,30 +325,13 @@ impl Post {
 
     /// Whether an incident is still open, of which an earlier process told.
     async fn is_incident(&self, key: String) -> bool {
-        let rows = self.around.store.read(&PipelineId::system(), &[Key::Incident(key)]).await;
-        rows.into_iter()
-            .flatten()
-            .flatten()
-            .any(|row| matches!(row.record, Record::Incident(incident) if incident.is_open()))
+        is_open(self.around.store.as_ref(), key).await.unwrap_or(false)
     }
 
     /// Has something recorded; a store that takes nothing now is known to take nothing.
     async fn notice(&self, event: &str, thing: &str, message: String, over: Over) {
-        let over = over == Over::Yes;
-        let (event, thing) = (event.to_owned(), thing.to_owned());
-        let record = InboxRecord::Noticed { event, thing, message, over };
-        let post = self.around.store.post(&PipelineId::system(), &fresh_key(), &record).await;
-        if let Err(error) = post {
-            tracing::warn!(%error, "something that was noticed could not be recorded");
-        }
+        notice(self.around.store.as_ref(), (event, thing), message, over).await;
     }
-}
-
-/// Whether something is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Over {
-    No,
-    Yes,
 }
 
 /// An empty claim goes the way of every write, and leaves nothing behind.

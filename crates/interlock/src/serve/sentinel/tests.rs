@@ -10,6 +10,7 @@ use std::{
 
 use interlock_config::{SystemZones, server::Beacon};
 use interlock_core::{outbound::Outbound, pipeline::Secret};
+use interlock_store::record::InboxRecord;
 use interlock_store::{Shard, conformance::block_on};
 use interlock_store_embedded::EmbeddedStore;
 use interlock_trigger::web::Web;
