@@ -33,12 +33,18 @@ const ROOMS: &[Room] = &[
     // What the stores on a server share.
     room("interlock-store-remote", &[CORE, "interlock-store"]),
     Room { name: "interlock-store-redis", sees: BELOW_REMOTE, tests_see: PRIVATE_SERVERS },
-    Room { name: "interlock-store-postgres", sees: BELOW_REMOTE, tests_see: PRIVATE_SERVERS },
+    // The way to a server, for the store and the archive.
+    Room { name: POSTGRES, sees: &[], tests_see: PRIVATE_SERVERS },
+    Room {
+        name: "interlock-store-postgres",
+        sees: &[CORE, POSTGRES, "interlock-store", "interlock-store-remote"],
+        tests_see: PRIVATE_SERVERS,
+    },
     room("interlock-store-*", &[CORE, "interlock-store"]),
     // It copies what any store gives out.
     Room {
         name: "interlock-archive",
-        sees: &[CORE, "interlock-store"],
+        sees: &[CORE, POSTGRES, "interlock-store"],
         tests_see: &["interlock-private-server", "interlock-store-*"],
     },
     // Only tests see it.
@@ -72,6 +78,7 @@ const ROOMS: &[Room] = &[
     room("xtask", &[]),
 ];
 
+const POSTGRES: &str = "interlock-postgres";
 const BELOW_REMOTE: &[&str] = &[CORE, "interlock-store", "interlock-store-remote"];
 const PRIVATE_SERVERS: &[&str] = &["interlock-private-server"];
 
