@@ -217,13 +217,14 @@ pub(crate) fn excerpt(text: &str, most: usize) -> Vec<&str> {
     let section = sections.iter().filter_map(|name| parts().find(|part| part.starts_with(name)));
     // The kernel's long account of memory is in the file.
     let section = section.map(|part| part.split("\nRss:").next().unwrap_or(part));
-    let threads = parts().filter(|part| part.starts_with("thread "));
-    let mut room = most;
-    let fits = |part: &&str| {
-        room = room.saturating_sub(part.len());
-        room > 0
-    };
-    section.chain(threads).map(|part| beginning(part, LOGGED_OF_THREAD)).take_while(fits).collect()
+    let mut excerpt: Vec<&str> = section.map(|part| beginning(part, LOGGED_OF_THREAD)).collect();
+    let threads: Vec<&str> = parts().filter(|part| part.starts_with("thread ")).collect();
+    // Nobody knows here which of them hangs: each has its share, and none is left out for those before it.
+    let room = most.saturating_sub(excerpt.iter().map(|part| part.len()).sum());
+    let share = (room / threads.len().max(1)).min(LOGGED_OF_THREAD);
+    let threads = threads.into_iter().map(|part| beginning(part, share));
+    excerpt.extend(threads.filter(|part| !part.is_empty()));
+    excerpt
 }
 
 /// As much of a text as there is room for, by whole lines.
@@ -294,15 +295,16 @@ mod tests {
     }
 
     #[test]
-    fn the_log_gets_watches_and_memory_and_threads_until_it_is_full() {
+    fn the_log_gets_watches_and_memory_and_of_every_thread_its_beginning() {
         let text = "why: x (soft)\nname: serve\nprocess: 7\n\n== watches\nengine: soft\n\n== processes\n7 S\n\n== threads\n\nthread 1 `a` S\n    \
                     wait\n\n== threads of process 8\n\nthread 2 `b` R\n    spin\n\n== memory\nVmRSS: 1\nRss: 1\nPss: 1\n\n== descriptors\n3 open\n";
         let (watches, memory) = ("== watches\nengine: soft", "== memory\nVmRSS: 1");
         let processes = "== processes\n7 S";
         let (first, second) = ("thread 1 `a` S\n    wait", "thread 2 `b` R\n    spin");
         assert_eq!(excerpt(text, 1_000), [watches, processes, memory, first, second]);
-        let most = watches.len() + processes.len() + memory.len() + first.len() + 1;
-        assert_eq!(excerpt(text, most), [watches, processes, memory, first]);
+        let most = watches.len() + processes.len() + memory.len() + 2 * "thread 1 `a` S".len();
+        let short = ["thread 1 `a` S", "thread 2 `b` R"];
+        assert_eq!(excerpt(text, most), [&[watches, processes, memory][..], &short].concat());
     }
 
     #[test]

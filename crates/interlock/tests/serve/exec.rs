@@ -305,7 +305,12 @@ fn exec_under_a_name_that_nothing_watches_is_kept_and_is_an_incident() {
     let site = Site::new(&["spelt"]);
     let own = "name: own\nschedule: '0 0 1 1 *'\ntrigger: {type: command, command: 'true'}\n";
     site.project.write("own", own);
-    let known = || site.project.run(&["list"]).stdout.contains("own");
+    // In the ledger, not only in its file: to be declared ends what was said of the name before.
+    let known = || {
+        let events = site.project.run(&["events", "--json"]).stdout;
+        let is_its = |line: &str| line.contains("\"own\"") && line.contains("PIPELINE_DECLARED");
+        events.lines().any(is_its)
+    };
     site.project.until("it is declared", || known().then_some(()));
     for name in ["spellt", "own"] {
         assert_eq!(exec(&site, &[name], &["echo", "lost words"]).code, 0);
