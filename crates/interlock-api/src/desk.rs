@@ -116,7 +116,7 @@ impl Surface {
             if let Some(Record::Applied(found)) =
                 rows.into_iter().flatten().next().map(|it| it.record)
             {
-                return Ok(Some(found));
+                return Ok(Some(Arc::unwrap_or_clone(found)));
             }
             if Instant::now() >= until {
                 return Ok(None);

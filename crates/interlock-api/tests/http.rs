@@ -77,7 +77,7 @@ impl Site {
             Some(token) => {
                 let (at, received_at) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
                 let record = SensorRecord { value: token.to_json(), at, received_at };
-                Change::Put(key, Expect::Any, Record::Sensor(record))
+                Change::Put(key, Expect::Any, Record::Sensor(record.into()))
             }
             None => Change::Delete(key, Expect::Any),
         };

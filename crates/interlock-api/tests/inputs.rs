@@ -66,7 +66,7 @@ fn declare(store: &MemoryStore, now: Timestamp) {
         disabled_since: None,
         agenda: Some(Box::new(AgendaRecord::from_core(&watched))),
     };
-    let change = Change::Put(Key::Pipeline, Expect::Absent, Record::Pipeline(record));
+    let change = Change::Put(Key::Pipeline, Expect::Absent, Record::Pipeline(record.into()));
     let pipeline = PipelineId::parse("backup").unwrap();
     let group = Group { pipeline, writer: lease.writer, changes: vec![change] };
     assert!(block_on(store.commit(vec![group])).unwrap()[0].is_ok());

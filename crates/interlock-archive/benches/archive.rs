@@ -50,7 +50,10 @@ fn rows(at: u64) -> [(Key, Record); 2] {
         metadata: [("host".to_owned(), "worker-1".into())].into(),
     };
     let key = RunKey { schedule: schedule.clone(), nominal: minute(at), generation: 1, attempt: 1 };
-    [(Key::Slot(schedule, minute(at)), Record::Slot(slot)), (Key::Run(key), Record::Run(run))]
+    [
+        (Key::Slot(schedule, minute(at)), Record::Slot(slot.into())),
+        (Key::Run(key), Record::Run(run.into())),
+    ]
 }
 
 fn event(number: u64) -> EventRecord {
@@ -83,7 +86,7 @@ async fn fill(store: &dyn Store) {
             }
             for number in [2 * at + 1, 2 * at + 2] {
                 let (pipeline, record) = (pipeline.clone(), event(number));
-                freight.events.push(EventRow { number, pipeline, record });
+                freight.events.push(EventRow { number, pipeline, record: record.into() });
             }
         }
         store.import(freight).await.unwrap();

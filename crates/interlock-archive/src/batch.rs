@@ -1,6 +1,6 @@
 //! Rows of the store as rows of the archive: pure, and each only once.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
@@ -42,7 +42,8 @@ impl Batch {
     pub(crate) fn of(read: Read) -> Self {
         let mut batch = Self::default();
         let event = |(number, pipeline, record)| Event::of(number, &pipeline, record);
-        let events = read.events.into_iter().map(|row| (row.number, row.pipeline, row.record));
+        let events = read.events.into_iter();
+        let events = events.map(|row| (row.number, row.pipeline, Arc::unwrap_or_clone(row.record)));
         batch.events = events.map(event).collect();
         for StoredRow { pipeline, key, row } in read.rows {
             batch.take(pipeline, key, row.record);
@@ -53,21 +54,21 @@ impl Batch {
     fn take(&mut self, pipeline: PipelineId, key: Key, record: Record) {
         match (key, record) {
             (Key::Run(key), Record::Run(record)) => {
-                self.runs.insert(key.id(&pipeline), (pipeline, key, record));
+                self.runs.insert(key.id(&pipeline), (pipeline, key, Arc::unwrap_or_clone(record)));
             }
             (Key::Slot(schedule, nominal), Record::Slot(record)) => {
                 let day = (pipeline.clone(), record.date, schedule.clone());
                 let known = self.run_logs.get(&day);
                 if known.is_none_or(|(last, _)| *last <= nominal) {
-                    self.run_logs.insert(day, (nominal, record.clone()));
+                    self.run_logs.insert(day, (nominal, record.as_ref().clone()));
                 }
-                self.slots.insert((pipeline, schedule, nominal), record);
+                self.slots.insert((pipeline, schedule, nominal), Arc::unwrap_or_clone(record));
             }
             (Key::Span(schedule, first), Record::Span(record)) => {
-                self.spans.insert((pipeline, schedule, first), record);
+                self.spans.insert((pipeline, schedule, first), Arc::unwrap_or_clone(record));
             }
             (Key::Incident(key), Record::Incident(record)) => {
-                self.incidents.insert((pipeline, key), record);
+                self.incidents.insert((pipeline, key), Arc::unwrap_or_clone(record));
             }
             // Nothing else is archived.
             _ => {}
@@ -91,7 +92,7 @@ impl Event {
         Self {
             number: number as i64,
             pipeline: pipeline.to_string(),
-            kind,
+            kind: kind.to_string(),
             at,
             slot,
             run_id,

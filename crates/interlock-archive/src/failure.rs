@@ -1,6 +1,6 @@
 //! What can go wrong, in sentences that say what to do.
 
-use interlock_postgres::whole;
+use interlock_postgres::{refusal, whole};
 use interlock_store::StoreError;
 use tokio_postgres::{Error, error::SqlState};
 
@@ -64,6 +64,20 @@ impl ArchiveError {
         }
     }
 
+    /// The same, with where the archive is.
+    pub(crate) fn at(self, place: &impl std::fmt::Display) -> Self {
+        match self {
+            Self::Archive { message, is_retryable } => {
+                Self::Archive { message: format!("{message} (at {place})"), is_retryable }
+            }
+            other @ (Self::Store(_)
+            | Self::Address(_)
+            | Self::AnotherStore { .. }
+            | Self::OfAnother { .. }
+            | Self::NotFollowed) => other,
+        }
+    }
+
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self::Archive { message: message.into(), is_retryable: false }
     }
@@ -80,7 +94,7 @@ impl From<Error> for ArchiveError {
         let class = code.code().get(..2).unwrap_or_default();
         let is_retryable = matches!(class, "08" | "25" | "40" | "53" | "55" | "57" | "58")
             || *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT;
-        let message = format!("the archive refused: {} ({})", told.message(), code.code());
+        let message = format!("the archive refused: {}", refusal(told));
         Self::Archive { message, is_retryable }
     }
 }

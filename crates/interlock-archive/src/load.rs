@@ -90,7 +90,7 @@ fn slots(batch: &Batch) -> Rows {
             Cell::Flag(slot.marks.uncertain),
             instant(slot.sla.as_ref().and_then(|sla| sla.breach_at)),
             text(&slot.version),
-            json(Record::Slot(slot.clone()).encode()),
+            json(Record::Slot(slot.clone().into()).encode()),
         ]);
     }
     table
@@ -152,7 +152,7 @@ fn incidents(batch: &Batch) -> Rows {
             instant(Some(incident.opened_at)),
             instant(Some(incident.updated_at)),
             Cell::Large(incident.count as i64),
-            json(Record::Incident(incident.clone()).encode()),
+            json(Record::Incident(incident.clone().into()).encode()),
         ]);
     }
     table

@@ -59,13 +59,14 @@ impl Target {
             message: format!("the archive cannot be reached within {} s", CONNECT_MAX.as_secs()),
             is_retryable: true,
         };
-        let (client, connection) =
-            timeout(CONNECT_MAX, address.connect()).await.map_err(slow)??;
+        let connecting = timeout(CONNECT_MAX, address.connect()).await;
+        let connected = connecting.map_err(slow).and_then(|it| Ok(it?));
+        let (client, connection) = connected.map_err(|error| error.at(&address))?;
         tokio::spawn(async move {
             // Whoever waits for it hears of it.
             let _ended = connection.await;
         });
-        schema::prepare(&client).await?;
+        schema::prepare(&client).await.map_err(|error| error.at(&address))?;
         Ok(Self { client, hopes: BTreeMap::new() })
     }
 

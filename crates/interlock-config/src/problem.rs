@@ -7,7 +7,7 @@ mod render;
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
-use interlock_core::text::TextError;
+use interlock_core::text::{TextError, counted};
 
 use crate::source::{Origin, SourceFile, Span, overwrite};
 
@@ -153,7 +153,7 @@ impl Problems {
         let mut problems: Vec<_> = self.found.into_iter().map(attach).collect();
         problems.sort_by_key(|problem| (problem.span.start, problem.code));
         if self.cut_off > 0 {
-            let message = format!("this file has {} more problems", self.cut_off);
+            let message = format!("this file has {}", counted(self.cut_off, "more problem"));
             let help = "Mend the others first.";
             let mut more = Problem::whole_file(Arc::clone(file), Code::More, message, help);
             more.span = file.text.len()..file.text.len();

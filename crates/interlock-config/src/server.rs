@@ -65,7 +65,7 @@ pub struct Redis {
     pub key_prefix: String,
     /// How long a cached readiness is shown.
     pub readiness_ttl: SignedDuration,
-    /// How long runs and events are kept.
+    /// How long events and the run log of each day are kept.
     pub retention_ttl: SignedDuration,
     /// Runs in a pipeline's index.
     pub run_index_limit: u32,
@@ -116,7 +116,7 @@ pub struct Dynamodb {
     pub create_table: bool,
     /// How long a cached readiness is shown.
     pub readiness_ttl: SignedDuration,
-    /// How long runs and events are kept.
+    /// How long events and the run log of each day are kept.
     pub retention_ttl: SignedDuration,
 }
 

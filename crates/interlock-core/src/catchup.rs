@@ -487,14 +487,17 @@ impl<'a> Planner<'a> {
     /// Where the oldest are cut, if there are more than a plan may run.
     fn cap(&self, walks: &[Walk]) -> Option<Choice> {
         let opened = walks.iter().enumerate().flat_map(|(index, walk)| {
-            walk.rest.iter().flat_map(move |step| match step {
-                Step::Open(slots) => slots.iter().map(|slot| (*slot, index)).collect(),
-                Step::Live(_) | Step::Skip(_) | Step::Close(..) => vec![],
-            })
+            let slots = walk.rest.iter().filter_map(|step| match step {
+                Step::Open(slots) => Some(slots),
+                Step::Live(_) | Step::Skip(_) | Step::Close(..) => None,
+            });
+            slots.map(move |slots| (index, slots))
         });
-        let mut opened: Vec<_> = opened.collect();
         let max = self.gap.catchup.runs_max.max(1) as usize;
-        let over = opened.len().checked_sub(max).filter(|over| *over > 0)?;
+        let count: usize = opened.clone().map(|(_, slots)| slots.len()).sum();
+        let over = count.checked_sub(max).filter(|over| *over > 0)?;
+        let opened = opened.flat_map(|(index, slots)| slots.iter().map(move |slot| (*slot, index)));
+        let mut opened: Vec<_> = opened.collect();
         let (_, &mut (slot, index), _) = opened.select_nth_unstable(over);
         Some(Choice::From(slot, index))
     }

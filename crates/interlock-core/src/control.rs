@@ -51,6 +51,8 @@ pub struct Candidate<'a> {
     pub readiness: Outcome,
     /// Whether its work was done since the slot before it (`skipIfSuccessful`).
     pub is_done_already: bool,
+    /// What the declaration that it was recorded under says of overlaps (S16).
+    pub overlap: OverlapPolicy,
     /// The lane that it keeps to.
     pub lane: Option<Lane>,
     /// Whether somebody else runs it, and could not have reported (S10).
@@ -73,13 +75,27 @@ pub struct Lane {
 pub struct Room {
     /// Of all slots.
     pub runs: u32,
-    /// Of these, slots that catch-up opened.
+    /// How many of these are not for the past, which catch-up and backfills work off.
+    pub kept_free: u32,
+    /// Of those for the past, slots that catch-up opened.
     pub catchup: u32,
 }
 
 impl Room {
     fn admits(self, slot: &Slot) -> bool {
-        self.runs > 0 && (self.catchup > 0 || slot.opened_by != TriggerType::Catchup)
+        let room = match slot.opened_by {
+            TriggerType::Catchup => self.runs.saturating_sub(self.kept_free).min(self.catchup),
+            TriggerType::Backfill => self.runs.saturating_sub(self.kept_free),
+            TriggerType::Scheduler
+            | TriggerType::Sensor
+            | TriggerType::Reconcile
+            | TriggerType::External
+            | TriggerType::Webhook
+            | TriggerType::Subdag
+            | TriggerType::Manual
+            | TriggerType::Retry => self.runs,
+        };
+        room > 0
     }
 
     fn take(&mut self, slot: &Slot) {
@@ -107,7 +123,7 @@ pub enum Move {
 
 /// Plans the open slots of one pipeline; `slots` are in the order (instant, schedule id). Answers with one
 /// move per slot at most, by its place in `slots`. No more runs begin than there is `room` for. A slot that
-/// finds none stays as it is.
+/// finds none queues, or waits on under `skip`, and keeps its place: later ones do not overtake it.
 pub fn plan_slots(
     pipeline: &Pipeline,
     slots: &[Candidate<'_>],
@@ -126,7 +142,6 @@ pub fn plan_slots(
     }
     if flow != Flow::Retired && runner == Runner::Interlock {
         plan.start_what_may(flow, now);
-        plan.close_what_waited_in_vain(flow, now);
     }
     plan.moves.into_iter().enumerate().filter_map(|(index, step)| Some((index, step?))).collect()
 }
@@ -187,18 +202,6 @@ impl Plan<'_> {
         }
     }
 
-    /// A slot that is ready and found no room before its time was over waits no longer.
-    fn close_what_waited_in_vain(&mut self, flow: Flow, now: Timestamp) {
-        for (candidate, step) in self.slots.iter().zip(&mut self.moves) {
-            if step.is_none() && candidate.slot.state == SlotState::Open(OpenState::Waiting) {
-                let how = (candidate.flow(flow), Runner::Interlock);
-                let is_sensor = waits_for_sensor(self.pipeline, candidate);
-                let close = forced_close(candidate.slot, OpenState::Waiting, how, now);
-                *step = close.filter(|_| !is_sensor).map(Move::Close);
-            }
-        }
-    }
-
     /// Not ready is drift; cannot tell is not. Where nothing may start, nothing is opened again either: the
     /// slot would be closed as paused or retired, and its success be lost.
     fn notice_drift(&mut self) {
@@ -223,14 +226,12 @@ impl Plan<'_> {
         let slots = self.slots;
         for index in order {
             let Some(candidate) = slots.get(index) else { continue };
-            let step = self.step_for(candidate, &mut places);
+            let step = self.step_for(candidate, &mut places, now);
             if let Some(place) = self.moves.get_mut(index) {
                 *place = step;
             }
         }
-        if self.pipeline.catchup.overlap == OverlapPolicy::Latest {
-            self.keep_only_the_newest_queued();
-        }
+        self.keep_only_the_newest_queued();
     }
 
     /// A slot in backoff holds its place already.
@@ -256,7 +257,12 @@ impl Plan<'_> {
         untouched && (state == Some(waits) || state == Some(SlotState::Open(OpenState::Queued)))
     }
 
-    fn step_for(&mut self, candidate: &Candidate<'_>, places: &mut Places) -> Option<Move> {
+    fn step_for(
+        &mut self,
+        candidate: &Candidate<'_>,
+        places: &mut Places,
+        now: Timestamp,
+    ) -> Option<Move> {
         let is_queued = candidate.slot.state == SlotState::Open(OpenState::Queued);
         let is_ready = candidate.readiness == Outcome::Ready
             || (candidate.readiness == Outcome::CannotTell && self.pipeline.readiness.fail_open);
@@ -271,31 +277,43 @@ impl Plan<'_> {
             (true, true, _) if self.pipeline.dry_run => {
                 Some(Move::Close(Disposition::Skipped(SkipReason::DryRun)))
             }
-            (true, true, _) if !self.room.admits(candidate.slot) => None,
+            (true, true, _) if !self.room.admits(candidate.slot) => {
+                let step = without_room(candidate, now);
+                if !matches!(step, Some(Move::Close(_))) && !gives_way(candidate) {
+                    // It is its turn, and nobody after it takes its place.
+                    places.hold(candidate);
+                    places.held += 1;
+                }
+                step
+            }
             (true, true, _) => {
                 self.room.take(candidate.slot);
                 places.take(candidate);
                 Some(Move::Start(candidate.slot.attempt + 1))
             }
             (true, false, true) => Some(Move::WaitAgain),
-            (false, true, false) => Some(self.blocked(candidate.slot, places)),
+            // The one before it waits for room, and so does it.
+            (false, true, false) if places.held > 0 && waits_for_room(candidate) => {
+                without_room(candidate, now)
+            }
+            (false, true, false) => Some(self.blocked(candidate, places)),
             (true | false, false, false) | (false, _, true) => None,
         }
     }
 
     /// A slot is ready and no place is free.
-    fn blocked(&self, slot: &Slot, places: &Places) -> Move {
-        let policy = self.pipeline.catchup.overlap;
+    fn blocked(&self, candidate: &Candidate<'_>, places: &Places) -> Move {
+        let skips = obeys_policy(candidate.slot) && candidate.overlap == OverlapPolicy::Skip;
         let is_full_of_live = places.live >= self.pipeline.active_runs_max && !self.is_held_up();
-        if obeys_policy(slot) && policy == OverlapPolicy::Skip && is_full_of_live {
+        if skips && is_full_of_live {
             Move::Close(Disposition::Skipped(SkipReason::Overlap))
         } else {
             Move::Queue
         }
     }
 
-    /// Whether live slots are late because of a backfill: it has open slots, or there are live ones in the queue,
-    /// which under `skip` only come there behind runs that are not live.
+    /// Whether live slots are late because of others: a backfill has open slots, or there are live ones in the queue,
+    /// which under `skip` only come there behind runs that are not live, or for want of room.
     fn is_held_up(&self) -> bool {
         let queued = SlotState::Open(OpenState::Queued);
         self.slots.iter().any(|candidate| {
@@ -306,23 +324,32 @@ impl Plan<'_> {
         })
     }
 
-    /// Under `latest` one slot stays queued: the newest live one.
+    /// Of those recorded under `latest` one slot stays queued, the newest live one, and none that is older than one that
+    /// begins.
     fn keep_only_the_newest_queued(&mut self) {
-        let queued: Vec<_> =
-            (0..self.slots.len()).filter(|index| self.stays_queued(*index)).collect();
-        let Some((_newest, older)) = queued.split_last() else { return };
+        let begins = |index: &usize| {
+            let candidate = self.slots.get(*index).filter(|candidate| gives_way(candidate));
+            let step = self.moves.get(*index).copied().flatten();
+            let is_new = candidate.is_some_and(|candidate| candidate.slot.attempt == 0);
+            is_new && matches!(step, Some(Move::Start(_)))
+        };
+        let in_line = |index: &usize| self.stays_queued(*index) || begins(index);
+        let in_line: Vec<_> = (0..self.slots.len()).filter(in_line).collect();
+        let Some((_newest, older)) = in_line.split_last() else { return };
         for index in older {
-            if let Some(step) = self.moves.get_mut(*index) {
+            let is_queued = self.stays_queued(*index);
+            if let Some(step) = self.moves.get_mut(*index).filter(|_| is_queued) {
                 *step = Some(Move::Close(Disposition::Skipped(SkipReason::Superseded)));
             }
         }
     }
 
+    /// Whether a slot that was recorded under `latest` is in the queue after this.
     fn stays_queued(&self, index: usize) -> bool {
         let Some(candidate) = self.slots.get(index) else { return false };
         let step = self.moves.get(index).copied().flatten();
         let is_queued = candidate.slot.state == SlotState::Open(OpenState::Queued);
-        obeys_policy(candidate.slot) && (step == Some(Move::Queue) || (step.is_none() && is_queued))
+        gives_way(candidate) && (step == Some(Move::Queue) || (step.is_none() && is_queued))
     }
 }
 
@@ -350,13 +377,16 @@ struct Places {
     free: u32,
     /// How many of them are taken by runs that the schedule owed.
     live: u32,
+    /// How many are held for slots that found no room.
+    held: u32,
     /// How many are taken by which lane.
     lanes: BTreeMap<u64, u32>,
 }
 
 impl Places {
     fn taken(pipeline: &Pipeline, slots: &[Candidate<'_>], moves: &[Option<Move>]) -> Self {
-        let mut places = Self { free: pipeline.active_runs_max, live: 0, lanes: BTreeMap::new() };
+        let (free, lanes) = (pipeline.active_runs_max, BTreeMap::new());
+        let mut places = Self { free, live: 0, held: 0, lanes };
         for (candidate, step) in slots.iter().zip(moves) {
             let occupies =
                 matches!(candidate.slot.state, SlotState::Open(state) if state.occupies_place());
@@ -375,8 +405,13 @@ impl Places {
     }
 
     fn take(&mut self, candidate: &Candidate<'_>) {
-        self.free = self.free.saturating_sub(1);
         self.live += u32::from(is_live(candidate.slot));
+        self.hold(candidate);
+    }
+
+    /// Nobody else has the place, and nobody runs in it.
+    fn hold(&mut self, candidate: &Candidate<'_>) {
+        self.free = self.free.saturating_sub(1);
         if let Some(lane) = candidate.lane {
             *self.lanes.entry(lane.number).or_default() += 1;
         }
@@ -396,6 +431,28 @@ impl<'a> Candidate<'a> {
             Some(lane) => (2, (lane.order == Order::Descending).then_some(Reverse(place))),
             None => (u8::from(!is_live(self.slot)), None),
         }
+    }
+}
+
+/// Whether a slot that finds no room goes on waiting, as long as it may: under `skip` live ones do not pile up.
+fn waits_for_room(candidate: &Candidate<'_>) -> bool {
+    candidate.overlap == OverlapPolicy::Skip
+        && candidate.slot.opened_by != TriggerType::Catchup
+        && obeys_policy(candidate.slot)
+}
+
+/// Whether a newer slot of the pipeline does a slot's work.
+fn gives_way(candidate: &Candidate<'_>) -> bool {
+    candidate.overlap == OverlapPolicy::Latest && obeys_policy(candidate.slot)
+}
+
+/// What becomes of a slot that is ready, and has no room.
+fn without_room(candidate: &Candidate<'_>, now: Timestamp) -> Option<Move> {
+    let is_over = now >= candidate.slot.closes_at;
+    match (waits_for_room(candidate), candidate.slot.state) {
+        (true, _) if is_over => Some(Move::Close(Disposition::Skipped(SkipReason::Overlap))),
+        (false, SlotState::Open(OpenState::Waiting)) => Some(Move::Queue),
+        (true | false, _) => None,
     }
 }
 

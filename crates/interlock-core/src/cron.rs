@@ -123,7 +123,7 @@ impl Times {
     /// The earliest time in the set at or after a second of the day.
     #[inline]
     pub(crate) fn at_or_after(self, second_of_day: i64) -> Option<i64> {
-        debug_assert!((0..SECONDS_PER_DAY).contains(&second_of_day));
+        assert!((0..SECONDS_PER_DAY).contains(&second_of_day));
         let (hour, minute, second) = split(second_of_day);
         if self.hours >> hour & 1 == 1 {
             if self.minutes >> minute & 1 == 1 {
@@ -145,7 +145,7 @@ impl Times {
 
     /// The latest time in the set at or before a second of the day.
     pub(crate) fn at_or_before(self, second_of_day: i64) -> Option<i64> {
-        debug_assert!((0..SECONDS_PER_DAY).contains(&second_of_day));
+        assert!((0..SECONDS_PER_DAY).contains(&second_of_day));
         let (hour, minute, second) = split(second_of_day);
         if self.hours >> hour & 1 == 1 {
             if self.minutes >> minute & 1 == 1 {

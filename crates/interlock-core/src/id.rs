@@ -3,7 +3,12 @@
 //! Invariant: an id that exists is well formed; `~` and `/` never occur in a name, so that slot
 //! keys and run ids can be taken apart again.
 
-use std::{fmt, sync::Arc};
+use std::{
+    cmp::Ordering,
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 
@@ -11,11 +16,52 @@ use crate::text::TextError;
 
 /// A pipeline's name, which is its identity. Copies of it share the text: there are many.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PipelineId(Arc<str>);
+pub struct PipelineId(Name);
 
 /// A schedule's name within its pipeline. Copies of it share the text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ScheduleId(Arc<str>);
+pub struct ScheduleId(Name);
+
+/// A text that copies share. Names are compared at every step through a map, mostly with a copy of themselves, which is
+/// seen without looking at the text.
+#[derive(Clone, Eq)]
+struct Name(Arc<str>);
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
+    }
+}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for Name {
+    fn from(text: T) -> Self {
+        Self(text.into())
+    }
+}
 
 /// Schedule ids that Interlock uses for its own slots.
 pub const RESERVED_SCHEDULE_IDS: [&str; 3] = ["manual", "stop", "restart"];
@@ -51,7 +97,7 @@ impl PipelineId {
 
     /// The name as text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.0.0
     }
 }
 
@@ -73,7 +119,7 @@ impl ScheduleId {
     /// Whether this is the id of a stop or restart schedule: `stop`, `restart`, or one of several, which
     /// [`hashed`](Self::hashed) named.
     pub fn is_control(&self) -> bool {
-        let (kind, hash) = self.0.split_once('-').unwrap_or((&self.0, "00000000"));
+        let (kind, hash) = self.as_str().split_once('-').unwrap_or((self.as_str(), "00000000"));
         let is_hash = hash.len() == 8 && hash.bytes().all(|b| b.is_ascii_hexdigit());
         matches!(kind, "stop" | "restart") && is_hash
     }
@@ -97,19 +143,19 @@ impl ScheduleId {
 
     /// The id as text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.0.0
     }
 }
 
 impl fmt::Display for PipelineId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
 impl fmt::Display for ScheduleId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
@@ -137,6 +183,26 @@ pub fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
+}
+
+/// Refuses what cannot begin the keys of a store on Redis: braces decide on which server of a cluster a key is, and spaces part
+/// what keys are made of.
+pub fn check_key_prefix(text: &str) -> Result<(), &'static str> {
+    if text.is_empty() || text.contains(['{', '}']) || text.contains(char::is_whitespace) {
+        return Err("it needs a name without braces and spaces");
+    }
+    Ok(())
+}
+
+/// Refuses what cannot be the schema of a store on PostgreSQL: only a word that needs no care in a statement is one.
+pub fn check_schema(text: &str) -> Result<(), &'static str> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    if !text.bytes().all(is_plain) || !(1..=63).contains(&text.len()) || text.starts_with("pg_") {
+        return Err(
+            "it needs a name of small letters, digits and `_`, 63 at most, that does not begin with `pg_`",
+        );
+    }
+    Ok(())
 }
 
 /// Checks a name of any kind of thing: 1 to 255 of `a-z 0-9 . _ -`, letter or digit at both ends.

@@ -180,6 +180,8 @@ const ARCHIVE: Family = Family { prefix: "archive", scope: Scope::Thing };
 const GONE: Family = Family { prefix: "instance", scope: Scope::Thing };
 /// The store may lose what it acknowledges.
 const UNSAFE: Family = Family { prefix: "unsafe", scope: Scope::Thing };
+/// Instances declare other pipelines than others do.
+const FILES: Family = Family { prefix: "files", scope: Scope::Thing };
 /// The store has forgotten what it acknowledged.
 const ROLLBACK: Family = Family { prefix: "rollback", scope: Scope::Thing };
 /// The one that somebody names.
@@ -326,6 +328,12 @@ const OPENS: &[Opens] = &[
         ("store_unsafe", "may lose what it has acknowledged"),
     ),
     opens(
+        "FILES_DIFFER",
+        FILES,
+        Level::Error,
+        ("files_differ", "are not the same, and pipelines may not run as they should"),
+    ),
+    opens(
         "STORE_ROLLBACK",
         ROLLBACK,
         Level::Error,
@@ -382,6 +390,7 @@ const RESOLVES: &[(&str, &[Family])] = &[
     ("ARCHIVE_CURRENT", &[ARCHIVE]),
     ("INSTANCE_BACK", &[GONE]),
     ("STORE_SAFE", &[UNSAFE]),
+    ("FILES_AGREE", &[FILES]),
     ("PROCESS_WELL", &[HUNG, DIED, GIVEN_UP]),
     (RESOLVED_BY_HAND, &[NAMED]),
 ];
@@ -394,6 +403,7 @@ const NOTICES: &[(&str, &str)] = &[
     ("ARCHIVE_BEHIND", "ARCHIVE_CURRENT"),
     ("INSTANCE_GONE", "INSTANCE_BACK"),
     ("STORE_UNSAFE", "STORE_SAFE"),
+    ("FILES_DIFFER", "FILES_AGREE"),
     // What was lost does not come back: a person says when it is dealt with.
     ("STORE_ROLLBACK", "STORE_ROLLBACK"),
     ("PROCESS_HUNG", "PROCESS_WELL"),

@@ -53,6 +53,8 @@ pub mod incident;
 
 pub mod pipeline;
 
+pub mod period;
+
 pub mod agenda;
 
 pub mod catchup;

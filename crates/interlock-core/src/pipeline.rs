@@ -12,6 +12,7 @@ use crate::{
     schedule::{Period, Recurrence, Schedule},
     sensor::SlotPeriod,
     sla::{Deadline, SlaSpec},
+    zone::Zone,
 };
 
 /// Text that must never be shown: `Debug` prints stars.
@@ -49,6 +50,8 @@ pub struct Pipeline {
     pub tier: Option<u32>,
     /// For routing and filtering.
     pub labels: BTreeMap<String, String>,
+    /// Its own zone, if it names one: that of times and dates that people say without one.
+    pub zone: Option<Zone>,
     /// When it owes runs, in the order of the file; empty only beside `controls`, when runs are
     /// started by hand and merely ended by schedule.
     pub starts: Vec<StartSchedule>,

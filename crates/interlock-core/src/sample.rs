@@ -28,6 +28,7 @@ pub(crate) fn pipeline(overlap: OverlapPolicy) -> Pipeline {
         owner: None,
         description: None,
         labels: BTreeMap::new(),
+        zone: None,
         starts: vec![],
         controls: vec![],
         catchup: Catchup { window: None, overlap, runs_max: 10 },

@@ -1,10 +1,16 @@
-//! A mistake in a short text that a person wrote, with the place of the mistake.
+//! A mistake in a short text that a person wrote, with the place of the mistake; and numbers of things in sentences.
 //!
 //! Cron expressions, durations, times and dates are all read from one scalar of a file or from one
 //! command-line argument. Each parser answers with a [`TextError`], so that whoever owns the scalar
 //! can point at the exact characters.
 
-use std::ops::Range;
+use std::{fmt::Display, ops::Range};
+
+/// So many of something, in words: `1 slot`, `2 slots`.
+pub fn counted(count: impl Display + PartialEq + From<u8> + Copy, noun: &str) -> String {
+    let s = if count == 1.into() { "" } else { "s" };
+    format!("{count} {noun}{s}")
+}
 
 /// What is wrong in a text, where, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,5 +45,17 @@ impl TextError {
     pub fn shifted(mut self, offset: usize) -> Self {
         self.span = self.span.start + offset..self.span.end + offset;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_something_is_singular() {
+        assert_eq!(counted(0_usize, "slot"), "0 slots");
+        assert_eq!(counted(1_u64, "missed slot"), "1 missed slot");
+        assert_eq!(counted(2_u32, "pipeline"), "2 pipelines");
     }
 }

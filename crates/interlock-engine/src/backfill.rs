@@ -136,7 +136,11 @@ impl Engine {
             return Ok(came);
         }
         step.record.updated_at = step.now;
-        step.plan.put(Key::Backfill(number), revision, Record::Backfill(Box::new(step.record)));
+        step.plan.put(
+            Key::Backfill(number),
+            revision,
+            Record::Backfill(Box::new(step.record).into()),
+        );
         // Committed with the runs that begin; what is refused is planned again on what the store says.
         self.hold(vec![step.plan]).await?;
         Ok(came)

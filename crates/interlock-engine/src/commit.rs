@@ -14,13 +14,16 @@ use serde_json::Value;
 use crate::{
     aside::guarded,
     engine::{Engine, EngineError, Message, News, NewsOf},
-    recording::{CATCHUP_QUEUED, caught_up},
+    recording::{CATCHUP_QUEUED, DRY_RUN, caught_up},
     unfit::Unfit,
     write::{Act, Planned},
 };
 
 /// Groups per commit: what one transaction of the smallest engine takes in one go.
 const GROUPS_MAX: usize = 2_000;
+
+/// Starts of one commit that are announced before it.
+const ANNOUNCED_MAX: usize = 4;
 
 impl Engine {
     /// Takes groups over in memory that are yet to be committed, so that what follows from them can be planned and
@@ -67,6 +70,7 @@ impl Engine {
             let mut next = None;
             if planned.peek().is_some() {
                 let mut batch: Vec<_> = planned.by_ref().take(GROUPS_MAX).collect();
+                self.announce(&batch).await;
                 self.tell(&mut batch).await?;
                 let groups: Vec<Group> = batch.iter().map(|plan| plan.group.clone()).collect();
                 next = Some((batch, store.commit(groups)));
@@ -87,17 +91,37 @@ impl Engine {
         }
     }
 
+    /// Says what will be started if the store takes these, so that the time until then is not lost. Many at once keep
+    /// every core busy as it is.
+    async fn announce(&mut self, batch: &[Planned]) {
+        let starts = batch.iter().flat_map(Planned::starts);
+        if starts.clone().count() > ANNOUNCED_MAX {
+            return;
+        }
+        let mut is_of_use = false;
+        for request in starts {
+            if self.foretold.remove(&request.pipeline).as_ref() != Some(&request.run_id) {
+                is_of_use |= self.triggers.prepare(request, None);
+            }
+        }
+        if is_of_use {
+            give_way().await;
+        }
+    }
+
     pub(crate) async fn take_results(
         &mut self,
         batch: Vec<Planned>,
         results: Vec<Result<Accepted, Refusal>>,
     ) -> Result<(), EngineError> {
         let mut conflicts = BTreeSet::new();
-        let (mut accepted, mut acts, mut is_deposed) = (vec![], vec![], false);
+        let (mut accepted, mut acts, mut nexts, mut is_deposed) = (vec![], vec![], vec![], false);
         for (plan, result) in batch.into_iter().zip(results) {
             match result {
                 Ok(_) => {
                     self.take_over(&plan);
+                    let after = plan.starts().next().map(|request| request.run_id.clone());
+                    nexts.extend(after.zip(plan.next));
                     acts.extend(plan.acts);
                     accepted.push(plan.group);
                 }
@@ -117,14 +141,19 @@ impl Engine {
                 }
             }
         }
-        // A job waits for its start, nobody for the rest.
-        acts.sort_by_key(|act| !act.is_start());
-        let starts = acts.first().is_some_and(Act::is_start);
+        // A job waits for its start, nobody for the rest; what follows it comes behind it.
+        acts.sort_by_key(|act| act.start().is_none());
+        let starts = acts.first().is_some_and(|act| act.start().is_some());
         for act in acts {
             self.act(act);
         }
         if starts {
             give_way().await;
+        }
+        for (after, next) in nexts {
+            if self.triggers.prepare(&next, Some(&after)) {
+                self.foretold.insert(next.pipeline, next.run_id);
+            }
         }
         log_events(&accepted);
         for group in &accepted {
@@ -221,8 +250,8 @@ fn not_trusted() -> StartFailure {
     StartFailure { message, category: FailureCategory::Transient, may_have_started: true }
 }
 
-/// Lets the tasks go first that wait for this thread: a start that was just asked for leaves now, not after
-/// everything else that this pass does.
+/// Lets the tasks go first that wait for this thread: a start that was just asked for, or announced, leaves now, not
+/// after everything else that this pass does.
 async fn give_way() {
     let mut has_waited = false;
     std::future::poll_fn(|context| {
@@ -318,11 +347,15 @@ impl<'a> Queued<'a> {
         if !is_bundle {
             return log_event(group, event);
         }
-        let details = serde_json::json!({
+        let is_rehearsal = event.details.contains_key(DRY_RUN);
+        let mut details = serde_json::json!({
             "schedule": schedule, "first": first, "last": last, "count": count,
         });
-        let message = caught_up(schedule, (first, last), count);
+        if is_rehearsal {
+            details[DRY_RUN] = true.into();
+        }
+        let message = caught_up(schedule, (first, last), (count, is_rehearsal));
         let pipeline = group.pipeline.as_str();
-        tracing::info!(event = event.kind, pipeline, %details, "{message}");
+        tracing::info!(event = event.kind.as_str(), pipeline, %details, "{message}");
     }
 }

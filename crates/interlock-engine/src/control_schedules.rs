@@ -219,12 +219,12 @@ impl<'a> Shooter<'a> {
             let span = SpanRecord {
                 last,
                 count,
-                disposition: disposition.as_str().to_owned(),
-                reason: Some(reason.as_str().to_owned()),
+                disposition: disposition.as_str().into(),
+                reason: Some(reason.as_str().into()),
                 version: version_text(self.state.version),
                 recorded_at: self.now,
             };
-            plan.put(Key::Span(id.clone(), first), 0, Record::Span(span));
+            plan.put(Key::Span(id.clone(), first), 0, Record::Span(span.into()));
         }
         let message = match count {
             1 => format!("{id}/{first} does nothing: {because}"),

@@ -14,7 +14,7 @@ use interlock_core::{
     agenda::Work,
     control::{Candidate, Flow, Move, OWNER_WAITS, Room, plan_slots},
     id::PipelineId,
-    pipeline::Pipeline,
+    pipeline::{Pipeline, TriggerKind},
     readiness::{Condition, Outcome, TraitResult, TraitSpec, Verdict},
     run::{RunState, TriggerType},
     schedule::Recurrence,
@@ -33,6 +33,7 @@ use crate::{
     scheduler::plus,
     state::{Answer, PipelineState, SlotPlace},
     step::Stepper,
+    upstreams::upstreams,
     write::Planned,
 };
 
@@ -80,9 +81,10 @@ impl Engine {
                 }
             };
             self.take_back(pipeline).await?;
-            let starts = steps.iter().flat_map(|plan| &plan.acts).filter(|act| act.is_start());
+            let starts = steps.iter().flat_map(Planned::starts);
             room.runs = room.runs.saturating_sub(starts.clone().count() as u32);
-            let caught_up = starts.filter(|act| act.is_catchup()).count() as u32;
+            let caught_up = starts.filter(|start| start.trigger_type == TriggerType::Catchup);
+            let caught_up = caught_up.count() as u32;
             room.catchup = room.catchup.saturating_sub(caught_up);
             self.restraint.begun(caught_up, now);
             planned.extend(steps);
@@ -127,6 +129,7 @@ impl Engine {
     fn room(&mut self, now: Timestamp) -> Room {
         Room {
             runs: self.limits.runs_max.saturating_sub(self.active.total()),
+            kept_free: self.limits.kept_free(),
             catchup: self.restraint.room(self.active.catchup(), &self.limits, now),
         }
     }
@@ -135,6 +138,8 @@ impl Engine {
     fn note_who_waits(&mut self, pipeline: &PipelineId, room: Room) {
         if room.runs == 0 {
             self.starved.insert(pipeline.clone());
+        } else if room.runs <= room.kept_free {
+            self.starved_past.insert(pipeline.clone());
         }
         let state = self.pipelines.0.get(pipeline).filter(|_| room.catchup == 0);
         let first = state.and_then(|state| {
@@ -152,15 +157,23 @@ impl Engine {
     }
 
     /// What is to be stepped, the pipeline with the oldest open slot first: where there is not room for all,
-    /// nobody is passed over because of its name.
+    /// nobody is passed over because of its name. Those that work off the past come after all others.
     fn take_dirty(&mut self) -> Vec<PipelineId> {
-        if self.active.total() < self.limits.runs_max {
+        let free = self.limits.runs_max.saturating_sub(self.active.total());
+        if free > 0 {
             self.dirty.append(&mut self.starved);
+        }
+        if free > self.limits.kept_free() {
+            self.dirty.append(&mut self.starved_past);
         }
         let mut dirty: Vec<_> = std::mem::take(&mut self.dirty).into_iter().collect();
         let oldest = |pipeline: &PipelineId| {
             let open = self.pipelines.0.get(pipeline).map(|state| &state.open);
-            open.and_then(|open| open.keys().next()).map(|(nominal, _)| *nominal)
+            open.and_then(|open| open.iter().next()).map(|((nominal, _), open)| {
+                let is_past =
+                    matches!(open.slot.opened_by, TriggerType::Catchup | TriggerType::Backfill);
+                (is_past, *nominal)
+            })
         };
         dirty.sort_by_cached_key(oldest);
         dirty
@@ -202,11 +215,7 @@ impl Engine {
         let done_at = self.last_success(pipeline, spec).await?;
         let deaf = self.deaf(pipeline, now).await?;
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(vec![]) };
-        let flow = match (state.is_retired(), state.is_paused(now) || !spec.enabled) {
-            (true, _) => Flow::Retired,
-            (false, true) => Flow::Paused,
-            (false, false) => Flow::Open,
-        };
+        let flow = state.flow(spec, now);
         let seen = self.scope.view(&state.open, &near);
         let candidates = seen.iter().map(|(place, slot)| {
             let readiness = verdicts.get(*place).map_or(Outcome::CannotTell, |v| v.outcome);
@@ -217,6 +226,7 @@ impl Engine {
                 slot,
                 readiness: if forced { Outcome::Ready } else { readiness },
                 is_done_already: done_at.is_some_and(|at| is_covered(spec, place, at)),
+                overlap: specs.of(slot).catchup.overlap,
                 lane: state.lane(slot),
                 is_unheard: state.unheard(place, slot, &deaf).is_some(),
             }
@@ -242,6 +252,7 @@ impl Engine {
             Some(plan)
         });
         let evaluated: Vec<_> = evaluated.collect();
+        let next = next_in_line(spec, &candidates, &moves).and_then(|index| seen.get(index));
         let steps = moves
             .into_iter()
             .filter_map(|(index, step)| {
@@ -251,6 +262,8 @@ impl Engine {
                 }
                 let mut plan = Planned::new(pipeline, self.writer);
                 stepper.step(place, step, verdicts.get(*place).map(Arc::as_ref), &mut plan)?;
+                let next = next.filter(|_| plan.starts().next().is_some());
+                plan.next = next.and_then(|(next, _)| stepper.rehearse(next, &plan));
                 Some(plan)
             })
             .chain(evaluated)
@@ -269,7 +282,8 @@ impl Engine {
         Ok(SpecsInUse { in_force, older })
     }
 
-    /// When the newest successful run of a pipeline began, where that matters.
+    /// The instant of the newest successful run of a pipeline, where that matters: its slot's, which for one that
+    /// somebody asked for is when that was.
     async fn last_success(
         &mut self,
         pipeline: &PipelineId,
@@ -286,7 +300,7 @@ impl Engine {
         };
         self.settle().await?;
         let found = self.store.runs(&query).await?;
-        Ok(found.items.first().map(|run| run.record.created_at))
+        Ok(found.items.first().map(|run| run.key.nominal))
     }
 
     pub(crate) async fn load_sensors(
@@ -334,8 +348,10 @@ impl Engine {
                 verdicts.insert(slot.place, Arc::clone(verdict));
                 continue;
             }
-            let upstreams =
-                evidence::upstreams(self.store.as_ref(), spec, slot.place.0, slot.date).await?;
+            let specs = Arc::clone(&self.specs);
+            let zones = |name: &str| specs.zone(name);
+            let store = self.store.as_ref();
+            let upstreams = upstreams(store, &zones, spec, &slot.place, slot.date).await?;
             let Some(state) = self.pipelines.0.get(pipeline) else { break };
             let no_sensors = Sensors::new();
             let gathered = Gathered {
@@ -403,6 +419,8 @@ impl Engine {
         // What should have happened and could not (no room, a pause) is looked at again soon, not at once.
         let soon = plus(now, SignedDuration::from_secs(1));
         let later = |at: Timestamp| if at > now { at } else { soon };
+        // The end of what runs has the queue looked at; nobody is asked about it before.
+        let is_busy = state.open.running().0 > 0;
         let driven = state.open.iter().filter(|(place, _)| self.scope.drives(place));
         let times = driven.filter_map(|(place, open)| {
             let SlotState::Open(slot_state) = open.slot.state else { return None };
@@ -410,7 +428,8 @@ impl Engine {
             if is_paused && state.lane(&open.slot).is_none() {
                 return Some(closes_at);
             }
-            let is_evaluated = matches!(slot_state, Waiting | Queued | Monitoring);
+            let is_evaluated =
+                matches!(slot_state, Waiting | Monitoring) || (slot_state == Queued && !is_busy);
             let others = [open.slot.retry_at, is_evaluated.then_some(evaluate_at)];
             Some(others.into_iter().flatten().map(later).fold(closes_at, Ord::min))
         });
@@ -435,6 +454,26 @@ fn leave_in_the_queue(
     let is_unknown =
         |index: usize| candidates.get(index).is_some_and(|it| it.readiness == Outcome::CannotTell);
     moves.retain(|(index, step)| *step != Move::WaitAgain || !is_unknown(*index));
+}
+
+/// The queued slot that follows when the one job that begins has ended, where there is something to make ready: for a command,
+/// whose shell can come up meanwhile.
+fn next_in_line(
+    spec: &Pipeline,
+    candidates: &[Candidate<'_>],
+    moves: &[(usize, Move)],
+) -> Option<usize> {
+    let kind = spec.trigger.as_ref().map(|trigger| &trigger.kind);
+    let begin = moves.iter().filter(|(_, step)| matches!(step, Move::Start(_))).count();
+    if begin != 1 || !matches!(kind, Some(TriggerKind::Command(_))) {
+        return None;
+    }
+    let moves_now = |index: usize| moves.iter().any(|(moved, _)| *moved == index);
+    let mut all = candidates.iter().enumerate();
+    let next = all.find(|(index, it)| {
+        it.slot.state == SlotState::Open(OpenState::Queued) && !moves_now(*index)
+    });
+    next.map(|(index, _)| index)
 }
 
 /// A slot that may be ready.
@@ -481,14 +520,25 @@ impl SpecsInUse {
     }
 }
 
-/// Whether a run that began at an instant did the work of a slot: it began after the slot before.
-fn is_covered(spec: &Pipeline, place: &SlotPlace, began: Timestamp) -> bool {
+/// Whether a run of an instant did the work of a slot: it lies between the slot before and the one after.
+fn is_covered(spec: &Pipeline, place: &SlotPlace, done: Timestamp) -> bool {
     let start = spec.starts.iter().find(|start| *start.schedule.id() == place.1);
-    let before = start.and_then(|start| start.schedule.previous(place.0));
-    before.is_some_and(|before| began > before)
+    start.is_some_and(|start| {
+        start.schedule.previous(place.0).is_some_and(|before| done > before)
+            && start.schedule.after(place.0).is_none_or(|after| done < after)
+    })
 }
 
 impl PipelineState {
+    /// Whether its slots may start.
+    fn flow(&self, spec: &Pipeline, now: Timestamp) -> Flow {
+        match (self.is_retired(), self.is_paused(now) || !spec.enabled) {
+            (true, _) => Flow::Retired,
+            (false, true) => Flow::Paused,
+            (false, false) => Flow::Open,
+        }
+    }
+
     /// From when to when a report on a slot could have found nobody, if so.
     pub(crate) fn unheard(
         &self,

@@ -4,6 +4,8 @@
 //! what was due under the old version (S16); a file that went away retires its pipeline. Only what changed
 //! is told, so that one edited file among a hundred thousand costs one row.
 
+use std::sync::Arc;
+
 use interlock_core::{
     agenda::{Agenda, Work},
     catchup::{self, Gap},
@@ -13,7 +15,7 @@ use interlock_core::{
 };
 use interlock_store::{
     CHANGES_MAX, Key, Record,
-    record::{AgendaRecord, PauseRecord, PipelineRecord, version_text},
+    record::{AgendaRecord, PauseRecord, PipelineRecord, VersionRecord, version_text},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -23,7 +25,7 @@ use crate::{
     gap::Ahead,
     recording::Recording,
     scheduler::{Opener, plus},
-    state::{KnownPipeline, PipelineState},
+    state::PipelineState,
     write::{Event, Planned},
 };
 
@@ -89,13 +91,15 @@ impl Engine {
         };
         let edited: Vec<_> =
             declared.iter().filter(is_edit).map(|new| new.pipeline.name.clone()).collect();
+        let missed = self.missed_by(edited.iter(), now);
+        self.announce_what_was_missed(&missed, now).await?;
         let mut due = Vec::new();
         for name in &edited {
             match guarded(self.plan_controls(name, now)).await? {
                 Ok(controls) => due.extend(controls),
                 Err(reason) => self.poisoned.push((name.clone(), reason)),
             }
-            due.extend(self.plan_opening(name, now, usize::MAX).await?);
+            due.extend(self.plan_opening(name, now, usize::MAX).await?.groups);
         }
         self.commit(due).await?;
         let settled = edited.iter().flat_map(|name| self.plan_settled(name, now)).collect();
@@ -154,31 +158,46 @@ impl Engine {
             .succeed(),
         };
         let (back, gone): (Vec<_>, Vec<_>) = succession.away.iter().partition(|away| away.is_back);
-        // By what was declared last, as far as that is known.
-        let version = state.map_or(0, |state| state.version);
-        let version = if version == 0 { new.version } else { version };
-        let mut planned = self.plan_away(name, (&agenda, version), &back, now).await?;
+        let mut planned = self.plan_away(name, (&agenda, Some(new)), &back, now).await?;
         planned.extend(self.plan_declaration(new, &succession.begins, now));
         if let Some(state) = state {
-            planned.extend(self.plan_away(name, (&state.agenda, state.version), &gone, now).await?);
+            planned.extend(self.plan_away(name, (&state.agenda, Some(new)), &gone, now).await?);
         }
         Ok(planned)
     }
 
-    /// Records the slots of schedules that were not declared.
+    /// Records the slots of schedules that were not declared: by what was declared last, as far as that is known and
+    /// has them, else by what is declared now.
     async fn plan_away(
         &self,
         name: &PipelineId,
-        (agenda, version): (&Agenda, u64),
+        (agenda, new): (&Agenda, Option<&Declaration>),
         away: &[&Away<'_>],
         now: Timestamp,
     ) -> Result<Vec<Planned>, EngineError> {
         let Some(state) = self.pipelines.0.get(name) else { return Ok(vec![]) };
         let mut planned = Vec::new();
+        if away.is_empty() {
+            return Ok(planned);
+        }
+        let last = self.last_declared(name, state).await;
         for Away { start, from, until, .. } in away {
+            let is_it = |known: &&Arc<StartSchedule>| known.schedule.id() == start.schedule.id();
+            let known =
+                last.as_ref().and_then(|last| Some((last.agenda.timed().find(is_it)?, last)));
+            let (start, version, source) = match (known, new) {
+                (Some((known, last)), _) => (&**known, last.version, last.source.as_ref()),
+                (None, Some(new)) => (*start, new.version, Some(&new.source)),
+                (None, None) => (*start, state.version, None),
+            };
             let Some(first) = start.schedule.after(*from).filter(|slot| slot <= until) else {
                 continue;
             };
+            if let Some(source) = source {
+                let mut plan = Planned::new(name, self.writer);
+                plan.put_any(Key::Version(version), Record::Version(source.clone().into()));
+                planned.push(plan);
+            }
             let ahead = Ahead::since(self.store.as_ref(), name, (first, now)).await?;
             let recording = Recording {
                 pipeline: name,
@@ -188,6 +207,7 @@ impl Engine {
                 version,
                 now,
                 writer: self.writer,
+                rest_of: None,
             };
             let (_, mut revision) = state.watermark(start.schedule.id()).unwrap_or_default();
             let mut from = *from;
@@ -209,7 +229,7 @@ impl Engine {
                     deaf: vec![],
                     now,
                 };
-                let groups = recording.groups((&gap, &plan), &[revision], usize::MAX);
+                let groups = recording.groups((&gap, &plan), &[revision], usize::MAX).groups;
                 revision += groups.iter().filter(|plan| plan.moves_watermark()).count() as u64;
                 planned.extend(groups);
                 if !is_cut_off {
@@ -218,6 +238,24 @@ impl Engine {
             }
         }
         Ok(planned)
+    }
+
+    /// What a pipeline declared last, in the version that today's data of its zones makes of it: an agenda is read with
+    /// that data, whatever the data was when it was declared.
+    async fn last_declared(&self, name: &PipelineId, state: &PipelineState) -> Option<Last> {
+        if state.version == 0 {
+            return None;
+        }
+        match self.specs.today(name, state.version).await {
+            Ok(Declaration { pipeline, version, source }) if version != state.version => {
+                Some(Last { agenda: Agenda::of(&pipeline), version, source: Some(source) })
+            }
+            Ok(_) => Some(Last::as_read(state)),
+            Err(reason) => {
+                tracing::warn!(pipeline = %name, %reason, "what was declared last cannot be read again");
+                Some(Last::as_read(state))
+            }
+        }
     }
 
     /// The rows that are missing or have another version; where the watermarks of schedules begin that have none.
@@ -261,14 +299,18 @@ impl Engine {
                 version: version_text(new.version),
                 first_seen: row.map_or(now, |(row, _)| row.first_seen),
                 retired_at: None,
-                pause: pause_after(row.map(|(row, _)| row), new, now),
+                pause: pause_after(
+                    row.and_then(|(row, _)| row.pause.as_deref()),
+                    row.and_then(|(row, _)| row.disabled_since).filter(|_| new.pipeline.enabled),
+                    now,
+                ),
                 disabled_since: (!new.pipeline.enabled)
                     .then(|| row.and_then(|(row, _)| row.disabled_since).unwrap_or(now)),
                 agenda: Some(Box::new(AgendaRecord::from_core(&Agenda::of(&new.pipeline)))),
             };
             let revision = row.map_or(0, |(_, revision)| *revision);
-            plan.put(Key::Pipeline, revision, Record::Pipeline(record));
-            plan.put_any(Key::Version(new.version), Record::Version(new.source.clone()));
+            plan.put(Key::Pipeline, revision, Record::Pipeline(record.into()));
+            plan.put_any(Key::Version(new.version), Record::Version(new.source.clone().into()));
             if !is_known || returned {
                 let kind = if row.is_some() { "PIPELINE_CHANGED" } else { "PIPELINE_DECLARED" };
                 let message = format!("version {}", version_text(new.version));
@@ -321,10 +363,10 @@ impl Engine {
         };
         let succession = state.succeeded_by(None, (self.is_live, now));
         let gone: Vec<_> = succession.away.iter().collect();
-        let mut planned = self.plan_away(name, (&state.agenda, state.version), &gone, now).await?;
+        let mut planned = self.plan_away(name, (&state.agenda, None), &gone, now).await?;
         let mut plan = Planned::new(name, self.writer);
         let record = PipelineRecord { retired_at: Some(now), ..record };
-        plan.put(Key::Pipeline, revision, Record::Pipeline(record));
+        plan.put(Key::Pipeline, revision, Record::Pipeline(record.into()));
         plan.event(Event::of("PIPELINE_RETIRED", now, "its file is gone"));
         planned.push(plan);
         Ok(planned)
@@ -355,16 +397,29 @@ impl PipelineState {
     }
 }
 
+/// What a pipeline declared last.
+struct Last {
+    agenda: Agenda,
+    version: u64,
+    /// To be kept with the slots that refer to it, if nobody ever declared it so.
+    source: Option<VersionRecord>,
+}
+
+impl Last {
+    fn as_read(state: &PipelineState) -> Self {
+        Self { agenda: state.agenda.clone(), version: state.version, source: None }
+    }
+}
+
 /// The pause of a pipeline that is declared anew. The time in which it was disabled is one that is over, unless
 /// one that somebody asked for is in force.
-fn pause_after(
-    row: Option<&KnownPipeline>,
-    new: &Declaration,
+pub fn pause_after(
+    pause: Option<&PauseRecord>,
+    was_disabled_since: Option<Timestamp>,
     now: Timestamp,
 ) -> Option<PauseRecord> {
-    let row = row?;
-    let pause = row.pause.as_deref().cloned();
-    match row.disabled_since.filter(|_| new.pipeline.enabled) {
+    let pause = pause.cloned();
+    match was_disabled_since {
         Some(since) if pause.as_ref().is_none_or(|pause| !pause.is_in_force(now)) => {
             let reason = "it was disabled".to_owned();
             let before = pause.map(PauseRecord::into_all).unwrap_or_default();

@@ -7,7 +7,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap, VecDeque},
+    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
     sync::Arc,
 };
 
@@ -71,12 +71,20 @@ pub struct Limits {
     pub stuck_after: SignedDuration,
 }
 
+impl Limits {
+    /// How many places are not for the past, which catch-up and backfills work off: a live slot does not wait for the
+    /// end of a long run of theirs. A tenth, and one at least if there are several.
+    pub(crate) fn kept_free(&self) -> u32 {
+        (self.runs_max / 10).max(u32::from(self.runs_max > 1))
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             runs_max: 1_000,
             catchup_runs_max: 10,
-            catchup_per_minute: 6_000,
+            catchup_per_minute: 60_000,
             evaluation_interval: SignedDuration::from_mins(5),
             stuck_after: SignedDuration::from_mins(30),
         }
@@ -193,6 +201,8 @@ pub struct Engine {
     pub(crate) dirty: BTreeSet<PipelineId>,
     /// Pipelines that found no room for a run.
     pub(crate) starved: BTreeSet<PipelineId>,
+    /// Pipelines that found none for the past: what was left is kept free for live slots.
+    pub(crate) starved_past: BTreeSet<PipelineId>,
     /// What the log says about catch-up.
     pub(crate) progress: Progress,
     /// What the limits on catch-up leave.
@@ -210,6 +220,8 @@ pub struct Engine {
     pub(crate) limits: Limits,
     /// Starts that were asked for and not answered yet.
     pub(crate) starts: StartsUnderWay,
+    /// The run of each pipeline that its triggers were told of ahead, as the next.
+    pub(crate) foretold: BTreeMap<String, String>,
     /// Pipelines that are left alone for a while.
     pub(crate) aside: Aside,
     /// Pipelines whose rows turned out to be unreadable, and why.
@@ -287,12 +299,13 @@ impl Engine {
         let renew_at = world.now() + pace.lease / 3;
         trust.given(asked_at, pace.lease);
         let vitals = Arc::clone(&host.vitals);
+        let pipelines = Pipelines::new(Arc::clone(&specs), store.shard_count());
         let part = Part::of(Arc::clone(&vitals));
         let evaluators = Arc::new(Counting { evaluators, vitals: Arc::clone(&vitals) });
         Ok(Some(Self {
             world,
             store,
-            pipelines: Pipelines::new(Arc::clone(&specs)),
+            pipelines,
             specs,
             triggers,
             evaluators,
@@ -302,6 +315,7 @@ impl Engine {
             wakes: Wakes::default(),
             dirty: BTreeSet::new(),
             starved: BTreeSet::new(),
+            starved_past: BTreeSet::new(),
             progress: Progress::default(),
             restraint: Restraint::default(),
             blocked: BTreeSet::new(),
@@ -311,6 +325,7 @@ impl Engine {
             dependents: Dependents::default(),
             limits,
             starts: host.starts.clone(),
+            foretold: BTreeMap::new(),
             aside: Aside::new(),
             poisoned: vec![],
             news: VecDeque::new(),
@@ -422,9 +437,16 @@ impl Engine {
                 pipelines.get(name).is_some_and(|state| state.is_caught_up_on())
             };
             for said in self.progress.tell(is_pending, now) {
-                said.log();
+                said.log(self.shard());
             }
+        } else if let Some(said) = self.progress.so_far(now) {
+            said.log(self.shard());
         }
+    }
+
+    /// Its shard, if there are others.
+    pub(crate) fn shard(&self) -> Option<Shard> {
+        (self.store.shard_count() > 1).then_some(self.writer.shard)
     }
 
     fn next_wake(&self) -> Timestamp {

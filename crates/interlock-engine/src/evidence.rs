@@ -15,18 +15,16 @@ use interlock_core::{
     run::TriggerType,
     schedule::Recurrence,
     sensor::{Sensor, Sensors},
-    slot::{Disposition, OpenState, SlotState},
 };
-use interlock_store::{
-    LedgerEntry, LedgerQuery, Row, Store,
-    record::{SensorRecord, SlotRecord},
+use interlock_store::{Row, Store, record::SensorRecord};
+use jiff::{Timestamp, civil::Date};
+
+use crate::{
+    engine::EngineError,
+    seam::Evaluators,
+    state::SlotPlace,
+    upstreams::{ZoneOf, upstreams},
 };
-use jiff::{SignedDuration, Timestamp, civil::Date};
-
-use crate::{engine::EngineError, scheduler::plus, seam::Evaluators, state::SlotPlace};
-
-/// How far around a slot an upstream's slot of the same date may lie.
-const UPSTREAM_REACH: SignedDuration = SignedDuration::from_hours(48);
 
 /// What was gathered about one slot.
 pub(crate) struct Gathered<'a> {
@@ -99,57 +97,6 @@ pub(crate) async fn sensors(
     Ok(rows.map(sensor).collect())
 }
 
-/// What the upstreams' slots of the same date say.
-pub(crate) async fn upstreams(
-    store: &dyn Store,
-    spec: &Pipeline,
-    nominal: Timestamp,
-    date: Date,
-) -> Result<BTreeMap<Upstream, UpstreamState>, EngineError> {
-    let mut found = BTreeMap::new();
-    for upstream in &spec.readiness.upstreams {
-        let Ok(name) = PipelineId::parse(&upstream.pipeline) else { continue };
-        let query = LedgerQuery {
-            pipeline: Some(name),
-            from: nominal.saturating_sub(UPSTREAM_REACH).unwrap_or(Timestamp::MIN),
-            until: plus(nominal, UPSTREAM_REACH),
-            ..LedgerQuery::everything(1_000)
-        };
-        let rows = store.ledger(&query).await?;
-        let slot = rows.items.iter().rev().find_map(|row| match &row.entry {
-            LedgerEntry::Slot(slot)
-                if slot.date == date
-                    && !is_mere_control(&row.schedule, slot)
-                    && upstream.schedule.as_ref().is_none_or(|s| s == row.schedule.as_str()) =>
-            {
-                Some(slot)
-            }
-            LedgerEntry::Slot(_) | LedgerEntry::Span(_) => None,
-        });
-        let state = match slot.map(SlotRecord::to_core).transpose()? {
-            None => UpstreamState::NoSlot,
-            Some(slot) => upstream_state(slot.state),
-        };
-        found.insert(upstream.clone(), state);
-    }
-    Ok(found)
-}
-
-/// Whether a slot only records that a stop fired, or that a stop or restart did not: it says nothing about
-/// the pipeline's work.
-fn is_mere_control(schedule: &ScheduleId, slot: &SlotRecord) -> bool {
-    schedule.is_control() && slot.generation == 0
-}
-
-fn upstream_state(state: SlotState) -> UpstreamState {
-    match state {
-        SlotState::Open(OpenState::Monitoring) => UpstreamState::Monitoring,
-        SlotState::Open(_) => UpstreamState::Open,
-        SlotState::Closed(Disposition::Completed) => UpstreamState::Completed,
-        SlotState::Closed(_) => UpstreamState::Closed { disposition: state.to_string() },
-    }
-}
-
 /// The slot that a verdict is asked for.
 #[derive(Debug, Clone)]
 pub struct AskedSlot {
@@ -165,7 +112,7 @@ pub struct AskedSlot {
 
 /// Gathers everything anew, evaluators included, and answers for one slot; writes nothing.
 pub async fn verdict_now(
-    store: &dyn Store,
+    (store, zones): (&dyn Store, ZoneOf<'_>),
     evaluators: &dyn Evaluators,
     spec: &Pipeline,
     slot: &AskedSlot,
@@ -173,10 +120,10 @@ pub async fn verdict_now(
 ) -> Result<Verdict, EngineError> {
     let sensors =
         if asks_sensors(spec) { sensors(store, &spec.name).await? } else { Sensors::new() };
-    let upstreams = upstreams(store, spec, slot.nominal, slot.date).await?;
+    let place = (slot.nominal, slot.schedule.clone());
+    let upstreams = upstreams(store, zones, spec, &place, slot.date).await?;
     let traits = ask_all(evaluators, spec).await;
     let gathered = Gathered { sensors: &sensors, traits: &traits, upstreams: &upstreams };
-    let place = (slot.nominal, slot.schedule.clone());
     Ok(gathered.verdict(spec, (&place, slot.opened_by), now))
 }
 

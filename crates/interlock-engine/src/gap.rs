@@ -89,6 +89,17 @@ impl<'a> Owing<'a> {
         Gap { owed, work, catchup, pauses, deaf: vec![], now: self.now }
     }
 
+    /// Goes on behind what a plan records, to plan what it cut off.
+    pub(crate) fn move_past(&mut self, gap: &Gap<'_>, plan: &Plan) {
+        for portion in &plan.portions {
+            let Some(owed) = gap.owed.get(portion.owed) else { continue };
+            let Some(at) = portion.watermark else { continue };
+            if let Some(watermark) = self.watermarks.get_mut(owed.start.schedule.id()) {
+                *watermark = at;
+            }
+        }
+    }
+
     /// When no report on it could have reached anybody. Where nobody ever listened, who was to watch tells: what it
     /// has not called missed by now it did not see.
     pub(crate) async fn deaf(&self, store: &dyn Store) -> Result<Vec<Stretch>, EngineError> {

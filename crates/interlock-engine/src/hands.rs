@@ -153,7 +153,7 @@ impl Engine {
             (None, None) => return Ok(Err(format!("there is no silence `{id}`"))),
             (Some(value), None) => {
                 let record = SensorRecord { value: value.clone(), at: now, received_at: now };
-                plan.put(key, 0, Record::Sensor(record));
+                plan.put(key, 0, Record::Sensor(record.into()));
                 Event::of("SILENCE_ADDED", now, format!("{by} added the silence {id}"))
                     .detail("says", value.clone())
             }

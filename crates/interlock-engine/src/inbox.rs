@@ -83,7 +83,7 @@ impl Engine {
             };
             let request = Some(entry.record.fingerprint());
             let record = AppliedRecord { at: now, accepted, result, request };
-            plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record));
+            plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record.into()));
             let pipeline = entry.pipeline.clone();
             self.dirty.insert(pipeline.clone());
             self.commit(vec![plan.answering(entry)]).await?;

@@ -1,13 +1,16 @@
-//! Facts about all pipelines, kept under `_system`: tokens, the standing order to bark, and who could hear reports when.
+//! Facts about all pipelines, kept under `_system`: tokens, the standing order to bark, what the files of each host declare, and
+//! who could hear reports when.
 //!
 //! They are rows of sensors, as silences are: facts with a time, read by whoever needs them. What somebody keeps or
 //! forgets is an event. That an instance still listens is not: it is said every few seconds, so its row is only extended,
 //! and the answer to what it said before goes away.
 
+use std::sync::Arc;
+
 use interlock_core::id::PipelineId;
 use interlock_store::{
     CHANGES_MAX, Change, Expect, Key, Record,
-    kept::{COVERAGE_PREFIX, Stretch, TOKEN_PREFIX, heard, heard_value},
+    kept::{COVERAGE_PREFIX, FILES_PREFIX, Stretch, TOKEN_PREFIX, heard, heard_value},
     record::SensorRecord,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -28,6 +31,7 @@ const STRETCHES_MAX: usize = 100;
 const KINDS: &[(&str, &str, [&str; 2])] = &[
     ("token", TOKEN_PREFIX, ["TOKEN_CREATED", "TOKEN_REVOKED"]),
     ("barks", "barks/", ["BARKS_ORDERED", "BARKS_ENDED"]),
+    ("files", FILES_PREFIX, ["FILES_DECLARED", "FILES_FORGOTTEN"]),
 ];
 
 /// A fact that somebody wants kept, or forgotten.
@@ -65,8 +69,12 @@ impl Engine {
             }
             (Some(value), revision) => {
                 let record = SensorRecord { value: (*value).clone(), at: now, received_at: now };
-                plan.put(key, revision, Record::Sensor(record));
-                Event::of(kept, now, format!("{by} made the {kind} {id}"))
+                plan.put(key, revision, Record::Sensor(record.into()));
+                let said = match *kind {
+                    "files" => format!("{id} declares {} pipelines", value["count"]),
+                    _ => format!("{by} made the {kind} {id}"),
+                };
+                Event::of(kept, now, said)
             }
             (None, revision) => {
                 plan.group.changes.push(Change::Delete(key, Expect::Revision(revision)));
@@ -89,11 +97,13 @@ impl Engine {
         let key = Key::Sensor(name.clone());
         let found = self.store.read(&pipeline, std::slice::from_ref(&key)).await?;
         let value = match found.into_iter().next().flatten().map(|row| row.record) {
-            Some(Record::Sensor(record)) => longer(record.value, (since, until), now),
+            Some(Record::Sensor(record)) => {
+                longer(Arc::unwrap_or_clone(record).value, (since, until), now)
+            }
             Some(_) | None => heard_value(&[(since, until)]),
         };
         let record = SensorRecord { value, at: until, received_at: now };
-        plan.group.changes.push(Change::Put(key, Expect::Any, Record::Sensor(record)));
+        plan.group.changes.push(Change::Put(key, Expect::Any, Record::Sensor(record.into())));
         if let Some(after) = after {
             let key = Key::Applied(after.to_owned());
             plan.group.changes.push(Change::Delete(key, Expect::Any));
@@ -136,8 +146,12 @@ fn extended(mut known: Vec<Stretch>, (since, until): Stretch, now: Timestamp) ->
     }
     known.retain(|(_, end)| now.duration_since(*end) < HEARING_KEPT);
     known.sort_unstable();
+    // The first stays: before it nobody listened yet, and it is enough that the watchdog was up. What is left out after
+    // it is a time in which nobody heard (S10).
     let too_many = known.len().saturating_sub(STRETCHES_MAX);
-    known.drain(..too_many);
+    if too_many > 0 {
+        known.drain(1..=too_many);
+    }
     known
 }
 
@@ -178,6 +192,8 @@ mod tests {
             known = extended(known, (at(number * 10), at(number * 10 + 5)), at(number * 10 + 5));
         }
         assert_eq!((known.len(), known.last()), (100, Some(&(at(4_990), at(4_995)))));
+        // What was left out is a break, not a time before anybody listened.
+        assert_eq!(known[..2], [(at(0), at(5)), (at(4_010), at(4_015))]);
         let week = at(5_000 + 7 * 24 * 3_600);
         assert_eq!(extended(known, (week, week), week), [(week, week)]);
     }

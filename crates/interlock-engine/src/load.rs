@@ -46,7 +46,7 @@ impl Engine {
                 if let LedgerEntry::Slot(slot) = &row.entry {
                     self.progress.found(&row.pipeline, slot);
                 }
-                if let Err(unreadable) = self.pipelines.get_mut(&row.pipeline).load_open(row) {
+                if let Err(unreadable) = self.pipelines.load_open(row) {
                     self.poisoned.push((row.pipeline.clone(), unreadable.to_string()));
                 }
                 self.dirty.insert(row.pipeline.clone());
@@ -70,7 +70,7 @@ impl Engine {
 
     /// What is stored of one pipeline, without its slots.
     fn load_row(&mut self, row: AgendaRow) {
-        let (record, revision) = (Record::Pipeline(row.record.record), row.record.revision);
+        let (record, revision) = (Record::Pipeline(row.record.record.into()), row.record.revision);
         let row_of = [(&Key::Pipeline, &record, revision)];
         if let Err(unreadable) = self.pipelines.load(&row.pipeline, &row_of) {
             self.poisoned.push((row.pipeline.clone(), unreadable.to_string()));
@@ -106,7 +106,7 @@ impl Engine {
                 if generation == Some(row.key.generation) {
                     state.put_run(KnownRun {
                         key: row.key,
-                        record: row.record,
+                        record: row.record.into(),
                         revision: row.revision,
                     });
                 }
@@ -226,9 +226,8 @@ impl Engine {
         };
         loop {
             let page = self.store.ledger(&query).await?;
-            let state = self.pipelines.get_mut(pipeline);
             for row in &page.items {
-                state.load_open(row)?;
+                self.pipelines.load_open(row)?;
             }
             query.after = page.items.last().map(LedgerRow::place);
             if !page.more {

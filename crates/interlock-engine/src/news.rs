@@ -80,11 +80,19 @@ impl Engine {
                     continue;
                 }
                 match guarded(self.plan_news(&pipeline, &key, news)).await? {
-                    Ok(plan) => planned.extend(plan),
+                    Ok(plan) => {
+                        // What only says more of a run, such as that its job began, gives nobody a turn.
+                        if plan.as_ref().is_some_and(Planned::moves_slot) {
+                            self.dirty.insert(pipeline);
+                        }
+                        planned.extend(plan);
+                    }
                     // Not acknowledged: it is told again, at the latest to the next process.
-                    Err(reason) => self.poisoned.push((pipeline.clone(), reason)),
+                    Err(reason) => {
+                        self.dirty.insert(pipeline.clone());
+                        self.poisoned.push((pipeline, reason));
+                    }
                 }
-                self.dirty.insert(pipeline);
             }
             self.hold(planned).await?;
             self.news.extend(later);
@@ -104,7 +112,7 @@ impl Engine {
         let result = json!({ "recorded": planned.is_some() });
         let mut plan = planned.unwrap_or_else(|| Planned::new(&entry.pipeline, self.writer));
         let record = AppliedRecord { at: now, accepted: true, result, request: None };
-        plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record));
+        plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record.into()));
         Ok(plan)
     }
 
@@ -392,7 +400,7 @@ impl<'a> Teller<'a> {
         plan.run(self.run, RunEvent::Failed, |record| {
             record.ended_at = Some(end.at);
             record.message = Some(end.message);
-            record.category = end.category.map(|category| category.as_str().to_owned());
+            record.category = end.category.map(|category| category.as_str().into());
             record.metadata = with(&record.metadata, end.metadata);
         });
         plan.event(self.event("JOB_FAILED", end.at, message));

@@ -230,7 +230,7 @@ impl Notifier {
             let is_later = manner.after.is_some() || manner.findings > 1;
             let mut record = OutboxRecord {
                 channel: channel.clone(),
-                alert: released(&row.record, now),
+                alert: released(&row.record, now).into(),
                 held: None,
                 ..row.record.clone()
             };
@@ -266,7 +266,7 @@ fn named(name: &str, channel: &str) -> String {
 
 /// The alert of a notification that may go out; one that was held back says so.
 fn released(record: &OutboxRecord, now: Timestamp) -> serde_json::Value {
-    let Some(held) = &record.held else { return record.alert.clone() };
+    let Some(held) = &record.held else { return record.alert.as_ref().clone() };
     let mut alert = Alert::from_json(&record.alert);
     alert.details.insert("heldBack".to_owned(), held.as_str().into());
     alert.details.insert("toldAt".to_owned(), now.to_string().into());

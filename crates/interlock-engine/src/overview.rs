@@ -46,7 +46,12 @@ impl Engine {
     /// What it has before it; looks at every pipeline.
     pub fn overview(&self) -> Overview {
         let states = self.pipelines.0.values();
-        let due = self.agenda.peek().and_then(|Reverse((at, pipeline))| self.next(*at, pipeline));
+        // One that is retired stays in the heap until its time has come.
+        let is_there = |pipeline: &PipelineId| {
+            self.pipelines.0.get(pipeline).is_some_and(|it| !it.is_retired())
+        };
+        let due = self.agenda.iter().filter(|Reverse((_, pipeline))| is_there(pipeline)).max();
+        let due = due.and_then(|Reverse((at, pipeline))| self.next(*at, pipeline));
         let switches = self.pipelines.0.iter().flat_map(|(pipeline, state)| {
             state.switches().filter_map(move |id| {
                 let (nominal, _) = state.watermark(id)?;
@@ -83,6 +88,9 @@ impl Engine {
 
 impl PipelineState {
     fn schedules(&self) -> usize {
+        if self.is_retired() {
+            return 0;
+        }
         self.agenda.owed().count() + self.switches().count()
     }
 

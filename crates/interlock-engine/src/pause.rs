@@ -48,7 +48,7 @@ impl Engine {
             before,
         };
         let record = PipelineRecord { pause: Some(pause), ..row };
-        plan.put(Key::Pipeline, revision, Record::Pipeline(record));
+        plan.put(Key::Pipeline, revision, Record::Pipeline(record.into()));
         let event = Event::of("PIPELINE_PAUSED", now, reason);
         if let Some(until) = until {
             // Nobody writes anything when it is over: this says when that is.
@@ -78,7 +78,7 @@ impl Engine {
         let catchup = catchup.map(str::to_owned);
         let pause = PauseRecord { until: Some(now), catchup, ..before };
         let record = PipelineRecord { pause: Some(pause), ..row };
-        plan.put(Key::Pipeline, revision, Record::Pipeline(record));
+        plan.put(Key::Pipeline, revision, Record::Pipeline(record.into()));
         let event = Event::of("PIPELINE_RESUMED", now, message);
         plan.event(event.detail("thing", pipeline.as_str()));
         Ok(json!({ "pipeline": pipeline.as_str(), "event": "PIPELINE_RESUMED" }))
@@ -107,14 +107,17 @@ impl Engine {
         let pause = state.and_then(|state| state.row.as_ref()?.0.pause.as_deref());
         // A plan is about the time before a pause, about the pause, or about what comes after the last one.
         let plans = 2 * pause.map_or(0, |pause| pause.all().count()) + 1;
+        let missed = self.missed_by(std::iter::once(pipeline), now);
+        self.announce_what_was_missed(&missed, now).await?;
         let mut groups = 0;
         for _ in 0..plans {
             let due = self.plan_opening(pipeline, now, usize::MAX).await?;
-            groups += due.len();
-            if due.is_empty() {
+            groups += due.groups.len();
+            self.progress.recorded(pipeline, due.rest);
+            if due.groups.is_empty() {
                 break;
             }
-            self.commit(due).await?;
+            self.commit(due.groups).await?;
         }
         Ok(groups)
     }

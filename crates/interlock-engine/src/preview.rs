@@ -13,10 +13,10 @@ use interlock_core::{
     catchup::{Fate, Gap, Plan, Step, plan_away},
     control::{Candidate, Flow, Lane, Move, Room, plan_slots},
     id::{PipelineId, ScheduleId},
-    pipeline::Pipeline,
+    pipeline::{OverlapPolicy, Pipeline},
     readiness::Outcome,
     run::TriggerType,
-    slot::{Disposition, OpenState, Slot, SlotState},
+    slot::{Disposition, OpenState, SkipReason, Slot, SlotState},
     succession::Away,
 };
 use interlock_store::{LedgerEntry, LedgerRow, Store};
@@ -34,8 +34,10 @@ use crate::{
 const LIVE: &str = "live";
 /// Why a slot runs that is recorded already.
 const QUEUED: &str = "queued";
+/// What becomes for now of a slot that is recorded already and whose turn cannot come.
+const WAIT: &str = "wait";
 /// No limit over all pipelines: it makes a slot wait, and changes nothing about what becomes of it.
-const ROOM: Room = Room { runs: u32::MAX, catchup: u32::MAX };
+const ROOM: Room = Room { runs: u32::MAX, kept_free: 0, catchup: u32::MAX };
 
 /// One line of a plan: a slot, or many in a row with the same fate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +52,7 @@ pub struct PlanLine {
     pub last: Timestamp,
     /// How many.
     pub count: u64,
-    /// `run`, `skip` or `close`.
+    /// `run`, `skip`, `close` or `wait`.
     pub action: &'static str,
     /// Why.
     pub reason: &'static str,
@@ -62,7 +64,7 @@ impl PlanLine {
 
     /// Whether its slot is recorded already and waits for its turn.
     pub fn is_queued(&self) -> bool {
-        self.reason == QUEUED
+        self.reason == QUEUED || self.action == WAIT
     }
 
     /// Whether its slot was missed: its time has not only just come, and nobody has recorded it.
@@ -91,7 +93,7 @@ struct Foreseen {
 
 impl Owing<'_> {
     /// What becomes of everything that is owed or waits for its turn already, in order of time; `declared` is what the
-    /// pipeline's file says, `open` its slots that are open.
+    /// pipeline's file says, `open` its slots that are open. What a pause leaves out is decided when it ends.
     pub async fn preview(
         mut self,
         store: &dyn Store,
@@ -102,35 +104,48 @@ impl Owing<'_> {
         for row in open {
             let LedgerEntry::Slot(slot) = &row.entry else { continue };
             let (place, slot) = ((row.nominal, row.schedule.clone()), slot.to_core()?);
-            // One that is disabled keeps its queue, and starts nothing of it.
-            let is_queued = self.agenda.work != Work::Dormant
-                && slot.state == SlotState::Open(OpenState::Queued)
+            let is_queued = slot.state == SlotState::Open(OpenState::Queued)
                 && matches!(slot.opened_by, TriggerType::Scheduler | TriggerType::Catchup);
-            let line = is_queued.then(|| self.line(&place.1, place.0, "run", QUEUED));
+            let line = |action, reason| self.line(&place.1, place.0, action, reason);
+            let (held, line) = match self.held_by() {
+                _ if !is_queued => (None, None),
+                None => (None, Some(line("run", QUEUED))),
+                Some(_) if slot.closes_at <= self.now => {
+                    (Some(line("skip", SkipReason::Paused.as_str())), None)
+                }
+                Some(why) => (Some(line(WAIT, why)), None),
+            };
+            foreseen.lines.extend(held);
             foreseen.open(place, slot, line);
         }
-        loop {
+        while !self.is_paused() {
             let (gap, plan) = self.plan(store).await?;
             self.take(&gap, &plan, &mut foreseen);
             if !plan.is_cut_off {
                 break;
             }
             // What was cut off is continued from where it ends, as the engine does.
-            for portion in plan.portions {
-                let Some(owed) = gap.owed.get(portion.owed) else { continue };
-                let Some(at) = portion.watermark else { continue };
-                let id = owed.start.schedule.id();
-                if let Some(watermark) = self.watermarks.get_mut(id) {
-                    *watermark = at;
-                }
-            }
+            self.move_past(&gap, &plan);
         }
-        if let Some(declared) = declared {
+        if let Some(declared) = declared.filter(|_| !self.is_paused()) {
             foreseen.step(declared, self.now);
         }
         let mut lines = foreseen.lines;
         lines.sort_by(|one, other| (one.slot, &one.schedule).cmp(&(other.slot, &other.schedule)));
         Ok(lines)
+    }
+
+    fn is_paused(&self) -> bool {
+        self.pause.is_some_and(|pause| pause.is_in_force(self.now))
+    }
+
+    /// Why nothing of its queue can begin, if so: the queue is kept.
+    fn held_by(&self) -> Option<&'static str> {
+        match self.agenda.work {
+            Work::Dormant => Some("disabled"),
+            Work::Started | Work::Watched if self.is_paused() => Some("paused"),
+            Work::Started | Work::Watched => None,
+        }
     }
 
     /// One slot's line.
@@ -220,6 +235,7 @@ pub async fn preview_away(
 fn candidate<'a>(
     (nominal, schedule): &'a SlotPlace,
     (slot, line): &'a (Slot, Option<usize>),
+    overlap: OverlapPolicy,
 ) -> Candidate<'a> {
     // What waits already was looked at, and was not ready.
     let is_ready = line.is_some() || slot.state != SlotState::Open(OpenState::Waiting);
@@ -231,6 +247,7 @@ fn candidate<'a>(
         slot,
         readiness: if is_ready { Outcome::Ready } else { Outcome::CannotTell },
         is_done_already: false,
+        overlap,
         lane: number.map(|number| Lane { number, places: 0, order: Order::Ascending }),
         is_unheard: false,
     }
@@ -245,7 +262,9 @@ impl Foreseen {
 
     /// Corrects the lines of slots that the controller closes as soon as it sees them.
     fn step(&mut self, declared: &Pipeline, now: Timestamp) {
-        let candidates: Vec<_> = self.open.iter().map(|(place, it)| candidate(place, it)).collect();
+        let overlap = declared.catchup.overlap;
+        let candidates = self.open.iter().map(|(place, it)| candidate(place, it, overlap));
+        let candidates: Vec<_> = candidates.collect();
         let lines: Vec<_> = self.open.values().map(|(_, line)| *line).collect();
         for (index, step) in plan_slots(declared, &candidates, Flow::Open, ROOM, now) {
             let line = lines.get(index).copied().flatten();

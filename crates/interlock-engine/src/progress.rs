@@ -1,44 +1,61 @@
-//! What the log says about a catch-up as a whole: what there is to do, and that it is done.
+//! What the log says about a catch-up as a whole: what there is to do, how far that is recorded, and that it is done.
 //!
-//! What there is to do is said before any of it is recorded, from the plans; what became of it is counted from the
-//! groups that were accepted. It is over when no slot of it is open any more: that is looked up, not counted, so
-//! that a slot which somebody else closed, and those that an earlier process left, are no riddle. Each pipeline's
-//! plan, each skip and each run has its own event. Nothing is said when nothing was missed.
+//! What there is to do is summed up once, before any of it is recorded (`outlook`); what became of it is counted from
+//! the groups that were accepted. Long plans are recorded in portions, a pass each: how far that is, is said now and
+//! then, in words that nobody takes for a second downtime. It is over when no slot of it is open any more: that is
+//! looked up, not counted, so that a slot which somebody else closed, and those that an earlier process left, are no
+//! riddle. Each pipeline's plan, each skip and each run has its own event. Nothing is said when nothing was missed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_core::{
     id::PipelineId,
     run::TriggerType,
     slot::{OpenState, SlotState},
+    text::counted,
 };
-use interlock_store::{Change, Group, Key, Record, record::SlotRecord};
+use interlock_store::{Change, Group, Key, Record, Shard, record::SlotRecord};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{state::PipelineState, write::Planned};
+use crate::{
+    outlook::{Outlook, Totals},
+    scheduler::plus,
+    state::PipelineState,
+};
+
+/// While what was missed is being recorded, how far that is is said so often.
+const SAID_EVERY: SignedDuration = SignedDuration::from_secs(10);
 
 /// A catch-up that is under way, over all pipelines.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// Since when; nothing is under way when absent.
     began: Option<Timestamp>,
-    /// Pipelines of which it was said that they missed slots.
+    /// Pipelines whose missed slots were summed up, until all of that is recorded.
     announced: BTreeSet<PipelineId>,
+    /// Those of which a part is recorded.
+    rests: BTreeMap<PipelineId, Rest>,
     /// Pipelines that may have slots of it open, and those of them to which something happened.
     pending: BTreeSet<PipelineId>,
     touched: BTreeSet<PipelineId>,
     /// Slots that an earlier process opened and did not bring to their end.
     left: u64,
-    /// The first slot that was missed and what was counted until then, while only how many pipelines there are
-    /// could be said.
+    /// The first slot that was missed and what was counted until then, while there was too much to sum up.
     is_to_sum_up: Option<(Timestamp, Counts)>,
+    /// How many slots were summed up, and when something was last said about them.
+    total: u64,
+    said_at: Option<Timestamp>,
     counts: Counts,
 }
 
 /// What became of slots.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
+    /// Missed slots that are recorded, and those of them that were opened to run.
+    recorded: u64,
     opened: u64,
+    /// Those of them that only would run (`dryRun`).
+    rehearsed: u64,
     completed: u64,
     failed: u64,
     cancelled: u64,
@@ -46,16 +63,13 @@ pub(crate) struct Counts {
     skipped: u64,
 }
 
-/// What is missed, as far as it is known before it is recorded.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Missed<'a> {
-    /// What is about to be recorded.
-    pub(crate) planned: &'a [Planned],
-    /// Pipelines that also missed slots and are planned later.
-    pub(crate) later: &'a [(PipelineId, Timestamp)],
-    /// The first slot that is owed.
-    pub(crate) since: Timestamp,
-    pub(crate) now: Timestamp,
+/// What is left of what a pipeline missed when a portion of it is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// The rest of the plan that was told.
+    OfPlan,
+    /// What that plan did not look at.
+    OfDowntime,
 }
 
 /// What is said of a catch-up as a whole.
@@ -64,7 +78,9 @@ pub(crate) enum Said {
     /// So many pipelines missed slots; how many slots is not known yet.
     Begins { pipelines: u64, since: Timestamp, until: Timestamp },
     /// What there is to do.
-    Summary { pipelines: u64, missed: u64, run: u64, since: Timestamp, until: Timestamp },
+    Summary { pipelines: u64, totals: Totals, since: Timestamp, until: Timestamp },
+    /// So much of that is recorded.
+    SoFar { recorded: u64, missed: u64 },
     /// An earlier process left so much.
     GoesOn { slots: u64, pipelines: u64 },
     /// It is over.
@@ -81,37 +97,58 @@ impl Progress {
     }
 
     /// What there is to do, before any of it is recorded.
-    pub(crate) fn announce(&mut self, missed: Missed<'_>) -> Option<Said> {
-        let Missed { planned, later, since, now } = missed;
-        let (mut pipelines, mut slots, mut run) = (0_u64, 0, 0);
-        for plan in planned {
-            let count = |name| planned_count(&plan.group, name);
-            let Some(found) = count("missed") else { continue };
-            if self.announced.insert(plan.group.pipeline.clone()) {
-                pipelines += 1;
-                slots += found;
-                run += count("run").unwrap_or(0);
-            }
+    pub(crate) fn announce(&mut self, outlook: Outlook<'_>) -> Said {
+        let Outlook { missed, totals, now } = outlook;
+        let pipelines = missed.len() as u64;
+        let since = missed.values().min().copied().unwrap_or(now);
+        self.announced.extend(missed.keys().cloned());
+        self.began.get_or_insert(now);
+        self.said_at = Some(now);
+        if let Some(totals) = totals {
+            self.total += totals.missed;
+            return Said::Summary { pipelines, totals, since, until: now };
         }
-        if pipelines == 0 {
+        self.is_to_sum_up.get_or_insert((since, self.counts));
+        Said::Begins { pipelines, since, until: now }
+    }
+
+    /// Whether what a pipeline missed was said and is not recorded yet.
+    pub(crate) fn is_announced(&self, pipeline: &PipelineId) -> bool {
+        self.announced.contains(pipeline)
+    }
+
+    /// A portion of what a pipeline missed is recorded.
+    pub(crate) fn recorded(&mut self, pipeline: &PipelineId, rest: Option<Rest>) {
+        match rest {
+            Some(rest) => self.rests.insert(pipeline.clone(), rest),
+            None => self.rests.remove(pipeline),
+        };
+    }
+
+    /// Of what the next plan of a pipeline is the rest.
+    pub(crate) fn rest(&self, pipeline: &PipelineId) -> Option<Rest> {
+        self.rests.get(pipeline).copied()
+    }
+
+    /// How far it is recorded, now and then while that takes long.
+    pub(crate) fn so_far(&mut self, now: Timestamp) -> Option<Said> {
+        let is_time = self.said_at.is_some_and(|at| now >= plus(at, SAID_EVERY));
+        if !is_time || self.announced.is_empty() || self.is_to_sum_up.is_some() {
             return None;
         }
-        self.began.get_or_insert(now);
-        if later.is_empty() {
-            return Some(Said::Summary { pipelines, missed: slots, run, since, until: now });
-        }
-        self.announced.extend(later.iter().map(|(pipeline, _)| pipeline.clone()));
-        self.is_to_sum_up.get_or_insert((since, self.counts));
-        Some(Said::Begins { pipelines: pipelines + later.len() as u64, since, until: now })
+        self.said_at = Some(now);
+        Some(Said::SoFar { recorded: self.counts.recorded, missed: self.total })
     }
 
     /// Takes note of an accepted group.
     pub(crate) fn saw(&mut self, group: &Group) {
         self.touch(&group.pipeline);
+        self.counts.rehearsed += planned_count(group, "wouldRun").unwrap_or(0);
         let has = |kind| events(group).any(|(found, _)| found == kind);
         for (kind, count) in events(group) {
             match kind {
                 "CATCHUP_QUEUED" => {
+                    self.counts.recorded += count;
                     self.counts.opened += count;
                     self.pending.insert(group.pipeline.clone());
                     self.touch(&group.pipeline);
@@ -122,7 +159,10 @@ impl Progress {
                 | "SLOT_SKIPPED"
                 | "SCHEDULE_MISSED"
                 | "IRREGULAR_SCHEDULE_MISSED"
-                | "SCHEDULE_UNKNOWN" => self.counts.skipped += count,
+                | "SCHEDULE_UNKNOWN" => {
+                    self.counts.recorded += count;
+                    self.counts.skipped += count;
+                }
                 _ => {}
             }
         }
@@ -167,13 +207,18 @@ impl Progress {
             self.began.get_or_insert(now);
             self.touched.clone_from(&self.pending);
         }
-        let Some(began) = self.began else { return said };
+        let Some(began) = self.began else {
+            // What others record, of a schedule that is gone, say, is no catch-up.
+            self.counts = Counts::default();
+            return said;
+        };
         let counts = self.counts;
         if let Some((since, before)) = self.is_to_sum_up.take() {
-            let run = counts.opened - before.opened;
-            let missed = run + counts.skipped - before.skipped;
+            let would_run = counts.rehearsed - before.rehearsed;
+            let run = (counts.opened - before.opened).saturating_sub(would_run);
+            let totals = Totals { missed: counts.recorded - before.recorded, run, would_run };
             let pipelines = self.announced.len() as u64;
-            said.push(Said::Summary { pipelines, missed, run, since, until: now });
+            said.push(Said::Summary { pipelines, totals, since, until: now });
         }
         // All of that is recorded; what is missed from now on is news.
         self.announced.clear();
@@ -191,60 +236,73 @@ impl Progress {
 }
 
 impl Said {
-    /// Says it.
-    pub(crate) fn log(&self) {
+    /// Says it; of a shard, if there are several.
+    pub(crate) fn log(&self, shard: Option<Shard>) {
+        let shard = shard.map(|Shard(number)| number);
+        let catch_up = shard.map_or("catch-up".to_owned(), |it| format!("catch-up of shard {it}"));
         match *self {
             Self::Begins { pipelines, since, until } => tracing::info!(
                 event = "CATCHUP_BEGINS",
+                shard,
                 pipelines,
                 from = %format_args!("{since:.0}"),
                 until = %format_args!("{until:.0}"),
-                "catch-up: {} missed slots from {since:.0} to {until:.0}",
+                "{catch_up} begins: {} missed slots from {since:.0} to {until:.0}, too many to count before they are recorded",
                 counted(pipelines, "pipeline"),
             ),
-            Self::Summary { pipelines, missed, run, since, until } => {
-                let skipped = missed.saturating_sub(run);
+            Self::Summary { pipelines, totals, since, until } => {
+                let (Totals { missed, run, would_run }, skipped) = (totals, totals.skipped());
+                let rehearsed = match would_run {
+                    0 => String::new(),
+                    count => format!("{count} would run (dry run), "),
+                };
                 tracing::info!(
                     event = "CATCHUP_SUMMARY",
+                    shard,
                     pipelines,
                     missed,
                     toRun = run,
+                    wouldRun = (would_run > 0).then_some(would_run),
                     skipped,
                     from = %format_args!("{since:.0}"),
                     until = %format_args!("{until:.0}"),
-                    "catch-up: {} missed {} from {since:.0} to {until:.0}: {run} to run, {skipped} skipped",
+                    "{catch_up}: {} missed {} from {since:.0} to {until:.0}: {run} to run, {rehearsed}{skipped} skipped",
                     counted(pipelines, "pipeline"),
                     counted(missed, "slot"),
                 );
             }
+            Self::SoFar { recorded, missed } => tracing::info!(
+                event = "CATCHUP_PROGRESS",
+                shard,
+                recorded,
+                missed,
+                "{catch_up}: {recorded} of the {} are recorded so far",
+                counted(missed, "missed slot"),
+            ),
             Self::GoesOn { slots, pipelines } => tracing::info!(
                 event = "CATCHUP_GOES_ON",
+                shard,
                 slots,
                 pipelines,
-                "catch-up goes on: {} of {} left",
+                "{catch_up} goes on: {} of {} left",
                 counted(slots, "slot"),
                 counted(pipelines, "pipeline"),
             ),
             Self::Done { counts: Counts { completed, failed, cancelled, skipped, .. }, took } => {
                 tracing::info!(
                     event = "CATCHUP_DONE",
+                    shard,
                     completed,
                     failed,
                     cancelled,
                     skipped,
                     milliseconds = i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
-                    "catch-up is done: {completed} completed, {failed} failed, {cancelled} cancelled, \
+                    "{catch_up} is done: {completed} completed, {failed} failed, {cancelled} cancelled, \
                      {skipped} skipped, in {took:#}"
                 );
             }
         }
     }
-}
-
-/// So many of something, in words.
-pub(crate) fn counted(count: u64, noun: &str) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{s}")
 }
 
 /// The events of a group, each with the slots that it counts.
@@ -288,7 +346,6 @@ mod tests {
     use interlock_store::{Expect, Role, Shard, Term, Writer, record::EventRecord};
 
     use super::*;
-    use crate::write::{Event, Planned};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -298,18 +355,29 @@ mod tests {
         PipelineId::parse("orders").unwrap()
     }
 
-    fn planned(pipeline: &PipelineId, missed: u64, run: u64) -> Planned {
-        let writer = Writer { role: Role::Engine, shard: Shard(0), term: Term(1) };
-        let mut plan = Planned::new(pipeline, writer);
-        let event = Event::of("CATCHUP_PLANNED", at(0), "");
-        plan.event(event.detail("missed", missed).detail("run", run));
-        plan
+    /// What these pipelines missed.
+    fn missed(pipelines: &[&str]) -> BTreeMap<PipelineId, Timestamp> {
+        pipelines.iter().map(|name| (PipelineId::parse(name).unwrap(), at(0))).collect()
+    }
+
+    fn totals(missed: u64, run: u64) -> Totals {
+        Totals { missed, run, would_run: 0 }
     }
 
     fn event(kind: &str, count: Option<u64>) -> Change {
         let details = count.map(|count| ("count".to_owned(), count.into())).into_iter().collect();
         let (kind, message) = (kind.to_owned(), String::new());
-        Change::Append(EventRecord { kind, at: at(0), slot: None, run_id: None, message, details })
+        Change::Append(
+            EventRecord {
+                kind: kind.into(),
+                at: at(0),
+                slot: None,
+                run_id: None,
+                message,
+                details,
+            }
+            .into(),
+        )
     }
 
     /// What a group of these says about one slot that catch-up opened, in the state that it gets.
@@ -323,36 +391,31 @@ mod tests {
         };
         let slot = Slot { state, ..Slot::open(OpenState::Queued, opening) };
         let key = Key::Slot(interlock_core::id::ScheduleId::from_static("cron"), at(0));
-        let record = Record::Slot(SlotRecord::from_core(&slot));
+        let record = Record::Slot(SlotRecord::from_core(&slot).into());
         vec![Change::Put(key, Expect::Any, record), event(kind, None)]
     }
 
     fn group(changes: Vec<Change>) -> Group {
-        let Planned { mut group, .. } = planned(&orders(), 0, 0);
-        group.changes = changes;
-        group
+        let writer = Writer { role: Role::Engine, shard: Shard(0), term: Term(1) };
+        Group { pipeline: orders(), writer, changes }
     }
 
     #[test]
     fn nothing_is_said_when_nothing_was_missed() {
         let mut progress = Progress::default();
         progress.saw(&group(vec![event("SLOT_OPENED", None)]));
-        let live = planned(&orders(), 0, 0);
-        let live = [Planned { group: group(vec![]), ..live }];
-        let missed = Missed { planned: &live, later: &[], since: at(0), now: at(5) };
-        assert_eq!(progress.announce(missed), None);
         assert_eq!(progress.tell(|_| true, at(5)), []);
+        assert_eq!(progress.so_far(at(500)), None);
     }
 
     #[test]
     fn the_summary_comes_before_anything_is_recorded_and_the_end_tells_how_they_ended() {
         let mut progress = Progress::default();
-        let plans = [planned(&orders(), 9, 4)];
-        let missed = Missed { planned: &plans, later: &[], since: at(0), now: at(100) };
-        let summary =
-            Said::Summary { pipelines: 1, missed: 9, run: 4, since: at(0), until: at(100) };
-        assert_eq!(progress.announce(missed), Some(summary));
-        assert_eq!(progress.announce(missed), None, "the rest of the same plan");
+        let (missed, totals) = (missed(&["orders"]), totals(9, 4));
+        let outlook = Outlook { missed: &missed, totals: Some(totals), now: at(100) };
+        let summary = Said::Summary { pipelines: 1, totals, since: at(0), until: at(100) };
+        assert_eq!(progress.announce(outlook), summary);
+        assert!(progress.is_announced(&orders()));
         let recorded = vec![
             event("CATCHUP_QUEUED", Some(4)),
             event("SLOTS_SKIPPED", Some(4)),
@@ -360,6 +423,7 @@ mod tests {
         ];
         progress.saw(&group(recorded));
         assert_eq!(progress.tell(|_| true, at(100)), [], "it is under way");
+        assert!(!progress.is_announced(&orders()), "what is missed from now on is news");
         let closed = |disposition| SlotState::Closed(disposition);
         progress.saw(&group(slot(SlotState::Open(OpenState::Monitoring), "JOB_COMPLETED")));
         progress.saw(&group(slot(closed(Disposition::Completed), "MONITORING_COMPLETED")));
@@ -367,7 +431,14 @@ mod tests {
         progress.saw(&group(slot(closed(Disposition::Failed), "RETRY_EXHAUSTED")));
         assert_eq!(progress.tell(|_| true, at(101)), []);
         progress.saw(&group(slot(closed(Disposition::Failed), "RETRY_EXHAUSTED")));
-        let counts = Counts { opened: 4, completed: 2, failed: 2, cancelled: 0, skipped: 5 };
+        let counts = Counts {
+            recorded: 9,
+            opened: 4,
+            completed: 2,
+            failed: 2,
+            skipped: 5,
+            ..Counts::default()
+        };
         let took = SignedDuration::from_secs(10);
         assert_eq!(progress.tell(|_| false, at(110)), [Said::Done { counts, took }]);
         assert_eq!(progress.tell(|_| false, at(111)), [], "once");
@@ -391,20 +462,37 @@ mod tests {
     }
 
     #[test]
-    fn many_pipelines_are_announced_at_once_and_summed_up_when_all_is_recorded() {
+    fn how_far_it_is_recorded_is_said_now_and_then_until_all_of_it_is() {
         let mut progress = Progress::default();
-        let plans = [planned(&orders(), 20, 20)];
-        let others = [(PipelineId::parse("sales").unwrap(), at(0))];
-        let missed = Missed { planned: &plans, later: &others, since: at(0), now: at(9) };
-        let begins = Said::Begins { pipelines: 2, since: at(0), until: at(9) };
-        assert_eq!(progress.announce(missed), Some(begins));
+        let missed = missed(&["orders", "sales"]);
+        let outlook = Outlook { missed: &missed, totals: Some(totals(70, 70)), now: at(0) };
+        progress.announce(outlook);
         progress.saw(&group(vec![event("CATCHUP_QUEUED", Some(20))]));
-        let plans = [planned(&others[0].0, 5, 0)];
-        let rest = Missed { planned: &plans, later: &[], ..missed };
-        assert_eq!(progress.announce(rest), None);
+        progress.recorded(&orders(), Some(Rest::OfPlan));
+        assert_eq!(progress.rest(&orders()), Some(Rest::OfPlan));
+        assert_eq!(progress.so_far(at(9)), None);
+        assert_eq!(progress.so_far(at(10)), Some(Said::SoFar { recorded: 20, missed: 70 }));
+        progress.saw(&group(vec![event("SLOTS_SKIPPED", Some(30))]));
+        progress.recorded(&orders(), None);
+        assert_eq!(progress.rest(&orders()), None);
+        assert_eq!(progress.so_far(at(19)), None);
+        assert_eq!(progress.so_far(at(20)), Some(Said::SoFar { recorded: 50, missed: 70 }));
+        progress.tell(|_| true, at(21));
+        assert_eq!(progress.so_far(at(90)), None, "it is recorded");
+    }
+
+    #[test]
+    fn what_is_too_much_to_count_is_announced_at_once_and_summed_up_when_all_is_recorded() {
+        let mut progress = Progress::default();
+        let missed = missed(&["orders", "sales"]);
+        let outlook = Outlook { missed: &missed, totals: None, now: at(9) };
+        let begins = Said::Begins { pipelines: 2, since: at(0), until: at(9) };
+        assert_eq!(progress.announce(outlook), begins);
+        progress.saw(&group(vec![event("CATCHUP_QUEUED", Some(20))]));
+        assert_eq!(progress.so_far(at(90)), None, "of how many?");
         progress.saw(&group(vec![event("SLOTS_MISSED", Some(5))]));
-        let summary =
-            Said::Summary { pipelines: 2, missed: 25, run: 20, since: at(0), until: at(10) };
+        let totals = totals(25, 20);
+        let summary = Said::Summary { pipelines: 2, totals, since: at(0), until: at(10) };
         assert_eq!(progress.tell(|_| true, at(10)), [summary]);
     }
 }

@@ -22,6 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     engine::EngineError,
     evidence::{self, Gathered},
+    upstreams::{ZoneOf, upstreams},
 };
 
 /// Rows per page.
@@ -122,17 +123,26 @@ impl<'a> Prospect<'a> {
 }
 
 /// Why slots would not be ready now, as far as stored sensors and upstreams say; nobody is asked anything.
-#[derive(Debug)]
 pub struct Forecast<'a> {
     store: &'a dyn Store,
+    zones: ZoneOf<'a>,
     spec: &'a Pipeline,
     sensors: Sensors,
 }
 
+impl std::fmt::Debug for Forecast<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Forecast").field("pipeline", &self.spec.name).finish_non_exhaustive()
+    }
+}
+
 impl<'a> Forecast<'a> {
     /// For the slots of a pipeline.
-    pub async fn new(store: &'a dyn Store, spec: &'a Pipeline) -> Result<Self, EngineError> {
-        Ok(Self { store, spec, sensors: evidence::sensors(store, &spec.name).await? })
+    pub async fn new(
+        (store, zones): (&'a dyn Store, ZoneOf<'a>),
+        spec: &'a Pipeline,
+    ) -> Result<Self, EngineError> {
+        Ok(Self { store, zones, spec, sensors: evidence::sensors(store, &spec.name).await? })
     }
 
     /// What certainly forbids a slot, if anything does.
@@ -144,7 +154,7 @@ impl<'a> Forecast<'a> {
         let start = self.spec.starts.iter().find(|start| *start.schedule.id() == place.1);
         let Some(start) = start else { return Ok(None) };
         let date = start.schedule.occurrence(place.0).date;
-        let upstreams = evidence::upstreams(self.store, self.spec, place.0, date).await?;
+        let upstreams = upstreams(self.store, self.zones, self.spec, place, date).await?;
         let gathered =
             Gathered { sensors: &self.sensors, traits: &BTreeMap::new(), upstreams: &upstreams };
         let verdict = gathered.verdict(self.spec, (place, Some(TriggerType::Backfill)), now);

@@ -11,11 +11,13 @@ use jiff::Timestamp;
 
 use crate::{
     engine::{Engine, EngineError},
-    state::{OpenSlot, QUEUE_KEPT, SlotPlace},
+    state::{OpenSlot, SlotPlace},
 };
 
-/// With so few left of those that are kept, the next are fetched.
-const QUEUE_LOW: usize = 25;
+/// The next are fetched when so few are left of those that may be kept: a quarter.
+const LOW: usize = 4;
+/// Of a pipeline that runs more at a time so many are fetched at least.
+const AT_ONCE_MAX: usize = 100;
 /// So many beyond the places of a pipeline are looked at: some may turn out not to be ready.
 const TURNS_AHEAD: usize = 3;
 
@@ -26,8 +28,11 @@ impl Engine {
         pipeline: &PipelineId,
         spec: &Pipeline,
     ) -> Result<(), EngineError> {
+        let share = self.pipelines.share();
+        // Who runs many at a time needs as many.
+        let low = (share / LOW).max(spec.active_runs_max as usize + 1).min(AT_ONCE_MAX);
+        let share = share.max(2 * low);
         let state = self.pipelines.get_mut(pipeline);
-        let low = QUEUE_LOW.max(spec.active_runs_max as usize + TURNS_AHEAD).min(QUEUE_KEPT);
         let (count, last) = state.open.deferrable();
         if !state.has_more_queued || count >= low {
             return Ok(());
@@ -38,13 +43,13 @@ impl Engine {
             pipeline: Some(pipeline.clone()),
             disposition: Some("open".to_owned()),
             from,
-            ..LedgerQuery::everything(self.pipelines.get_mut(pipeline).open.len() + QUEUE_KEPT)
+            ..LedgerQuery::everything(self.pipelines.get_mut(pipeline).open.len() + share)
         };
         let page = self.store.ledger(&query).await?;
         let state = self.pipelines.get_mut(pipeline);
         state.has_more_queued = false;
         for row in &page.items {
-            state.load_open(row)?;
+            state.load_open(row, share)?;
         }
         state.has_more_queued |= page.more;
         Ok(())

@@ -12,6 +12,7 @@ use interlock_core::{
     run::TriggerType,
     schedule::Recurrence,
     slot::{self, Disposition, OpenState, SkipReason, Slot},
+    text::counted,
 };
 use interlock_store::{
     CHANGES_MAX, Key, Record, Writer,
@@ -21,14 +22,17 @@ use jiff::Timestamp;
 
 use crate::{
     gap::Ahead,
-    progress::counted,
-    scheduler::{Opener, plus},
+    progress::Rest,
+    scheduler::{Opener, Opening, plus},
     step::QUEUE_MAX,
     write::{Event, Planned},
 };
 
 /// The event of slots that were missed and run all the same.
 pub(crate) const CATCHUP_QUEUED: &str = "CATCHUP_QUEUED";
+
+/// What such an event says if the pipeline starts no jobs.
+pub(crate) const DRY_RUN: &str = "dryRun";
 
 /// Slots in one group, beside the watermark and events.
 const SLOTS_PER_GROUP: usize = 20;
@@ -43,6 +47,8 @@ pub(crate) struct Recording<'a> {
     pub(crate) version: u64,
     pub(crate) now: Timestamp,
     pub(crate) writer: Writer,
+    /// Of what this plan is the rest, if some of it was recorded before.
+    pub(crate) rest_of: Option<Rest>,
 }
 
 /// The groups of one schedule, as far as they are put together.
@@ -66,9 +72,10 @@ impl Recording<'_> {
         (gap, plan): (&Gap<'_>, &Plan),
         revisions: &[u64],
         max: usize,
-    ) -> Vec<Planned> {
+    ) -> Opening {
         let mut revisions = revisions.to_vec();
         let mut all: Vec<Planned> = Vec::new();
+        let mut rest = plan.is_cut_off.then_some(Rest::OfDowntime);
         for portion in &plan.portions {
             let (Some(owed), Some(revision)) =
                 (gap.owed.get(portion.owed), revisions.get_mut(portion.owed))
@@ -84,56 +91,83 @@ impl Recording<'_> {
                 open: Planned::new(self.pipeline, self.writer),
                 until: None,
             };
-            groups.record(portion, max - all.len());
+            let is_whole = groups.record(portion, max.saturating_sub(all.len()));
             *revision = groups.revision;
             all.append(&mut groups.done);
-            if all.len() >= max {
+            if !is_whole {
+                rest = Some(Rest::OfPlan);
                 break;
             }
         }
+        if let Some(first) = all.first_mut() {
+            self.tell(first, (gap, plan));
+        }
+        Opening { groups: all, rest }
+    }
+
+    /// Says what becomes of what was missed, once for each plan.
+    fn tell(&self, first: &mut Planned, (gap, plan): (&Gap<'_>, &Plan)) {
         let counts = plan.counts();
         let is_catchup = counts.skipped.keys().any(|reason| *reason != SkipReason::Retired)
             || counts.run > 0
             || !counts.unreported.is_empty();
-        if let Some(first) = all.first_mut()
-            && is_catchup
-        {
-            let skipped = counts.skipped.iter().map(|(why, count)| (why.as_str(), count));
-            let unreported = counts.unreported.iter().map(|(word, count)| (*word, count));
-            let skipped = skipped.chain(unreported).map(|(why, count)| format!("{count} {why}"));
-            let skipped = skipped.collect::<Vec<_>>().join(", ");
-            let policy = plan.wish.map_or(gap.catchup.overlap.as_str(), Wish::as_str);
-            let verb = if counts.missed() == 1 { "was" } else { "were" };
-            let message = format!(
-                "{} {verb} missed: {} run ({policy}); skipped: {}",
-                counted(counts.missed(), "slot"),
-                counts.run,
-                if skipped.is_empty() { "none" } else { &skipped },
-            );
-            let event = Event::of("CATCHUP_PLANNED", self.now, message).detail("policy", policy);
-            first.event(event.detail("missed", counts.missed()).detail("run", counts.run));
+        if !is_catchup || self.rest_of == Some(Rest::OfPlan) {
+            return;
         }
-        all
+        let missed = counts.missed();
+        let skipped = counts.skipped.iter().map(|(why, count)| (why.as_str(), count));
+        let unreported = counts.unreported.iter().map(|(word, count)| (*word, count));
+        let skipped = skipped.chain(unreported).map(|(why, count)| format!("{count} {why}"));
+        let skipped = skipped.collect::<Vec<_>>().join(", ");
+        let policy = plan.wish.map_or(gap.catchup.overlap.as_str(), Wish::as_str);
+        let noun = if self.rest_of.is_some() { "more slot" } else { "slot" };
+        let run = self.outcome(counts.run);
+        let message = format!(
+            "{} {} missed: {} {run} ({policy}); skipped: {}",
+            counted(missed, noun),
+            if missed == 1 { "was" } else { "were" },
+            counts.run,
+            if skipped.is_empty() { "none" } else { &skipped },
+        );
+        let run = if self.agenda.is_rehearsal { "wouldRun" } else { "run" };
+        let event = Event::of("CATCHUP_PLANNED", self.now, message).detail("policy", policy);
+        first.event(event.detail("missed", missed).detail(run, counts.run));
+        // It comes before what it is the reason of.
+        first.group.changes.rotate_right(1);
+    }
+
+    /// What so many slots do that are caught up.
+    fn outcome(&self, count: u64) -> &'static str {
+        match count {
+            _ if self.agenda.is_rehearsal => "would run",
+            1 => "runs",
+            _ => "run",
+        }
     }
 }
 
 impl Groups<'_> {
-    fn record(&mut self, portion: &Portion, max: usize) {
+    /// Puts together at most so many groups; answers whether that was all.
+    fn record(&mut self, portion: &Portion, max: usize) -> bool {
         for step in &portion.steps {
+            if self.done.len() >= max {
+                return false;
+            }
             match step {
                 Step::Live(slots) => self.in_chunks(slots, max, Self::live),
                 Step::Open(slots) => self.in_chunks(slots, max, Self::queue),
                 Step::Skip(stretch) => self.skip(*stretch),
                 Step::Close(slot, reason) => self.close(*slot, *reason),
             }
-            if self.done.len() >= max {
-                // The open group is not among them; whatever it holds comes with the next plan.
-                return;
-            }
+        }
+        if self.done.len() >= max && !self.open.group.changes.is_empty() {
+            // The open group is not among them; whatever it holds comes with the next plan.
+            return false;
         }
         // Slots that stood there already are behind the watermark now.
         self.until = portion.watermark.and(portion.watermark.max(self.until));
         self.flush();
+        true
     }
 
     fn in_chunks(
@@ -194,8 +228,10 @@ impl Groups<'_> {
         let (Some(first), Some(last)) = (slots.first(), slots.last()) else { return };
         let (id, count) = (self.id(), slots.len() as u64);
         let (first, last) = (first.to_string(), last.to_string());
-        let message = caught_up(id.as_str(), (&first, &last), count);
+        let is_rehearsal = self.recording.agenda.is_rehearsal;
+        let message = caught_up(id.as_str(), (&first, &last), (count, is_rehearsal));
         let event = Event::of(CATCHUP_QUEUED, self.recording.now, message).detail("count", count);
+        let event = if is_rehearsal { event.detail(DRY_RUN, true) } else { event };
         let event = event.detail("schedule", id.as_str()).detail("first", first);
         self.open.event(event.detail("last", last));
     }
@@ -234,18 +270,18 @@ impl Groups<'_> {
             self.open.slot(&(first, id.clone()), 0, &Slot::decided(disposition, opening));
         } else {
             let reason = match fate {
-                Fate::Skipped(reason) => Some(reason.as_str().to_owned()),
+                Fate::Skipped(reason) => Some(reason.as_str().into()),
                 Fate::Missed | Fate::Unknown => None,
             };
             let span = SpanRecord {
                 last,
                 count,
-                disposition: disposition.as_str().to_owned(),
+                disposition: disposition.as_str().into(),
                 reason,
                 version: version_text(self.recording.version),
                 recorded_at: now,
             };
-            self.open.put(Key::Span(id.clone(), first), 0, Record::Span(span));
+            self.open.put(Key::Span(id.clone(), first), 0, Record::Span(span.into()));
         }
         self.until = Some(last);
         let what = match count {
@@ -353,12 +389,21 @@ impl Groups<'_> {
     }
 }
 
-/// What is said of slots of a schedule that were missed and run all the same.
-pub(crate) fn caught_up(schedule: &str, (first, last): (&str, &str), count: u64) -> String {
+/// What is said of so many slots of a schedule that were missed and run all the same, or would.
+pub(crate) fn caught_up(
+    schedule: &str,
+    (first, last): (&str, &str),
+    (count, is_rehearsal): (u64, bool),
+) -> String {
+    let says = match (count, is_rehearsal) {
+        (_, true) => "would be caught up (dry run)",
+        (1, false) => "is caught up",
+        (_, false) => "are caught up",
+    };
     if count == 1 {
-        return format!("{schedule}/{first} was missed and is caught up");
+        return format!("{schedule}/{first} was missed and {says}");
     }
-    format!("{count} slots of {schedule} from {first} to {last} were missed and are caught up")
+    format!("{count} slots of {schedule} from {first} to {last} were missed and {says}")
 }
 
 /// A slot as a plan opens it. One that is caught up waits for its turn, and keeps why, if somebody asked for it: the

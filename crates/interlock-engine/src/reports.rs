@@ -112,7 +112,7 @@ impl Engine {
             }
         };
         let applied = AppliedRecord { at: now, accepted, result, request: None };
-        plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(applied));
+        plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(applied.into()));
         Ok(Some(plan))
     }
 
@@ -302,7 +302,11 @@ impl Engine {
         let rows = self.store.read(pipeline, &[Key::Run(key.clone())]).await?;
         Ok(rows.into_iter().flatten().find_map(|Row { record, revision }| {
             let Record::Run(record) = record else { return None };
-            Some(KnownRun { key: key.clone(), record, revision })
+            Some(KnownRun {
+                key: key.clone(),
+                record: Arc::unwrap_or_clone(record.into()),
+                revision,
+            })
         }))
     }
 
@@ -391,8 +395,8 @@ impl KnownRun {
     /// A run of which only the name matters.
     fn named(key: RunKey) -> Self {
         let record = interlock_store::record::RunRecord {
-            status: String::new(),
-            trigger_type: TriggerType::External.as_str().to_owned(),
+            status: String::new().into(),
+            trigger_type: TriggerType::External.as_str().into(),
             created_at: key.nominal,
             started_at: None,
             ended_at: None,
@@ -400,7 +404,7 @@ impl KnownRun {
             category: None,
             metadata: std::collections::BTreeMap::new(),
         };
-        Self { key, record, revision: 0 }
+        Self { key, record: record.into(), revision: 0 }
     }
 }
 

@@ -15,7 +15,7 @@ use interlock_core::{
     pipeline::StartSchedule,
     run::TriggerType,
     sla,
-    slot::{OpenState, Opening, Slot},
+    slot::{self, OpenState, Slot},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -23,7 +23,7 @@ use crate::{
     aside::guarded,
     engine::{Engine, EngineError},
     gap::{Ahead, Owing, Survey},
-    progress::Missed,
+    progress::Rest,
     recording::Recording,
     state::PipelineState,
     write::Planned,
@@ -53,16 +53,16 @@ impl Engine {
             self.settle().await?;
             // One that is set aside is armed again when it is taken back.
             due.retain(|(pipeline, _)| !self.is_aside(pipeline, now));
-            self.survey(&due, now).await?;
+            let missed = self.missed_by(due.iter().map(|(pipeline, _)| pipeline), now);
+            self.survey(&missed, now).await?;
+            self.announce_what_was_missed(&missed, now).await?;
             let mut planned = Vec::new();
-            let (mut later, mut failed) = (Vec::new(), BTreeSet::new());
-            let mut first_missed: Option<Timestamp> = None;
-            for (pipeline, at) in &due {
-                let since = self.missed_since(pipeline, now);
-                let has_missed = since.is_some();
-                first_missed = first_missed.into_iter().chain(since).min();
+            let (mut later, mut failed) = (BTreeSet::new(), BTreeSet::new());
+            let mut rests = BTreeMap::new();
+            for (pipeline, _) in &due {
+                let has_missed = missed.contains_key(pipeline);
                 if has_missed && left == 0 {
-                    later.push((pipeline.clone(), *at));
+                    later.insert(pipeline.clone());
                     continue;
                 }
                 match guarded(self.plan_controls(pipeline, now)).await? {
@@ -70,9 +70,10 @@ impl Engine {
                     Err(reason) => self.poisoned.push((pipeline.clone(), reason)),
                 }
                 match guarded(self.plan_opening(pipeline, now, left.max(1))).await? {
-                    Ok(groups) => {
+                    Ok(Opening { groups, rest }) => {
                         left -= if has_missed { groups.len().min(left) } else { 0 };
                         planned.extend(groups);
+                        rests.insert(pipeline.clone(), rest);
                     }
                     Err(reason) => {
                         failed.insert(pipeline.clone());
@@ -80,16 +81,8 @@ impl Engine {
                     }
                 }
             }
-            if let Some(since) = first_missed {
-                let missed = Missed { planned: &planned, later: &later, since, now };
-                if let Some(said) = self.progress.announce(missed) {
-                    said.log();
-                }
-            }
             self.commit(planned).await?;
-            let is_later: BTreeSet<_> =
-                later.iter().map(|(pipeline, _)| pipeline.clone()).collect();
-            due.retain(|(pipeline, _)| !failed.contains(pipeline) && !is_later.contains(pipeline));
+            due.retain(|(pipeline, _)| !failed.contains(pipeline) && !later.contains(pipeline));
             for (pipeline, at) in &due {
                 self.arm(pipeline);
                 // A conflict recorded nothing: it is looked at again later, or this loop would never end.
@@ -98,11 +91,12 @@ impl Engine {
                     self.arm_from(pipeline, plus(now, STUCK_LOOK));
                 } else {
                     self.blocked.remove(pipeline);
+                    self.progress.recorded(pipeline, rests.remove(pipeline).flatten());
                 }
             }
             self.dirty.extend(due.into_iter().map(|(pipeline, _)| pipeline));
             if !later.is_empty() {
-                for (pipeline, _) in &later {
+                for pipeline in &later {
                     self.arm(pipeline);
                 }
                 return Ok(());
@@ -130,24 +124,16 @@ impl Engine {
     /// Finds out at the beginning of a catch-up of many pipelines what is recorded of them already.
     async fn survey(
         &mut self,
-        due: &[(PipelineId, Timestamp)],
+        missed: &BTreeMap<PipelineId, Timestamp>,
         now: Timestamp,
     ) -> Result<(), EngineError> {
-        if self.survey.is_some() || due.len() < SURVEY_WORTH {
+        if self.survey.is_some() || missed.len() < SURVEY_WORTH {
             return Ok(());
         }
-        let firsts: Vec<_> =
-            due.iter().filter_map(|(pipeline, _)| self.missed_since(pipeline, now)).collect();
-        if let Some(first) = firsts.iter().min().filter(|_| firsts.len() >= SURVEY_WORTH) {
+        if let Some(first) = missed.values().min() {
             self.survey = Some(Survey::since(self.store.as_ref(), *first, now).await?);
         }
         Ok(())
-    }
-
-    /// The first slot that a pipeline owes, if some of what it owes is not live any more.
-    fn missed_since(&self, pipeline: &PipelineId, now: Timestamp) -> Option<Timestamp> {
-        let owing = self.pipelines.0.get(pipeline)?.owing(pipeline, now)?;
-        if owing.gap(&Ahead::default()).has_missed() { owing.first() } else { None }
     }
 
     /// The groups that record what a pipeline owes, at most so many.
@@ -156,26 +142,20 @@ impl Engine {
         pipeline: &PipelineId,
         now: Timestamp,
         groups_max: usize,
-    ) -> Result<Vec<Planned>, EngineError> {
-        let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(vec![]) };
-        let Some(owing) = state.owing(pipeline, now) else { return Ok(vec![]) };
+    ) -> Result<Opening, EngineError> {
+        let state = self.pipelines.0.get(pipeline);
+        let Some(state) = state else { return Ok(Opening::default()) };
+        let Some(owing) = state.owing(pipeline, now) else { return Ok(Opening::default()) };
         // What others recorded ahead of the watermark matters to catch-up; live slots find out by a conflict.
         let is_blocked = self.blocked.contains(pipeline);
         let ahead = if is_blocked || owing.gap(&Ahead::default()).has_missed() {
-            let survey = self.survey.as_ref().filter(|_| !is_blocked);
-            match survey.and_then(|survey| survey.of(&owing)) {
-                Some(ahead) => ahead,
-                None => Ahead::read(self.store.as_ref(), &owing).await?,
-            }
+            self.ahead_of(&owing).await?
         } else {
             state.ahead(&owing)
         };
         let mut gap = owing.gap(&ahead);
         if gap.has_missed() {
-            gap.deaf = match &self.survey {
-                Some(survey) => survey.deaf.clone(),
-                None => owing.deaf(self.store.as_ref()).await?,
-            };
+            gap.deaf = self.deaf_to(&owing).await?;
         }
         let plan = catchup::plan(&gap);
         let revision = |owed: &catchup::Owed<'_>| {
@@ -190,9 +170,18 @@ impl Engine {
             version: state.version,
             now,
             writer: self.writer,
+            rest_of: self.progress.rest(pipeline),
         };
         Ok(recording.groups((&gap, &plan), &revisions, groups_max))
     }
+}
+
+/// What records what a pipeline owes.
+#[derive(Debug, Default)]
+pub(crate) struct Opening {
+    pub(crate) groups: Vec<Planned>,
+    /// What is left to be recorded after them.
+    pub(crate) rest: Option<Rest>,
 }
 
 impl PipelineState {
@@ -258,8 +247,8 @@ impl Opener<'_> {
             || self.agenda.sla.as_ref().is_some_and(|sla| sla.evaluation.is_some())
     }
 
-    pub(crate) fn opening(&self, nominal: Timestamp, opened_by: TriggerType) -> Opening {
-        Opening {
+    pub(crate) fn opening(&self, nominal: Timestamp, opened_by: TriggerType) -> slot::Opening {
+        slot::Opening {
             opened_by,
             date: self.start.schedule.occurrence(nominal).date,
             at: self.now,

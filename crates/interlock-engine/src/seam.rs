@@ -14,6 +14,8 @@ use interlock_core::{
 };
 use jiff::Timestamp;
 
+use crate::engine::Declaration;
+
 /// A task or an answer to wait for.
 pub type Task<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -46,6 +48,10 @@ pub trait Specs: Send + Sync + 'static {
     /// What a pipeline declared in a version; a sentence when it cannot be had. Old versions are decoded
     /// from what the store kept, so this may have to read.
     fn pipeline(&self, name: &PipelineId, version: u64) -> Task<Result<Arc<Pipeline>, String>>;
+
+    /// What a version says by the zone data of today: another version, if that data has changed since. What is
+    /// counted by today's data is recorded under that one, or its count would not be its version's (S3).
+    fn today(&self, name: &PipelineId, version: u64) -> Task<Result<Declaration, String>>;
 
     /// The zone with a name, if there is one: agendas name theirs.
     fn zone(&self, name: &str) -> Option<Zone>;

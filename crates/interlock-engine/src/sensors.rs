@@ -69,7 +69,7 @@ impl Engine {
             Freshness::New | Freshness::Confirmed => {
                 let (value, at) = (sensor.value.clone(), sensor.at);
                 let record = SensorRecord { value, at, received_at: *now };
-                plan.put_any(Key::Sensor((*key).to_owned()), Record::Sensor(record));
+                plan.put_any(Key::Sensor((*key).to_owned()), Record::Sensor(record.into()));
                 plan.event(Event::of("SENSOR_REPORTED", *now, *key).report(sensor));
             }
         }
@@ -98,7 +98,8 @@ impl Engine {
     ) -> Result<Option<Sensor>, EngineError> {
         let rows = self.store.read(pipeline, &[Key::Sensor(key.to_owned())]).await?;
         Ok(rows.into_iter().flatten().find_map(|row| {
-            let Record::Sensor(SensorRecord { value, at, .. }) = row.record else { return None };
+            let Record::Sensor(record) = row.record else { return None };
+            let SensorRecord { value, at, .. } = Arc::unwrap_or_clone(record);
             Some(Sensor { value, at })
         }))
     }
@@ -168,7 +169,7 @@ impl Engine {
         });
         let last_run = runs.into_iter().next().map(|run| KnownRun {
             key: run.key,
-            record: run.record,
+            record: run.record.into(),
             revision: run.revision,
         });
         Ok(Touched { place, means, slot, last_run, baseline })

@@ -27,14 +27,20 @@ use crate::{
     seam::Specs,
 };
 
-/// Slots of one pipeline that catch-up queued and that are kept in memory: the oldest.
-pub(crate) const QUEUE_KEPT: usize = 100;
+/// Slots that catch-up queued and that are kept in memory, over all pipelines of the store: of a million missed ones
+/// the others wait in the store.
+const QUEUED_KEPT: usize = 100_000;
+/// The share of one pipeline in that: the oldest of its queue.
+const SHARE_MAX: usize = 100;
+const SHARE_MIN: usize = 4;
 
 /// The pipelines of a shard by name, and what their agendas have in common. Boxed, because the map's nodes
 /// are half empty.
 pub(crate) struct Pipelines(
     pub(crate) BTreeMap<PipelineId, Box<PipelineState>>,
     pub(crate) Agendas,
+    /// Queued slots that the shard keeps in memory.
+    usize,
 );
 
 /// Makes agendas from rows.
@@ -62,7 +68,7 @@ pub(crate) struct PipelineState {
     /// Loaded when a slot first needs them.
     pub(crate) sensors: Option<Sensors>,
     /// Incidents that are not resolved, by their dedup keys.
-    pub(crate) incidents: BTreeMap<String, (IncidentRecord, u64)>,
+    pub(crate) incidents: BTreeMap<String, (Arc<IncidentRecord>, u64)>,
     /// Backfills that are not finished, by their numbers.
     pub(crate) backfills: BTreeMap<u64, (BackfillRecord, u64)>,
     /// What is remembered of reports, once there were some.
@@ -96,7 +102,7 @@ pub(crate) struct OpenSlot {
 #[derive(Debug, Clone)]
 pub(crate) struct KnownRun {
     pub(crate) key: RunKey,
-    pub(crate) record: RunRecord,
+    pub(crate) record: Arc<RunRecord>,
     pub(crate) revision: u64,
 }
 
@@ -127,8 +133,14 @@ impl Agendas {
 }
 
 impl Pipelines {
-    pub(crate) fn new(specs: Arc<dyn Specs>) -> Self {
-        Self(BTreeMap::new(), Agendas { shared: Shared::default(), specs })
+    pub(crate) fn new(specs: Arc<dyn Specs>, shard_count: u16) -> Self {
+        let kept = QUEUED_KEPT / usize::from(shard_count.max(1));
+        Self(BTreeMap::new(), Agendas { shared: Shared::default(), specs }, kept)
+    }
+
+    /// How many slots of its queue a pipeline keeps in memory.
+    pub(crate) fn share(&self) -> usize {
+        share_of(self.2, self.0.len())
     }
 
     pub(crate) fn get_mut(&mut self, pipeline: &PipelineId) -> &mut PipelineState {
@@ -145,10 +157,18 @@ impl Pipelines {
         rows: &[(&Key, &Record, u64)],
     ) -> Result<(), Unreadable> {
         self.get_mut(pipeline);
-        let Self(states, agendas) = self;
+        let share = self.share();
+        let Self(states, agendas, _) = self;
         let Some(state) = states.get_mut(pipeline) else { return Ok(()) };
-        rows.iter()
-            .try_for_each(|(key, record, revision)| state.put(key, record, *revision, agendas))
+        rows.iter().try_for_each(|(key, record, revision)| {
+            state.put(key, record, *revision, (&mut *agendas, share))
+        })
+    }
+
+    /// Takes over an open slot as the store lists it.
+    pub(crate) fn load_open(&mut self, row: &LedgerRow) -> Result<(), Unreadable> {
+        let share = self.share();
+        self.get_mut(&row.pipeline).load_open(row, share)
     }
 
     /// Takes over what an accepted group changed.
@@ -173,7 +193,7 @@ impl PipelineState {
         key: &Key,
         record: &Record,
         revision: u64,
-        agendas: &mut Agendas,
+        (agendas, share): (&mut Agendas, usize),
     ) -> Result<(), Unreadable> {
         match (key, record) {
             (Key::Pipeline, Record::Pipeline(record)) => {
@@ -185,7 +205,7 @@ impl PipelineState {
             (Key::Slot(schedule, nominal), Record::Slot(record)) => {
                 let place = (*nominal, schedule.clone());
                 if record.is_open() {
-                    self.put_slot(place, record.to_core()?, revision);
+                    self.put_slot(place, (record.to_core()?, revision), share);
                 } else {
                     let runs = self.open.remove(&place).map(|open| open.runs).unwrap_or_default();
                     if self.agenda.work == Work::Watched {
@@ -195,7 +215,8 @@ impl PipelineState {
                 }
             }
             (Key::Run(key), Record::Run(record)) => {
-                let run = KnownRun { key: key.clone(), record: record.clone(), revision };
+                let run =
+                    KnownRun { key: key.clone(), record: record.as_ref().clone().into(), revision };
                 self.put_run(run);
             }
             (Key::Sensor(key), Record::Sensor(record)) => {
@@ -206,7 +227,7 @@ impl PipelineState {
             }
             (Key::Incident(key), Record::Incident(record)) => {
                 if record.is_open() {
-                    self.incidents.insert(key.clone(), (record.clone(), revision));
+                    self.incidents.insert(key.clone(), (record.as_ref().clone().into(), revision));
                 } else {
                     self.incidents.remove(key);
                 }
@@ -255,9 +276,9 @@ impl PipelineState {
         self.watermarks = all.into();
     }
 
-    fn put_slot(&mut self, place: SlotPlace, slot: Slot, revision: u64) {
+    fn put_slot(&mut self, place: SlotPlace, (slot, revision): (Slot, u64), share: usize) {
         let Some(slot) = self.open.renew(&place, slot, revision) else { return };
-        if self.is_left_in_the_store(&place, &slot) {
+        if self.is_left_in_the_store(&place, &slot, share) {
             self.has_more_queued = true;
         } else {
             self.open.insert(place, OpenSlot { slot, revision, runs: vec![] });
@@ -265,7 +286,7 @@ impl PipelineState {
     }
 
     /// Whether a slot need not be kept here yet: of those that catch-up queued only the first are.
-    fn is_left_in_the_store(&mut self, place: &SlotPlace, slot: &Slot) -> bool {
+    fn is_left_in_the_store(&mut self, place: &SlotPlace, slot: &Slot, share: usize) -> bool {
         if !is_deferrable(slot) {
             return false;
         }
@@ -273,9 +294,9 @@ impl PipelineState {
         let last = last.cloned();
         let is_after = last.as_ref().is_none_or(|last| place > last);
         if is_after {
-            return self.has_more_queued || count >= QUEUE_KEPT;
+            return self.has_more_queued || count >= share;
         }
-        if count >= QUEUE_KEPT
+        if count >= share
             && let Some(last) = last
         {
             self.open.remove(&last);
@@ -296,11 +317,11 @@ impl PipelineState {
         }
     }
 
-    /// Takes over an open slot as the store lists it.
-    pub(crate) fn load_open(&mut self, row: &LedgerRow) -> Result<(), Unreadable> {
+    /// Takes over an open slot as the store lists it; of its queue it keeps so many.
+    pub(crate) fn load_open(&mut self, row: &LedgerRow, share: usize) -> Result<(), Unreadable> {
         if let LedgerEntry::Slot(record) = &row.entry {
-            let slot = record.to_core()?;
-            self.put_slot((row.nominal, row.schedule.clone()), slot, row.revision);
+            let place = (row.nominal, row.schedule.clone());
+            self.put_slot(place, (record.to_core()?, row.revision), share);
         }
         Ok(())
     }
@@ -346,6 +367,11 @@ impl PipelineState {
     }
 }
 
+/// One pipeline's share in what may be kept of the queues of so many.
+fn share_of(kept: usize, pipelines: usize) -> usize {
+    (kept / pipelines.max(1)).clamp(SHARE_MIN, SHARE_MAX)
+}
+
 impl fmt::Debug for Pipelines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Pipelines").field(&self.0).finish_non_exhaustive()
@@ -356,5 +382,20 @@ impl OpenSlot {
     /// The run that is under way or was the last.
     pub(crate) fn last_run(&self) -> Option<&KnownRun> {
         self.runs.last()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_missed_slots_stay_in_the_store_however_many_pipelines_they_are_of() {
+        for (pipelines, kept) in [(0, 100), (1, 100), (1_000, 100), (10_000, 10), (100_000, 4)] {
+            assert_eq!(share_of(QUEUED_KEPT, pipelines), kept, "of {pipelines}");
+        }
+        for pipelines in [1, 10, 1_000, 10_000, 25_000] {
+            assert!(pipelines * share_of(QUEUED_KEPT, pipelines) <= QUEUED_KEPT, "of {pipelines}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use interlock_core::{
     slot::{Disposition, Evaluated, OpenState, RerunSource, SkipReason, Slot, SlotState},
 };
 use interlock_store::{RunKey, kept::Stretch};
+use interlock_trigger::StartRequest;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -143,6 +144,17 @@ impl Stepper<'_> {
         let asked = request(self.pipeline, spec, (place, &started), &run);
         plan.acts.push(Act::Start(Box::new(asked)));
         Some(())
+    }
+
+    /// What would be asked for now if it were this queued slot's turn. Only advice is made of it.
+    pub(crate) fn rehearse(&self, place: &SlotPlace, plan: &Planned) -> Option<Box<StartRequest>> {
+        let open = self.state.open.get(place)?;
+        let mut rehearsal = Planned::new(self.pipeline, plan.group.writer);
+        self.start(place, open, open.slot.attempt + 1, (None, &mut rehearsal))?;
+        rehearsal.acts.into_iter().find_map(|act| match act {
+            Act::Start(request) => Some(request),
+            Act::Cancel(_) | Act::Acknowledge(_) => None,
+        })
     }
 
     /// The data of a monitored slot changed: it is completed, and its next generation waits, in one group.

@@ -10,7 +10,10 @@
 mod life;
 mod unfilled;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use interlock_core::{
     id::{PipelineId, ScheduleId},
@@ -41,7 +44,7 @@ const PAGE: usize = 1_000;
 type OpenSlots = BTreeMap<SlotPlace, OpenSlot>;
 
 /// Incidents of pipelines by their dedup keys, each with its revision.
-pub type Known = BTreeMap<(PipelineId, String), (IncidentRecord, u64)>;
+pub type Known = BTreeMap<(PipelineId, String), (Arc<IncidentRecord>, u64)>;
 
 impl Engine {
     /// Loads the incidents that are open.
@@ -69,7 +72,7 @@ impl Engine {
                 }
                 last = Some((pipeline.clone(), key.clone()));
                 let state = self.pipelines.get_mut(&pipeline);
-                state.incidents.insert(key, (row.record, row.revision));
+                state.incidents.insert(key, (row.record.into(), row.revision));
             }
             if !page.more {
                 return Ok(());
@@ -127,7 +130,10 @@ impl Engine {
             if let (Key::Incident(key), Some(Row { record: Record::Incident(record), revision })) =
                 (key, row)
             {
-                known.insert((pipeline.clone(), key), (record, revision));
+                known.insert(
+                    (pipeline.clone(), key),
+                    (Arc::unwrap_or_clone(record.into()), revision),
+                );
             }
         }
         Ok(())
@@ -164,7 +170,7 @@ impl Follow {
     fn older(
         &self,
         group: &Group,
-        incidents: &BTreeMap<String, (IncidentRecord, u64)>,
+        incidents: &BTreeMap<String, (Arc<IncidentRecord>, u64)>,
     ) -> Vec<(String, Need)> {
         let mut found = Vec::new();
         if incidents.is_empty() {
@@ -221,7 +227,7 @@ pub fn add_incidents(group: &mut Group, known: &mut Known) {
 
 fn events(group: &Group) -> impl Iterator<Item = &EventRecord> {
     group.changes.iter().filter_map(|change| match change {
-        Change::Append(event) => Some(event),
+        Change::Append(event) => Some(event.as_ref()),
         Change::Put(..) | Change::Delete(..) => None,
     })
 }
@@ -313,7 +319,7 @@ impl Follow {
                 }
                 let place = (group.pipeline.clone(), key.clone());
                 let (stored, revision) =
-                    known.get(&place).map_or((None, 0), |(r, n)| (Some(r), *n));
+                    known.get(&place).map_or((None, 0), |(r, n)| (Some(r.as_ref()), *n));
                 let before = changed.get(&key).or(stored);
                 // A state that only a later version knows is not resolved.
                 let state = before.map(|r| r.standing().unwrap_or(IncidentState::Open));
@@ -371,14 +377,18 @@ fn add_rows(
         let place = (group.pipeline.clone(), key.clone());
         let revision = known.get(&place).map_or(0, |(_, revision)| *revision);
         let expect = if revision == 0 { Expect::Absent } else { Expect::Revision(revision) };
-        known.insert(place, (record.clone(), revision + 1));
-        group.changes.push(Change::Put(Key::Incident(key), expect, Record::Incident(record)));
+        known.insert(place, (record.clone().into(), revision + 1));
+        group.changes.push(Change::Put(
+            Key::Incident(key),
+            expect,
+            Record::Incident(record.into()),
+        ));
     }
     for (name, record) in notifications {
-        let (key, record) = (Key::Outbox(name), Record::Outbox(record));
+        let (key, record) = (Key::Outbox(name), Record::Outbox(record.into()));
         group.changes.push(Change::Put(key, Expect::Absent, record));
     }
-    debug_assert!(
+    assert!(
         group.changes.len() <= CHANGES_MAX,
         "what has consequences is a small group: {:?}",
         group.changes

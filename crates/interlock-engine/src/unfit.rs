@@ -81,7 +81,7 @@ impl Engine {
         let request = Some(entry.record.fingerprint());
         let result = json!({ "reason": reason });
         let record = AppliedRecord { at: now, accepted: false, result, request };
-        plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record));
+        plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record.into()));
         plan
     }
 }

@@ -1,6 +1,6 @@
 //! Groups, put together: what changes, and the event that says why.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::{
     id::{PipelineId, ScheduleId},
@@ -22,6 +22,8 @@ use crate::state::KnownRun;
 pub(crate) struct Planned {
     pub(crate) group: Group,
     pub(crate) acts: Vec<Act>,
+    /// What probably begins once the job has ended that it starts.
+    pub(crate) next: Option<Box<StartRequest>>,
     /// Whether memory is already as if it were accepted; should it be refused, its pipeline is loaded again.
     pub(crate) is_held: bool,
     /// The entry of the inbox that it answers. Should the store never be able to take the group, that is answered instead.
@@ -40,19 +42,11 @@ pub(crate) enum Act {
 }
 
 impl Act {
-    /// Whether the job of a missed slot begins.
-    pub(crate) fn is_catchup(&self) -> bool {
+    /// The job that begins, if one does.
+    pub(crate) fn start(&self) -> Option<&StartRequest> {
         match self {
-            Self::Start(request) => request.trigger_type == TriggerType::Catchup,
-            Self::Cancel(_) | Self::Acknowledge(_) => false,
-        }
-    }
-
-    /// Whether a job begins.
-    pub(crate) fn is_start(&self) -> bool {
-        match self {
-            Self::Start(_) => true,
-            Self::Cancel(_) | Self::Acknowledge(_) => false,
+            Self::Start(request) => Some(request),
+            Self::Cancel(_) | Self::Acknowledge(_) => None,
         }
     }
 }
@@ -60,13 +54,13 @@ impl Act {
 impl Planned {
     pub(crate) fn new(pipeline: &PipelineId, writer: Writer) -> Self {
         let group = Group { pipeline: pipeline.clone(), writer, changes: vec![] };
-        Self { group, acts: vec![], is_held: false, request: None }
+        Self { group, acts: vec![], next: None, is_held: false, request: None }
     }
 
     /// Writes a slot at the revision it was read at, 0 for one that is not there.
     pub(crate) fn slot(&mut self, place: &(Timestamp, ScheduleId), revision: u64, slot: &Slot) {
         let key = Key::Slot(place.1.clone(), place.0);
-        let record = Record::Slot(SlotRecord::from_core(slot));
+        let record = Record::Slot(SlotRecord::from_core(slot).into());
         self.group.changes.push(Change::Put(key, expect(revision), record));
     }
 
@@ -79,8 +73,8 @@ impl Planned {
     /// Creates a run as TRIGGERING: it took its place and is about to be started, in one group.
     pub(crate) fn new_run(&mut self, key: RunKey, trigger_type: TriggerType, run: NewRun) {
         let record = RunRecord {
-            status: RunState::Triggering.as_str().to_owned(),
-            trigger_type: trigger_type.as_str().to_owned(),
+            status: RunState::Triggering.as_str().into(),
+            trigger_type: trigger_type.as_str().into(),
             created_at: run.at,
             started_at: None,
             ended_at: None,
@@ -88,14 +82,18 @@ impl Planned {
             category: None,
             metadata: run.metadata,
         };
-        self.group.changes.push(Change::Put(Key::Run(key), Expect::Absent, Record::Run(record)));
+        self.group.changes.push(Change::Put(
+            Key::Run(key),
+            Expect::Absent,
+            Record::Run(record.into()),
+        ));
     }
 
     /// The run that this group creates.
-    pub(crate) fn created_run(&self) -> Option<RunRecord> {
+    pub(crate) fn created_run(&self) -> Option<Arc<RunRecord>> {
         self.group.changes.iter().find_map(|change| {
             if let Change::Put(Key::Run(_), Expect::Absent, Record::Run(record)) = change {
-                Some(record.clone())
+                Some(Arc::clone(record))
             } else {
                 None
             }
@@ -104,10 +102,10 @@ impl Planned {
 
     /// Keeps more about a run, whose state stays.
     pub(crate) fn about_run(&mut self, run: &KnownRun, more: BTreeMap<String, Value>) {
-        let mut record = run.record.clone();
+        let mut record = run.record.as_ref().clone();
         record.metadata.extend(more);
         let key = Key::Run(run.key.clone());
-        self.group.changes.push(Change::Put(key, expect(run.revision), Record::Run(record)));
+        self.group.changes.push(Change::Put(key, expect(run.revision), Record::Run(record.into())));
     }
 
     /// Moves a run on; a report that the state machine does not know is no change.
@@ -118,25 +116,23 @@ impl Planned {
         change: impl FnOnce(&mut RunRecord),
     ) {
         let Ok(Ok(state)) = run.record.state().map(|state| state.apply(event)) else { return };
-        let mut record = run.record.clone();
-        state.as_str().clone_into(&mut record.status);
+        let mut record = run.record.as_ref().clone();
+        record.status = state.as_str().into();
         change(&mut record);
         let key = Key::Run(run.key.clone());
-        self.group.changes.push(Change::Put(key, expect(run.revision), Record::Run(record)));
+        self.group.changes.push(Change::Put(key, expect(run.revision), Record::Run(record.into())));
     }
 
     pub(crate) fn event(&mut self, event: Event<'_>) {
         let Event { kind, at, slot, run_id, message, details } = event;
         let slot = slot.map(|(nominal, schedule)| format!("{schedule}/{nominal}"));
-        let kind = kind.to_owned();
-        self.group.changes.push(Change::Append(EventRecord {
-            kind,
-            at,
-            slot,
-            run_id,
-            message,
-            details,
-        }));
+        let event = EventRecord { kind: kind.into(), at, slot, run_id, message, details };
+        self.group.changes.push(Change::Append(event.into()));
+    }
+
+    /// The jobs that begin if it is accepted.
+    pub(crate) fn starts(&self) -> impl Iterator<Item = &StartRequest> + Clone {
+        self.acts.iter().filter_map(Act::start)
     }
 
     /// Whether a slot's work is done by it: others may wait for that.
@@ -145,6 +141,12 @@ impl Planned {
             matches!(change, Change::Put(Key::Slot(..), _, Record::Slot(slot))
                 if !slot.is_open() || slot.state == OpenState::Monitoring.as_str())
         })
+    }
+
+    /// Whether it says what becomes of any slot.
+    pub(crate) fn moves_slot(&self) -> bool {
+        let changes = self.group.changes.iter();
+        changes.filter_map(Change::key).any(|key| matches!(key, Key::Slot(..)))
     }
 
     /// Whether it moves a watermark.

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, str::FromStr as _};
 
-use tokio_postgres::{Config, config::SslMode};
+use tokio_postgres::{
+    Config,
+    config::{Host, SslMode},
+};
 
 use crate::{
     Line,
@@ -21,6 +24,34 @@ pub struct Address {
 #[error("{0}")]
 pub struct AddressError(pub(crate) String);
 
+/// Says where it is and who we are there, without the password.
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&shown(&self.config))
+    }
+}
+
+/// What may be shown of an address, if it is one.
+pub fn place(text: &str) -> Option<String> {
+    let (rest, _) = if text.contains("://") { of_url(text).ok()? } else { of_words(text) };
+    Config::from_str(&rest).ok().map(|config| shown(&config))
+}
+
+fn shown(config: &Config) -> String {
+    let ports = config.get_ports();
+    let hosts = config.get_hosts().iter().enumerate().map(|(at, host)| {
+        let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
+        match host {
+            Host::Tcp(name) => format!("{name}:{port}"),
+            Host::Unix(path) => format!("{}:{port}", path.display()),
+        }
+    });
+    let hosts: Vec<String> = hosts.collect();
+    let user = config.get_user().map(|user| format!("{user}@")).unwrap_or_default();
+    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
+    format!("{user}{}/{database}", hosts.join(","))
+}
+
 impl std::fmt::Debug for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Address").finish_non_exhaustive()
@@ -30,6 +61,12 @@ impl std::fmt::Debug for Address {
 impl Address {
     /// Reads `postgres://user:secret@host/database?sslmode=…` or `host=… user=… sslmode=…`. Files that it names are read.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
+        if !text.contains("://") && !text.contains('=') {
+            return Err(AddressError(
+                "write `postgres://user:password@host:5432/database`, or `host=… user=… dbname=…`"
+                    .to_owned(),
+            ));
+        }
         let (rest, asked) = if text.contains("://") { of_url(text)? } else { of_words(text) };
         let mut config = Config::from_str(&rest).map_err(|error| said(&error))?;
         let files = Files {
@@ -192,6 +229,20 @@ mod tests {
     }
 
     #[test]
+    fn where_it_is_is_shown_without_the_password() {
+        for (address, expected) in [
+            ("postgres://u:secret@h:17101/d?sslmode=require", "u@h:17101/d"),
+            ("postgres://u:secret@a,b:6000/d", "u@a:5432,b:6000/d"),
+            ("host=h user=u password='se cret'", "u@h:5432/u"),
+            ("host=/run/pg dbname=d", "/run/pg:5432/d"),
+        ] {
+            assert_eq!(place(address).as_deref(), Some(expected));
+            assert_eq!(Address::parse(address).unwrap().to_string(), expected);
+        }
+        assert_eq!(place("secret:5432"), None);
+    }
+
+    #[test]
     fn what_cannot_be_meant_is_said_without_the_password() {
         for (address, expected) in [
             ("postgres://u:secret@h/d?sslmode=tls", "`sslmode=tls` is not known"),
@@ -200,6 +251,7 @@ mod tests {
             ("postgres://u:secret@h/d?sslrootcert=%2", "%"),
             ("host=h password=secret nonsense=1", "nonsense"),
             ("host=h password=secret nonsense", "connection string"),
+            ("secret:5432", "write `postgres://"),
         ] {
             let said = Address::parse(address).unwrap_err().to_string();
             assert!(said.contains(expected) && !said.contains("secret"), "{address}: {said}");

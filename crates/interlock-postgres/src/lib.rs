@@ -15,7 +15,7 @@ mod address;
 mod tls;
 
 pub use self::{
-    address::{Address, AddressError},
+    address::{Address, AddressError, place},
     tls::Secured,
 };
 
@@ -48,3 +48,22 @@ const ADVICE: [(&str, &str); 4] = [
     ("not valid for name", "`sslmode=verify-ca` does not compare the names"),
     ("CertificateRequired", "`sslcert=FILE` and `sslkey=FILE` in the address say who we are"),
 ];
+
+/// What to do about what a server refuses, where that can be said.
+pub fn refusal(error: &tokio_postgres::error::DbError) -> String {
+    use tokio_postgres::error::SqlState;
+    let code = error.code();
+    let advice = if [SqlState::INVALID_PASSWORD, SqlState::INVALID_AUTHORIZATION_SPECIFICATION]
+        .contains(code)
+    {
+        "; check user and password in the address"
+    } else if *code == SqlState::INVALID_CATALOG_NAME {
+        "; make it with `CREATE DATABASE`, or name another one in the address"
+    } else if *code == SqlState::INSUFFICIENT_PRIVILEGE {
+        "; whoever owns the database can allow it with `GRANT CREATE ON DATABASE … TO …`, or make the schema with \
+         `CREATE SCHEMA … AUTHORIZATION …`"
+    } else {
+        ""
+    };
+    format!("{} ({}){advice}", error.message(), code.code())
+}

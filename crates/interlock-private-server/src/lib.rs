@@ -24,8 +24,13 @@ mod python;
 mod redis;
 
 pub use self::{
-    bouncer::PrivateBouncer, certificates::certify, cluster::PrivateCluster, keeper::Signal,
-    postgres::PrivatePostgres, python::PythonServer, redis::PrivateRedis,
+    bouncer::PrivateBouncer,
+    certificates::certify,
+    cluster::{Move, PrivateCluster},
+    keeper::Signal,
+    postgres::PrivatePostgres,
+    python::PythonServer,
+    redis::PrivateRedis,
 };
 
 use std::{

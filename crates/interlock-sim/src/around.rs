@@ -23,6 +23,7 @@ use crate::{
     clockwork::{Clockwork, Pid, ProcessWorld},
     luck::{Luck, Trouble, seconds},
     random::Random,
+    road::Reach,
 };
 
 /// The channels that there are.
@@ -41,7 +42,16 @@ pub trait Onlooker: Send + Sync + fmt::Debug {
 
     /// A channel took an alert.
     fn delivered(&self, channel: &str, key: &str);
+
+    /// A process says outside that it is well, while its store is reached so.
+    fn is_well(&self, pid: Pid, reach: Reach);
+
+    /// A process died.
+    fn died(&self, pid: Pid);
 }
+
+/// Silences, and the rows that they were read from.
+type Known = (Vec<(String, u64)>, Vec<Silence>);
 
 /// Evaluators and channels as one process sees them.
 #[derive(Debug, Clone)]
@@ -56,8 +66,8 @@ pub struct Around {
     pub onlooker: Arc<dyn Onlooker>,
     /// The ledger, which has the silences.
     pub store: Arc<dyn Store>,
-    /// The silences as they were read last.
-    pub silences: Arc<Mutex<Option<Vec<Silence>>>>,
+    /// What was read last.
+    pub silences: Arc<Mutex<Option<Known>>>,
     /// Whether silences are passed over: a mistake, to see it caught.
     pub is_loud: bool,
     /// Whether every answer is a yes: a mistake, to see it caught.
@@ -90,14 +100,22 @@ impl Around {
         let mut known = self.silences.lock().unwrap_or_else(PoisonError::into_inner);
         // A store that does not answer ends no silence, and begins none.
         if let Ok(rows) = read {
-            let zones = SystemZones::new();
-            let read = rows.iter().filter_map(|(key, row)| {
-                let id = key.strip_prefix(SILENCE_PREFIX)?;
-                Silence::from_json(id, &row.record.value, &zones).ok()
-            });
-            *known = Some(read.collect());
+            let read: Vec<_> = rows
+                .iter()
+                .filter(|(key, _)| key.starts_with(SILENCE_PREFIX))
+                .map(|(key, row)| (key.clone(), row.revision))
+                .collect();
+            // Most of the time they are those of the last time.
+            if known.as_ref().is_none_or(|(of, _)| *of != read) {
+                let zones = SystemZones::new();
+                let silences = rows.iter().filter_map(|(key, row)| {
+                    let id = key.strip_prefix(SILENCE_PREFIX)?;
+                    Silence::from_json(id, &row.record.value, &zones).ok()
+                });
+                *known = Some((read, silences.collect()));
+            }
         }
-        let Some(silences) = &*known else {
+        let Some((_, silences)) = &*known else {
             self.onlooker.could_not_ask();
             return None;
         };

@@ -30,7 +30,7 @@ pub fn caught(mutation: Mutation) -> Result<Outcome, String> {
 }
 
 /// What must often go wrong for a mistake to show.
-const SHOWN_BY: [(Mutation, Fault); 9] = [
+const SHOWN_BY: [(Mutation, Fault); 10] = [
     (Mutation::StaleTerms, Fault::Freeze),
     (Mutation::BlindTrust, Fault::Evaluators),
     (Mutation::DroppedAlerts, Fault::Channel),
@@ -40,6 +40,7 @@ const SHOWN_BY: [(Mutation, Fault); 9] = [
     (Mutation::LoudSilences, Fault::Silence),
     (Mutation::SilencedRecords, Fault::Silence),
     (Mutation::QuietPauses, Fault::Pause),
+    (Mutation::ContentSentinels, Fault::Freeze),
 ];
 
 fn weather(mutation: Mutation) -> Weather {

@@ -6,6 +6,7 @@
 mod absence;
 mod alerts;
 mod backfills;
+mod beacons;
 mod book;
 mod end;
 mod owed;
@@ -34,6 +35,7 @@ pub(crate) use self::scene::Scene;
 use self::{
     alerts::Alerts,
     backfills::SeenBackfill,
+    beacons::{Beacons, Manners},
     book::{Book, Place, SeenSlot, SeenSpan},
     reports::Reports,
     silences::Hush,
@@ -43,6 +45,7 @@ use crate::{
     files::Files,
     jobs::Jobs,
     luck::Luck,
+    road::Reach,
 };
 
 /// How long after the faults ended things may still be slow.
@@ -130,6 +133,8 @@ pub struct Checker {
     /// Runs whose end somebody reported by hand.
     by_hand: BTreeSet<String>,
     alerts: Alerts,
+    /// What the outside heard of the instances.
+    beacons: Beacons,
     /// What jobs that somebody else runs said, and who listened when.
     reports: Reports,
     calm_since: Option<Timestamp>,
@@ -152,6 +157,7 @@ impl Checker {
             answers: BTreeMap::new(),
             by_hand: BTreeSet::new(),
             alerts: Alerts::default(),
+            beacons: Beacons::default(),
             reports: Reports::default(),
             calm_since: None,
             tally: Tally::default(),
@@ -172,6 +178,42 @@ impl Checker {
     /// From now on nothing goes wrong any more.
     pub fn calm_down(&mut self) {
         self.calm_since = Some(self.clockwork.time());
+    }
+
+    /// How often instances say outside that they are well, and how long any of their loops may stand still.
+    pub(crate) fn expect_beacons(&mut self, look: SignedDuration, bound: SignedDuration) {
+        self.beacons.expect(Manners { look, bound });
+    }
+
+    /// An instance says outside that it is well.
+    pub(crate) fn is_well(&mut self, pid: Pid, reach: Reach) {
+        let now = self.clockwork.time();
+        if let Err(finding) = self.beacons.is_well(pid, reach, now, self.calm_since) {
+            self.found(&PipelineId::system(), finding);
+        }
+    }
+
+    /// A loop of an instance stands still from now on.
+    pub(crate) fn stands_still(&mut self, pid: Pid, name: &'static str) {
+        self.beacons.stands_still(pid, name, self.clockwork.time());
+    }
+
+    /// It goes on.
+    pub(crate) fn goes_on(&mut self, pid: Pid, name: &'static str) {
+        self.beacons.goes_on(pid, name);
+    }
+
+    /// An instance died, or all of it goes on.
+    pub(crate) fn died(&mut self, pid: Pid) {
+        self.beacons.died(pid);
+    }
+
+    /// At the end everybody was heard of.
+    pub(crate) fn were_heard(&mut self, pids: &[Pid]) {
+        let now = self.clockwork.time();
+        if let Err(finding) = self.beacons.were_heard(pids, now, self.calm_since) {
+            self.found(&PipelineId::system(), finding);
+        }
     }
 
     /// How things stand, in the words of [`STATES`](crate::luck::STATES).

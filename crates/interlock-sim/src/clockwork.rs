@@ -5,7 +5,7 @@
 //! has the true time and never dies. Time passes only when nobody has anything left to do now.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -84,6 +84,10 @@ struct Process {
     /// How far its clock is ahead of the true time.
     ahead: SignedDuration,
     is_held: bool,
+    /// When it last went on after it was held.
+    went_on_at: Option<Timestamp>,
+    /// Tasks that stand still although it is not, by name.
+    hangs: BTreeSet<&'static str>,
     /// Tasks that were woken while it was held.
     held: Vec<u64>,
 }
@@ -215,6 +219,7 @@ impl Clockwork {
             let process = inner.processes.entry(pid).or_default();
             process.life += 1;
             process.is_held = false;
+            process.hangs.clear();
             process.held.clear();
             let tasks: Vec<u64> =
                 inner.tasks.iter().filter(|(_, task)| task.pid == pid).map(|(id, _)| *id).collect();
@@ -250,10 +255,38 @@ impl Clockwork {
     pub fn let_go(&self, pid: Pid) {
         let held = {
             let mut inner = self.lock();
+            let now = inner.now;
             let process = inner.processes.entry(pid).or_default();
-            process.is_held = false;
+            if std::mem::replace(&mut process.is_held, false) {
+                process.went_on_at = Some(now);
+            }
             std::mem::take(&mut process.held)
         };
+        lock(&self.0.ready).extend(held);
+    }
+
+    /// When a process last went on after it was held.
+    pub fn went_on_at(&self, pid: Pid) -> Option<Timestamp> {
+        self.lock().processes.get(&pid).and_then(|process| process.went_on_at)
+    }
+
+    /// Tasks of a process with this name stand still, and the others do not.
+    pub fn hang(&self, pid: Pid, name: &'static str) {
+        self.lock().processes.entry(pid).or_default().hangs.insert(name);
+    }
+
+    /// Such tasks go on, if their process is still in this life.
+    pub fn unhang(&self, pid: Pid, name: &'static str, life: u64) {
+        let held = {
+            let mut inner = self.lock();
+            let process = inner.processes.entry(pid).or_default();
+            if process.life != life {
+                return;
+            }
+            process.hangs.remove(name);
+            std::mem::take(&mut process.held)
+        };
+        // Those that are still held are put back when their turn comes.
         lock(&self.0.ready).extend(held);
     }
 
@@ -302,9 +335,9 @@ impl Clockwork {
         let (mut future, bell, pid) = {
             let mut inner = self.lock();
             let Some(task) = inner.tasks.get(&id) else { return };
-            let (pid, bell) = (task.pid, Arc::clone(&task.bell));
+            let (pid, name, bell) = (task.pid, task.name, Arc::clone(&task.bell));
             let process = inner.processes.entry(pid).or_default();
-            if process.is_held {
+            if process.is_held || process.hangs.contains(name) {
                 process.held.push(id);
                 return;
             }

@@ -76,7 +76,13 @@ impl ZoneSource for Zones {
 }
 
 /// What a version says, to the engine and really.
-type Version = (Arc<Pipeline>, Option<Arc<Truth>>);
+#[derive(Clone, Debug)]
+struct Version {
+    declared: Declaration,
+    /// The days of the calendar in it.
+    holidays: BTreeSet<Date>,
+    truth: Option<Arc<Truth>>,
+}
 
 impl Default for Files {
     fn default() -> Self {
@@ -103,8 +109,25 @@ impl Files {
 
     /// Writes a file.
     pub fn write(&self, text: &str, since: Timestamp) -> Result<Declaration, String> {
+        let holidays = self.lock().holidays.clone();
+        let declared = self.parse(text, &holidays, since)?;
+        let name = declared.pipeline.name.clone();
+        let version = Version { declared: declared.clone(), holidays, truth: None };
+        let mut inner = self.lock();
+        inner.ever.insert((name.clone(), declared.version), version);
+        inner.now.insert(name, declared.clone());
+        Ok(declared)
+    }
+
+    /// What a text says by the zone data of now.
+    fn parse(
+        &self,
+        text: &str,
+        holidays: &BTreeSet<Date>,
+        since: Timestamp,
+    ) -> Result<Declaration, String> {
         let no_environment = |_: &str| None;
-        let (name, dates) = ("holidays".to_owned(), self.lock().holidays.clone());
+        let (name, dates) = ("holidays".to_owned(), holidays.clone());
         let calendar = Calendar { name: name.clone(), dates, ..Calendar::default() };
         let mut context = Context::default();
         context.calendars.insert(name, Arc::new(calendar));
@@ -113,14 +136,27 @@ impl Files {
             parse_pipeline(path, text, &context, &self.0.zones, &no_environment);
         let loaded = loaded.ok_or_else(|| format!("{problems:?}\n{text}"))?;
         let source = VersionRecord { since, source: text.to_owned(), context: BTreeMap::new() };
-        let pipeline = Arc::new(loaded.pipeline);
-        let declaration =
-            Declaration { pipeline: Arc::clone(&pipeline), version: loaded.version, source };
-        let name = pipeline.name.clone();
-        let mut inner = self.lock();
-        inner.ever.insert((name.clone(), loaded.version), (pipeline, None));
-        inner.now.insert(name, declaration.clone());
-        Ok(declaration)
+        Ok(Declaration { pipeline: Arc::new(loaded.pipeline), version: loaded.version, source })
+    }
+
+    /// What a version says by the zone data of now, which may be another version; from then on it is known.
+    fn by_zones_of_now(&self, name: &PipelineId, version: u64) -> Result<Declaration, String> {
+        let known = self.lock().ever.get(&(name.clone(), version)).cloned();
+        let Version { declared, holidays, truth } =
+            known.ok_or_else(|| format!("{name} has no such version"))?;
+        let VersionRecord { source, since, .. } = &declared.source;
+        let declared = self.parse(source, &holidays, *since)?;
+        let truth = truth.map(|truth| Arc::new(self.in_zones_of_now((*truth).clone())));
+        let version = Version { declared: declared.clone(), holidays, truth };
+        self.lock().ever.entry((name.clone(), declared.version)).or_insert(version);
+        Ok(declared)
+    }
+
+    fn in_zones_of_now(&self, mut truth: Truth) -> Truth {
+        if truth.zone == MOVING {
+            truth.time_zone = self.0.zones.moving().time_zone().clone();
+        }
+        truth
     }
 
     /// Writes the file of a pipeline whose truth is known.
@@ -128,9 +164,7 @@ impl Files {
         if let Some(days) = &mut truth.holidays {
             days.clone_from(&self.lock().holidays);
         }
-        if truth.zone == MOVING {
-            truth.time_zone = self.0.zones.moving().time_zone().clone();
-        }
+        let truth = self.in_zones_of_now(truth);
         let text = match self.0.mutation {
             Some(mutation) => mutation.misread(&truth).text(),
             None => truth.text(),
@@ -139,8 +173,8 @@ impl Files {
         let truth = Arc::new(truth);
         let name = declaration.pipeline.name.clone();
         let mut inner = self.lock();
-        if let Some((_, known)) = inner.ever.get_mut(&(name.clone(), declaration.version)) {
-            *known = Some(Arc::clone(&truth));
+        if let Some(known) = inner.ever.get_mut(&(name.clone(), declaration.version)) {
+            known.truth = Some(Arc::clone(&truth));
         }
         inner.truths.insert(name, truth);
         Ok(declaration)
@@ -164,7 +198,7 @@ impl Files {
     /// What a version said.
     pub fn truth_of(&self, name: &PipelineId, version: u64) -> Option<Arc<Truth>> {
         let inner = self.lock();
-        inner.ever.get(&(name.clone(), version)).and_then(|(_, truth)| truth.clone())
+        inner.ever.get(&(name.clone(), version)).and_then(|known| known.truth.clone())
     }
 
     /// The pipelines that there ever were.
@@ -199,8 +233,13 @@ impl Files {
 impl Specs for Files {
     fn pipeline(&self, name: &PipelineId, version: u64) -> Task<Result<Arc<Pipeline>, String>> {
         let inner = self.lock();
-        let found = inner.ever.get(&(name.clone(), version)).map(|(spec, _)| Arc::clone(spec));
+        let found = inner.ever.get(&(name.clone(), version));
+        let found = found.map(|known| Arc::clone(&known.declared.pipeline));
         Box::pin(std::future::ready(found.ok_or_else(|| format!("{name} has no such version"))))
+    }
+
+    fn today(&self, name: &PipelineId, version: u64) -> Task<Result<Declaration, String>> {
+        Box::pin(std::future::ready(self.by_zones_of_now(name, version)))
     }
 
     fn zone(&self, name: &str) -> Option<Zone> {

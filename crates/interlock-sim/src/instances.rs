@@ -21,19 +21,28 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     around::{Around, Onlooker},
-    clockwork::{Clockwork, NATURE, Pid},
+    clockwork::{Clockwork, NATURE, Pid, ProcessWorld},
     files::Files,
     gated::Gated,
     jobs::Jobs,
     luck::{Luck, seconds},
     random::Random,
     road::Road,
+    sentinel::{Post, WatchedLoops},
     tap::{Mutation, Tap},
     telling::Words,
 };
 
 /// So many of the instances hear reports; the others have other roles.
 const LISTENERS: Pid = 2;
+
+/// The tasks of an instance that come round again and again: its engine, its watchdog, its notifier.
+pub(crate) const LOOPS: [&str; 3] = ["an instance", "a watchdog", "a notifier"];
+
+/// How long any of them may stand still.
+pub(crate) fn still_max(pace: &Pace) -> SignedDuration {
+    pace.inbox * 4
+}
 
 /// What instances are made of.
 pub struct Ground {
@@ -136,6 +145,7 @@ impl Instances {
     pub fn crash(&self, pid: Pid, downtime: SignedDuration) {
         self.lock().remove(&pid);
         self.0.ground.clockwork.kill(pid);
+        self.0.ground.onlooker.died(pid);
         let (this, nature) = (self.clone(), self.0.ground.clockwork.process(NATURE));
         let later = nature.clone();
         let again = async move {
@@ -173,37 +183,14 @@ impl Instances {
     }
 
     async fn live(&self, pid: Pid, stopped: oneshot::Receiver<()>) -> Result<(), EngineError> {
-        let Ground {
-            clockwork, luck, onlooker, seed, files, jobs, pace, mutation, listens, ..
-        } = &self.0.ground;
+        let Ground { clockwork, onlooker, files, jobs, pace, .. } = &self.0.ground;
         let world = clockwork.process(pid);
         let Some(road) = self.road(pid) else { return Ok(()) };
         let behind = Arc::clone(&self.0.ground.store);
         let store: Arc<dyn Store> = Arc::new(Gated::new(behind, road.clone()));
-        let life = clockwork.life(pid);
-        let random = Random::of(*seed, &format!("around {pid} in life {life}"));
-        let around = Around {
-            world: world.clone(),
-            clockwork: clockwork.clone(),
-            luck: Arc::clone(luck),
-            onlooker: Arc::clone(onlooker),
-            store: Arc::clone(&store),
-            silences: Arc::default(),
-            is_loud: *mutation == Some(Mutation::LoudSilences),
-            trusts_blindly: *mutation == Some(Mutation::BlindTrust),
-            drops_alerts: *mutation == Some(Mutation::DroppedAlerts),
-            random: Arc::new(Mutex::new(random)),
-        };
-        let around = Arc::new(around);
-        if *mutation != Some(Mutation::NoNotifiers) {
-            self.start_notifier(pid, &store, &around);
-        }
-        self.start_watchdog(pid, &store);
-        if let Some(tap) = listens.as_ref().filter(|_| pid <= LISTENERS) {
-            let listening =
-                crate::reporters::listen(pid, Arc::clone(&store), world.clone(), tap.clone());
-            world.spawn("a listener", Box::pin(listening));
-        }
+        let around = self.around(&world, &store);
+        let loops = self.start_beside(road, &around);
+        let waits = loops.watch("engine", still_max(pace), &world);
         let mut stopped = Some(stopped);
         let host = Host::default();
         loop {
@@ -222,9 +209,11 @@ impl Instances {
                 host: host.clone(),
             };
             let Some(mut engine) = Engine::open(parts, Shard(0)).await? else {
+                waits.beat();
                 world.sleep(pace.lease / 2).await;
                 continue;
             };
+            loops.register("engine", &engine.pulse(), still_max(pace), &world);
             jobs.tell_again(pid);
             engine.declare(&files.changes(&engine)).await?;
             if let Some(life) = self.lock().get_mut(&pid) {
@@ -244,8 +233,58 @@ impl Instances {
         }
     }
 
+    /// Evaluators and channels, as a process sees them.
+    fn around(&self, world: &ProcessWorld, store: &Arc<dyn Store>) -> Arc<Around> {
+        let Ground { clockwork, luck, onlooker, seed, mutation, .. } = &self.0.ground;
+        let (pid, life) = (world.pid(), clockwork.life(world.pid()));
+        let random = Random::of(*seed, &format!("around {pid} in life {life}"));
+        Arc::new(Around {
+            world: world.clone(),
+            clockwork: clockwork.clone(),
+            luck: Arc::clone(luck),
+            onlooker: Arc::clone(onlooker),
+            store: Arc::clone(store),
+            silences: Arc::default(),
+            is_loud: *mutation == Some(Mutation::LoudSilences),
+            trusts_blindly: *mutation == Some(Mutation::BlindTrust),
+            drops_alerts: *mutation == Some(Mutation::DroppedAlerts),
+            random: Arc::new(Mutex::new(random)),
+        })
+    }
+
+    /// Starts what an instance has beside its engine; answers with the loops that its sentinel watches.
+    fn start_beside(&self, road: &Road, around: &Arc<Around>) -> WatchedLoops {
+        let Ground { luck, onlooker, pace, mutation, listens, .. } = &self.0.ground;
+        let (world, store) = (&around.world, &around.store);
+        let (pid, loops) = (world.pid(), WatchedLoops::default());
+        let vitals = Arc::new(Vitals::default());
+        if *mutation != Some(Mutation::NoNotifiers) {
+            let pulse = loops.watch("notifier", still_max(pace), world);
+            self.start_notifier(pid, store, around, (&vitals, pulse));
+        }
+        self.start_watchdog(pid, store, loops.watch("watchdog", still_max(pace), world));
+        let post = Post {
+            world: world.clone(),
+            store: Arc::clone(store),
+            loops: loops.clone(),
+            vitals,
+            outside: Arc::clone(onlooker),
+            road: road.clone(),
+            luck: Arc::clone(luck),
+            look: pace.lease,
+            is_content: *mutation == Some(Mutation::ContentSentinels),
+        };
+        world.spawn("a sentinel", Box::pin(post.keep()));
+        if let Some(tap) = listens.as_ref().filter(|_| pid <= LISTENERS) {
+            let listening =
+                crate::reporters::listen(pid, Arc::clone(store), world.clone(), tap.clone());
+            world.spawn("a listener", Box::pin(listening));
+        }
+        loops
+    }
+
     /// A watchdog that waits for the lease, and waits again when it has lost it.
-    fn start_watchdog(&self, pid: Pid, store: &Arc<dyn Store>) {
+    fn start_watchdog(&self, pid: Pid, store: &Arc<dyn Store>, pulse: Pulse) {
         let Ground { clockwork, files, luck, watch_pace, mutation, .. } = &self.0.ground;
         let (world, pace, luck) = (clockwork.process(pid), *watch_pace, Arc::clone(luck));
         let is_blind = *mutation == Some(Mutation::BlindWatchdog);
@@ -258,6 +297,8 @@ impl Instances {
                 let mut parts =
                     WatchdogParts::new(world, Arc::clone(&store), Arc::new(Words), zones);
                 (parts.holder, parts.pace) = (format!("{pid}"), pace);
+                let comes_round = pulse.clone();
+                parts.came_round = Arc::new(move || comes_round.beat());
                 if is_blind {
                     parts.checks.clear();
                 }
@@ -268,13 +309,20 @@ impl Instances {
                 {
                     luck.saw("watchdog deposed");
                 }
+                pulse.beat();
                 own.sleep(pace.lease / 2).await;
             }
         };
         world.spawn("a watchdog", Box::pin(run));
     }
 
-    fn start_notifier(&self, pid: Pid, store: &Arc<dyn Store>, around: &Arc<Around>) {
+    fn start_notifier(
+        &self,
+        pid: Pid,
+        store: &Arc<dyn Store>,
+        around: &Arc<Around>,
+        (vitals, pulse): (&Arc<Vitals>, Pulse),
+    ) {
         let world = self.0.ground.clockwork.process(pid);
         let look = self.0.ground.pace.inbox * 2;
         let notifier = Notifier::new(NotifierParts {
@@ -282,8 +330,8 @@ impl Instances {
             store: Arc::clone(store),
             channels: Arc::clone(around) as Arc<_>,
             patience: Patience { look, ..Patience::default() },
-            vitals: Arc::new(Vitals::default()),
-            pulse: Pulse::default(),
+            vitals: Arc::clone(vitals),
+            pulse,
         });
         let run = async move {
             // It ends with its process, or when the store fails for good, which ours does not.

@@ -22,6 +22,7 @@ pub mod random;
 pub mod reporters;
 pub mod road;
 pub mod scenario;
+mod sentinel;
 pub mod simulation;
 pub mod swarm;
 pub mod tap;

@@ -134,7 +134,7 @@ impl Fault {
 }
 
 /// What a swarm must have seen besides every [`Fault`].
-pub const EXPECTED: [&str; 48] = [
+pub const EXPECTED: [&str; 50] = [
     "death before a commit",
     "death after a commit",
     "commit applied, answer lost",
@@ -183,6 +183,8 @@ pub const EXPECTED: [&str; 48] = [
     "backfill cancelled",
     "backfill done",
     "alert silenced",
+    "loop hung",
+    "beacon silent for a loop",
 ];
 
 /// How things may stand when a fault comes; each fault should meet each.
@@ -348,6 +350,11 @@ impl Luck {
     /// Nothing can be written until then.
     pub fn fill_disk(&self, until: Timestamp) {
         self.lock().full_until = Some(until);
+    }
+
+    /// Until when nothing could be written, the last time.
+    pub fn full_until(&self) -> Option<Timestamp> {
+        self.lock().full_until
     }
 
     /// Whether nothing can be written.

@@ -12,7 +12,7 @@ use interlock_sim::{
     Options, Outcome, Weather,
     bites::caught,
     scenario, simulate,
-    swarm::{Flown, Swarm, fly, shape, shorten},
+    swarm::{Flown, Swarm, fly, shape, shorten, year},
     tap::Mutation,
 };
 
@@ -24,6 +24,7 @@ interlock-sim --seed N [--days D] [--pipelines P] [--instances I] [--faults N] [
 interlock-sim --seed N --as-in-swarm        the world that a swarm makes of this seed
 interlock-sim --swarm [--minutes M | --seeds N] [--from SEED]
 interlock-sim --some N [--from SEED]        so many of a swarm's worlds, whatever they happen to meet
+interlock-sim --years N [--from SEED]       so many long worlds, one on each core: how fast it is
 interlock-sim --bites                       deliberate mistakes, and the seeds that catch them
 interlock-sim --scenario NAME               a story, played now
 ";
@@ -44,6 +45,8 @@ enum Extent {
     Seeds(u64),
     /// So many seeds, which need not see everything.
     Some(u64),
+    /// So many long worlds, which need not either.
+    Years(u64),
 }
 
 fn main() -> ExitCode {
@@ -112,6 +115,7 @@ fn ask(arguments: &[String]) -> Result<Asked, String> {
             "--minutes" => asked.swarm = Some(Extent::Minutes(number()?)),
             "--seeds" => asked.swarm = Some(Extent::Seeds(number()?)),
             "--some" => asked.swarm = Some(Extent::Some(number()?)),
+            "--years" => asked.swarm = Some(Extent::Years(number()?)),
             "--from" => asked.from = number()?,
             "--weather" => {
                 asked.options.weather = match rest.next().map(String::as_str) {
@@ -181,9 +185,15 @@ fn swarm(extent: Extent, from: u64) -> Result<(), String> {
         let seed = seed.fetch_add(1, Ordering::Relaxed);
         let is_over = match extent {
             Extent::Minutes(minutes) => watch.elapsed() >= Duration::from_secs(minutes * 60),
-            Extent::Seeds(seeds) | Extent::Some(seeds) => seed >= from + seeds,
+            Extent::Seeds(seeds) | Extent::Some(seeds) | Extent::Years(seeds) => {
+                seed >= from + seeds
+            }
         };
-        (!is_over).then_some(seed)
+        let world = match extent {
+            Extent::Years(_) => year(seed),
+            Extent::Minutes(_) | Extent::Seeds(_) | Extent::Some(_) => shape(seed),
+        };
+        (!is_over).then_some(world)
     };
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let Flown { swarm, failed } = fly(threads, &next)?;
@@ -210,7 +220,7 @@ fn swarm(extent: Extent, from: u64) -> Result<(), String> {
     let says = format!("never happened in {seeds} seeds: {}", never.join(", "));
     match extent {
         _ if never.is_empty() => Ok(()),
-        Extent::Some(_) => {
+        Extent::Some(_) | Extent::Years(_) => {
             println!("{says}");
             Ok(())
         }

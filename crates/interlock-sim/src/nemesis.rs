@@ -20,7 +20,7 @@ use crate::{
     around::CHANNELS,
     clockwork::{Clockwork, NATURE, Pid},
     files::Files,
-    instances::Instances,
+    instances::{Instances, LOOPS},
     luck::{Fault, Luck, Trouble, seconds},
     random::Random,
     road::Road,
@@ -85,6 +85,11 @@ impl Nemesis {
         for pid in self.instances.pids() {
             self.clockwork.set_clock(pid, seconds(0));
             self.clockwork.let_go(pid);
+            let life = self.clockwork.life(pid);
+            for name in LOOPS {
+                self.clockwork.unhang(pid, name, life);
+            }
+            self.tap.checker().died(pid);
             if let Some(road) = self.instances.road(pid) {
                 road.mend();
             }
@@ -186,12 +191,34 @@ impl Nemesis {
     /// Half of the time in front of a commit, so that it has something to write when it goes on.
     fn freeze(&self, pid: Pid, road: &Road, draw: &mut Random) -> String {
         let (for_seconds, commits) = (draw.between(10, 400), draw.below(3));
+        if draw.clone().chance(300) && self.instances.is_up(pid) {
+            return self.hang_a_loop(pid, for_seconds * 30, draw);
+        }
         if draw.chance(500) {
             self.clockwork.hold_for(pid, seconds(for_seconds));
             return format!("instance {pid} for {for_seconds} s");
         }
         road.freeze(commits, for_seconds);
         format!("instance {pid} for {for_seconds} s, in front of a commit")
+    }
+
+    /// One loop stands still, and the rest of its process does not know.
+    fn hang_a_loop(&self, pid: Pid, for_seconds: u64, draw: &mut Random) -> String {
+        let Some(&name) = draw.pick(&LOOPS) else { return String::new() };
+        self.luck.saw("loop hung");
+        self.clockwork.hang(pid, name);
+        self.tap.checker().stands_still(pid, name);
+        let (this, world) = (self.clone(), self.clockwork.process(NATURE));
+        let (later, life) = (world.clone(), self.clockwork.life(pid));
+        let goes_on = async move {
+            later.sleep(seconds(for_seconds)).await;
+            if this.clockwork.life(pid) == life {
+                this.clockwork.unhang(pid, name, life);
+                this.tap.checker().goes_on(pid, name);
+            }
+        };
+        world.spawn("a loop goes on", Box::pin(goes_on));
+        format!("`{name}` of instance {pid} for {for_seconds} s")
     }
 
     fn step_clock(&self, pid: Pid, draw: &mut Random) -> String {

@@ -40,6 +40,8 @@ struct State {
     is_torn: bool,
     /// It stands still in front of the so-manieth commit, for so many seconds: with a plan in its hands.
     freezes_in: Option<(u64, u64)>,
+    /// When it was cut last.
+    cut_at: Timestamp,
     cut_until: Timestamp,
     lossy_until: Timestamp,
     slow_until: Timestamp,
@@ -49,6 +51,15 @@ struct State {
 
 /// What cannot be done on a full disk.
 const WRITES: [&str; 7] = ["commit", "post", "settle", "claim", "acquire", "renew", "release"];
+
+/// How a process reaches its store.
+#[derive(Debug, Clone, Copy)]
+pub struct Reach {
+    /// Since when no call gets through.
+    pub cut_since: Option<Timestamp>,
+    /// Until when calls failed, were slow or lost their answers, or nobody was there to make them.
+    pub troubled_until: Timestamp,
+}
 
 /// Which way a call goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,6 +94,7 @@ impl Road {
             tears_in: None,
             is_torn: false,
             freezes_in: None,
+            cut_at: never,
             cut_until: never,
             lossy_until: never,
             slow_until: never,
@@ -108,7 +120,25 @@ impl Road {
 
     /// No call gets through for a while.
     pub fn cut(&self, until: Timestamp) {
-        self.lock().cut_until = until;
+        let now = self.0.clockwork.time();
+        let mut state = self.lock();
+        if now >= state.cut_until {
+            state.cut_at = now;
+        }
+        state.cut_until = until;
+    }
+
+    /// How the process reaches its store now.
+    pub(crate) fn reach(&self) -> Reach {
+        let now = self.0.clockwork.time();
+        let full_until = self.0.luck.full_until().unwrap_or(Timestamp::MIN);
+        let state = self.lock();
+        let troubles = [state.cut_until, state.lossy_until, state.slow_until, full_until];
+        let went_on_at = self.0.clockwork.went_on_at(self.0.world.pid());
+        let last = troubles.into_iter().chain(went_on_at).fold(Timestamp::MIN, Ord::max);
+        // What leads a process to its death passes a road that is cut, too.
+        let is_cut = now < state.cut_until && state.dies_in.is_none();
+        Reach { cut_since: is_cut.then_some(state.cut_at), troubled_until: last.min(now) }
     }
 
     /// Many answers are lost for a while.

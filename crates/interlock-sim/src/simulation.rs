@@ -16,7 +16,7 @@ use crate::{
     clockwork::{Clockwork, NATURE},
     files::Files,
     gated::Gated,
-    instances::{Ground, Instances},
+    instances::{Ground, Instances, still_max},
     jobs::Jobs,
     luck::{Fault, Luck, Meeting, Profile, seconds},
     nemesis::Nemesis,
@@ -134,6 +134,7 @@ pub fn simulate(options: &Options) -> Result<Outcome, String> {
     }
     if checker.violation().is_none() {
         checker.conclude();
+        checker.were_heard(&world.nemesis.instances.pids());
     }
     let violation = checker.violation().cloned();
     let tally = checker.tally;
@@ -180,7 +181,8 @@ impl World {
             .any(|name| files.truth(name).is_some_and(|truth| truth.is_watched()));
         let clock = clockwork.clone();
         let memory = Arc::new(MemoryStore::new(1, Arc::new(move || clock.time())));
-        let checker = Checker::new(clockwork.clone(), files.clone(), Arc::clone(&luck));
+        let mut checker = Checker::new(clockwork.clone(), files.clone(), Arc::clone(&luck));
+        checker.expect_beacons(pace(options).lease, still_max(&pace(options)));
         let checker = Arc::new(Mutex::new(checker));
         let tap = Tap::new(Arc::clone(&checker), Arc::clone(&memory), options.mutation);
         let behind = Arc::clone(&memory) as Arc<dyn Store>;

@@ -25,6 +25,12 @@ pub fn shape(seed: u64) -> Options {
     }
 }
 
+/// The shape of a long world: a year of fifty pipelines on three instances, in even weather.
+pub fn year(seed: u64) -> Options {
+    let weather = Weather::Even;
+    Options { seed, days: 365, pipelines: 50, instances: 3, weather, ..Options::default() }
+}
+
 /// What many seeds saw.
 #[derive(Debug, Default)]
 pub struct Swarm {
@@ -96,16 +102,16 @@ pub struct Flown {
 
 /// Simulates one seed after another on each of so many threads, as long as there is a next one and none fails. A world
 /// is one thread and shares nothing with the others, so that a seed is the same whoever flies beside it.
-pub fn fly(threads: usize, next: &(dyn Fn() -> Option<u64> + Sync)) -> Result<Flown, String> {
+pub fn fly(threads: usize, next: &(dyn Fn() -> Option<Options> + Sync)) -> Result<Flown, String> {
     let flown: Mutex<Result<Flown, String>> = Mutex::new(Ok(Flown::default()));
     let so_far = || -> MutexGuard<'_, _> { flown.lock().unwrap_or_else(PoisonError::into_inner) };
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
                 while matches!(&*so_far(), Ok(flown) if flown.failed.is_none())
-                    && let Some(seed) = next()
+                    && let Some(options) = next()
                 {
-                    let outcome = simulate(&shape(seed));
+                    let outcome = simulate(&options);
                     let mut so_far = so_far();
                     match (&mut *so_far, outcome) {
                         (Ok(flown), Ok(outcome)) => flown.take(outcome),

@@ -17,6 +17,7 @@ use crate::{
     clockwork::Pid,
     gated::{Gate, Passage},
     jobs::JobWatcher,
+    road::Reach,
     truth::Truth,
 };
 
@@ -75,11 +76,13 @@ pub enum Mutation {
     BlindWatchdog,
     /// Nobody delivers alerts.
     NoNotifiers,
+    /// Instances say that they are well, whatever they find.
+    ContentSentinels,
 }
 
 impl Mutation {
     /// The promise that each of them breaks.
-    pub const ALL: [(Self, &'static str); 26] = [
+    pub const ALL: [(Self, &'static str); 27] = [
         (Self::ShiftedSlots, "S1"),
         (Self::DoubleStarts, "S2"),
         (Self::LostRows, "S3"),
@@ -106,6 +109,7 @@ impl Mutation {
         (Self::HungInstances, "L2"),
         (Self::BlindWatchdog, "L3"),
         (Self::NoNotifiers, "L4"),
+        (Self::ContentSentinels, "L5"),
     ];
 
     /// What is taken for what a file says.
@@ -181,10 +185,10 @@ impl Tap {
                     Change::Put(_, _, Record::Slot(row))
                         if row.disposition.as_deref() == Some("unknown") =>
                     {
-                        row.disposition = Some("missed".to_owned());
+                        Arc::make_mut(row).disposition = Some("missed".into());
                     }
                     Change::Put(_, _, Record::Span(row)) if row.disposition == "unknown" => {
-                        "missed".clone_into(&mut row.disposition);
+                        Arc::make_mut(row).disposition = "missed".into();
                     }
                     Change::Put(..) | Change::Delete(..) | Change::Append(_) => {}
                 }
@@ -196,7 +200,7 @@ impl Tap {
                 if let Change::Put(_, _, Record::Slot(row)) = change
                     && row.disposition.as_deref() == Some("failed")
                 {
-                    row.disposition = Some("completed".to_owned());
+                    Arc::make_mut(row).disposition = Some("completed".into());
                 }
             }
         }
@@ -235,17 +239,19 @@ impl Tap {
             {
                 row.at -= jiff::SignedDuration::from_hours(48);
             }
-            (Some(Mutation::GreedyBackfills), _, Record::Backfill(row)) => row.to = row.from,
+            (Some(Mutation::GreedyBackfills), _, Record::Backfill(row)) => {
+                Arc::make_mut(row).to = row.from;
+            }
             (Some(Mutation::ChangedVersions), _, Record::Slot(row))
                 if !is_first && row.is_open() =>
             {
-                "1".clone_into(&mut row.version);
+                Arc::make_mut(row).version = "1".into();
             }
             (Some(Mutation::ForgottenDoubt), _, Record::Slot(row)) if row.state != "running" => {
-                row.marks.uncertain = false;
+                Arc::make_mut(row).marks.uncertain = false;
             }
             (Some(Mutation::NoTime), _, Record::Slot(row)) if row.is_open() => {
-                row.closes_at = row.opened_at - jiff::SignedDuration::from_secs(1);
+                Arc::make_mut(row).closes_at = row.opened_at - jiff::SignedDuration::from_secs(1);
             }
             _ => {}
         }
@@ -322,5 +328,13 @@ impl Onlooker for Tap {
 
     fn delivered(&self, channel: &str, key: &str) {
         self.checker().delivered(channel, key);
+    }
+
+    fn is_well(&self, pid: Pid, reach: Reach) {
+        self.checker().is_well(pid, reach);
+    }
+
+    fn died(&self, pid: Pid) {
+        self.checker().died(pid);
     }
 }

@@ -117,7 +117,7 @@ pub enum Need {
     Trait(u32),
     /// A sensor says so.
     Sensor,
-    /// A pipeline's slot of the same date completed.
+    /// A pipeline's slot of the same period completed.
     Upstream(String),
 }
 
@@ -203,6 +203,11 @@ impl Truth {
     /// Whether somebody else runs it.
     pub fn is_watched(&self) -> bool {
         self.adapter == Adapter::External
+    }
+
+    /// Whether it is the same file, perhaps by other data of its zone.
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        self.text() == other.text() && self.holidays == other.holidays
     }
 
     /// Draws an edit of it.

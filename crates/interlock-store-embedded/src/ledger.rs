@@ -4,6 +4,8 @@
 //! index by hour is walked: one short range for each hour in which anybody had a slot. That is what makes
 //! opening 10,000 slots at one instant cheap (docs/adr/0004-ledger-layout.md).
 
+use std::{collections::BinaryHeap, sync::Arc};
+
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{Key, LedgerEntry, LedgerQuery, LedgerRow, Page};
 use jiff::Timestamp;
@@ -23,11 +25,13 @@ const PAST_NAMES: &str = "\u{7f}";
 
 /// The ledger, in the order of its places.
 pub(crate) fn ledger(db: &Connection, query: &LedgerQuery) -> Result<Page<LedgerRow>, Failure> {
+    let is_open = query.disposition.as_deref() == Some("open");
     let mut found = match &query.pipeline {
         Some(pipeline) => slots_of(db, pipeline, query)?,
+        None if is_open => open_in_time(db, query)?,
         None => slots(db, query)?,
     };
-    if query.disposition.as_deref() != Some("open") {
+    if !is_open {
         found.extend(spans(db, query)?);
         found.sort_by_cached_key(LedgerRow::place);
     }
@@ -63,14 +67,11 @@ fn rounded_up(at: Timestamp) -> i64 {
     if is_whole { whole } else { whole.saturating_add(1) }
 }
 
-/// Slots of all pipelines.
+/// Slots of all pipelines, open ones excepted.
 fn slots(db: &Connection, query: &LedgerQuery) -> Result<Vec<LedgerRow>, Failure> {
     let (source, only) = match query.disposition.as_deref() {
         None => ("slots s", ":word IS NULL"),
         Some("completed") => ("slots s", "s.disposition = :word"),
-        Some("open") => {
-            ("slots s INDEXED BY slots_open", "s.disposition = 'open' AND s.disposition = :word")
-        }
         Some(_) => (
             "slots s INDEXED BY slots_by_disposition",
             "s.disposition = :word AND s.disposition NOT IN ('open', 'completed')",
@@ -148,17 +149,19 @@ fn slots_of(
     Ok(found)
 }
 
+/// Open slots of one pipeline. The bound on the instant alone is one that the index can begin at.
+const OPEN_OF: &str =
+    "SELECT nominal, NULL, schedule, revision, body FROM slots INDEXED BY slots_open
+     WHERE disposition = 'open' AND pipeline = ?1 AND nominal >= ?2 AND nominal < ?3
+       AND (nominal, schedule) > (?4, ?5) ORDER BY nominal, schedule LIMIT ?6";
+
 fn open_slots_of(
     db: &Connection,
     (id, pipeline): (i64, &PipelineId),
     start: &Start<'_>,
     limit: usize,
 ) -> Result<Vec<LedgerRow>, Failure> {
-    let mut statement = db.prepare_cached(
-        "SELECT nominal, NULL, schedule, revision, body FROM slots INDEXED BY slots_open
-         WHERE disposition = 'open' AND pipeline = ?1 AND nominal >= ?2 AND nominal < ?3
-           AND (nominal, schedule) > (?4, ?5) ORDER BY nominal, schedule LIMIT ?6",
-    )?;
+    let mut statement = db.prepare_cached(OPEN_OF)?;
     let (after, schedule) = (start.after.0, start.after.2);
     let limit = one_more(limit);
     let mut rows =
@@ -166,6 +169,68 @@ fn open_slots_of(
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         found.push(slot_row(pipeline.clone(), row)?);
+    }
+    Ok(found)
+}
+
+/// The places of open slots of one pipeline, from the index alone.
+const OPEN_PLACES_OF: &str = "SELECT nominal, schedule FROM slots INDEXED BY slots_open
+     WHERE disposition = 'open' AND pipeline = ?1 AND nominal >= ?2 AND nominal < ?3
+     ORDER BY nominal, schedule";
+
+/// Open slots of all pipelines, in order of time.
+///
+/// The index has them by pipeline. So the first of each pipeline is looked up, and pipelines are walked in the order
+/// of those until the page is full of what is older than all that is left: a page costs its own length and a step for
+/// each pipeline that has open slots, however many those are.
+fn open_in_time(db: &Connection, query: &LedgerQuery) -> Result<Vec<LedgerRow>, Failure> {
+    let start = Start::of(query);
+    let mut walk = db.prepare_cached(OPEN_PLACES_OF)?;
+    let mut firsts: Vec<(i64, i64)> = Vec::new();
+    for id in pipelines_with_open_slots(db, usize::MAX)?.unwrap_or_default() {
+        let first = walk.query_row(params![id, start.first(), start.until], |row| row.get(0));
+        if let Some(first) = first.optional()? {
+            firsts.push((first, id));
+        }
+    }
+    firsts.sort_unstable();
+    let mut name_of = db.prepare_cached("SELECT name FROM names WHERE id = ?1")?;
+    let room = query.limit.saturating_add(1);
+    // The oldest so far; the newest of them is on top.
+    let mut page: BinaryHeap<(i64, String, String, i64)> = BinaryHeap::new();
+    for (first, id) in firsts {
+        let full_at = |page: &BinaryHeap<(i64, String, String, i64)>| {
+            page.peek().filter(|_| page.len() >= room).map(|last| last.0)
+        };
+        if full_at(&page).is_some_and(|last| first > last) {
+            break;
+        }
+        let name: String = name_of.query_row([id], |row| row.get(0))?;
+        let mut rows = walk.query(params![id, start.first(), start.until])?;
+        while let Some(row) = rows.next()? {
+            let (nominal, schedule): (i64, String) = (row.get(0)?, row.get(1)?);
+            if full_at(&page).is_some_and(|last| nominal > last) {
+                break;
+            }
+            if (nominal, name.as_str(), schedule.as_str()) > start.after {
+                page.push((nominal, name.clone(), schedule, id));
+            }
+            if page.len() > room {
+                page.pop();
+            }
+        }
+    }
+    let mut whole = db.prepare_cached(
+        "SELECT nominal, NULL, schedule, revision, body FROM slots
+         WHERE nominal = ?1 AND pipeline = ?2 AND schedule = ?3",
+    )?;
+    let mut found = Vec::new();
+    for (nominal, name, schedule, id) in page.into_sorted_vec() {
+        let pipeline = PipelineId::any(&name)?;
+        let mut rows = whole.query(params![nominal, id, schedule])?;
+        if let Some(row) = rows.next()? {
+            found.push(slot_row(pipeline, row)?);
+        }
     }
     Ok(found)
 }
@@ -235,40 +300,78 @@ fn spans(db: &Connection, query: &LedgerQuery) -> Result<Vec<LedgerRow>, Failure
 const PIPELINES_FOUND_MAX: usize = 1_000;
 
 /// Every open slot, in the order (pipeline, nominal, schedule).
+///
+/// A page goes on where the last one ended: within that pipeline by its instant, and then by name.
 pub(crate) fn open_slots(
     db: &Connection,
     after: Option<&(PipelineId, Timestamp, ScheduleId)>,
     limit: usize,
 ) -> Result<Page<LedgerRow>, Failure> {
-    let (name, nominal, schedule) = after
-        .map_or(("", i64::MIN, ""), |(name, nominal, schedule)| {
-            (name.as_str(), instant(*nominal), schedule.as_str())
-        });
-    // A hundred thousand pipelines without an open slot cost nothing: their names are not looked at.
-    let few = pipelines_with_open_slots(db)?;
-    let names = match &few {
-        Some(_) => "(SELECT * FROM names WHERE id IN (SELECT value FROM json_each(?5)))",
-        None => "(SELECT * FROM names WHERE ?5 IS NULL)",
-    };
-    let query = format!(
-        "SELECT s.nominal, n.name, s.schedule, s.revision, s.body
-         FROM {names} n CROSS JOIN slots s INDEXED BY slots_open ON s.pipeline = n.id
-         WHERE s.disposition = 'open' AND n.name >= ?1
-           AND (n.name, s.nominal, s.schedule) > (?1, ?2, ?3)
-         ORDER BY n.name, s.nominal, s.schedule LIMIT ?4"
-    );
-    let mut statement = db.prepare_cached(&query)?;
-    let mut rows = statement.query(params![name, nominal, schedule, one_more(limit), few])?;
     let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(slot_row(PipelineId::any(&row.get::<_, String>(1)?)?, row)?);
+    if let Some((pipeline, nominal, schedule)) = after
+        && let Some(id) = name_id(db, pipeline)?
+    {
+        let nominal = instant(*nominal);
+        let after = (nominal, pipeline.as_str(), schedule.as_str());
+        let start = Start { from: nominal, until: i64::MAX, after };
+        found = open_slots_of(db, (id, pipeline), &start, limit)?;
+    }
+    if found.len() > limit {
+        return Ok(page(found, limit));
+    }
+    let last = after.map_or("", |(pipeline, ..)| pipeline.as_str());
+    // A hundred thousand pipelines without an open slot cost nothing: their names are not looked at.
+    let Some(few) = pipelines_with_open_slots(db, PIPELINES_FOUND_MAX)? else {
+        found.extend(open_by_name(db, last, limit - found.len())?);
+        return Ok(page(found, limit));
+    };
+    for (name, id) in names_after(db, last, &few)? {
+        let pipeline = PipelineId::any(&name)?;
+        let start = Start { from: i64::MIN, until: i64::MAX, after: (i64::MIN, "", "") };
+        found.extend(open_slots_of(db, (id, &pipeline), &start, limit - found.len())?);
+        if found.len() > limit {
+            break;
+        }
     }
     Ok(page(found, limit))
 }
 
-/// The numbers of the pipelines that have open slots, as a JSON array; nothing when there are many. One step in the index
+/// Open slots of the pipelines after a name, by a walk over all names: where many have some, a page is full soon.
+fn open_by_name(db: &Connection, last: &str, limit: usize) -> Result<Vec<LedgerRow>, Failure> {
+    let mut statement = db.prepare_cached(
+        "SELECT s.nominal, n.name, s.schedule, s.revision, s.body
+         FROM names n CROSS JOIN slots s INDEXED BY slots_open ON s.pipeline = n.id
+         WHERE s.disposition = 'open' AND n.name > ?1
+         ORDER BY n.name, s.nominal, s.schedule LIMIT ?2",
+    )?;
+    let mut rows = statement.query(params![last, one_more(limit)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(slot_row(PipelineId::any(&row.get::<_, String>(1)?)?, row)?);
+    }
+    Ok(found)
+}
+
+/// The names after one of some pipelines, in order, with their numbers.
+fn names_after(db: &Connection, last: &str, ids: &[i64]) -> Result<Vec<(String, i64)>, Failure> {
+    let mut name_of = db.prepare_cached("SELECT name FROM names WHERE id = ?1")?;
+    let mut names = Vec::new();
+    for id in ids {
+        let name: String = name_of.query_row([id], |row| row.get(0))?;
+        if name.as_str() > last {
+            names.push((name, *id));
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// The numbers of the pipelines that have open slots; nothing when there are more than so many. One step in the index
 /// for each of them.
-fn pipelines_with_open_slots(db: &Connection) -> Result<Option<String>, rusqlite::Error> {
+fn pipelines_with_open_slots(
+    db: &Connection,
+    max: usize,
+) -> Result<Option<Vec<i64>>, rusqlite::Error> {
     let mut next = db.prepare_cached(
         "SELECT pipeline FROM slots INDEXED BY slots_open
          WHERE disposition = 'open' AND pipeline > ?1 ORDER BY pipeline LIMIT 1",
@@ -276,13 +379,13 @@ fn pipelines_with_open_slots(db: &Connection) -> Result<Option<String>, rusqlite
     let mut found: Vec<i64> = Vec::new();
     let mut last = i64::MIN;
     while let Some(pipeline) = next.query_row([last], |row| row.get(0)).optional()? {
-        if found.len() == PIPELINES_FOUND_MAX {
+        if found.len() == max {
             return Ok(None);
         }
         found.push(pipeline);
         last = pipeline;
     }
-    Ok(Some(format!("{found:?}")))
+    Ok(Some(found))
 }
 
 /// Columns: instant, pipeline, schedule, revision, body.
@@ -299,6 +402,100 @@ fn span_row(row: &Row<'_>) -> Result<LedgerRow, Failure> {
     let (nominal, schedule) =
         (timestamp(row.get(0)?)?, ScheduleId::any(&row.get::<_, String>(2)?)?);
     let key = Key::Span(schedule.clone(), nominal);
-    let entry = LedgerEntry::Span(decoded!(Span, &key, &row.get::<_, String>(4)?));
+    let entry =
+        LedgerEntry::Span(Arc::unwrap_or_clone(decoded!(Span, &key, &row.get::<_, String>(4)?)));
     Ok(LedgerRow { pipeline, schedule, nominal, entry, revision: row.get::<_, i64>(3)? as u64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use interlock_store::LedgerPlace;
+    use rusqlite::StatementStatus;
+
+    use super::*;
+
+    const BODY: &str = r#"{"v":1,"state":"waiting","generation":1,"attempt":0,"openedBy":"catchup","date":"2026-02-25","openedAt":"2026-02-25T00:00:00Z","closesAt":"2026-02-26T00:00:00Z","version":"0000000000000001"}"#;
+
+    /// A ledger in which three pipelines have so many open slots each.
+    fn ledger_of(count: i64) -> Connection {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(include_str!("schema/0001.sql")).unwrap();
+        for (id, name) in [(1, "cc"), (2, "aa"), (3, "bb")] {
+            db.execute("INSERT INTO names (id, name) VALUES (?1, ?2)", params![id, name]).unwrap();
+            let mut put =
+                db.prepare("INSERT INTO slots VALUES (?1, ?2, 'minutely', 1, 'open', ?3)").unwrap();
+            for minute in 0..count {
+                put.execute(params![minute * 60_000_000 + id, id, BODY]).unwrap();
+            }
+        }
+        db
+    }
+
+    /// The open slots as pages of a hundred tell them, in the order of pipelines.
+    fn by_pipeline(db: &Connection) -> Vec<(String, Timestamp)> {
+        let (mut found, mut last) = (Vec::new(), None);
+        loop {
+            let page = open_slots(db, last.as_ref(), 100).unwrap();
+            found.extend(page.items.iter().map(|row| (row.pipeline.to_string(), row.nominal)));
+            let row = page.items.last();
+            last = row.map(|it| (it.pipeline.clone(), it.nominal, it.schedule.clone()));
+            if !page.more {
+                return found;
+            }
+        }
+    }
+
+    /// The same, in order of time.
+    fn by_time(db: &Connection) -> Vec<(Timestamp, String)> {
+        let disposition = Some("open".to_owned());
+        let mut query = LedgerQuery { disposition, ..LedgerQuery::everything(100) };
+        let mut found = Vec::new();
+        loop {
+            let page = ledger(db, &query).unwrap();
+            found.extend(page.items.iter().map(|row| (row.nominal, row.pipeline.to_string())));
+            query.after = page.items.last().map(LedgerRow::place);
+            if !page.more {
+                return found;
+            }
+        }
+    }
+
+    fn steps(db: &Connection, sql: &str) -> i32 {
+        db.prepare_cached(sql).unwrap().reset_status(StatementStatus::VmStep)
+    }
+
+    #[test]
+    fn a_page_of_open_slots_costs_its_own_length() {
+        let all = |count: i64| {
+            let db = ledger_of(count);
+            let found = by_pipeline(&db);
+            assert_eq!(found.len() as i64, 3 * count);
+            assert!(found.is_sorted());
+            let own = steps(&db, OPEN_OF);
+            let found = by_time(&db);
+            assert_eq!(found.len() as i64, 3 * count);
+            assert!(found.is_sorted());
+            (own, steps(&db, OPEN_PLACES_OF))
+        };
+        let (few, many) = (all(1_000), all(8_000));
+        assert!(few.0 > 3_000 && few.1 > 3_000, "{few:?}");
+        assert!(many.0 < 12 * few.0, "by pipeline: {few:?} {many:?}");
+        assert!(many.1 < 12 * few.1, "by time: {few:?} {many:?}");
+    }
+
+    #[test]
+    fn open_slots_go_on_after_a_place_of_another_pipeline() {
+        let db = ledger_of(3);
+        let disposition = Some("open".to_owned());
+        let after = LedgerPlace {
+            nominal: timestamp(60_000_000 + 2).unwrap(),
+            pipeline: PipelineId::any("bb").unwrap(),
+            schedule: ScheduleId::from_static("minutely"),
+            is_span: false,
+        };
+        let query = LedgerQuery { disposition, after: Some(after), ..LedgerQuery::everything(2) };
+        let page = ledger(&db, &query).unwrap();
+        let found: Vec<_> = page.items.iter().map(|row| row.pipeline.as_str()).collect();
+        assert_eq!((found, page.more), (vec!["bb", "cc"], true));
+    }
 }

@@ -1,5 +1,7 @@
 //! What waits, inside the writer's transaction: reports on their way in, notifications on their way out.
 
+use std::sync::Arc;
+
 use interlock_core::id::PipelineId;
 use interlock_store::{Key, OutboxRow, Record, record::OutboxRecord};
 use jiff::Timestamp;
@@ -86,7 +88,7 @@ pub(crate) fn claim(
     while let Some(row) = rows.next()? {
         let name: String = row.get(2)?;
         let key = Key::Outbox(name.clone());
-        let record = decoded!(Outbox, &key, &row.get::<_, String>(4)?);
+        let record = Arc::unwrap_or_clone(decoded!(Outbox, &key, &row.get::<_, String>(4)?));
         let row = OutboxRow {
             pipeline: PipelineId::any(&row.get::<_, String>(1)?)?,
             name,
@@ -140,7 +142,7 @@ fn add(
     record: OutboxRecord,
 ) -> Result<(), Failure> {
     let key = Key::Outbox(name.to_owned());
-    let record = Record::Outbox(record);
+    let record = Record::Outbox(record.into());
     let mut values = vec![rusqlite::types::Value::Integer(pipeline)];
     let address = Address::of(&key);
     values.extend(address.key);
@@ -160,7 +162,7 @@ fn keep(
     let update = "UPDATE outbox SET revision = ?3, not_before = ?4, claimed_until = ?5, dead = ?6,
         body = ?7 WHERE pipeline = ?1 AND name = ?2";
     let (not_before, claimed) = (instant(record.not_before), record.claimed_until.map(instant));
-    let body = Record::Outbox(record.clone()).encode();
+    let body = Record::Outbox(record.clone().into()).encode();
     ledger.db.prepare_cached(update)?.execute(params![
         pipeline,
         row.name,

@@ -2,7 +2,7 @@
 //!
 //! Each runs inside a read transaction of its own, so that it sees whole groups only.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
@@ -99,7 +99,8 @@ pub(crate) fn agenda(
             if found.len() > limit {
                 break;
             }
-            let record = decoded!(Pipeline, &Key::Pipeline, &row.get::<_, String>(2)?);
+            let record =
+                Arc::unwrap_or_clone(decoded!(Pipeline, &Key::Pipeline, &row.get::<_, String>(2)?));
             found.push(AgendaRow {
                 pipeline: PipelineId::any(name)?,
                 record: Row { record, revision: row.get::<_, i64>(1)? as u64 },
@@ -153,7 +154,7 @@ pub(crate) fn sensors(
     while let Some(row) = rows.next()? {
         let name: String = row.get(0)?;
         let key = Key::Sensor(name.clone());
-        let record = decoded!(Sensor, &key, &row.get::<_, String>(2)?);
+        let record = Arc::unwrap_or_clone(decoded!(Sensor, &key, &row.get::<_, String>(2)?));
         found.insert(name, Row { record, revision: row.get::<_, i64>(1)? as u64 });
     }
     Ok(found)
@@ -204,7 +205,7 @@ fn incident_rows(mut rows: rusqlite::Rows<'_>) -> Result<Vec<IncidentRow>, Failu
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let key = Key::Incident(row.get(1)?);
-        let record = decoded!(Incident, &key, &row.get::<_, String>(3)?);
+        let record = Arc::unwrap_or_clone(decoded!(Incident, &key, &row.get::<_, String>(3)?));
         let pipeline = PipelineId::any(&row.get::<_, String>(0)?)?;
         found.push((pipeline, row.get(1)?, Row { record, revision: row.get::<_, i64>(2)? as u64 }));
     }
@@ -231,11 +232,15 @@ pub(crate) fn backfills(
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let number = row.get::<_, i64>(1)? as u64;
-        let record = decoded!(Backfill, &Key::Backfill(number), &row.get::<_, String>(3)?);
+        let record = Arc::unwrap_or_clone(decoded!(
+            Backfill,
+            &Key::Backfill(number),
+            &row.get::<_, String>(3)?
+        ));
         found.push(BackfillRow {
             pipeline: PipelineId::any(&row.get::<_, String>(0)?)?,
             number,
-            record: *record,
+            record,
             revision: row.get::<_, i64>(2)? as u64,
         });
     }
@@ -252,7 +257,11 @@ pub(crate) fn dead_letters(db: &Connection, limit: usize) -> Result<Page<OutboxR
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let name: String = row.get(1)?;
-        let record = decoded!(Outbox, &Key::Outbox(name.clone()), &row.get::<_, String>(3)?);
+        let record = Arc::unwrap_or_clone(decoded!(
+            Outbox,
+            &Key::Outbox(name.clone()),
+            &row.get::<_, String>(3)?
+        ));
         let pipeline = PipelineId::any(&row.get::<_, String>(0)?)?;
         found.push(OutboxRow { pipeline, name, record, revision: row.get::<_, i64>(2)? as u64 });
     }
@@ -316,7 +325,7 @@ fn events_of(
 }
 
 fn event(number: i64, pipeline: PipelineId, body: &str) -> Result<EventRow, Failure> {
-    Ok(EventRow { number: number as u64, pipeline, record: EventRecord::decode(body)? })
+    Ok(EventRow { number: number as u64, pipeline, record: EventRecord::decode(body)?.into() })
 }
 
 /// Due entries at or before an instant, earliest first.

@@ -3,6 +3,8 @@
 //! Runs of one pipeline are found like its slots: by an index by hour, here of their creation, walked
 //! backwards.
 
+use std::sync::Arc;
+
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{Key, Page, RunKey, RunPlace, RunQuery, RunRow};
 use rusqlite::{CachedStatement, Connection, Row, named_params};
@@ -147,7 +149,8 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, Failure> {
         generation: row.get(3)?,
         attempt: row.get(4)?,
     };
-    let record = decoded!(Run, &Key::Run(key.clone()), &row.get::<_, String>(6)?);
+    let record =
+        Arc::unwrap_or_clone(decoded!(Run, &Key::Run(key.clone()), &row.get::<_, String>(6)?));
     let pipeline = PipelineId::any(&row.get::<_, String>(1)?)?;
     Ok(RunRow { pipeline, key, record, revision: row.get::<_, i64>(5)? as u64 })
 }

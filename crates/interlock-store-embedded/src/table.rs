@@ -246,7 +246,7 @@ impl Address {
 
 /// The columns by which a record is searched.
 pub(crate) fn searched(record: &Record) -> Vec<Value> {
-    let text = |text: &String| Value::Text(text.clone());
+    let text = |text: &str| Value::Text(text.to_owned());
     match record {
         Record::Slot(slot) => vec![Value::Text(standing(slot).to_owned())],
         Record::Span(span) => vec![instant(span.last), text(&span.disposition)],

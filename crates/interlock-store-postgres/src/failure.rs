@@ -1,6 +1,6 @@
 //! What a server says, in sentences that say what to do.
 
-use interlock_postgres::whole;
+use interlock_postgres::{refusal, whole};
 use interlock_store::StoreError;
 use tokio_postgres::{Error, error::SqlState};
 
@@ -10,7 +10,7 @@ pub(crate) fn said(error: &Error) -> StoreError {
         // Without an answer nobody knows whether it was done.
         return StoreError::retryable(format!("PostgreSQL cannot be reached: {}", whole(error)));
     };
-    let message = format!("PostgreSQL refused: {} ({})", told.message(), told.code().code());
+    let message = format!("PostgreSQL refused: {}", refusal(told));
     if is_passing(told.code()) {
         StoreError::retryable(message)
     } else {

@@ -28,6 +28,7 @@ mod store;
 mod whole;
 mod witness;
 
+pub use interlock_postgres::place;
 pub use interlock_store_remote::OnRollback;
 
 pub use self::{

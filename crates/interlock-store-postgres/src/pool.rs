@@ -68,7 +68,7 @@ impl Pool {
     /// A connection: one that was used before, else a new one.
     pub(crate) async fn take(self: &Arc<Self>) -> Result<Lent, StoreError> {
         let waiting = timeout(CALL_MAX, Arc::clone(&self.permits).acquire_owned());
-        let permit = waiting.await.map_err(|_elapsed| slow())?;
+        let permit = waiting.await.map_err(|_elapsed| slow(CALL_MAX))?;
         let permit = permit.map_err(|error| StoreError::retryable(error.to_string()))?;
         let (client, is_fresh) = match self.find_idle() {
             Some(client) => (client, false),
@@ -86,7 +86,14 @@ impl Pool {
     /// A connection of one's own, beside those that are handed out; whoever has it lets it speak.
     pub(crate) async fn line(&self) -> Result<Line, StoreError> {
         let connecting = timeout(CONNECT_MAX, self.address.connect());
-        connecting.await.map_err(|_elapsed| slow())?.map_err(|error| said(&error))
+        let connected = match connecting.await {
+            Ok(connected) => connected.map_err(|error| said(&error)),
+            Err(_elapsed) => Err(slow(CONNECT_MAX)),
+        };
+        connected.map_err(|error| StoreError {
+            message: format!("{} (at {})", error.message, self.address),
+            ..error
+        })
     }
 
     async fn connect(&self) -> Result<Client, StoreError> {
@@ -108,7 +115,7 @@ impl Pool {
         loop {
             let lent = self.take().await?;
             let answer = timeout(CALL_MAX, lent.client.query_typed(&sql, params)).await;
-            match answer.map_err(|_elapsed| slow())? {
+            match answer.map_err(|_elapsed| slow(CALL_MAX))? {
                 Ok(rows) => {
                     lent.done();
                     return Ok(rows);
@@ -163,11 +170,11 @@ impl Lent {
 pub(crate) async fn bounded<T>(
     work: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    timeout(CALL_MAX, work).await.map_err(|_elapsed| slow())?
+    timeout(CALL_MAX, work).await.map_err(|_elapsed| slow(CALL_MAX))?
 }
 
-fn slow() -> StoreError {
-    StoreError::retryable(format!("PostgreSQL did not answer within {} s", CALL_MAX.as_secs()))
+fn slow(max: Duration) -> StoreError {
+    StoreError::retryable(format!("PostgreSQL did not answer within {} s", max.as_secs()))
 }
 
 impl fmt::Debug for Pool {

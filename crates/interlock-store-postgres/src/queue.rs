@@ -143,7 +143,7 @@ pub(crate) async fn settle(
     let mut kept = Vec::new();
     for (name, record) in becomes {
         let key = Key::Outbox(name);
-        let record = Record::Outbox(OutboxRecord { claimed_until: None, ..record });
+        let record = Record::Outbox(OutboxRecord { claimed_until: None, ..record }.into());
         check_text(&key_text(&key))?;
         kept.push((key_text(&key), Stored::of(&key, &record)));
     }

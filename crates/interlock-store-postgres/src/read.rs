@@ -144,7 +144,7 @@ pub(crate) async fn agenda(
         if list.last().is_none_or(|last| last.pipeline.as_str() != row.get::<_, &str>(0)) {
             let Found { pipeline, record, revision, .. } = found(&row)?;
             let Record::Pipeline(record) = record else { continue };
-            let record = Row { record, revision };
+            let record = Row { record: Arc::unwrap_or_clone(record), revision };
             list.push(AgendaRow { pipeline, record, watermarks: BTreeMap::new() });
         }
         if let (Some(last), Some(schedule)) = (list.last_mut(), row.get::<_, Option<&str>>(6)) {
@@ -202,6 +202,7 @@ pub(crate) async fn sensors(
     let name = pipeline.as_str();
     let make = |found: Found| match (found.key, found.record) {
         (Key::Sensor(key), Record::Sensor(record)) => {
+            let record = Arc::unwrap_or_clone(record);
             Ok((key, Row { record, revision: found.revision }))
         }
         (key, _) => Err(StoreError::permanent(format!("{key} is no sensor"))),
@@ -316,7 +317,8 @@ pub(crate) async fn events(
             number,
             pipeline: PipelineId::any(row.get(1)).map_err(|error| unreadable(error.message))?,
             record: EventRecord::decode(row.get(2))
-                .map_err(|error| unreadable(error.to_string()))?,
+                .map_err(|error| unreadable(error.to_string()))?
+                .into(),
         })
     };
     Ok(page(rows.iter().map(event).collect::<Result<_, StoreError>>()?, limit))

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use interlock_core::id::fnv1a;
-use interlock_store::{Opening, Role, StoreError};
+use interlock_store::{Role, StoreError};
 use tokio_postgres::types::Type;
 
 use crate::{
@@ -29,13 +29,14 @@ const STEPS: &[&str] = &[
 /// The oldest server that has all that is used: partitions that are pruned while a statement runs.
 const OLDEST: i32 = 130_000;
 
-/// Brings a schema to the present, or refuses it; tells how many shards it has.
+/// Brings a schema to the present, or refuses it; tells how many shards it has. One that is not there is made with so many, if any;
+/// without, nothing is changed.
 pub(crate) async fn prepare(
     pool: &Arc<Pool>,
     schema: &str,
-    (shards, opening): (u16, Opening),
-) -> Result<u16, StoreError> {
-    if let Some(message) = unfitness(pool).await?.filter(|_| opening == Opening::Make) {
+    made_with: Option<u16>,
+) -> Result<Option<u16>, StoreError> {
+    if let Some(message) = unfitness(pool).await?.filter(|_| made_with.is_some()) {
         return Err(StoreError::permanent(message));
     }
     bounded(async {
@@ -43,17 +44,30 @@ pub(crate) async fn prepare(
         let lock = format!("SELECT pg_advisory_xact_lock({})", fnv1a(schema.as_bytes()) as i64);
         let ((), ()) = tokio::try_join!(biased; lent.begin(), lent.client().batch_execute(&lock))
             .map_err(|error| said(&error))?;
-        let done = steps_done(&lent, schema, opening).await?;
-        if opening == Opening::Find && done < STEPS.len() {
-            let message = format!(
-                "the schema `{schema}` was made by an older Interlock; `interlock serve` brings it to the present"
-            );
-            return Err(StoreError::permanent(message));
-        }
-        for (index, step) in STEPS.iter().enumerate().skip(done) {
-            take_step(&lent, index, step).await.map_err(|error| said(&error))?;
-        }
-        let count = shard_count(&lent, shards).await?;
+        let found = steps_done(&lent, schema).await?;
+        let count = match (made_with, found) {
+            (None, None) => None,
+            (None, Some(steps)) if steps < STEPS.len() => {
+                let message = format!(
+                    "the schema `{schema}` was made by an older Interlock; `interlock serve` brings it to the present"
+                );
+                return Err(StoreError::permanent(message));
+            }
+            (None, Some(_)) => shards_found(&lent).await?,
+            (Some(shards), found) => {
+                if found.is_none() {
+                    make_schema(&lent, schema).await.map_err(|error| said(&error))?;
+                }
+                for (index, step) in STEPS.iter().enumerate().skip(found.unwrap_or(0)) {
+                    take_step(&lent, index, step).await.map_err(|error| said(&error))?;
+                }
+                let known = shards_found(&lent).await?;
+                if known.is_none() {
+                    make_shards(&lent, shards.max(1)).await?;
+                }
+                Some(known.unwrap_or(shards.max(1)))
+            }
+        };
         lent.commit().await.map_err(|error| said(&error))?;
         lent.done();
         Ok(count)
@@ -86,19 +100,17 @@ pub(crate) async fn unfitness(pool: &Arc<Pool>) -> Result<Option<String>, StoreE
     Ok(None)
 }
 
-/// How many steps were taken; makes the schema if it is not there and may be made.
-async fn steps_done(lent: &Lent, schema: &str, opening: Opening) -> Result<usize, StoreError> {
+/// How many steps were taken; nothing if it is not there.
+async fn steps_done(lent: &Lent, schema: &str) -> Result<Option<usize>, StoreError> {
     let name = schema.to_owned();
-    let sql = "SELECT to_regnamespace(quote_ident($1)) IS NOT NULL,
-        to_regclass(quote_ident($1) || '.migrations') IS NOT NULL,
+    let sql = "SELECT to_regclass(quote_ident($1) || '.migrations') IS NOT NULL,
         (SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1)";
     let rows = lent.client().query_typed(sql, &[(&name, Type::TEXT)]).await;
     let rows = rows.map_err(|error| said(&error))?;
-    let Some(row) = rows.first() else { return Ok(0) };
-    let (exists, is_ours, tables) =
-        (row.get::<_, bool>(0), row.get::<_, bool>(1), row.get::<_, i64>(2));
+    let Some(row) = rows.first() else { return Ok(None) };
+    let (is_ours, tables) = (row.get::<_, bool>(0), row.get::<_, i64>(1));
     if is_ours {
-        return check_steps(lent, schema).await;
+        return check_steps(lent, schema).await.map(Some);
     }
     if tables > 0 {
         let message = format!(
@@ -107,17 +119,20 @@ async fn steps_done(lent: &Lent, schema: &str, opening: Opening) -> Result<usize
         );
         return Err(StoreError::permanent(message));
     }
-    if opening == Opening::Find {
-        let message = format!(
-            "nothing was recorded yet in the schema `{schema}`; `interlock serve` makes a store"
-        );
-        return Err(StoreError::permanent(message));
-    }
+    Ok(None)
+}
+
+/// Makes the schema, unless somebody has, with the table of steps.
+async fn make_schema(lent: &Lent, schema: &str) -> Result<(), tokio_postgres::Error> {
+    let sql = "SELECT to_regnamespace(quote_ident($1)) IS NOT NULL";
+    let name = schema.to_owned();
+    let rows = lent.client().query_typed(sql, &[(&name, Type::TEXT)]).await?;
+    // Asked for, and not `IF NOT EXISTS`: that needs the right to make one even where there is nothing to make.
+    let exists = rows.first().is_some_and(|row| row.get(0));
     let make = if exists { String::new() } else { format!("CREATE SCHEMA \"{schema}\"; ") };
     let make =
         format!("{make}CREATE TABLE @migrations (step int4 PRIMARY KEY, checksum text NOT NULL)");
-    lent.client().batch_execute(&lent.sql(&make)).await.map_err(|error| said(&error))?;
-    Ok(0)
+    lent.client().batch_execute(&lent.sql(&make)).await
 }
 
 async fn check_steps(lent: &Lent, schema: &str) -> Result<usize, StoreError> {
@@ -157,23 +172,24 @@ fn sum(step: &str) -> String {
     format!("{:016x}", fnv1a(step.as_bytes()))
 }
 
-/// How many shards there are: as many as were asked for when the store was made.
-async fn shard_count(lent: &Lent, asked: u16) -> Result<u16, StoreError> {
+/// How many shards there are, if that was said.
+async fn shards_found(lent: &Lent) -> Result<Option<u16>, StoreError> {
     let find = lent.sql("SELECT value FROM @about WHERE name = 'shards'");
     let rows = lent.client().query_typed(&find, &[]).await.map_err(|error| said(&error))?;
-    if let Some(row) = rows.first() {
-        let text: &str = row.get(0);
-        return text.parse().map_err(|_broken| {
-            StoreError::permanent(format!("the store says that it has `{text}` shards"))
-        });
-    }
-    let count = asked.max(1);
+    let Some(row) = rows.first() else { return Ok(None) };
+    let text: &str = row.get(0);
+    text.parse().map(Some).map_err(|_broken| {
+        StoreError::permanent(format!("the store says that it has `{text}` shards"))
+    })
+}
+
+/// Says how many there are, once, with a place for the lease of each.
+async fn make_shards(lent: &Lent, count: u16) -> Result<(), StoreError> {
     let (engine, watchdog) = (Role::Engine.as_str(), Role::Watchdog.as_str());
     let make = format!(
         "INSERT INTO @about VALUES ('shards', '{count}');
          INSERT INTO @leases (shard, role)
          SELECT shard, role FROM generate_series(0, {count} - 1) shard, (VALUES ('{engine}'), ('{watchdog}')) r(role)"
     );
-    lent.client().batch_execute(&lent.sql(&make)).await.map_err(|error| said(&error))?;
-    Ok(count)
+    lent.client().batch_execute(&lent.sql(&make)).await.map_err(|error| said(&error))
 }

@@ -7,13 +7,13 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_core::id::{PipelineId, ScheduleId, check_schema};
 use interlock_postgres::Address;
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
     Forgetting, Freight, Group, Hint, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark,
-    Opening, OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, RunQuery,
-    RunRow, Shard, Store, StoreError, StoreFuture, Writer, check_settlement,
+    OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard,
+    Store, StoreError, StoreFuture, Writer, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, OnRollback};
@@ -35,8 +35,6 @@ pub struct PostgresSettings {
     pub connections_max: usize,
     /// How many shards it gets when it is made; later it keeps what it has.
     pub shards: u16,
-    /// Whether it is made where there is none, and brought to the present.
-    pub opening: Opening,
     /// Hears of writes that the server has forgotten.
     pub on_rollback: Option<OnRollback>,
 }
@@ -45,8 +43,7 @@ impl PostgresSettings {
     /// A server of which nothing but its address is said: one shard.
     pub fn new(dsn: String) -> Self {
         let schema = "interlock".to_owned();
-        let opening = Opening::Make;
-        Self { dsn, schema, connections_max: 4, shards: 1, opening, on_rollback: None }
+        Self { dsn, schema, connections_max: 4, shards: 1, on_rollback: None }
     }
 }
 
@@ -69,22 +66,40 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the store. Blocks meanwhile.
+    /// Opens the store; makes it if it is not there, and brings it to the present. A server that may lose what it acknowledges is
+    /// refused. Blocks meanwhile.
     pub fn open(settings: &PostgresSettings) -> Result<Self, StoreError> {
-        let PostgresSettings { dsn, schema, connections_max, shards, opening, on_rollback } =
-            settings;
-        check_word(schema)?;
+        let opened = Self::start(settings, Some(settings.shards))?;
+        opened.ok_or_else(|| StoreError::retryable("the store went as it was made"))
+    }
+
+    /// Opens the store, if there is one: whoever only looks does not decide where it is and how many shards it has. Such a server is
+    /// then not refused: to look is what somebody wants who has to mend it.
+    pub fn find(settings: &PostgresSettings) -> Result<Option<Self>, StoreError> {
+        Self::start(settings, None)
+    }
+
+    /// Opens it; where there is none, one is made with so many shards, if any.
+    fn start(
+        settings: &PostgresSettings,
+        made_with: Option<u16>,
+    ) -> Result<Option<Self>, StoreError> {
+        let PostgresSettings { dsn, schema, connections_max, on_rollback, shards: _ } = settings;
+        check_schema(schema).map_err(|reason| {
+            StoreError::permanent(format!("`postgres.schema` cannot be `{schema}`: {reason}"))
+        })?;
         let address = Address::parse(dsn).map_err(|error| {
             StoreError::permanent(format!("`postgres.dsn` is not the address of a server: {error}"))
         })?;
         let desk = Desk::start("postgres-store")?;
         let pool = Arc::new(Pool::new(address, schema, *connections_max));
-        let (to_prepare, name, asked) = (Arc::clone(&pool), schema.clone(), (*shards, *opening));
-        let shards = desk.wait(async move { schema::prepare(&to_prepare, &name, asked).await })?;
+        let (to_prepare, name) = (Arc::clone(&pool), schema.clone());
+        let prepared = async move { schema::prepare(&to_prepare, &name, made_with).await };
+        let Some(shards) = desk.wait(prepared)? else { return Ok(None) };
         let hints = Arc::new(Hints::new(schema, shards));
         let (witness, crowd) = (Witness::new(shards, on_rollback.clone()), Arc::default());
         let (schema, witness) = (schema.clone(), Arc::new(witness));
-        Ok(Self { schema, shards, pool, witness, hints, crowd, desk })
+        Ok(Some(Self { schema, shards, pool, witness, hints, crowd, desk }))
     }
 
     /// How often the server was found to have forgotten something, by this process before any other.
@@ -98,19 +113,6 @@ impl PostgresStore {
     {
         self.desk.ask(work(Arc::clone(&self.pool)))
     }
-}
-
-/// A word that needs no care in a statement.
-fn check_word(schema: &str) -> Result<(), StoreError> {
-    let is_plain = schema
-        .bytes()
-        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-    if is_plain && !schema.is_empty() && schema.len() <= 63 && !schema.starts_with("pg_") {
-        return Ok(());
-    }
-    let message =
-        format!("`{schema}` is not a name for a schema here: use small letters, digits and `_`");
-    Err(StoreError::permanent(message))
 }
 
 impl fmt::Debug for PostgresStore {

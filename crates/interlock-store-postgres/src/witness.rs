@@ -16,7 +16,9 @@ use std::{
 
 use interlock_core::id::PipelineId;
 use interlock_store::{Mark, Recalled, Shard, StoreError, StoreId};
-use interlock_store_remote::{NUMBERS_SKIPPED, OnRollback, forgotten, letter};
+use interlock_store_remote::{
+    EVERY_TERM, NUMBERS_SKIPPED, OnRollback, THE_STORE, forgotten, letter,
+};
 use tokio_postgres::{Row, types::Type};
 
 use crate::{
@@ -144,7 +146,7 @@ impl Witness {
     /// Ends every term, since nobody knows any more what was done under it; owners then read again. Nothing, if somebody
     /// else was first.
     pub(crate) async fn recover(&self, pool: &Arc<Pool>, known: &Known) -> Result<(), StoreError> {
-        let message = forgotten("PostgreSQL", HOW);
+        let message = forgotten("PostgreSQL", HOW, EVERY_TERM);
         let is_first = bounded(async {
             let lent = pool.take().await?;
             let is_first = self.end_terms(&lent, known, &message).await?;
@@ -205,7 +207,7 @@ impl Witness {
         let system = PipelineId::system();
         let shard = i32::from(Shard::of(&system, self.shards).0);
         let key = format!("rollback/{}/{}", known.newest, known.own);
-        let (pipeline, body) = (system.as_str(), letter(message.to_owned()).encode());
+        let (pipeline, body) = (system.as_str(), letter(THE_STORE, message.to_owned()).encode());
         let skip_params = [(&known.newest as _, Type::INT8), (&known.own as _, Type::INT8)];
         let post_params = [
             (&shard as _, Type::INT4),

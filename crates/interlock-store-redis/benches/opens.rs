@@ -56,7 +56,7 @@ async fn scripted(server: &PrivateRedis, prefix: &str) -> f64 {
     for names in names().chunks(IN_ONE) {
         let call = pipe.cmd("EVALSHA").arg(&hash).arg(0).arg(prefix);
         for name in names {
-            let body = format!("1 - open - {}", Record::Slot(opened_slot()).encode());
+            let body = format!("1 - open - {}", Record::Slot(opened_slot().into()).encode());
             call.arg(name.as_str()).arg(format!("minutely {START}")).arg(body);
             call.arg(opened_event().encode());
         }

@@ -10,8 +10,10 @@ use interlock_store_remote::Stored;
 use redis::Value;
 
 use crate::{
-    keys::{Entry, claimed, rest},
+    keys::{Entry, Keys, claimed, rest},
     link::Script,
+    numbers::Wanted,
+    place::Place,
     request::{Server, list, number, text},
     views::Views,
 };
@@ -28,23 +30,44 @@ pub(crate) async fn commit(
     groups: Vec<Group>,
 ) -> Result<Vec<Outcome>, StoreError> {
     let mut refused: BTreeSet<PipelineId> = BTreeSet::new();
-    let mut results = Vec::with_capacity(groups.len());
-    for part in groups.chunks(GROUPS_MAX) {
-        results.extend(commit_part(server, views, part, &mut refused).await?);
+    let mut results: Vec<(usize, Outcome)> = Vec::with_capacity(groups.len());
+    for (place, own) in by_place(server, &groups) {
+        for part in own.chunks(GROUPS_MAX) {
+            let groups: Vec<&Group> = part.iter().map(|(_, group)| *group).collect();
+            let outcomes = commit_part((server, place), views, &groups, &mut refused).await?;
+            results.extend(part.iter().map(|(at, _)| *at).zip(outcomes));
+        }
     }
-    Ok(results)
+    results.sort_by_key(|(at, _)| *at);
+    Ok(results.into_iter().map(|(_, outcome)| outcome).collect())
+}
+
+/// Groups with their numbers in the call, those of one place together.
+fn by_place<'a>(
+    server: &'a Server,
+    groups: &'a [Group],
+) -> Vec<(&'a Place, Vec<(usize, &'a Group)>)> {
+    let mut places: Vec<(&Place, Vec<(usize, &Group)>)> = Vec::new();
+    for (at, group) in groups.iter().enumerate() {
+        let place = server.places.of(&group.pipeline);
+        match places.iter_mut().find(|(known, _)| std::ptr::eq(*known, place)) {
+            Some((_, own)) => own.push((at, group)),
+            None => places.push((place, vec![(at, group)])),
+        }
+    }
+    places
 }
 
 async fn commit_part(
-    server: &Server,
+    (server, place): (&Server, &Place),
     views: &Views,
-    groups: &[Group],
+    groups: &[&Group],
     refused: &mut BTreeSet<PipelineId>,
 ) -> Result<Vec<Outcome>, StoreError> {
     // What can never be applied is not sent, and nothing of its pipeline after it.
     let mut stopped = refused.clone();
     let mut sent = Vec::new();
-    for group in groups {
+    for group in groups.iter().copied() {
         if stopped.contains(&group.pipeline) {
             continue;
         }
@@ -57,16 +80,22 @@ async fn commit_part(
     let mut answers = if sent.is_empty() {
         Vec::new()
     } else {
-        let mut arguments = vec![numbers(&sent).to_string(), sent.len().to_string()];
+        let wanted = numbers(&sent);
+        let most = wanted.events + wanted.notes;
+        let mut arguments = vec![most.to_string(), sent.len().to_string()];
         for group in &sent {
-            encode(server, views, group, &mut arguments);
+            encode((&place.keys, server.shard_count()), views, group, &mut arguments);
         }
-        server.write(Script::Commit, arguments).await?
+        if place.shard.is_some() && most > 0 {
+            server.write_numbered(place, (Script::Commit, wanted), arguments).await?
+        } else {
+            server.write(place, Script::Commit, arguments).await?
+        }
     }
     .into_iter();
     let mut waiting = sent.into_iter().peekable();
     let mut results = Vec::with_capacity(groups.len());
-    for group in groups {
+    for group in groups.iter().copied() {
         let is_sent = waiting.next_if(|next| std::ptr::eq(*next, group)).is_some();
         let answer = if is_sent { answers.next() } else { None };
         let outcome = match (refused.contains(&group.pipeline), answer) {
@@ -84,46 +113,48 @@ async fn commit_part(
     Ok(results)
 }
 
-/// How many numbers of events the groups can need: one for each event, and one for each note to an archive.
-fn numbers(groups: &[&Group]) -> usize {
-    let needs = |change: &&Change| change.key().is_none_or(Key::is_followed);
-    groups.iter().map(|group| group.changes.iter().filter(needs).count()).sum()
+/// How many numbers the groups can need: one for each event, and one for each note to an archive.
+fn numbers(groups: &[&Group]) -> Wanted {
+    let changes = || groups.iter().flat_map(|group| &group.changes);
+    let events = changes().filter(|change| change.key().is_none()).count();
+    let notes = changes().filter(|change| change.key().is_some_and(Key::is_followed)).count();
+    Wanted { events, notes }
 }
 
-fn encode(server: &Server, views: &Views, group: &Group, into: &mut Vec<String>) {
+fn encode((keys, count): (&Keys, u16), views: &Views, group: &Group, into: &mut Vec<String>) {
     let Group { pipeline, writer, changes } = group;
-    let [lease, _lock] = server.keys.lease(writer.role, writer.shard);
+    let [lease, _lock] = keys.lease(writer.role, writer.shard);
     // Its own: the writer's may be another one for `_system`.
-    let shard = Shard::of(pipeline, server.shard_count());
+    let shard = Shard::of(pipeline, count);
     // An answer to a letter is two changes of the script.
     let answers = |change: &&Change| matches!(change, Change::Put(Key::Applied(_), ..));
-    let count = changes.len() + changes.iter().filter(answers).count();
-    into.extend([pipeline.to_string(), lease, writer.term.0.to_string(), count.to_string()]);
+    let all = changes.len() + changes.iter().filter(answers).count();
+    into.extend([pipeline.to_string(), lease, writer.term.0.to_string(), all.to_string()]);
     for change in changes {
         match change {
             Change::Append(event) => {
-                into.extend(["event".to_owned(), pipeline.to_string(), event.kind.clone()]);
+                into.extend(["event".to_owned(), pipeline.to_string(), event.kind.to_string()]);
                 into.push(event.encode());
                 into.extend([views.events_max.to_string(), views.retention_ms.to_string()]);
-                measured(into, |into| views.of_event(&server.keys, pipeline, event, into));
+                measured(into, |into| views.of_event(keys, pipeline, event, into));
             }
             Change::Delete(key, expected) => {
                 let whole = matches!(key, Key::Pipeline | Key::Run(_));
                 into.push(if whole { "drop" } else { "delete" }.to_owned());
-                into.extend(server.keys.address(pipeline, key));
+                into.extend(keys.address(pipeline, key));
                 into.push(expect(*expected));
                 into.push(note(key));
                 measured(into, |into| {
-                    entries(server.keys.entries((pipeline, shard), key, None), into);
+                    entries(keys.entries((pipeline, shard), key, None), into);
                 });
             }
             Change::Put(key, expected, record) => {
                 into.push("put".to_owned());
-                into.extend(server.keys.address(pipeline, key));
+                into.extend(keys.address(pipeline, key));
                 into.push(expect(*expected));
                 into.push(note(key));
                 measured(into, |into| {
-                    put(server, views, ((pipeline, shard), key, record), into);
+                    put(keys, views, ((pipeline, shard), key, record), into);
                 });
             }
         }
@@ -131,8 +162,8 @@ fn encode(server: &Server, views: &Views, group: &Group, into: &mut Vec<String>)
     for change in changes.iter().filter(answers) {
         let Some(Key::Applied(name)) = change.key() else { continue };
         into.push("answered".to_owned());
-        into.extend([server.keys.name(&format!("letters:{pipeline}")), name.clone()]);
-        into.push(server.keys.name(&format!("inbox:{}", writer.shard.0)));
+        into.extend([keys.name(&format!("letters:{pipeline}")), name.clone()]);
+        into.push(keys.name(&format!("inbox:{}", writer.shard.0)));
         into.push(format!("{pipeline} {name}"));
     }
 }
@@ -150,15 +181,15 @@ pub(crate) fn measured(into: &mut Vec<String>, write: impl FnOnce(&mut Vec<Strin
 
 /// What a row will hold, its entries in the indexes, and the views of it.
 pub(crate) fn put(
-    server: &Server,
+    keys: &Keys,
     views: &Views,
     (place, key, record): ((&PipelineId, Shard), &Key, &Record),
     into: &mut Vec<String>,
 ) {
     let stored = Stored::of(key, record);
     into.extend([rest(&stored), claimed(key, &stored)]);
-    entries(server.keys.entries(place, key, Some(&stored)), into);
-    views.of(&server.keys, place.0, (key, record), into);
+    entries(keys.entries(place, key, Some(&stored)), into);
+    views.of(keys, place.0, (key, record), into);
 }
 
 /// Entries, with their number in front.

@@ -34,6 +34,12 @@ impl Keys {
         format!("{}:{rest}", self.prefix)
     }
 
+    /// The keys of a shard on a cluster, given those of the home: another hash tag, so another slot.
+    pub(crate) fn of_shard(&self, shard: Shard) -> Self {
+        let tag = self.prefix.trim_end_matches('}');
+        Self { prefix: format!("{tag}:{}}}", shard.0) }
+    }
+
     pub(crate) fn index(&self, rest: &str) -> String {
         format!("{}:index:{rest}", self.prefix)
     }

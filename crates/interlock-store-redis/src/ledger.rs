@@ -2,7 +2,7 @@
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Key, LedgerEntry, LedgerQuery, LedgerRow, Page, RunQuery, RunRow, Shard, StoreError,
+    Key, LedgerEntry, LedgerQuery, LedgerRow, Page, RunQuery, RunRow, Shard, StoreError, for_each,
 };
 use interlock_store_remote::{Found, micros, one_more, page, rounded_up};
 use jiff::{SignedDuration, Timestamp};
@@ -10,6 +10,7 @@ use redis::Value;
 
 use crate::{
     keys::{self, fixed, score},
+    place::{Place, merged},
     read::{Members, Scores, after, by_member, by_score, rows_of},
     request::{Server, list, text},
 };
@@ -22,7 +23,12 @@ pub(crate) async fn ledger(
     let mut rows = if query.disposition.as_deref() == Some("open") {
         open(server, query).await?
     } else {
-        slots_and_spans(server, query).await?
+        let places = query
+            .pipeline
+            .as_ref()
+            .map_or_else(|| server.places.all(), |name| vec![server.places.of(name)]);
+        let lists = for_each(places, |place| slots_and_spans(server, place, query)).await?;
+        lists.into_iter().flatten().collect()
     };
     rows.retain(|row| is_asked_for(query, row));
     rows.sort_by_cached_key(LedgerRow::place);
@@ -44,19 +50,20 @@ fn is_asked_for(query: &LedgerQuery, row: &LedgerRow) -> bool {
 /// Slots from the place on, as many as are asked for, and every span that touches the interval.
 async fn slots_and_spans(
     server: &Server,
+    place: &Place,
     query: &LedgerQuery,
 ) -> Result<Vec<LedgerRow>, StoreError> {
     let of = |name: &str| match &query.pipeline {
-        Some(pipeline) => server.keys.index(&format!("{name}:{pipeline}")),
-        None => server.keys.index(name),
+        Some(pipeline) => place.keys.index(&format!("{name}:{pipeline}")),
+        None => place.keys.index(name),
     };
     let from = rounded_up(query.from);
-    let (first, place) = match &query.after {
+    let (first, after) = match &query.after {
         None => (from, (String::new(), String::new())),
-        Some(place) => {
-            let key = Key::Slot(place.schedule.clone(), place.nominal);
-            let member = keys::member(&place.pipeline, &key);
-            (from.max(micros(place.nominal)), (score(place.nominal), member))
+        Some(last) => {
+            let key = Key::Slot(last.schedule.clone(), last.nominal);
+            let member = keys::member(&last.pipeline, &key);
+            (from.max(micros(last.nominal)), (score(last.nominal), member))
         }
     };
     let mut scores = Scores {
@@ -65,7 +72,7 @@ async fn slots_and_spans(
         direction: "up",
         first: first.to_string(),
         last: rounded_up(query.until).to_string(),
-        after: place,
+        after,
         limit: one_more(query.limit),
         word: query.disposition.as_deref().unwrap_or_default(),
         more: "",
@@ -74,7 +81,7 @@ async fn slots_and_spans(
     loop {
         let mut asked = vec!["ledger".to_owned(), of("spans"), from.to_string()];
         asked.extend(scores.arguments());
-        let mut parts = list(server.read(asked).await?)?.into_iter();
+        let mut parts = list(server.read(place, asked).await?)?.into_iter();
         let mut next = || parts.next().unwrap_or(Value::Nil);
         let is_over = text(next())? == "end";
         let slots = rows_of("slot", next())?;
@@ -92,14 +99,15 @@ async fn slots_and_spans(
 
 /// Open slots: of one pipeline a range of its shard's, else all.
 async fn open(server: &Server, query: &LedgerQuery) -> Result<Vec<LedgerRow>, StoreError> {
-    let members = |shard: u16, first: String, last: String, limit| Members {
-        kind: "open",
-        set: server.keys.index(&format!("open:{shard}")),
-        first,
-        last,
-        limit,
-        word: "",
-    };
+    let members =
+        |place: &Place, (shard, first, last, limit): (u16, String, String, i64)| Members {
+            kind: "open",
+            set: place.keys.index(&format!("open:{shard}")),
+            first,
+            last,
+            limit,
+            word: "",
+        };
     let count = server.shard_count();
     let mut rows = Vec::new();
     if let Some(pipeline) = &query.pipeline {
@@ -120,11 +128,15 @@ async fn open(server: &Server, query: &LedgerQuery) -> Result<Vec<LedgerRow>, St
         };
         // Rows at the place itself were seen.
         let limit = one_more(query.limit).saturating_add(1_000);
-        rows.extend(by_member(server, members(shard, first, last, limit)).await?);
+        let place = server.places.of(pipeline);
+        let own = members(place, (shard, first, last, limit));
+        rows.extend(by_member(server, place, own).await?);
     } else {
         for shard in 0..count {
-            let all = members(shard, "-".to_owned(), "+".to_owned(), i64::MAX);
-            rows.extend(by_member(server, all).await?);
+            for place in server.places.listed_with(Shard(shard)) {
+                let all = members(place, (shard, "-".to_owned(), "+".to_owned(), i64::MAX));
+                rows.extend(by_member(server, place, all).await?);
+            }
         }
     }
     rows.into_iter().map(Found::ledger).collect()
@@ -142,34 +154,51 @@ pub(crate) async fn open_slots(
     last: Option<(PipelineId, Timestamp, ScheduleId)>,
     limit: usize,
 ) -> Result<Page<LedgerRow>, StoreError> {
-    let members = Members {
-        kind: "open",
-        set: server.keys.index(&format!("open:{}", shard.0)),
-        first: after(last.map(|(name, at, schedule)| format!("{name} {} {schedule}", fixed(at)))),
-        last: "+".to_owned(),
-        limit: one_more(limit),
-        word: "",
-    };
-    let rows = by_member(server, members).await?.into_iter().map(Found::ledger);
-    Ok(page(rows.collect::<Result<_, _>>()?, limit))
+    let first = after(last.map(|(name, at, schedule)| format!("{name} {} {schedule}", fixed(at))));
+    let lists = for_each(server.places.listed_with(shard), |place: &Place| {
+        let members = Members {
+            kind: "open",
+            set: place.keys.index(&format!("open:{}", shard.0)),
+            first: first.clone(),
+            last: "+".to_owned(),
+            limit: one_more(limit),
+            word: "",
+        };
+        async move {
+            let rows = by_member(server, place, members).await?.into_iter().map(Found::ledger);
+            rows.collect::<Result<Vec<_>, _>>()
+        }
+    })
+    .await?;
+    let in_turn = |row: &LedgerRow| (row.pipeline.clone(), row.nominal, row.schedule.clone());
+    Ok(page(merged(lists, in_turn), limit))
 }
 
 /// Runs, newest first.
 pub(crate) async fn runs(server: &Server, query: &RunQuery) -> Result<Page<RunRow>, StoreError> {
     let found = match (&query.pipeline, &query.slot) {
         (Some(pipeline), Some((schedule, nominal))) => {
-            let place = format!("{pipeline} {schedule} {}", fixed(*nominal));
+            let place = server.places.of(pipeline);
+            let slot = format!("{pipeline} {schedule} {}", fixed(*nominal));
             let members = Members {
                 kind: "run",
-                set: server.keys.index(&format!("attempts:{pipeline}")),
-                first: format!("[{place} "),
-                last: format!("({place}!"),
+                set: place.keys.index(&format!("attempts:{pipeline}")),
+                first: format!("[{slot} "),
+                last: format!("({slot}!"),
                 limit: i64::MAX,
                 word: "",
             };
-            by_member(server, members).await?
+            by_member(server, place, members).await?
         }
-        _ => by_score(server, newest(server, query)).await?,
+        (Some(pipeline), None) => {
+            let place = server.places.of(pipeline);
+            by_score(server, place, newest(place, query)).await?
+        }
+        (None, _) => {
+            let newest_of = |place| by_score(server, place, newest(place, query));
+            let lists = for_each(server.places.all(), newest_of).await?;
+            lists.into_iter().flatten().collect()
+        }
     };
     let mut rows: Vec<RunRow> = found.into_iter().map(Found::run).collect::<Result<_, _>>()?;
     rows.retain(|row| {
@@ -183,25 +212,25 @@ pub(crate) async fn runs(server: &Server, query: &RunQuery) -> Result<Page<RunRo
     Ok(page(rows, query.limit))
 }
 
-fn newest<'a>(server: &Server, query: &'a RunQuery) -> Scores<'a> {
+fn newest<'a>(place: &Place, query: &'a RunQuery) -> Scores<'a> {
     let set =
         query.pipeline.as_ref().map_or_else(|| "runs".to_owned(), |name| format!("runs:{name}"));
-    let (first, place) = match &query.after {
+    let (first, after) = match &query.after {
         None => ("+inf".to_owned(), (String::new(), String::new())),
-        Some(place) => {
-            let member = keys::member(&place.pipeline, &Key::Run(place.key.clone()));
-            (score(place.created_at), (score(place.created_at), member))
+        Some(last) => {
+            let member = keys::member(&last.pipeline, &Key::Run(last.key.clone()));
+            (score(last.created_at), (score(last.created_at), member))
         }
     };
     // A slot of all pipelines is found among all runs: nobody asks for that but a test.
     let limit = if query.slot.is_some() { i64::MAX } else { one_more(query.limit) };
     Scores {
         kind: "run",
-        set: server.keys.index(&set),
+        set: place.keys.index(&set),
         direction: "down",
         first,
         last: String::new(),
-        after: place,
+        after,
         limit,
         word: query.status.as_deref().unwrap_or_default(),
         more: query.trigger_type.as_deref().unwrap_or_default(),

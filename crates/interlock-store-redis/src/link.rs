@@ -1,22 +1,23 @@
-//! The way to the server: one connection that is made again when it breaks.
+//! The way to the servers: a connection to each, made again when it breaks.
 //!
-//! In a cluster that is the server that has the store's hash slot. Every script names one key of it, so any other server
-//! answers who has it; that one is asked from then on. When it is gone, the others are asked in turn.
+//! Every request is for one place and names the key that stands for it, its anchor. On a cluster a server that does not have
+//! the place answers who has it; that one is asked from then on. When it is gone, the others are asked in turn, and say who
+//! follows. Without a cluster all anchors are on the same server: the primary of those that were named (`named`).
 //!
 //! Every request that changes something has an id, and the server keeps its answer for a while. So a request
 //! whose answer was lost is simply sent again, over the next connection: it is done once.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fmt,
     sync::{
-        Arc, Mutex as Lock, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex as Lock, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use interlock_store::StoreError;
+use interlock_store::{StoreError, StoreId, for_each};
 use redis::{
     AsyncConnectionConfig, Cmd, FromRedisValue, RedisError, Value, aio::MultiplexedConnection,
 };
@@ -25,7 +26,12 @@ use tokio::{
     time::{Instant, error::Elapsed, timeout},
 };
 
-use crate::{client::client, store::RedisSettings};
+use crate::{
+    client::client,
+    keys::Keys,
+    named::{Chosen, Progress, REPLICAS, Seen, choose},
+    store::RedisSettings,
+};
 
 /// How long a connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
@@ -38,7 +44,7 @@ const OPEN_FOR: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The scripts, each with the text that all share in front.
-const SCRIPTS: [&str; 7] = [
+const SCRIPTS: [&str; 8] = [
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/commit.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/lease.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/queue.lua")),
@@ -46,6 +52,7 @@ const SCRIPTS: [&str; 7] = [
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/recover.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/whole.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/forget.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/numbers.lua")),
 ];
 
 /// One of them.
@@ -58,6 +65,7 @@ pub(crate) enum Script {
     Recover,
     Whole,
     Forget,
+    Numbers,
 }
 
 /// A connection that works, as far as is known.
@@ -68,26 +76,55 @@ struct Live {
     number: u64,
 }
 
-/// The way to the server.
+/// A connection to one server, if there is one now.
+type Way = Arc<Mutex<Option<Live>>>;
+
+/// The way to the servers.
 pub(crate) struct Link {
     settings: RedisSettings,
-    /// Whom to ask: the first, and when it does not answer or only follows another the next. One alone, unless it is a
-    /// cluster or several were named.
+    /// Those that the settings name.
+    named: Vec<String>,
+    /// Which store was opened, by which it is found among them.
+    store: OnceLock<StoreId>,
+    /// Whom to ask for what nobody is known to have: the first, and when it does not answer or only follows another the next.
     nodes: Lock<VecDeque<String>>,
-    /// A key that every script names.
-    home: OnceLock<String>,
-    live: Mutex<Option<Live>>,
+    /// Who has which place of a cluster, by its anchor.
+    owners: Lock<BTreeMap<String, String>>,
+    ways: Lock<BTreeMap<String, Way>>,
+    /// Whether somebody waits to hear that the address is wrong.
+    is_opening: AtomicBool,
     made: AtomicU64,
 }
 
 /// Why a request got no answer.
 enum Trouble {
+    /// Another server has the place.
+    Elsewhere(StoreError),
     /// Over this connection; another may do.
     Broken(StoreError),
     /// There was none to be had, or it ended.
     Away(StoreError),
     /// The server will not.
     Final(StoreError),
+}
+
+impl Trouble {
+    fn error(self) -> StoreError {
+        match self {
+            Self::Elsewhere(error)
+            | Self::Broken(error)
+            | Self::Away(error)
+            | Self::Final(error) => error,
+        }
+    }
+}
+
+/// What a server is.
+struct Nature {
+    is_replica: bool,
+    is_cluster: bool,
+    /// By which it is known under whatever name.
+    process: String,
 }
 
 /// Why a server cannot be used.
@@ -112,107 +149,226 @@ impl From<Elapsed> for Unfit {
 
 impl Link {
     pub(crate) fn new(settings: &RedisSettings) -> Result<Self, StoreError> {
-        let nodes: VecDeque<String> =
+        let named: Vec<String> =
             settings.addr.split(',').map(|addr| addr.trim().to_owned()).collect();
         // Mistakes are found before anything is tried.
-        for addr in &nodes {
+        for addr in &named {
             client(&RedisSettings { addr: addr.clone(), ..settings.clone() })?;
         }
         Ok(Self {
             settings: settings.clone(),
-            nodes: Lock::new(nodes),
-            home: OnceLock::new(),
-            live: Mutex::new(None),
+            nodes: Lock::new(named.iter().cloned().collect()),
+            named,
+            store: OnceLock::new(),
+            owners: Lock::default(),
+            ways: Lock::default(),
+            is_opening: AtomicBool::new(true),
             made: AtomicU64::new(0),
         })
     }
 
-    /// Whether it is a cluster; its other servers are then known too.
+    /// Whether it is a cluster; its other servers are then known too. From now on it is known that somebody is there.
     pub(crate) async fn is_cluster(&self) -> Result<bool, StoreError> {
-        let info: String = self.ask(redis::cmd("INFO").arg("cluster")).await?;
-        if !info.lines().any(|line| line.trim_end() == "cluster_enabled:1") {
-            return Ok(false);
-        }
-        let nodes: String = self.ask(redis::cmd("CLUSTER").arg("NODES")).await?;
-        // `ID HOST:PORT@BUS,NAME FLAGS …`
-        let others = nodes.lines().filter_map(|line| line.split(' ').nth(1)?.split('@').next());
-        let mut known = self.nodes();
-        for other in others.filter(|other| !other.starts_with(':')) {
-            if !known.iter().any(|node| node == other) {
-                known.push_back(other.to_owned());
+        let info: String = self.ask("", redis::cmd("INFO").arg("cluster")).await?;
+        let is_cluster = info.lines().any(|line| line.trim_end() == "cluster_enabled:1");
+        if is_cluster {
+            let nodes: String = self.ask("", redis::cmd("CLUSTER").arg("NODES")).await?;
+            // `ID HOST:PORT@BUS,NAME FLAGS …`
+            let others = nodes.lines().filter_map(|line| line.split(' ').nth(1)?.split('@').next());
+            for other in others.filter(|other| !other.starts_with(':')) {
+                self.meet(other);
             }
         }
-        Ok(true)
+        self.is_opening.store(false, Ordering::Relaxed);
+        Ok(is_cluster)
     }
 
-    /// Names the key by which the right server of a cluster is found.
-    pub(crate) async fn settle_at(&self, home: String) {
-        // Nobody else has named one: this is done once, by whoever opens the store.
-        drop(self.home.set(home));
-        *self.live.lock().await = None;
+    /// The store is open, and it is this one.
+    pub(crate) fn opened(&self, store: StoreId) {
+        self.store.get_or_init(|| store);
     }
 
-    fn nodes(&self) -> std::sync::MutexGuard<'_, VecDeque<String>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn identity(&self) -> StoreId {
+        self.store.get().copied().unwrap_or(StoreId(0))
     }
 
-    /// Whom to ask next, after an answer or none.
-    fn turn(&self, error: Option<&RedisError>) {
-        let mut nodes = self.nodes();
-        match error
-            .filter(|error| error.code() == Some("MOVED"))
-            .and_then(RedisError::redirect_node)
+    /// Whether servers were named among which there is something to choose; those of a cluster choose by themselves.
+    pub(crate) fn names_several(&self) -> bool {
+        self.named.len() > 1
+    }
+
+    /// Asks all that were named, unless one of them belongs to a cluster.
+    async fn survey(&self) -> Vec<(&str, Result<Seen, Unfit>)> {
+        let all = self.named.iter().map(String::as_str).collect();
+        let asked = for_each(all, |addr: &str| async move {
+            let seen = timeout(CONNECT_MAX, self.describe(addr)).await;
+            Ok((addr, seen.unwrap_or(Err(Unfit::Silent))))
+        });
+        asked.await.unwrap_or_default()
+    }
+
+    /// Which one is to be used, and what is to be said of the others.
+    async fn choose(&self) -> Result<Chosen, StoreError> {
+        let seen = self.survey().await;
+        let seen: Vec<Seen> = seen.into_iter().filter_map(|(_, seen)| seen.ok()).collect();
+        choose(&seen, self.store.get().copied())
+    }
+
+    /// What is to be said of the servers that were named beside the one that is used.
+    pub(crate) async fn rivals(&self) -> Vec<String> {
+        if !self.names_several() {
+            return vec![];
+        }
+        match self.choose().await {
+            Ok(chosen) => chosen.warnings,
+            Err(error) => vec![error.message],
+        }
+    }
+
+    /// None was found: it may be on a server that cannot be asked.
+    pub(crate) async fn require_all(&self) -> Result<(), StoreError> {
+        if !self.names_several() {
+            return Ok(());
+        }
+        for (addr, seen) in self.survey().await {
+            if let Err(unfit) = seen {
+                let why = trouble(&unfit).error().message;
+                return Err(StoreError::retryable(format!(
+                    "no store was found, and {addr}, which may hold it, does not answer: {why}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns to another server if that one is further than the one that is used: both may have been taken for the only primary.
+    pub(crate) async fn look(&self) {
+        let used = self.whom("");
+        let seen = self.survey().await;
+        let seen: Vec<Seen> = seen.into_iter().filter_map(|(_, seen)| seen.ok()).collect();
+        // One that is slow to answer is not left for one that is quick and old. If it is gone, the next request finds out.
+        if seen.iter().any(|server| server.addr == used)
+            && let Ok(Chosen { addr, .. }) = choose(&seen, self.store.get().copied())
+            && addr != used
         {
-            Some((node, _slot)) => {
-                nodes.retain(|known| known != node);
-                nodes.push_front(node.to_owned());
-            }
-            None => nodes.rotate_left(1),
+            self.prefer(&addr);
+            *self.way(&used).lock().await = None;
         }
     }
 
-    /// Runs a script, however often the connection breaks meanwhile.
+    /// From now on this one is asked first.
+    fn prefer(&self, addr: &str) {
+        let mut nodes = held(&self.nodes);
+        if let Some(at) = nodes.iter().position(|node| node == addr) {
+            nodes.rotate_left(at);
+        }
+    }
+
+    /// Remembers a server.
+    fn meet(&self, node: &str) {
+        let mut known = held(&self.nodes);
+        if !known.iter().any(|other| other == node) {
+            known.push_back(node.to_owned());
+        }
+    }
+
+    /// Whom to ask for a place.
+    pub(crate) fn whom(&self, anchor: &str) -> String {
+        let owner = held(&self.owners).get(anchor).cloned();
+        owner.or_else(|| held(&self.nodes).front().cloned()).unwrap_or_default()
+    }
+
+    fn way(&self, addr: &str) -> Way {
+        Arc::clone(held(&self.ways).entry(addr.to_owned()).or_default())
+    }
+
+    /// A server has said who has a place.
+    fn follow(&self, anchor: &str, (asked, node): (&str, &str)) {
+        // Without a name it is on the machine that was asked.
+        let host = asked.rsplit_once(':').map_or(asked, |(host, _)| host);
+        let node = if node.starts_with(':') { format!("{host}{node}") } else { node.to_owned() };
+        self.meet(&node);
+        held(&self.owners).insert(anchor.to_owned(), node);
+    }
+
+    /// A server did not do what it was asked for: others are asked for this place.
+    fn turn(&self, anchor: &str, asked: &str) {
+        held(&self.owners).remove(anchor);
+        let mut nodes = held(&self.nodes);
+        if nodes.front().is_some_and(|first| first == asked) {
+            nodes.rotate_left(1);
+        }
+    }
+
+    /// Runs a script where a place is, however often the connection breaks meanwhile.
     pub(crate) async fn run(
         &self,
+        anchor: &str,
         script: Script,
         arguments: &[&[u8]],
     ) -> Result<Value, StoreError> {
-        self.persist(|live| {
+        self.persist(anchor, |live| {
             let mut command = redis::cmd("EVALSHA");
-            let home = self.home.get().map(String::as_str).into_iter();
-            command.arg(live.hashes.get(script as usize));
-            command.arg(home.len()).arg(home.collect::<Vec<_>>()).arg(arguments);
+            command.arg(live.hashes.get(script as usize)).arg(1).arg(anchor).arg(arguments);
             command
         })
         .await
     }
 
-    /// Runs a command that only reads.
-    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        let value = self.persist(|_| command.clone()).await?;
+    /// Runs a command that only reads, where a place is.
+    pub(crate) async fn ask<T: FromRedisValue>(
+        &self,
+        anchor: &str,
+        command: &Cmd,
+    ) -> Result<T, StoreError> {
+        let value = self.persist(anchor, |_| command.clone()).await?;
         redis::from_redis_value(value).map_err(|error| StoreError::permanent(error.to_string()))
     }
 
-    async fn persist(&self, command: impl Fn(&Live) -> Cmd) -> Result<Value, StoreError> {
+    async fn persist(
+        &self,
+        anchor: &str,
+        command: impl Fn(&Live) -> Cmd,
+    ) -> Result<Value, StoreError> {
         // All of it counts: an attempt over a way on which nothing comes back takes seconds itself.
         let began = Instant::now();
+        let mut was_sent_on = false;
         loop {
-            let is_open = self.home.get().is_some();
-            let (error, patience) = match self.try_once(&command).await {
+            let is_opening = self.is_opening.load(Ordering::Relaxed);
+            let (error, patience) = match self.try_once(anchor, &command).await {
                 Ok(value) => return Ok(value),
                 Err(Trouble::Final(error)) => return Err(error),
-                Err(Trouble::Away(error)) if !is_open => (error, OPEN_FOR),
-                Err(Trouble::Away(error) | Trouble::Broken(error)) => (error, TRY_FOR),
+                // Two that name each other would be asked without a pause.
+                Err(Trouble::Elsewhere(_)) if !std::mem::replace(&mut was_sent_on, true) => {
+                    continue;
+                }
+                Err(Trouble::Away(error)) if is_opening => (error, OPEN_FOR),
+                Err(Trouble::Away(error) | Trouble::Broken(error) | Trouble::Elsewhere(error)) => {
+                    (error, TRY_FOR)
+                }
             };
             if began.elapsed() >= patience {
                 return Err(error);
             }
+            was_sent_on = false;
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    async fn try_once(&self, command: &impl Fn(&Live) -> Cmd) -> Result<Value, Trouble> {
-        let live = self.live().await?;
+    async fn try_once(
+        &self,
+        anchor: &str,
+        command: &impl Fn(&Live) -> Cmd,
+    ) -> Result<Value, Trouble> {
+        let addr = self.whom(anchor);
+        let way = self.way(&addr);
+        let live = match self.live(&addr, &way).await {
+            Ok(live) => live,
+            Err(trouble) => {
+                self.turn(anchor, &addr);
+                return Err(trouble);
+            }
+        };
         let mut connection = live.connection.clone();
         let command = command(&live);
         let error = match timeout(ANSWER_MAX, command.query_async(&mut connection)).await {
@@ -221,46 +377,46 @@ impl Link {
             Err(_elapsed) => None,
         };
         let trouble = error.as_ref().map_or_else(unanswered, said);
-        if !matches!(trouble, Trouble::Final(_)) {
-            let mut place = self.live.lock().await;
+        if let (Trouble::Elsewhere(_), Some(error)) = (&trouble, &error) {
+            match error.redirect_node() {
+                Some((node, _slot)) => self.follow(anchor, (&addr, node)),
+                None => self.turn(anchor, &addr),
+            }
+        } else if !matches!(trouble, Trouble::Final(_)) {
+            let mut place = way.lock().await;
             if place.as_ref().is_some_and(|found| found.number == live.number) {
                 *place = None;
-                self.turn(error.as_ref());
             }
+            self.turn(anchor, &addr);
         }
         Err(trouble)
     }
 
-    /// The connection: the one there is, else a new one with its scripts.
-    async fn live(&self) -> Result<Live, Trouble> {
-        let mut place = self.live.lock().await;
+    /// The connection to a server: the one there is, else a new one with its scripts.
+    async fn live(&self, addr: &str, way: &Way) -> Result<Live, Trouble> {
+        let mut place = way.lock().await;
         if let Some(live) = &*place {
             return Ok(live.clone());
         }
-        match self.connect().await {
-            Ok((connection, hashes)) => {
-                let number = self.made.fetch_add(1, Ordering::Relaxed);
-                let live = Live { connection, hashes: Arc::new(hashes), number };
-                *place = Some(live.clone());
-                Ok(live)
-            }
-            Err(unfit) => {
-                self.turn(if let Unfit::Said(error) = &unfit { Some(error) } else { None });
-                Err(match &unfit {
-                    Unfit::Said(error) => said(error),
-                    Unfit::Silent => unanswered(),
-                    Unfit::Replica => Trouble::Away(StoreError::retryable(
-                        "this Redis is a replica, which takes no writes: name the primary in `redis.addr`, or both",
-                    )),
-                })
+        let (connection, hashes, is_cluster) =
+            self.connect(addr).await.map_err(|unfit| trouble(&unfit))?;
+        if self.names_several() && !is_cluster {
+            let chosen = self.choose().await.map_err(Trouble::Away)?.addr;
+            if chosen != addr {
+                self.prefer(&chosen);
+                let message = format!("{chosen} is further than {addr}, and both are primaries");
+                return Err(Trouble::Elsewhere(StoreError::retryable(message)));
             }
         }
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let live = Live { connection, hashes: Arc::new(hashes), number };
+        *place = Some(live.clone());
+        Ok(live)
     }
 
-    /// A connection to the server whose turn it is, if it has the home and takes writes.
-    async fn connect(&self) -> Result<(MultiplexedConnection, Vec<String>), Unfit> {
-        let addr = self.nodes().front().cloned().unwrap_or_default();
-        let settings = RedisSettings { addr, ..self.settings.clone() };
+    /// A connection to a server, whatever it is.
+    async fn open(&self, addr: &str) -> Result<(MultiplexedConnection, Nature), Unfit> {
+        let settings = RedisSettings { addr: addr.to_owned(), ..self.settings.clone() };
         let client = client(&settings).map_err(|error| {
             RedisError::from((redis::ErrorKind::InvalidClientConfig, "address", error.message))
         })?;
@@ -269,17 +425,41 @@ impl Link {
             .set_response_timeout(None);
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         let mut connection = timeout(CONNECT_MAX, connecting).await??;
+        let info = redis::cmd("INFO");
+        let info: String = timeout(ANSWER_MAX, info.query_async(&mut connection)).await??;
+        let says = |word: &str| info.lines().any(|line| line.trim_end() == word);
+        let process = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+        let nature = Nature {
+            is_replica: says("role:slave"),
+            is_cluster: says("cluster_enabled:1"),
+            process: process.unwrap_or(addr).trim_end().to_owned(),
+        };
+        Ok((connection, nature))
+    }
+
+    /// What a server says of itself and of the store on it.
+    async fn describe(&self, addr: &str) -> Result<Seen, Unfit> {
+        let (mut connection, Nature { is_replica, process, .. }) = self.open(addr).await?;
+        let home = Keys { prefix: self.settings.key_prefix.clone() };
+        let mut ask = redis::cmd("HMGET");
+        ask.arg(home.name("about")).arg(&["identity", "term", "event", "writes"]);
+        let found: Vec<Option<String>> = ask.query_async(&mut connection).await?;
+        let mut found = found.into_iter().map(Option::unwrap_or_default);
+        let store = found.next().and_then(|text| StoreId::parse(&text));
+        let mut number = || found.next().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let progress = Progress { term: number(), event: number(), writes: number() };
+        Ok(Seen { addr: addr.to_owned(), process, is_replica, store, progress })
+    }
+
+    /// A connection to a server, if it takes writes, with its scripts; and whether it belongs to a cluster.
+    async fn connect(
+        &self,
+        addr: &str,
+    ) -> Result<(MultiplexedConnection, Vec<String>, bool), Unfit> {
+        let (mut connection, nature) = self.open(addr).await?;
         // One that was the primary reads on after another has followed, and what it says is old.
-        let mut role = redis::cmd("INFO");
-        let role = role.arg("replication").query_async(&mut connection);
-        let role: String = timeout(ANSWER_MAX, role).await??;
-        if role.lines().any(|line| line.trim_end() == "role:slave") {
+        if nature.is_replica {
             return Err(Unfit::Replica);
-        }
-        if let Some(home) = self.home.get() {
-            let mut find = redis::cmd("EXISTS");
-            let found = find.arg(home).query_async(&mut connection);
-            let _found: i64 = timeout(ANSWER_MAX, found).await??;
         }
         let mut hashes = Vec::with_capacity(SCRIPTS.len());
         for script in SCRIPTS {
@@ -287,7 +467,19 @@ impl Link {
             let loading = load.arg("LOAD").arg(script).query_async(&mut connection);
             hashes.push(timeout(ANSWER_MAX, loading).await??);
         }
-        Ok((connection, hashes))
+        Ok((connection, hashes, nature.is_cluster))
+    }
+}
+
+fn held<T>(lock: &Lock<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn trouble(unfit: &Unfit) -> Trouble {
+    match unfit {
+        Unfit::Said(error) => said(error),
+        Unfit::Silent => unanswered(),
+        Unfit::Replica => Trouble::Away(StoreError::retryable(REPLICAS)),
     }
 }
 
@@ -310,9 +502,12 @@ fn said(error: &RedisError) -> Trouble {
         )),
         // It has been started again, is not the primary any more, or is busy.
         "NOSCRIPT" | "LOADING" | "READONLY" | "MASTERDOWN" | "TRYAGAIN" | "BUSY"
-        | "CLUSTERDOWN" | "MOVED" | "ASK" => {
+        | "CLUSTERDOWN" | "ASK" => {
             Trouble::Broken(StoreError::retryable(format!("Redis cannot do it now: {error}")))
         }
+        "MOVED" => Trouble::Elsewhere(StoreError::retryable(format!(
+            "the servers of the Redis Cluster do not agree on who has the place: {error}"
+        ))),
         "OOM" => Trouble::Final(StoreError::retryable(
             "Redis is full (`maxmemory`) and takes nothing more: give it more memory",
         )),

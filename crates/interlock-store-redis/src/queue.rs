@@ -2,7 +2,7 @@
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    InboxEntry, Key, OutboxRow, Page, Record, Shard, StoreError,
+    InboxEntry, Key, OutboxRow, Page, Record, Shard, StoreError, for_each,
     record::{InboxRecord, OutboxRecord},
 };
 use interlock_store_remote::{instant, one_more, page, whole_ttl};
@@ -12,8 +12,9 @@ use crate::{
     apply::{entries, put},
     keys::found,
     link::Script,
+    place::{Place, merged},
     read::pair,
-    request::{Server, list},
+    request::{Server, list, number},
     views::Views,
 };
 
@@ -25,7 +26,8 @@ pub(crate) async fn post(
     body: String,
 ) -> Result<(), StoreError> {
     let shard = Shard::of(pipeline, server.shard_count()).0;
-    let keys = &server.keys;
+    let place = server.places.of(pipeline);
+    let keys = &place.keys;
     let arguments = vec![
         "post".to_owned(),
         keys.name(&format!("letters:{pipeline}")),
@@ -35,7 +37,7 @@ pub(crate) async fn post(
         format!("{pipeline} {key}"),
         body,
     ];
-    server.write(Script::Queue, arguments).await.map(drop)
+    server.write(place, Script::Queue, arguments).await.map(drop)
 }
 
 /// Entries that are not applied, oldest first.
@@ -44,15 +46,21 @@ pub(crate) async fn inbox(
     shard: Shard,
     limit: usize,
 ) -> Result<Page<InboxEntry>, StoreError> {
-    let set = server.keys.name(&format!("inbox:{}", shard.0));
-    let asked = vec!["inbox".to_owned(), set, one_more(limit).to_string()];
-    let mut entries = Vec::new();
-    for row in list(server.read(asked).await?)? {
-        let (member, value) = pair(row)?;
-        entries.push(entry(&member, &value).ok_or_else(|| {
-            StoreError::permanent(format!("an entry of the inbox cannot be read: {member}"))
-        })?);
-    }
+    let lists = for_each(server.places.listed_with(shard), |place: &Place| async move {
+        let set = place.keys.name(&format!("inbox:{}", shard.0));
+        let asked = vec!["inbox".to_owned(), set, one_more(limit).to_string()];
+        let read = |row| {
+            let (member, value) = pair(row)?;
+            entry(&member, &value).ok_or_else(|| {
+                StoreError::permanent(format!("an entry of the inbox cannot be read: {member}"))
+            })
+        };
+        let rows = list(server.read(place, asked).await?)?.into_iter().map(read);
+        rows.collect::<Result<Vec<_>, _>>()
+    })
+    .await?;
+    // Each place counts its own: no pipeline is in two.
+    let entries = merged(lists, |entry| (entry.received_at, entry.number));
     Ok(page(entries, limit))
 }
 
@@ -74,13 +82,108 @@ pub(crate) async fn claim(
     limit: usize,
     ttl: SignedDuration,
 ) -> Result<Vec<OutboxRow>, StoreError> {
+    if !server.places.are_apart() {
+        return claim_here(server, &server.places.home, (limit, ttl)).await;
+    }
+    let (mut places, mut rows): (Vec<&Place>, Vec<OutboxRow>) = (server.places.all(), Vec::new());
+    // A place that does not answer holds up nobody else's notifications.
+    let mut failed = None;
+    while rows.len() < limit {
+        let waiting =
+            ask_each(&mut places, &mut failed, |place| waiting(server, place, limit - rows.len()))
+                .await?;
+        let shares = shares(waiting, limit - rows.len());
+        let wanted: usize = shares.iter().map(|(_, share)| share).sum();
+        let mut got = 0;
+        let claims = for_each(shares, |(place, share)| async move {
+            Ok(claim_here(server, place, (share, ttl)).await)
+        });
+        for claimed in claims.await? {
+            match claimed {
+                Ok(claimed) => {
+                    // A claim may be so short that it is over by now.
+                    let is_again = |row: &OutboxRow| {
+                        claimed
+                            .iter()
+                            .any(|own| (&own.pipeline, &own.name) == (&row.pipeline, &row.name))
+                    };
+                    rows.retain(|row| !is_again(row));
+                    got += claimed.len();
+                    rows.extend(claimed);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        // What somebody else claimed meanwhile is missing from the share of its place: then there may be more elsewhere.
+        if got >= wanted || failed.is_some() {
+            break;
+        }
+    }
+    match failed {
+        Some(error) if rows.is_empty() => Err(error),
+        Some(_) | None => Ok(rows),
+    }
+}
+
+/// Asks places, and goes on with those that answer.
+async fn ask_each<'a, T, F>(
+    places: &mut Vec<&'a Place>,
+    failed: &mut Option<StoreError>,
+    ask: impl Fn(&'a Place) -> F,
+) -> Result<Vec<(&'a Place, T)>, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let asked = for_each(std::mem::take(places), |place| {
+        let asked = ask(place);
+        async move { Ok((place, asked.await)) }
+    });
+    let mut answers = Vec::new();
+    for (place, answer) in asked.await? {
+        match answer {
+            Ok(answer) => {
+                places.push(place);
+                answers.push((place, answer));
+            }
+            Err(error) => *failed = Some(error),
+        }
+    }
+    Ok(answers)
+}
+
+/// How many of those that have waited longest are where.
+fn shares(waiting: Vec<(&Place, Vec<i64>)>, limit: usize) -> Vec<(&Place, usize)> {
+    let each = waiting
+        .into_iter()
+        .map(|(place, all)| all.into_iter().map(|since| (since, place)).collect::<Vec<_>>());
+    let mut shares: Vec<(&Place, usize)> = Vec::new();
+    for (_, place) in merged(each.collect(), |(since, _)| *since).into_iter().take(limit) {
+        match shares.iter_mut().find(|(known, _)| std::ptr::eq(*known, place)) {
+            Some((_, share)) => *share += 1,
+            None => shares.push((place, 1)),
+        }
+    }
+    shares
+}
+
+async fn claim_here(
+    server: &Server,
+    place: &Place,
+    (limit, ttl): (usize, SignedDuration),
+) -> Result<Vec<OutboxRow>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let asked = vec!["claim".to_owned(), limit.to_string(), whole_ttl(ttl).to_string()];
-    let rows = server.write(Script::Queue, asked).await?.into_iter().map(|row| {
+    let rows = server.write(place, Script::Queue, asked).await?.into_iter().map(|row| {
         let (member, value) = pair(row)?;
         found("outbox", &member, &value)?.outbox()
     });
     rows.collect()
+}
+
+/// Since when notifications of a place wait that may be tried now.
+async fn waiting(server: &Server, place: &Place, limit: usize) -> Result<Vec<i64>, StoreError> {
+    let asked = vec!["waiting".to_owned(), limit.to_string()];
+    list(server.read(place, asked).await?)?.into_iter().map(number).collect()
 }
 
 /// Replaces a claimed notification by what came of it, if its row is still as it was handed out.
@@ -90,20 +193,22 @@ pub(crate) async fn settle(
     row: &OutboxRow,
     becomes: Vec<(String, OutboxRecord)>,
 ) -> Result<(), StoreError> {
+    let here = server.places.of(&row.pipeline);
+    let keys = &here.keys;
     let place = (&row.pipeline, Shard::of(&row.pipeline, server.shard_count()));
     let own = Key::Outbox(row.name.clone());
     let mut arguments = vec!["settle".to_owned()];
-    arguments.extend(server.keys.address(&row.pipeline, &own));
+    arguments.extend(keys.address(&row.pipeline, &own));
     arguments.push(row.revision.to_string());
-    entries(server.keys.entries(place, &own, None), &mut arguments);
+    entries(keys.entries(place, &own, None), &mut arguments);
     arguments.push(becomes.len().to_string());
     for (name, record) in becomes {
         let key = Key::Outbox(name.clone());
-        let record = Record::Outbox(OutboxRecord { claimed_until: None, ..record });
+        let record = Record::Outbox(OutboxRecord { claimed_until: None, ..record }.into());
         let mut rest = Vec::new();
-        put(server, views, (place, &key, &record), &mut rest);
+        put(keys, views, (place, &key, &record), &mut rest);
         arguments.extend([name, rest.len().to_string()]);
         arguments.extend(rest);
     }
-    server.write(Script::Queue, arguments).await.map(drop)
+    server.write(here, Script::Queue, arguments).await.map(drop)
 }

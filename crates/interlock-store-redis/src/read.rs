@@ -1,11 +1,11 @@
 //! Reads of rows by key, and of the small listings.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
     AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Key, OutboxRow, Page, Record, Row,
-    Shard, StoreError,
+    Shard, StoreError, for_each,
     record::{EventRecord, IncidentRecord, SensorRecord},
 };
 use interlock_store_remote::{Found, key_text, micros, one_more, page};
@@ -14,6 +14,8 @@ use redis::Value;
 
 use crate::{
     keys::{self, found},
+    numbers,
+    place::{Place, merged},
     request::{Server, list, number, optional, text},
 };
 
@@ -64,13 +66,14 @@ impl Scores<'_> {
 /// Rows by score, in as many calls as it takes.
 pub(crate) async fn by_score(
     server: &Server,
+    place: &Place,
     mut scores: Scores<'_>,
 ) -> Result<Vec<Found>, StoreError> {
     let mut rows = Vec::new();
     loop {
         let mut asked = vec!["scores".to_owned()];
         asked.extend(scores.arguments());
-        let mut parts = list(server.read(asked).await?)?.into_iter();
+        let mut parts = list(server.read(place, asked).await?)?.into_iter();
         let mut next = || parts.next().unwrap_or(Value::Nil);
         let is_over = text(next())? == "end";
         let found_now = rows_of(scores.kind, next())?;
@@ -108,6 +111,7 @@ pub(crate) struct Members<'a> {
 /// Rows by member, in as many calls as it takes.
 pub(crate) async fn by_member(
     server: &Server,
+    place: &Place,
     mut members: Members<'_>,
 ) -> Result<Vec<Found>, StoreError> {
     let mut rows = Vec::new();
@@ -115,7 +119,7 @@ pub(crate) async fn by_member(
         let Members { kind, set, first, last, limit, word } = &members;
         let words = ["members", kind, set, first, last, &limit.to_string(), word];
         let asked = words.iter().map(|word| (*word).to_owned()).collect();
-        let mut parts = list(server.read(asked).await?)?.into_iter();
+        let mut parts = list(server.read(place, asked).await?)?.into_iter();
         let mut next = || parts.next().unwrap_or(Value::Nil);
         let is_over = text(next())? == "end";
         let found_now = rows_of(kind, next())?;
@@ -140,11 +144,12 @@ pub(crate) async fn rows(
     pipeline: &PipelineId,
     keys: &[Key],
 ) -> Result<Vec<Option<Row<Record>>>, StoreError> {
+    let place = server.places.of(pipeline);
     let mut asked = vec!["rows".to_owned(), keys.len().to_string()];
     for key in keys {
-        asked.extend(server.keys.address(pipeline, key));
+        asked.extend(place.keys.address(pipeline, key));
     }
-    let values = list(server.read(asked).await?)?;
+    let values = list(server.read(place, asked).await?)?;
     let row = |(key, value): (&Key, Value)| {
         let Some(value) = optional(value)? else { return Ok(None) };
         let found = keys::read(pipeline.as_str(), (key.kind(), &key_text(key)), &value)?;
@@ -160,16 +165,25 @@ pub(crate) async fn agenda(
     last: Option<PipelineId>,
     limit: usize,
 ) -> Result<Page<AgendaRow>, StoreError> {
-    let set = server.keys.index(&format!("pipelines:{}", shard.0));
     let last = after(last.map(|name| name.to_string()));
-    let asked = vec!["agenda".to_owned(), set, last, one_more(limit).to_string()];
+    let lists = for_each(server.places.listed_with(shard), |place: &Place| {
+        let set = place.keys.index(&format!("pipelines:{}", shard.0));
+        let asked = vec!["agenda".to_owned(), set, last.clone(), one_more(limit).to_string()];
+        async move { agenda_of(server.read(place, asked).await?) }
+    })
+    .await?;
+    Ok(page(merged(lists, |row| row.pipeline.clone()), limit))
+}
+
+fn agenda_of(answer: Value) -> Result<Vec<AgendaRow>, StoreError> {
     let mut rows = Vec::new();
-    for row in list(server.read(asked).await?)? {
+    for row in list(answer)? {
         let mut parts = list(row)?.into_iter();
         let mut next = || parts.next().unwrap_or(Value::Nil);
         let name = text(next())?;
         let own = keys::read(&name, ("pipeline", ""), &text(next())?)?;
         let Record::Pipeline(record) = own.record else { continue };
+        let record = Arc::unwrap_or_clone(record);
         let mut watermarks = BTreeMap::new();
         let mut marks = list(next())?.into_iter();
         while let (Some(schedule), Some(value)) = (marks.next(), marks.next()) {
@@ -181,7 +195,7 @@ pub(crate) async fn agenda(
         let record = Row { record, revision: own.revision };
         rows.push(AgendaRow { pipeline: own.pipeline, record, watermarks });
     }
-    Ok(page(rows, limit))
+    Ok(rows)
 }
 
 /// The pipelines of a shard with the revisions of their rows.
@@ -191,19 +205,24 @@ pub(crate) async fn revisions(
     last: Option<PipelineId>,
     limit: usize,
 ) -> Result<Page<(PipelineId, u64)>, StoreError> {
-    let set = server.keys.index(&format!("pipelines:{}", shard.0));
     let last = after(last.map(|name| name.to_string()));
-    let asked = vec!["revisions".to_owned(), set, last, one_more(limit).to_string()];
-    let mut rows = Vec::new();
-    for row in list(server.read(asked).await?)? {
+    let read = |row: Value| {
         let (name, revision) = pair(row)?;
-        let pipeline = PipelineId::any(&name);
-        let found = pipeline.ok().zip(revision.parse().ok());
-        rows.push(found.ok_or_else(|| {
+        let found = PipelineId::any(&name).ok().zip(revision.parse().ok());
+        found.ok_or_else(|| {
             StoreError::permanent(format!("a pipeline of the store cannot be read: {name}"))
-        })?);
-    }
-    Ok(page(rows, limit))
+        })
+    };
+    let lists = for_each(server.places.listed_with(shard), |place: &Place| {
+        let set = place.keys.index(&format!("pipelines:{}", shard.0));
+        let asked = vec!["revisions".to_owned(), set, last.clone(), one_more(limit).to_string()];
+        async move {
+            let rows = list(server.read(place, asked).await?)?.into_iter().map(read);
+            rows.collect::<Result<Vec<_>, _>>()
+        }
+    })
+    .await?;
+    Ok(page(merged(lists, |(name, _)| name.clone()), limit))
 }
 
 /// The sensors of a pipeline.
@@ -212,12 +231,14 @@ pub(crate) async fn sensors(
     pipeline: &PipelineId,
 ) -> Result<BTreeMap<String, Row<SensorRecord>>, StoreError> {
     let mut all = redis::cmd("HGETALL");
-    all.arg(server.keys.name(&format!("sensor:{pipeline}")));
-    let fields: BTreeMap<String, String> = server.link.ask(&all).await?;
+    let place = server.places.of(pipeline);
+    all.arg(place.keys.name(&format!("sensor:{pipeline}")));
+    let fields: BTreeMap<String, String> = server.link.ask(&place.anchor, &all).await?;
     let mut sensors = BTreeMap::new();
     for (key, value) in fields {
         let found = keys::read(pipeline.as_str(), ("sensor", &key), &value)?;
         if let Record::Sensor(record) = found.record {
+            let record = Arc::unwrap_or_clone(record);
             sensors.insert(key, Row { record, revision: found.revision });
         }
     }
@@ -233,20 +254,32 @@ pub(crate) async fn incidents(
     pipeline: Option<PipelineId>,
     limit: usize,
 ) -> Result<Page<IncidentRow>, StoreError> {
-    let set = pipeline.map_or_else(|| "incidents".to_owned(), |name| format!("incidents:{name}"));
-    let scores = Scores {
-        kind: "incident",
-        set: server.keys.index(&set),
-        direction: "down",
-        first: "+inf".to_owned(),
-        last: String::new(),
-        after: (String::new(), String::new()),
-        limit: one_more(limit),
-        word: "",
-        more: "",
+    let (set, places) = match &pipeline {
+        Some(name) => (format!("incidents:{name}"), vec![server.places.of(name)]),
+        None => ("incidents".to_owned(), server.places.all()),
     };
-    let rows = by_score(server, scores).await?.into_iter().map(Found::incident);
-    Ok(page(rows.collect::<Result<_, _>>()?, limit))
+    let lists = for_each(places, |place: &Place| {
+        let scores = Scores {
+            kind: "incident",
+            set: place.keys.index(&set),
+            direction: "down",
+            first: "+inf".to_owned(),
+            last: String::new(),
+            after: (String::new(), String::new()),
+            limit: one_more(limit),
+            word: "",
+            more: "",
+        };
+        async move {
+            let rows = by_score(server, place, scores).await?.into_iter().map(Found::incident);
+            rows.collect::<Result<Vec<_>, _>>()
+        }
+    })
+    .await?;
+    let newest_first = |(name, key, row): &IncidentRow| {
+        std::cmp::Reverse((row.record.opened_at, name.clone(), key.clone()))
+    };
+    Ok(page(merged(lists, newest_first), limit))
 }
 
 /// Incidents of a shard that are not resolved, in the order (pipeline, key), after a given one.
@@ -256,16 +289,24 @@ pub(crate) async fn open_incidents(
     last: Option<(PipelineId, String)>,
     limit: usize,
 ) -> Result<Page<IncidentRow>, StoreError> {
-    let members = Members {
-        kind: "incident",
-        set: server.keys.index(&format!("incidents:open:{}", shard.0)),
-        first: after(last.map(|(name, key)| format!("{name} {key}"))),
-        last: "+".to_owned(),
-        limit: one_more(limit),
-        word: "",
-    };
-    let rows = by_member(server, members).await?.into_iter().map(Found::incident);
-    Ok(page(rows.collect::<Result<_, _>>()?, limit))
+    let first = after(last.map(|(name, key)| format!("{name} {key}")));
+    let lists = for_each(server.places.listed_with(shard), |place: &Place| {
+        let members = Members {
+            kind: "incident",
+            set: place.keys.index(&format!("incidents:open:{}", shard.0)),
+            first: first.clone(),
+            last: "+".to_owned(),
+            limit: one_more(limit),
+            word: "",
+        };
+        async move {
+            let rows = by_member(server, place, members).await?.into_iter().map(Found::incident);
+            rows.collect::<Result<Vec<_>, _>>()
+        }
+    })
+    .await?;
+    let by_name = |(name, key, _): &IncidentRow| (name.clone(), key.clone());
+    Ok(page(merged(lists, by_name), limit))
 }
 
 /// Backfills, in the order (pipeline, number). There are few: those of other shards are passed over here.
@@ -275,16 +316,29 @@ pub(crate) async fn backfills(
 ) -> Result<Page<BackfillRow>, StoreError> {
     let first =
         query.after.as_ref().map(|(name, number)| keys::member(name, &Key::Backfill(*number)));
-    let members = Members {
-        kind: "backfill",
-        set: server.keys.index("backfills"),
-        first: after(first),
-        last: "+".to_owned(),
-        limit: i64::MAX,
-        word: if query.unfinished { "unfinished" } else { "" },
+    let first = after(first);
+    let places = match (&query.pipeline, query.shard) {
+        (Some(name), _) => vec![server.places.of(name)],
+        (None, Some(shard)) => server.places.listed_with(shard),
+        (None, None) => server.places.all(),
     };
-    let rows = by_member(server, members).await?.into_iter().map(Found::backfill);
-    let mut rows: Vec<BackfillRow> = rows.collect::<Result<_, _>>()?;
+    let lists = for_each(places, |place: &Place| {
+        let members = Members {
+            kind: "backfill",
+            set: place.keys.index("backfills"),
+            first: first.clone(),
+            last: "+".to_owned(),
+            limit: i64::MAX,
+            word: if query.unfinished { "unfinished" } else { "" },
+        };
+        async move {
+            let rows = by_member(server, place, members).await?.into_iter().map(Found::backfill);
+            rows.collect::<Result<Vec<_>, _>>()
+        }
+    })
+    .await?;
+    let member = |row: &BackfillRow| keys::member(&row.pipeline, &Key::Backfill(row.number));
+    let mut rows = merged(lists, member);
     let count = server.shard_count();
     rows.retain(|row| {
         query.pipeline.as_ref().is_none_or(|name| row.pipeline == *name)
@@ -298,9 +352,15 @@ pub(crate) async fn dead_letters(
     server: &Server,
     limit: usize,
 ) -> Result<Page<OutboxRow>, StoreError> {
-    let scores = upwards(("outbox", server.keys.index("dead")), "-inf".to_owned(), "inf", limit);
-    let rows = by_score(server, scores).await?.into_iter().map(Found::outbox);
-    Ok(page(rows.collect::<Result<_, _>>()?, limit))
+    let lists = for_each(server.places.all(), |place: &Place| async move {
+        let set = place.keys.index("dead");
+        let scores = upwards(("outbox", set), "-inf".to_owned(), "inf", limit);
+        let rows = by_score(server, place, scores).await?.into_iter().map(Found::outbox);
+        rows.collect::<Result<Vec<_>, _>>()
+    })
+    .await?;
+    let in_turn = |row: &OutboxRow| (row.record.not_before, row.pipeline.clone(), row.name.clone());
+    Ok(page(merged(lists, in_turn), limit))
 }
 
 /// Due entries of a shard at or before an instant, earliest first.
@@ -310,11 +370,20 @@ pub(crate) async fn due(
     until: Timestamp,
     limit: usize,
 ) -> Result<Page<DueRow>, StoreError> {
-    let set = server.keys.index(&format!("due:{}", shard.0));
     let last = micros(until).saturating_add(1).to_string();
-    let scores = upwards(("due", set), "-inf".to_owned(), &last, limit);
-    let rows = by_score(server, scores).await?.into_iter().map(Found::due);
-    Ok(page(rows.collect::<Result<_, _>>()?, limit))
+    let lists = for_each(server.places.listed_with(shard), |place: &Place| {
+        let set = place.keys.index(&format!("due:{}", shard.0));
+        let scores = upwards(("due", set), "-inf".to_owned(), &last, limit);
+        async move {
+            let rows = by_score(server, place, scores).await?.into_iter().map(Found::due);
+            rows.collect::<Result<Vec<_>, _>>()
+        }
+    })
+    .await?;
+    let in_turn = |row: &DueRow| {
+        (row.at, keys::member(&row.pipeline, &Key::Due(row.at, row.kind, row.name.clone())))
+    };
+    Ok(page(merged(lists, in_turn), limit))
 }
 
 fn upwards<'a>(
@@ -344,11 +413,14 @@ pub(crate) async fn events(
     limit: usize,
 ) -> Result<Page<EventRow>, StoreError> {
     let count = one_more(limit);
-    let mut rows = Vec::new();
     if let Some(name) = pipeline {
+        // A pipeline is in one place, where numbers only grow.
+        let place = server.places.of(&name);
         let mut range = redis::cmd("XRANGE");
-        range.arg(server.keys.name(&format!("events:{name}"))).arg(format!("({last}-0")).arg("+");
-        let found: Vec<Value> = server.link.ask(range.arg("COUNT").arg(count)).await?;
+        range.arg(place.keys.name(&format!("events:{name}"))).arg(format!("({last}-0")).arg("+");
+        let range = range.arg("COUNT").arg(count);
+        let found: Vec<Value> = server.link.ask(&place.anchor, range).await?;
+        let mut rows = Vec::new();
         for entry in found {
             let mut parts = list(entry)?.into_iter();
             let id = parts.next().map(text).transpose()?.unwrap_or_default();
@@ -356,22 +428,63 @@ pub(crate) async fn events(
             let data = data.map(text).transpose()?.unwrap_or_default();
             rows.push(event(&id, name.as_str(), &data)?);
         }
-    } else {
-        let mut after = format!("{last}-0");
-        while !after.is_empty() {
-            let left = count.saturating_sub(rows.len() as i64);
-            let asked = vec!["feed".to_owned(), after, left.to_string()];
-            let mut answer = list(server.read(asked).await?)?.into_iter();
-            after = answer.next().map(text).transpose()?.unwrap_or_default();
-            for entry in answer.next().map(list).transpose()?.unwrap_or_default() {
-                let mut parts = list(entry)?.into_iter();
-                let mut next = || parts.next().map_or_else(|| Ok(String::new()), text);
-                let (id, name, data) = (next()?, next()?, next()?);
-                rows.push(event(&id, &name, &data)?);
-            }
+        return Ok(page(rows, limit));
+    }
+    fed(server, server.places.all(), last, limit).await
+}
+
+/// The same, of a shard and of `_system`: of all, where all is at home.
+pub(crate) async fn events_for(
+    server: &Server,
+    shard: Shard,
+    last: u64,
+    limit: usize,
+) -> Result<Page<EventRow>, StoreError> {
+    let mut places = vec![&server.places.home];
+    places.extend(server.places.shards.get(usize::from(shard.0)));
+    fed(server, places, last, limit).await
+}
+
+/// Events of several places after a number.
+async fn fed(
+    server: &Server,
+    places: Vec<&Place>,
+    last: u64,
+    limit: usize,
+) -> Result<Page<EventRow>, StoreError> {
+    let up_to = numbers::settled(server, &places).await?;
+    let count = one_more(limit);
+    let lists =
+        for_each(
+            places,
+            |place: &Place| async move { feed(server, place, (last, up_to), count).await },
+        )
+        .await?;
+    Ok(page(merged(lists, |row| row.number), limit))
+}
+
+/// Events of a place after a number, up to another if there is one.
+async fn feed(
+    server: &Server,
+    place: &Place,
+    (after, up_to): (u64, Option<u64>),
+    count: i64,
+) -> Result<Vec<EventRow>, StoreError> {
+    let up_to = numbers::bound(up_to);
+    let (mut rows, mut after) = (Vec::new(), format!("{after}-0"));
+    while !after.is_empty() {
+        let left = count.saturating_sub(rows.len() as i64);
+        let asked = vec!["feed".to_owned(), after, up_to.clone(), left.to_string()];
+        let mut answer = list(server.read(place, asked).await?)?.into_iter();
+        after = answer.next().map(text).transpose()?.unwrap_or_default();
+        for entry in answer.next().map(list).transpose()?.unwrap_or_default() {
+            let mut parts = list(entry)?.into_iter();
+            let mut next = || parts.next().map_or_else(|| Ok(String::new()), text);
+            let (id, name, data) = (next()?, next()?, next()?);
+            rows.push(event(&id, &name, &data)?);
         }
     }
-    Ok(page(rows, limit))
+    Ok(rows)
 }
 
 fn event(id: &str, pipeline: &str, data: &str) -> Result<EventRow, StoreError> {
@@ -381,6 +494,6 @@ fn event(id: &str, pipeline: &str, data: &str) -> Result<EventRow, StoreError> {
     Ok(EventRow {
         number: self::number(Value::BulkString(number.into_bytes()))?,
         pipeline: PipelineId::any(pipeline).map_err(|error| unreadable(error.message))?,
-        record: EventRecord::decode(data).map_err(|error| unreadable(error.to_string()))?,
+        record: EventRecord::decode(data).map_err(|error| unreadable(error.to_string()))?.into(),
     })
 }

@@ -1,4 +1,4 @@
-//! Requests that change something: done once, and noticed if the server has forgotten one.
+//! Requests that change something: done once, and noticed if the place that did it has forgotten one.
 
 use std::{
     fmt,
@@ -6,18 +6,22 @@ use std::{
 };
 
 use interlock_core::id::PipelineId;
-use interlock_store::{Mark, Recalled, Role, Shard, StoreError, StoreId};
-use interlock_store_remote::{NUMBERS_SKIPPED, OnRollback, forgotten, letter};
+use interlock_store::{Mark, Recalled, Shard, StoreError, StoreId};
+use interlock_store_remote::{EVERY_TERM, OnRollback, THE_STORE, forgotten, letter};
 use redis::Value;
 
 use crate::{
-    keys::Keys,
     link::{Link, Script},
-    queue,
+    numbers::{self, Numbers, Wanted},
+    place::{Place, Places},
+    queue, recover,
 };
 
 /// How long the server keeps an answer: longer than a request is sent again.
 const ANSWER_KEPT_MS: &str = "60000";
+
+/// How often a request asks for other numbers because somebody else's were written first. One of those who race always gets on.
+const LATE_MAX: usize = 100;
 
 /// How it comes about.
 const HOW: &str = "a failover, or a restart without `appendfsync always`";
@@ -25,35 +29,40 @@ const HOW: &str = "a failover, or a restart without `appendfsync always`";
 /// What all requests share.
 pub(crate) struct Server {
     pub(crate) link: Link,
-    pub(crate) keys: Keys,
-    pub(crate) shards: AtomicU64,
-    /// Which store it was when it was opened.
-    pub(crate) identity: AtomicU64,
+    pub(crate) places: Places,
     /// Who we are to the server.
     pub(crate) client: String,
-    /// How many of our requests the server has acknowledged.
-    acknowledged: AtomicU64,
     sent: AtomicU64,
-    /// The number of the last event that we know of.
+    /// The highest number that we know was given.
     pub(crate) last_event: AtomicU64,
     pub(crate) rollbacks: AtomicU64,
-    pub(crate) on_rollback: Option<OnRollback>,
+    on_rollback: Option<OnRollback>,
+}
+
+/// Something to be done once.
+struct Request {
+    id: String,
+    packed: Vec<u8>,
+}
+
+/// What a place says to a request.
+enum Answer {
+    Done(Vec<Value>),
+    /// Its numbers come too late: up to this one all is written.
+    Late(u64),
 }
 
 impl Server {
     pub(crate) fn new(
         link: Link,
-        keys: Keys,
+        places: Places,
         client: String,
         on_rollback: Option<OnRollback>,
     ) -> Self {
         Self {
             link,
-            keys,
-            shards: AtomicU64::new(1),
-            identity: AtomicU64::new(0),
+            places,
             client,
-            acknowledged: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             last_event: AtomicU64::new(0),
             rollbacks: AtomicU64::new(0),
@@ -62,49 +71,95 @@ impl Server {
     }
 
     pub(crate) fn shard_count(&self) -> u16 {
-        self.shards.load(Ordering::Relaxed) as u16
+        self.places.count
     }
 
-    /// Asks something.
-    pub(crate) async fn read(&self, arguments: Vec<String>) -> Result<Value, StoreError> {
-        let words = std::iter::once(&self.keys.prefix).chain(&arguments);
+    /// Asks something of a place.
+    pub(crate) async fn read(
+        &self,
+        place: &Place,
+        arguments: Vec<String>,
+    ) -> Result<Value, StoreError> {
+        let words = std::iter::once(&place.keys.prefix).chain(&arguments);
         let all: Vec<&[u8]> = words.map(String::as_bytes).collect();
-        self.link.run(Script::Read, &all).await
+        self.link.run(&place.anchor, Script::Read, &all).await
     }
 
-    /// Changes something, once; the answer without what is only between us.
+    /// Changes something in a place, once; the answer without what is only between us.
     pub(crate) async fn write(
         &self,
+        place: &Place,
         script: Script,
         arguments: Vec<String>,
     ) -> Result<Vec<Value>, StoreError> {
+        match self.send(place, script, &self.request(&arguments), &[]).await? {
+            Answer::Done(parts) => Ok(parts),
+            Answer::Late(_) => Err(strange("numbers that come too late, and there were none")),
+        }
+    }
+
+    /// The same, where the home has to give numbers for it first.
+    pub(crate) async fn write_numbered(
+        &self,
+        place: &Place,
+        (script, wanted): (Script, Wanted),
+        arguments: Vec<String>,
+    ) -> Result<Vec<Value>, StoreError> {
+        let request = self.request(&arguments);
+        for _ in 0..LATE_MAX {
+            let numbers: Numbers = numbers::reserve(self, place, wanted).await?;
+            match self.send(place, script, &request, &numbers.words()).await? {
+                Answer::Done(parts) => {
+                    place.closes(numbers.last);
+                    return Ok(parts);
+                }
+                Answer::Late(closed) => drop(self.last_event.fetch_max(closed, Ordering::Relaxed)),
+            }
+        }
+        Err(StoreError::retryable("others were always faster to write to the shard"))
+    }
+
+    fn request(&self, arguments: &[String]) -> Request {
         let number = self.sent.fetch_add(1, Ordering::Relaxed);
-        let id = format!("{}-{number}", self.client);
-        let packed = packed(&arguments);
+        Request { id: format!("{}-{number}", self.client), packed: packed(arguments) }
+    }
+
+    async fn send(
+        &self,
+        place: &Place,
+        script: Script,
+        request: &Request,
+        more: &[String],
+    ) -> Result<Answer, StoreError> {
         loop {
-            let acknowledged = self.acknowledged.load(Ordering::Acquire);
+            let acknowledged = place.acknowledged.load(Ordering::Acquire);
             let count = acknowledged.to_string();
-            let words = [&self.keys.prefix, &id, ANSWER_KEPT_MS, &self.client, &count];
+            let words = [&place.keys.prefix, &request.id, ANSWER_KEPT_MS, &self.client, &count];
             let mut all = words.map(str::as_bytes).to_vec();
-            all.push(&packed);
-            let answer = list(self.link.run(script, &all).await?)?;
+            all.push(&request.packed);
+            all.extend(more.iter().map(String::as_bytes));
+            let answer = list(self.link.run(&place.anchor, script, &all).await?)?;
             let mut parts = answer.into_iter();
             let first = parts.next().map(text).transpose()?.unwrap_or_default();
-            if first == "rollback" {
-                self.recover(acknowledged, 0).await?;
-                continue;
+            match first.as_str() {
+                "rollback" => recover::recover(self, place, (acknowledged, 0)).await?,
+                "late" => return Ok(Answer::Late(parts.next().map_or(Ok(0), number)?)),
+                count => {
+                    let count =
+                        count.parse().map_err(|_broken| strange("an answer without a number"))?;
+                    place.acknowledged.fetch_max(count, Ordering::AcqRel);
+                    return Ok(Answer::Done(parts.collect()));
+                }
             }
-            let count = first.parse().map_err(|_broken| strange("an answer without a number"))?;
-            self.acknowledged.fetch_max(count, Ordering::AcqRel);
-            return Ok(parts.collect());
         }
     }
 
     /// Which store it is, and the last number that it has given.
     pub(crate) async fn mark(&self) -> Result<Mark, StoreError> {
+        let home = &self.places.home;
         let mut ask = redis::cmd("HMGET");
-        ask.arg(self.keys.name("about")).arg("identity").arg("event");
-        let found: Vec<Option<String>> = self.link.ask(&ask).await?;
+        ask.arg(&home.anchor).arg("identity").arg("event");
+        let found: Vec<Option<String>> = self.link.ask(&home.anchor, &ask).await?;
         let mut found = found.into_iter().map(Option::unwrap_or_default);
         let (identity, number) = (found.next().unwrap_or_default(), found.next());
         // Nothing at all is what a server that was emptied says; then it is a store that nobody knows.
@@ -112,55 +167,62 @@ impl Server {
         Ok(Mark { store, number: number.and_then(|text| text.parse().ok()).unwrap_or(0) })
     }
 
-    /// Compares with what somebody remembers of before.
+    /// Compares with what somebody remembers of before; and on a cluster the places with what they know of each other.
     pub(crate) async fn recall(&self, remembered: Mark) -> Result<Recalled, StoreError> {
-        let recalled = self.mark().await?.recall(remembered);
-        if recalled == Recalled::Forgotten {
-            self.last_event.fetch_max(remembered.number, Ordering::Relaxed);
-            let acknowledged = self.acknowledged.load(Ordering::Acquire);
-            self.recover(acknowledged, remembered.number).await?;
+        let (highest, behind) = numbers::compared(self).await?;
+        let mark = self.mark().await?;
+        let recalled = mark.recall(Mark { number: remembered.number.max(highest), ..remembered });
+        match recalled {
+            Recalled::Another => {}
+            Recalled::Forgotten => {
+                let number = remembered.number.max(highest);
+                self.last_event.fetch_max(number, Ordering::Relaxed);
+                let home = &self.places.home;
+                let acknowledged = home.acknowledged.load(Ordering::Acquire);
+                recover::recover(self, home, (acknowledged, number)).await?;
+            }
+            Recalled::Kept => {
+                for place in &behind {
+                    let acknowledged = place.acknowledged.load(Ordering::Acquire);
+                    recover::recover(self, place, (acknowledged, 0)).await?;
+                }
+                if !behind.is_empty() {
+                    return Ok(Recalled::Forgotten);
+                }
+            }
         }
         Ok(recalled)
     }
 
-    /// Ends every term, since nobody knows any more what was done under it; owners then read again. Who only remembers a
-    /// number (0 if it is not that) does nothing if somebody else was first.
-    async fn recover(&self, acknowledged: u64, remembered: u64) -> Result<(), StoreError> {
-        let count = self.shard_count();
-        let mut all = vec![
-            self.keys.prefix.clone(),
-            self.client.clone(),
-            acknowledged.to_string(),
-            self.last_event.load(Ordering::Relaxed).to_string(),
-            NUMBERS_SKIPPED.to_string(),
-            remembered.to_string(),
-            StoreId(self.identity.load(Ordering::Relaxed)).to_string(),
-            (usize::from(count) * 2).to_string(),
-        ];
-        for shard in (0..count).map(Shard) {
-            for role in [Role::Engine, Role::Watchdog] {
-                all.extend(self.keys.lease(role, shard));
-            }
-        }
-        let words: Vec<&[u8]> = all.iter().map(String::as_bytes).collect();
-        let done = text(self.link.run(Script::Recover, &words).await?)?;
-        if done == "0" {
-            return Ok(());
-        }
+    /// Tells whoever hears of it that a place has forgotten something, and has people told.
+    pub(crate) async fn tell_rollback(
+        &self,
+        place: &Place,
+        acknowledged: u64,
+    ) -> Result<(), StoreError> {
         self.rollbacks.fetch_add(1, Ordering::Relaxed);
-        let message = forgotten("Redis", HOW);
+        // A server of a cluster has several shards: each that has lost something is told of, and may be dealt with by itself.
+        let (thing, message) = match place.shard {
+            Some(Shard(shard)) => {
+                let server = format!("the Redis server of shard {shard}");
+                let ended = format!("the terms of shard {shard} were");
+                (format!("shard {shard} of the store"), forgotten(&server, HOW, &ended))
+            }
+            None => (THE_STORE.to_owned(), forgotten("Redis", HOW, EVERY_TERM)),
+        };
         if let Some(tell) = &self.on_rollback {
             tell(&format!("STORE_ROLLBACK: {message}"));
         }
-        let key = format!("rollback/{}/{acknowledged}", self.client);
-        let record = letter(message);
+        let which = place.shard.map_or_else(String::new, |shard| format!("/{}", shard.0));
+        let key = format!("rollback/{}{which}/{acknowledged}", self.client);
+        let record = letter(&thing, message);
         Box::pin(queue::post(self, &PipelineId::system(), &key, record.encode())).await
     }
 }
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("keys", &self.keys).finish_non_exhaustive()
+        f.debug_struct("Server").field("home", &self.places.home).finish_non_exhaustive()
     }
 }
 

@@ -22,22 +22,24 @@ pub(crate) async fn announce(
 ) -> Result<(), StoreError> {
     let member = format!("{} {instance}", role.as_str());
     let ttl = whole_ttl(ttl).to_string();
-    let arguments = vec!["announce".to_owned(), server.keys.name(INSTANCES), member, ttl];
-    server.write(Script::Lease, arguments).await.map(drop)
+    let home = &server.places.home;
+    let arguments = vec!["announce".to_owned(), home.keys.name(INSTANCES), member, ttl];
+    server.write(home, Script::Lease, arguments).await.map(drop)
 }
 
-/// Everything at one instant.
+/// Everything at one instant: the home has a copy of each lease.
 pub(crate) async fn roll(server: &Server) -> Result<Roll, StoreError> {
+    let home = &server.places.home;
     let shards = (0..server.shard_count()).map(Shard);
     let places: Vec<_> =
         shards.flat_map(|shard| [(Role::Engine, shard), (Role::Watchdog, shard)]).collect();
     let mut arguments =
-        vec!["roll".to_owned(), server.keys.name(INSTANCES), places.len().to_string()];
+        vec!["roll".to_owned(), home.keys.name(INSTANCES), places.len().to_string()];
     for (role, shard) in &places {
-        let [lease, _lock] = server.keys.lease(*role, *shard);
+        let [lease, _lock] = home.keys.lease(*role, *shard);
         arguments.push(lease);
     }
-    let mut answer = list(server.read(arguments).await?)?.into_iter();
+    let mut answer = list(server.read(home, arguments).await?)?.into_iter();
     let now = instant(answer.next().map(number).transpose()?.unwrap_or_default())?;
     let mut present = BTreeSet::new();
     for member in answer.next().map(list).transpose()?.unwrap_or_default() {

@@ -1,29 +1,125 @@
 //! What a server must promise before anything is kept on it.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use interlock_store::{Opening, StoreError, StoreId};
+use interlock_store::{StoreError, StoreId, for_each};
 use interlock_store_remote::chance;
+use tokio::time::timeout;
 
-use crate::request::Server;
+use crate::{
+    keys::Keys,
+    link::Link,
+    place::{Layout, Place, Places},
+};
 
 /// The oldest major version that has all that is used.
 const OLDEST: u32 = 7;
-/// The format of the keys.
+/// The format of the keys, on a server that stands alone and on a cluster.
 const FORMAT: &str = "1";
+const FORMAT_APART: &str = "2";
+
+/// How long the server of a shard may be looked for before others are turned to.
+const VISIT_MAX: Duration = Duration::from_secs(2);
 
 /// What can be left to a server.
 #[derive(Debug)]
 pub(crate) enum Fitness {
     /// Nothing: it loses what it acknowledges.
     Unfit(String),
-    /// What is recorded; what its owner should know all the same.
-    Fit(Vec<String>),
+    /// What is recorded.
+    Fit(Findings),
 }
 
-/// Looks how a server is set up; refuses one on which nothing would work.
-pub(crate) async fn check(server: &Server) -> Result<Fitness, StoreError> {
-    let info: String = server.link.ask(redis::cmd("INFO").arg("everything")).await?;
+/// What the owner of a server should know.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// It may lose what it acknowledges.
+    pub(crate) dangers: Vec<String>,
+    /// It loses nothing by that, or nobody knows.
+    pub(crate) notes: Vec<String>,
+    /// What could not be looked at now, as a sentence.
+    pub(crate) away: Vec<String>,
+}
+
+impl Findings {
+    /// All of it, for whoever begins.
+    pub(crate) fn all(self) -> Vec<String> {
+        [self.dangers, self.notes, self.away].concat()
+    }
+}
+
+/// Whom a check must find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// All: a store is to be made.
+    Everybody,
+    /// The home. A shard whose server is away is only told of: whoever asks for others need not wait for it.
+    Home,
+}
+
+/// Looks how the servers are set up that have a place of the store; refuses one on which nothing would work.
+pub(crate) async fn check(
+    link: &Link,
+    places: &Places,
+    presence: Presence,
+) -> Result<Fitness, StoreError> {
+    let (mut seen, mut all, mut away) = (BTreeSet::new(), Findings::default(), BTreeMap::new());
+    let visits =
+        for_each(
+            places.all(),
+            |place: &Place| async move { Ok((place, visit(link, place).await)) },
+        );
+    for (place, visited) in visits.await? {
+        match (visited, place.shard) {
+            (Err(error), Some(shard)) if error.is_retryable && presence == Presence::Home => {
+                away.entry(error.message).or_insert_with(Vec::new).push(shard.0.to_string());
+                continue;
+            }
+            (visited, _) => visited?,
+        }
+        let addr = link.whom(&place.anchor);
+        let said = |message: String| {
+            if places.are_apart() { format!("{addr}: {message}") } else { message }
+        };
+        if !seen.insert(addr.clone()) {
+            continue;
+        }
+        match check_one(link, place).await? {
+            Fitness::Fit(Findings { dangers, notes, .. }) => {
+                all.dangers.extend(dangers.into_iter().map(said));
+                all.notes.extend(notes.into_iter().map(said));
+            }
+            Fitness::Unfit(message) => return Ok(Fitness::Unfit(said(message))),
+        }
+    }
+    if !places.are_apart() {
+        all.dangers.extend(link.rivals().await);
+    }
+    for (why, shards) in away {
+        let shards = shards.join(", ");
+        all.away.push(format!("shards of this store cannot be used now ({shards}): {why}"));
+    }
+    Ok(Fitness::Fit(all))
+}
+
+/// Finds out who has a place; whoever has it is known after that.
+async fn visit(link: &Link, place: &Place) -> Result<(), StoreError> {
+    let mut exists = redis::cmd("EXISTS");
+    let asked = link.ask(&place.anchor, exists.arg(&place.anchor));
+    let Some(_shard) = place.shard else {
+        let _found: i64 = asked.await?;
+        return Ok(());
+    };
+    let silent = || StoreError::retryable("Redis did not answer in time");
+    let _found: i64 = timeout(VISIT_MAX, asked).await.map_err(|_elapsed| silent())??;
+    refuse_moving(link, place).await
+}
+
+async fn check_one(link: &Link, place: &Place) -> Result<Fitness, StoreError> {
+    let info: String = link.ask(&place.anchor, redis::cmd("INFO").arg("everything")).await?;
     let told: BTreeMap<&str, &str> =
         info.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
     let get = |name: &str| told.get(name).copied().unwrap_or_default();
@@ -32,108 +128,163 @@ pub(crate) async fn check(server: &Server) -> Result<Fitness, StoreError> {
         let message = format!("this Redis is {}: Interlock needs 7 or later", get("redis_version"));
         return Err(StoreError::permanent(message));
     }
-    if get("maxmemory") != "0" && get("maxmemory_policy").starts_with("allkeys") {
+    let (policy, is_limited) = (get("maxmemory_policy"), get("maxmemory") != "0");
+    if is_limited && policy.starts_with("allkeys") {
         return Ok(Fitness::Unfit(format!(
-            "this Redis deletes keys when it is full (`maxmemory-policy {}`), and with them what is recorded: set it to \
-             `noeviction`",
-            get("maxmemory_policy")
+            "this Redis deletes keys when it is full (`maxmemory-policy {policy}`), and with them what is recorded: set it to \
+             `noeviction`"
         )));
     }
-    if get("cluster_enabled") == "1" {
-        refuse_moving(server).await?;
-    }
-    let mut warnings = match persistence(server, get("aof_enabled")).await {
-        Fitness::Fit(warnings) => warnings,
+    let mut findings = match persistence((link, place), get("aof_enabled")).await {
+        Fitness::Fit(findings) => findings,
         unfit @ Fitness::Unfit(_) => return Ok(unfit),
     };
-    if get("maxmemory") != "0" && get("maxmemory_policy").starts_with("volatile") {
-        warnings.push(format!(
-            "this Redis deletes keys that expire when it is full (`maxmemory-policy {}`): a request may then be done twice, or \
-             be taken for forgotten; set it to `noeviction`",
-            get("maxmemory_policy")
+    if is_limited && policy.starts_with("volatile") {
+        findings.dangers.push(format!(
+            "this Redis deletes keys that expire when it is full (`maxmemory-policy {policy}`): a request may then be done twice, \
+             or be taken for forgotten; set it to `noeviction`"
+        ));
+    } else if policy.starts_with("allkeys") {
+        // A limit can be set at any time, and takes effect at once.
+        findings.dangers.push(format!(
+            "this Redis would delete what is recorded as soon as it is given a `maxmemory` (`maxmemory-policy {policy}`): set it \
+             to `noeviction`"
         ));
     }
-    Ok(Fitness::Fit(warnings))
+    if get("cluster_enabled") == "1"
+        && setting((link, place), "cluster-require-full-coverage").await.as_deref() == Some("yes")
+    {
+        findings.notes.push(
+            "one server of this Redis Cluster that is away stops the shards of all of them (`cluster-require-full-coverage yes`): \
+             set it to `no`"
+                .to_owned(),
+        );
+    }
+    Ok(Fitness::Fit(findings))
 }
 
-/// While a slot moves from one server of a cluster to another, its keys are on both: a script would find half of them.
-async fn refuse_moving(server: &Server) -> Result<(), StoreError> {
-    let home = server.keys.name("about");
-    let slot: u16 = server.link.ask(redis::cmd("CLUSTER").arg("KEYSLOT").arg(home)).await?;
-    let nodes: String = server.link.ask(redis::cmd("CLUSTER").arg("NODES")).await?;
+/// A setting of a server; nothing if it does not tell.
+async fn setting((link, place): (&Link, &Place), name: &str) -> Option<String> {
+    let found: Result<BTreeMap<String, String>, _> =
+        link.ask(&place.anchor, redis::cmd("CONFIG").arg("GET").arg(name)).await;
+    found.ok().and_then(|found| found.into_values().next())
+}
+
+/// While a slot moves from one server of a cluster to another, its keys are on both, and the shard stands still.
+async fn refuse_moving(link: &Link, place: &Place) -> Result<(), StoreError> {
+    let anchor = &place.anchor;
+    let slot: u16 = link.ask(anchor, redis::cmd("CLUSTER").arg("KEYSLOT").arg(anchor)).await?;
+    let nodes: String = link.ask(anchor, redis::cmd("CLUSTER").arg("NODES")).await?;
     if nodes.contains(&format!("[{slot}-")) {
-        let message = format!(
-            "the hash slot {slot} of the store is being moved to another server of the cluster: wait until it is there"
-        );
+        let message = "their hash slots are being moved to another server of the cluster: wait until they are there";
         return Err(StoreError::retryable(message));
     }
     Ok(())
 }
 
-async fn persistence(server: &Server, log: &str) -> Fitness {
-    // Managed servers do not tell their settings.
-    let setting = async |name: &str| -> Option<String> {
-        let found: Result<BTreeMap<String, String>, _> =
-            server.link.ask(redis::cmd("CONFIG").arg("GET").arg(name)).await;
-        found.ok().and_then(|found| found.into_values().next())
-    };
+async fn persistence(server: (&Link, &Place), log: &str) -> Fitness {
+    let danger =
+        |message: String| Fitness::Fit(Findings { dangers: vec![message], ..Findings::default() });
     if log != "1" {
-        return match setting("save").await.as_deref() {
+        return match setting(server, "save").await.as_deref() {
             Some("") => Fitness::Unfit(
                 "this Redis keeps nothing on disk: start it with `appendonly yes` and `appendfsync always`"
                     .to_owned(),
             ),
-            Some(_) | None => Fitness::Fit(vec![
+            Some(_) | None => danger(
                 "this Redis has no append-only file: a restart forgets minutes of what was acknowledged; start it with \
                  `appendonly yes` and `appendfsync always`"
                     .to_owned(),
-            ]),
+            ),
         };
     }
-    match setting("appendfsync").await.as_deref() {
-        Some("always") | None => Fitness::Fit(vec![]),
-        Some(other) => Fitness::Fit(vec![format!(
+    match setting(server, "appendfsync").await.as_deref() {
+        Some("always") => Fitness::Fit(Findings::default()),
+        Some(other) => danger(format!(
             "this Redis has `appendfsync {other}`: a failing machine forgets what was acknowledged last; `always` does not"
-        )]),
+        )),
+        // Managed servers do not tell their settings: that must not be an incident for ever.
+        None => Fitness::Fit(Findings {
+            notes: vec![
+                "this Redis does not tell whether it has `appendfsync always`, without which a failing machine forgets what was \
+                 acknowledged last: allow the user `+config|get`, or look yourself"
+                    .to_owned(),
+            ],
+            ..Findings::default()
+        }),
     }
 }
 
-/// How many shards there are: as many as were asked for when the store was made.
-pub(crate) async fn shard_count(
-    server: &Server,
-    asked: u16,
-    opening: Opening,
-) -> Result<u16, StoreError> {
-    let about = server.keys.name("about");
-    let made = [
-        ("format", FORMAT.to_owned()),
-        ("shards", asked.max(1).to_string()),
-        ("identity", StoreId(chance()).to_string()),
-    ];
-    for (name, value) in made.into_iter().filter(|_| opening == Opening::Make) {
-        let _made: i64 =
-            server.link.ask(redis::cmd("HSETNX").arg(&about).arg(name).arg(value)).await?;
+/// Makes the store with so many shards, unless it is there.
+pub(crate) async fn make(
+    link: &Link,
+    (home, layout): (&Keys, Layout),
+    shards: u16,
+) -> Result<(), StoreError> {
+    let about = home.name("about");
+    for (name, value) in made_of(layout, shards, StoreId(chance())) {
+        let mut set = redis::cmd("HSETNX");
+        let _made: i64 = link.ask(&about, set.arg(&about).arg(name).arg(value)).await?;
     }
-    let found: Vec<Option<String>> =
-        server.link.ask(redis::cmd("HMGET").arg(&about).arg("format").arg("shards")).await?;
+    Ok(())
+}
+
+/// What says that there is a store, and which: without all of it nobody finds one.
+pub(crate) fn made_of(
+    layout: Layout,
+    shards: u16,
+    identity: StoreId,
+) -> [(&'static str, String); 3] {
+    [
+        ("format", format_of(layout).to_owned()),
+        ("shards", shards.max(1).to_string()),
+        ("identity", identity.to_string()),
+    ]
+}
+
+/// How many shards the store has; nothing if it is not there.
+pub(crate) async fn shard_count(
+    link: &Link,
+    (home, layout): (&Keys, Layout),
+) -> Result<Option<u16>, StoreError> {
+    let about = home.name("about");
+    let mut get = redis::cmd("HMGET");
+    get.arg(&about).arg("format").arg("shards");
+    let found: Vec<Option<String>> = link.ask(&about, &get).await?;
     if found.iter().all(Option::is_none) {
-        let message = format!(
-            "nothing was recorded yet under the prefix `{}`; `interlock serve` makes a store",
-            server.keys.prefix
-        );
-        return Err(StoreError::permanent(message));
+        return Ok(None);
     }
     let mut found = found.into_iter().map(Option::unwrap_or_default);
-    let (format, shards) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
-    if format != FORMAT {
+    let (kept, shards) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
+    if layout == Layout::Apart && kept == FORMAT {
         let message = format!(
-            "the keys under `{}` were written by another Interlock (format {format}, this one knows {FORMAT}): use \
-             that version, or another `redis.keyPrefix`; nothing was changed",
-            server.keys.prefix
+            "the store under `{}` was made when all of a store was one hash slot of a cluster; now each shard is one: use another \
+             `redis.keyPrefix`, or delete these keys; nothing was changed",
+            home.prefix
         );
         return Err(StoreError::permanent(message));
     }
-    shards.parse().map_err(|_broken| {
+    let known = format_of(layout);
+    if kept != known {
+        let message = format!(
+            "the keys under `{}` were written by another Interlock (format {kept}, this one knows {known}): use that version, or \
+             another `redis.keyPrefix`; nothing was changed",
+            home.prefix
+        );
+        return Err(StoreError::permanent(message));
+    }
+    if shards.is_empty() {
+        // Somebody is just making it.
+        return Ok(None);
+    }
+    shards.parse().map(Some).map_err(|_broken| {
         StoreError::permanent(format!("the store says that it has `{shards}` shards"))
     })
+}
+
+fn format_of(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Together => FORMAT,
+        Layout::Apart => FORMAT_APART,
+    }
 }

@@ -1,13 +1,20 @@
 //! The store, put together.
 
-use std::{collections::BTreeMap, fmt, future::Future, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    path::PathBuf,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
-use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_core::id::{PipelineId, ScheduleId, check_key_prefix};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, Opening,
-    OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard,
-    Store, StoreError, StoreFuture, Writer, check_name, check_settlement,
+    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, OutboxRow,
+    Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store,
+    StoreError, StoreFuture, Writer, check_name, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, OnRollback, chance, instant};
@@ -19,13 +26,17 @@ use crate::{
     keys::Keys,
     lease, ledger,
     link::Link,
+    place::{Layout, Places},
     queue, read,
     request::{Server, number},
     roll,
-    server::{self, Fitness},
+    server::{self, Findings, Fitness, Presence},
     views::Views,
     whole,
 };
+
+/// How often it is looked whether two servers are taken for the primary.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Where a store is, and how it is used.
 #[derive(Clone)]
@@ -52,8 +63,6 @@ pub struct RedisSettings {
     pub event_stream_max: u32,
     /// How many shards it gets when it is made; later it keeps what it has.
     pub shards: u16,
-    /// Whether it is made where there is none.
-    pub opening: Opening,
     /// Hears of writes that the server has forgotten.
     pub on_rollback: Option<OnRollback>,
 }
@@ -82,7 +91,6 @@ impl RedisSettings {
             run_index_limit: 100,
             event_stream_max: 10_000,
             shards: 1,
-            opening: Opening::Make,
             on_rollback: None,
         }
     }
@@ -106,40 +114,68 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Opens the store. Blocks meanwhile.
+    /// Opens the store; makes it if it is not there. A server that may lose what it acknowledges is refused. Blocks meanwhile.
     pub fn open(settings: &RedisSettings) -> Result<Self, StoreError> {
+        let opened = Self::start(settings, Some(settings.shards))?;
+        opened.ok_or_else(|| StoreError::retryable("the store went as it was made"))
+    }
+
+    /// Opens the store, if there is one: whoever only looks does not decide where it is and how many shards it has. Such a server is
+    /// then only warned of: to look is what somebody wants who has to mend it.
+    pub fn find(settings: &RedisSettings) -> Result<Option<Self>, StoreError> {
+        Self::start(settings, None)
+    }
+
+    /// Opens it; where there is none, one is made with so many shards, if any.
+    fn start(settings: &RedisSettings, made_with: Option<u16>) -> Result<Option<Self>, StoreError> {
         let desk = Desk::start("redis-store")?;
         let prefix = prefix(&settings.key_prefix)?;
         let link = Link::new(settings)?;
-        let (link, keys) = desk.wait(async move {
-            // One store is one hash slot: everything in braces.
-            let prefix = if link.is_cluster().await? { format!("{{{prefix}}}") } else { prefix };
-            let keys = Keys { prefix };
-            link.settle_at(keys.name("about")).await;
-            Ok((link, keys))
-        })?;
-        let server = Arc::new(Server::new(link, keys, identity(), settings.on_rollback.clone()));
-        let (asked, opening, opened) = (settings.shards, settings.opening, Arc::clone(&server));
-        let warnings = desk.wait(async move {
-            let warnings = match server::check(&opened).await? {
-                Fitness::Unfit(message) if opening == Opening::Make => {
+        let on_rollback = settings.on_rollback.clone();
+        let opened = desk.wait(async move {
+            let (home, layout) = if link.is_cluster().await? {
+                (home_of_shards(&prefix)?, Layout::Apart)
+            } else {
+                (Keys { prefix }, Layout::Together)
+            };
+            let found = server::shard_count(&link, (&home, layout)).await?;
+            if found.is_none() && layout == Layout::Together {
+                link.require_all().await?;
+            }
+            let Some(count) = found.or(made_with) else { return Ok(None) };
+            let places = Places::new(home.clone(), count.max(1), layout);
+            let presence = if found.is_some() { Presence::Home } else { Presence::Everybody };
+            let warnings = match server::check(&link, &places, presence).await? {
+                Fitness::Unfit(message) if made_with.is_some() => {
                     return Err(StoreError::permanent(message));
                 }
                 Fitness::Unfit(message) => vec![message],
-                Fitness::Fit(warnings) => warnings,
+                Fitness::Fit(findings) => findings.all(),
             };
-            let count = server::shard_count(&opened, asked, opening).await?;
-            opened.shards.store(u64::from(count), Ordering::Relaxed);
-            opened.identity.store(opened.mark().await?.store.0, Ordering::Relaxed);
-            Ok(warnings)
+            if let Some(shards) = made_with {
+                server::make(&link, (&home, layout), shards).await?;
+            }
+            // Somebody else may have made it meanwhile, with another number.
+            let Some(count) = server::shard_count(&link, (&home, layout)).await? else {
+                return Ok(None);
+            };
+            let places = Places::new(home, count, layout);
+            let server = Server::new(link, places, identity(), on_rollback);
+            server.link.opened(server.mark().await?.store);
+            let server = Arc::new(server);
+            if layout == Layout::Together && server.link.names_several() {
+                tokio::spawn(keep_looking(Arc::downgrade(&server)));
+            }
+            Ok(Some((server, warnings)))
         })?;
+        let Some((server, warnings)) = opened else { return Ok(None) };
         let views = Views {
             retention_ms: interlock_store_remote::whole_ttl(settings.retention_ttl),
             runs_max: settings.run_index_limit,
             events_max: settings.event_stream_max,
             readiness_ms: interlock_store_remote::whole_ttl(settings.readiness_ttl),
         };
-        Ok(Self { server, views: Arc::new(views), warnings, desk })
+        Ok(Some(Self { server, views: Arc::new(views), warnings, desk }))
     }
 
     /// What the server may lose, in sentences for its owner.
@@ -163,14 +199,35 @@ impl RedisStore {
     }
 }
 
+/// Looks now and then, for as long as the store is used, whether it is further on another server.
+async fn keep_looking(server: Weak<Server>) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let Some(server) = server.upgrade() else { return };
+        server.link.look().await;
+    }
+}
+
 fn prefix(prefix: &str) -> Result<String, StoreError> {
-    if prefix.is_empty() || prefix.contains(['{', '}', ' ']) {
+    let unusable =
+        |reason| StoreError::permanent(format!("`redis.keyPrefix` cannot be `{prefix}`: {reason}"));
+    check_key_prefix(prefix).map_err(unusable)?;
+    Ok(prefix.to_owned())
+}
+
+/// The home of a store on a cluster. Its shards add their numbers to the name, which must not be the name of another store.
+fn home_of_shards(prefix: &str) -> Result<Keys, StoreError> {
+    if let Some((other, number)) = prefix.rsplit_once(':')
+        && !number.is_empty()
+        && number.bytes().all(|letter| letter.is_ascii_digit())
+    {
         let message = format!(
-            "`redis.keyPrefix` cannot be `{prefix}`: it needs a name without braces and spaces"
+            "`redis.keyPrefix` cannot be `{prefix}` on a cluster: that is where shard {number} of a store `{other}` is; let it end \
+             in a letter"
         );
         return Err(StoreError::permanent(message));
     }
-    Ok(prefix.to_owned())
+    Ok(Keys { prefix: format!("{{{prefix}}}") })
 }
 
 /// A name that no other client has.
@@ -187,16 +244,22 @@ impl fmt::Debug for RedisStore {
 impl Store for RedisStore {
     fn cautions(&self) -> StoreFuture<'_, Vec<String>> {
         self.ask(|server| async move {
-            Ok(match server::check(&server).await? {
-                Fitness::Unfit(message) => vec![message],
-                Fitness::Fit(warnings) => warnings,
-            })
+            let found = server::check(&server.link, &server.places, Presence::Home).await?;
+            let Findings { dangers, away, .. } = match found {
+                Fitness::Unfit(message) => return Ok(vec![message]),
+                Fitness::Fit(findings) => findings,
+            };
+            // Of a server that is away nobody knows whether it is safe, and it is not unsafe for that.
+            if dangers.is_empty() && !away.is_empty() {
+                return Err(StoreError::retryable(away.join("; ")));
+            }
+            Ok(dangers)
         })
     }
 
     fn now(&self) -> StoreFuture<'_, Timestamp> {
         self.ask(|server| async move {
-            let told = server.read(vec!["now".to_owned()]).await?;
+            let told = server.read(&server.places.home, vec!["now".to_owned()]).await?;
             instant(number(told)?)
         })
     }
@@ -349,6 +412,15 @@ impl Store for RedisStore {
         self.ask(move |server| async move { read::events(&server, pipeline, after, limit).await })
     }
 
+    fn events_for(
+        &self,
+        shard: Shard,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Page<EventRow>> {
+        self.ask(move |server| async move { read::events_for(&server, shard, after, limit).await })
+    }
+
     fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>> {
         self.ask(move |server| async move { read::due(&server, shard, until, limit).await })
     }
@@ -420,7 +492,8 @@ impl Store for RedisStore {
         let views = self.views.clone();
         self.ask(move |server| async move {
             what.check()?;
-            let now = instant(number(server.read(vec!["now".to_owned()]).await?)?)?;
+            let now = server.read(&server.places.home, vec!["now".to_owned()]).await?;
+            let now = instant(number(now)?)?;
             whole::forget(&server, &views, (what, now)).await
         })
     }

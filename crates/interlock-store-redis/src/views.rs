@@ -38,8 +38,8 @@ impl Views {
                 let fields = [
                     ("pipelineId", pipeline.to_string()),
                     ("runId", id.clone()),
-                    ("status", found.status.clone()),
-                    ("triggerType", found.trigger_type.clone()),
+                    ("status", found.status.to_string()),
+                    ("triggerType", found.trigger_type.to_string()),
                     ("createdAt", found.created_at.to_string()),
                 ];
                 // The run's own key: the row in it must not expire.
@@ -55,7 +55,7 @@ impl Views {
                     ("scheduleId", schedule.to_string()),
                     ("date", slot.date.to_string()),
                     ("slot", fixed(*nominal)),
-                    ("status", status.unwrap_or(&slot.state).clone()),
+                    ("status", status.unwrap_or(&slot.state).to_string()),
                     ("attempt", slot.attempt.to_string()),
                 ];
                 let place = format!("runlog:{pipeline}:{}:{schedule}", slot.date);

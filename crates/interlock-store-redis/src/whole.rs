@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    Archived, ChangedRow, Changes, Forgetting, Freight, Key, Portion, Row, RunKey, Shard,
-    StoreError, StoredRow, kept,
+    Archived, ChangedRow, Changes, EventRow, Forgetting, Freight, InboxEntry, Key, Portion, Row,
+    RunKey, Shard, StoreError, StoredRow, for_each, kept,
 };
 use interlock_store_remote::{Found, key_text};
 use jiff::Timestamp;
@@ -19,6 +19,8 @@ use crate::{
     apply::{entries, measured, put},
     keys::{self, Keys, found},
     link::Script,
+    numbers,
+    place::{Place, merged},
     request::{Server, list, number, optional, text},
     views::Views,
 };
@@ -49,43 +51,111 @@ pub(crate) async fn changes(
     limit: usize,
 ) -> Result<Changes, StoreError> {
     let count = interlock_store_remote::one_more(limit);
-    let asked = vec!["changes".to_owned(), after.to_string(), count.to_string()];
-    let mut parts = list(server.read(asked).await?)?.into_iter();
+    if server.places.are_apart() {
+        let (Header { since, last, events, changes }, _) =
+            noted(server, &server.places.home, (after, None, count)).await?;
+        // Whoever only wants to know whether somebody follows needs no shard.
+        if after >= last {
+            let archived = since.map(|_| Archived { events, changes });
+            return Ok(Changes { items: vec![], more: false, since, last, archived });
+        }
+    }
+    let up_to = numbers::settled(server, &server.places.all()).await?;
+    let asked = (after, up_to, count);
+    let own = |place| async move { noted(server, place, asked).await };
+    let mut lists: Vec<Vec<Note>> = for_each(server.places.shards.iter().collect(), own)
+        .await?
+        .into_iter()
+        .map(|(_, notes)| notes)
+        .collect();
+    // The home last: what shards have been told to forget before they were asked is before its `since`.
+    let (header, notes) = noted(server, &server.places.home, asked).await?;
+    lists.push(notes);
+    let Header { since, last, events, changes } = header;
+    let mut notes = merged(lists, |note| note.number);
+    notes.retain(|note| since.is_some_and(|since| note.number > since));
+    let more = notes.len() > limit;
+    notes.truncate(limit);
+    let items = as_they_are(server, notes).await?;
+    let archived = since.map(|_| Archived { events, changes });
+    Ok(Changes { items, more, since, last: up_to.unwrap_or(last), archived })
+}
+
+/// That a row was written or deleted.
+struct Note {
+    number: u64,
+    pipeline: PipelineId,
+    key: Key,
+}
+
+/// What a place says beside its notes; only the home knows.
+struct Header {
+    since: Option<u64>,
+    last: u64,
+    events: u64,
+    changes: u64,
+}
+
+/// Notes of a place after a number, up to another if there is one.
+async fn noted(
+    server: &Server,
+    place: &Place,
+    (after, up_to, count): (u64, Option<u64>, i64),
+) -> Result<(Header, Vec<Note>), StoreError> {
+    let mut asked = vec!["changes".to_owned(), after.to_string()];
+    asked.extend([numbers::bound(up_to), count.to_string()]);
+    let mut parts = list(server.read(place, asked).await?)?.into_iter();
     let mut next = || parts.next().unwrap_or(Value::Nil);
-    let (since, last) = (text(next())?, number(next())?);
-    let (events, changes) = (text(next())?, text(next())?);
-    let mut noted = Vec::new();
+    let (since, last) = (text(next())?.parse().ok(), number(next())?);
+    let told = |text: String| text.parse().unwrap_or(0);
+    let (events, changes) = (told(text(next())?), told(text(next())?));
+    let mut notes = Vec::new();
     for entry in list(next())? {
         let mut parts = list(entry)?.into_iter();
         let mut next = || parts.next().map_or_else(|| Ok(String::new()), text);
-        noted.push(change(&next()?, &next()?, &next()?)?);
+        notes.push(note(&next()?, &next()?, &next()?)?);
     }
-    let more = noted.len() > limit;
-    noted.truncate(limit);
-    let mut asked = vec!["rows".to_owned(), noted.len().to_string()];
-    for (_, pipeline, key) in &noted {
-        asked.extend(server.keys.address(pipeline, key));
-    }
-    let values = list(server.read(asked).await?)?.into_iter();
-    let item = |((number, pipeline, key), value): ((u64, PipelineId, Key), Value)| {
-        let value = optional(value)?;
-        let place = |key: &Key| (key.kind(), key_text(key));
-        let (kind, rest) = place(&key);
-        let read = |value: String| keys::read(pipeline.as_str(), (kind, &rest), &value);
-        let row = value.map(read).transpose()?.map(Found::row);
-        Ok(ChangedRow { number, pipeline, key, row })
-    };
-    let items = noted.into_iter().zip(values).map(item).collect::<Result<_, StoreError>>()?;
-    let since = since.parse().ok();
-    let told = |text: String| text.parse().unwrap_or(0);
-    let archived = since.map(|_: u64| Archived { events: told(events), changes: told(changes) });
-    Ok(Changes { items, more, since, last, archived })
+    Ok((Header { since, last, events, changes }, notes))
 }
 
-fn change(id: &str, pipeline: &str, key: &str) -> Result<(u64, PipelineId, Key), StoreError> {
+/// The rows of notes as they are now.
+async fn as_they_are(server: &Server, notes: Vec<Note>) -> Result<Vec<ChangedRow>, StoreError> {
+    let mut by_place: Vec<(&Place, Vec<Note>)> = Vec::new();
+    for note in notes {
+        let place = server.places.of(&note.pipeline);
+        match by_place.iter_mut().find(|(known, _)| std::ptr::eq(*known, place)) {
+            Some((_, own)) => own.push(note),
+            None => by_place.push((place, vec![note])),
+        }
+    }
+    let lists = for_each(by_place, |(place, notes): (&Place, Vec<Note>)| async move {
+        let mut asked = vec!["rows".to_owned(), notes.len().to_string()];
+        for Note { pipeline, key, .. } in &notes {
+            asked.extend(place.keys.address(pipeline, key));
+        }
+        let values = list(server.read(place, asked).await?)?.into_iter();
+        notes.into_iter().zip(values).map(changed).collect::<Result<Vec<_>, StoreError>>()
+    })
+    .await?;
+    Ok(merged(lists, |row| row.number))
+}
+
+fn changed((note, value): (Note, Value)) -> Result<ChangedRow, StoreError> {
+    let Note { number, pipeline, key } = note;
+    let (kind, rest) = (key.kind(), key_text(&key));
+    let read = |value: String| keys::read(pipeline.as_str(), (kind, &rest), &value);
+    let row = optional(value)?.map(read).transpose()?.map(Found::row);
+    Ok(ChangedRow { number, pipeline, key, row })
+}
+
+fn note(id: &str, pipeline: &str, key: &str) -> Result<Note, StoreError> {
     let number = id.split('-').next().and_then(|number| number.parse().ok());
+    let note = |number| {
+        let (pipeline, key) = (PipelineId::any(pipeline).ok()?, Key::parse(key)?);
+        Some(Note { number, pipeline, key })
+    };
     number
-        .and_then(|number| Some((number, PipelineId::any(pipeline).ok()?, Key::parse(key)?)))
+        .and_then(note)
         .ok_or_else(|| StoreError::permanent(format!("the change {id} of {key} cannot be read")))
 }
 
@@ -98,11 +168,25 @@ pub(crate) async fn archived(server: &Server, up_to: Option<Archived>) -> Result
             asked.extend(["somebody".to_owned(), events.to_string(), changes.to_string()]);
         }
     }
-    server.write(Script::Whole, asked).await.map(drop)
+    let answer = server.write(&server.places.home, Script::Whole, asked).await?;
+    if !server.places.are_apart() {
+        return Ok(());
+    }
+    let since = answer.into_iter().next().map_or_else(|| Ok(String::new()), text)?;
+    for_each(server.places.shards.iter().collect(), |place: &Place| {
+        let asked = vec!["noted".to_owned(), since.clone()];
+        async move { server.write(place, Script::Whole, asked).await.map(drop) }
+    })
+    .await?;
+    // Whoever got numbers before the home knew that somebody archives notes nothing; the walk through all rows that begins now
+    // must not be too early for what they write.
+    numbers::settled(server, &server.places.all()).await.map(drop)
 }
 
 /// Where a walk through all rows stands.
 struct Walk {
+    /// In which place: the home is the first.
+    place: usize,
     /// The cursor of `SCAN`; nothing once it is through.
     scan: Option<String>,
     /// The cursor of `HSCAN` in the first hash.
@@ -114,32 +198,47 @@ impl Walk {
     fn read(from: &str) -> Self {
         let start = "0".to_owned();
         let mut lines = from.lines().map(str::to_owned);
+        let place = lines.next().and_then(|place| place.parse().ok()).unwrap_or(0);
         let scan = lines.next().unwrap_or_else(|| start.clone());
         let fields = lines.next().unwrap_or(start);
-        Self { scan: Some(scan).filter(|scan| scan != "-"), fields, hashes: lines.collect() }
+        let scan = Some(scan).filter(|scan| scan != "-");
+        Self { place, scan, fields, hashes: lines.collect() }
     }
 
-    fn write(&self) -> Option<String> {
-        if self.scan.is_none() && self.hashes.is_empty() {
-            return None;
+    /// Goes on to the next place when it is through one; false if there is none.
+    fn goes_on(&mut self, places: usize) -> bool {
+        if self.scan.is_some() || !self.hashes.is_empty() {
+            return true;
         }
-        let mut lines = vec![self.scan.as_deref().unwrap_or("-"), &self.fields];
+        self.place += 1;
+        self.scan = Some("0".to_owned());
+        self.place < places
+    }
+
+    fn write(&self) -> String {
+        let place = self.place.to_string();
+        let mut lines = vec![&place, self.scan.as_deref().unwrap_or("-"), &self.fields];
         lines.extend(self.hashes.iter().map(String::as_str));
-        Some(lines.join("\n"))
+        lines.join("\n")
     }
 
     /// Takes the next step: rows of a hash, rows of hashes that hold one each, or more hashes.
-    async fn step(&mut self, server: &Server, limit: usize) -> Result<Vec<StoredRow>, StoreError> {
-        let keys = &server.keys;
+    async fn step(
+        &mut self,
+        (server, place): (&Server, &Place),
+        limit: usize,
+    ) -> Result<Vec<StoredRow>, StoreError> {
+        let keys = &place.keys;
         let is_single = |hash: &String| single(keys, hash).is_some();
         if self.hashes.front().is_some_and(is_single) {
             let count = self.hashes.iter().take(SINGLES).take_while(|hash| is_single(hash)).count();
-            return singles(server, self.hashes.drain(..count).collect()).await;
+            return singles((server, place), self.hashes.drain(..count).collect()).await;
         }
         if let Some(hash) = self.hashes.front() {
             let mut scan = redis::cmd("HSCAN");
             scan.arg(hash).arg(&self.fields).arg("COUNT").arg(limit);
-            let (next, fields): (String, Vec<(String, String)>) = server.link.ask(&scan).await?;
+            let (next, fields): (String, Vec<(String, String)>) =
+                server.link.ask(&place.anchor, &scan).await?;
             let rows = fields.iter().map(|(field, value)| row(keys, hash, (field, value)));
             let rows = rows.collect::<Result<_, _>>()?;
             if next == "0" {
@@ -151,7 +250,7 @@ impl Walk {
         if let Some(cursor) = &self.scan {
             let pattern = format!("{}:*", escaped(&keys.prefix));
             let asked = vec!["scan".to_owned(), cursor.clone(), pattern, LOOKS.to_string()];
-            let mut parts = list(server.read(asked).await?)?.into_iter();
+            let mut parts = list(server.read(place, asked).await?)?.into_iter();
             let mut part = || parts.next().unwrap_or(Value::Nil);
             let next = text(part())?;
             let found = list(part())?.into_iter().map(text).collect::<Result<Vec<_>, _>>()?;
@@ -170,15 +269,15 @@ pub(crate) async fn portion(
     from: &str,
     limit: usize,
 ) -> Result<Portion, StoreError> {
-    let mut walk = Walk::read(from);
+    let (mut walk, places) = (Walk::read(from), server.places.all());
     let mut items = Vec::new();
-    loop {
-        items.extend(walk.step(server, limit.max(1)).await?);
-        let next = walk.write();
-        if next.is_none() || items.len() >= limit.max(1) {
-            return Ok(Portion { items, next });
+    while let Some(place) = places.get(walk.place) {
+        items.extend(walk.step((server, place), limit.max(1)).await?);
+        if walk.goes_on(places.len()) && items.len() >= limit.max(1) {
+            return Ok(Portion { items, next: Some(walk.write()) });
         }
     }
+    Ok(Portion { items, next: None })
 }
 
 /// A text that `MATCH` takes as it is.
@@ -215,15 +314,18 @@ fn single(keys: &Keys, hash: &str) -> Option<(PipelineId, Key)> {
     }
 }
 
-async fn singles(server: &Server, hashes: Vec<String>) -> Result<Vec<StoredRow>, StoreError> {
+async fn singles(
+    (server, place): (&Server, &Place),
+    hashes: Vec<String>,
+) -> Result<Vec<StoredRow>, StoreError> {
     let mut asked = vec!["rows".to_owned(), hashes.len().to_string()];
     for hash in &hashes {
         asked.extend([hash.clone(), "row".to_owned()]);
     }
-    let values = list(server.read(asked).await?)?;
+    let values = list(server.read(place, asked).await?)?;
     let mut rows = Vec::new();
     for (hash, value) in hashes.iter().zip(values) {
-        if let (Some((pipeline, key)), Some(value)) = (single(&server.keys, hash), optional(value)?)
+        if let (Some((pipeline, key)), Some(value)) = (single(&place.keys, hash), optional(value)?)
         {
             let text = key_text(&key);
             rows.push(stored(keys::read(pipeline.as_str(), (key.kind(), &text), &value)?));
@@ -243,70 +345,115 @@ fn stored(found: Found) -> StoredRow {
     StoredRow { pipeline, key, row: Row { record, revision } }
 }
 
-/// Takes over what another store holds.
+/// Takes over what another store holds: the home first, so that no shard has a number that was never given.
 pub(crate) async fn import(
     server: &Server,
     views: &Views,
     freight: Freight,
 ) -> Result<(), StoreError> {
-    let Freight { rows, events, inbox, last, store } = freight;
-    let (count, keys) = (server.shard_count(), &server.keys);
-    let mut asked = vec!["import".to_owned(), rows.len().to_string()];
-    for StoredRow { pipeline, key, row } in &rows {
-        asked.extend(keys.address(pipeline, key));
-        asked.push(row.revision.to_string());
-        let place = (pipeline, Shard::of(pipeline, count));
-        put(server, views, (place, key, &row.record), &mut asked);
+    let highest = freight.events.iter().map(|event| event.number).max().unwrap_or(0);
+    for place in server.places.all() {
+        let is_here = |pipeline: &PipelineId| std::ptr::eq(server.places.of(pipeline), place);
+        let Freight { rows, events, inbox, last, store } = &freight;
+        let own = Cargo {
+            rows: rows.iter().filter(|row| is_here(&row.pipeline)).collect(),
+            events: events.iter().filter(|event| is_here(&event.pipeline)).collect(),
+            inbox: inbox.iter().filter(|entry| is_here(&entry.pipeline)).collect(),
+        };
+        let is_home = place.shard.is_none();
+        if !is_home && own.is_empty() {
+            continue;
+        }
+        let mut asked = vec!["import".to_owned()];
+        own.load((&place.keys, server.shard_count()), views, &mut asked);
+        asked.push(if is_home { *last.max(&highest) } else { 0 }.to_string());
+        let store = store.filter(|_| is_home);
+        asked.push(store.map(|store| store.to_string()).unwrap_or_default());
+        server.write(place, Script::Whole, asked).await?;
     }
-    asked.push(events.len().to_string());
-    for event in &events {
-        asked.extend([event.number.to_string(), event.pipeline.to_string()]);
-        asked.extend([event.record.kind.clone(), event.record.encode()]);
-    }
-    asked.push(inbox.len().to_string());
-    for entry in &inbox {
-        let (pipeline, key) = (&entry.pipeline, &entry.key);
-        asked.extend([keys.name(&format!("letters:{pipeline}")), key.clone()]);
-        asked.push(keys.name(&format!("inbox:{}", Shard::of(pipeline, count).0)));
-        asked.push(format!("{pipeline} {key}"));
-        asked.push(entry.received_at.as_millisecond().to_string());
-        asked.push(entry.record.encode());
-    }
-    asked.push(last.to_string());
-    asked.push(store.map(|store| store.to_string()).unwrap_or_default());
-    server.write(Script::Whole, asked).await.map(drop)
+    Ok(())
 }
 
-/// Takes out what is old, and says below which instant.
+/// What comes into one place.
+struct Cargo<'a> {
+    rows: Vec<&'a StoredRow>,
+    events: Vec<&'a EventRow>,
+    inbox: Vec<&'a InboxEntry>,
+}
+
+impl Cargo<'_> {
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.events.is_empty() && self.inbox.is_empty()
+    }
+
+    /// As arguments.
+    fn load(&self, (keys, count): (&Keys, u16), views: &Views, into: &mut Vec<String>) {
+        into.push(self.rows.len().to_string());
+        for StoredRow { pipeline, key, row } in &self.rows {
+            into.extend(keys.address(pipeline, key));
+            into.push(row.revision.to_string());
+            let place = (pipeline, Shard::of(pipeline, count));
+            put(keys, views, (place, key, &row.record), into);
+        }
+        into.push(self.events.len().to_string());
+        for event in &self.events {
+            into.extend([event.number.to_string(), event.pipeline.to_string()]);
+            into.extend([event.record.kind.to_string(), event.record.encode()]);
+        }
+        into.push(self.inbox.len().to_string());
+        for entry in &self.inbox {
+            let (pipeline, key) = (&entry.pipeline, &entry.key);
+            into.extend([keys.name(&format!("letters:{pipeline}")), key.clone()]);
+            into.push(keys.name(&format!("inbox:{}", Shard::of(pipeline, count).0)));
+            into.push(format!("{pipeline} {key}"));
+            into.push(entry.received_at.as_millisecond().to_string());
+            into.push(entry.record.encode());
+        }
+    }
+}
+
+/// Takes out what is old, and says below which instant: the home first, which has the floor.
 pub(crate) async fn forget(
     server: &Server,
     views: &Views,
     (what, now): (Forgetting, Timestamp),
 ) -> Result<usize, StoreError> {
-    let (count, keys) = (server.shard_count(), &server.keys);
-    let mut asked = Vec::new();
-    match what.floor {
-        None => asked.push(String::new()),
-        Some(floor) => {
-            asked.push(floor.to_string());
-            let (pipeline, key) = (PipelineId::system(), Key::Sensor(kept::FLOOR_KEY.to_owned()));
-            asked.extend(keys.address(&pipeline, &key));
-            let record = kept::floor_record(floor, now);
-            let place = (&pipeline, Shard::of(&pipeline, count));
-            measured(&mut asked, |into| put(server, views, (place, &key, &record), into));
+    let count = server.shard_count();
+    let mut gone = 0;
+    for place in server.places.all() {
+        let keys = &place.keys;
+        let mut asked = Vec::new();
+        match what.floor.filter(|_| place.shard.is_none()) {
+            None => asked.push(String::new()),
+            Some(floor) => {
+                asked.push(floor.to_string());
+                let (pipeline, key) =
+                    (PipelineId::system(), Key::Sensor(kept::FLOOR_KEY.to_owned()));
+                asked.extend(keys.address(&pipeline, &key));
+                let record = kept::floor_record(floor, now);
+                let place = (&pipeline, Shard::of(&pipeline, count));
+                measured(&mut asked, |into| put(keys, views, (place, &key, &record), into));
+            }
         }
+        let is_here =
+            |(pipeline, ..): &&(PipelineId, _, _)| std::ptr::eq(server.places.of(pipeline), place);
+        let rows: Vec<_> = what.rows.iter().filter(is_here).collect();
+        if rows.is_empty() && what.events == 0 && place.shard.is_some() {
+            continue;
+        }
+        asked.push(rows.len().to_string());
+        for (pipeline, key, revision) in rows {
+            let runs =
+                if let Key::Slot(..) = key { keys::member(pipeline, key) } else { String::new() };
+            asked.extend([pipeline.to_string(), runs]);
+            asked.extend(keys.address(pipeline, key));
+            asked.push(revision.to_string());
+            let place = (pipeline, Shard::of(pipeline, count));
+            measured(&mut asked, |into| entries(keys.entries(place, key, None), into));
+        }
+        asked.push(what.events.to_string());
+        let answer = server.write(place, Script::Forget, asked).await?;
+        gone += answer.into_iter().next().map_or(Ok(0), number::<usize>)?;
     }
-    asked.push(what.rows.len().to_string());
-    for (pipeline, key, revision) in &what.rows {
-        let runs =
-            if let Key::Slot(..) = key { keys::member(pipeline, key) } else { String::new() };
-        asked.extend([pipeline.to_string(), runs]);
-        asked.extend(keys.address(pipeline, key));
-        asked.push(revision.to_string());
-        let place = (pipeline, Shard::of(pipeline, count));
-        measured(&mut asked, |into| entries(keys.entries(place, key, None), into));
-    }
-    asked.push(what.events.to_string());
-    let answer = server.write(Script::Forget, asked).await?;
-    answer.into_iter().next().map_or(Ok(0), number)
+    Ok(gone)
 }

@@ -1,5 +1,7 @@
 //! A row as it comes back from a server.
 
+use std::sync::Arc;
+
 use interlock_core::id::PipelineId;
 use interlock_store::{
     BackfillRow, DueRow, Key, LedgerEntry, LedgerRow, OutboxRow, Record, Row, RunRow, StoreError,
@@ -43,7 +45,7 @@ impl Found {
         let mut record = Record::decode(&key, body).map_err(|error| unreadable(&error))?;
         if let Record::Outbox(outbox) = &mut record {
             let claimed = claimed.map(Timestamp::from_microsecond).transpose();
-            outbox.claimed_until = claimed.map_err(|error| unreadable(&error))?;
+            Arc::make_mut(outbox).claimed_until = claimed.map_err(|error| unreadable(&error))?;
         }
         let pipeline = PipelineId::any(pipeline).map_err(|error| unreadable(&error.message))?;
         Ok(Self { pipeline, key, record, revision })
@@ -68,7 +70,7 @@ impl Found {
                 (schedule.clone(), *at, LedgerEntry::Slot(slot.clone()))
             }
             (Key::Span(schedule, at), Record::Span(span)) => {
-                (schedule.clone(), *at, LedgerEntry::Span(span.clone()))
+                (schedule.clone(), *at, LedgerEntry::Span(span.as_ref().clone()))
             }
             _ => return Err(self.misplaced()),
         };
@@ -78,9 +80,12 @@ impl Found {
     /// As a run.
     pub fn run(self) -> Result<RunRow, StoreError> {
         match (self.key, self.record) {
-            (Key::Run(key), Record::Run(record)) => {
-                Ok(RunRow { pipeline: self.pipeline, key, record, revision: self.revision })
-            }
+            (Key::Run(key), Record::Run(record)) => Ok(RunRow {
+                pipeline: self.pipeline,
+                key,
+                record: Arc::unwrap_or_clone(record),
+                revision: self.revision,
+            }),
             (key, record) => Err(Self { key, record, ..self }.misplaced()),
         }
     }
@@ -88,9 +93,11 @@ impl Found {
     /// As an incident.
     pub fn incident(self) -> Result<(PipelineId, String, Row<IncidentRecord>), StoreError> {
         match (self.key, self.record) {
-            (Key::Incident(key), Record::Incident(record)) => {
-                Ok((self.pipeline, key, Row { record, revision: self.revision }))
-            }
+            (Key::Incident(key), Record::Incident(record)) => Ok((
+                self.pipeline,
+                key,
+                Row { record: Arc::unwrap_or_clone(record), revision: self.revision },
+            )),
             (key, record) => Err(Self { key, record, ..self }.misplaced()),
         }
     }
@@ -111,7 +118,7 @@ impl Found {
             (Key::Backfill(number), Record::Backfill(record)) => Ok(BackfillRow {
                 pipeline: self.pipeline,
                 number,
-                record: *record,
+                record: Arc::unwrap_or_clone(record),
                 revision: self.revision,
             }),
             (key, record) => Err(Self { key, record, ..self }.misplaced()),
@@ -121,9 +128,12 @@ impl Found {
     /// As a notification.
     pub fn outbox(self) -> Result<OutboxRow, StoreError> {
         match (self.key, self.record) {
-            (Key::Outbox(name), Record::Outbox(record)) => {
-                Ok(OutboxRow { pipeline: self.pipeline, name, record, revision: self.revision })
-            }
+            (Key::Outbox(name), Record::Outbox(record)) => Ok(OutboxRow {
+                pipeline: self.pipeline,
+                name,
+                record: Arc::unwrap_or_clone(record),
+                revision: self.revision,
+            }),
             (key, record) => Err(Self { key, record, ..self }.misplaced()),
         }
     }

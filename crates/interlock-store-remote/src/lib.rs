@@ -16,7 +16,7 @@ mod stored;
 pub use self::{
     desk::Desk,
     found::Found,
-    rollback::{NUMBERS_SKIPPED, OnRollback, chance, forgotten, letter},
+    rollback::{EVERY_TERM, NUMBERS_SKIPPED, OnRollback, THE_STORE, chance, forgotten, letter},
     stored::{Stored, key_text, micros, rounded_up},
 };
 

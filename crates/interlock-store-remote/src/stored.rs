@@ -83,16 +83,16 @@ impl Stored {
             Record::Slot(slot) => standing(slot).clone_into(&mut self.word),
             Record::Span(span) => {
                 self.until = Some(micros(span.last));
-                self.word.clone_from(&span.disposition);
+                self.word = span.disposition.to_string();
             }
             Record::Run(run) => {
                 self.at = micros(run.created_at);
-                self.word.clone_from(&run.status);
-                self.more.clone_from(&run.trigger_type);
+                self.word = run.status.to_string();
+                self.more = run.trigger_type.to_string();
             }
             Record::Incident(incident) => {
                 self.at = micros(incident.opened_at);
-                self.word.clone_from(&incident.state);
+                self.word = incident.state.to_string();
             }
             Record::Outbox(outbox) => {
                 self.at = micros(outbox.not_before);
@@ -115,7 +115,7 @@ impl Stored {
 }
 
 fn unclaimed(outbox: &OutboxRecord) -> String {
-    Record::Outbox(OutboxRecord { claimed_until: None, ..outbox.clone() }).encode()
+    Record::Outbox(OutboxRecord { claimed_until: None, ..outbox.clone() }.into()).encode()
 }
 
 /// How a slot stands: `open`, or its disposition.

@@ -5,6 +5,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
+    sync::Arc,
 };
 
 use interlock_core::id::{PipelineId, ScheduleId, fnv1a};
@@ -117,7 +118,7 @@ pub enum Change {
     /// Removes a row.
     Delete(Key, Expect),
     /// Appends an event to the pipeline's stream.
-    Append(EventRecord),
+    Append(Arc<EventRecord>),
 }
 
 /// What must be true of a row before it is changed.
@@ -214,7 +215,7 @@ pub struct EventRow {
     /// Whose it is.
     pub pipeline: PipelineId,
     /// What happened.
-    pub record: EventRecord,
+    pub record: Arc<EventRecord>,
 }
 
 /// A page of a listing: as many as were asked for, and fewer only if there is no more.
@@ -271,7 +272,7 @@ impl LedgerRow {
 #[derive(Debug, Clone, PartialEq)]
 pub enum LedgerEntry {
     /// One.
-    Slot(SlotRecord),
+    Slot(Arc<SlotRecord>),
     /// Many.
     Span(SpanRecord),
 }
@@ -571,6 +572,17 @@ pub trait Store: Send + Sync + fmt::Debug {
         after: u64,
         limit: usize,
     ) -> StoreFuture<'a, Page<EventRow>>;
+
+    /// The same for whoever looks after a shard: at least those of its pipelines and of `_system`, and perhaps others. An engine
+    /// whose shards are on several servers asks no more of them than it must.
+    fn events_for(
+        &self,
+        _shard: Shard,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Page<EventRow>> {
+        self.events(None, after, limit)
+    }
 
     /// Due entries of a shard at or before an instant, earliest first.
     fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>>;

@@ -6,6 +6,8 @@
 //! ones may miss it; anything else is a new format. Only events and inbox entries are not rows, and have
 //! their own way in and out.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -17,18 +19,18 @@ impl Record {
     /// Its text.
     pub fn encode(&self) -> String {
         match self {
-            Self::Pipeline(record) => write(record),
-            Self::Version(record) => write(record),
+            Self::Pipeline(record) => write(record.as_ref()),
+            Self::Version(record) => write(record.as_ref()),
             Self::Watermark(record) => write(record),
-            Self::Slot(record) => write(record),
-            Self::Span(record) => write(record),
-            Self::Run(record) => write(record),
-            Self::Sensor(record) => write(record),
-            Self::Incident(record) => write(record),
+            Self::Slot(record) => write(record.as_ref()),
+            Self::Span(record) => write(record.as_ref()),
+            Self::Run(record) => write(record.as_ref()),
+            Self::Sensor(record) => write(record.as_ref()),
+            Self::Incident(record) => write(record.as_ref()),
             Self::Due(record) => write(record),
-            Self::Outbox(record) => write(record),
-            Self::Applied(record) => write(record),
-            Self::Backfill(record) => write(record),
+            Self::Outbox(record) => write(record.as_ref()),
+            Self::Applied(record) => write(record.as_ref()),
+            Self::Backfill(record) => write(record.as_ref()),
         }
     }
 
@@ -36,18 +38,18 @@ impl Record {
     pub fn decode(key: &Key, text: &str) -> Result<Self, Unreadable> {
         let what = key.kind();
         match key {
-            Key::Pipeline => read(what, text).map(Self::Pipeline),
-            Key::Version(_) => read(what, text).map(Self::Version),
+            Key::Pipeline => read(what, text).map(Arc::new).map(Self::Pipeline),
+            Key::Version(_) => read(what, text).map(Arc::new).map(Self::Version),
             Key::Watermark(_) => read(what, text).map(Self::Watermark),
-            Key::Slot(..) => read(what, text).map(Self::Slot),
-            Key::Span(..) => read(what, text).map(Self::Span),
-            Key::Run(_) => read(what, text).map(Self::Run),
-            Key::Sensor(_) => read(what, text).map(Self::Sensor),
-            Key::Incident(_) => read(what, text).map(Self::Incident),
+            Key::Slot(..) => read(what, text).map(Arc::new).map(Self::Slot),
+            Key::Span(..) => read(what, text).map(Arc::new).map(Self::Span),
+            Key::Run(_) => read(what, text).map(Arc::new).map(Self::Run),
+            Key::Sensor(_) => read(what, text).map(Arc::new).map(Self::Sensor),
+            Key::Incident(_) => read(what, text).map(Arc::new).map(Self::Incident),
             Key::Due(..) => read(what, text).map(Self::Due),
-            Key::Outbox(_) => read(what, text).map(Self::Outbox),
-            Key::Applied(_) => read(what, text).map(Self::Applied),
-            Key::Backfill(_) => read(what, text).map(Self::Backfill),
+            Key::Outbox(_) => read(what, text).map(Arc::new).map(Self::Outbox),
+            Key::Applied(_) => read(what, text).map(Arc::new).map(Self::Applied),
+            Key::Backfill(_) => read(what, text).map(Arc::new).map(Self::Backfill),
         }
     }
 }

@@ -16,6 +16,8 @@ use crate::{
 pub const TOKEN_PREFIX: &str = "token/";
 /// The key of the standing order to bark.
 pub const BARKS_KEY: &str = "barks/standing";
+/// What the keys of the rows begin with that say what the files of a host declare.
+pub const FILES_PREFIX: &str = "files/";
 /// What the keys of the rows begin with that say when an instance could hear reports.
 pub const COVERAGE_PREFIX: &str = "coverage/";
 
@@ -46,7 +48,7 @@ pub fn floor_of(record: &Record) -> Option<Timestamp> {
 /// That row.
 pub fn floor_record(before: Timestamp, now: Timestamp) -> Record {
     let value = json!({ "before": before.to_string() });
-    Record::Sensor(SensorRecord { value, at: before, received_at: now })
+    Record::Sensor(SensorRecord { value, at: before, received_at: now }.into())
 }
 
 /// A stretch of time, from the first to the last instant.

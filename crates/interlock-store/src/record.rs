@@ -12,8 +12,9 @@ mod incident;
 mod report;
 mod schedule;
 mod slot;
+mod word;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::{retry::FailureCategory, run::RunState};
 use jiff::Timestamp;
@@ -31,38 +32,40 @@ pub use self::{
     slot::{
         EndRecord, EvaluatedRecord, MarksRecord, RerunsRecord, SlaRecord, SlotRecord, WishRecord,
     },
+    word::Word,
 };
 
 /// The format that this version writes.
 pub const FORMAT: u16 = 1;
 
-/// Any row.
+/// Any row. Copies of it share what it holds: a row goes from whoever planned it to the store, to whoever looks on, and
+/// into memory.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
     /// A pipeline.
-    Pipeline(PipelineRecord),
+    Pipeline(Arc<PipelineRecord>),
     /// One version of its declaration.
-    Version(VersionRecord),
+    Version(Arc<VersionRecord>),
     /// A watermark.
     Watermark(WatermarkRecord),
     /// A slot.
-    Slot(SlotRecord),
+    Slot(Arc<SlotRecord>),
     /// A span.
-    Span(SpanRecord),
+    Span(Arc<SpanRecord>),
     /// A run.
-    Run(RunRecord),
+    Run(Arc<RunRecord>),
     /// A sensor.
-    Sensor(SensorRecord),
+    Sensor(Arc<SensorRecord>),
     /// An incident.
-    Incident(IncidentRecord),
+    Incident(Arc<IncidentRecord>),
     /// A due entry.
     Due(DueRecord),
     /// A notification on its way.
-    Outbox(OutboxRecord),
+    Outbox(Arc<OutboxRecord>),
     /// The answer to an inbox entry.
-    Applied(AppliedRecord),
+    Applied(Arc<AppliedRecord>),
     /// A backfill.
-    Backfill(Box<BackfillRecord>),
+    Backfill(Arc<BackfillRecord>),
 }
 
 /// A pipeline, as far as the agenda needs it.
@@ -159,10 +162,10 @@ pub struct SpanRecord {
     /// How many.
     pub count: u64,
     /// How they ended.
-    pub disposition: String,
+    pub disposition: Word,
     /// Why they were skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub reason: Option<Word>,
     /// The version by which they were enumerated.
     pub version: String,
     /// When they were recorded.
@@ -174,9 +177,9 @@ pub struct SpanRecord {
 #[serde(rename_all = "camelCase")]
 pub struct RunRecord {
     /// `PENDING` to `COMPLETED`.
-    pub status: String,
+    pub status: Word,
     /// What asked for it.
-    pub trigger_type: String,
+    pub trigger_type: Word,
     /// When it was created.
     pub created_at: Timestamp,
     /// When its job began, as far as known.
@@ -190,7 +193,7 @@ pub struct RunRecord {
     pub message: Option<String>,
     /// What kind of failure it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub category: Option<String>,
+    pub category: Option<Word>,
     /// Where the job runs, how to find it there, and what it reported.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, Value>,
@@ -236,7 +239,7 @@ pub struct AppliedRecord {
 #[serde(rename_all = "camelCase")]
 pub struct EventRecord {
     /// What happened, such as `SLOT_OPENED`.
-    pub kind: String,
+    pub kind: Word,
     /// When, by the store's clock.
     pub at: Timestamp,
     /// Which slot, as `schedule/instant`.
@@ -420,7 +423,7 @@ pub enum InboxRecord {
     },
     /// A fact about all pipelines, to be kept or forgotten.
     Keep {
-        /// `token` or `barks`.
+        /// `token`, `barks` or `files`.
         kind: String,
         /// Its name.
         id: String,

@@ -37,8 +37,8 @@ pub fn instant(at: Timestamp) -> String {
 /// Where a slot stands, in a word or two.
 pub fn slot_state(slot: &SlotRecord) -> String {
     match (&slot.disposition, &slot.reason) {
-        (None, _) => slot.state.clone(),
-        (Some(disposition), None) => disposition.clone(),
+        (None, _) => slot.state.to_string(),
+        (Some(disposition), None) => disposition.to_string(),
         (Some(disposition), Some(reason)) => format!("{disposition} ({reason})"),
     }
 }
@@ -46,7 +46,7 @@ pub fn slot_state(slot: &SlotRecord) -> String {
 /// How the slots of a span ended.
 pub fn span_state(span: &SpanRecord) -> String {
     match &span.reason {
-        None => span.disposition.clone(),
+        None => span.disposition.to_string(),
         Some(reason) => format!("{} ({reason})", span.disposition),
     }
 }

@@ -86,17 +86,6 @@ impl fmt::Display for StoreId {
     }
 }
 
-/// What to do where no store is yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Opening {
-    /// Make it. A server that may lose what it acknowledges is refused.
-    #[default]
-    Make,
-    /// Refuse: whoever only looks must not decide how many shards it has, nor where it is. Such a server is then only warned
-    /// of: to look is what somebody wants who has to mend it.
-    Find,
-}
-
 /// What whoever used a store remembers of it, to find out later whether it has forgotten something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {

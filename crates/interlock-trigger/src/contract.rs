@@ -233,6 +233,13 @@ pub trait Triggers: Send + Sync {
     /// Starts a job, or refuses to. The reports follow on the channel given at construction.
     fn start(&self, request: StartRequest) -> TriggerFuture<'_, Result<(), StartFailure>>;
 
+    /// This is about to be started: a start follows if the store takes it, and only then may anything of the job
+    /// happen. Or it is what probably follows once the run `after` has ended, and nothing is done before that. Says
+    /// whether somebody uses the time until then.
+    fn prepare(&self, _request: &StartRequest, _after: Option<&str>) -> bool {
+        false
+    }
+
     /// Finds out what became of a start, without guessing.
     fn look_up<'a>(
         &'a self,

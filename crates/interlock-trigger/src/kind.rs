@@ -28,6 +28,11 @@ pub(crate) trait Adapter: Sync {
         request: StartRequest,
     ) -> TriggerFuture<'a, Result<(), StartFailure>>;
 
+    /// Makes ready for a job that is about to be started, where there is something to make ready.
+    fn prepare(&self, _tools: &Tools, _request: &StartRequest, _after: Option<&str>) -> bool {
+        false
+    }
+
     /// Finds out what became of a start, without guessing.
     fn look_up<'a>(
         &'a self,

@@ -150,6 +150,10 @@ impl Triggers for LocalTriggers {
         kind::adapter(&request.kind).start(&self.tools, request)
     }
 
+    fn prepare(&self, request: &StartRequest, after: Option<&str>) -> bool {
+        kind::adapter(&request.kind).prepare(&self.tools, request, after)
+    }
+
     fn look_up<'a>(
         &'a self,
         request: &'a StartRequest,

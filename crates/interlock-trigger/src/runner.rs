@@ -25,6 +25,7 @@ mod host;
 pub(crate) mod job;
 pub(crate) mod journal;
 mod log;
+mod parked;
 mod process;
 mod progress;
 pub(crate) mod protocol;
@@ -54,6 +55,7 @@ use self::{
     execution::{Execution, Progressed},
     job::Job,
     journal::Journal,
+    parked::Parked,
     process::Exit,
     protocol::{Ask, Category, Line, News, PROTOCOL, Reply, Request, Told},
     time::Moment,
@@ -151,6 +153,8 @@ struct Runner {
     connections_seen: u64,
     look_at: Moment,
     idle_since: Moment,
+    /// What is to be made ready once everybody has heard what there is to hear.
+    nexts: Vec<Job>,
 }
 
 impl Runner {
@@ -167,6 +171,7 @@ impl Runner {
                 children: BTreeMap::new(),
                 connections: BTreeMap::new(),
                 spare: log::Spare::new(dir),
+                parked: Parked::default(),
             },
             executions: BTreeMap::new(),
             adopted,
@@ -177,6 +182,7 @@ impl Runner {
             connections_seen: 0,
             look_at: now,
             idle_since: now,
+            nexts: Vec::new(),
         })
     }
 
@@ -190,6 +196,9 @@ impl Runner {
                 return;
             }
             self.desk.flush();
+            for job in std::mem::take(&mut self.nexts) {
+                self.park(job);
+            }
             if !self.executions.is_empty() {
                 self.desk.spare.prepare();
             }
@@ -237,7 +246,11 @@ impl Runner {
         let timer = self.timers.first().map(|(at, _)| *at);
         let door = Some(self.door_at).filter(|at| *at > now);
         let connections = self.desk.connections.values().filter_map(Connection::wake);
-        let moments = connections.chain(timer).chain(door).map(|at| now.until(at));
+        let moments = connections
+            .chain(timer)
+            .chain(door)
+            .chain(self.desk.parked.wake())
+            .map(|at| now.until(at));
         moments.fold(look.min(adopted).min(unwatched), Ord::min)
     }
 
@@ -276,6 +289,7 @@ impl Runner {
         let Request { id, ask } = request;
         let reply = match ask {
             Ask::Start(job) => return self.start(connection, id, *job),
+            Ask::Prepare { job, after } => return self.prepare(*job, after),
             Ask::Cancel { run_id } => self.cancel(&run_id),
             Ask::LookUp { run_id } => Reply::Known(self.desk.known(&run_id)),
             Ask::List => {
@@ -296,6 +310,23 @@ impl Runner {
     fn say(&mut self, connection: u64, line: &Line) {
         if let Some(connection) = self.desk.connections.get_mut(&connection) {
             connection.say(line);
+        }
+    }
+
+    /// Makes ready for a job that is yet to be asked for, at once or when the one before it is over.
+    fn prepare(&mut self, job: Job, after: Option<String>) {
+        if let Some(before) = after.and_then(|run_id| self.executions.get_mut(&run_id)) {
+            before.next = Some(Box::new(job));
+        } else {
+            self.nexts.push(job);
+        }
+    }
+
+    fn park(&mut self, job: Job) {
+        let Desk { dir, book, spare, parked, .. } = &mut self.desk;
+        if job.objection().is_none() && book.get(&job.run_id).is_none() {
+            let log = log::log_path(dir, &job.pipeline, &job.run_id);
+            parked.park(job, log, spare, Moment::now());
         }
     }
 
@@ -361,8 +392,9 @@ impl Runner {
                 }
             }
             Progressed::Over => {
-                let over = self.executions.remove(run_id);
-                self.disarm(over.and_then(|execution| execution.armed), run_id);
+                let Some(over) = self.executions.remove(run_id) else { return };
+                self.disarm(over.armed, run_id);
+                self.nexts.extend(over.next.map(|job| *job));
             }
         }
     }
@@ -390,6 +422,7 @@ impl Runner {
         }
         let desk = &mut self.desk;
         self.adopted.retain_mut(|adopted| !adopted.on_time(desk, now));
+        desk.parked.on_time(now);
         if self.look_at <= now {
             self.look_at = now.after(LOOK);
             self.cut_logs();

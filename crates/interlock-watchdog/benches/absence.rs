@@ -101,7 +101,7 @@ impl Ledger {
                 let mark = Record::Watermark(WatermarkRecord { at: at("08:00:00") });
                 let mark_key = Key::Watermark(interlock_core::id::ScheduleId::from_static("cron"));
                 let changes = vec![
-                    Change::Put(Key::Pipeline, Expect::Absent, Record::Pipeline(record)),
+                    Change::Put(Key::Pipeline, Expect::Absent, Record::Pipeline(record.into())),
                     Change::Put(mark_key, Expect::Absent, mark),
                 ];
                 let pipeline = PipelineId::parse(&format!("p-{number}")).unwrap();

@@ -5,6 +5,8 @@
 //! what was delivered is no longer there. What is still there after five minutes did not arrive, and that is an incident
 //! for whoever still hears.
 
+use std::sync::Arc;
+
 use interlock_core::{id::PipelineId, incident::RESOLVED_BY_HAND};
 use interlock_store::{
     Change, Expect, Group, Key, Record,
@@ -148,7 +150,7 @@ impl Watchdog {
         let (pipeline, writer) = (PipelineId::system(), self.writer);
         let record = Record::Due(last.to_record());
         let mut changes = vec![Change::Put(LastBark::key(), Expect::Any, record)];
-        changes.extend(events.into_iter().map(Change::Append));
+        changes.extend(events.into_iter().map(Arc::new).map(Change::Append));
         let group = Group { pipeline, writer, changes };
         // Somebody who was faster changed the incident: it is looked at again in a second.
         let _left = self.make_durable(vec![Planned { group, asks: vec![], said: None }]).await?;

@@ -116,7 +116,7 @@ impl Watchdog {
             degraded(&failed, now)
         };
         let (pipeline, writer) = (PipelineId::system(), self.writer);
-        let group = Group { pipeline, writer, changes: vec![Change::Append(event)] };
+        let group = Group { pipeline, writer, changes: vec![Change::Append(event.into())] };
         self.make_durable(vec![Planned { group, asks: vec![], said: None }]).await?;
         self.told_failed = names;
         Ok(())
@@ -152,9 +152,9 @@ impl Watchdog {
 }
 
 /// What is of no pipeline.
-pub(crate) fn system_event(kind: &str, message: String, at: Timestamp) -> EventRecord {
+pub(crate) fn system_event(kind: &'static str, message: String, at: Timestamp) -> EventRecord {
     let details = BTreeMap::new();
-    EventRecord { kind: kind.to_owned(), at, slot: None, run_id: None, message, details }
+    EventRecord { kind: kind.into(), at, slot: None, run_id: None, message, details }
 }
 
 /// The checks that could not be done.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use interlock_core::{
@@ -132,7 +132,7 @@ impl Gatherer<'_> {
         let Some(own) = own else { return Ok(Gathered::Gone) };
         let Record::Pipeline(record) = own.record else { return Ok(Gathered::Gone) };
         if own.revision != revision {
-            return Ok(Gathered::Changed(Box::new(record), own.revision));
+            return Ok(Gathered::Changed(Box::new(Arc::unwrap_or_clone(record)), own.revision));
         }
         let Surroundings { unapplied, blind, late_after, now } = self.around;
         let zones = |name: &str| (self.zones)(name);
@@ -141,7 +141,7 @@ impl Gatherer<'_> {
         let mut snapshot = Snapshot {
             version: version_number(&record.version)?,
             is_retired: record.retired_at.is_some(),
-            pause: record.pause,
+            pause: record.pause.clone(),
             has_unapplied: unapplied.contains(pipeline),
             blind: blind.clone(),
             late_after: *late_after,
@@ -326,7 +326,12 @@ impl Gatherer<'_> {
                 && let Record::Run(record) = row.record
             {
                 let (pipeline, revision) = (pipeline.clone(), row.revision);
-                let run = RunRow { pipeline, key: key.clone(), record, revision };
+                let run = RunRow {
+                    pipeline,
+                    key: key.clone(),
+                    record: Arc::unwrap_or_clone(record),
+                    revision,
+                };
                 snapshot.limited.insert(key.clone(), run);
             }
         }
@@ -377,7 +382,7 @@ fn slot_named(name: &str) -> Option<Place> {
 }
 
 fn span_seen(schedule: &ScheduleId, first: Timestamp, span: &SpanRecord) -> SpanSeen {
-    let reason = span.reason.clone().unwrap_or_default();
+    let reason = span.reason.as_ref().map(ToString::to_string).unwrap_or_default();
     // Whoever wrote that reports were missed, or may have been, told people in the same group.
     let counts = SkipReason::parse(&reason).is_ok_and(SkipReason::counts_as_missed);
     SpanSeen {

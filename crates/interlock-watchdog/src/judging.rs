@@ -1,6 +1,9 @@
 //! From questions to findings, and from findings to what is durable: what the loop and a single pass share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
@@ -188,7 +191,10 @@ async fn known(
             if let (Key::Incident(key), Some(Row { record: Record::Incident(record), revision })) =
                 (key, row)
             {
-                incidents.insert(((*pipeline).clone(), key.clone()), (record, revision));
+                incidents.insert(
+                    ((*pipeline).clone(), key.clone()),
+                    (Arc::unwrap_or_clone(record.into()), revision),
+                );
             }
         }
     }

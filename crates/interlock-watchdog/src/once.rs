@@ -302,7 +302,7 @@ impl<'a> Pass<'a> {
             changes.push(Change::Put(load::own_watermark(self.shard), expect, record));
         }
         if !report.failed.is_empty() {
-            changes.push(Change::Append(degraded(&report.failed, now)));
+            changes.push(Change::Append(degraded(&report.failed, now).into()));
         }
         if changes.is_empty() {
             return Ok(());

@@ -1,5 +1,7 @@
 //! Findings, turned into groups: one for each finding that says something, few for what is only done.
 
+use std::sync::Arc;
+
 use interlock_core::{duration, id::PipelineId};
 use interlock_store::{
     CHANGES_MAX, Change, Expect, Group, Key, Record, Writer,
@@ -48,7 +50,7 @@ impl Planner {
         for mut finding in said {
             self.say_that_it_is_late(&mut finding);
             let (mut changes, asks) = changes(std::mem::take(&mut finding.remedies));
-            changes.extend(self.event(&finding).map(Change::Append));
+            changes.extend(self.event(&finding).map(Arc::new).map(Change::Append));
             let pipeline = finding.pipeline.clone();
             let mut plan = self.group(&pipeline, changes, asks);
             plan.said = Some(Box::new(finding));
@@ -85,7 +87,7 @@ impl Planner {
         }
         details.insert("check".to_owned(), finding.check.as_str().into());
         Some(EventRecord {
-            kind: finding.event?.to_owned(),
+            kind: finding.event?.into(),
             at: self.now,
             slot: finding.slot.as_ref().map(|(nominal, schedule)| format!("{schedule}/{nominal}")),
             run_id: finding.run_id.clone(),
@@ -102,11 +104,11 @@ fn changes(remedies: Vec<Remedy>) -> (Vec<Change>, Vec<(String, InboxRecord)>) {
     for remedy in remedies {
         let change = match remedy {
             Remedy::Slot((nominal, schedule), revision, slot) => {
-                let record = Record::Slot(SlotRecord::from_core(&slot));
+                let record = Record::Slot(SlotRecord::from_core(&slot).into());
                 Change::Put(Key::Slot(schedule, nominal), expect(revision), record)
             }
             Remedy::Run(key, revision, record) => {
-                Change::Put(Key::Run(key), expect(revision), Record::Run(*record))
+                Change::Put(Key::Run(key), expect(revision), Record::Run((*record).into()))
             }
             Remedy::Arm(due) => due.put(),
             Remedy::Drop(due) => due.delete(),

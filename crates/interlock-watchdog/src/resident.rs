@@ -68,6 +68,7 @@ pub struct Watchdog {
     pub(crate) checks: Vec<(CheckName, Check)>,
     pub(crate) vitals: Arc<WatchdogVitals>,
     came_round: Arc<dyn Fn() + Send + Sync>,
+    failed: Arc<dyn Fn(&StoreError) + Send + Sync>,
     pub(crate) pace: Pace,
     pub(crate) writer: Writer,
     pub(crate) list: Watchlist,
@@ -117,6 +118,7 @@ impl Watchdog {
                 Ok(wake) => wake,
                 Err(WatchdogError::Store(error)) if error.is_retryable => {
                     tracing::error!(%error, "the watchdog cannot read or write the store");
+                    (self.failed)(&error);
                     plus(self.world.now(), SignedDuration::from_secs(1))
                 }
                 Err(error) => return Err(error),
@@ -210,7 +212,7 @@ impl Watchdog {
     async fn follow(&mut self) -> Result<(), WatchdogError> {
         let mut changed = BTreeSet::new();
         loop {
-            let page = self.store.events(None, self.followed, PAGE).await?;
+            let page = self.store.events_for(self.writer.shard, self.followed, PAGE).await?;
             for row in page.items {
                 self.followed = row.number;
                 if row.pipeline == PipelineId::system() {

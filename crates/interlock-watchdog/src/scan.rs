@@ -189,7 +189,7 @@ impl Scanner {
         let mut rows = store.read(&row.pipeline, &keys).await?.into_iter();
         let mut fresh = AgendaRow { watermarks: BTreeMap::new(), ..row.clone() };
         if let Some(Some(Row { record: Record::Pipeline(record), revision })) = rows.next() {
-            fresh.record = Row { record, revision };
+            fresh.record = Row { record: Arc::unwrap_or_clone(record), revision };
         }
         for (schedule, found) in schedules.into_iter().zip(rows) {
             if let Some(Row { record: Record::Watermark(record), revision }) = found {

@@ -115,7 +115,7 @@ impl Watchdog {
             event.details.insert("thing".to_owned(), found.thing().into());
             event.details.insert("invariant".to_owned(), found.invariant.into());
             let (pipeline, writer) = (found.pipeline.clone(), self.writer);
-            let group = Group { pipeline, writer, changes: vec![Change::Append(event)] };
+            let group = Group { pipeline, writer, changes: vec![Change::Append(event.into())] };
             planned.push(Planned { group, asks: vec![], said: None });
         }
         let left = self.make_durable(planned).await?;

@@ -25,7 +25,7 @@ pub trait World: Send + Sync + 'static {
 }
 
 /// Incidents of pipelines by their dedup keys, each with its revision.
-pub type Incidents = BTreeMap<(PipelineId, String), (IncidentRecord, u64)>;
+pub type Incidents = BTreeMap<(PipelineId, String), (Arc<IncidentRecord>, u64)>;
 
 /// What follows from events for people: one rule for every writer of events (S12). The engine has it.
 pub trait Telling: Send + Sync + 'static {

@@ -47,7 +47,7 @@ pub(crate) struct Request<'a> {
 impl Inbox {
     /// The inbox of a pipeline that the ledger or the files know; a first request makes the ledger.
     pub(crate) fn open(directory: &Path, pipeline: &str) -> Result<Self, Failure> {
-        if directory.is_dir() && !Place::of(directory)?.exists() {
+        if directory.is_dir() && !Place::of(directory)?.exists()? {
             // Nothing is made for a name that nobody declares.
             project::pipeline(&project::load(directory)?, pipeline)?;
             Place::of(directory)?.open_writer("interlock", writer::SERVE_WAITS)?;
@@ -60,7 +60,7 @@ impl Inbox {
     /// The inbox of `_system`, for what is about no pipeline; a first request makes the ledger.
     pub(crate) fn system(directory: &Path) -> Result<Self, Failure> {
         let place = Place::of(directory)?;
-        if directory.is_dir() && !place.exists() {
+        if directory.is_dir() && !place.exists()? {
             place.open_writer("interlock", writer::SERVE_WAITS)?;
         }
         Ok(Self::of(directory, Ledger::open(directory)?, PipelineId::system()))

@@ -60,11 +60,9 @@ impl Ledger {
             ));
         }
         let place = Place::of(directory)?;
-        if !place.exists() {
-            return Err(Failure::failed(
-                "nothing was recorded yet",
-                "Start `interlock serve`, or run a pipeline with `interlock run`; or name another project with `-C DIR`.",
-            ));
+        // An embedded one that is not there would be waited for; a server says so itself.
+        if place.is_embedded() && !place.exists()? {
+            return Err(place.nothing_recorded());
         }
         let store = place.open_reader()?;
         Ok(Self { store, place })
@@ -162,17 +160,23 @@ impl Ledger {
     ) -> Result<Vec<T>, Failure> {
         let mut all = Vec::new();
         for shard in (0..self.store.shard_count()).map(Shard) {
-            let first = all.len();
-            loop {
-                let last = all.get(first..).and_then(<[T]>::last);
-                let found = page(shard, last)?;
-                all.extend(found.items);
-                if !found.more {
-                    break;
-                }
-            }
+            all.extend(Self::of_shard(shard, &page)?);
         }
         Ok(all)
+    }
+
+    fn of_shard<T>(
+        shard: Shard,
+        page: impl Fn(Shard, Option<&T>) -> Result<Page<T>, StoreError>,
+    ) -> Result<Vec<T>, Failure> {
+        let mut all = Vec::new();
+        loop {
+            let found = page(shard, all.last())?;
+            all.extend(found.items);
+            if !found.more {
+                return Ok(all);
+            }
+        }
     }
 
     /// Who is there, and who holds what, where that can be told.
@@ -208,7 +212,7 @@ impl Ledger {
         let slot = |row: LedgerRow| match row.entry {
             LedgerEntry::Slot(slot) => {
                 let LedgerRow { pipeline, schedule, nominal, .. } = row;
-                Some((SlotKey { pipeline, schedule, nominal }, slot))
+                Some((SlotKey { pipeline, schedule, nominal }, Arc::unwrap_or_clone(slot)))
             }
             LedgerEntry::Span(_) => None,
         };
@@ -217,12 +221,25 @@ impl Ledger {
 
     /// The pipelines that were ever seen, by name.
     pub(crate) fn pipelines(&self) -> Result<Vec<AgendaRow>, Failure> {
-        let mut rows = self.of_all_shards(|shard, last: Option<&AgendaRow>| {
-            let after = last.map(|row| row.pipeline.clone());
-            block_on(self.store.agenda(shard, after.as_ref(), PAGE))
-        })?;
+        let mut rows = self.of_all_shards(|shard, last| self.agenda(shard, last))?;
         rows.sort_by(|a, b| a.pipeline.cmp(&b.pipeline));
         Ok(rows)
+    }
+
+    /// One of them. Nobody else's shard is asked, which may be out of reach.
+    pub(crate) fn agenda_of(&self, pipeline: &PipelineId) -> Result<Option<AgendaRow>, Failure> {
+        let shard = Shard::of(pipeline, self.store.shard_count());
+        let rows = Self::of_shard(shard, |shard, last| self.agenda(shard, last))?;
+        Ok(rows.into_iter().find(|row| row.pipeline == *pipeline))
+    }
+
+    fn agenda(
+        &self,
+        shard: Shard,
+        last: Option<&AgendaRow>,
+    ) -> Result<Page<AgendaRow>, StoreError> {
+        let after = last.map(|row| row.pipeline.clone());
+        block_on(self.store.agenda(shard, after.as_ref(), PAGE))
     }
 
     /// Whether something that is wrong with Interlock itself is known under a key, and not over.
@@ -269,7 +286,7 @@ impl Ledger {
         name: &str,
     ) -> Result<Option<OutboxRecord>, Failure> {
         match self.read(pipeline, Key::Outbox(name.to_owned()))? {
-            Some(Record::Outbox(record)) => Ok(Some(record)),
+            Some(Record::Outbox(record)) => Ok(Some(Arc::unwrap_or_clone(record))),
             _ => Ok(None),
         }
     }
@@ -338,9 +355,12 @@ impl Ledger {
     fn runs_at(&self, pipeline: &PipelineId, keys: &[Key]) -> Result<Vec<RunRow>, Failure> {
         let rows = block_on(self.store.read(pipeline, keys))?;
         let run = |(key, row): (&Key, Option<Row<Record>>)| match (key, row?) {
-            (Key::Run(key), Row { record: Record::Run(record), revision }) => {
-                Some(RunRow { pipeline: pipeline.clone(), key: key.clone(), record, revision })
-            }
+            (Key::Run(key), Row { record: Record::Run(record), revision }) => Some(RunRow {
+                pipeline: pipeline.clone(),
+                key: key.clone(),
+                record: Arc::unwrap_or_clone(record),
+                revision,
+            }),
             _ => None,
         };
         Ok(keys.iter().zip(rows).filter_map(run).collect())
@@ -392,7 +412,7 @@ impl Ledger {
     /// A pipeline's row.
     pub(crate) fn pipeline(&self, name: &PipelineId) -> Result<Option<PipelineRecord>, Failure> {
         match self.read(name, Key::Pipeline)? {
-            Some(Record::Pipeline(record)) => Ok(Some(record)),
+            Some(Record::Pipeline(record)) => Ok(Some(Arc::unwrap_or_clone(record))),
             _ => Ok(None),
         }
     }
@@ -422,7 +442,7 @@ impl Ledger {
         nominal: Timestamp,
     ) -> Result<Option<SlotRecord>, Failure> {
         match self.read(pipeline, Key::Slot(schedule.clone(), nominal))? {
-            Some(Record::Slot(record)) => Ok(Some(record)),
+            Some(Record::Slot(record)) => Ok(Some(Arc::unwrap_or_clone(record))),
             _ => Ok(None),
         }
     }
@@ -434,7 +454,7 @@ impl Ledger {
         key: &RunKey,
     ) -> Result<Option<RunRecord>, Failure> {
         match self.read(pipeline, Key::Run(key.clone()))? {
-            Some(Record::Run(record)) => Ok(Some(record)),
+            Some(Record::Run(record)) => Ok(Some(Arc::unwrap_or_clone(record))),
             _ => Ok(None),
         }
     }
@@ -460,7 +480,7 @@ impl Ledger {
         number: u64,
     ) -> Result<Option<BackfillRecord>, Failure> {
         match self.read(pipeline, Key::Backfill(number))? {
-            Some(Record::Backfill(record)) => Ok(Some(*record)),
+            Some(Record::Backfill(record)) => Ok(Some(Arc::unwrap_or_clone(record))),
             _ => Ok(None),
         }
     }
@@ -472,7 +492,7 @@ impl Ledger {
         key: &str,
     ) -> Result<Option<AppliedRecord>, Failure> {
         match self.read(pipeline, Key::Applied(key.to_owned()))? {
-            Some(Record::Applied(record)) => Ok(Some(record)),
+            Some(Record::Applied(record)) => Ok(Some(Arc::unwrap_or_clone(record))),
             _ => Ok(None),
         }
     }

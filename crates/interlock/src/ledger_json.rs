@@ -223,7 +223,7 @@ pub(crate) fn dead_letter(row: &OutboxRow) -> Value {
         "channel": row.record.channel,
         "tries": row.record.tries,
         "error": row.record.last_error,
-        "alert": row.record.alert,
+        "alert": row.record.alert.as_ref(),
     })
 }
 

@@ -20,10 +20,11 @@ use interlock_config::{
     server::{ServerConfig, StoreConfig},
 };
 use interlock_engine::Pace;
-use interlock_store::{Opening, Store};
+use interlock_store::Store;
 use interlock_store_embedded::EmbeddedStore;
 use jiff::SignedDuration;
 
+use self::server::Asked;
 use crate::{
     clock, environment,
     exit::Failure,
@@ -85,9 +86,12 @@ impl Place {
         matches!(self.store, StoreConfig::Embedded { .. })
     }
 
-    /// Whether anything was ever recorded there, as far as can be said without asking a server.
-    pub(crate) fn exists(&self) -> bool {
-        !self.is_embedded() || self.folder.join("ledger.db").exists()
+    /// Whether anything was ever recorded there.
+    pub(crate) fn exists(&self) -> Result<bool, Failure> {
+        if self.is_embedded() {
+            return Ok(self.folder.join("ledger.db").exists());
+        }
+        Ok(self.on_server(Asked::ToFind)?.is_some())
     }
 
     /// Whether `interlock serve` runs on this machine for it.
@@ -97,10 +101,10 @@ impl Place {
 
     /// Opens the ledger to read it and to leave requests; one that somebody is just making is waited for.
     pub(crate) fn open_reader(&self) -> Result<Arc<dyn Store>, Failure> {
-        match self.open_server(Opening::Find)? {
-            Some(store) => Ok(store),
-            None => Ok(Arc::new(open_reader(&self.folder)?)),
+        if self.is_embedded() {
+            return Ok(Arc::new(open_reader(&self.folder)?));
         }
+        self.on_server(Asked::ToFind)?.ok_or_else(|| self.nothing_recorded())
     }
 
     /// Opens the ledger to write it; makes it if there is none.
@@ -109,30 +113,65 @@ impl Place {
         what: &str,
         patience: Duration,
     ) -> Result<Arc<dyn Store>, Failure> {
-        match self.open_server(Opening::Make)? {
+        match self.open_server()? {
             Some(store) => Ok(store),
             None => Ok(Arc::new(writer::open(&self.folder, what, patience)?)),
         }
     }
 
-    /// Opens the store on its server, if it is on one. Everybody may write there: leases decide.
-    pub(crate) fn open_server(&self, opening: Opening) -> Result<Option<Arc<dyn Store>>, Failure> {
-        let store: Arc<dyn Store> = match &self.store {
+    /// Opens the store on its server, if it is on one; makes it if there is none. Everybody may write there: leases decide.
+    pub(crate) fn open_server(&self) -> Result<Option<Arc<dyn Store>>, Failure> {
+        if self.is_embedded() { Ok(None) } else { self.on_server(Asked::ToOpen) }
+    }
+
+    fn on_server(&self, asked: Asked) -> Result<Option<Arc<dyn Store>>, Failure> {
+        let store = match &self.store {
             StoreConfig::Embedded { .. } => return Ok(None),
-            StoreConfig::Redis(config) => server::redis(config, &self.directory, opening)?,
-            StoreConfig::Postgres(config) => server::postgres(config, opening)?,
+            StoreConfig::Redis(config) => server::redis(config, &self.directory, asked)?,
+            StoreConfig::Postgres(config) => server::postgres(config, asked)?,
             StoreConfig::Dynamodb(_) => return Err(absent("dynamodb")),
         };
-        let (count, asked) = (store.shard_count(), self.shards());
-        if asked.is_some_and(|asked| asked != count) {
-            let asked = asked.unwrap_or(count);
+        if let (Some(store), Some(said)) = (&store, self.shards())
+            && store.shard_count() != said
+        {
+            let count = store.shard_count();
             return Err(Failure::failed(
-                format!("{self} has {count} shards, and interlock.yaml says {asked}"),
+                format!("{self} has {count} shards, and interlock.yaml says {said}"),
                 "The number is fixed when a store is made. To change it, name another prefix or schema in a copy of \
                  interlock.yaml, and move there with `interlock store copy`.",
             ));
         }
-        Ok(Some(store))
+        Ok(store)
+    }
+
+    /// What is said to whoever asks for what is not there.
+    pub(crate) fn nothing_recorded(&self) -> Failure {
+        Failure::failed(
+            format!("nothing was recorded yet in {self}"),
+            "Start `interlock serve`, or run a pipeline with `interlock run`; or name another project with `-C DIR`.",
+        )
+    }
+
+    /// How somebody takes out all that it holds, in words of its engine.
+    pub(crate) fn how_to_empty(&self) -> String {
+        match &self.store {
+            StoreConfig::Embedded { .. } => {
+                format!("remove the files {}*.", self.folder.join("ledger.db").display())
+            }
+            StoreConfig::Redis(config) => {
+                let prefix = &config.key_prefix;
+                let server = config.addr.split(',').next().unwrap_or_default().trim();
+                let at = format!("redis-cli -u redis://{server}/{}", config.db);
+                format!(
+                    "`{at} --scan --pattern '{prefix}:*'` shows its keys, and with ` | xargs -d '\\n' {at} unlink` behind it removes \
+                     them. On a cluster their patterns are '{{{prefix}}}:*' and '{{{prefix}:*', on each of its servers."
+                )
+            }
+            StoreConfig::Postgres(config) => {
+                format!("`DROP SCHEMA {} CASCADE;` in that database.", config.schema)
+            }
+            StoreConfig::Dynamodb(config) => format!("delete the table {}.", config.table_name),
+        }
     }
 
     /// How many shards the file says that it has.
@@ -261,7 +300,10 @@ impl fmt::Display for Place {
             StoreConfig::Redis(config) => {
                 write!(f, "redis {} (prefix {})", config.addr, config.key_prefix)
             }
-            StoreConfig::Postgres(config) => write!(f, "postgres (schema {})", config.schema),
+            StoreConfig::Postgres(config) => {
+                let server = server::postgres_place(config).unwrap_or_default();
+                write!(f, "postgres {server} (schema {})", config.schema)
+            }
             StoreConfig::Dynamodb(config) => write!(f, "dynamodb {}", config.table_name),
         }
     }
@@ -297,31 +339,80 @@ mod server {
     use std::{path::Path, sync::Arc};
 
     use interlock_config::server::{Postgres, Redis};
-    use interlock_store::{Opening, Store};
+    use interlock_store::Store;
 
     use crate::exit::Failure;
 
+    /// For what a store is opened.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) enum Asked {
+        /// To be used, and made if it is not there.
+        ToOpen,
+        /// To be looked at, if it is there.
+        ToFind,
+    }
+
     /// A server that lets nobody in, or is not there. Its address may hold a password, so only what may be shown is.
     #[cfg(any(feature = "redis", feature = "postgres"))]
-    fn closed(server: &str, error: &interlock_store::StoreError) -> Failure {
+    fn closed(server: &str, error: &interlock_store::StoreError, hint: &str) -> Failure {
         Failure::failed(
             format!("the store on {server} cannot be opened: {error}"),
-            "Check that the server runs, and what interlock.yaml says about it.",
+            format!("Check that the server runs, and what interlock.yaml says about it.{hint}"),
         )
+    }
+
+    /// What a Redis that cannot be used says of it only to those who know it.
+    #[cfg(feature = "redis")]
+    fn redis_hint(config: &Redis, error: &interlock_store::StoreError) -> String {
+        let says = |words: &[&str]| words.iter().any(|word| error.message.contains(word));
+        if config.db != 0 && says(&["DB index", "SELECT", "cluster mode"]) {
+            return format!(
+                " `redis.db` is {}: a server has 16 databases unless it is set up otherwise, and a cluster has only 0.",
+                config.db
+            );
+        }
+        match config.tls {
+            Some(_)
+                if says(&[
+                    "timed out",
+                    "did not answer",
+                    "InvalidContentType",
+                    "TLS",
+                    "corrupt message",
+                ]) =>
+            {
+                " `redis.tls` is true: does the server speak TLS on that port?".to_owned()
+            }
+            None if says(&["reset by peer", "broken pipe", "terminated", "closed", "eof"]) => {
+                " If the server speaks TLS on that port, write `redis.tls: true`.".to_owned()
+            }
+            Some(_) | None => String::new(),
+        }
+    }
+
+    /// Where a PostgreSQL is, as far as that may be shown.
+    #[cfg(feature = "postgres")]
+    pub(super) fn postgres_place(config: &Postgres) -> Option<String> {
+        interlock_store_postgres::place(config.dsn.expose())
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    pub(super) fn postgres_place(_config: &Postgres) -> Option<String> {
+        None
     }
 
     #[cfg(feature = "redis")]
     pub(super) fn redis(
         config: &Redis,
         project: &Path,
-        opening: Opening,
-    ) -> Result<Arc<dyn Store>, Failure> {
+        asked: Asked,
+    ) -> Result<Option<Arc<dyn Store>>, Failure> {
         use interlock_store_redis::{RedisSettings, RedisStore, RedisTls};
         let tls = config.tls.as_ref().map(|tls| RedisTls {
             ca: tls.ca.as_ref().map(|file| project.join(file)),
             client: tls.client.as_ref().map(|(cert, key)| (project.join(cert), project.join(key))),
         });
-        let store = RedisStore::open(&RedisSettings {
+        let settings = RedisSettings {
             addr: config.addr.clone(),
             username: config.username.clone(),
             password: config.password.as_ref().map(|secret| secret.expose().to_owned()),
@@ -333,44 +424,57 @@ mod server {
             run_index_limit: config.run_index_limit,
             event_stream_max: config.event_stream_max,
             shards: config.shards.unwrap_or(super::SHARDS),
-            opening,
             on_rollback: Some(Arc::new(|said: &str| tracing::error!("{said}"))),
-        });
-        let store = store.map_err(|error| closed(&format!("Redis at {}", config.addr), &error))?;
+        };
+        let store = match asked {
+            Asked::ToOpen => RedisStore::open(&settings).map(Some),
+            Asked::ToFind => RedisStore::find(&settings),
+        };
+        let store = store.map_err(|error| {
+            closed(&format!("Redis at {}", config.addr), &error, &redis_hint(config, &error))
+        })?;
+        let Some(store) = store else { return Ok(None) };
         for warning in store.warnings() {
             tracing::warn!("{warning}");
         }
-        Ok(Arc::new(store))
+        Ok(Some(Arc::new(store)))
     }
 
     #[cfg(not(feature = "redis"))]
     pub(super) fn redis(
         _config: &Redis,
         _project: &Path,
-        _opening: Opening,
-    ) -> Result<Arc<dyn Store>, Failure> {
+        _asked: Asked,
+    ) -> Result<Option<Arc<dyn Store>>, Failure> {
         Err(super::absent("redis"))
     }
 
     #[cfg(feature = "postgres")]
-    pub(super) fn postgres(config: &Postgres, opening: Opening) -> Result<Arc<dyn Store>, Failure> {
+    pub(super) fn postgres(
+        config: &Postgres,
+        asked: Asked,
+    ) -> Result<Option<Arc<dyn Store>>, Failure> {
         use interlock_store_postgres::{PostgresSettings, PostgresStore};
-        let store = PostgresStore::open(&PostgresSettings {
+        let settings = PostgresSettings {
             dsn: config.dsn.expose().to_owned(),
             schema: config.schema.clone(),
             connections_max: config.connections_max as usize,
             shards: config.shards.unwrap_or(super::SHARDS),
-            opening,
             on_rollback: Some(Arc::new(|said: &str| tracing::error!("{said}"))),
-        });
-        Ok(Arc::new(store.map_err(|error| closed("PostgreSQL", &error))?))
+        };
+        let store = match asked {
+            Asked::ToOpen => PostgresStore::open(&settings).map(Some),
+            Asked::ToFind => PostgresStore::find(&settings),
+        };
+        let store = store.map_err(|error| closed("PostgreSQL", &error, ""))?;
+        Ok(store.map(|store| Arc::new(store) as _))
     }
 
     #[cfg(not(feature = "postgres"))]
     pub(super) fn postgres(
         _config: &Postgres,
-        _opening: Opening,
-    ) -> Result<Arc<dyn Store>, Failure> {
+        _asked: Asked,
+    ) -> Result<Option<Arc<dyn Store>>, Failure> {
         Err(super::absent("postgres"))
     }
 }

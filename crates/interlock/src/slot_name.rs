@@ -93,8 +93,22 @@ pub(crate) fn zone_of(declared: Option<&Pipeline>, schedule: &ScheduleId) -> Zon
     known.map_or_else(|| first_zone(declared), |known| known.timing().zone.clone())
 }
 
-/// The zone in which people speak of a pipeline: its first schedule's.
+/// The zone of some schedules of a pipeline, if they have one in common; else that of the pipeline.
+pub(crate) fn common_zone(declared: &Pipeline, schedules: &[String]) -> Zone {
+    let own = declared.starts.iter().map(|start| &start.schedule);
+    let named = own.filter(|it| schedules.iter().any(|id| id == it.id().as_str()));
+    let mut zones = named.map(|it| &it.timing().zone);
+    match zones.next() {
+        Some(first) if zones.all(|other| other == first) => first.clone(),
+        Some(_) | None => first_zone(Some(declared)),
+    }
+}
+
+/// The zone in which people speak of a pipeline: its own, else its first schedule's.
 pub(crate) fn first_zone(declared: Option<&Pipeline>) -> Zone {
+    if let Some(own) = declared.and_then(|pipeline| pipeline.zone.clone()) {
+        return own;
+    }
     let first = declared.and_then(|pipeline| pipeline.starts.first());
     first.map_or_else(Zone::utc, |start| start.schedule.timing().zone.clone())
 }

@@ -111,7 +111,7 @@ fn plant(project: &Path) {
     let store = store.unwrap();
     let pipeline = PipelineId::parse("yearly").unwrap();
     let key = Key::Slot(ScheduleId::parse("cron").unwrap(), START);
-    let row = Row { record: Record::Slot(closed_slot("completed")), revision: 3 };
+    let row = Row { record: Record::Slot(closed_slot("completed").into()), revision: 3 };
     let record = EventRecord {
         kind: "SLOT_CLOSED".into(),
         at: START,
@@ -121,7 +121,7 @@ fn plant(project: &Path) {
         details: [].into(),
     };
     let rows = vec![StoredRow { pipeline: pipeline.clone(), key, row }];
-    let events = vec![EventRow { number: 1, pipeline, record }];
+    let events = vec![EventRow { number: 1, pipeline, record: record.into() }];
     block_on(store.import(Freight { rows, events, ..Freight::default() })).unwrap();
 }
 

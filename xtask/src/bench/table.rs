@@ -66,6 +66,7 @@ const LIMITS: &[Limit] = &[
     Limit { name: "serve/catchup_durable_3600", unit: Unit::Seconds, bound: Bound::AtMost(0.15) },
     Limit { name: "serve/catchup_first_run", unit: Unit::Seconds, bound: Bound::AtMost(0.2) },
     Limit { name: "serve/catchup_memory", unit: Unit::Megabytes, bound: Bound::AtMost(200.0) },
+    Limit { name: "serve/catchup_memory_10k", unit: Unit::Megabytes, bound: Bound::AtMost(200.0) },
     Limit { name: "serve/instant_10k", unit: Unit::Seconds, bound: Bound::AtMost(0.5) },
     Limit { name: "serve/exec_overhead", unit: Unit::Seconds, bound: Bound::AtMost(0.005) },
     Limit { name: "serve/pings", unit: Unit::PerSecond, bound: Bound::AtLeast(5_000.0) },

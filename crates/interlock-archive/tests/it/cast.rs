@@ -34,7 +34,7 @@ pub(crate) fn hour(hours: i64) -> Timestamp {
     START + SignedDuration::from_hours(hours)
 }
 
-pub(crate) fn slot(state: &str, hours: i64) -> SlotRecord {
+pub(crate) fn slot(state: &'static str, hours: i64) -> SlotRecord {
     let is_closed = state == "completed";
     SlotRecord {
         state: if is_closed { "closed".into() } else { state.into() },
@@ -55,47 +55,57 @@ pub(crate) fn run_key(hours: i64) -> RunKey {
     RunKey { schedule: hourly(), nominal: hour(hours), generation: 1, attempt: 1 }
 }
 
-fn run(status: &str, hours: i64) -> Record {
+fn run(status: &'static str, hours: i64) -> Record {
     let ended_at = (status == "COMPLETED")
         .then(|| hour(hours) + SignedDuration::from_secs(if hours % 2 == 0 { 60 } else { 1_200 }));
-    Record::Run(RunRecord {
-        status: status.into(),
-        trigger_type: "scheduler".into(),
-        created_at: hour(hours),
-        started_at: Some(hour(hours)),
-        ended_at,
-        message: None,
-        category: None,
-        metadata: [("host".to_owned(), "né ☃ \u{0}".into())].into(),
-    })
+    Record::Run(
+        RunRecord {
+            status: status.into(),
+            trigger_type: "scheduler".into(),
+            created_at: hour(hours),
+            started_at: Some(hour(hours)),
+            ended_at,
+            message: None,
+            category: None,
+            metadata: [("host".to_owned(), "né ☃ \u{0}".into())].into(),
+        }
+        .into(),
+    )
 }
 
-pub(crate) fn event(kind: &str, hours: i64) -> Change {
-    Change::Append(EventRecord {
-        kind: kind.into(),
-        at: hour(hours),
-        slot: Some(format!("hourly/{}", hour(hours))),
-        run_id: Some(run_key(hours).id(&orders())),
-        message: "a \"message\"\twith\\everything\nand a NUL \u{0}".into(),
-        details: [("why".to_owned(), serde_json::json!({"rows": [1, 2.5, null, "\u{0}"]}))].into(),
-    })
+pub(crate) fn event(kind: &'static str, hours: i64) -> Change {
+    Change::Append(
+        EventRecord {
+            kind: kind.into(),
+            at: hour(hours),
+            slot: Some(format!("hourly/{}", hour(hours))),
+            run_id: Some(run_key(hours).id(&orders())),
+            message: "a \"message\"\twith\\everything\nand a NUL \u{0}".into(),
+            details: [("why".to_owned(), serde_json::json!({"rows": [1, 2.5, null, "\u{0}"]}))]
+                .into(),
+        }
+        .into(),
+    )
 }
 
 fn incident(hours: i64) -> Record {
-    Record::Incident(IncidentRecord {
-        state: "open".into(),
-        kind: "SCHEDULE_MISSED".into(),
-        level: "error".into(),
-        message: "missed".into(),
-        details: [].into(),
-        opened_at: hour(hours),
-        updated_at: hour(hours),
-        count: 1,
-        told: None,
-        acknowledged: None,
-        resolved: None,
-        openings: [].into(),
-    })
+    Record::Incident(
+        IncidentRecord {
+            state: "open".into(),
+            kind: "SCHEDULE_MISSED".into(),
+            level: "error".into(),
+            message: "missed".into(),
+            details: [].into(),
+            opened_at: hour(hours),
+            updated_at: hour(hours),
+            count: 1,
+            told: None,
+            acknowledged: None,
+            resolved: None,
+            openings: [].into(),
+        }
+        .into(),
+    )
 }
 
 impl Grown {
@@ -114,7 +124,7 @@ impl Grown {
     /// Opens slots and starts their runs.
     pub(crate) async fn open(&self, hours: std::ops::Range<i64>) {
         for at in hours {
-            let running = Record::Slot(slot("running", at));
+            let running = Record::Slot(slot("running", at).into());
             self.commit(vec![
                 Change::Put(Key::Slot(hourly(), hour(at)), Expect::Absent, running),
                 Change::Put(Key::Run(run_key(at)), Expect::Absent, run("RUNNING", at)),
@@ -127,7 +137,7 @@ impl Grown {
     /// Ends them, with an incident and a span for every tenth.
     pub(crate) async fn close(&self, hours: std::ops::Range<i64>) {
         for at in hours {
-            let completed = Record::Slot(slot("completed", at));
+            let completed = Record::Slot(slot("completed", at).into());
             let one = Expect::Revision(1);
             let mut changes = vec![
                 Change::Put(Key::Slot(hourly(), hour(at)), one, completed),
@@ -137,14 +147,17 @@ impl Grown {
             if at % 10 == 0 {
                 let key = Key::Incident(format!("watchdog:orders:{at}"));
                 changes.push(Change::Put(key, Expect::Absent, incident(at)));
-                let span = Record::Span(SpanRecord {
-                    last: hour(at - 5_000),
-                    count: 6,
-                    disposition: "skipped".into(),
-                    reason: Some("no_catchup".into()),
-                    version: "00000000000000ab".into(),
-                    recorded_at: hour(at),
-                });
+                let span = Record::Span(
+                    SpanRecord {
+                        last: hour(at - 5_000),
+                        count: 6,
+                        disposition: "skipped".into(),
+                        reason: Some("no_catchup".into()),
+                        version: "00000000000000ab".into(),
+                        recorded_at: hour(at),
+                    }
+                    .into(),
+                );
                 let key = Key::Span(hourly(), hour(at - 5_005));
                 changes.push(Change::Put(key, Expect::Absent, span));
             }

@@ -19,7 +19,7 @@ async fn views_count_what_the_ledger_says() {
     missed.disposition = Some("missed".into());
     missed.marks.missed_at = Some(hour(21));
     let key = Key::Slot(hourly(), hour(20));
-    grown.commit(vec![Change::Put(key, Expect::Absent, Record::Slot(missed))]).await;
+    grown.commit(vec![Change::Put(key, Expect::Absent, Record::Slot(missed.into()))]).await;
     archive(&store, &server).await;
     let client = connect(&server).await;
     let daily = texts(

@@ -40,6 +40,7 @@ impl Decoder<'_> {
             description: also("description"),
             tier: count(root, "tier"),
             labels: dict(root, "labels"),
+            zone: root.get("timezone").map(|_| shared.zone.clone()),
             starts: schedules.starts,
             controls: schedules.controls,
             catchup,

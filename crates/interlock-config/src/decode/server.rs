@@ -5,6 +5,7 @@ mod alerts;
 use std::path::PathBuf;
 
 use interlock_core::{
+    id::{check_key_prefix, check_schema},
     outbound::{Network, Outbound},
     pipeline::Secret,
 };
@@ -147,7 +148,7 @@ impl Decoder<'_> {
             password: self.secret(node, "password"),
             db: count(node, "db").unwrap_or(0),
             tls: self.redis_tls(node),
-            key_prefix: text(node, "keyPrefix").unwrap_or_else(|| "interlock".to_owned()),
+            key_prefix: self.store_name((node, "redis"), "keyPrefix", check_key_prefix),
             readiness_ttl: self.duration_or(node, "readinessTtl", HOUR),
             retention_ttl: self.duration_or(node, "retentionTtl", 168 * HOUR),
             run_index_limit: count(node, "runIndexLimit").unwrap_or(100),
@@ -155,6 +156,22 @@ impl Decoder<'_> {
             shards: shards(node),
             folder: folder(node, "folder"),
         }
+    }
+
+    /// What tells stores on one server apart.
+    fn store_name(
+        &mut self,
+        (node, store): (&Node, &str),
+        key: &str,
+        check: fn(&str) -> Result<(), &'static str>,
+    ) -> String {
+        let found = node.get(key).and_then(|found| Some((found, found.text()?)));
+        let Some((found, name)) = found else { return "interlock".to_owned() };
+        if let Err(reason) = check(name) {
+            let message = format!("`{store}.{key}` cannot be `{name}`: {reason}");
+            self.problems.add(found.span, Code::Name, message, "");
+        }
+        name.to_owned()
     }
 
     fn redis_tls(&mut self, node: &Node) -> Option<RedisTls> {
@@ -178,7 +195,7 @@ impl Decoder<'_> {
     fn postgres(&mut self, node: &Node, root: &Node) -> Option<Postgres> {
         Some(Postgres {
             connections_max: count(node, "maxConnections").unwrap_or(10),
-            schema: text(node, "schema").unwrap_or_else(|| "interlock".to_owned()),
+            schema: self.store_name((node, "postgres"), "schema", check_schema),
             shards: shards(node),
             folder: folder(node, "folder"),
             retention_ttl: self.duration(node, "retentionTtl"),
@@ -253,7 +270,7 @@ impl Decoder<'_> {
             runs_max: count(node, "maxConcurrentRuns").unwrap_or(100),
             evaluations_max: count(node, "maxConcurrentEvaluations").unwrap_or(32),
             catchup_runs_max: count(node, "catchupConcurrency").unwrap_or(10),
-            catchup_per_minute: count(node, "catchupRate").unwrap_or(6_000),
+            catchup_per_minute: count(node, "catchupRate").unwrap_or(60_000),
             outbound: node.get("outbound").map(|map| self.outbound(map)).unwrap_or_default(),
         }
     }

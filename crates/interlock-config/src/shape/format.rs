@@ -34,6 +34,10 @@ pub(crate) enum Format {
     Command,
     /// A path on this host.
     Path,
+    /// What begins the keys of a store on Redis.
+    KeyPrefix,
+    /// The schema of a store on PostgreSQL.
+    Schema,
     /// A block of addresses.
     Network,
     /// An address that may name variables and run-time values.
@@ -82,6 +86,8 @@ impl Format {
             | Self::Cron
             | Self::Zone
             | Self::Path
+            | Self::KeyPrefix
+            | Self::Schema
             | Self::Network => Placeholders::None,
         }
     }
@@ -95,7 +101,14 @@ impl Format {
     pub(crate) fn is_free(self) -> bool {
         matches!(
             self,
-            Self::Any | Self::Name | Self::Id | Self::Command | Self::Path | Self::Template
+            Self::Any
+                | Self::Name
+                | Self::Id
+                | Self::Command
+                | Self::Path
+                | Self::KeyPrefix
+                | Self::Schema
+                | Self::Template
         )
     }
 
@@ -124,6 +137,8 @@ impl Format {
             }
             Self::Cron | Self::Command | Self::Path => r"\S",
             Self::Zone => r"^[A-Za-z<][A-Za-z0-9_+,./:<>-]*$",
+            Self::KeyPrefix => r"^[^{}\s]+$",
+            Self::Schema => r"^(?!pg_)[a-z0-9_]{1,63}$",
             Self::Network => r"^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$",
             Self::Url => r"^(https?://|\$\{)",
         }
@@ -150,6 +165,8 @@ impl Format {
             Self::Zone => "time zone (`Europe/Riga`)",
             Self::Command => "command",
             Self::Path => "path",
+            Self::KeyPrefix => "text without braces and spaces",
+            Self::Schema => "small letters, digits and `_`",
             Self::Network => "address or block of addresses (`10.0.0.0/8`)",
             Self::Url => "URL; `${ENV}` and `${slot}` allowed",
             Self::Template => "text; `${ENV}` and `${slot}` allowed",

@@ -168,7 +168,11 @@ const OWN: &[Field] = &[
         "Evaluators and overrides, by trait.",
     ),
     field("validation", &Shape::Map(VALIDATION), "Readiness as rules on sensors."),
-    field("dependsOn", &DEPENDS_ON, "Pipelines whose slot of the same period must have completed."),
+    field(
+        "dependsOn",
+        &DEPENDS_ON,
+        "Pipelines whose slot of the same period must have completed: the last that was due on the slot's date by its time, else the first of that date.",
+    ),
     field("trigger", &Shape::Map(TRIGGER), "How the job is started; without one it is never due."),
     field("job", &Shape::Map(JOB), "The same, as the Go configuration for AWS spells it."),
     field("steps", &STEPS, "Named commands with an order."),

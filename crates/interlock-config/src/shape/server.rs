@@ -14,9 +14,13 @@ const TTLS: &[Field] = &[
     field("readinessTtl", &DURATION, "How long a cached readiness is shown.")
         .or(&["readinessTTL"])
         .default("1h"),
-    field("retentionTtl", &DURATION, "How long runs and events are kept.")
-        .or(&["retentionTTL"])
-        .default("168h"),
+    field(
+        "retentionTtl",
+        &DURATION,
+        "How long events stay, and the run log of each day that is shown. Slots and runs stay for `retention.slots`.",
+    )
+    .or(&["retentionTTL"])
+    .default("168h"),
 ];
 
 const EMBEDDED: &MapShape = &map(
@@ -57,7 +61,12 @@ const REDIS: &MapShape = &map(
                 .default("the machine's"),
             field("cert", &TEXT, "A PEM file with a certificate, for a server that asks for one."),
             field("key", &TEXT, "A PEM file with the certificate's key."),
-            field("keyPrefix", &TEXT, "In front of every key.").default("interlock"),
+            field(
+                "keyPrefix",
+                &Shape::Text(Format::KeyPrefix),
+                "In front of every key; on a cluster in braces, with the number of the shard.",
+            )
+            .default("interlock"),
             field("runIndexLimit", &COUNT, "Runs in a pipeline's index.").default("100"),
             field("eventStreamMax", &COUNT, "Events in a pipeline's stream.").default("10000"),
             SHARDS,
@@ -72,7 +81,8 @@ const POSTGRES: &MapShape = &map(
     &[&[
         field("dsn", &SECRET, "Where it is.").required(),
         field("maxConnections", &Shape::Int { min: 1, max: 1_000 }, "Connections.").default("10"),
-        field("schema", &TEXT, "The database schema of the tables.").default("interlock"),
+        field("schema", &Shape::Text(Format::Schema), "The database schema of the tables.")
+            .default("interlock"),
         field("retentionTtl", &DURATION, "How long events are kept.")
             .or(&["retentionTTL"])
             .default("retention.events"),
@@ -141,7 +151,7 @@ const ENGINE: &MapShape = &map(
             .default("100"),
         field("maxConcurrentEvaluations", &COUNT, "Evaluators at the same time.").default("32"),
         field("catchupConcurrency", &COUNT, "Catch-up runs at the same time.").default("10"),
-        field("catchupRate", &COUNT, "Catch-up runs started per minute.").default("6000"),
+        field("catchupRate", &COUNT, "Catch-up runs started per minute.").default("60000"),
         field(
             "outbound",
             &Shape::Map(OUTBOUND),

@@ -18,7 +18,7 @@ fn at(second: i64) -> Timestamp {
 
 /// So many runs, of whatever slots.
 fn all(runs: u32) -> Room {
-    Room { runs, catchup: runs }
+    Room { runs, kept_free: 0, catchup: runs }
 }
 
 /// The lane of slots that a backfill opened: two places, or one, the newest first; none of one that is paused.
@@ -33,7 +33,7 @@ fn lane(slot: &Slot) -> Option<Lane> {
 }
 
 /// One slot: state letter, then `r` ready, `n` not ready, `?` cannot tell; `m` opened by hand; `c` by catch-up, `a` and
-/// asked for; `x` over; a number is its lane.
+/// asked for; `x` over; `o` recorded when the policy was `all`; a number is its lane.
 fn slot(text: &str) -> (Slot, Outcome) {
     let state = match &text[..1] {
         "w" => OpenState::Waiting,
@@ -70,23 +70,31 @@ fn moves(pipeline: &Pipeline, flow: Flow, slots: &str) -> String {
 
 /// The same with room for so many runs, and with slots whose work was done already, counted from 1.
 fn moves_with(pipeline: &Pipeline, flow: Flow, slots: &str, (room, done): (u32, &[i64])) -> String {
+    moves_in(pipeline, flow, slots, (all(room), done))
+}
+
+fn moves_in(pipeline: &Pipeline, flow: Flow, slots: &str, (room, done): (Room, &[i64])) -> String {
+    let is_older = slots.split(' ').map(|text| text.contains('o'));
+    let older: Vec<_> = is_older.collect();
     let slots: Vec<_> = slots.split(' ').map(slot).collect();
     let id = ScheduleId::from_static("cron");
     let candidates: Vec<_> = slots
         .iter()
         .zip(1..)
-        .map(|((slot, readiness), nominal)| Candidate {
+        .zip(older)
+        .map(|(((slot, readiness), nominal), is_older)| Candidate {
             nominal: at(nominal),
             schedule: &id,
             slot,
             readiness: *readiness,
             is_done_already: done.contains(&nominal),
+            overlap: if is_older { OverlapPolicy::All } else { pipeline.catchup.overlap },
             lane: lane(slot),
             is_unheard: false,
         })
         .collect();
     let planned: BTreeMap<_, _> =
-        plan_slots(pipeline, &candidates, flow, all(room), at(NOW)).into_iter().collect();
+        plan_slots(pipeline, &candidates, flow, room, at(NOW)).into_iter().collect();
     let word = |index: usize| match planned.get(&index) {
         None => "-".to_owned(),
         Some(Move::Start(attempt)) => format!("start{attempt}"),
@@ -260,6 +268,7 @@ fn s19_the_owner_gives_the_watchdog_a_minute_for_a_run() {
             slot: &running,
             readiness: Outcome::Ready,
             is_done_already: false,
+            overlap: OverlapPolicy::Skip,
             lane: None,
             is_unheard: false,
         };
@@ -289,8 +298,8 @@ fn monitored_data_that_is_not_ready_any_more_has_drifted() {
 fn no_more_runs_begin_than_there_is_room_over_all_pipelines() {
     let mut orders = pipeline(OverlapPolicy::All);
     orders.active_runs_max = 9;
-    assert_eq!(moves_with(&orders, Flow::Open, "w w b", (2, &[])), "start1 - start2");
-    assert_eq!(moves_with(&orders, Flow::Open, "w q b", (0, &[])), "- - -");
+    assert_eq!(moves_with(&orders, Flow::Open, "w w b", (2, &[])), "start1 queue start2");
+    assert_eq!(moves_with(&orders, Flow::Open, "w q b", (0, &[])), "queue - -");
 }
 
 #[test]
@@ -318,6 +327,7 @@ fn a_rerun_for_late_data_queues_where_a_live_slot_would_be_skipped() {
                 slot,
                 readiness: *readiness,
                 is_done_already: false,
+                overlap: OverlapPolicy::Skip,
                 lane: None,
                 is_unheard: false,
             })
@@ -347,17 +357,69 @@ fn limits_on_catch_up_hold_up_no_live_slot() {
         slot,
         readiness: ready,
         is_done_already: false,
+        overlap: OverlapPolicy::All,
         lane: None,
         is_unheard: false,
     });
     let with = |catchup| {
-        let room = Room { runs: 9, catchup };
+        let room = Room { runs: 9, kept_free: 0, catchup };
         let moves = plan_slots(&orders, &candidates, Flow::Open, room, at(NOW));
         moves.into_iter().map(|(index, _)| index).collect::<Vec<_>>()
     };
     assert_eq!(with(0), [2]);
     assert_eq!(with(1), [0, 2]);
     assert_eq!(with(9), [0, 1, 2]);
+}
+
+#[test]
+fn who_finds_no_room_queues_and_is_not_overtaken() {
+    let with = |slots: &str, room| {
+        let orders = pipeline(OverlapPolicy::All);
+        moves_in(&orders, Flow::Open, slots, (room, &[]))
+    };
+    let none_for_catch_up = Room { runs: 9, kept_free: 0, catchup: 0 };
+    assert_eq!(with("qc wr", none_for_catch_up), "- queue");
+    assert_eq!(with("wc wr", none_for_catch_up), "queue queue");
+    assert_eq!(with("wr wr", all(0)), "queue queue");
+    // Under `latest` the newer one does the work of the one that waits.
+    let latest = pipeline(OverlapPolicy::Latest);
+    let newest = moves_in(&latest, Flow::Open, "qc wr", (none_for_catch_up, &[]));
+    assert_eq!(newest, "skipped(superseded) start1");
+    assert_eq!(
+        moves_with(&latest, Flow::Open, "wr qn wr", (0, &[])),
+        "skipped(superseded) wait queue"
+    );
+    // Under `skip` live ones do not pile up; that it was not ready is not what they are skipped for.
+    let skipping = pipeline(OverlapPolicy::Skip);
+    let of_none = |slots| moves_with(&skipping, Flow::Open, slots, (0, &[]));
+    assert_eq!(of_none("wr wr"), "- -");
+    assert_eq!(of_none("wr wr wrm"), "- - queue");
+    assert_eq!(of_none("wrx"), "skipped(overlap)");
+    assert_eq!(of_none("wcx"), "queue", "a missed slot that was to run runs");
+    assert_eq!(of_none("wrmx"), "queue", "people do not ask in vain");
+}
+
+#[test]
+fn what_is_kept_free_is_not_for_the_past() {
+    let with = |slots: &str, runs| {
+        let orders = wide(OverlapPolicy::All, 5);
+        let room = Room { runs, kept_free: 2, catchup: 9 };
+        moves_in(&orders, Flow::Open, slots, (room, &[]))
+    };
+    assert_eq!(with("qc q1 wr", 2), "- - start1");
+    assert_eq!(with("qc q1 wr wrm", 2), "- - start1 start1");
+    assert_eq!(with("qc qc wr", 3), "start1 - start1");
+    assert_eq!(with("q1 q1", 3), "start1 -");
+}
+
+#[test]
+fn s16_a_slot_keeps_the_policy_that_it_was_recorded_under() {
+    let orders = pipeline(OverlapPolicy::Latest);
+    assert_eq!(
+        moves(&orders, Flow::Open, "R qc qc wr"),
+        "- superseded superseded queue".replace("superseded", "skipped(superseded)")
+    );
+    assert_eq!(moves(&orders, Flow::Open, "R qco qco wr"), "- - - queue");
 }
 
 fn wide(overlap: OverlapPolicy, places: u32) -> Pipeline {

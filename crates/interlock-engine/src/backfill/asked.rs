@@ -1,9 +1,12 @@
 //! What people ask of backfills: start, pause, resume, cancel. Each is one group; the rest follows in passes.
 
+use std::sync::Arc;
+
 use interlock_core::{
     backfill::{self, CONCURRENCY_MAX, Fingerprint, Order, Reprocess, State, has_slots},
     id::{PipelineId, ScheduleId},
     pipeline::Pipeline,
+    text::counted,
 };
 use interlock_store::{
     BackfillQuery, Key, Record,
@@ -78,8 +81,8 @@ impl Engine {
         }
         let number = self.last_backfill(pipeline).await? + 1;
         let message = format!(
-            "backfill {number}: {} slots from {} to {}, {}{}",
-            record.total,
+            "backfill {number}: {} from {} to {}, {}{}",
+            counted(record.total, "slot"),
             record.from,
             record.to,
             record.reprocess,
@@ -87,7 +90,7 @@ impl Engine {
         );
         plan.event(event("BACKFILL_STARTED", now, message, (number, &record)));
         let answer = json!({ "backfill": number, "slots": record.total });
-        plan.put(Key::Backfill(number), 0, Record::Backfill(Box::new(record)));
+        plan.put(Key::Backfill(number), 0, Record::Backfill(Box::new(record).into()));
         Ok(Ok(answer))
     }
 
@@ -119,11 +122,12 @@ impl Engine {
     ) -> Result<Answer, EngineError> {
         let rows = self.store.read(pipeline, &[Key::Backfill(number)]).await?;
         let row = rows.into_iter().next().flatten().map(|row| (row.record, row.revision));
-        let Some((Record::Backfill(mut record), revision)) = row else {
+        let Some((Record::Backfill(record), revision)) = row else {
             return Ok(Err(format!(
                 "{pipeline} has no backfill {number}: `interlock backfill list {pipeline}` lists them"
             )));
         };
+        let mut record = Arc::unwrap_or_clone(record);
         let from = record.standing()?;
         let (kind, done) = match (from, to) {
             (State::Running, State::Paused) => ("BACKFILL_PAUSED", "paused"),
@@ -147,7 +151,7 @@ impl Engine {
         record.updated_at = now;
         let message = format!("backfill {number}: {done}");
         plan.event(event(kind, now, message, (number, &record)));
-        plan.put(Key::Backfill(number), revision, Record::Backfill(record));
+        plan.put(Key::Backfill(number), revision, Record::Backfill(record.into()));
         Ok(Ok(json!({ "backfill": number, "state": to.as_str() })))
     }
 }

@@ -9,6 +9,7 @@ use interlock_core::{
     pipeline::Pipeline,
     run::TriggerType,
     slot::{Slot, Wish},
+    text::counted,
 };
 use interlock_store::record::{
     BackfillCounts, BackfillRecord, BackfillSlot, SlotName, version_number, version_text,
@@ -109,16 +110,18 @@ impl Step<'_> {
         let BackfillCounts { opened, completed, failed, cancelled, skipped, .. } =
             self.record.counts;
         let surprise = if opened != self.record.total {
-            format!("; {} were planned", self.record.total)
+            let verb = if self.record.total == 1 { "was" } else { "were" };
+            format!("; {} {verb} planned", self.record.total)
         } else if self.record.opened != self.record.plan {
             "; others than were planned".to_owned()
         } else {
             String::new()
         };
         format!(
-            "backfill {}: {opened} slots, {completed} completed, {failed} failed, {cancelled} cancelled, \
+            "backfill {}: {}, {completed} completed, {failed} failed, {cancelled} cancelled, \
              {skipped} skipped{surprise}",
-            self.number
+            self.number,
+            counted(opened, "slot"),
         )
     }
 }

@@ -6,6 +6,7 @@ use interlock_alert::Notice;
 use interlock_core::{
     id::PipelineId,
     incident::{Alert, IncidentState, Level},
+    text::counted,
 };
 use interlock_store::OutboxRow;
 use jiff::Timestamp;
@@ -95,8 +96,8 @@ fn outage(alerts: &[Alert]) -> Option<String> {
     let from = windows.iter().map(|((from, _), _)| *from).min()?;
     let until = windows.iter().map(|((_, until), _)| *until).max()?;
     let count: u64 = windows.iter().map(|(_, slots)| slots).sum();
-    let what = if count == 1 { "slot" } else { "slots" };
-    Some(format!("we could not hear from {from} to {until}; {count} {what} unknown; "))
+    let slots = counted(count, "slot");
+    Some(format!("we could not hear from {from} to {until}; {slots} unknown; "))
 }
 
 #[cfg(test)]

@@ -96,7 +96,7 @@ impl Notifier {
         alert.details.insert("toldAt".to_owned(), plus(now, pause).to_string().into());
         let name = row.name.strip_suffix(AGAIN).unwrap_or(&row.name);
         let record = OutboxRecord {
-            alert: alert.to_json(),
+            alert: alert.to_json().into(),
             tries: 0,
             not_before: plus(now, pause),
             last_error: None,
@@ -135,7 +135,7 @@ impl Notifier {
                 let name = named(&format!("{}~dead", row.name), &other);
                 let record = OutboxRecord {
                     channel: other,
-                    alert: told.clone(),
+                    alert: told.clone().into(),
                     tries: 0,
                     not_before: now,
                     claimed_until: None,

@@ -220,7 +220,7 @@ mod tests {
     fn opening(number: usize) -> OutboxRow {
         let record = OutboxRecord {
             channel: "chat".into(),
-            alert: json!({"details": {"state": "open"}}),
+            alert: json!({"details": {"state": "open"}}).into(),
             tries: 0,
             not_before: at(0),
             claimed_until: None,

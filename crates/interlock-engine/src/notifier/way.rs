@@ -5,6 +5,8 @@
 //! told to whoever heard of the beginning: it waits while the beginning is on its way, and where the beginning was
 //! held back until now, both are dropped (S12).
 
+use std::sync::Arc;
+
 use interlock_alert::Hold;
 use interlock_core::incident::{Alert, IncidentState, older_days};
 use interlock_store::{
@@ -207,7 +209,9 @@ impl Notifier {
         let Some(key) = alert.incident() else { return Ok(None) };
         let rows = self.store.read(&row.pipeline, &[Key::Incident(key.to_owned())]).await?;
         match rows.into_iter().next().flatten() {
-            Some(Row { record: Record::Incident(incident), .. }) => Ok(Some(incident)),
+            Some(Row { record: Record::Incident(incident), .. }) => {
+                Ok(Some(Arc::unwrap_or_clone(incident)))
+            }
             Some(_) | None => Ok(None),
         }
     }
@@ -237,7 +241,7 @@ impl Notifier {
                     unheard.push(OutboxRow {
                         pipeline: row.pipeline.clone(),
                         name,
-                        record,
+                        record: Arc::unwrap_or_clone(record),
                         revision,
                     });
                 }

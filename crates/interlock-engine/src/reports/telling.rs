@@ -63,9 +63,9 @@ impl Telling<'_> {
             }
             Meaning::BeganBefore => {
                 let Some(run) = run else { return self.answer("repeated", None) };
-                let mut record = run.record.clone();
+                let mut record = run.record.as_ref().clone();
                 record.started_at = Some(self.at());
-                plan.put(Key::Run(run.key.clone()), run.revision, Record::Run(record));
+                plan.put(Key::Run(run.key.clone()), run.revision, Record::Run(record.into()));
                 "began before"
             }
             Meaning::Noted => {
@@ -149,7 +149,7 @@ impl Telling<'_> {
     fn begin(&self, key: &RunKey, plan: &mut Planned) {
         let mut record = self.run_record(RunState::Running);
         record.started_at = Some(self.at());
-        plan.put(Key::Run(key.clone()), 0, Record::Run(record));
+        plan.put(Key::Run(key.clone()), 0, Record::Run(record.into()));
         plan.group.changes.push(self.limit(key, self.at()).put());
         plan.event(self.event("JOB_STARTED", "it says that it began").run(self.id(key)));
         if is_decided(self.slot.0.state) && !self.start.is_switch() {
@@ -162,7 +162,7 @@ impl Telling<'_> {
         let took = self.hearing.record.duration_ms.and_then(|ms| i64::try_from(ms).ok());
         record.started_at = took.map(|ms| plus(self.at(), -SignedDuration::from_millis(ms)));
         (record.ended_at, record.message) = (Some(self.at()), self.failure(end));
-        plan.put(Key::Run(key.clone()), 0, Record::Run(record));
+        plan.put(Key::Run(key.clone()), 0, Record::Run(record.into()));
         self.tell_end(key, end, plan);
     }
 
@@ -217,8 +217,8 @@ impl Telling<'_> {
 
     fn run_record(&self, state: RunState) -> RunRecord {
         RunRecord {
-            status: state.as_str().to_owned(),
-            trigger_type: TriggerType::External.as_str().to_owned(),
+            status: state.as_str().into(),
+            trigger_type: TriggerType::External.as_str().into(),
             created_at: self.at(),
             started_at: None,
             ended_at: None,
@@ -268,7 +268,7 @@ impl Planned {
     pub(crate) fn switch(&mut self, opener: &Opener<'_>, (nominal, watermark): (Timestamp, u64)) {
         let place = (nominal, opener.start.schedule.id().clone());
         let slot = opener.open(nominal, TriggerType::Scheduler);
-        debug_assert_eq!(slot.state, interlock_core::slot::SlotState::Open(OpenState::Waiting));
+        assert_eq!(slot.state, interlock_core::slot::SlotState::Open(OpenState::Waiting));
         self.slot(&place, 0, &slot);
         self.watermark(&place.1, watermark, nominal);
         self.group.changes.push(switch_due(&place, slot.closes_at).put());

@@ -41,9 +41,9 @@ impl Telling<'_> {
         openings.extend(before.map(|before| before.opened_at));
         openings.drain(..openings.len().saturating_sub(OPENINGS_MAX));
         IncidentRecord {
-            state: IncidentState::Open.as_str().to_owned(),
+            state: IncidentState::Open.as_str().into(),
             kind: self.event.kind.clone(),
-            level: finding.level.as_str().to_owned(),
+            level: finding.level.as_str().into(),
             message: self.message(finding),
             details: self.details(finding.alert_type),
             opened_at: self.at,
@@ -68,7 +68,7 @@ impl Telling<'_> {
 
     pub(super) fn resolved(&self, before: &IncidentRecord) -> IncidentRecord {
         let mut resolved = before.clone();
-        IncidentState::Resolved.as_str().clone_into(&mut resolved.state);
+        resolved.state = IncidentState::Resolved.as_str().into();
         resolved.updated_at = self.at;
         resolved.resolved = (self.event.kind == RESOLVED_BY_HAND).then(|| Box::new(self.hand()));
         resolved
@@ -76,7 +76,7 @@ impl Telling<'_> {
 
     pub(super) fn acknowledged(&self, before: &IncidentRecord) -> IncidentRecord {
         let mut acknowledged = before.clone();
-        IncidentState::Acknowledged.as_str().clone_into(&mut acknowledged.state);
+        acknowledged.state = IncidentState::Acknowledged.as_str().into();
         acknowledged.updated_at = self.at;
         acknowledged.acknowledged = Some(Box::new(self.hand()));
         acknowledged
@@ -148,7 +148,7 @@ pub(super) fn notification(
         details.extend(hand.note.clone().map(|note| ("note".to_owned(), note.into())));
     }
     let alert = Alert {
-        level: incident.level.clone(),
+        level: incident.level.to_string(),
         alert_type,
         pipeline_id: pipeline.to_string(),
         message: incident.message.clone(),
@@ -157,7 +157,7 @@ pub(super) fn notification(
     };
     OutboxRecord {
         channel: String::new(),
-        alert: alert.to_json(),
+        alert: alert.to_json().into(),
         tries: 0,
         not_before: incident.updated_at,
         claimed_until: None,

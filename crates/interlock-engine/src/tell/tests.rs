@@ -1,5 +1,7 @@
 //! What is added to groups.
 
+use std::sync::Arc;
+
 use interlock_core::{
     run::TriggerType,
     slot::{Disposition, Opening, Slot},
@@ -125,7 +127,7 @@ fn a_resolve_is_not_told_if_the_opening_was_not() {
     let mut known = Known::new();
     follow(&mut known, 9, &[("RETRY_EXHAUSTED", "")]);
     for (record, _) in known.values_mut() {
-        record.told = None;
+        Arc::make_mut(record).told = None;
     }
     let key = "failed:orders:hourly:2026-02-25";
     assert_eq!(
@@ -159,7 +161,7 @@ fn an_alert_says_what_happened_and_why() {
         },
         "timestamp": NINE,
     });
-    assert_eq!(alert, Some(expected));
+    assert_eq!(alert.as_deref(), Some(&expected));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Agendas from rows owe what declarations owe.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use interlock_config::{Severity, SystemZones, ZoneSource as _, load_dir};
 use interlock_core::{
@@ -44,14 +44,17 @@ fn a_stored_agenda_owes_what_its_declaration_owes() {
     for pipeline in loaded.pipelines.iter().map(|loaded| &loaded.pipeline) {
         let agenda = Agenda::of(pipeline);
         let stored = AgendaRecord::from_core(&agenda);
-        let row = Record::Pipeline(PipelineRecord {
-            version: version_text(1),
-            first_seen: Timestamp::UNIX_EPOCH,
-            retired_at: None,
-            disabled_since: None,
-            pause: None,
-            agenda: Some(Box::new(stored.clone())),
-        });
+        let row = Record::Pipeline(
+            PipelineRecord {
+                version: version_text(1),
+                first_seen: Timestamp::UNIX_EPOCH,
+                retired_at: None,
+                disabled_since: None,
+                pause: None,
+                agenda: Some(Box::new(stored.clone())),
+            }
+            .into(),
+        );
         let read = Record::decode(&Key::Pipeline, &row.encode());
         assert_eq!(read.as_ref(), Ok(&row), "{}", pipeline.name);
         let found = stored.to_core(&mut shared, &|name| zones.zone(name)).unwrap();
@@ -73,7 +76,7 @@ fn slots_of(machine: &Machine, name: &str) -> Vec<(Timestamp, SlotRecord)> {
     };
     let rows = block_on(machine.store.ledger(&query)).unwrap().items;
     let slots = rows.into_iter().filter_map(|row| match row.entry {
-        LedgerEntry::Slot(slot) => Some((row.nominal, slot)),
+        LedgerEntry::Slot(slot) => Some((row.nominal, Arc::unwrap_or_clone(slot))),
         LedgerEntry::Span(_) => None,
     });
     slots.collect()

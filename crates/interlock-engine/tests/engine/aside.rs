@@ -8,7 +8,7 @@ use interlock_core::{
     zone::Zone,
 };
 use interlock_engine::{
-    Engine,
+    Declaration, Engine,
     seam::{Specs, Task},
 };
 use interlock_store::{
@@ -29,6 +29,10 @@ impl Specs for Cursed {
     fn pipeline(&self, name: &PipelineId, version: u64) -> Task<Result<Arc<Pipeline>, String>> {
         assert_ne!(name.as_str(), "cursed", "as a mistake of ours would");
         self.0.pipeline(name, version)
+    }
+
+    fn today(&self, name: &PipelineId, version: u64) -> Task<Result<Declaration, String>> {
+        self.0.today(name, version)
     }
 
     fn zone(&self, name: &str) -> Option<Zone> {
@@ -94,7 +98,7 @@ fn a_row_that_cannot_be_read_is_that_pipelines_alone() {
     let group = Group {
         pipeline: cursed,
         writer: lease.unwrap().unwrap().writer,
-        changes: vec![Change::Put(key, Expect::Absent, Record::Slot(record))],
+        changes: vec![Change::Put(key, Expect::Absent, Record::Slot(record.into()))],
     };
     assert!(block_on(stage.store.commit(vec![group])).unwrap()[0].is_ok());
     stage.world.pass(SignedDuration::from_secs(2));

@@ -1,6 +1,6 @@
 //! Backfills: what they run, what they leave alone, and what they leave behind.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::{id::ScheduleId, retry::FailureCategory, run::TriggerType, slot::Disposition};
 use interlock_engine::seam::World as _;
@@ -81,7 +81,7 @@ fn slot(stage: &Stage, time: &str) -> SlotRecord {
         LedgerEntry::Slot(slot) => Some(slot),
         LedgerEntry::Span(_) => None,
     });
-    found.unwrap_or_else(|| panic!("no row at {time}"))
+    Arc::unwrap_or_clone(found.unwrap_or_else(|| panic!("no row at {time}")))
 }
 
 pub(crate) fn five(_: &StartRequest) -> Job {
@@ -349,13 +349,13 @@ fn a_missed_slot_that_a_backfill_runs_keeps_the_mark_of_its_miss() {
     let span = SpanRecord {
         last: at("06:00"),
         count: 2,
-        disposition: "missed".to_owned(),
+        disposition: "missed".into(),
         reason: None,
         version: version_text(1),
         recorded_at: at("06:30"),
     };
     let key = Key::Span(ScheduleId::parse("cron").unwrap(), at("05:00"));
-    write(&stage, Role::Engine, vec![Change::Put(key, Expect::Absent, Record::Span(span))]);
+    write(&stage, Role::Engine, vec![Change::Put(key, Expect::Absent, Record::Span(span.into()))]);
     stage.crash();
     stage.world.pass(SignedDuration::from_hours(1));
     stage.until(at("10:45"));

@@ -39,7 +39,7 @@ fn watermark(stage: &Stage, id: &ScheduleId) -> Option<Timestamp> {
 fn is_paused(stage: &Stage) -> bool {
     let rows = block_on(stage.store.read(&name(), &[Key::Pipeline])).unwrap();
     let Some(Record::Pipeline(row)) = rows[0].clone().map(|row| row.record) else { return false };
-    row.pause.is_some_and(|pause| pause.is_in_force(stage.world.now()))
+    row.pause.as_ref().is_some_and(|pause| pause.is_in_force(stage.world.now()))
 }
 
 /// The slots that would run, in order, by a walk in chunks.

@@ -101,7 +101,7 @@ fn case_58_drift_completes_the_run_and_opens_the_next_generation() {
         .filter(|row| row.record.kind == "MONITORING_DRIFT_DETECTED")
         .collect();
     assert_eq!(drift.len(), 1);
-    let told = serde_json::to_string(&drift[0].record).unwrap();
+    let told = serde_json::to_string(drift[0].record.as_ref()).unwrap();
     assert_eq!(
         stage.told(&["RERUN_ACCEPTED"]),
         ["RERUN_ACCEPTED monitoring_drift_detected, generation 2"]

@@ -12,6 +12,7 @@ use interlock_store::{
     conformance::block_on,
     record::{SlotRecord, SpanRecord},
 };
+use interlock_trigger::StartRequest;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
@@ -83,7 +84,7 @@ pub(crate) fn row(nominal: Timestamp, disposition: Disposition) -> Change {
     };
     let record = SlotRecord::from_core(&Slot::decided(disposition, opening));
     let key = Key::Slot(ScheduleId::parse("cron").unwrap(), nominal);
-    Change::Put(key, Expect::Absent, Record::Slot(record))
+    Change::Put(key, Expect::Absent, Record::Slot(record.into()))
 }
 
 #[test]
@@ -119,6 +120,21 @@ fn all_starts_the_next_when_the_last_one_ends_not_at_the_next_minute() {
     assert_eq!(begun(&stage), expected);
     let planned = stage.told(&["CATCHUP_PLANNED"]);
     assert_eq!(planned, ["CATCHUP_PLANNED 6 slots were missed: 6 run (all); skipped: none"]);
+}
+
+#[test]
+fn what_follows_a_run_is_foretold_as_it_is_then_asked_for() {
+    let mut stage = after_downtime("all", || Job::Succeeds(5));
+    stage.until(at("16:40"));
+    let (started, foretold) = (stage.requests(), stage.foretold());
+    let caught_up = &started[1..];
+    assert_eq!(foretold.len(), caught_up.len() - 1, "{foretold:#?}");
+    for (pair, (after, mut next)) in caught_up.windows(2).zip(foretold) {
+        assert_eq!(after, pair[0].run_id);
+        // When it really began could not be known.
+        next.triggered_at = pair[1].triggered_at;
+        assert_eq!(next, pair[1]);
+    }
 }
 
 #[test]
@@ -212,6 +228,66 @@ fn touching_or_editing_the_file_during_catch_up_loses_nothing() {
 }
 
 #[test]
+fn live_slots_come_before_the_past_of_other_pipelines() {
+    let quick =
+        "name: quick\nschedule: \"*/5 * * * *\"\ntrigger: {type: command, command: 'true'}\n";
+    let past = |name: &str| hourly("all").replace("name: hourly", &format!("name: {name}"));
+    let files = [quick.to_owned(), past("a-past"), past("b-past"), past("z-past")];
+    let files: Vec<_> = files.iter().map(String::as_str).collect();
+    let job = |request: &StartRequest| match request.pipeline.as_str() {
+        "quick" => Job::Succeeds(5),
+        _ => Job::Succeeds(3_000),
+    };
+    let mut stage = Stage::new(at("09:30"), &files, job);
+    stage.limits.runs_max = 2;
+    stage.until(at("10:30"));
+    stage.crash();
+    stage.world.pass(hours_of(6));
+    stage.until(at("18:00"));
+    let rows = stage.run_rows().into_iter().filter(|row| row.pipeline.as_str() == "quick");
+    let late: Vec<_> = rows
+        .filter(|row| row.key.nominal > at("16:30"))
+        .map(|row| row.record.created_at.duration_since(row.key.nominal).as_secs())
+        .collect();
+    assert!(late.len() >= 17 && late.iter().all(|seconds| *seconds == 0), "{late:?}");
+    // And the past goes on beside them.
+    let caught_up = begun(&stage).iter().filter(|line| line.contains(" catchup ")).count();
+    assert!(caught_up >= 1, "{:?}", begun(&stage));
+}
+
+#[test]
+fn a_live_slot_does_not_overtake_missed_ones_that_the_limits_hold_up() {
+    let mut stage = after_downtime_with(3, "all", || Job::Succeeds(300));
+    stage.limits.catchup_runs_max = 1;
+    stage.until(at("20:30"));
+    for name in ["hourly", "other-0", "other-1", "other-2"] {
+        let mut rows = stage.run_rows();
+        rows.retain(|row| row.pipeline.as_str() == name);
+        rows.sort_by_key(|row| row.record.created_at);
+        let slots: Vec<_> = rows.iter().map(|row| row.key.nominal).collect();
+        assert!(slots.is_sorted() && slots.len() == 11, "{name}: {slots:?}");
+    }
+}
+
+#[test]
+fn a_success_does_the_work_of_its_own_slot_and_of_no_other() {
+    for others in [0, 30] {
+        let text = format!("{}skipIfSuccessful: true\n", hourly("all"));
+        let other = |number| text.replace("name: hourly", &format!("name: other-{number}"));
+        let files: Vec<_> = std::iter::once(text.clone()).chain((0..others).map(other)).collect();
+        let files: Vec<_> = files.iter().map(String::as_str).collect();
+        let mut stage = Stage::new(at("09:30"), &files, |_| Job::Succeeds(5));
+        stage.until(at("10:30"));
+        stage.crash();
+        stage.world.pass(hours_of(6));
+        stage.until(at("18:30"));
+        let seen = hours(&stage, "hourly");
+        assert_eq!(seen.len(), 9, "{seen:?}");
+        assert!(seen.iter().all(|line| line.ends_with("completed")), "{seen:?}");
+    }
+}
+
+#[test]
 fn a_restart_of_a_few_seconds_over_a_slots_instant_loses_nothing_even_without_a_window() {
     let text = "name: hourly\nschedule: \"0 * * * *\"\ntrigger: {type: command, command: 'true'}\n";
     let stage = Stage::new(at("09:30"), &[text], |_| Job::Succeeds(5));
@@ -235,13 +311,13 @@ fn check_called_missed(mut stage: Stage) {
     let span = SpanRecord {
         last: at("16:00"),
         count: 3,
-        disposition: "missed".to_owned(),
+        disposition: "missed".into(),
         reason: None,
         version: "00".to_owned(),
         recorded_at: at("16:10"),
     };
     let key = Key::Span(ScheduleId::parse("cron").unwrap(), at("14:00"));
-    write(&stage, Role::Engine, vec![Change::Put(key, Expect::Absent, Record::Span(span))]);
+    write(&stage, Role::Engine, vec![Change::Put(key, Expect::Absent, Record::Span(span.into()))]);
     write(&stage, Role::Watchdog, vec![row(at("12:00"), Disposition::Missed)]);
     stage.until(at("16:40"));
     let completed: Vec<_> =
@@ -401,6 +477,47 @@ fn a_hundred_thousand_missed_slots_are_capped_and_said() {
     assert!((100_001..100_005).contains(&slots), "{slots}");
     let slots: Vec<_> = stage.requests().iter().map(|request| request.slot).collect();
     assert!(slots.len() >= 10 && slots.is_sorted(), "{slots:?}");
+}
+
+#[test]
+fn a_plan_that_is_recorded_in_portions_is_told_once() {
+    let text = "name: mm\nschedule: \"* * * * *\"\ncatchupWindow: 90d\ncatchupMaxRuns: 50000\noverlapPolicy: all\n\
+                trigger: {type: command, command: 'true'}\n";
+    let mut stage = Stage::new(at("00:00"), &[text], |_| Job::Succeeds(500));
+    stage.until(at("00:00") + SignedDuration::from_secs(10));
+    stage.world.pass(SignedDuration::from_mins(35_001) + SignedDuration::from_secs(30));
+    let soon = stage.world.time() + SignedDuration::from_secs(15);
+    stage.until(soon);
+    let told = stage.told(&["CATCHUP_PLANNED"]);
+    assert_eq!(told, ["CATCHUP_PLANNED 35000 slots were missed: 35000 run (all); skipped: none"]);
+    let (_, slots) = rows_and_slots(&stage);
+    assert_eq!(slots, 35_001, "and the live one");
+    // The next downtime is another one.
+    stage.crash();
+    stage.world.pass(hours_of(1));
+    let soon = stage.world.time() + SignedDuration::from_secs(15);
+    stage.until(soon);
+    let told = stage.told(&["CATCHUP_PLANNED"]);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[1].starts_with("CATCHUP_PLANNED 6"), "{told:?}");
+}
+
+#[test]
+fn a_rehearsal_says_what_would_run() {
+    let text = hourly("all") + "dryRun: true\n";
+    let mut stage = Stage::new(at("09:30"), &[&text], |_| Job::Succeeds(5));
+    stage.until(at("10:30"));
+    stage.crash();
+    stage.world.pass(hours_of(6));
+    stage.until(at("16:40"));
+    let told = stage.told(&["CATCHUP_PLANNED", "CATCHUP_QUEUED"]);
+    let expected = [
+        "CATCHUP_PLANNED 6 slots were missed: 6 would run (all); skipped: none",
+        "CATCHUP_QUEUED 6 slots of cron from 2026-02-24T11:00:00Z to 2026-02-24T16:00:00Z were missed and would be \
+         caught up (dry run)",
+    ];
+    assert_eq!(told, expected);
+    assert!(stage.requests().is_empty());
 }
 
 #[test]

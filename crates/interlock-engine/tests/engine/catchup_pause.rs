@@ -290,7 +290,7 @@ fn foretold(stage: &Stage, agenda: &Agenda) -> Vec<(Timestamp, String)> {
     keys.push(Key::Pipeline);
     let mut rows = block_on(stage.store.read(name, &keys)).unwrap();
     let pause = match rows.pop().flatten().map(|row| row.record) {
-        Some(Record::Pipeline(record)) => record.pause,
+        Some(Record::Pipeline(record)) => record.pause.clone(),
         other => panic!("{other:?}"),
     };
     let watermarks = ids.iter().zip(rows).filter_map(|(id, row)| {
@@ -328,8 +328,9 @@ fn fates(stage: &Stage, agenda: &Agenda, since: Timestamp) -> Vec<(Timestamp, St
     for row in block_on(stage.store.ledger(&query)).unwrap().items {
         match row.entry {
             LedgerEntry::Slot(slot) => {
-                let fate = slot.reason.or(slot.disposition).unwrap_or(slot.state);
-                fates.push((row.nominal, fate));
+                let fate =
+                    slot.reason.clone().or(slot.disposition.clone()).unwrap_or(slot.state.clone());
+                fates.push((row.nominal, fate.to_string()));
             }
             LedgerEntry::Span(span) => {
                 let start = agenda.starts.iter().find(|it| *it.schedule.id() == row.schedule);
@@ -337,7 +338,7 @@ fn fates(stage: &Stage, agenda: &Agenda, since: Timestamp) -> Vec<(Timestamp, St
                 let slots = start.unwrap().schedule.slots(row.nominal, end, usize::MAX).found;
                 assert_eq!(slots.len() as u64, span.count, "S3");
                 let reason = span.reason.unwrap();
-                fates.extend(slots.into_iter().map(|slot| (slot, reason.clone())));
+                fates.extend(slots.into_iter().map(|slot| (slot, reason.to_string())));
             }
         }
     }

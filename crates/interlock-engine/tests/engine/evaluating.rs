@@ -78,3 +78,17 @@ fn the_queue_stays_as_it_is_while_an_evaluator_is_asked() {
     // Opened, queued, begun, closed: it was written twice more at each turn of any other.
     assert!(rows.iter().all(|row| row.revision <= 4), "{rows:?}");
 }
+
+#[test]
+fn nobody_is_asked_about_a_queue_while_a_run_is_under_way() {
+    let file = "name: gated\nschedule: \"0 * * * *\"\noverlapPolicy: all\ntraits: {fresh: {evaluator: e, ttl: 1m}}\n\
+                trigger: {type: command, command: 'true'}\n";
+    let mut stage = Stage::new(at("09:59"), &[file], |_| Job::Succeeds(4 * 3_600));
+    stage.cast.answer("fresh", Answer::Is(TraitStatus::Pass));
+    stage.until(at("13:59"));
+    // When a slot opens, and once more because it waited then for the first answer; it was every five minutes.
+    assert_eq!(stage.started().len(), 1, "{:?}", stage.slots());
+    assert!(stage.cast.asked().len() <= 8, "{:?}", stage.cast.asked());
+    stage.until(at("14:10"));
+    assert_eq!(stage.started().len(), 2, "the end of the run has the queue looked at");
+}

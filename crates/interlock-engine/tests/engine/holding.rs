@@ -244,7 +244,7 @@ fn ten_thousand_at_once_are_one_message() {
         };
         let record = OutboxRecord {
             channel: String::new(),
-            alert: alert.to_json(),
+            alert: alert.to_json().into(),
             tries: 0,
             not_before: now,
             claimed_until: None,
@@ -254,7 +254,7 @@ fn ten_thousand_at_once_are_one_message() {
             held: None,
         };
         let key = Key::Outbox("1".into());
-        let change = Change::Put(key, Expect::Absent, Record::Outbox(record));
+        let change = Change::Put(key, Expect::Absent, Record::Outbox(record.into()));
         Group { pipeline, writer, changes: vec![change] }
     });
     let accepted = block_on(stage.store.commit(groups.collect())).unwrap();

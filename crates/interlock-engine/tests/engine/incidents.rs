@@ -485,7 +485,7 @@ fn an_incident_that_somebody_else_changed_is_read_again_and_nothing_is_lost() {
         let lease = store.acquire(Role::Watchdog, Shard(0), "other", day).await.unwrap().unwrap();
         let record = IncidentRecord { state: "acknowledged".into(), ..row.record };
         let expect = Expect::Revision(row.revision);
-        let change = Change::Put(Key::Incident(key), expect, Record::Incident(record));
+        let change = Change::Put(Key::Incident(key), expect, Record::Incident(record.into()));
         let group = Group { pipeline, writer: lease.writer, changes: vec![change] };
         assert!(store.commit(vec![group]).await.unwrap().remove(0).is_ok());
     };

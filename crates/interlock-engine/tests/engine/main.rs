@@ -27,6 +27,7 @@ mod solo;
 mod stage;
 mod succession;
 mod traps;
+mod upstreams;
 mod watched;
 mod world;
 
@@ -37,7 +38,7 @@ use std::{
     sync::Arc,
 };
 
-use interlock_config::{Context, SystemZones, ZoneSource as _, parse_pipeline};
+use interlock_config::{Context, SystemZones, ZoneSource, parse_pipeline};
 use interlock_core::{
     id::{PipelineId, ScheduleId, fnv1a},
     pipeline::Pipeline,
@@ -66,15 +67,14 @@ struct Files(Arc<BTreeMap<PipelineId, Declaration>>);
 
 impl Files {
     fn new(texts: &[&str]) -> Self {
+        Self::in_zones(texts, &SystemZones::new())
+    }
+
+    fn in_zones(texts: &[&str], zones: &dyn ZoneSource) -> Self {
         let mut files = BTreeMap::new();
         for text in texts {
-            let (loaded, problems) = parse_pipeline(
-                Path::new("p.yaml"),
-                text,
-                &Context::default(),
-                &SystemZones::new(),
-                &|_| None,
-            );
+            let (loaded, problems) =
+                parse_pipeline(Path::new("p.yaml"), text, &Context::default(), zones, &|_| None);
             let loaded = loaded.unwrap_or_else(|| panic!("{problems:?}"));
             let source = VersionRecord {
                 since: START.parse().unwrap(),
@@ -109,6 +109,11 @@ impl Specs for Files {
     fn pipeline(&self, name: &PipelineId, _: u64) -> Task<Result<Arc<Pipeline>, String>> {
         let found = self.0.get(name).map(|declared| Arc::clone(&declared.pipeline));
         Box::pin(std::future::ready(found.ok_or_else(|| "no such pipeline".to_owned())))
+    }
+
+    fn today(&self, name: &PipelineId, version: u64) -> Task<Result<Declaration, String>> {
+        let found = self.0.get(name).filter(|declared| declared.version == version).cloned();
+        Box::pin(std::future::ready(found.ok_or_else(|| "no such version".to_owned())))
     }
 
     fn zone(&self, name: &str) -> Option<Zone> {

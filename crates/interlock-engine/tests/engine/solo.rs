@@ -1,7 +1,7 @@
 //! An engine for one pipeline, as a command is one while nobody serves: killed at every await, and what it
 //! must leave alone.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_engine::{Engine, Parts, seam::World as _};
@@ -27,7 +27,7 @@ impl Machine {
         let rows = block_on(self.store.ledger(&query)).unwrap().items.into_iter();
         let slot = |row: LedgerRow| match row.entry {
             LedgerEntry::Slot(slot) if row.schedule.as_str() == schedule => {
-                Some((row.nominal, slot))
+                Some((row.nominal, Arc::unwrap_or_clone(slot)))
             }
             LedgerEntry::Slot(_) | LedgerEntry::Span(_) => None,
         };

@@ -76,6 +76,8 @@ pub(crate) struct Cast {
 struct CastInner {
     /// Every start that was really asked for.
     started: Vec<StartRequest>,
+    /// What was said to follow which run.
+    foretold: Vec<(String, StartRequest)>,
     sender: Option<mpsc::UnboundedSender<Report>>,
     answers: BTreeMap<String, Answer>,
     /// When which trait was asked for.
@@ -175,7 +177,7 @@ impl Stage {
         let Some(Record::Applied(applied)) = rows[0].clone().map(|row| row.record) else {
             panic!("nothing came of {record:?}")
         };
-        applied
+        Arc::unwrap_or_clone(applied)
     }
 
     /// Reports a sensor.
@@ -202,7 +204,7 @@ impl Stage {
     pub(crate) fn any_slot(&self) -> SlotRecord {
         let rows = block_on(self.store.ledger(&LedgerQuery::everything(1))).unwrap().items;
         match &rows[0].entry {
-            LedgerEntry::Slot(slot) => slot.clone(),
+            LedgerEntry::Slot(slot) => slot.as_ref().clone(),
             LedgerEntry::Span(_) => panic!("a span: {rows:?}"),
         }
     }
@@ -212,7 +214,7 @@ impl Stage {
         let rows = block_on(self.store.ledger(&LedgerQuery::everything(1_000))).unwrap().items;
         match rows.as_slice() {
             [row] => match &row.entry {
-                LedgerEntry::Slot(slot) => slot.clone(),
+                LedgerEntry::Slot(slot) => slot.as_ref().clone(),
                 LedgerEntry::Span(_) => panic!("a span: {row:?}"),
             },
             rows => panic!("not one slot: {rows:?}"),
@@ -252,6 +254,11 @@ impl Stage {
         let ids: Vec<_> = self.requests().into_iter().map(|request| request.run_id).collect();
         assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "a run started twice");
         ids
+    }
+
+    /// What was said to follow which run.
+    pub(crate) fn foretold(&self) -> Vec<(String, StartRequest)> {
+        self.cast.inner.lock().unwrap().foretold.clone()
     }
 
     /// What the adapters were asked.
@@ -357,6 +364,12 @@ impl Triggers for Actor {
             }
             Ok(())
         })
+    }
+
+    fn prepare(&self, request: &StartRequest, after: Option<&str>) -> bool {
+        let foretold = after.map(|after| (after.to_owned(), request.clone()));
+        self.0.inner.lock().unwrap().foretold.extend(foretold);
+        false
     }
 
     fn look_up<'a>(

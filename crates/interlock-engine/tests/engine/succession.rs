@@ -1,15 +1,26 @@
 //! Schedules and files that come and go: nothing is lost by it, nothing replayed, and every instant has an answer.
 
-use interlock_core::id::PipelineId;
-use interlock_engine::{Changes, Parts};
-use interlock_store::{LedgerEntry, LedgerQuery, Store as _, conformance::block_on};
-use jiff::{SignedDuration, Timestamp};
+use std::sync::Arc;
+
+use interlock_config::ZoneSource;
+use interlock_core::{id::PipelineId, pipeline::Pipeline, zone::Zone};
+use interlock_engine::{
+    Changes, Declaration, Engine, Parts,
+    seam::{Specs, Task},
+};
+use interlock_store::{
+    Key, LedgerEntry, LedgerQuery, Shard, Store as _, conformance::block_on, record::version_text,
+};
+use jiff::{
+    SignedDuration, Timestamp,
+    tz::{TimeZone, offset},
+};
 use tokio::sync::mpsc;
 
 use crate::{
     Files,
     stage::{Job, Stage, at},
-    traps::{engine, live},
+    traps::{Life, engine, live},
 };
 
 /// A list of entries without ids, which are named after their expressions.
@@ -153,4 +164,114 @@ fn an_entry_that_is_edited_during_a_pause_takes_over_what_the_pause_left() {
         "11:15 completed",
     ];
     assert_eq!(story(&stage), expected);
+}
+
+/// Two slots between 08:30 and 13:30 by one edition of the data of its zone, three by the other.
+const MOVED: &str = "name: moved\ntimezone: Test/Moving\nschedule: \"0 10,11,14 * * *\"\n\
+                     trigger: {type: command, command: 'true'}\n";
+
+/// A zone whose data was changed: its clocks are so many hours ahead.
+#[derive(Clone, Copy)]
+struct Moving(i8);
+
+impl ZoneSource for Moving {
+    fn zone(&self, name: &str) -> Option<Zone> {
+        Some(Zone::new(name, TimeZone::fixed(offset(self.0))))
+    }
+
+    fn names(&self) -> &[String] {
+        &[]
+    }
+}
+
+impl Moving {
+    fn declared(self) -> Files {
+        Files::in_zones(&[MOVED], &self)
+    }
+}
+
+impl Specs for Moving {
+    fn pipeline(&self, name: &PipelineId, version: u64) -> Task<Result<Arc<Pipeline>, String>> {
+        self.declared().pipeline(name, version)
+    }
+
+    /// There was never another text.
+    fn today(&self, name: &PipelineId, _: u64) -> Task<Result<Declaration, String>> {
+        let declared = self.declared().0.get(name).cloned();
+        Box::pin(std::future::ready(declared.ok_or_else(|| "no such pipeline".to_owned())))
+    }
+
+    fn zone(&self, name: &str) -> Option<Zone> {
+        ZoneSource::zone(self, name)
+    }
+}
+
+/// An engine by this zone data, with the file or without.
+fn moved(stage: &Stage, zones: Moving, files: Files) -> Life {
+    let parts = Parts { specs: Arc::new(zones), ..stage.parts("test") };
+    Box::pin(async move {
+        let mut engine = Engine::open(parts, Shard(0)).await.unwrap().unwrap();
+        let changes = files.changes(&engine);
+        engine.declare(&changes).await.unwrap();
+        engine.run(Box::pin(std::future::pending())).await.unwrap();
+    })
+}
+
+/// The only span: what it says, and whether its version is what the zone data makes of the file and can be read again.
+fn only_span(stage: &Stage, zones: Moving) -> (Vec<String>, bool) {
+    let declared = zones.declared().0.values().next().cloned().unwrap();
+    let rows = block_on(stage.store.ledger(&LedgerQuery::everything(1_000))).unwrap().items;
+    let span = rows.iter().find_map(|row| match &row.entry {
+        LedgerEntry::Span(span) => Some(span),
+        LedgerEntry::Slot(_) => None,
+    });
+    let name = &declared.pipeline.name;
+    let kept = block_on(stage.store.read(name, &[Key::Version(declared.version)])).unwrap();
+    let is_of_it = span.is_some_and(|span| span.version == version_text(declared.version));
+    (story(stage), is_of_it && kept.iter().all(Option::is_some))
+}
+
+#[test]
+fn s3_a_time_away_is_of_the_version_that_it_is_counted_by_though_zone_data_changed_in_it() {
+    let stage = Stage::new(at("08:30"), &[], |_| Job::Succeeds(5));
+    let nothing = || Files::new(&[]);
+    live(&stage, &mut moved(&stage, Moving(0), Moving(0).declared()), at("09:05"));
+    stage.world.kill();
+    live(&stage, &mut moved(&stage, Moving(0), nothing()), at("09:10"));
+    stage.world.kill();
+    stage.world.pass(minutes(250));
+    live(&stage, &mut moved(&stage, Moving(1), Moving(1).declared()), at("13:30"));
+    let expected = vec!["09:00-13:00 x3 skipped(retired)".to_owned()];
+    assert_eq!(only_span(&stage, Moving(1)), (expected, true));
+}
+
+#[test]
+fn s3_what_goes_with_a_change_of_zone_data_is_of_the_version_that_it_is_counted_by() {
+    let stage = Stage::new(at("08:30"), &[], |_| Job::Succeeds(5));
+    live(&stage, &mut moved(&stage, Moving(0), Moving(0).declared()), at("09:05"));
+    stage.world.kill();
+    stage.world.pass(minutes(250));
+    live(&stage, &mut moved(&stage, Moving(1), Files::new(&[])), at("13:30"));
+    let expected = vec!["09:00-13:00 x3 skipped(retired)".to_owned()];
+    // Nobody ever declared that version, and still it can be read again.
+    assert_eq!(only_span(&stage, Moving(1)), (expected, true));
+}
+
+#[test]
+fn s3_an_entry_that_was_not_in_the_version_before_is_counted_by_the_one_that_brings_it_back() {
+    let [both, one] = [&["0 * * * *", "30 * * * *"][..], &["30 * * * *"]].map(listed);
+    let stage = Stage::new(at("08:30"), &[&both], |_| Job::Succeeds(5));
+    live(&stage, &mut engine(stage.parts("test"), &[&both]), at("08:40"));
+    stage.world.kill();
+    live(&stage, &mut engine(stage.parts("test"), &[&one]), at("11:10"));
+    stage.world.kill();
+    let again = listed(&["0 * * * *", "30 * * * *", "45 23 * * *"]);
+    live(&stage, &mut engine(stage.parts("test"), &[&again]), at("11:20"));
+    let rows = block_on(stage.store.ledger(&LedgerQuery::everything(1_000))).unwrap().items;
+    let spans = rows.iter().filter_map(|row| match &row.entry {
+        LedgerEntry::Span(span) => Some((span.count, span.version.clone())),
+        LedgerEntry::Slot(_) => None,
+    });
+    let version = Files::new(&[&again]).0.values().next().unwrap().version;
+    assert_eq!(spans.collect::<Vec<_>>(), [(3, version_text(version))]);
 }

@@ -56,7 +56,11 @@ pub(crate) fn hours(stage: &Stage, pipeline: &str) -> Vec<String> {
         match &row.entry {
             LedgerEntry::Slot(slot) => format!("{hour} {}", slot.to_core().unwrap().state),
             LedgerEntry::Span(span) => {
-                format!("{hour} and on: {} {}", span.count, span.reason.clone().unwrap_or_default())
+                format!(
+                    "{hour} and on: {} {}",
+                    span.count,
+                    span.reason.as_deref().unwrap_or_default()
+                )
             }
         }
     };

@@ -390,7 +390,7 @@ fn unopened() -> Stage {
     let change = interlock_store::Change::Put(
         Key::Sensor("ready".into()),
         interlock_store::Expect::Any,
-        Record::Sensor(record),
+        Record::Sensor(record.into()),
     );
     let writer = lease.unwrap().unwrap().writer;
     let group = Group { pipeline: orders, writer, changes: vec![change] };
@@ -447,7 +447,7 @@ fn left(stage: &Stage) -> BTreeMap<String, usize> {
     let mut left = BTreeMap::new();
     for kind in stage.events().iter().map(|row| row.record.kind.clone()) {
         if ["SCHEDULE_MISSED", "RUN_STUCK", "TRIGGER_RECOVERED"].contains(&kind.as_str()) {
-            *left.entry(kind).or_default() += 1;
+            *left.entry(kind.to_string()).or_default() += 1;
         }
     }
     for (_, key, row) in block_on(stage.store.incidents(None, 100)).unwrap().items {

@@ -35,7 +35,7 @@ pub(crate) fn slot_is_called(
     if scene.now + scene.ahead < limit {
         return told("S10", format!("called {} before {limit}", new.disposition));
     }
-    if lies_in_pause(book, place.1, place.1) && book.is_paused(scene.now + scene.ahead) {
+    if lies_in_pause(book, place.1) && book.is_paused(scene.now + scene.ahead) {
         return told("S14", format!("called {} in a pause", new.disposition));
     }
     let is_calm = scene.calm_since.is_some_and(|since| place.1 > since + SETTLING);

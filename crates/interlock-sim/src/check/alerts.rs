@@ -151,7 +151,7 @@ impl Alerts {
                 self.silenced(&record.value, now);
             }
             if let Change::Put(Key::Outbox(name), _, Record::Outbox(record)) = change {
-                made.insert(name.as_str(), record);
+                made.insert(name.as_str(), record.as_ref());
                 let place = (group.pipeline.to_string(), name.clone());
                 self.on_their_way.insert(place, OnItsWay::new(record, now));
             }

@@ -28,6 +28,8 @@ pub(crate) struct Book {
     pub(crate) slots: BTreeMap<Place, SeenSlot>,
     /// Those of the slots that are open.
     pub(crate) open: BTreeSet<Place>,
+    /// Those whose job succeeded at least once.
+    pub(crate) done: BTreeSet<Place>,
     pub(crate) spans: BTreeMap<Place, SeenSpan>,
     pub(crate) runs: BTreeMap<RunKey, &'static str>,
     /// When runs began that are not over, and those that were called stuck.
@@ -150,7 +152,8 @@ impl Book {
         let was_held = self.is_retired || self.is_disabled || self.is_paused(now);
         if version != self.version {
             let is_plain_edit = scene.is_live && self.version != 0 && !was_held;
-            self.edited_at = is_plain_edit.then_some(now);
+            // When it was decided: a slow store may take the group later.
+            self.edited_at = is_plain_edit.then_some(now.min(scene.planned_at));
         }
         self.version = version;
         self.is_retired = record.retired_at.is_some();
@@ -167,6 +170,9 @@ impl Book {
             self.open.insert(place.clone());
         } else {
             self.open.remove(&place);
+        }
+        if slot.disposition == "completed" || slot.state == "monitoring" {
+            self.done.insert(place.clone());
         }
         self.slots.insert(place, slot);
     }
@@ -194,6 +200,19 @@ impl Book {
         rows.take_while(move |((id, at), _)| *id == schedule && *at <= until)
     }
 
+    /// The spans of a schedule that begin after an instant.
+    pub(crate) fn spans_after(
+        &self,
+        schedule: &ScheduleId,
+        after: Timestamp,
+    ) -> impl Iterator<Item = (Timestamp, &SeenSpan)> {
+        let first = std::ops::Bound::Excluded((schedule.clone(), after));
+        let spans = self.spans.range((first, std::ops::Bound::Unbounded));
+        let schedule = schedule.clone();
+        let spans = spans.take_while(move |((id, _), _)| *id == schedule);
+        spans.map(|((_, first), span)| (*first, span))
+    }
+
     /// The spans of a schedule that cover an instant.
     pub(crate) fn spans_over(&self, schedule: &ScheduleId, slot: Timestamp) -> usize {
         let before = self.spans.range(..=(schedule.clone(), slot)).rev();
@@ -207,7 +226,13 @@ impl Book {
     pub(crate) fn forget_before(&mut self, before: Timestamp) {
         self.slots.retain(|(_, at), slot| slot.is_open() || *at >= before);
         self.spans.retain(|_, span| span.last >= before);
-        self.runs.retain(|key, _| key.nominal >= before);
-        self.stuck.retain(|key| key.nominal >= before);
+        self.done.retain(|(_, at)| *at >= before);
+        // What is open is not over, however old it is.
+        let slots = &self.slots;
+        let is_kept = |key: &RunKey| {
+            key.nominal >= before || slots.contains_key(&(key.schedule.clone(), key.nominal))
+        };
+        self.runs.retain(|key, _| is_kept(key));
+        self.stuck.retain(is_kept);
     }
 }

@@ -27,13 +27,14 @@ pub(crate) fn watermark_moves(
     if new < old {
         return told("S4", format!("the watermark went back from {old}"));
     }
-    let Some(truth) = scene.truth(book.version) else { return Ok(0) };
+    let judged = version_told(book, schedule, (old, new), scene);
+    let Some(truth) = scene.truth(judged) else { return Ok(0) };
     let Some(pattern) = pattern_of(&truth, schedule) else { return Ok(0) };
     let owed = naive::slots(&truth, pattern, old, new);
     let is_planned = |slot: &SeenSlot| !matches!(slot.opened_by, "manual" | "backfill");
     // What the watchdog recorded ahead of the watermark keeps the version of then (S16), and is judged by it.
     let is_of_then = |version: u64, at: Timestamp| {
-        version != book.version && !owed_then(scene, (version, schedule), at, at).is_empty()
+        version != judged && !owed_then(scene, (version, schedule), at, at).is_empty()
     };
     let invented = book.rows(schedule, old, new).find(|((_, at), slot)| {
         is_planned(slot) && owed.binary_search(at).is_err() && !is_of_then(slot.version, *at)
@@ -53,18 +54,38 @@ pub(crate) fn watermark_moves(
     }
     let in_rows = owed.iter().filter(|slot| book.slots.contains_key(&(schedule.clone(), **slot)));
     let rows = in_rows.count() as u64;
-    let spans = book.spans.iter().filter(|((id, first), _)| id == schedule && *first > old);
-    for ((_, first), span) in spans {
-        let count = if span.version == book.version {
-            owed.iter().filter(|slot| (*first..=span.last).contains(*slot)).count() as u64
+    for (first, span) in book.spans_after(schedule, old) {
+        let count = if span.version == judged {
+            owed.iter().filter(|slot| (first..=span.last).contains(*slot)).count() as u64
         } else {
-            owed_then(scene, (span.version, schedule), *first, span.last).len() as u64
+            owed_then(scene, (span.version, schedule), first, span.last).len() as u64
         };
         if span.last <= new && count != span.count {
             return told("S3", format!("a span of {} from {first} has {count} slots", span.count));
         }
     }
     Ok(owed.len() as u64 - rows)
+}
+
+/// The version that a stretch is judged by: the one in force; but a time in which the schedule was not declared is told
+/// by the zone data of when it is told, in the version that this makes of the same file.
+fn version_told(
+    book: &Book,
+    schedule: &ScheduleId,
+    (old, new): (Timestamp, Timestamp),
+    scene: &Scene<'_>,
+) -> u64 {
+    let Some(in_force) = scene.truth(book.version) else { return book.version };
+    let retired = |reason: &str| reason == "retired";
+    let rows = book.rows(schedule, old, new).filter(|(_, slot)| retired(slot.reason));
+    let spans = book.spans_after(schedule, old);
+    let spans = spans.filter(|(first, span)| *first <= new && retired(span.reason));
+    let versions = rows.map(|(_, slot)| slot.version).chain(spans.map(|(_, span)| span.version));
+    let is_same_file = |version: &u64| {
+        let truth = scene.truth(*version);
+        truth.is_some_and(|truth| truth.is_same_file(&in_force))
+    };
+    versions.filter(is_same_file).last().unwrap_or(book.version)
 }
 
 /// What a schedule owed from one instant to another, as an earlier version of its pipeline said it.
@@ -129,6 +150,16 @@ pub(crate) fn span_is_planned(
     if truth.is_watched() && matches!(span.disposition, "missed" | "unknown") {
         return Ok(());
     }
+    if span.reason == "paused" {
+        // One pause may follow another, or the time in which it was disabled: then each slot lies in one of them.
+        let owed = owed_then(scene, (span.version, &place.0), place.1, span.last);
+        let awake = owed.iter().find(|at| !lies_in_pause(book, **at));
+        return awake.map_or(Ok(()), |awake| {
+            let message =
+                format!("skipped(paused) up to {}, and nothing was at {awake}", span.last);
+            Err(Finding::of("S5", message).about(place))
+        });
+    }
     let found =
         reason_is_right(book, (place.1, span.last), (span.reason, span.recorded_at), &truth);
     found.map_err(|message| Finding::of("S5", message).about(place))
@@ -183,7 +214,7 @@ fn reason_is_right(
         "no_catchup" | "expired" | "overlap" | "superseded" | "capped" if truth.is_watched() => {
             false
         }
-        "paused" => lies_in_pause(book, first, last),
+        "paused" => lies_in_pause(book, first) && lies_in_pause(book, last),
         "retired" => true,
         _ if is_asked(book) => true,
         "no_catchup" => from.is_none(),

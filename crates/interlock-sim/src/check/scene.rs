@@ -9,7 +9,7 @@ use interlock_core::{
     id::{PipelineId, ScheduleId},
     readiness::TraitStatus,
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
 
 use super::{
     Finding, SETTLING,
@@ -20,6 +20,7 @@ use crate::{
     clockwork::Pid,
     files::Files,
     jobs::Jobs,
+    naive,
     truth::{Need, Start, Truth},
 };
 
@@ -111,14 +112,17 @@ impl Scene<'_> {
                 (!is_ok).then(|| format!("its sensor says {landed:?}"))
             }
             Need::Upstream(name) => {
-                let done = self.books.iter().find(|(pipeline, _)| pipeline.as_str() == name);
-                let is_done = done.is_some_and(|(_, upstream)| {
-                    upstream.slots.values().any(|it| {
-                        it.date == slot.date
-                            && (it.disposition == "completed" || it.state == "monitoring")
+                let upstream = self.books.iter().find(|(pipeline, _)| pipeline.as_str() == name);
+                let is_done = upstream.is_some_and(|(pipeline, upstream)| {
+                    let theirs = self.files.truth_of(pipeline, upstream.version);
+                    theirs.is_some_and(|theirs| {
+                        // Which of them says where a date begins depends on how often they run.
+                        [&theirs.time_zone, &truth.time_zone]
+                            .into_iter()
+                            .any(|zone| is_done_for(upstream, &theirs, zone, (place.1, slot.date)))
                     })
                 });
-                (!is_done).then(|| format!("nothing of {name} completed on {}", slot.date))
+                (!is_done).then(|| format!("{name} has not done what it owed by then"))
             }
         };
         match problem {
@@ -128,4 +132,44 @@ impl Scene<'_> {
             }
         }
     }
+}
+
+/// Whether an upstream did what a slot waits for: the last that it owed on the slot's date by then, or else the first
+/// of that date. What it did between that and the next counts for it.
+fn is_done_for(
+    upstream: &Book,
+    theirs: &Truth,
+    zone: &TimeZone,
+    (nominal, date): (Timestamp, Date),
+) -> bool {
+    let midnight = |date: Date| date.to_zoned(zone.clone()).map(|day| day.timestamp());
+    let (Ok(begin), Ok(end)) = (midnight(date), midnight(date.saturating_add(1.day()))) else {
+        return false;
+    };
+    let moment = SignedDuration::from_nanos(1);
+    let mut owed: Vec<_> = theirs
+        .starts
+        .iter()
+        .flat_map(|start| naive::slots(theirs, &start.pattern, begin - moment, end - moment))
+        .collect();
+    owed.sort_unstable();
+    let last = owed.iter().rev().find(|at| **at <= nominal);
+    let Some(first) = last.or(owed.first()).copied() else {
+        // It owes nothing on that date, and may still have done something.
+        return upstream
+            .done
+            .iter()
+            .any(|place| upstream.slots.get(place).is_some_and(|slot| slot.date == date));
+    };
+    let next = owed.iter().find(|at| **at > first).copied().unwrap_or(end);
+    let is_known = upstream.slots.keys().any(|(_, at)| (first..next).contains(at));
+    let has_passed = || {
+        let mut behind = upstream.watermarks.values();
+        behind.all(|at| *at >= first)
+    };
+    let did = |from: Timestamp, until: Timestamp| {
+        upstream.done.iter().any(|(_, at)| (from..until).contains(at))
+    };
+    // Under a schedule that it no longer has it did other things on that date.
+    did(first, next) || (!is_known && has_passed() && did(begin, end))
 }

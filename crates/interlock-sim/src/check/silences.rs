@@ -70,7 +70,7 @@ fn is_same(one: &PauseRecord, other: &PauseRecord) -> bool {
 
 fn events(group: &Group) -> impl Iterator<Item = &EventRecord> {
     group.changes.iter().filter_map(|change| match change {
-        Change::Append(event) => Some(event),
+        Change::Append(event) => Some(event.as_ref()),
         Change::Put(..) | Change::Delete(..) => None,
     })
 }

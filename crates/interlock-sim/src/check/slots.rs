@@ -199,7 +199,6 @@ pub(crate) fn is_control(schedule: &ScheduleId) -> bool {
 }
 
 /// Whether a slot lies in a pause.
-pub(crate) fn lies_in_pause(book: &Book, first: Timestamp, last: Timestamp) -> bool {
-    let pause = book.pause.as_ref();
-    pause.is_some_and(|pause| pause.all().any(|it| it.covers(first) && it.covers(last)))
+pub(crate) fn lies_in_pause(book: &Book, at: Timestamp) -> bool {
+    book.pause.as_ref().is_some_and(|pause| pause.all().any(|it| it.covers(at)))
 }

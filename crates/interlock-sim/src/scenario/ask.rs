@@ -1,5 +1,7 @@
 //! What people and other people's jobs ask for: left in the inbox, as the commands do it, and answered by the owner.
 
+use std::sync::Arc;
+
 use interlock_core::{
     backfill::{Fingerprint, Place, Verdict},
     id::{PipelineId, ScheduleId},
@@ -81,7 +83,7 @@ impl House {
         let rows = block_on(self.store.read(pipeline, &[Key::Applied(key.to_owned())]));
         let row = rows.map_err(|error| error.to_string())?.into_iter().next().flatten();
         Ok(match row.map(|row| row.record) {
-            Some(Record::Applied(applied)) => Some(applied),
+            Some(Record::Applied(applied)) => Some(Arc::unwrap_or_clone(applied)),
             _ => None,
         })
     }

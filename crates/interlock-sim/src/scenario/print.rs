@@ -242,7 +242,7 @@ impl House {
         let line = |schedule: &interlock_core::schedule::Schedule| {
             let id = schedule.id();
             let (watermark, now) = (self.watermark(pipeline, id), self.now());
-            let known: Option<&PipelineRecord> = known.as_ref();
+            let known: Option<&PipelineRecord> = known.as_deref();
             let reason =
                 Absence { declared: &declared, schedule, at, known, watermark, now }.reason();
             format!("{pipeline}/{id} has no slot recorded at {at}: {reason}.")

@@ -39,7 +39,7 @@ fn mistakes_about_what_was_seen() {
 
 #[test]
 fn mistakes_about_telling() {
-    check(&["S12", "S13", "S14", "L4"]);
+    check(&["S12", "S13", "S14", "L4", "L5"]);
 }
 
 #[test]

@@ -151,12 +151,12 @@ fn group(writer: Writer, pipeline: &PipelineId, round: i64) -> Group {
     let schedule = ScheduleId::from_static("hourly");
     let at = nominal(round);
     let slot = SlotRecord {
-        state: "waiting".to_owned(),
+        state: "waiting".into(),
         disposition: None,
         reason: None,
         generation: 1,
         attempt: 0,
-        opened_by: "schedule".to_owned(),
+        opened_by: "schedule".into(),
         date: jiff::civil::date(2026, 2, 25),
         opened_at: at,
         closes_at: at + SignedDuration::from_hours(24),
@@ -169,7 +169,7 @@ fn group(writer: Writer, pipeline: &PipelineId, round: i64) -> Group {
         evaluated: None,
     };
     let event = EventRecord {
-        kind: "SLOT_OPENED".to_owned(),
+        kind: "SLOT_OPENED".into(),
         at,
         slot: Some(format!("{schedule}/{at}")),
         run_id: None,
@@ -179,14 +179,14 @@ fn group(writer: Writer, pipeline: &PipelineId, round: i64) -> Group {
     let due = DueRecord { details: std::collections::BTreeMap::new() };
     let before = if round == 0 { Expect::Absent } else { Expect::Revision(round as u64) };
     let changes = vec![
-        Change::Put(Key::Slot(schedule.clone(), at), Expect::Absent, Record::Slot(slot)),
+        Change::Put(Key::Slot(schedule.clone(), at), Expect::Absent, Record::Slot(slot.into())),
         Change::Put(
             Key::Due(at, DueKind::Closes, schedule.to_string()),
             Expect::Absent,
             Record::Due(due),
         ),
         Change::Put(Key::Watermark(schedule), before, Record::Watermark(WatermarkRecord { at })),
-        Change::Append(event),
+        Change::Append(event.into()),
     ];
     Group { pipeline: pipeline.clone(), writer, changes }
 }

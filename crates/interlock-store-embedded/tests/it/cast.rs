@@ -57,12 +57,12 @@ pub(crate) fn due_key(number: u64) -> Key {
 
 pub(crate) fn slot(number: u64) -> SlotRecord {
     SlotRecord {
-        state: "waiting".to_owned(),
+        state: "waiting".into(),
         disposition: None,
         reason: None,
         generation: 1,
         attempt: 0,
-        opened_by: "schedule".to_owned(),
+        opened_by: "schedule".into(),
         date: jiff::civil::date(2026, 2, 25),
         opened_at: START,
         closes_at: nominal(number) + SignedDuration::from_hours(24),
@@ -78,7 +78,7 @@ pub(crate) fn slot(number: u64) -> SlotRecord {
 
 pub(crate) fn event(number: u64) -> EventRecord {
     EventRecord {
-        kind: "SLOT_OPENED".to_owned(),
+        kind: "SLOT_OPENED".into(),
         at: START,
         slot: None,
         run_id: None,
@@ -91,9 +91,9 @@ pub(crate) fn event(number: u64) -> EventRecord {
 pub(crate) fn group(writer: Writer, number: u64) -> Group {
     let due = DueRecord { details: std::collections::BTreeMap::new() };
     let changes = vec![
-        Change::Put(slot_key(number), Expect::Absent, Record::Slot(slot(number))),
+        Change::Put(slot_key(number), Expect::Absent, Record::Slot(slot(number).into())),
         Change::Put(due_key(number), Expect::Absent, Record::Due(due)),
-        Change::Append(event(number)),
+        Change::Append(event(number).into()),
     ];
     Group { pipeline: pipeline(number), writer, changes }
 }
@@ -105,7 +105,7 @@ pub(crate) fn bulky(writer: Writer, number: u64, bytes: usize) -> Group {
         source: "x".repeat(bytes),
         context: std::collections::BTreeMap::new(),
     };
-    let put = Change::Put(Key::Version(number), Expect::Absent, Record::Version(record));
+    let put = Change::Put(Key::Version(number), Expect::Absent, Record::Version(record.into()));
     Group { pipeline: pipeline(0), writer, changes: vec![put] }
 }
 

@@ -54,7 +54,7 @@ fn check(folder: &Path, acknowledged: &BTreeSet<u64>) {
         let there = events.contains(&number);
         assert!(rows.iter().all(|row| row.is_some() == there), "{number}: {there} {rows:?}");
         if there {
-            assert_eq!(rows[0].as_ref().unwrap().record, Record::Slot(slot(number)));
+            assert_eq!(rows[0].as_ref().unwrap().record, Record::Slot(slot(number).into()));
         }
     }
 }

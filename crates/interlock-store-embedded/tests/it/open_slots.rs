@@ -21,7 +21,7 @@ fn put(
     (expect, record): (Expect, SlotRecord),
 ) {
     let groups = numbers.map(|number| {
-        let put = Change::Put(slot_key(0), expect, Record::Slot(record.clone()));
+        let put = Change::Put(slot_key(0), expect, Record::Slot(record.clone().into()));
         Group { pipeline: named(number), writer: right, changes: vec![put] }
     });
     let results = block_on(store.commit(groups.collect())).unwrap();
@@ -52,8 +52,8 @@ fn few_and_many_are_told_alike() {
     put(&store, right, (0..1_100).rev(), (Expect::Absent, slot(0)));
     let all: Vec<_> = (0..1_100).map(named).collect();
     assert_eq!(open(&store), all, "many");
-    let disposition = Some("completed".to_owned());
-    let closed = SlotRecord { state: "closed".to_owned(), disposition, ..slot(0) };
+    let disposition = Some("completed".into());
+    let closed = SlotRecord { state: "closed".into(), disposition, ..slot(0) };
     let others = (0..1_100).filter(|number| number % 3 != 0);
     put(&store, right, others, (Expect::Revision(1), closed));
     let third: Vec<_> = (0..1_100).filter(|number| number % 3 == 0).map(named).collect();

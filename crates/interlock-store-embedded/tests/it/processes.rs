@@ -116,7 +116,8 @@ fn letter_after_a_long_silence_is_found_at_the_next_look() {
 fn answer(store: &EmbeddedStore, key: &str) {
     let at = interlock_store::conformance::START;
     let record = AppliedRecord { at, accepted: true, result: "done".into(), request: None };
-    let put = Change::Put(Key::Applied(key.to_owned()), Expect::Absent, Record::Applied(record));
+    let put =
+        Change::Put(Key::Applied(key.to_owned()), Expect::Absent, Record::Applied(record.into()));
     let group = Group { pipeline: pipeline(0), writer: writer(store), changes: vec![put] };
     commit(store, group).unwrap().unwrap();
 }

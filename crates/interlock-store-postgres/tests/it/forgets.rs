@@ -17,14 +17,17 @@ const LONG: SignedDuration = SignedDuration::from_hours(1);
 /// Writes so many events.
 fn tell(store: &PostgresStore, writer: Writer, count: usize) -> Result<Accepted, Refusal> {
     let event = |_| {
-        Change::Append(EventRecord {
-            kind: "TOLD".into(),
-            at: START,
-            slot: None,
-            run_id: None,
-            message: "told".into(),
-            details: [].into(),
-        })
+        Change::Append(
+            EventRecord {
+                kind: "TOLD".into(),
+                at: START,
+                slot: None,
+                run_id: None,
+                message: "told".into(),
+                details: [].into(),
+            }
+            .into(),
+        )
     };
     let pipeline = PipelineId::parse("orders").unwrap();
     let group = Group { pipeline, writer, changes: (0..count).map(event).collect() };

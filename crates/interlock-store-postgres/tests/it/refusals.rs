@@ -4,7 +4,7 @@ use interlock_private_server::PrivatePostgres;
 use tokio_postgres::{Client, NoTls};
 
 use crate::cast::open;
-use interlock_store::{Opening, Store as _, conformance::block_on};
+use interlock_store::{Store as _, conformance::block_on};
 use interlock_store_postgres::{PostgresSettings, PostgresStore};
 
 /// Runs statements beside the store.
@@ -62,17 +62,16 @@ fn wrong_address_is_said_without_the_password() {
 fn who_only_looks_makes_no_store_and_may_look_at_one_that_is_in_danger() {
     let server = PrivatePostgres::start();
     let dsn = server.dsn();
-    let looking = PostgresSettings { opening: Opening::Find, ..PostgresSettings::new(dsn.clone()) };
-    let error = PostgresStore::open(&looking).unwrap_err();
-    assert!(error.message.contains("schema `interlock`") && !error.is_retryable, "{error}");
+    let looking = PostgresSettings::new(dsn.clone());
+    assert!(PostgresStore::find(&looking).unwrap().is_none());
     beside(&dsn, "DO $$ BEGIN ASSERT to_regnamespace('interlock') IS NULL; END $$");
     let store = open(&dsn).unwrap();
     assert_eq!(block_on(store.cautions()).unwrap(), [""; 0]);
     beside(&dsn, "ALTER ROLE interlock SET synchronous_commit = off");
     open(&dsn).unwrap_err();
-    let cautions = block_on(PostgresStore::open(&looking).unwrap().cautions()).unwrap();
+    let cautions = block_on(PostgresStore::find(&looking).unwrap().unwrap().cautions()).unwrap();
     assert!(matches!(&cautions[..], [one] if one.contains("synchronous_commit")), "{cautions:?}");
     beside(&dsn, "DELETE FROM interlock.migrations WHERE step > 1");
-    let error = PostgresStore::open(&looking).unwrap_err();
+    let error = PostgresStore::find(&looking).unwrap_err();
     assert!(error.message.contains("older Interlock"), "{error}");
 }

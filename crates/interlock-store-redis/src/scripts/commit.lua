@@ -1,7 +1,11 @@
 -- Groups: all checks of one, then all its changes.
 local about = P .. ':about'
+-- In the place of a shard on a cluster, what the home gave for this request: `FIRST LAST DONE FOLLOWED ARCHIVED`. Numbers up to
+-- `DONE` were written here once.
+local reserved = ARGV[7] and { first = tonumber(ARGV[7]), last = tonumber(ARGV[8]), done = tonumber(ARGV[9]) }
 -- Whether somebody archives, and the last event that the archive has: nothing after it is trimmed.
-local followed, archived = unpack(call('HMGET', about, 'followed', 'archivedevents'))
+local followed, archived = unpack(reserved and { ARGV[10] ~= '' and ARGV[10], ARGV[11] ~= '' and ARGV[11] }
+    or call('HMGET', about, 'followed', 'archivedevents'))
 
 -- How many pointers are looked at once in a thousand numbers: more than come in that time.
 local SWEPT = 1500
@@ -11,6 +15,7 @@ local SWEPT = 1500
 local most, given, last, is_time = 0, 0, 0, false
 local function number()
     if given == last then
+        assert(not reserved, 'more numbers than were given')
         last = call('HINCRBY', about, 'event', most)
         given = last - most
         is_time = math.floor(given / 1024) < math.floor(last / 1024)
@@ -21,6 +26,26 @@ end
 local function give_back()
     if given < last then
         call('HSET', about, 'event', text(given))
+    end
+end
+
+-- Of a shard on a cluster `event` is the number up to which everything is written that ever will be. Streams only grow, so numbers
+-- below it come too late; a place that is behind what it has done has forgotten something.
+local function unfit()
+    local closed = tonumber(call('HGET', about, 'event')) or 0
+    if closed < reserved.done then
+        return { 'rollback' }
+    elseif reserved.last > 0 and reserved.first <= closed then
+        return { 'late', text(closed) }
+    end
+    if reserved.last > 0 then
+        given, last = reserved.first - 1, reserved.last
+    end
+    is_time = math.floor(closed / 1024) < math.floor(last / 1024)
+end
+local function close()
+    if reserved.last > (tonumber(call('HGET', about, 'event')) or 0) then
+        call('HSET', about, 'event', text(reserved.last))
     end
 end
 
@@ -196,12 +221,19 @@ local function group(refused)
     return { 'done', last }
 end
 
-return once(function()
+local answer = once(function()
     local answers, refused = {}, {}
     most = count()
     for n = 1, count() do
         answers[n] = group(refused)
     end
-    give_back()
+    if not reserved then
+        give_back()
+    end
     return answers
-end)
+end, reserved and unfit)
+-- Also when it was done before, with other numbers: these are not needed.
+if reserved and tonumber(answer[1]) then
+    close()
+end
+return answer

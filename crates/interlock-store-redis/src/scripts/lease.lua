@@ -1,13 +1,15 @@
 -- Leases, by the server's clock.
 local function acquire()
-    local lease, lock, holder, ttl = take(), take(), take(), count()
+    local lease, lock, holder, ttl, least = take(), take(), take(), count(), count()
     local last = call('HMGET', lease, 'term', 'holder', 'expires')
     local now = millis()
     if last[2] and last[2] ~= holder and tonumber(last[3]) > now then
         return {}
     end
     -- A term is never smaller than the time: a server that has forgotten the last one does not give it again.
-    local term, expires = text(math.max((tonumber(last[1]) or 0) + 1, now)), text(now + ttl)
+    local next_term = math.max((tonumber(last[1]) or 0) + 1, now, least)
+    local term, expires = text(next_term), text(now + ttl)
+    gave(next_term)
     call('HSET', lease, 'term', term, 'holder', holder, 'expires', expires)
     call('SET', lock, holder, 'PX', math.max(ttl, 1))
     return { term, expires }
@@ -22,6 +24,19 @@ local function renew()
     local expires = text(millis() + ttl)
     call('HSET', lease, 'expires', expires)
     call('SET', lock, last[2], 'PX', math.max(ttl, 1))
+    return { term, expires, last[2] }
+end
+
+-- At home on a cluster: the copy of a lease that its shard has given. A term that is over is not brought back; the last one is told.
+local function register()
+    local lease, term, holder, ttl = take(), take(), take(), count()
+    local last = call('HMGET', lease, 'term', 'holder')
+    local known = tonumber(last[1]) or 0
+    if known > tonumber(term) or (known == tonumber(term) and not last[2]) then
+        return { text(known) }
+    end
+    local expires = text(millis() + ttl)
+    call('HSET', lease, 'term', term, 'holder', holder, 'expires', expires)
     return { term, expires }
 end
 
@@ -48,6 +63,8 @@ return once(function()
         return acquire()
     elseif verb == 'renew' then
         return renew()
+    elseif verb == 'register' then
+        return register()
     elseif verb == 'announce' then
         return announce()
     end

@@ -10,28 +10,17 @@ local function post()
 end
 
 local function claim()
-    local limit, ttl, now = count(), count(), millis() * 1000
-    local zset, rank, rows = P .. ':index:outbox', 0, {}
-    while #rows < limit do
-        local found = call('ZRANGE', zset, rank, rank + 99, 'WITHSCORES')
-        for n = 1, #found, 2 do
-            if tonumber(found[n + 1]) > now or #rows >= limit then
-                return rows
-            end
-            local hash, field = address('outbox', found[n])
-            local value = call('HGET', hash, field)
-            local last, claimed, rest = string.match(value, '^(%d+) (%S+) (.*)$')
-            if claimed == '-' or tonumber(claimed) <= now then
-                value = text(tonumber(last) + 1) .. ' ' .. text(now + ttl * 1000) .. ' ' .. rest
-                call('HSET', hash, field, value)
-                rows[#rows + 1] = { found[n], value }
-            end
+    local limit, ttl, now, rows = count(), count(), millis() * 1000, {}
+    for_claimable(now, function(member, hash, field, _, value)
+        if #rows >= limit then
+            return false
         end
-        if #found < 200 then
-            return rows
-        end
-        rank = rank + 100
-    end
+        local last, rest = string.match(value, '^(%d+) %S+ (.*)$')
+        value = text(tonumber(last) + 1) .. ' ' .. text(now + ttl * 1000) .. ' ' .. rest
+        call('HSET', hash, field, value)
+        rows[#rows + 1] = { member, value }
+        return true
+    end)
     return rows
 end
 

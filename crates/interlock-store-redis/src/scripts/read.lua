@@ -130,11 +130,11 @@ function verbs.inbox()
     return rows
 end
 
--- `AFTER LIMIT`: events, and where to go on if that was not all that could be looked at.
+-- `AFTER LAST LIMIT`: events, and where to go on if that was not all that could be looked at.
 function verbs.feed()
-    local after, limit, rows, looks = take(), count(), {}, 0
+    local after, last, limit, rows, looks = take(), take(), count(), {}, 0
     while true do
-        local found = call('XRANGE', P .. ':feed', '(' .. after, '+', 'COUNT', 100)
+        local found = call('XRANGE', P .. ':feed', '(' .. after, last, 'COUNT', 100)
         for _, entry in ipairs(found) do
             after = entry[1]
             local pipeline = entry[2][2]
@@ -156,14 +156,36 @@ function verbs.feed()
     end
 end
 
--- `AFTER LIMIT`: since when changes are known, the last number given, and the changes.
+-- `AFTER LAST LIMIT`: since when changes are known, the last number given, and the changes.
 function verbs.changes()
-    local after, limit, rows = take(), take(), {}
+    local after, last, limit, rows = take(), take(), take(), {}
     local found = call('HMGET', P .. ':about', 'followed', 'event', 'archivedevents', 'archivedchanges')
-    for n, entry in ipairs(call('XRANGE', P .. ':changed', '(' .. after .. '-0', '+', 'COUNT', limit)) do
+    for n, entry in ipairs(call('XRANGE', P .. ':changed', '(' .. after .. '-0', last, 'COUNT', limit)) do
         rows[n] = { entry[1], entry[2][2], entry[2][4] }
     end
     return { found[1] or '', found[2] or '0', found[3] or '', found[4] or '', rows }
+end
+
+-- The last number given, and for each of so many shards the last that it was given, how many milliseconds ago, and the last that it
+-- said it has written.
+function verbs.numbers()
+    local now, given = millis(), { call('HGET', P .. ':about', 'event') or '0' }
+    for shard = 0, count() - 1 do
+        local n = text(shard)
+        local found = call('HMGET', P .. ':numbers', 'given:' .. n, 'at:' .. n, 'done:' .. n)
+        given[#given + 1] = { found[1] or '0', text(now - (tonumber(found[2]) or 0)), found[3] or '0' }
+    end
+    return given
+end
+
+-- `LIMIT`: since when notifications wait that may be tried now, those that waited longest first.
+function verbs.waiting()
+    local limit, now, found = count(), millis() * 1000, {}
+    for_claimable(now, function(_, _, _, since)
+        found[#found + 1] = since
+        return #found < limit
+    end)
+    return found
 end
 
 -- Who is there, and who holds what: `INSTANCES` and then each lease.

@@ -15,6 +15,17 @@ local function archived()
     events = math.max(events, tonumber(found[3]) or 0)
     call('HSET', about, 'followed', text(since), 'archivedevents', text(events), 'archivedchanges', text(changes))
     call('XTRIM', noted, 'MINID', text(since + 1))
+    return { text(since) }
+end
+
+-- In the place of a shard on a cluster: what the home says of the notes that are kept here.
+local function noted_since()
+    local since = take()
+    if since == '' then
+        call('DEL', noted)
+    else
+        call('XTRIM', noted, 'MINID', text(tonumber(since) + 1))
+    end
     return {}
 end
 
@@ -53,8 +64,11 @@ local function import()
 end
 
 return once(function()
-    if take() == 'archived' then
+    local verb = take()
+    if verb == 'archived' then
         return archived()
+    elseif verb == 'noted' then
+        return noted_since()
     end
     return import()
 end)

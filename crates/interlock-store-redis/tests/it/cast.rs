@@ -52,8 +52,8 @@ pub(crate) fn advance(
 }
 
 /// Waits until a replica has all that a primary has. `WAIT` knows of nothing but what the same connection has written, so that
-/// writes something last.
-pub(crate) fn wait_for_replica(primary: &str) {
+/// writes something last, under this tag.
+pub(crate) fn wait_for_replica(primary: &str, tag: &str) {
     let port = primary.rsplit(':').next().unwrap();
     let mut asked = std::process::Command::new("redis-cli")
         .args(["-p", port])
@@ -61,8 +61,8 @@ pub(crate) fn wait_for_replica(primary: &str) {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let words = b"SET {interlock}:last 1\nWAIT 1 60000\n";
-    asked.stdin.take().unwrap().write_all(words).unwrap();
+    let words = format!("SET {{{tag}}}:last 1\nWAIT 1 60000\n");
+    asked.stdin.take().unwrap().write_all(words.as_bytes()).unwrap();
     let said = asked.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "OK\n1", "the replica has it");
 }

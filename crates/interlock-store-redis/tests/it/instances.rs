@@ -8,7 +8,7 @@ use std::{
 use interlock_core::id::PipelineId;
 use interlock_private_server::PrivateRedis;
 use interlock_store::{
-    Change, Expect, Group, Recalled, Refusal, Shard, Store as _,
+    Change, Expect, Group, Recalled, Refusal, Role, Shard, Store as _,
     conformance::{START, block_on},
     record::{EventRecord, InboxRecord},
 };
@@ -114,7 +114,7 @@ fn what_is_remembered_of_before_is_compared_and_told_once() {
             message: "told".into(),
             details: [].into(),
         };
-        vec![Change::Append(event)]
+        vec![Change::Append(event.into())]
     };
     let pipeline = || PipelineId::parse("orders").unwrap();
     let log = server.folder().join("appendonlydir/appendonly.aof.1.incr.aof");
@@ -149,4 +149,40 @@ fn what_is_remembered_of_before_is_compared_and_told_once() {
     let emptied = open(server.address()).unwrap();
     assert_eq!(block_on(emptied.recall(mark)).unwrap(), Recalled::Another);
     assert_eq!(emptied.rollbacks(), 0, "a new store has forgotten nothing");
+}
+
+/// Whoever looks finds the same store again, whether all of it is gone or only what says that there is one.
+#[test]
+fn store_that_is_emptied_under_its_owner_stays_one_with_as_many_shards() {
+    for words in [&["FLUSHALL"][..], &["DEL", "interlock:about"]] {
+        let server = PrivateRedis::start();
+        let with = |shards| RedisSettings { shards, ..RedisSettings::new(server.address()) };
+        let store = RedisStore::open(&with(12)).unwrap();
+        let mark = block_on(store.mark()).unwrap();
+        acquire(&store, "one", LONG).unwrap();
+        redis_cli(&server.address(), words);
+        assert!(RedisStore::find(&with(12)).unwrap().is_none());
+        acquire(&store, "one", LONG).unwrap();
+        assert_eq!(store.rollbacks(), 1, "{words:?}");
+        let found = RedisStore::find(&with(12)).unwrap().expect("whoever has to mend it can look");
+        assert_eq!(block_on(found.mark()).unwrap().store, mark.store);
+        let late = RedisStore::open(&with(5)).unwrap();
+        assert_eq!(late.shard_count(), 12);
+    }
+}
+
+/// Somebody else was faster, and made another store where ours was.
+#[test]
+fn store_that_was_made_anew_with_other_shards_is_left_alone() {
+    let server = PrivateRedis::start();
+    let with = |shards| RedisSettings { shards, ..RedisSettings::new(server.address()) };
+    let store = RedisStore::open(&with(12)).unwrap();
+    acquire(&store, "one", LONG).unwrap();
+    redis_cli(&server.address(), &["FLUSHALL"]);
+    let other = RedisStore::open(&with(5)).unwrap();
+    let mark = block_on(other.mark()).unwrap();
+    let refused = block_on(store.acquire(Role::Engine, Shard(0), "one", LONG)).unwrap_err();
+    assert!(refused.message.contains("5 shards instead of 12"), "{refused}");
+    assert!(!refused.is_retryable, "{refused}");
+    assert_eq!(block_on(other.mark()).unwrap(), mark, "nothing was changed");
 }

@@ -1,7 +1,7 @@
 //! Servers that would lose what is recorded are refused or warned of, each with what to do.
 
 use interlock_private_server::PrivateRedis;
-use interlock_store::{Opening, Store as _, conformance::block_on};
+use interlock_store::{Store as _, conformance::block_on};
 use interlock_store_redis::{RedisSettings, RedisStore};
 
 use crate::cast::{open, redis_cli};
@@ -23,6 +23,11 @@ fn server_that_evicts_is_refused() {
         error.message.contains("allkeys-lru") && error.message.contains("noeviction"),
         "{error}"
     );
+    // A limit can be set later, and then it is too late to look.
+    redis_cli(&server.address(), &["CONFIG", "SET", "maxmemory", "0"]);
+    let store = open(server.address()).unwrap();
+    assert!(block_on(store.cautions()).unwrap().concat().contains("allkeys-lru"), "{store:?}");
+    redis_cli(&server.address(), &["CONFIG", "SET", "maxmemory", "100mb"]);
     redis_cli(&server.address(), &["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
     let store = open(server.address()).unwrap();
     assert!(store.warnings().iter().any(|said| said.contains("volatile-ttl")), "{store:?}");
@@ -94,16 +99,15 @@ fn addresses_and_prefixes_that_cannot_be_are_refused() {
 #[test]
 fn who_only_looks_makes_no_store_and_may_look_at_one_that_is_in_danger() {
     let server = PrivateRedis::start();
-    let looking = RedisSettings { opening: Opening::Find, ..RedisSettings::new(server.address()) };
-    let error = RedisStore::open(&looking).unwrap_err();
-    assert!(error.message.contains("prefix `interlock`") && !error.is_retryable, "{error}");
+    let looking = RedisSettings::new(server.address());
+    assert!(RedisStore::find(&looking).unwrap().is_none());
     assert_eq!(redis_cli(&server.address(), &["DBSIZE"]), "0", "nothing was made");
     let store = open(server.address()).unwrap();
     assert_eq!(block_on(store.cautions()).unwrap(), [""; 0]);
     redis_cli(&server.address(), &["CONFIG", "SET", "maxmemory", "100mb"]);
     redis_cli(&server.address(), &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     open(server.address()).unwrap_err();
-    let look = RedisStore::open(&looking).unwrap();
+    let look = RedisStore::find(&looking).unwrap().unwrap();
     for cautions in [look.warnings().to_vec(), block_on(store.cautions()).unwrap()] {
         assert!(matches!(&cautions[..], [one] if one.contains("allkeys-lru")), "{cautions:?}");
     }
@@ -119,7 +123,16 @@ fn users_of_a_server_are_named() {
         let (username, password) = (username.map(str::to_owned), Some("hunter2".to_owned()));
         RedisStore::open(&RedisSettings { username, password, ..RedisSettings::new(addr.clone()) })
     };
-    as_user(Some("pipelines")).unwrap();
+    assert_eq!(as_user(Some("pipelines")).unwrap().warnings(), [""; 0]);
+    let cli = |words: &[&str]| {
+        let login = ["--user", "pipelines", "--pass", "hunter2", "--no-auth-warning"];
+        redis_cli(&addr, &[&login[..], words].concat())
+    };
+    assert_eq!(cli(&["ACL", "SETUSER", "pipelines", "-config"]), "OK");
+    let store = as_user(Some("pipelines")).unwrap();
+    let said = store.warnings().concat();
+    assert!(said.contains("does not tell whether") && said.contains("+config|get"), "{said}");
+    assert_eq!(block_on(store.cautions()).unwrap(), [""; 0], "that is nobody's danger");
     let error = as_user(None).unwrap_err();
     assert!(error.message.contains("`redis.username`") && !error.is_retryable, "{error}");
 }

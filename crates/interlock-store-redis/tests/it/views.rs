@@ -1,5 +1,7 @@
 //! The keys of the first Interlock, as `redis-cli` sees them.
 
+use std::sync::Arc;
+
 use interlock_core::id::ScheduleId;
 use interlock_private_server::PrivateRedis;
 use interlock_store::{
@@ -17,48 +19,57 @@ fn daily() -> ScheduleId {
 }
 
 fn slot() -> Record {
-    Record::Slot(SlotRecord {
-        state: "running".into(),
-        disposition: None,
-        reason: None,
-        generation: 1,
-        attempt: 1,
-        opened_by: "scheduler".into(),
-        date: "2026-02-25".parse().unwrap(),
-        opened_at: START,
-        closes_at: START,
-        retry_at: None,
-        marks: MarksRecord::default(),
-        version: "00000000000000ab".into(),
-        wish: None,
-        reruns: None,
-        sla: None,
-        evaluated: None,
-    })
+    Record::Slot(
+        SlotRecord {
+            state: "running".into(),
+            disposition: None,
+            reason: None,
+            generation: 1,
+            attempt: 1,
+            opened_by: "scheduler".into(),
+            date: "2026-02-25".parse().unwrap(),
+            opened_at: START,
+            closes_at: START,
+            retry_at: None,
+            marks: MarksRecord::default(),
+            version: "00000000000000ab".into(),
+            wish: None,
+            reruns: None,
+            sla: None,
+            evaluated: None,
+        }
+        .into(),
+    )
 }
 
 fn run() -> Record {
-    Record::Run(RunRecord {
-        status: "RUNNING".into(),
-        trigger_type: "scheduler".into(),
-        created_at: START,
-        started_at: None,
-        ended_at: None,
-        message: None,
-        category: None,
-        metadata: [].into(),
-    })
+    Record::Run(
+        RunRecord {
+            status: "RUNNING".into(),
+            trigger_type: "scheduler".into(),
+            created_at: START,
+            started_at: None,
+            ended_at: None,
+            message: None,
+            category: None,
+            metadata: [].into(),
+        }
+        .into(),
+    )
 }
 
 fn event(message: &str) -> Change {
-    Change::Append(EventRecord {
-        kind: "RUN_STARTED".into(),
-        at: START,
-        slot: None,
-        run_id: None,
-        message: message.into(),
-        details: [].into(),
-    })
+    Change::Append(
+        EventRecord {
+            kind: "RUN_STARTED".into(),
+            at: START,
+            slot: None,
+            run_id: None,
+            message: message.into(),
+            details: [].into(),
+        }
+        .into(),
+    )
 }
 
 #[test]
@@ -67,14 +78,17 @@ fn keys_of_the_seed_are_where_it_says() {
     let addr = server.address();
     let store = RedisStore::open(&RedisSettings::new(addr.clone())).unwrap();
     let writer = acquire(&store, "one", LONG).unwrap();
-    let pipeline = Record::Pipeline(PipelineRecord {
-        version: "00000000000000ab".into(),
-        first_seen: START,
-        retired_at: None,
-        disabled_since: None,
-        pause: None,
-        agenda: None,
-    });
+    let pipeline = Record::Pipeline(
+        PipelineRecord {
+            version: "00000000000000ab".into(),
+            first_seen: START,
+            retired_at: None,
+            disabled_since: None,
+            pause: None,
+            agenda: None,
+        }
+        .into(),
+    );
     let key = RunKey { schedule: daily(), nominal: START, generation: 1, attempt: 1 };
     let id = key.id(&orders());
     let changes = vec![
@@ -129,12 +143,12 @@ fn cases_68_and_71_readiness_is_shown_once_it_was_decided_and_expires() {
     let store = RedisStore::open(&shown).unwrap();
     let writer = acquire(&store, "one", LONG).unwrap();
     let key = "interlock:readiness:orders";
-    let decided = |kind: &str, details: serde_json::Value| {
+    let decided = |kind: &'static str, details: serde_json::Value| {
         let details = serde_json::from_value(details).unwrap();
         let slot = Some(format!("daily/{START}"));
         let (at, message) = (START, String::new());
         let record = EventRecord { kind: kind.into(), at, slot, run_id: None, message, details };
-        commit(&store, writer, vec![Change::Append(record)]).unwrap().unwrap();
+        commit(&store, writer, vec![Change::Append(record.into())]).unwrap().unwrap();
     };
     let field = |name: &str| redis_cli(&addr, &["HGET", key, name]);
     decided("SLOT_OPENED", serde_json::json!({}));
@@ -208,7 +222,7 @@ fn index_of_runs_has_a_limit_and_keeps_the_newest() {
         let key = RunKey { schedule: daily(), nominal: START, generation: 1, attempt };
         let created_at = START + SignedDuration::from_secs(i64::from(attempt));
         let Record::Run(run) = run() else { unreachable!("it is one") };
-        let record = Record::Run(RunRecord { created_at, ..run });
+        let record = Record::Run(RunRecord { created_at, ..Arc::unwrap_or_clone(run) }.into());
         commit(&store, writer, vec![Change::Put(Key::Run(key), Expect::Absent, record)])
             .unwrap()
             .unwrap();
@@ -322,11 +336,14 @@ fn sensor_called_row_is_deleted_alone() {
     let writer = acquire(&store, "one", LONG).unwrap();
     let sensor = |name: &str| Key::Sensor(name.to_owned());
     let value = || {
-        Record::Sensor(interlock_store::record::SensorRecord {
-            value: 1.into(),
-            at: START,
-            received_at: START,
-        })
+        Record::Sensor(
+            interlock_store::record::SensorRecord {
+                value: 1.into(),
+                at: START,
+                received_at: START,
+            }
+            .into(),
+        )
     };
     let puts = ["row", "other"].map(|name| Change::Put(sensor(name), Expect::Any, value()));
     commit(&store, writer, puts.to_vec()).unwrap().unwrap();

@@ -19,7 +19,7 @@ promises!("backfills":
 );
 
 fn row(record: BackfillRecord) -> Record {
-    Record::Backfill(Box::new(record))
+    Record::Backfill(Box::new(record).into())
 }
 
 /// Two pipelines with backfills of all kinds, in disorder.

@@ -53,7 +53,7 @@ async fn a_group_is_all_or_nothing(t: Subject) {
                 Change::Put(slot_key(0), Expect::Revision(1), closed("completed")),
                 Change::Put(slot_key(1), Expect::Absent, open()),
                 Change::Delete(due_key(0, "old"), Expect::Any),
-                Change::Append(event("never")),
+                Change::Append(event("never").into()),
                 Change::Put(slot_key(2), Expect::Revision(3), open()),
             ],
         )
@@ -79,7 +79,7 @@ async fn a_row_is_read_as_it_was_written(t: Subject) {
         (slot_key(0), closed("skipped")),
         (sensor_key("landed#2026-02-25"), sensor(json!({"rows": 12, "share": 0.1}))),
         (due_key(5, "daily/1"), due()),
-        (outbox_key("a:console:1"), Record::Outbox(outbox(START))),
+        (outbox_key("a:console:1"), Record::Outbox(outbox(START).into())),
         (applied_key("k"), applied(json!(["ok", null]))),
     ];
     t.create(&orders, rows.to_vec()).await;
@@ -174,7 +174,7 @@ async fn a_full_group_is_accepted_and_a_larger_one_refused(t: Subject) {
     assert_eq!(t.revision(&orders, &slot_key(0)).await, 0);
     t.write(&orders, opens(CHANGES_MAX)).await;
     assert_eq!(t.revision(&orders, &slot_key(CHANGES_MAX as i64 - 1)).await, 1);
-    let events = vec![Change::Append(event("many")); CHANGES_MAX + 1];
+    let events = vec![Change::Append(event("many").into()); CHANGES_MAX + 1];
     assert_eq!(t.try_write(&orders, events).await, Err(Refusal::TooLarge(CHANGES_MAX + 1)));
 }
 
@@ -292,7 +292,7 @@ async fn a_call_may_hold_many_groups(t: Subject) {
         let name = pipeline(&format!("batch-{:04}", number % 500));
         let changes = vec![
             Change::Put(slot_key(number), Expect::Absent, open()),
-            Change::Append(event("opened")),
+            Change::Append(event("opened").into()),
         ];
         groups.push(t.group(&name, changes).await);
     }

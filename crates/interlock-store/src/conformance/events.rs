@@ -9,7 +9,7 @@ use super::{
     sample::{event, open, orders, pipeline, slot_key},
     subject::take,
 };
-use crate::contract::{Change, EventRow, Expect};
+use crate::contract::{Change, EventRow, Expect, Shard};
 
 promises!("events":
     events_are_numbered_in_commit_order,
@@ -18,6 +18,7 @@ promises!("events":
     events_of_one_pipeline_can_be_asked_for,
     pages_of_events_lose_and_repeat_nothing,
     racing_groups_share_no_number,
+    who_looks_after_a_shard_hears_of_its_pipelines_and_of_the_system,
     an_event_is_read_as_it_was_written,
 );
 
@@ -32,7 +33,7 @@ fn messages(rows: &[EventRow]) -> Vec<&str> {
 }
 
 async fn append(t: &Subject, name: &PipelineId, said: &[&str]) -> u64 {
-    let changes = said.iter().map(|message| Change::Append(event(message))).collect();
+    let changes = said.iter().map(|message| Change::Append(event(message).into())).collect();
     t.write(name, changes).await.last_event
 }
 
@@ -42,9 +43,9 @@ async fn events_are_numbered_in_commit_order(t: Subject) {
     append(&t, &orders(), &["a", "b"]).await;
     append(&t, &stock, &["c"]).await;
     let groups = vec![
-        t.group(&stock, vec![Change::Append(event("d"))]).await,
-        t.group(&orders(), vec![Change::Append(event("e"))]).await,
-        t.group(&stock, vec![Change::Append(event("f"))]).await,
+        t.group(&stock, vec![Change::Append(event("d").into())]).await,
+        t.group(&orders(), vec![Change::Append(event("e").into())]).await,
+        t.group(&stock, vec![Change::Append(event("f").into())]).await,
     ];
     t.commit(groups).await;
     let found = events(&t, None, 0).await;
@@ -112,7 +113,7 @@ async fn racing_groups_share_no_number(t: Subject) {
     let names: Vec<PipelineId> = (0..8).map(|number| pipeline(&format!("p-{number}"))).collect();
     let mut groups = Vec::new();
     for name in names.iter().cycle().take(32) {
-        groups.push(t.group(name, vec![Change::Append(event("x")); 3]).await);
+        groups.push(t.group(name, vec![Change::Append(event("x").into()); 3]).await);
     }
     let results = all(groups.into_iter().map(|group| t.commit_one(group)).collect()).await;
     assert!(results.iter().all(Result::is_ok), "{results:?}");
@@ -121,13 +122,41 @@ async fn racing_groups_share_no_number(t: Subject) {
     assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
 }
 
+async fn who_looks_after_a_shard_hears_of_its_pipelines_and_of_the_system(t: Subject) {
+    let names: Vec<PipelineId> = (0..8).map(|number| pipeline(&format!("p-{number}"))).collect();
+    let system = PipelineId::system();
+    let mut last = 0;
+    for name in names.iter().chain([&system]).chain(&names) {
+        last = append(&t, name, &[name.as_str()]).await;
+    }
+    for shard in (0..t.store.shard_count()).map(Shard) {
+        let (mut found, mut after) = (Vec::new(), 0);
+        loop {
+            let page = t.store.events_for(shard, after, 3).await.expect("events_for answers");
+            let more = page.more;
+            take(&mut found, page, 3);
+            after = found.last().map_or(0, |row: &EventRow| row.number);
+            if !more {
+                break;
+            }
+        }
+        assert!(found.is_sorted_by(|one, next| one.number < next.number), "{found:?}");
+        for name in names.iter().filter(|name| t.shard(name) == shard) {
+            assert_eq!(found.iter().filter(|row| row.pipeline == *name).count(), 2, "{name}");
+        }
+        assert!(found.iter().any(|row| row.pipeline == system), "{found:?}");
+        let later = t.store.events_for(shard, last, 10).await.expect("events_for answers").items;
+        assert_eq!(later, [], "the cursor is that of all events");
+    }
+}
+
 async fn an_event_is_read_as_it_was_written(t: Subject) {
     let mut written = event("né ☃ \u{1F600} \"quoted\"\n\u{0}");
     written.slot = Some("daily/2026-02-25T09:00:00Z".into());
     written.run_id = Some("orders~daily~20260225T090000Z~1~1".into());
     written.details.insert("why".into(), serde_json::json!({"rows": [1, 2.5, null, true]}));
-    t.write(&orders(), vec![Change::Append(written.clone())]).await;
+    t.write(&orders(), vec![Change::Append(written.clone().into())]).await;
     let found = events(&t, Some(&orders()), 0).await;
     assert_eq!(found.iter().map(|row| &row.pipeline).collect::<Vec<_>>(), [&orders()]);
-    assert_eq!(found.into_iter().map(|row| row.record).collect::<Vec<_>>(), [written]);
+    assert_eq!(found.into_iter().map(|row| row.record).collect::<Vec<_>>(), [written.into()]);
 }

@@ -308,14 +308,14 @@ async fn as_watchdog(t: &Subject, changes: Vec<Change>) -> Result<(), Refusal> {
 }
 
 async fn the_watchdog_writes_what_it_may(t: Subject) {
-    let notification = Record::Outbox(outbox(START));
+    let notification = Record::Outbox(outbox(START).into());
     let changes = vec![
         Change::Put(slot_key(0), Expect::Absent, open()),
         Change::Put(slot_key(1), Expect::Absent, closed("missed")),
         Change::Put(Key::Incident("watchdog:orders".into()), Expect::Absent, incident(START)),
         Change::Put(due_key(9, "orders"), Expect::Any, due()),
         Change::Put(outbox_key("watchdog:orders:1"), Expect::Absent, notification),
-        Change::Append(event("missed")),
+        Change::Append(event("missed").into()),
     ];
     assert_eq!(as_watchdog(&t, changes).await, Ok(()));
     let started = run("RUNNING", "scheduler", START);

@@ -52,11 +52,11 @@ pub fn opened_event() -> EventRecord {
 fn opens(writer: Writer, names: &[PipelineId]) -> Vec<Group> {
     let group = |pipeline: &PipelineId| {
         let watermark = Record::Watermark(WatermarkRecord { at: START });
-        let slot = Record::Slot(opened_slot());
+        let slot = Record::Slot(opened_slot().into());
         let changes = vec![
             Change::Put(Key::Slot(minutely(), START), Expect::Absent, slot),
             Change::Put(Key::Watermark(minutely()), Expect::Absent, watermark),
-            Change::Append(opened_event()),
+            Change::Append(opened_event().into()),
         ];
         Group { pipeline: pipeline.clone(), writer, changes }
     };

@@ -1,5 +1,7 @@
 //! The outbox: each notification to one deliverer at a time, until it is settled (S13).
 
+use std::sync::Arc;
+
 use jiff::SignedDuration;
 
 use super::{
@@ -58,7 +60,7 @@ async fn replace(t: &Subject, row: &OutboxRow, becomes: Vec<(String, OutboxRecor
 /// Puts rows that may be tried at once.
 async fn put(t: &Subject, names: &[&str]) {
     let now = t.now().await;
-    let row = |name: &&str| (outbox_key(name), Record::Outbox(outbox(now)));
+    let row = |name: &&str| (outbox_key(name), Record::Outbox(outbox(now).into()));
     t.create(&orders(), names.iter().map(row).collect()).await;
 }
 
@@ -71,7 +73,7 @@ fn sorted(rows: &[OutboxRow]) -> Vec<&str> {
 async fn stored(t: &Subject, name: &str) -> Option<OutboxRecord> {
     let row = t.row(&orders(), &outbox_key(name)).await?;
     let Record::Outbox(record) = row.record else { panic!("an outbox row holds {row:?}") };
-    Some(record)
+    Some(Arc::unwrap_or_clone(record))
 }
 
 async fn a_claimed_row_is_handed_to_nobody_else(t: Subject) {
@@ -98,7 +100,7 @@ async fn racing_claims_share_no_row(t: Subject) {
     for number in 0..5 {
         let name = pipeline(&format!("p-{number}"));
         let now = t.now().await;
-        let row = |thing: i64| (outbox_key(&thing.to_string()), Record::Outbox(outbox(now)));
+        let row = |thing: i64| (outbox_key(&thing.to_string()), Record::Outbox(outbox(now).into()));
         t.create(&name, (0..8).map(row).collect()).await;
     }
     let claims = all((0..16).map(|_| claim(&t, 3, LONG)).collect()).await.concat();
@@ -119,9 +121,10 @@ async fn an_expired_claim_is_handed_out_again(t: Subject) {
 
 async fn a_row_is_not_handed_out_before_its_time(t: Subject) {
     let soon = t.now().await + SHORT;
-    t.create(&orders(), vec![(outbox_key("far"), Record::Outbox(outbox(soon + LONG)))]).await;
+    t.create(&orders(), vec![(outbox_key("far"), Record::Outbox(outbox(soon + LONG).into()))])
+        .await;
     assert_eq!(claim(&t, 10, LONG).await, []);
-    t.create(&orders(), vec![(outbox_key("near"), Record::Outbox(outbox(soon)))]).await;
+    t.create(&orders(), vec![(outbox_key("near"), Record::Outbox(outbox(soon).into()))]).await;
     t.pass(PAST_SHORT);
     assert_eq!(claim_one(&t, LONG).await.name, "near");
 }
@@ -132,7 +135,7 @@ async fn what_has_waited_longest_comes_first(t: Subject) {
         let not_before = now - SignedDuration::from_mins(minutes);
         t.create(
             &pipeline(&format!("p-{name}")),
-            vec![(outbox_key(name), Record::Outbox(outbox(not_before)))],
+            vec![(outbox_key(name), Record::Outbox(outbox(not_before).into()))],
         )
         .await;
     }

@@ -1,6 +1,6 @@
 //! What is known of pipelines: the clock, the agenda, sensors, incidents and due entries.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::id::PipelineId;
 use jiff::{SignedDuration, Timestamp};
@@ -110,7 +110,7 @@ async fn the_agenda_tells_watermarks_with_their_revisions(t: Subject) {
     t.write(&name, vec![mark]).await;
     let found = agenda(&t, t.shard(&name), 10).await;
     let [row] = found.as_slice() else { panic!("one pipeline is on the agenda: {found:?}") };
-    assert_eq!(Record::Pipeline(row.record.record.clone()), pipeline_row());
+    assert_eq!(Record::Pipeline(row.record.record.clone().into()), pipeline_row());
     assert_eq!(row.record.revision, 1);
     let marks: Vec<_> =
         row.watermarks.iter().map(|(id, row)| (id, row.record.at, row.revision)).collect();
@@ -212,9 +212,11 @@ async fn incidents_come_newest_first(t: Subject) {
 }
 
 async fn open_incidents_are_listed_by_pipeline_and_key(t: Subject) {
-    let named = |state: &str| {
+    let named = |state: &'static str| {
         let Record::Incident(record) = incident(START) else { panic!("an incident is one") };
-        Record::Incident(IncidentRecord { state: state.into(), ..record })
+        Record::Incident(
+            IncidentRecord { state: state.into(), ..Arc::unwrap_or_clone(record) }.into(),
+        )
     };
     for (name, key, state) in [
         ("stock", "b", "open"),
@@ -251,7 +253,7 @@ async fn open_incidents_are_listed_by_pipeline_and_key(t: Subject) {
 async fn what_belongs_to_no_pipeline_is_kept_like_any_other(t: Subject) {
     let system = PipelineId::system();
     t.create(&system, vec![(Key::Incident("config".into()), incident(START))]).await;
-    t.write(&system, vec![Change::Append(event("broken"))]).await;
+    t.write(&system, vec![Change::Append(event("broken").into())]).await;
     let key = Key::Incident("config".into());
     assert_eq!(t.row(&system, &key).await.map(|row| row.record), Some(incident(START)));
     let incidents = t.store.incidents(None, 10).await.expect("incidents answers");

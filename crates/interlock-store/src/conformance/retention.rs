@@ -1,5 +1,7 @@
 //! What is old goes, what is needed stays, and the floor says so.
 
+use std::sync::Arc;
+
 use interlock_core::id::ScheduleId;
 use jiff::{SignedDuration, Timestamp};
 
@@ -46,13 +48,16 @@ fn before() -> Timestamp {
 fn old(minutes: i64) -> (Key, Record) {
     let Record::Slot(slot) = closed("completed") else { unreachable!("a slot is a slot") };
     let opened_at = minute(minutes);
-    (slot_key(minutes), Record::Slot(SlotRecord { opened_at, ..slot }))
+    (slot_key(minutes), Record::Slot(SlotRecord { opened_at, ..Arc::unwrap_or_clone(slot) }.into()))
 }
 
 fn old_span(first: i64, last: i64) -> (Key, Record) {
     let Record::Span(span) = span(minute(last), "skipped") else { unreachable!("a span is one") };
     let recorded_at = minute(last);
-    (Key::Span(daily(), minute(first)), Record::Span(SpanRecord { recorded_at, ..span }))
+    (
+        Key::Span(daily(), minute(first)),
+        Record::Span(SpanRecord { recorded_at, ..Arc::unwrap_or_clone(span) }.into()),
+    )
 }
 
 /// A pipeline whose schedule is recorded up to a minute.
@@ -224,9 +229,11 @@ async fn what_lies_after_the_watermark_stays(t: Subject) {
 async fn what_was_worked_on_lately_stays(t: Subject) {
     declared(&t, "orders", 200).await;
     let Record::Slot(slot) = old(0).1 else { unreachable!("a slot is a slot") };
-    let lately = Record::Slot(SlotRecord { opened_at: minute(150), ..slot });
+    let lately =
+        Record::Slot(SlotRecord { opened_at: minute(150), ..Arc::unwrap_or_clone(slot) }.into());
     let Record::Span(span) = old_span(2, 3).1 else { unreachable!("a span is one") };
-    let recorded = Record::Span(SpanRecord { recorded_at: minute(150), ..span });
+    let recorded =
+        Record::Span(SpanRecord { recorded_at: minute(150), ..Arc::unwrap_or_clone(span) }.into());
     t.create(
         &orders(),
         vec![(slot_key(0), lately), (Key::Span(daily(), minute(2)), recorded), old(9)],
@@ -238,13 +245,13 @@ async fn what_was_worked_on_lately_stays(t: Subject) {
 
 async fn a_pipeline_that_somebody_is_busy_with_stays_whole(t: Subject) {
     let Record::Incident(open) = incident(minute(1)) else { unreachable!("an incident is one") };
-    let mut resolved = open.clone();
+    let mut resolved = open.as_ref().clone();
     resolved.state = "resolved".into();
     let key = || Key::Incident("a".into());
-    let backfills = |state| Record::Backfill(Box::new(backfill(state)));
+    let backfills = |state| Record::Backfill(backfill(state).into());
     let cases = [
         ("open", key(), Record::Incident(open), 1),
-        ("resolved", key(), Record::Incident(resolved), 0),
+        ("resolved", key(), Record::Incident(resolved.into()), 0),
         ("running", Key::Backfill(1), backfills("running"), 1),
         ("done", Key::Backfill(1), backfills("done"), 0),
     ];
@@ -279,7 +286,7 @@ async fn what_an_archive_has_not_read_stays(t: Subject) {
         let up_to = Some(Archived { events: 0, changes });
         t.store.archived(up_to).await.expect("archived answers");
     };
-    t.write(&orders(), vec![Change::Append(event("a"))]).await;
+    t.write(&orders(), vec![Change::Append(event("a").into())]).await;
     archived(0).await;
     t.create(&orders(), vec![old(1)]).await;
     // It has not read what was there before it began.
@@ -299,7 +306,7 @@ async fn tell(t: &Subject, minutes: impl IntoIterator<Item = i64>) -> Vec<u64> {
     for minutes in minutes {
         let mut told = event("a");
         told.at = minute(minutes);
-        t.write(&orders(), vec![Change::Append(told)]).await;
+        t.write(&orders(), vec![Change::Append(told.into())]).await;
     }
     numbers(t).await
 }

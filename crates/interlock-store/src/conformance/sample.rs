@@ -74,7 +74,7 @@ pub(super) fn open_slot() -> SlotRecord {
 }
 
 /// A slot of [`START`] that is over.
-pub fn closed_slot(disposition: &str) -> SlotRecord {
+pub fn closed_slot(disposition: &'static str) -> SlotRecord {
     SlotRecord {
         state: "closed".into(),
         disposition: Some(disposition.into()),
@@ -85,44 +85,54 @@ pub fn closed_slot(disposition: &str) -> SlotRecord {
 
 /// An open slot as a row.
 pub(super) fn open() -> Record {
-    Record::Slot(open_slot())
+    Record::Slot(open_slot().into())
 }
 
 /// A closed slot as a row.
-pub(super) fn closed(disposition: &str) -> Record {
-    Record::Slot(closed_slot(disposition))
+pub(super) fn closed(disposition: &'static str) -> Record {
+    Record::Slot(closed_slot(disposition).into())
 }
 
-pub(super) fn span(last: Timestamp, disposition: &str) -> Record {
-    Record::Span(SpanRecord {
-        last,
-        count: 7,
-        disposition: disposition.into(),
-        reason: None,
-        version: "00000000000000ab".into(),
-        recorded_at: START,
-    })
+pub(super) fn span(last: Timestamp, disposition: &'static str) -> Record {
+    Record::Span(
+        SpanRecord {
+            last,
+            count: 7,
+            disposition: disposition.into(),
+            reason: None,
+            version: "00000000000000ab".into(),
+            recorded_at: START,
+        }
+        .into(),
+    )
 }
 
 pub(super) fn run_key(minutes: i64, attempt: u32) -> RunKey {
     RunKey { schedule: daily(), nominal: minute(minutes), generation: 1, attempt }
 }
 
-pub(super) fn run(status: &str, trigger_type: &str, created_at: Timestamp) -> Record {
-    Record::Run(RunRecord {
-        status: status.into(),
-        trigger_type: trigger_type.into(),
-        created_at,
-        started_at: None,
-        ended_at: None,
-        message: None,
-        category: None,
-        metadata: BTreeMap::new(),
-    })
+pub(super) fn run(
+    status: &'static str,
+    trigger_type: &'static str,
+    created_at: Timestamp,
+) -> Record {
+    Record::Run(
+        RunRecord {
+            status: status.into(),
+            trigger_type: trigger_type.into(),
+            created_at,
+            started_at: None,
+            ended_at: None,
+            message: None,
+            category: None,
+            metadata: BTreeMap::new(),
+        }
+        .into(),
+    )
 }
 
 pub(super) fn sensor(value: Value) -> Record {
-    Record::Sensor(SensorRecord { value, at: START, received_at: minute(1) })
+    Record::Sensor(SensorRecord { value, at: START, received_at: minute(1) }.into())
 }
 
 pub(super) fn sensor_key(name: &str) -> Key {
@@ -130,14 +140,17 @@ pub(super) fn sensor_key(name: &str) -> Key {
 }
 
 pub(super) fn pipeline_row() -> Record {
-    Record::Pipeline(PipelineRecord {
-        version: "00000000000000ab".into(),
-        first_seen: START,
-        retired_at: None,
-        disabled_since: None,
-        pause: None,
-        agenda: None,
-    })
+    Record::Pipeline(
+        PipelineRecord {
+            version: "00000000000000ab".into(),
+            first_seen: START,
+            retired_at: None,
+            disabled_since: None,
+            pause: None,
+            agenda: None,
+        }
+        .into(),
+    )
 }
 
 pub(super) fn watermark(at: Timestamp) -> Record {
@@ -145,20 +158,23 @@ pub(super) fn watermark(at: Timestamp) -> Record {
 }
 
 pub(super) fn incident(opened_at: Timestamp) -> Record {
-    Record::Incident(IncidentRecord {
-        state: "open".into(),
-        kind: "SCHEDULE_MISSED".into(),
-        level: "error".into(),
-        message: "nothing came".into(),
-        details: BTreeMap::new(),
-        opened_at,
-        updated_at: opened_at,
-        count: 1,
-        told: None,
-        acknowledged: None,
-        resolved: None,
-        openings: Box::default(),
-    })
+    Record::Incident(
+        IncidentRecord {
+            state: "open".into(),
+            kind: "SCHEDULE_MISSED".into(),
+            level: "error".into(),
+            message: "nothing came".into(),
+            details: BTreeMap::new(),
+            opened_at,
+            updated_at: opened_at,
+            count: 1,
+            told: None,
+            acknowledged: None,
+            resolved: None,
+            openings: Box::default(),
+        }
+        .into(),
+    )
 }
 
 /// A backfill of a day that stands like this.
@@ -197,7 +213,7 @@ pub(super) fn due() -> Record {
 pub(super) fn outbox(not_before: Timestamp) -> OutboxRecord {
     OutboxRecord {
         channel: "console".into(),
-        alert: json!({"level": "error"}),
+        alert: json!({"level": "error"}).into(),
         tries: 0,
         not_before,
         claimed_until: None,
@@ -213,7 +229,7 @@ pub(super) fn outbox_key(name: &str) -> Key {
 }
 
 pub(super) fn applied(result: Value) -> Record {
-    Record::Applied(AppliedRecord { at: START, accepted: true, result, request: None })
+    Record::Applied(AppliedRecord { at: START, accepted: true, result, request: None }.into())
 }
 
 pub(super) fn applied_key(name: &str) -> Key {

@@ -63,7 +63,7 @@ fn create(key: Key, record: Record) -> Change {
 }
 
 async fn nothing_is_noted_before_an_archive_says_so(t: Subject) {
-    t.write(&orders(), vec![create(slot_key(0), open()), Change::Append(event("a"))]).await;
+    t.write(&orders(), vec![create(slot_key(0), open()), Change::Append(event("a").into())]).await;
     let found = changes(&t, 0).await;
     assert_eq!((found.items, found.more, found.since), (vec![], false, None));
     assert!(found.last > 0, "an event was numbered");
@@ -108,7 +108,7 @@ fn every_kind() -> Vec<(Key, Record)> {
     let schedule = super::sample::daily();
     vec![
         (Key::Pipeline, pipeline_row()),
-        (Key::Version(0xfedc_ba98_7654_3210), Record::Version(version)),
+        (Key::Version(0xfedc_ba98_7654_3210), Record::Version(version.into())),
         (Key::Watermark(schedule.clone()), watermark(minute(9))),
         (slot_key(0), open()),
         (slot_key(-1_000_000_000), closed("skipped")),
@@ -117,9 +117,9 @@ fn every_kind() -> Vec<(Key, Record)> {
         (sensor_key("LANDED#2026 x/☃"), sensor(json!({"rows": 7.25}))),
         (Key::Incident("watchdog:orders:a b".into()), incident(minute(1))),
         (due_key(3, "daily/2026 x"), due()),
-        (outbox_key("one/two three"), Record::Outbox(outbox(minute(2)))),
+        (outbox_key("one/two three"), Record::Outbox(outbox(minute(2)).into())),
         (applied_key("k 1"), applied(json!({"ok": true}))),
-        (Key::Backfill(3), Record::Backfill(Box::new(backfill("running")))),
+        (Key::Backfill(3), Record::Backfill(Box::new(backfill("running")).into())),
     ]
 }
 
@@ -150,9 +150,9 @@ async fn changes_and_events_share_no_number(t: Subject) {
     for at in 0..5 {
         let changes = vec![
             create(slot_key(at), open()),
-            Change::Append(event("a")),
+            Change::Append(event("a").into()),
             create(Key::Run(run_key(at, 1)), run("PENDING", "scheduler", minute(at))),
-            Change::Append(event("b")),
+            Change::Append(event("b").into()),
         ];
         t.write(&orders(), changes).await;
     }
@@ -266,7 +266,7 @@ async fn racing_groups_are_all_noted(t: Subject) {
     let mut groups = Vec::new();
     for at in 0..32 {
         let name = pipeline(&format!("p-{}", at % 8));
-        let changes = vec![create(slot_key(at), open()), Change::Append(event("x"))];
+        let changes = vec![create(slot_key(at), open()), Change::Append(event("x").into())];
         groups.push(t.group(&name, changes).await);
     }
     let results: Vec<Result<Accepted, Refusal>> =
@@ -321,7 +321,7 @@ fn freight() -> Freight {
         key,
         row: Row { record, revision },
     });
-    let numbered = |number| EventRow { number, pipeline: orders(), record: event("moved") };
+    let numbered = |number| EventRow { number, pipeline: orders(), record: event("moved").into() };
     let asked = InboxRecord::Resume { catchup: None };
     let letter = |number: u64, key: &str| InboxEntry {
         number,
@@ -382,7 +382,7 @@ async fn a_store_goes_on_where_the_other_ended(t: Subject) {
     let stale = Change::Put(slot_key(0), Expect::Revision(1), closed("completed"));
     assert!(t.try_write(&orders(), vec![stale]).await.is_err(), "a revision is kept");
     let next = Change::Put(slot_key(0), Expect::Revision(4), closed("completed"));
-    let accepted = t.write(&orders(), vec![next, Change::Append(event("on"))]).await;
+    let accepted = t.write(&orders(), vec![next, Change::Append(event("on").into())]).await;
     assert!(accepted.last_event > 1_234, "{accepted:?}");
     let asked = InboxRecord::Resume { catchup: None };
     t.store.post(&orders(), "first", &asked).await.expect("post answers");
@@ -397,7 +397,11 @@ async fn mark(t: &Subject) -> Mark {
 
 async fn a_store_is_the_same_one_and_its_numbers_only_grow(t: Subject) {
     let before = mark(&t).await;
-    t.write(&orders(), vec![Change::Append(event("first")), Change::Append(event("second"))]).await;
+    t.write(
+        &orders(),
+        vec![Change::Append(event("first").into()), Change::Append(event("second").into())],
+    )
+    .await;
     let after = mark(&t).await;
     assert_eq!(after.store, before.store);
     assert!(after.number > before.number, "{before:?} {after:?}");

@@ -51,8 +51,12 @@ impl State {
             let row = self.rows.get(pipeline)?.get(&Key::Outbox(name.clone()))?;
             let Record::Outbox(record) = &row.record else { return None };
             let (pipeline, name) = (pipeline.clone(), name.clone());
-            let found =
-                || OutboxRow { pipeline, name, record: record.clone(), revision: row.revision };
+            let found = || OutboxRow {
+                pipeline,
+                name,
+                record: record.as_ref().clone(),
+                revision: row.revision,
+            };
             is_free(record, now).then(found)
         });
         let mut rows: Vec<OutboxRow> = free.take(limit).collect();
@@ -106,14 +110,15 @@ impl State {
             |(pipeline, name, record, revision)| OutboxRow {
                 pipeline: pipeline.clone(),
                 name: name.clone(),
-                record: record.clone(),
+                record: record.as_ref().clone(),
                 revision,
             },
         )
     }
 
     fn keep(&mut self, row: &OutboxRow) {
-        let kept = Row { record: Record::Outbox(row.record.clone()), revision: row.revision };
+        let kept =
+            Row { record: Record::Outbox(row.record.clone().into()), revision: row.revision };
         let key = Key::Outbox(row.name.clone());
         self.list(&row.pipeline, &key, Some(&kept.record));
         self.rows.entry(row.pipeline.clone()).or_default().insert(key, kept);

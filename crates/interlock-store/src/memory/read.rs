@@ -34,7 +34,7 @@ type IncidentRow = (PipelineId, String, Row<IncidentRecord>);
 fn incident_row((name, key, row): (&PipelineId, &Key, &Row<Record>)) -> Option<IncidentRow> {
     match (key, &row.record) {
         (Key::Incident(dedup), Record::Incident(record)) => {
-            let row = Row { record: record.clone(), revision: row.revision };
+            let row = Row { record: record.as_ref().clone(), revision: row.revision };
             Some((name.clone(), dedup.clone(), row))
         }
         _ => None,
@@ -147,9 +147,10 @@ impl State {
         let rows = self.rows.get(pipeline).into_iter();
         let rows = rows.flat_map(|rows| rows.range(Key::Sensor(String::new())..));
         rows.map_while(|(key, row)| match (key, &row.record) {
-            (Key::Sensor(name), Record::Sensor(record)) => {
-                Some((name.clone(), Row { record: record.clone(), revision: row.revision }))
-            }
+            (Key::Sensor(name), Record::Sensor(record)) => Some((
+                name.clone(),
+                Row { record: record.as_ref().clone(), revision: row.revision },
+            )),
             _ => None,
         })
         .collect()
@@ -286,7 +287,7 @@ fn agenda_row(pipeline: &PipelineId, rows: &Rows) -> Option<AgendaRow> {
     });
     Some(AgendaRow {
         pipeline: pipeline.clone(),
-        record: Row { record: record.clone(), revision: own.revision },
+        record: Row { record: record.as_ref().clone(), revision: own.revision },
         watermarks: watermarks.collect(),
     })
 }
@@ -297,7 +298,7 @@ fn ledger_row((pipeline, key, row): (&PipelineId, &Key, &Row<Record>)) -> Option
             (schedule, nominal, LedgerEntry::Slot(slot.clone()))
         }
         (Key::Span(schedule, first), Record::Span(span)) => {
-            (schedule, first, LedgerEntry::Span(span.clone()))
+            (schedule, first, LedgerEntry::Span(span.as_ref().clone()))
         }
         _ => return None,
     };
@@ -346,7 +347,7 @@ fn run_row((pipeline, key, row): (&PipelineId, &Key, &Row<Record>)) -> Option<Ru
     Some(RunRow {
         pipeline: pipeline.clone(),
         key: key.clone(),
-        record: record.clone(),
+        record: record.as_ref().clone(),
         revision: row.revision,
     })
 }

@@ -1,6 +1,9 @@
 //! What the engine in memory holds, and how groups and leases change it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use jiff::Timestamp;
@@ -201,7 +204,7 @@ impl State {
         }
     }
 
-    fn append(&mut self, pipeline: &PipelineId, record: EventRecord) -> u64 {
+    fn append(&mut self, pipeline: &PipelineId, record: Arc<EventRecord>) -> u64 {
         self.event_last += 1;
         let number = self.event_last;
         self.events.push(EventRow { number, pipeline: pipeline.clone(), record });

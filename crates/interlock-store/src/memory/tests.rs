@@ -63,7 +63,7 @@ fn advance(store: &MemoryStore, writer: Writer, expect: Expect) -> Result<Accept
         details: BTreeMap::new(),
     };
     let mark = Record::Watermark(WatermarkRecord { at: START });
-    let changes = vec![Change::Put(key, expect, mark), Change::Append(event)];
+    let changes = vec![Change::Put(key, expect, mark), Change::Append(event.into())];
     block_on(store.commit(vec![Group { pipeline, writer, changes }])).unwrap().remove(0)
 }
 

@@ -1,24 +1,24 @@
 //! Incidents and the notifications that tell of them, as stored.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::incident::IncidentState;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Unreadable;
+use super::{Unreadable, Word};
 
 /// Something a person should know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IncidentRecord {
     /// `open`, `acknowledged` or `resolved`.
-    pub state: String,
+    pub state: Word,
     /// The event type that opened it.
-    pub kind: String,
+    pub kind: Word,
     /// `error`, `warning` or `info`.
-    pub level: String,
+    pub level: Word,
     /// For people.
     pub message: String,
     /// What it is about.
@@ -65,7 +65,7 @@ impl IncidentRecord {
 
     /// How it stands.
     pub fn standing(&self) -> Result<IncidentState, Unreadable> {
-        IncidentState::parse(&self.state).ok_or_else(|| Unreadable::Word(self.state.clone()))
+        IncidentState::parse(&self.state).ok_or_else(|| Unreadable::Word(self.state.to_string()))
     }
 }
 
@@ -75,8 +75,9 @@ impl IncidentRecord {
 pub struct OutboxRecord {
     /// Which channel; empty until the one who delivers has asked who gets it.
     pub channel: String,
-    /// The alert as it is sent.
-    pub alert: Value,
+    /// The alert as it is sent; those of its channels share it.
+    #[serde(with = "shared")]
+    pub alert: Arc<Value>,
     /// How often it was tried.
     pub tries: u32,
     /// Not to be tried before this.
@@ -97,4 +98,20 @@ pub struct OutboxRecord {
     /// Why nobody is told yet: it is told only if the incident is still open when the reason is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
+}
+
+/// What is shared, written as if it were not.
+mod shared {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde_json::Value;
+
+    pub(super) fn serialize<S: Serializer>(value: &Arc<Value>, to: S) -> Result<S::Ok, S::Error> {
+        value.as_ref().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<Value>, D::Error> {
+        Value::deserialize(from).map(Arc::new)
+    }
 }

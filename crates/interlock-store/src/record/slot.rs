@@ -10,27 +10,27 @@ use interlock_core::{
 use jiff::{SignedDuration, Timestamp, civil::Date};
 use serde::{Deserialize, Serialize};
 
-use super::{Unreadable, version_number, version_text};
+use super::{Unreadable, Word, version_number, version_text};
 
 /// A slot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SlotRecord {
     /// `waiting`, `queued`, `running`, `backoff`, `monitoring` or `closed`.
-    pub state: String,
+    pub state: Word,
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disposition: Option<String>,
+    pub disposition: Option<Word>,
     /// Why it was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub reason: Option<Word>,
     /// See [`Slot::generation`].
     pub generation: u32,
     /// See [`Slot::attempt`].
     #[serde(default)]
     pub attempt: u32,
     /// The trigger type of what opened it.
-    pub opened_by: String,
+    pub opened_by: Word,
     /// The local date it stands for.
     pub date: Date,
     /// When this generation was opened.
@@ -132,16 +132,16 @@ pub struct WishRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndRecord {
     /// The word for it.
-    pub disposition: String,
+    pub disposition: Word,
     /// Why it was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub reason: Option<Word>,
 }
 
 impl EndRecord {
     fn from_core(disposition: Disposition) -> Self {
-        let reason = disposition.reason().map(|reason| reason.as_str().to_owned());
-        Self { disposition: disposition.as_str().to_owned(), reason }
+        let reason = disposition.reason().map(|reason| reason.as_str().into());
+        Self { disposition: disposition.as_str().into(), reason }
     }
 
     fn to_core(&self) -> Result<Disposition, Unreadable> {
@@ -198,17 +198,17 @@ impl SlotRecord {
         let (state, disposition, reason) = match slot.state {
             SlotState::Open(open) => (open.as_str(), None, None),
             SlotState::Closed(disposition) => {
-                let reason = disposition.reason().map(|reason| reason.as_str().to_owned());
-                ("closed", Some(disposition.as_str().to_owned()), reason)
+                let reason = disposition.reason().map(|reason| reason.as_str().into());
+                ("closed", Some(disposition.as_str().into()), reason)
             }
         };
         Self {
-            state: state.to_owned(),
+            state: state.into(),
             disposition,
             reason,
             generation: slot.generation,
             attempt: slot.attempt,
-            opened_by: slot.opened_by.as_str().to_owned(),
+            opened_by: slot.opened_by.as_str().into(),
             date: slot.date,
             opened_at: slot.opened_at,
             closes_at: slot.closes_at,

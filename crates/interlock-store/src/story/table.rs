@@ -74,8 +74,8 @@ pub fn run_row(run: &RunRow) -> [String; 6] {
     let shown = |at: Option<Timestamp>| at.map_or_else(String::new, instant);
     [
         run.key.id(&run.pipeline),
-        record.status.clone(),
-        record.trigger_type.clone(),
+        record.status.to_string(),
+        record.trigger_type.to_string(),
         shown(record.started_at),
         shown(record.ended_at),
         record.message.clone().unwrap_or_default(),
@@ -99,9 +99,9 @@ pub fn incident_row(
         message = one_line(&format!("{message} [nobody was told: {held}]"));
     }
     [
-        record.state.clone(),
-        record.level.clone(),
-        record.kind.clone(),
+        record.state.to_string(),
+        record.level.to_string(),
+        record.kind.to_string(),
         pipeline.to_string(),
         instant(record.opened_at),
         record.count.to_string(),

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     contract::{CancelFailure, LookUp, LookUpFailure, StartFailure, StartRequest, TriggerFuture},
     local::Tools,
-    runner::job::JobStep,
+    runner::job::{Job, JobStep},
 };
 
 /// The adapter.
@@ -22,21 +22,15 @@ impl Adapter for Command {
         request: StartRequest,
     ) -> TriggerFuture<'a, Result<(), StartFailure>> {
         Box::pin(async move {
-            let TriggerKind::Command(line) = &request.kind else {
-                return Err(StartFailure::refused(mismatch(&request), FailureCategory::Permanent));
-            };
-            let builder = Builder::new(tools, &request);
-            let step = JobStep {
-                name: None,
-                exec: builder.exec(line),
-                depends: Vec::new(),
-                retries_max: 0,
-                timeout_ms: None,
-                continue_on_failure: false,
-                kept: false,
-            };
-            on_host::submit(tools, builder.job(vec![step])).await
+            match job(tools, &request) {
+                Some(job) => on_host::submit(tools, job).await,
+                None => Err(StartFailure::refused(mismatch(&request), FailureCategory::Permanent)),
+            }
         })
+    }
+
+    fn prepare(&self, tools: &Tools, request: &StartRequest, after: Option<&str>) -> bool {
+        job(tools, request).map(|job| tools.link.prepare(job, after)).is_some()
     }
 
     fn look_up<'a>(
@@ -54,4 +48,19 @@ impl Adapter for Command {
     ) -> TriggerFuture<'a, Result<(), CancelFailure>> {
         Box::pin(on_host::cancel(tools, request))
     }
+}
+
+fn job(tools: &Tools, request: &StartRequest) -> Option<Job> {
+    let TriggerKind::Command(line) = &request.kind else { return None };
+    let builder = Builder::new(tools, request);
+    let step = JobStep {
+        name: None,
+        exec: builder.exec(line),
+        depends: Vec::new(),
+        retries_max: 0,
+        timeout_ms: None,
+        continue_on_failure: false,
+        kept: false,
+    };
+    Some(builder.job(vec![step]))
 }

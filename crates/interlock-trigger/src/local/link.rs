@@ -32,6 +32,7 @@ use crate::{
     contract::Report,
     runner::{
         connection::Address,
+        job::Job,
         protocol::{Ask, Line, PROTOCOL, Reply, Request},
     },
 };
@@ -112,6 +113,12 @@ impl Link {
     /// Lets the runner forget a run.
     pub(crate) fn acknowledge(&self, run_id: &str) {
         let ask = Ask::Acknowledge { run_id: run_id.to_owned() };
+        let _task_is_gone = self.orders.send(Order::Say(ask));
+    }
+
+    /// Says what is about to be started, or likely to be once another run has ended.
+    pub(crate) fn prepare(&self, job: Job, after: Option<&str>) {
+        let ask = Ask::Prepare { job: Box::new(job), after: after.map(str::to_owned) };
         let _task_is_gone = self.orders.send(Order::Say(ask));
     }
 
@@ -294,7 +301,7 @@ impl Keeper {
         }
         for order in std::mem::take(&mut self.queue) {
             match order {
-                Order::Join | Order::Say(Ask::Subscribe) => {}
+                Order::Join | Order::Say(Ask::Subscribe | Ask::Prepare { .. }) => {}
                 Order::Say(ask) => self.queue.push_back(Order::Say(ask)),
                 Order::Ask { answer, .. } => {
                     let message = format!("the runner cannot be reached: {error}");

@@ -15,6 +15,7 @@ use super::{
     connection::Connection,
     journal::Journal,
     log,
+    parked::Parked,
     protocol::{Known, Line, News, Told},
     time,
 };
@@ -29,6 +30,7 @@ pub(crate) struct Desk {
     pub(crate) children: BTreeMap<i32, Child>,
     pub(crate) connections: BTreeMap<u64, Connection>,
     pub(crate) spare: log::Spare,
+    pub(crate) parked: Parked,
 }
 
 /// A process of a run.

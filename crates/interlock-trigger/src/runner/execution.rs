@@ -5,7 +5,7 @@
 //! outcome is decided when the steps are over and journalled before the first handler runs: what
 //! happens to a handler is recorded and changes nothing.
 
-use std::{collections::VecDeque, path::PathBuf, time::Duration};
+use std::{collections::VecDeque, path::PathBuf, process::Stdio, time::Duration};
 
 use serde_json::Value;
 
@@ -46,6 +46,8 @@ pub(crate) struct Execution {
     ending: Option<Ending>,
     /// For when the runner has set its timer; kept here for the runner.
     pub(crate) armed: Option<Moment>,
+    /// What probably follows it; kept here for the runner.
+    pub(crate) next: Option<Box<Job>>,
 }
 
 #[derive(Debug)]
@@ -112,6 +114,7 @@ impl Execution {
             is_started_told: false,
             ending: None,
             armed: None,
+            next: None,
             job,
         }
     }
@@ -260,11 +263,8 @@ impl Execution {
 
     fn spawn(&mut self, launch: &Launch, desk: &mut Desk, now: Moment) -> Result<(), SpawnFailure> {
         let part = launch.part;
-        let output = desk.spare.open(&self.log).map_err(|error| SpawnFailure {
-            message: format!("the log {} cannot be written: {error}", self.log.display()),
-            category: Category::Transient,
-        })?;
-        let mut process = Process::spawn(&launch.exec, &self.job.env, output)?;
+        let parked = desk.parked.release(&self.job.run_id, &launch.exec, &self.job.env);
+        let mut process = parked.map_or_else(|| self.spawn_anew(&launch.exec, desk), Ok)?;
         process.deadline = launch.timeout.map(|timeout| now.after(timeout));
         let run_id = self.job.run_id.clone();
         desk.take_charge_of(process.pid, run_id.clone());
@@ -275,6 +275,14 @@ impl Execution {
         desk.note(Record::Spawned { run_id, step, pid: process.pid, start: process.start });
         self.running.push(Running { part, process, is_out_of_time: false });
         Ok(())
+    }
+
+    fn spawn_anew(&self, exec: &Exec, desk: &mut Desk) -> Result<Process, SpawnFailure> {
+        let output = desk.spare.open(&self.log).map_err(|error| SpawnFailure {
+            message: format!("the log {} cannot be written: {error}", self.log.display()),
+            category: Category::Transient,
+        })?;
+        Process::spawn(exec, &self.job.env, Stdio::null(), output)
     }
 
     fn part_over(&mut self, running: &Running, desk: &mut Desk, now: Moment) {

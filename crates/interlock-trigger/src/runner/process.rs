@@ -15,7 +15,10 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, WaitStatus, kill_process_group, test_kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitStatus, kill_process_group, test_kill_process_group,
+    waitid,
+};
 
 use super::{host, job::Exec, protocol::Category, time::Moment};
 
@@ -64,6 +67,7 @@ impl Process {
     pub(crate) fn spawn(
         exec: &Exec,
         env: &BTreeMap<String, String>,
+        input: Stdio,
         output: File,
     ) -> Result<Self, SpawnFailure> {
         let workdir = Path::new(&exec.workdir);
@@ -82,7 +86,7 @@ impl Process {
         command.arg0(name).args(arguments).current_dir(workdir);
         // Together with an absolute program this keeps to the standard library's `posix_spawn`.
         command.env_clear().envs(env).envs(&exec.env).process_group(0);
-        command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        command.stdin(input).stdout(output).stderr(errors);
         let child = command.spawn().map_err(|error| spawn_failure(name, &error))?;
         let pid = child.id().cast_signed();
         Ok(Self {
@@ -114,6 +118,17 @@ impl Process {
             self.stop =
                 Some(Stop { kill_at: now.after(grace), look_at: now.after(LOOK), kills: 0 });
         }
+    }
+
+    /// Whether the leader is not over yet, be it waited for or not.
+    pub(crate) fn is_there(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        self.group().is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(None)))
+    }
+
+    /// Ends the group at once.
+    pub(crate) fn kill(&self) {
+        self.signal(Signal::KILL);
     }
 
     /// The leader was waited for, or is gone.

@@ -31,6 +31,8 @@ pub(crate) struct Request {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ask {
+    /// This is about to be started, once `after` has ended if that is said; be ready for it, and do nothing of it.
+    Prepare { job: Box<Job>, after: Option<String> },
     /// Run this, unless the run id is known.
     Start(Box<Job>),
     /// End this run.

@@ -10,6 +10,7 @@ mod commands;
 mod crashes;
 mod http;
 mod outbound;
+mod parked;
 mod parts;
 mod server;
 mod steps;

@@ -183,10 +183,10 @@ fn fail_run(finding: Finding, run: &RunRow, (now, why): (Timestamp, &str)) -> Fi
         return finding;
     };
     let record = RunRecord {
-        status: state.as_str().to_owned(),
+        status: state.as_str().into(),
         ended_at: run.record.ended_at.or(Some(now)),
         message: Some(why.to_owned()),
-        category: Some("TIMEOUT".to_owned()),
+        category: Some("TIMEOUT".into()),
         ..run.record.clone()
     };
     let mut finding = finding;

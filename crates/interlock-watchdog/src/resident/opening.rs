@@ -6,7 +6,7 @@ use std::{
 };
 
 use interlock_core::{clock::ClockWatch, id::PipelineId};
-use interlock_store::{Change, Expect, Group, Lease, Role, Shard, Store};
+use interlock_store::{Change, Expect, Group, Lease, Role, Shard, Store, StoreError};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{BLIND_AFTER, Watchdog, WatchdogError};
@@ -77,6 +77,8 @@ pub struct Parts {
     pub vitals: Arc<WatchdogVitals>,
     /// Called each time that the loop has come round.
     pub came_round: Arc<dyn Fn() + Send + Sync>,
+    /// Called each time that it could not, because the store failed; it is tried again.
+    pub failed: Arc<dyn Fn(&StoreError) + Send + Sync>,
     /// The channels that a miss of nobody's pipeline goes to: those must hear a bark.
     pub hears: Hearers,
 }
@@ -108,6 +110,7 @@ impl Parts {
             checks: CHECKS.to_vec(),
             vitals: Arc::default(),
             came_round: Arc::new(|| {}),
+            failed: Arc::new(|_| {}),
             hears: Arc::new(Vec::new),
         }
     }
@@ -117,7 +120,7 @@ impl Watchdog {
     /// Takes a shard's lease and loads what the store knows; `None` while another watchdog holds it.
     pub async fn open(parts: Parts, shard: Shard) -> Result<Option<Self>, WatchdogError> {
         let Parts { world, store, telling, zones, holder, pace, checks, vitals, .. } = parts;
-        let (came_round, hears) = (parts.came_round, parts.hears);
+        let (came_round, failed, hears) = (parts.came_round, parts.failed, parts.hears);
         let lease = store.acquire(Role::Watchdog, shard, &holder, pace.lease).await?;
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
         let now = world.now();
@@ -129,6 +132,7 @@ impl Watchdog {
             checks,
             vitals,
             came_round,
+            failed,
             pace,
             writer,
             hears,
@@ -180,7 +184,7 @@ impl Watchdog {
             (None, Some(since)) => format!("goes on from {since}"),
             (None, None) => "watches for the first time".to_owned(),
         };
-        changes.push(Change::Append(system_event("WATCHDOG_STARTED", message, now)));
+        changes.push(Change::Append(system_event("WATCHDOG_STARTED", message, now).into()));
         let (pipeline, writer) = (PipelineId::system(), self.writer);
         let results = self.store.commit(vec![Group { pipeline, writer, changes }]).await?;
         match results.into_iter().next() {

@@ -70,14 +70,17 @@ pub(crate) fn pipeline(text: &str) -> Pipeline {
 
 /// The row of a declaration.
 fn declared(pipeline: &Pipeline, first_seen: Timestamp) -> Record {
-    Record::Pipeline(PipelineRecord {
-        version: version_text(7),
-        first_seen,
-        retired_at: None,
-        pause: None,
-        disabled_since: None,
-        agenda: Some(Box::new(AgendaRecord::from_core(&Agenda::of(pipeline)))),
-    })
+    Record::Pipeline(
+        PipelineRecord {
+            version: version_text(7),
+            first_seen,
+            retired_at: None,
+            pause: None,
+            disabled_since: None,
+            agenda: Some(Box::new(AgendaRecord::from_core(&Agenda::of(pipeline)))),
+        }
+        .into(),
+    )
 }
 
 /// What is watched.
@@ -109,14 +112,14 @@ impl House {
         self.replace(name, Key::Pipeline, declared(&pipeline, instant("2026-02-20T00:00:00Z")));
         let at = *self.clock.lock().unwrap();
         let event = EventRecord {
-            kind: "PIPELINE_CHANGED".to_owned(),
+            kind: "PIPELINE_CHANGED".into(),
             at,
             slot: None,
             run_id: None,
             message: "it was edited".to_owned(),
             details: BTreeMap::new(),
         };
-        self.write(name, vec![Change::Append(event)]);
+        self.write(name, vec![Change::Append(event.into())]);
     }
 
     /// Declares a pipeline as the engine does.
@@ -166,13 +169,17 @@ impl House {
         };
         let reason = "deploy".to_owned();
         let pause = Some(PauseRecord { reason, since, until, catchup: None, before: vec![] });
-        self.replace(pipeline, Key::Pipeline, Record::Pipeline(PipelineRecord { pause, ..record }));
+        self.replace(
+            pipeline,
+            Key::Pipeline,
+            Record::Pipeline(PipelineRecord { pause, ..Arc::unwrap_or_clone(record) }.into()),
+        );
     }
 
     /// A slot as the scheduler opens it.
     pub(crate) fn slot(&self, pipeline: &str, (schedule, nominal): (&str, Timestamp), slot: &Slot) {
         let key = Key::Slot(ScheduleId::any(schedule).unwrap(), nominal);
-        self.replace(pipeline, key, Record::Slot(SlotRecord::from_core(slot)));
+        self.replace(pipeline, key, Record::Slot(SlotRecord::from_core(slot).into()));
     }
 
     /// A slot with a run that began at an instant and stands like this; its obligation stands in the due index.
@@ -180,7 +187,7 @@ impl House {
         &self,
         pipeline: &str,
         (schedule, nominal): (&str, Timestamp),
-        (status, created_at): (&str, Timestamp),
+        (status, created_at): (&'static str, Timestamp),
         stuck_after: SignedDuration,
     ) {
         let mut slot = waiting(nominal);
@@ -196,8 +203,8 @@ impl House {
         let id = ScheduleId::any(schedule).unwrap();
         let key = RunKey { schedule: id, nominal, generation: 1, attempt: 1 };
         let record = RunRecord {
-            status: status.to_owned(),
-            trigger_type: "scheduler".to_owned(),
+            status: status.into(),
+            trigger_type: "scheduler".into(),
             created_at,
             started_at: None,
             ended_at: None,
@@ -205,7 +212,7 @@ impl House {
             category: None,
             metadata: BTreeMap::new(),
         };
-        self.replace(pipeline, Key::Run(key.clone()), Record::Run(record));
+        self.replace(pipeline, Key::Run(key.clone()), Record::Run(record.into()));
         let due = created_at + stuck_after;
         let due = Obligation::new(due, DueKind::Stuck, Subject::Run(key)).detail("action", "alert");
         self.write(pipeline, vec![due.put()]);
@@ -216,7 +223,7 @@ impl House {
     }
 
     pub(crate) fn sensor(&self, pipeline: &str, key: &str, value: Value, at: Timestamp) {
-        let record = Record::Sensor(SensorRecord { value, at, received_at: at });
+        let record = Record::Sensor(SensorRecord { value, at, received_at: at }.into());
         self.write(pipeline, vec![Change::Put(Key::Sensor(key.to_owned()), Expect::Any, record)]);
     }
 
@@ -265,13 +272,13 @@ impl House {
     pub(crate) fn alerts(&self) -> Vec<Value> {
         let minute = SignedDuration::from_mins(1);
         let rows = block_on(self.store.claim(10_000, minute)).unwrap();
-        rows.into_iter().map(|row| row.record.alert).collect()
+        rows.into_iter().map(|row| Arc::unwrap_or_clone(row.record.alert)).collect()
     }
 
     /// The kinds of all events, in order.
     pub(crate) fn events(&self) -> Vec<String> {
         let page = block_on(self.store.events(None, 0, 100_000)).unwrap();
-        page.items.into_iter().map(|row| row.record.kind).collect()
+        page.items.into_iter().map(|row| row.record.kind.to_string()).collect()
     }
 }
 

@@ -87,14 +87,14 @@ impl Resident {
     fn order_barks(&self, at: Timestamp) {
         self.house.sensor("_system", "barks/standing", json!({"seconds": 3600}), at);
         let event = EventRecord {
-            kind: "BARKS_ORDERED".to_owned(),
+            kind: "BARKS_ORDERED".into(),
             at,
             slot: None,
             run_id: None,
             message: "every hour".to_owned(),
             details: std::collections::BTreeMap::new(),
         };
-        self.house.write("_system", vec![Change::Append(event)]);
+        self.house.write("_system", vec![Change::Append(event.into())]);
     }
 
     /// Delivers what is in the outbox.
@@ -201,7 +201,7 @@ fn span(first: &str, last: &str, count: u64) -> Change {
         recorded_at: at("11:00"),
     };
     let key = Key::Span(interlock_core::id::ScheduleId::any("cron").unwrap(), at(first));
-    Change::Put(key, Expect::Absent, Record::Span(record))
+    Change::Put(key, Expect::Absent, Record::Span(record.into()))
 }
 
 pub(crate) const NOTHING: [&str; 0] = [];

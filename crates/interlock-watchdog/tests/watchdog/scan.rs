@@ -26,7 +26,7 @@ fn span(first: Timestamp, last: Timestamp, count: u64) -> Change {
         recorded_at: last,
     };
     let key = Key::Span(ScheduleId::any("cron").unwrap(), first);
-    Change::Put(key, Expect::Absent, Record::Span(record))
+    Change::Put(key, Expect::Absent, Record::Span(record.into()))
 }
 
 /// A day of minutes, all recorded in spans of an hour, except for one minute.

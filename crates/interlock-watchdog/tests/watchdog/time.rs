@@ -199,13 +199,13 @@ fn many_that_were_given_up_in_a_row_are_one_finding() {
     let span = SpanRecord {
         last: at("08:00"),
         count: 5,
-        disposition: "skipped".to_owned(),
-        reason: Some("no_catchup".to_owned()),
+        disposition: "skipped".into(),
+        reason: Some("no_catchup".into()),
         version: version_text(7),
         recorded_at: at("08:03"),
     };
     let key = Key::Span(interlock_core::id::ScheduleId::any("cron").unwrap(), at("04:00"));
-    house.write("orders", vec![Change::Put(key, Expect::Absent, Record::Span(span))]);
+    house.write("orders", vec![Change::Put(key, Expect::Absent, Record::Span(span.into()))]);
     house.recorded("orders", "cron", at("08:00"));
     assert_eq!(
         house.found(at("08:10")),

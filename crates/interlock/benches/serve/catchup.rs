@@ -120,8 +120,8 @@ pub(crate) fn drain(slots: usize) {
     println!("RESULT name=serve/catchup_drain_share percent={:.0}", speed / loops * 100.0);
 }
 
-/// What ten thousand missed slots of each of so many pipelines weigh, beside the same pipelines that missed nothing.
-pub(crate) fn memory(pipelines: usize) {
+/// What so many missed slots of each of so many pipelines weigh, beside the same pipelines that missed nothing.
+pub(crate) fn memory(label: &str, pipelines: usize, slots: usize) {
     let text = "name: minutely-N\nschedule: \"* * * * *\"\ncatchupWindow: \"8d\"\noverlapPolicy: all\ntrigger: {type: \
                 command, command: sleep 60}\n";
     let folder = project(pipelines, &[text]);
@@ -130,11 +130,11 @@ pub(crate) fn memory(pipelines: usize) {
         thread::sleep(Duration::from_secs(2));
         served.rss_mb()
     };
-    downtime(folder.path(), SignedDuration::from_mins(10_000));
+    downtime(folder.path(), SignedDuration::from_mins(i64::try_from(slots).expect("a count")));
     let ledger = reading(folder.path());
     let served = Served::start(folder.path());
     let (began, mut most) = (now(), 0.0_f64);
-    while count(&ledger, "slots") < pipelines * 10_000 {
+    while count(&ledger, "slots") < pipelines * slots {
         most = most.max(served.rss_mb());
         assert!(now().duration_since(began).as_secs() < 300, "not recorded in five minutes");
         thread::sleep(Duration::from_millis(100));
@@ -144,8 +144,8 @@ pub(crate) fn memory(pipelines: usize) {
     drop(served);
     let again = Served::start(folder.path());
     thread::sleep(Duration::from_secs(2));
-    println!("RESULT name=serve/catchup_memory rss_mb={:.1}", most - idle);
-    println!("RESULT name=serve/catchup_memory_recorded seconds={seconds:.2}");
-    println!("RESULT name=serve/catchup_memory_restart rss_mb={:.1}", again.rss_mb() - idle);
-    println!("RESULT name=serve/catchup_memory_restart seconds={:.2}", again.ready_seconds());
+    println!("RESULT name=serve/{label} rss_mb={:.1}", most - idle);
+    println!("RESULT name=serve/{label}_recorded seconds={seconds:.2}");
+    println!("RESULT name=serve/{label}_restart rss_mb={:.1}", again.rss_mb() - idle);
+    println!("RESULT name=serve/{label}_restart seconds={:.2}", again.ready_seconds());
 }

@@ -58,7 +58,9 @@ fn main() -> ExitCode {
         catchup::drain(2_000);
     }
     if wanted("serve/catchup_memory") {
-        catchup::memory(100);
+        // A million, of few and of many.
+        catchup::memory("catchup_memory", 100, 10_000);
+        catchup::memory("catchup_memory_10k", 10_000, 100);
     }
     if wanted("serve/pings") {
         pings::durable(1_000);

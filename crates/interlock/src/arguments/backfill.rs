@@ -70,10 +70,12 @@ pub(crate) enum BackfillCommand {
 pub(crate) struct BackfillStart {
     /// Which pipeline.
     pub(crate) pipeline: String,
-    /// The first instant: `2026-01-01`, `2026-01-01T09:00`, `-7d` …
+    /// The first instant: `2026-01-01`, `2026-01-01T09:00`, `-7d` … Without a zone of its own it is a time in the zone of
+    /// the schedules that `--schedule` names, if they have one in common; else in the pipeline's `timezone`, or its first
+    /// schedule's.
     #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
     pub(crate) from: Moment,
-    /// The first instant after the range.
+    /// The first instant after the range, in the same zone.
     #[arg(long, value_name = "T", value_parser = Moment::parse, allow_hyphen_values = true)]
     pub(crate) to: Moment,
     /// Only the slots of this schedule; can be repeated.

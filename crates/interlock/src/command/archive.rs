@@ -24,6 +24,7 @@ mod copying {
 
     use interlock_archive::{ArchiveError, Archiver, Summary, Telling};
     use interlock_config::server::Archiver as Declared;
+    use interlock_core::text::counted;
     use interlock_store::Store;
 
     use crate::{
@@ -51,7 +52,8 @@ mod copying {
         if batches == 0 {
             writeln!(output.out, "the archive has everything")?;
         } else {
-            writeln!(output.out, "archived {events} events and {rows} rows")?;
+            let (events, rows) = (counted(events, "event"), counted(rows, "row"));
+            writeln!(output.out, "archived {events} and {rows}")?;
         }
         Ok(SUCCESS)
     }
@@ -68,8 +70,16 @@ mod copying {
     }
 
     fn failed(error: &ArchiveError) -> Failure {
-        let help =
-            if error.is_retryable() { "Trying again may help: nothing is lost." } else { "" };
+        let help = match error {
+            _ if error.is_retryable() => "Trying again may help: nothing is lost.",
+            ArchiveError::Archive { .. } | ArchiveError::Address(_) => {
+                "See `archiver.dsn` in interlock.yaml. Nothing is lost: the store keeps what is not archived."
+            }
+            ArchiveError::Store(_)
+            | ArchiveError::AnotherStore { .. }
+            | ArchiveError::OfAnother { .. }
+            | ArchiveError::NotFollowed => "",
+        };
         Failure::failed(error.to_string(), help)
     }
 }

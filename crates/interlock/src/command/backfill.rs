@@ -60,7 +60,7 @@ pub(super) fn run(
 /// The inbox of a pipeline that has backfills. Where nothing was ever recorded there are none, and asking in vain
 /// must not make a ledger.
 fn open(directory: &Path, pipeline: &str, backfill: u64) -> Result<Inbox, Failure> {
-    if !Place::of(directory)?.exists() {
+    if !Place::of(directory)?.exists()? {
         project::pipeline(&project::load(directory)?, pipeline)?;
         return Err(Failure::refused(format!("{pipeline} has no backfill {backfill}"), ""));
     }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use interlock_config::ics::{self, Imported};
+use interlock_core::text::counted;
 
 use crate::{
     arguments::CalendarCommand,
@@ -48,9 +49,9 @@ pub(super) fn run(
         .map_err(|error| Failure::file("write", &target, &error))?;
     writeln!(
         output.out,
-        "wrote {} from {} events; use it with `exclusions: {{calendar: {name}}}`",
+        "wrote {} from {}; use it with `exclusions: {{calendar: {name}}}`",
         target.display(),
-        imported.events
+        counted(imported.events, "event"),
     )?;
     Ok(SUCCESS)
 }

@@ -12,7 +12,7 @@ use interlock_core::{
     id::{PipelineId, ScheduleId},
     succession::{Heir, Succession},
 };
-use interlock_engine::{EngineError, Owing, PlanLine, preview_away};
+use interlock_engine::{EngineError, Owing, PlanLine, pause_after, preview_away};
 use interlock_store::{
     AgendaRow, LedgerRow,
     conformance::block_on,
@@ -38,7 +38,7 @@ use crate::{
 const EXPANDED_MAX: u64 = 10_000;
 
 pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> Result<u8, Failure> {
-    if catchup.dry_run && !Place::of(directory)?.exists() {
+    if catchup.dry_run && !Place::of(directory)?.exists()? {
         return nothing_recorded(directory, catchup, output);
     }
     let ledger = Ledger::open(directory)?;
@@ -133,7 +133,13 @@ impl Planner<'_> {
         let watermarks = row.watermarks.iter().map(|(id, row)| (id, row.record.at));
         let mut watermarks: BTreeMap<_, _> = watermarks.collect();
         let stored = stored_agenda(row);
-        let agenda = match self.files_say(row)? {
+        let in_force = self.files_say(row)?;
+        let is_enabled_again =
+            matches!(&in_force, InForce::Declared(agenda) if agenda.work != Work::Dormant);
+        let was_disabled_since = record.disabled_since.filter(|_| is_enabled_again);
+        let pause = pause_after(pause, was_disabled_since, self.at);
+        let pause = pause.as_ref();
+        let agenda = match in_force {
             InForce::Stored if record.retired_at.is_some() => None,
             InForce::Stored => stored.clone(),
             InForce::Declared(agenda) => Some(agenda),
@@ -162,8 +168,7 @@ impl Planner<'_> {
             watermarks.extend(begins);
             let back = away.iter().filter(|away| away.is_back);
             watermarks.extend(back.map(|away| (away.start.schedule.id(), away.until)));
-            let is_paused = pause.is_some_and(|pause| pause.is_in_force(now));
-            if let Some(agenda) = agenda.as_ref().filter(|_| !is_paused) {
+            if let Some(agenda) = &agenda {
                 let owing = Owing { pipeline, agenda, watermarks, pause, now };
                 let declared = project::find(self.loaded, pipeline);
                 let open = self.open.get(pipeline).map_or(&[][..], Vec::as_slice);

@@ -80,7 +80,13 @@ fn files(loaded: &Loaded) -> Finding {
 }
 
 fn store(place: &Place) -> Finding {
-    let folder = &place.folder;
+    match place.exists() {
+        Ok(true) => {}
+        Ok(false) => {
+            return Good("nothing was recorded yet; `interlock serve` makes a store".to_owned());
+        }
+        Err(failure) => return Bad(failure.message),
+    }
     if !place.is_embedded() {
         let cautions = place.open_reader().and_then(|store| Ok(block_on(store.cautions())?));
         return match cautions {
@@ -89,10 +95,7 @@ fn store(place: &Place) -> Finding {
             Err(failure) => Bad(failure.message),
         };
     }
-    if !folder.join("ledger.db").exists() {
-        return Good("nothing was recorded yet; `interlock serve` makes a store".to_owned());
-    }
-    match interlock_store_embedded::check(folder) {
+    match interlock_store_embedded::check(&place.folder) {
         Ok(problems) if problems.is_empty() => Good("sound".to_owned()),
         Ok(problems) => Bad(problems.join("; ")),
         Err(error) => Bad(error.message),

@@ -4,14 +4,14 @@
 
 use std::{io::Write as _, path::Path, sync::Arc};
 
-use interlock_config::Loaded;
+use interlock_config::{Loaded, SystemZones, ZoneSource as _};
 use interlock_core::{
     id::{ScheduleId, SlotKey},
     pipeline::Pipeline,
     readiness::{Outcome, Verdict},
     run::TriggerType,
 };
-use interlock_engine::{AskedSlot, verdict_now};
+use interlock_engine::{AskedSlot, ZoneOf, verdict_now};
 use interlock_store::{Store, memory::MemoryStore};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ pub(super) fn run(
     let spec = project::pipeline(&loaded, &evaluate.pipeline)?;
     let now = clock::now();
     let now = evaluate.at.map_or(now, |at| at.at(now, &slot_name::first_zone(Some(spec))));
-    let is_recorded = Place::of(directory)?.exists();
+    let is_recorded = Place::of(directory)?.exists()?;
     let ledger = is_recorded.then(|| Ledger::open(directory)).transpose()?;
     let slot = match &evaluate.slot {
         Some(text) => find(&loaded, ledger.as_ref(), spec, &Typed::parse(&spec.name, text)?)?,
@@ -129,7 +129,9 @@ pub(super) fn judge(
         .map_err(|error| Failure::failed(format!("cannot ask evaluators: {error}"), ""))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("no runtime: {error}"), ""))?;
-    Ok(runtime.block_on(verdict_now(store, &evaluators, spec, &asked, now))?)
+    let zones = SystemZones::new();
+    let source: (&dyn Store, ZoneOf<'_>) = (store, &|name| zones.zone(name));
+    Ok(runtime.block_on(verdict_now(source, &evaluators, spec, &asked, now))?)
 }
 
 /// A slot with the verdict on it.

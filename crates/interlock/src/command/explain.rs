@@ -39,7 +39,7 @@ pub(super) fn run(directory: &Path, explain: &Explain, output: &mut Output) -> R
     let loaded = project::load(directory)?;
     project::mention_errors(&loaded, output)?;
     let spec = project::pipeline(&loaded, &explain.pipeline)?;
-    let is_recorded = Place::of(directory)?.exists();
+    let is_recorded = Place::of(directory)?.exists()?;
     if explain.sensors.is_some() || explain.at.is_some() || !is_recorded {
         return from_files((&loaded, spec), explain, output);
     }
@@ -165,7 +165,12 @@ impl Decision {
             (None, None) => return None,
         };
         let record = &event.record;
-        Some(Self { kind: record.kind.clone(), at: record.at, run: record.run_id.clone(), verdict })
+        Some(Self {
+            kind: record.kind.to_string(),
+            at: record.at,
+            run: record.run_id.clone(),
+            verdict,
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     path::Path,
 };
 
+use interlock_core::text::counted;
 use interlock_engine::PlanLine;
 use interlock_store::record::{InboxRecord, PauseRecord};
 
@@ -21,7 +22,7 @@ use crate::{
 pub(super) fn run(directory: &Path, asked: &Resume, output: &mut Output) -> Result<u8, Failure> {
     let inbox = Inbox::open(directory, &asked.pipeline)?;
     let catchup = asked.wish();
-    if !asked.yes && !agreed(directory, &inbox, asked, output)? {
+    if !agreed(directory, &inbox, asked, output)? {
         writeln!(output.err, "it stays paused")?;
         return Ok(SUCCESS);
     }
@@ -36,7 +37,7 @@ impl Resume {
 }
 
 /// Shows what was missed in the pause and asks whether that is meant. Nobody is asked when nothing was missed, or who
-/// has chosen what is to become of it; a script must say one or the other beforehand.
+/// has agreed beforehand or chosen what is to become of it; a script must say one or the other beforehand.
 fn agreed(
     directory: &Path,
     inbox: &Inbox,
@@ -45,23 +46,20 @@ fn agreed(
 ) -> Result<bool, Failure> {
     let now = clock::now();
     let loaded = project::load(directory)?;
-    let rows = inbox.ledger.pipelines()?;
-    let Some(row) = rows.iter().find(|row| row.pipeline == inbox.pipeline) else {
-        return Ok(true);
-    };
+    let Some(row) = inbox.ledger.agenda_of(&inbox.pipeline)? else { return Ok(true) };
     let pause = row.record.record.pause.clone().filter(|pause| pause.is_in_force(now));
     let Some(pause) = pause else { return Ok(true) };
     let ended = PauseRecord { until: Some(now), catchup: asked.wish(), ..pause };
     let open = inbox.ledger.open_slots(Some(&inbox.pipeline))?;
     let planner = Planner { ledger: &inbox.ledger, loaded: &loaded, open: &open, at: now };
-    let lines = planner.lines(row, Some(&ended))?;
+    let lines = planner.lines(&row, Some(&ended))?;
     if !lines.iter().any(PlanLine::is_missed) {
         return Ok(true);
     }
     if !asked.sending.json {
         print(&lines, output)?;
     }
-    if asked.catchup.is_some() {
+    if asked.yes || asked.catchup.is_some() {
         return Ok(true);
     }
     if asked.sending.json || !io::stdin().is_terminal() {
@@ -69,7 +67,11 @@ fn agreed(
         let what =
             if asked.sending.json { "the pipeline's policy" } else { "what is listed above" };
         return Err(Failure::usage(
-            format!("slots were missed until now ({count}), and nobody is there to ask"),
+            format!(
+                "{} {} missed until now, and nobody is there to ask",
+                counted(count, "slot"),
+                if count == 1 { "was" } else { "were" },
+            ),
             format!(
                 "Say `--yes` if {what} is meant, or choose with `--catchup none|latest|all|policy`."
             ),

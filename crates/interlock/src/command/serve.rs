@@ -24,11 +24,10 @@ use interlock_engine::{
     vitals::{Pulse, Vitals},
 };
 use interlock_store::{
-    Key, Opening, Record, Role, Store,
+    Key, Record, Role, Store,
     kept::{COPYING_KEY, MOVED_KEY},
 };
 use interlock_trigger::web::Web;
-use jiff::SignedDuration;
 use tokio::{
     runtime::Handle,
     sync::{mpsc, watch},
@@ -46,7 +45,7 @@ use crate::{
         archiver,
         attend::{self, END_IN, Loop, Parties, asked},
         broken::BrokenFiles,
-        caution,
+        caution, concord,
         engines::Engines,
         evaluators,
         files::{Agreement, Files, Scan},
@@ -65,6 +64,7 @@ use crate::{
         signals::Signals,
         specs::StoredSpecs,
         spooled,
+        unreached::Unreached,
         watchdog::{self, Beside},
         wiring,
         witness::Witness,
@@ -162,17 +162,17 @@ async fn start(project: Project) -> Result<(Parties, Greeting, Option<Witness>),
     archiver::start((&roles, &place, &config), &store, (&beside, &surface)).await?;
     let (mut sentinel, mut watchdog) = (None, None);
     let engine = if roles.has(RoleName::Engine) {
-        let served = Served { directory: &directory, place: &place, config: &config, zones };
+        let (directory, place, config) = (directory.as_path(), &place, &config);
+        let unreached = Arc::<Unreached>::default();
+        let served = Served { directory, place, config, zones, unreached: Arc::clone(&unreached) };
         let (changes, declarations) = mpsc::channel(PORTIONS);
         let specs = StoredSpecs::new(Arc::clone(&store), Arc::clone(&served.zones));
-        let files = Files::new(&directory, &folder, Arc::clone(&served.zones));
+        let files = Files::new(directory, &folder, Arc::clone(&served.zones));
         let by = (holder.clone(), files.clone(), agreement);
         let (mut owner, host) = served.owner((&store, specs.clone()), by, declarations)?;
         let (told, broken) = begin((&mut owner, &files), &store, &mut greeting).await?;
         if roles.has(RoleName::Watchdog) && config.watchdog.enabled {
-            let zones = Arc::clone(&served.zones);
-            let (around, by) = ((&store, zones), (holder, place.pace().lease));
-            let around = around_watchdog((&surface, files.clone()), &config, around, by);
+            let around = served.around_watchdog(&surface, &store, (holder, files.clone()));
             watchdog = Some(Loop::begin(&beside, |stop| watchdog::run(around, stop)));
         }
         if roles.has(RoleName::Notifier) {
@@ -183,12 +183,12 @@ async fn start(project: Project) -> Result<(Parties, Greeting, Option<Witness>),
             let around = notifier::Around { files, specs, store, outbound, vitals, pulse, threads };
             start_notifier(&beside, around)?;
         }
-        let (around, vitals) = ((folder.as_path(), &config), Arc::clone(&host.vitals));
-        sentinel = Some(post_sentinel((&surface, &store), around, files.clone(), vitals)?);
+        let (around, seen) = ((folder.as_path(), config), (Arc::clone(&host.vitals), unreached));
+        sentinel = Some(post_sentinel((&surface, &store), around, files.clone(), seen)?);
         let pulse = watched(&surface, "reload", reload::BOUND);
         tokio::spawn(Reload { files, engine: changes, asked, pulse, told, broken }.watch());
         tokio::spawn(retention::keep_logs(folder.join("runner"), config.retention.logs));
-        let kept = retention::Kept::of(&config);
+        let kept = retention::Kept::of(config);
         beside.spawn(retention::keep_ledger(Arc::clone(&store), ours, kept));
         let reports = Reports::found_by(&folder, &store);
         tokio::spawn(reports.tell_what_is_there().await.tell_what_comes());
@@ -226,7 +226,8 @@ async fn begin(
     greeting: &mut Greeting,
 ) -> Result<(BTreeSet<String>, BrokenFiles), Failure> {
     owner.first().await.map_err(|error| failed(error.to_string()))?;
-    let mut broken = BrokenFiles::load(files.clone(), Arc::clone(store)).await;
+    let unreached = &owner.parts.unreached;
+    let mut broken = BrokenFiles::load(files.clone(), Arc::clone(store), unreached).await;
     let mut told = BTreeSet::new();
     if let Some((overview, scan)) = owner.parts.work.begun.lock().await.take() {
         greeting.take(overview, &scan);
@@ -306,7 +307,7 @@ fn post_sentinel(
     (surface, store): (&Arc<Surface>, &Arc<dyn Store>),
     (folder, config): (&Path, &ServerConfig),
     files: Files,
-    vitals: Arc<Vitals>,
+    (vitals, unreached): (Arc<Vitals>, Arc<Unreached>),
 ) -> Result<Sentinel, Failure> {
     let (surface, store) = (Arc::clone(surface), Arc::clone(store));
     let (folder, outbound) = (folder.to_path_buf(), config.engine.outbound.clone());
@@ -316,7 +317,7 @@ fn post_sentinel(
         let web = Web::new(&outbound).map_err(io::Error::other)?;
         let beacons = Beacons::new(&beacons, web.clone());
         let spool = Spool::open(&folder, files, web, notifier::console());
-        Ok(sentinel::Around { surface, store, vitals, beacons, spool, pulse })
+        Ok(sentinel::Around { surface, store, vitals, beacons, spool, pulse, unreached })
     };
     Sentinel::start(around).map_err(|error| failed(format!("cannot watch this process: {error}")))
 }
@@ -336,25 +337,6 @@ fn tell_problems(scan: &Scan) -> BTreeSet<String> {
 /// The runtime that the engine cannot block.
 fn beside() -> Result<Beside, Failure> {
     Beside::new().map_err(|error| failed(format!("cannot start the runtime: {error}")))
-}
-
-/// What the watchdog needs of the rest.
-fn around_watchdog(
-    (surface, files): (&Surface, Files),
-    config: &ServerConfig,
-    (store, zones): (&Arc<dyn Store>, Arc<SystemZones>),
-    (holder, lease): (String, SignedDuration),
-) -> watchdog::Around {
-    watchdog::Around {
-        store: Arc::clone(store),
-        holder,
-        lease,
-        zones,
-        config: config.watchdog.clone(),
-        vitals: Arc::clone(surface.watchdog.get_or_init(Arc::default)),
-        pulse: watched(surface, "watchdog", watchdog::BOUND),
-        files,
-    }
 }
 
 /// A pulse that `/healthz` watches.
@@ -383,7 +365,7 @@ async fn open(place: &Place, roles: &Roles) -> Result<(Arc<dyn Store>, Held), Fa
             let held = place.hold()?;
             Ok((place.open_writer(writer::SERVE, writer::SERVE_WAITS)?, held))
         } else {
-            let store = place.open_server(Opening::Make)?;
+            let store = place.open_server()?;
             Ok((store.map_or_else(|| place.open_reader(), Ok)?, Held::default()))
         }
     });
@@ -399,7 +381,10 @@ async fn refuse_left_behind(store: &dyn Store, place: &Place) -> Result<(), Fail
     if let Some(Some(_)) = rows.next() {
         return Err(Failure::failed(
             format!("{place} is a copy that was not finished"),
-            "Empty it, and begin again with `interlock store copy`.",
+            format!(
+                "Empty it, and begin again with `interlock store copy`. To empty it: {}",
+                place.how_to_empty()
+            ),
         ));
     }
     match rows.next() {
@@ -422,6 +407,7 @@ struct Served<'a> {
     place: &'a Place,
     config: &'a ServerConfig,
     zones: Arc<SystemZones>,
+    unreached: Arc<Unreached>,
 }
 
 impl Served<'_> {
@@ -466,9 +452,17 @@ impl Served<'_> {
             agreement,
             gate: watch::Sender::new(false),
             begun: tokio::sync::Mutex::default(),
+            unreached: Arc::clone(&self.unreached),
         };
         if let Some(name) = self.place.host()? {
             let (store, me) = (Arc::clone(store), holder.clone());
+            let (files, host, by) = (work.files.clone(), name.clone(), holder.clone());
+            tokio::spawn(concord::go_on(concord::Around {
+                store: Arc::clone(&store),
+                files,
+                host,
+                me: by,
+            }));
             tokio::spawn(async move {
                 roster::say_back(store.as_ref(), &name).await;
                 caution::go_on(store, me).await;
@@ -482,8 +476,29 @@ impl Served<'_> {
             work: Arc::new(work),
             pulse: Pulse::default(),
             taken_over: Some(taken_over_in),
+            unreached: Arc::clone(&self.unreached),
         });
         Ok((owner, host))
+    }
+
+    /// What the watchdog needs of the rest.
+    fn around_watchdog(
+        &self,
+        surface: &Surface,
+        store: &Arc<dyn Store>,
+        (holder, files): (String, Files),
+    ) -> watchdog::Around {
+        watchdog::Around {
+            store: Arc::clone(store),
+            holder,
+            lease: self.place.pace().lease,
+            zones: Arc::clone(&self.zones),
+            config: self.config.watchdog.clone(),
+            vitals: Arc::clone(surface.watchdog.get_or_init(Arc::default)),
+            pulse: watched(surface, "watchdog", watchdog::BOUND),
+            files,
+            unreached: Arc::clone(&self.unreached),
+        }
     }
 }
 

@@ -184,7 +184,7 @@ fn print_preview(
 }
 
 fn shown((pipeline, key, row): &IncidentRow) -> [String; 4] {
-    [row.record.state.clone(), pipeline.to_string(), instant(row.record.opened_at), key.clone()]
+    [row.record.state.to_string(), pipeline.to_string(), instant(row.record.opened_at), key.clone()]
 }
 
 fn list(directory: &Path, asked: &SilenceList, output: &mut Output) -> Result<u8, Failure> {

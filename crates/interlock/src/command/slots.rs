@@ -3,7 +3,7 @@
 //! A row wins over the span that covers it. Listed as one line, a span keeps its count; expanded, it is
 //! enumerated by the declared schedule, and the slots that have a row of their own are left out.
 
-use std::{collections::BTreeSet, io::Write as _, path::Path};
+use std::{collections::BTreeSet, io::Write as _, path::Path, sync::Arc};
 
 use interlock_config::Loaded;
 use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
@@ -157,7 +157,7 @@ fn enumerate(
 /// Adds the runs to the slots that have a row.
 fn with_runs(ledger: &Ledger, rows: Vec<(SlotKey, Listed)>) -> Result<Vec<Item>, Failure> {
     let slots = rows.iter().filter_map(|(key, listed)| match listed {
-        Listed::Row(LedgerEntry::Slot(slot)) => Some((key, slot)),
+        Listed::Row(LedgerEntry::Slot(slot)) => Some((key, slot.as_ref())),
         Listed::Row(LedgerEntry::Span(_)) | Listed::OfSpan(..) => None,
     });
     let mut runs = ledger.runs_of_all(slots)?;
@@ -166,7 +166,7 @@ fn with_runs(ledger: &Ledger, rows: Vec<(SlotKey, Listed)>) -> Result<Vec<Item>,
         Listed::Row(LedgerEntry::Span(span)) => Item::Span(key, span),
         Listed::Row(LedgerEntry::Slot(slot)) => {
             let runs = runs.remove(&key).unwrap_or_default();
-            Item::Slot(key, Box::new(slot), runs)
+            Item::Slot(key, Box::new(Arc::unwrap_or_clone(slot)), runs)
         }
     };
     Ok(rows.into_iter().map(item).collect())

@@ -3,6 +3,7 @@
 use std::{io::Write as _, path::Path};
 
 use interlock_config::{Problem, Severity};
+use interlock_core::text::counted;
 use serde_json::Value;
 
 use crate::{
@@ -22,10 +23,6 @@ pub(super) fn run(directory: &Path, form: Form, output: &mut Output) -> Result<u
         for problem in &loaded.problems {
             writeln!(output.out, "{}", problem.render())?;
         }
-        let counted = |count: usize, what: &str| match count {
-            1 => format!("1 {what}"),
-            _ => format!("{count} {what}s"),
-        };
         writeln!(
             output.out,
             "{}, {}, {}",

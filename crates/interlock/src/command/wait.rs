@@ -89,7 +89,11 @@ impl Awaited {
                 let state =
                     record.state().map_err(|error| Failure::failed(error.to_string(), ""))?;
                 let how = record.status;
-                Ok(if state.is_terminal() { ended(how, "COMPLETED") } else { Look::Open(how) })
+                Ok(if state.is_terminal() {
+                    ended(how.to_string(), "COMPLETED")
+                } else {
+                    Look::Open(how.to_string())
+                })
             }
             Self::Slot(key) => look_at_slot(ledger, key),
         }

@@ -31,7 +31,7 @@ pub(super) fn run(
     output: &mut Output,
 ) -> Result<u8, Failure> {
     let place = Place::of(directory)?;
-    if !place.exists() {
+    if !place.exists()? {
         return print(&Report::default(), Form::asked(asked.json), output);
     }
     let now = clock::now();

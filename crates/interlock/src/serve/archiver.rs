@@ -3,7 +3,10 @@
 //! An archive that cannot be written to is tried again and again; nothing is lost meanwhile, because the store keeps
 //! what the archive has not read. After a while people are told.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use interlock_api::Surface;
 use interlock_config::server::ServerConfig;
@@ -14,7 +17,7 @@ use crate::{
     arguments::RoleName,
     exit::Failure,
     place::Place,
-    serve::{archive_watch, roles::Roles},
+    serve::{archive_watch, notice::Over, roles::Roles},
 };
 
 /// How long a loop may take beside its interval before it counts as late.
@@ -29,16 +32,21 @@ pub(crate) async fn start(
     let Some(declared) = &config.archiver else {
         if roles.has(RoleName::Engine) && store.changes(u64::MAX, 1).await?.since.is_some() {
             store.archived(None).await?;
+            if archive_watch::is_open(store.as_ref()).await? {
+                let message = "no archiver is declared any more".to_owned();
+                archive_watch::notice(store.as_ref(), message, Over::Yes).await;
+            }
             tracing::info!("no archiver is declared any more: changes are no longer noted for it");
         }
         return Ok(());
     };
+    let batches = Arc::default();
     if roles.has(RoleName::Engine) {
         // Before the archive is ever reached: what happens until then is for it too.
         if store.changes(u64::MAX, 1).await?.since.is_none() {
             store.archived(Some(Archived::default())).await?;
         }
-        watch(declared, store, (beside, surface));
+        watch((declared, &batches), store, (beside, surface));
     }
     if !roles.has(RoleName::Archiver) {
         return Ok(());
@@ -49,25 +57,25 @@ pub(crate) async fn start(
             "Write `--roles engine,archiver`.",
         ));
     }
-    run(declared, store, (beside, surface));
+    run((declared, batches), store, (beside, surface));
     Ok(())
 }
 
 /// Whoever runs the archiver, or should: that nothing is archived is noticed here.
 fn watch(
-    declared: &interlock_config::server::Archiver,
+    (declared, batches): (&interlock_config::server::Archiver, &Arc<AtomicU64>),
     store: &Arc<dyn Store>,
     (beside, surface): (&Handle, &Surface),
 ) {
     let waited = Arc::clone(surface.archive_waited.get_or_init(Arc::default));
     let interval = Duration::try_from(declared.interval).unwrap_or(BOUND);
-    let store = Arc::clone(store);
-    beside.spawn(archive_watch::go_on(archive_watch::Around { store, interval, waited }));
+    let (store, batches) = (Arc::clone(store), Arc::clone(batches));
+    beside.spawn(archive_watch::go_on(archive_watch::Around { store, interval, waited, batches }));
 }
 
 #[cfg(feature = "postgres")]
 fn run(
-    declared: &interlock_config::server::Archiver,
+    (declared, batches): (&interlock_config::server::Archiver, Arc<AtomicU64>),
     store: &Arc<dyn Store>,
     (beside, surface): (&Handle, &Surface),
 ) {
@@ -75,12 +83,12 @@ fn run(
     let pulse = interlock_engine::vitals::Pulse::default();
     surface.loops.register("archiver", pulse.clone(), interval.saturating_add(BOUND));
     let (store, declared) = (Arc::clone(store), declared.clone());
-    beside.spawn(copying::go_on(copying::Around { store, declared, interval, pulse }));
+    beside.spawn(copying::go_on(copying::Around { store, declared, interval, batches, pulse }));
 }
 
 #[cfg(not(feature = "postgres"))]
 fn run(
-    _declared: &interlock_config::server::Archiver,
+    (_declared, _batches): (&interlock_config::server::Archiver, Arc<AtomicU64>),
     _store: &Arc<dyn Store>,
     (_beside, _surface): (&Handle, &Surface),
 ) {
@@ -89,7 +97,13 @@ fn run(
 
 #[cfg(feature = "postgres")]
 mod copying {
-    use std::{sync::Arc, time::Duration};
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicU64, Ordering},
+        },
+        time::Duration,
+    };
 
     use interlock_archive::{ArchiveError, Archiver, Standing, Telling};
     use interlock_engine::vitals::Pulse;
@@ -97,7 +111,7 @@ mod copying {
     use tokio::time::sleep;
 
     use crate::serve::{
-        archive_watch::{INTERVALS_MISSED, notice},
+        archive_watch::{INTERVALS_MISSED, is_open, notice},
         notice::Over,
     };
 
@@ -110,6 +124,8 @@ mod copying {
         pub(super) store: Arc<dyn Store>,
         pub(super) declared: interlock_config::server::Archiver,
         pub(super) interval: Duration,
+        /// Counts those that more follow: whoever watches sees that it gets on.
+        pub(super) batches: Arc<AtomicU64>,
         pub(super) pulse: Pulse,
     }
 
@@ -137,6 +153,7 @@ mod copying {
             if archiver.pass().await? == Standing::Current {
                 break;
             }
+            around.batches.fetch_add(1, Ordering::Relaxed);
         }
         let (events, rows) = (archiver.summary.events, archiver.summary.rows);
         if archiver.summary.batches > 0 {
@@ -173,9 +190,10 @@ mod copying {
 
         async fn is_over(&mut self, around: &Around) {
             around.pulse.beat();
-            let message = || "it has everything again".to_owned();
-            if self.is_told && !notice(around.store.as_ref(), message(), Over::Yes).await {
-                return;
+            // Whoever told may have been this process before it was started again, or another.
+            if is_open(around.store.as_ref()).await.unwrap_or(false) {
+                notice(around.store.as_ref(), "it has everything again".to_owned(), Over::Yes)
+                    .await;
             }
             if self.tries > 0 {
                 tracing::info!("history is archived again");

@@ -8,10 +8,14 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use interlock_config::{Problem, Severity};
 use interlock_core::id::PipelineId;
 use interlock_store::{Shard, Store, StoreError, record::InboxRecord};
+use tokio::task::JoinSet;
 
 use crate::{
     clock,
-    serve::files::{Files, Scan},
+    serve::{
+        files::{Files, Scan},
+        unreached::Unreached,
+    },
 };
 
 /// Incidents looked at when starting: more broken files than anybody has.
@@ -27,11 +31,16 @@ pub(crate) struct BrokenFiles {
 }
 
 impl BrokenFiles {
-    /// What the open incidents say.
-    pub(crate) async fn load(files: Files, store: Arc<dyn Store>) -> Self {
+    /// What the open incidents say, as far as they can be reached.
+    pub(crate) async fn load(files: Files, store: Arc<dyn Store>, unreached: &Unreached) -> Self {
         let mut known = BTreeMap::new();
-        for shard in (0..store.shard_count()).map(Shard) {
-            match store.open_incidents(shard, None, INCIDENTS_MAX).await {
+        let mut asking = JoinSet::new();
+        for shard in (0..store.shard_count()).map(Shard).filter(|shard| !unreached.has(*shard)) {
+            let store = Arc::clone(&store);
+            asking.spawn(async move { store.open_incidents(shard, None, INCIDENTS_MAX).await });
+        }
+        for answer in asking.join_all().await {
+            match answer {
                 Ok(page) => {
                     for (pipeline, key, _) in page.items {
                         if let Some(file) = key.strip_prefix("config:") {

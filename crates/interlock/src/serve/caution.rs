@@ -6,34 +6,38 @@ use std::{sync::Arc, time::Duration};
 use interlock_store::{Role, Store};
 use tokio::time::sleep;
 
-use super::notice::{Over, is_open, notice};
+use super::{
+    notice::{Over, is_open, notice},
+    roster::speaks_for_all,
+};
 
-const LOOK_EVERY: Duration = Duration::from_mins(5);
+const LOOK_EVERY: Duration = Duration::from_mins(1);
 const THING: &str = "the store";
 
 /// Looks until the process ends. One of all instances tells.
 pub(crate) async fn go_on(store: Arc<dyn Store>, me: String) {
+    let mut last = None;
     loop {
         // A store that does not answer is told of by others.
-        if let Ok(cautions) = store.cautions().await
-            && is_first(store.as_ref(), &me).await
-            && let Ok(is_told) = is_open(store.as_ref(), format!("unsafe:{THING}")).await
-            && is_told == cautions.is_empty()
-        {
-            let (message, over) = if is_told {
-                ("its server is set up to keep everything now".to_owned(), Over::Yes)
-            } else {
-                (cautions.join("; "), Over::No)
-            };
-            notice(store.as_ref(), ("STORE_UNSAFE", THING), message, over).await;
+        if let Ok(cautions) = store.cautions().await {
+            let has_changed = last.replace(cautions.clone()).is_some_and(|last| last != cautions);
+            tell(store.as_ref(), &me, (cautions, has_changed)).await;
         }
         sleep(LOOK_EVERY).await;
     }
 }
 
-/// Whether no other instance speaks for all.
-async fn is_first(store: &dyn Store, me: &str) -> bool {
-    let Ok(Some(roll)) = store.roll().await else { return false };
-    let mut present = roll.present.iter().filter(|(role, _)| *role == Role::Engine);
-    present.next().is_none_or(|(_, name)| name.as_str() >= me)
+async fn tell(store: &dyn Store, me: &str, (cautions, has_changed): (Vec<String>, bool)) {
+    if let Ok(Some(roll)) = store.roll().await
+        && speaks_for_all((Role::Engine, me), &roll)
+        && let Ok(is_told) = is_open(store, format!("unsafe:{THING}")).await
+        && (is_told == cautions.is_empty() || (is_told && has_changed))
+    {
+        let (message, over) = if cautions.is_empty() {
+            ("its server is set up to keep everything now".to_owned(), Over::Yes)
+        } else {
+            (cautions.join("; "), Over::No)
+        };
+        notice(store, ("STORE_UNSAFE", THING), message, over).await;
+    }
 }

@@ -8,7 +8,7 @@ use interlock_engine::{
     host::Host,
     seam::{Evaluators, Specs, Task, World},
 };
-use interlock_store::{Shard, Store};
+use interlock_store::{Role, Shard, Store};
 use interlock_trigger::Triggers;
 use tokio::{
     sync::{Mutex, mpsc, oneshot, watch},
@@ -20,6 +20,7 @@ use crate::serve::{
     files::{Agreement, Files, Scan, Since},
     letters::Ways,
     shards::{AtWork, Begun, Ended, Work},
+    unreached::Unreached,
 };
 
 /// How many portions of changed files may wait for the engines.
@@ -45,6 +46,7 @@ pub(crate) struct Engines {
     pub(crate) gate: watch::Sender<bool>,
     /// What was found at the start, until somebody asks for it.
     pub(crate) begun: Mutex<Option<(Overview, Scan)>>,
+    pub(crate) unreached: Arc<Unreached>,
 }
 
 impl Work for Engines {
@@ -75,14 +77,27 @@ impl Engines {
         while let Some(opened) = opening.join_next().await {
             match opened {
                 Ok((shard, Ok(Some(engine)))) => engines.push((shard, engine)),
-                Ok((_, Err(error))) => failed = Some(error),
+                Ok((shard, Err(error))) => {
+                    if let EngineError::Store(error) = &error {
+                        self.unreached.failed(Role::Engine, shard, error);
+                    }
+                    failed = Some(error);
+                }
                 Err(broken) if broken.is_panic() => std::panic::resume_unwind(broken.into_panic()),
                 // Somebody else has it. Nobody aborts these tasks.
                 Ok((_, Ok(None))) | Err(_) => {}
             }
         }
         engines.sort_by_key(|(shard, _)| *shard);
-        failed.map_or(Ok(engines), Err)
+        match failed {
+            // One of several servers may be away: shards of the others need not wait for it.
+            Some(EngineError::Store(error)) if error.is_retryable && !engines.is_empty() => {
+                tracing::warn!(%error, "not all shards could be taken up; the others are tried again");
+                Ok(engines)
+            }
+            Some(error) => Err(error),
+            None => Ok(engines),
+        }
     }
 
     fn parts(&self, shard: Shard) -> Parts {

@@ -44,6 +44,8 @@ struct Known {
     folders: Vec<PathBuf>,
     /// Since when a pipeline has no file.
     absent: BTreeMap<PipelineId, Instant>,
+    /// Whether the index says what the files say now: at the start it says what they said.
+    is_scanned: bool,
     /// The alert channels of the last `interlock.yaml` that could be used.
     alerts: Arc<[Alert]>,
 }
@@ -142,6 +144,7 @@ impl Files {
             }
             known.index = index;
         }
+        known.is_scanned |= scan.is_whole;
         Ok(scan)
     }
 
@@ -160,6 +163,13 @@ impl Files {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = known.index.find(file.to_str()?)?;
         (entry.version != 0).then(|| entry.name.clone())
+    }
+
+    /// Which pipelines they declare, with their versions; nothing before they were looked at.
+    pub(crate) fn declared(&self) -> Option<BTreeMap<PipelineId, u64>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let usable = known.index.entries.iter().filter(|entry| entry.version != 0);
+        known.is_scanned.then(|| usable.map(|entry| (entry.name.clone(), entry.version)).collect())
     }
 
     /// Where the files come from: the project's own directory first.

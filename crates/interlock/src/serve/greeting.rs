@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use interlock_api::Reach;
+use interlock_core::text::counted;
 use interlock_engine::Overview;
 use jiff::{SignedDuration, Timestamp};
 
@@ -141,9 +142,4 @@ impl Greeting {
             counted(self.pipelines, "pipeline")
         );
     }
-}
-
-fn counted(count: usize, noun: &str) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{s}")
 }

@@ -117,6 +117,9 @@ fn is_end(what: &What) -> bool {
     matches!(what, What::Finished(_) | What::Lost { .. })
 }
 
+/// Reports on their way, by shard.
+type Lanes = BTreeMap<Shard, mpsc::UnboundedSender<Report>>;
+
 /// Says what this host knows of its jobs.
 pub(crate) struct Teller {
     pub(crate) ways: Ways,
@@ -132,8 +135,9 @@ impl Teller {
         mut reports: mpsc::UnboundedReceiver<Report>,
         mut taken_over: mpsc::UnboundedReceiver<Shard>,
     ) {
+        let this = Arc::new(self);
         let mut unread: BTreeSet<Shard> = BTreeSet::new();
-        let mut ours = Ours::new();
+        let (mut ours, mut lanes) = (Ours::new(), Lanes::new());
         let mut next = Instant::now();
         loop {
             tokio::select! {
@@ -141,18 +145,18 @@ impl Teller {
                 // However much the jobs have to say.
                 () = sleep_until(next), if !(unread.is_empty() && ours.is_empty()) => {
                     for shard in std::mem::take(&mut unread) {
-                        if !self.look_through(shard, &mut ours).await {
+                        if !this.look_through(shard, &mut ours).await {
                             unread.insert(shard);
                         }
                     }
-                    self.end_what_is_to_end(&mut ours).await;
+                    this.end_what_is_to_end(&mut ours).await;
                     next = Instant::now() + AGAIN_AFTER;
                 }
                 Some(report) = reports.recv() => {
                     if is_end(&report.what) {
                         ours.remove(&report.run_id);
                     }
-                    self.pass_on(report).await;
+                    this.hand_in(report, &mut lanes);
                 }
                 Some(shard) = taken_over.recv() => { unread.insert(shard); }
                 else => return,
@@ -160,24 +164,42 @@ impl Teller {
         }
     }
 
+    /// Passes on a report, after those of its shard that wait and beside those of others: a shard that cannot be told, because its server
+    /// is away, holds up nobody else's.
+    fn hand_in(self: &Arc<Self>, report: Report, lanes: &mut Lanes) {
+        let Some((_, shard)) = self.ways.of_run(&report.run_id) else { return };
+        let lane = lanes.entry(shard).or_insert_with(|| {
+            let (lane, mut waiting) = mpsc::unbounded_channel();
+            let this = Arc::clone(self);
+            tokio::spawn(async move {
+                while let Some(report) = waiting.recv().await {
+                    this.pass_on(report).await;
+                }
+            });
+            lane
+        });
+        let _the_process_ends = lane.send(report);
+    }
+
     async fn pass_on(&self, report: Report) {
         let Some((pipeline, shard)) = self.ways.of_run(&report.run_id) else { return };
-        let report = match self.ways.to(shard) {
-            Some(way) => match way.reports.send(report) {
-                Ok(()) => return,
-                Err(back) => back.0,
-            },
-            None => report,
-        };
-        let Report { run_id, at, what } = report;
-        loop {
-            match self.post(&pipeline, (&run_id, at), Heard::Told(what.clone())).await {
-                Ok(()) => break,
+        let mut report = report;
+        let Report { run_id, what, .. } = loop {
+            // Its owner may be here by now.
+            if let Some(way) = self.ways.to(shard) {
+                match way.reports.send(report) {
+                    Ok(()) => return,
+                    Err(back) => report = back.0,
+                }
+            }
+            let told = Heard::Told(report.what.clone());
+            match self.post(&pipeline, (&report.run_id, report.at), told).await {
+                Ok(()) => break report,
                 Err(error) if error.is_retryable => sleep(AGAIN_AFTER).await,
                 // Not acknowledged: it is told again to the next process.
                 Err(_) => return,
             }
-        }
+        };
         if is_end(&what) {
             self.triggers.acknowledge(&run_id);
         }

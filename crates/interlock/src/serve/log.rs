@@ -171,6 +171,7 @@ impl Fields {
         let kind = self.take("event");
         let message = self.take("message").unwrap_or_default();
         let style = style_of(level, kind.as_deref(), look);
+        let is_event = kind.is_some();
         let shown = match kind.filter(|_| pipeline.is_some()) {
             Some(kind) => format!("{}: {message}", kind.to_lowercase().replace('_', " ")),
             None => message,
@@ -186,8 +187,9 @@ impl Fields {
         if let Some(place) = run.or(slot) {
             let _never = write!(line, " {faint}[{place}]{faint:#}");
         }
-        // Numbers, and words that a message repeats, are for machines.
-        let rest = self.values.into_iter().filter(|(_, value)| value.is_string());
+        // Words that a message repeats are for machines, and so are the numbers of an event, whose message says what matters.
+        let rest = self.values.into_iter();
+        let rest = rest.filter(|(_, value)| value.is_string() || value.is_number() && !is_event);
         let rest = rest.filter(|(_, value)| !value.as_str().is_some_and(|it| shown.contains(it)));
         for (key, value) in rest {
             let _never = write!(line, " {faint}{key}={value}{faint:#}");

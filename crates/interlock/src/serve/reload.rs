@@ -7,7 +7,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use interlock_config::Problem;
+use interlock_config::{Problem, Severity};
+use interlock_core::text::counted;
 use interlock_engine::{Changes, vitals::Pulse};
 use tokio::{
     sync::mpsc::{Sender, UnboundedReceiver},
@@ -105,9 +106,9 @@ impl Reload {
         self.tell_problems(scan);
         if scan.spared > 0 {
             tracing::error!(
-                "the files of {} pipelines are gone, which is too many at once or may be an error in another \
+                "the files of {} are gone, which is too many at once or may be an error in another \
                  file; they stay in force: restore the files, or agree with `interlock serve --retire-missing`",
-                scan.spared
+                counted(scan.spared, "pipeline")
             );
         }
         let (pipelines, problems) = (scan.count, scan.problems.len());
@@ -115,7 +116,9 @@ impl Reload {
             event = "FILES_READ",
             pipelines,
             problems,
-            "the files were read again: {pipelines} pipelines are usable, {problems} problems"
+            "the files were read again: {}, {}",
+            counted(pipelines, "usable pipeline"),
+            counted(problems, "problem"),
         );
     }
 
@@ -127,7 +130,7 @@ impl Reload {
         for problem in new {
             tracing::warn!("{problem}");
         }
-        if is_news {
+        if is_news && scan.problems.iter().any(|it| it.severity == Severity::Error) {
             tracing::warn!("what was loaded of a broken file stays in force");
         }
         self.told = problems;

@@ -61,15 +61,13 @@ impl Roster {
     /// What is to be told now, until it is.
     pub(super) fn news(&self, (role, me): (Role, &str), roll: &Roll) -> Vec<News> {
         let here = hosts(role, roll);
-        // One of all tells; the others need not come back to it.
-        let mut present = roll.present.iter().filter(|(of, _)| *of == role);
-        let is_first = present.next().is_none_or(|(_, name)| name.as_str() >= me);
+        let is_ours_to_say = speaks_for_all((role, me), roll);
         let news = self.missing.iter().filter_map(|(host, missing)| {
             let is_here = here.contains(host.as_str());
             let is_long = roll.now.duration_since(missing.since) >= GONE_AFTER;
             match missing.is_told {
                 true if is_here => Some(News::Back(host.clone())),
-                false if !is_here && is_long && is_first => Some(News::Gone(host.clone())),
+                false if !is_here && is_long && is_ours_to_say => Some(News::Gone(host.clone())),
                 _ => None,
             }
         });
@@ -122,7 +120,13 @@ pub(crate) async fn say_back(store: &dyn Store, host: &str) {
     }
 }
 
-fn hosts(role: Role, roll: &Roll) -> BTreeSet<&str> {
+/// Whether it is this instance that says what concerns all: the first of those that are there.
+pub(super) fn speaks_for_all((role, me): (Role, &str), roll: &Roll) -> bool {
+    let mut present = roll.present.iter().filter(|(of, _)| *of == role);
+    present.next().is_none_or(|(_, name)| name.as_str() >= me)
+}
+
+pub(super) fn hosts(role: Role, roll: &Roll) -> BTreeSet<&str> {
     roll.present.iter().filter(|(of, _)| *of == role).map(|(_, name)| host(name)).collect()
 }
 

@@ -3,10 +3,9 @@
 //! It has a thread and a runtime of its own, so that whatever blocks the others does not block it. While there is
 //! nothing to complain of it calls the beacons; while there is, it keeps silent, which is what the other side listens for.
 //! What people must hear although the store, or the loop that would tell them, may be what is broken goes through the
-//! `spool`. What is right and wrong is judged in `complaint`.
+//! `spool`. What is right and wrong with loops, store and outbox is judged by the engine's `wellness`, as in the simulator.
 
 mod beacon;
-mod complaint;
 mod interface;
 mod spool;
 #[cfg(test)]
@@ -16,7 +15,10 @@ use std::{collections::BTreeSet, io, sync::Arc, thread, time::Duration};
 
 use interlock_api::{Phase, Surface, Wellness};
 use interlock_core::{duration, id::PipelineId};
-use interlock_engine::vitals::{Pulse, Vitals};
+use interlock_engine::{
+    vitals::{Pulse, Vitals},
+    wellness::{Complaint, Told, Wellness as Work},
+};
 use interlock_store::{
     Key, Record, Store, StoreError,
     kept::{BARKS_KEY, LastBark, barks},
@@ -28,12 +30,12 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+use self::interface::{Interface, News};
 pub(crate) use self::{beacon::Beacons, spool::Spool};
-use self::{
-    complaint::{Complaint, OutboxWatch, StoreWatch},
-    interface::{Interface, News},
+use super::{
+    notice::{Over, is_open, notice},
+    unreached::Unreached,
 };
-use super::notice::{Over, is_open, notice};
 use crate::clock;
 
 /// How often it looks.
@@ -61,6 +63,7 @@ pub(crate) struct Around {
     pub(crate) beacons: Beacons,
     pub(crate) spool: Spool,
     pub(crate) pulse: Pulse,
+    pub(crate) unreached: Arc<Unreached>,
 }
 
 /// The sentinel, at its post.
@@ -103,8 +106,9 @@ impl Sentinel {
 /// What the sentinel knows.
 struct Post {
     around: Around,
-    store: StoreWatch,
-    outbox: OutboxWatch,
+    work: Work,
+    /// From when on its time is counted.
+    began: Instant,
     interface: Interface,
     asking: Option<JoinHandle<Result<Asked, String>>>,
     next_asked: Instant,
@@ -127,8 +131,8 @@ impl Post {
     fn new(around: Around, ends: watch::Sender<Option<String>>) -> Self {
         Self {
             around,
-            store: StoreWatch::default(),
-            outbox: OutboxWatch::default(),
+            work: Work::default(),
+            began: Instant::now(),
             interface: Interface::default(),
             asking: None,
             next_asked: Instant::now(),
@@ -168,9 +172,9 @@ impl Post {
         self.sound_alarms(now).await;
         self.around.spool.go_on(now).await;
         self.around.beacons.take_up(now).await;
-        let is_at_work = self.around.surface.phase() == Phase::Serving && self.store.is_proven();
-        if self.complaints.is_empty() && is_at_work {
-            self.around.beacons.call(now);
+        let is_serving = self.around.surface.phase() == Phase::Serving;
+        if is_serving && self.work.is_well(&self.complaints) {
+            self.around.beacons.call(self.up(now));
         }
         let says = self.complaints.iter().map(|complaint| complaint.says.clone()).collect();
         let beacons = self.around.beacons.standing(now);
@@ -178,23 +182,23 @@ impl Post {
         self.around.pulse.beat();
     }
 
+    /// How long it has kept its post.
+    fn up(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.began)
+    }
+
     fn found(&mut self, now: Instant) -> Vec<Complaint> {
-        let mut found = Vec::new();
-        for standing in self.around.surface.loops.look(now) {
-            if standing.is_late() {
-                let (name, still) = (standing.name, standing.still_for.as_secs());
-                let says = format!("the loop `{name}` has not come round for {still} s");
-                found.push(Complaint::new(format!("loop {name}"), says));
-            }
+        let told = Told::of(&self.around.vitals);
+        let standing = self.around.surface.loops.look(now);
+        let up = self.up(now);
+        let mut found = self.work.look(&standing, told, up);
+        if !found.iter().any(Complaint::is_about_the_store) {
+            let unreached = self.around.unreached.says(self.around.store.shard_count(), now);
+            found.extend(
+                unreached.map(|says| Complaint::new("store", format!("the store: {says}"))),
+            );
         }
-        found.extend(self.store.complaint(now));
         found.extend(self.interface.complaint.clone());
-        let counts = self.around.vitals.notifications.read();
-        let count = |is: fn(&str) -> bool| {
-            counts.iter().filter(|(word, _)| is(word)).map(|(_, count)| count).sum()
-        };
-        let delivered = count(|word| word == "delivered");
-        found.extend(self.outbox.look(delivered, count(|word| word != "delivered"), now));
         found.extend(self.bark.clone());
         if self.is_skewed {
             let says = "the clocks of this host and of the store differ".to_owned();
@@ -218,7 +222,7 @@ impl Post {
 
     /// Tells people what the outbox may not be able to tell them.
     async fn sound_alarms(&mut self, now: Instant) {
-        let is_away = self.complaints.iter().any(|complaint| complaint.what == "store");
+        let is_away = self.complaints.iter().any(Complaint::is_about_the_store);
         if is_away {
             self.around.surface.loops.excuse.beat();
         }
@@ -242,7 +246,7 @@ impl Post {
         }
         for what in self.around.spool.holds() {
             // What an earlier process left is over once this one has seen that it is.
-            let is_known = what != "store" || self.store.is_proven();
+            let is_known = what != "store" || self.work.store.is_proven();
             if !wrong.contains(&what) && is_known {
                 self.end_alarm(&what).await;
             }
@@ -268,16 +272,16 @@ impl Post {
             let answer = asking.await.unwrap_or_else(|broken| Err(broken.to_string()));
             match answer {
                 Ok(answered) => {
-                    self.store.answered(Ok(()));
+                    self.work.store.answered(Ok(()));
                     self.judge_bark(answered.bark).await;
                     self.judge_skew(answered.skew).await;
                 }
-                Err(error) => self.store.answered(Err(error)),
+                Err(error) => self.work.store.answered(Err(error)),
             }
         }
         if self.asking.is_none() && now >= self.next_asked {
             self.next_asked = now + ASK_EVERY;
-            self.store.asked(now);
+            self.work.store.asked(self.up(now));
             self.asking = Some(tokio::spawn(ask(Arc::clone(&self.around.store))));
         }
     }

@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::roster::Roster;
+use super::{roster::Roster, unreached::Unreached};
 
 /// How often it is looked who is there.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
@@ -99,6 +99,8 @@ pub(crate) struct OwnerParts<W> {
     pub(crate) pulse: Pulse,
     /// Hears of shards that another instance has taken over, where somebody wants to know.
     pub(crate) taken_over: Option<mpsc::UnboundedSender<Shard>>,
+    /// Hears of shards that cannot be reached, and when they can be again.
+    pub(crate) unreached: Arc<Unreached>,
 }
 
 impl<W: Work> Owner<W> {
@@ -170,9 +172,16 @@ impl<W: Work> Owner<W> {
         let is_shared = self.is_shared();
         if let Some(beginning) = self.beginning.take_if(|it| it.is_finished()) {
             // Those who begin have yet to come round; those who do not have failed until somebody else has them.
-            self.failing.extend(std::mem::take(&mut self.asked));
+            let asked = std::mem::take(&mut self.asked);
+            let count = asked.len();
+            self.failing.extend(asked);
             match joined(beginning).await {
-                Ok(begun) => self.take_up(begun),
+                Ok(begun) => {
+                    if begun.len() < count {
+                        self.parts.pulse.try_in_vain();
+                    }
+                    self.take_up(begun);
+                }
                 Err(EngineError::Store(error)) if error.is_retryable && is_shared => {
                     self.parts.pulse.try_in_vain();
                     tracing::warn!(%error, "shards could not be taken up, and are tried again");
@@ -185,7 +194,14 @@ impl<W: Work> Owner<W> {
         for shard in ended {
             let Some(mine) = self.mine.remove(&shard) else { continue };
             let (role, number) = (self.parts.role.as_str(), shard.0);
-            match joined(mine.task).await {
+            let ended = joined(mine.task).await;
+            match &ended {
+                Ended::Again(error) => self.parts.unreached.failed(self.parts.role, shard, error),
+                Ended::GivenBack | Ended::Followed | Ended::Broken(_) => {
+                    self.parts.unreached.reached(self.parts.role, shard);
+                }
+            }
+            match ended {
                 Ended::GivenBack => tracing::info!(role, shard = number, "shard given back"),
                 Ended::Followed if is_shared => {
                     tracing::warn!(role, shard = number, "another instance owns the shard now");
@@ -222,10 +238,13 @@ impl<W: Work> Owner<W> {
     /// could do it, nothing at work is nothing done.
     fn come_round(&mut self) {
         let (mine, holders, me) = (&self.mine, &self.holders, self.parts.holder.as_str());
-        self.failing.retain(|shard| match mine.get(shard) {
+        let fails = |shard: &Shard| match mine.get(shard) {
             Some(mine) => mine.pulse.count() == mine.seen,
             None => holders.get(shard).is_none_or(|holder| holder == me),
-        });
+        };
+        for shard in self.failing.extract_if(.., |shard| !fails(shard)) {
+            self.parts.unreached.reached(self.parts.role, shard);
+        }
         // Nothing at work, and nobody known who does it.
         let is_idle = self.mine.is_empty() && self.holders.is_empty();
         if is_idle || !self.failing.is_empty() {
@@ -388,6 +407,7 @@ mod tests {
                     work: Arc::clone(&work),
                     pulse: pulse.clone(),
                     taken_over: None,
+                    unreached: Arc::default(),
                 });
                 let _failed = owner.run(Box::pin(std::future::pending())).await;
                 pulse.try_in_vain();

@@ -11,7 +11,10 @@ use std::{
 
 use interlock_config::{SystemZones, ZoneSource as _, decode_version};
 use interlock_core::{id::PipelineId, pipeline::Pipeline, zone::Zone};
-use interlock_engine::seam::{Specs, Task};
+use interlock_engine::{
+    Declaration,
+    seam::{Specs, Task},
+};
 use interlock_store::{Key, Record, Store, record::version_text};
 
 use crate::environment;
@@ -32,7 +35,7 @@ impl StoredSpecs {
         Self { store, zones, cache: Arc::default() }
     }
 
-    async fn read(&self, name: &PipelineId, version: u64) -> Result<Arc<Pipeline>, String> {
+    async fn read(&self, name: &PipelineId, version: u64) -> Result<Declaration, String> {
         let rows = self.store.read(name, &[Key::Version(version)]).await;
         let rows = rows.map_err(|error| format!("the store failed: {error}"))?;
         let Some(Some(row)) = rows.into_iter().next() else {
@@ -43,13 +46,19 @@ impl StoredSpecs {
         };
         let environment = environment::variable;
         let found = decode_version(&kept.source, &kept.context, &*self.zones, &environment)?;
-        Ok(Arc::new(found.pipeline))
+        let (pipeline, version) = (Arc::new(found.pipeline), found.version);
+        Ok(Declaration { pipeline, version, source: Arc::unwrap_or_clone(kept) })
     }
 }
 
 impl Specs for StoredSpecs {
     fn zone(&self, name: &str) -> Option<Zone> {
         self.zones.zone(name)
+    }
+
+    fn today(&self, name: &PipelineId, version: u64) -> Task<Result<Declaration, String>> {
+        let (this, name) = (self.clone(), name.clone());
+        Box::pin(async move { this.read(&name, version).await })
     }
 
     fn pipeline(&self, name: &PipelineId, version: u64) -> Task<Result<Arc<Pipeline>, String>> {
@@ -60,7 +69,7 @@ impl Specs for StoredSpecs {
         }
         let this = self.clone();
         Box::pin(async move {
-            let found = this.read(&key.0, key.1).await?;
+            let found = this.read(&key.0, key.1).await?.pipeline;
             let mut cache = this.cache.lock().unwrap_or_else(PoisonError::into_inner);
             cache.put(key, Arc::clone(&found));
             Ok(found)

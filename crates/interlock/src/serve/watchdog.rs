@@ -18,6 +18,7 @@ use jiff::SignedDuration;
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::{oneshot, watch},
+    task::JoinSet,
     time::sleep,
 };
 
@@ -26,6 +27,7 @@ use crate::serve::{
     files::Files,
     shards::{AtWork, Begun, Ended, Owner, OwnerParts, Work},
     telling::EngineTelling,
+    unreached::Unreached,
     world::TokioWorld,
 };
 
@@ -76,13 +78,14 @@ pub(crate) struct Around {
     pub(crate) vitals: Arc<WatchdogVitals>,
     pub(crate) pulse: Pulse,
     pub(crate) files: Files,
+    pub(crate) unreached: Arc<Unreached>,
 }
 
 /// Watches until it is asked to end, as many shards as are this process's share. A store that fails is tried again.
 pub(crate) async fn run(around: Around, stop: watch::Receiver<bool>) {
     let work = Arc::new(Watchdogs(Arc::new(around)));
     loop {
-        let Around { store, holder, lease, pulse, .. } = &*work.0;
+        let Around { store, holder, lease, pulse, unreached, .. } = &*work.0;
         let owner = Owner::new(OwnerParts {
             store: Arc::clone(store),
             role: Role::Watchdog,
@@ -91,6 +94,7 @@ pub(crate) async fn run(around: Around, stop: watch::Receiver<bool>) {
             work: Arc::clone(&work),
             pulse: pulse.clone(),
             taken_over: None,
+            unreached: Arc::clone(unreached),
         });
         match owner.run(Box::pin(asked(stop.clone()))).await {
             Ok(()) => return,
@@ -110,18 +114,37 @@ struct Watchdogs(Arc<Around>);
 impl Work for Watchdogs {
     fn begin(self: Arc<Self>, shards: Vec<Shard>) -> Task<Begun> {
         Box::pin(async move {
-            let mut begun = Vec::new();
+            // All at once: one that cannot be reached now must not keep the others waiting.
+            let mut opening = JoinSet::new();
             for shard in shards {
                 let pulse = Pulse::default();
-                match Watchdog::open(parts(&self.0, pulse.clone()), shard).await {
-                    Ok(Some(watchdog)) => begun.push((shard, watch(watchdog, pulse))),
-                    Ok(None) => tracing::debug!(shard = shard.0, "another watchdog is at work"),
-                    Err(error) => {
-                        self.0.pulse.try_in_vain();
-                        tracing::error!(%error, "the watchdog cannot begin");
+                let opened = Watchdog::open(parts(&self.0, shard, pulse.clone()), shard);
+                opening.spawn(async move { (shard, pulse, opened.await) });
+            }
+            let mut begun = Vec::new();
+            while let Some(opened) = opening.join_next().await {
+                match opened {
+                    Ok((shard, pulse, Ok(Some(watchdog)))) => {
+                        begun.push((shard, watch(watchdog, pulse)));
                     }
+                    Ok((shard, _, Ok(None))) => {
+                        tracing::debug!(shard = shard.0, "another watchdog is at work");
+                    }
+                    Ok((shard, _, Err(error))) => {
+                        self.0.pulse.try_in_vain();
+                        tracing::error!(shard = shard.0, %error, "the watchdog cannot begin");
+                        if let WatchdogError::Store(error) = &error {
+                            self.0.unreached.failed(Role::Watchdog, shard, error);
+                        }
+                    }
+                    Err(broken) if broken.is_panic() => {
+                        std::panic::resume_unwind(broken.into_panic());
+                    }
+                    // Nobody aborts these tasks.
+                    Err(_) => {}
                 }
             }
+            begun.sort_by_key(|(shard, _)| *shard);
             Ok(begun)
         })
     }
@@ -143,7 +166,7 @@ fn watch(watchdog: Watchdog, pulse: Pulse) -> AtWork {
     AtWork { task, stop, pulse }
 }
 
-fn parts(around: &Arc<Around>, pulse: Pulse) -> Parts {
+fn parts(around: &Arc<Around>, shard: Shard, pulse: Pulse) -> Parts {
     let zones = Arc::clone(&around.zones);
     let zones: ZoneBook = Arc::new(move |name| zones.zone(name));
     let world = Arc::new(TokioWorld::new());
@@ -152,7 +175,18 @@ fn parts(around: &Arc<Around>, pulse: Pulse) -> Parts {
     around.holder.clone_into(&mut parts.holder);
     parts.pace = Pace { interval: around.config.interval, lease: around.lease, ..Pace::default() };
     parts.vitals = Arc::clone(&around.vitals);
-    parts.came_round = Arc::new(move || pulse.beat());
+    let (ours, all, reached) = (pulse.clone(), around.pulse.clone(), Arc::clone(&around.unreached));
+    parts.failed = Arc::new(move |error| {
+        // It tries, and does not hang.
+        ours.try_in_vain();
+        all.try_in_vain();
+        reached.failed(Role::Watchdog, shard, error);
+    });
+    let reached = Arc::clone(&around.unreached);
+    parts.came_round = Arc::new(move || {
+        pulse.beat();
+        reached.reached(Role::Watchdog, shard);
+    });
     let files = around.files.clone();
     parts.hears = Arc::new(move || hears_misses(&files.alerts(), &PipelineId::system()));
     parts

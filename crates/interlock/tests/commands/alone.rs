@@ -219,13 +219,16 @@ fn an_interrupt_ends_the_job_and_the_slot() {
 
 #[test]
 fn a_second_interrupt_leaves_the_job_to_the_runner() {
-    // A job that does not want to end.
+    // A job that does not want to end, once it is deaf: `JOB_TRIGGERED` is said before its first line.
     let world = World::new(
         "",
-        "trap '' TERM; while test -e ran.log && ! test -e enough; do sleep 0.05; done",
+        "trap '' TERM; touch deaf; while test -e ran.log && ! test -e enough; do sleep 0.05; done",
     );
     let mut run = world.start(&["run", "orders"]);
     run.says("JOB_TRIGGERED");
+    while !world.path().join("deaf").exists() {
+        std::thread::yield_now();
+    }
     run.signal("-INT");
     run.says("CANCEL_REQUESTED");
     run.signal("-INT");

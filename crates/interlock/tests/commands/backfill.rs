@@ -50,7 +50,7 @@ hourly    2026-02-25T09:00:00Z to 2026-02-25T10:00:00Z (2 slots)  would run
 hourly    2026-02-25T11:00:00Z                                    exists     completed
 hourly    2026-02-25T12:00:00Z                                    open       waiting
 hourly    2026-02-25T13:00:00Z to 2026-02-25T14:00:00Z (2 slots)  owed       its schedule records it first
-10 of 15 slots would run, 1 at a time (`maxActiveRuns` is 1); plan 32045952335e5d83
+10 of 15 slots would run, 2 exist, 1 open, 2 owed; 1 at a time (`maxActiveRuns` is 1); plan 32045952335e5d83
 ";
     assert_eq!((ran.code, ran.stdout.as_str()), (0, expected), "{}", ran.stderr);
 }
@@ -90,6 +90,9 @@ fn the_dry_run_is_an_object_for_scripts() {
             "count": 3,
             "total": 1,
             "plan": "87173e1e8cd089e0",
+            "verdicts": {
+                "would_run": 1, "not_ready": 0, "exists": 0, "open": 1, "owed": 1, "excluded": 0,
+            },
             "slots": [
                 slot("11", "would_run", Value::Null),
                 slot("12", "open", json!("waiting")),
@@ -151,6 +154,36 @@ fn what_is_owed_is_said_to_be_and_a_range_the_wrong_way_round_names_its_options(
 }
 
 #[test]
+fn a_date_is_one_in_the_zone_of_the_schedule_that_is_named() {
+    let file = |own: &str| {
+        format!(
+            "name: offices\n{own}schedules:\n  \
+             - {{id: riga, cron: '0 6 * 1 *', timezone: Europe/Riga}}\n  \
+             - {{id: la, cron: '0 6 * 1 *', timezone: America/Los_Angeles}}\n\
+             trigger: {{type: command, command: 'true'}}\n"
+        )
+    };
+    let (plain, own) = (file(""), file("timezone: Asia/Tokyo\n"));
+    for (text, named, from) in [
+        (&plain, &["--schedule", "la"][..], "2026-01-05T08:00:00Z"),
+        (&plain, &["--schedule", "riga"], "2026-01-04T22:00:00Z"),
+        (&plain, &[], "2026-01-04T22:00:00Z"),
+        (&own, &["--schedule", "la"], "2026-01-05T08:00:00Z"),
+        (&own, &["--schedule", "la", "--schedule", "riga"], "2026-01-04T15:00:00Z"),
+        (&own, &[], "2026-01-04T15:00:00Z"),
+    ] {
+        let directory = project(&[("pipelines/offices.yaml", text)]);
+        let range = ["--from", "2026-01-05", "--to", "2026-01-06", "--dry-run", "--json"];
+        let ran = ask(directory.path(), &[&["start", "offices"], &range[..], named].concat());
+        let plan: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(plan["from"], from, "{named:?} of {text}{}", ran.stderr);
+        if named.len() == 2 {
+            assert_eq!(plan["count"], 1, "that date has one slot: {named:?} of {text}");
+        }
+    }
+}
+
+#[test]
 fn steering_what_there_is_not_makes_no_ledger() {
     let directory = history();
     for word in ["pause", "resume", "cancel", "follow"] {
@@ -171,9 +204,19 @@ SCHEDULE  SLOT                                                    VERDICT    REA
 hourly    2026-02-20T22:00:00Z to 2026-02-23T00:00:00Z (3 slots)  would run
 hourly    2026-02-21                                              excluded   excluded by exclusions
 hourly    2026-02-22                                              excluded   excluded by exclusions
-3 of 3 slots would run, 1 at a time; plan cfdc23f892bd9e37
+3 of 3 slots would run, 2 days excluded; 1 at a time; plan cfdc23f892bd9e37
 ";
     assert_eq!((ran.code, ran.stdout.as_str()), (0, expected), "{}", ran.stderr);
+}
+
+#[test]
+fn a_range_without_slots_is_refused_as_such() {
+    let directory = story();
+    let range = ["--from", "2026-02-21T00:00Z", "--to", "2026-02-22T00:00Z"];
+    let ran = ask(directory.path(), &[&["start", "orders"], &range[..]].concat());
+    let expected = "error: there are no slots in the range\n\
+                    help: `--dry-run` names the days that a calendar leaves out.\n";
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, expected));
 }
 
 #[test]
@@ -185,7 +228,14 @@ fn a_slot_that_stored_sensors_forbid_is_not_ready() {
     let line = "hourly    2026-01-01T00:00:00Z to 2026-01-01T02:00:00Z (3 slots)  not ready  ";
     assert!(dry.stdout.contains(line), "{}", dry.stdout);
     assert!(dry.stdout.contains("landed"), "{}", dry.stdout);
-    assert!(dry.stdout.contains("3 of 3 slots would run"), "{}", dry.stdout);
+    let sum = "0 of 3 slots would run, 3 would wait because not ready; 1 at a time";
+    assert!(dry.stdout.contains(sum), "{}", dry.stdout);
+    let one = ["--from", "2026-01-01T00:00Z", "--to", "2026-01-01T01:00Z", "--dry-run"];
+    let one = ask(directory.path(), &[&["start", "history", "--json"], &one[..]].concat()).json();
+    let counts = json!({
+        "would_run": 0, "not_ready": 1, "exists": 0, "open": 0, "owed": 0, "excluded": 0,
+    });
+    assert_eq!((&one["verdicts"], &one["total"]), (&counts, &json!(1)), "{one}");
 }
 
 #[test]

@@ -90,6 +90,15 @@ orders    hourly    2026-02-25T13:00:00Z to 2026-02-25T16:00:00Z (4 slots)  skip
 
 /// A pipeline `orders` whose schedules are recorded up to a noon long ago, and nothing else.
 fn downtime(text: &str, schedules: &[&str]) -> tempfile::TempDir {
+    downtime_of(text, schedules, None)
+}
+
+/// The same of one that was disabled since then.
+fn downtime_of(
+    text: &str,
+    schedules: &[&str],
+    disabled_since: Option<jiff::Timestamp>,
+) -> tempfile::TempDir {
     let directory = project(&[("pipelines/orders.yaml", text)]);
     let noon = at("2026-02-25T12:00:00Z");
     let pipeline = PipelineRecord {
@@ -97,10 +106,10 @@ fn downtime(text: &str, schedules: &[&str]) -> tempfile::TempDir {
         version: "00000000000000ab".into(),
         first_seen: noon,
         retired_at: None,
-        disabled_since: None,
+        disabled_since,
         pause: None,
     };
-    let mut rows = vec![create(Key::Pipeline, Record::Pipeline(pipeline))];
+    let mut rows = vec![create(Key::Pipeline, Record::Pipeline(pipeline.into()))];
     rows.extend(schedules.iter().map(|id| {
         let key = Key::Watermark(ScheduleId::any(id).unwrap());
         create(key, Record::Watermark(WatermarkRecord { at: noon }))
@@ -115,6 +124,26 @@ fn with_two_schedules(policy: &str) -> tempfile::TempDir {
          trigger: {{type: command, command: 'true'}}\n{policy}"
     );
     downtime(&text, &["half", "hourly"])
+}
+
+#[test]
+fn what_was_disabled_and_is_enabled_in_downtime_is_planned_as_after_a_pause() {
+    let text = |policy: &str| {
+        format!(
+            "name: orders\nschedules: [{{id: hourly, cron: '0 * * * *'}}]\n\
+             trigger: {{type: command, command: 'true'}}\n{policy}"
+        )
+    };
+    let noon = Some(at("2026-02-25T12:00:00Z"));
+    for (policy, first) in [("", "skip paused"), ("catchupWindow: 1d\n", "run catchup")] {
+        let directory = downtime_of(&text(policy), &["hourly"], noon);
+        let arguments = ["catchup", "--dry-run", "--at", "2026-02-25T15:30:00Z", "--json"];
+        let ran = ask(directory.path(), &arguments);
+        let Value::Array(objects) = ran.json() else { panic!("{}", ran.stdout) };
+        let line = |it: &Value| format!("{} {}", it["action"], it["reason"]).replace('"', "");
+        let lines: Vec<_> = objects.iter().map(line).collect();
+        assert_eq!(lines, [first, "skip paused", "skip paused"], "{policy}");
+    }
 }
 
 #[test]
@@ -135,13 +164,45 @@ fn what_waits_for_its_turn_already_is_in_the_plan() {
     let slot = SlotRecord { state: "queued".into(), sla: None, ..open_slot() };
     let slot = SlotRecord { closes_at: at("2026-03-04T12:00:00Z"), ..slot };
     let key = Key::Slot(ScheduleId::any("hourly").unwrap(), at("2026-02-25T12:00:00Z"));
-    Written::open(directory.path()).commit(vec![create(key, Record::Slot(slot))]);
+    Written::open(directory.path()).commit(vec![create(key, Record::Slot(slot.into()))]);
     let arguments = ["catchup", "--dry-run", "--at", "2026-02-25T13:10:00Z", "--json"];
     let ran = ask(directory.path(), &arguments);
     let Value::Array(objects) = ran.json() else { panic!("{}", ran.stdout) };
     let reasons: Vec<_> = objects.iter().map(|it| it["reason"].as_str().unwrap()).collect();
     assert_eq!(reasons, ["queued", "catchup", "catchup"], "{}", ran.stdout);
     assert!(objects.iter().all(|it| it["action"] == "run"), "{}", ran.stdout);
+}
+
+#[test]
+fn what_waits_for_its_turn_in_a_pause_is_in_the_plan_and_says_why() {
+    let directory = with_two_schedules("catchupWindow: 1d\noverlapPolicy: all\n");
+    let slot = SlotRecord { state: "queued".into(), sla: None, ..open_slot() };
+    let slot = SlotRecord { closes_at: at("2026-03-04T12:00:00Z"), ..slot };
+    let key = Key::Slot(ScheduleId::any("hourly").unwrap(), at("2026-02-25T12:00:00Z"));
+    Written::open(directory.path()).commit(vec![create(key, Record::Slot(slot.into()))]);
+    pause(directory.path());
+    let planned = |at: &str| {
+        let ran = ask(directory.path(), &["catchup", "--dry-run", "--at", at, "--json"]);
+        let Value::Array(objects) = ran.json() else { panic!("{}", ran.stdout) };
+        let of = |it: &Value| {
+            let text = |key: &str| it[key].as_str().unwrap().to_owned();
+            format!("{} {} {}", &text("slot")[11..16], text("action"), text("reason"))
+        };
+        assert!(ran.stderr.contains("what it owes is decided by its `resume`"), "{}", ran.stderr);
+        objects.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(planned("2026-02-25T13:10:00Z"), ["12:00 wait paused"]);
+    // It is given up when it has waited for a week.
+    assert_eq!(planned("2026-03-04T12:00:00Z"), ["12:00 skip paused"]);
+    // The same in the time in which its file disables it.
+    let disabled = "name: orders\nschedules: [{id: hourly, cron: '0 * * * *'}]\nwatch: {enabled: false}\n\
+                    trigger: {type: command, command: 'true'}\n";
+    let off = downtime(disabled, &["hourly"]);
+    let slot = SlotRecord { state: "queued".into(), sla: None, ..open_slot() };
+    let key = Key::Slot(ScheduleId::any("hourly").unwrap(), at("2026-02-25T12:00:00Z"));
+    Written::open(off.path()).commit(vec![create(key, Record::Slot(slot.into()))]);
+    let ran = ask(off.path(), &["catchup", "--dry-run", "--at", "2026-02-25T12:30:00Z"]);
+    assert!(ran.stdout.contains("2026-02-25T12:00:00Z  wait    disabled"), "{}", ran.stdout);
 }
 
 #[test]
@@ -263,6 +324,35 @@ fn a_catch_up_is_told_in_order_and_machines_get_its_numbers() {
     let done = of("CATCHUP_DONE");
     assert_eq!((number(done, "completed"), number(done, "skipped")), (run, counted), "{done}");
     assert_eq!((number(done, "failed"), number(done, "cancelled")), (0, 0), "{done}");
+}
+
+#[test]
+fn a_downtime_that_is_recorded_in_portions_is_summed_up_once() {
+    let text = "name: orders\nschedules: [{id: hourly, cron: '* * * * *'}]\ncatchupWindow: 18d\ncatchupMaxRuns: 100000\n\
+                overlapPolicy: all\ntrigger: {type: command, command: 'sleep 60'}\n";
+    let directory = downtime(text, &["hourly"]);
+    let served = Served::start(directory.path());
+    let mut seen = served.until("CATCHUP_SUMMARY");
+    let number = |line: &Value, name: &str| line[name].as_u64().unwrap_or_else(|| panic!("{line}"));
+    let summary = seen.last().unwrap().clone();
+    let run = number(&summary, "toRun");
+    assert!((25_000..26_000).contains(&run), "{summary}");
+    assert_eq!(number(&summary, "missed"), run + number(&summary, "skipped"));
+    let sum = |seen: &[Value], kind: &str| {
+        let lines = seen.iter().filter(|line| line["event"] == kind);
+        lines.map(|line| number(line, "count")).sum::<u64>()
+    };
+    while sum(&seen, "CATCHUP_QUEUED") < run {
+        seen.extend(served.until("CATCHUP_QUEUED"));
+    }
+    let count = |kind: &str| seen.iter().filter(|line| line["event"] == kind).count();
+    assert!(count("CATCHUP_QUEUED") > 1, "it was recorded in one go: {summary}");
+    assert_eq!((count("CATCHUP_SUMMARY"), count("CATCHUP_PLANNED")), (1, 1), "{seen:#?}");
+    let planned = seen.iter().find(|line| line["event"] == "CATCHUP_PLANNED").unwrap();
+    let numbers = |line| (number(line, "missed"), number(line, "toRun"));
+    assert_eq!(numbers(planned), numbers(&summary));
+    assert_eq!(sum(&seen, "CATCHUP_QUEUED"), run);
+    assert_eq!(sum(&seen, "SLOTS_MISSED"), number(&summary, "skipped"));
 }
 
 #[test]

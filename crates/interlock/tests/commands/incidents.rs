@@ -20,28 +20,31 @@ fn ask(directory: &Path, arguments: &[&str]) -> Ran {
     ran
 }
 
-fn incident(state: &str, opened_at: &str, message: &str) -> Record {
-    Record::Incident(IncidentRecord {
-        state: state.into(),
-        kind: "RETRY_EXHAUSTED".into(),
-        level: "error".into(),
-        message: message.into(),
-        details: [("scheduleId".to_owned(), json!("hourly"))].into(),
-        opened_at: at(opened_at),
-        updated_at: at("2026-02-25T12:00:00Z"),
-        count: 3,
-        told: Some("a".into()),
-        acknowledged: None,
-        resolved: None,
-        openings: Box::default(),
-    })
+fn incident(state: &'static str, opened_at: &str, message: &str) -> Record {
+    Record::Incident(
+        IncidentRecord {
+            state: state.into(),
+            kind: "RETRY_EXHAUSTED".into(),
+            level: "error".into(),
+            message: message.into(),
+            details: [("scheduleId".to_owned(), json!("hourly"))].into(),
+            opened_at: at(opened_at),
+            updated_at: at("2026-02-25T12:00:00Z"),
+            count: 3,
+            told: Some("a".into()),
+            acknowledged: None,
+            resolved: None,
+            openings: Box::default(),
+        }
+        .into(),
+    )
 }
 
 /// A notification that is still tried.
 fn letter() -> OutboxRecord {
     OutboxRecord {
         channel: "hook".into(),
-        alert: json!({"alertType": "job_failed", "message": "it\nfailed", "level": "error"}),
+        alert: json!({"alertType": "job_failed", "message": "it\nfailed", "level": "error"}).into(),
         tries: 12,
         not_before: at("2026-02-25T12:00:00Z"),
         claimed_until: None,
@@ -70,9 +73,9 @@ fn told() -> tempfile::TempDir {
         ),
         create(
             Key::Outbox("x~1~opened@hook".into()),
-            Record::Outbox(OutboxRecord { dead: true, ..letter() }),
+            Record::Outbox(OutboxRecord { dead: true, ..letter() }.into()),
         ),
-        create(Key::Outbox("y~1~opened@hook".into()), Record::Outbox(letter())),
+        create(Key::Outbox("y~1~opened@hook".into()), Record::Outbox(letter().into())),
     ]);
     directory
 }

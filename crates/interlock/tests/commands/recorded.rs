@@ -140,7 +140,7 @@ pub(crate) fn attempt(attempt: u32) -> RunKey {
     RunKey { schedule: hourly(), nominal, generation: 1, attempt }
 }
 
-fn run_record(status: &str, minute: u32) -> RunRecord {
+fn run_record(status: &'static str, minute: u32) -> RunRecord {
     let instant = |second: u32| at(&format!("2026-02-25T11:{minute:02}:{second:02}Z"));
     RunRecord {
         status: status.into(),
@@ -154,15 +154,18 @@ fn run_record(status: &str, minute: u32) -> RunRecord {
     }
 }
 
-fn event(kind: &str, instant: &str, slot: Option<&str>, message: &str) -> Change {
-    Change::Append(EventRecord {
-        kind: kind.into(),
-        at: at(instant),
-        slot: slot.map(|slot| format!("hourly/{slot}")),
-        run_id: None,
-        message: message.into(),
-        details: [("n".to_owned(), json!(1))].into(),
-    })
+fn event(kind: &'static str, instant: &str, slot: Option<&str>, message: &str) -> Change {
+    Change::Append(
+        EventRecord {
+            kind: kind.into(),
+            at: at(instant),
+            slot: slot.map(|slot| format!("hourly/{slot}")),
+            run_id: None,
+            message: message.into(),
+            details: [("n".to_owned(), json!(1))].into(),
+        }
+        .into(),
+    )
 }
 
 /// The slots from 07:00 to 10:00 are a span; 08:00 of them ran later after all; 11:00 completed at the second
@@ -187,15 +190,15 @@ pub(crate) fn story() -> tempfile::TempDir {
         received_at: at("2026-02-25T10:00:01Z"),
     };
     written.commit(vec![
-        create(Key::Pipeline, Record::Pipeline(pipeline)),
+        create(Key::Pipeline, Record::Pipeline(pipeline.into())),
         create(Key::Watermark(hourly()), Record::Watermark(watermark)),
-        create(Key::Span(hourly(), at("2026-02-25T07:00:00Z")), Record::Span(span())),
-        create(slot("2026-02-25T08:00:00Z"), Record::Slot(cancelled)),
-        create(slot("2026-02-25T11:00:00Z"), Record::Slot(failed_then_completed())),
-        create(slot("2026-02-25T12:00:00Z"), Record::Slot(open_slot())),
-        create(Key::Run(attempt(1)), Record::Run(run_record("FAILED", 0))),
-        create(Key::Run(attempt(2)), Record::Run(run_record("COMPLETED", 5))),
-        create(Key::Sensor("rows".into()), Record::Sensor(sensor)),
+        create(Key::Span(hourly(), at("2026-02-25T07:00:00Z")), Record::Span(span().into())),
+        create(slot("2026-02-25T08:00:00Z"), Record::Slot(cancelled.into())),
+        create(slot("2026-02-25T11:00:00Z"), Record::Slot(failed_then_completed().into())),
+        create(slot("2026-02-25T12:00:00Z"), Record::Slot(open_slot().into())),
+        create(Key::Run(attempt(1)), Record::Run(run_record("FAILED", 0).into())),
+        create(Key::Run(attempt(2)), Record::Run(run_record("COMPLETED", 5).into())),
+        create(Key::Sensor("rows".into()), Record::Sensor(sensor.into())),
         event("SLOT_OPENED", "2026-02-25T11:00:00Z", Some("2026-02-25T11:00:00Z"), "it is due"),
         event("RUN_FAILED", "2026-02-25T11:00:09Z", Some("2026-02-25T11:00:00Z"), "exit code 7"),
         event("SLOT_OPENED", "2026-02-25T12:00:00Z", Some("2026-02-25T12:00:00Z"), "it is due"),
@@ -220,19 +223,19 @@ pub(crate) fn pause(directory: &Path) {
         disabled_since: None,
         pause: Some(pause),
     };
-    let change = Change::Put(Key::Pipeline, Expect::Revision(1), Record::Pipeline(record));
+    let change = Change::Put(Key::Pipeline, Expect::Revision(1), Record::Pipeline(record.into()));
     Written::open(directory).commit(vec![change]);
 }
 
 /// Adds a run that is under way: the third attempt.
 pub(crate) fn runs(directory: &Path) {
     let record = RunRecord { ended_at: None, ..run_record("RUNNING", 10) };
-    Written::open(directory).commit(vec![create(Key::Run(attempt(3)), Record::Run(record))]);
+    Written::open(directory).commit(vec![create(Key::Run(attempt(3)), Record::Run(record.into()))]);
 }
 
 /// Ends the run that was under way.
 pub(crate) fn ends(directory: &Path) {
-    let record = Record::Run(run_record("COMPLETED", 10));
+    let record = Record::Run(run_record("COMPLETED", 10).into());
     let change = Change::Put(Key::Run(attempt(3)), Expect::Revision(1), record);
     Written::open(directory).commit(vec![change]);
 }
@@ -283,5 +286,5 @@ fn answer(entry: &InboxEntry, refusal: Option<&str>) -> Change {
     };
     let at = at("2026-02-25T12:30:00Z");
     let record = AppliedRecord { at, accepted: refusal.is_none(), result, request: None };
-    create(Key::Applied(entry.key.clone()), Record::Applied(record))
+    create(Key::Applied(entry.key.clone()), Record::Applied(record.into()))
 }

@@ -73,20 +73,23 @@ fn a_recurring_silence_says_when_and_a_wrong_one_is_refused_before_anything_is_k
 }
 
 fn incident(alert_type: &str) -> Record {
-    Record::Incident(IncidentRecord {
-        state: "open".into(),
-        kind: "RETRY_EXHAUSTED".into(),
-        level: "error".into(),
-        message: "exit 3".into(),
-        details: [("type".to_owned(), json!(alert_type))].into(),
-        opened_at: at("2026-02-24T09:00:00Z"),
-        updated_at: at("2026-02-25T12:00:00Z"),
-        count: 1,
-        told: None,
-        acknowledged: None,
-        resolved: None,
-        openings: Box::default(),
-    })
+    Record::Incident(
+        IncidentRecord {
+            state: "open".into(),
+            kind: "RETRY_EXHAUSTED".into(),
+            level: "error".into(),
+            message: "exit 3".into(),
+            details: [("type".to_owned(), json!(alert_type))].into(),
+            opened_at: at("2026-02-24T09:00:00Z"),
+            updated_at: at("2026-02-25T12:00:00Z"),
+            count: 1,
+            told: None,
+            acknowledged: None,
+            resolved: None,
+            openings: Box::default(),
+        }
+        .into(),
+    )
 }
 
 #[test]

@@ -238,7 +238,9 @@ fn whoever_is_done_or_was_ended_by_a_wish_has_not_died() {
     let arguments = [&FEW_DEATHS[..], &["--name", "done", "--", "/bin/true"]].concat();
     let mut done = Watched::start(supervise(folder.path(), &arguments));
     done.until("it exited with 0", 4);
-    assert_eq!(done.stop().0, Some(0));
+    // Between two of them, or with one that is up just then.
+    let (code, said) = done.stop();
+    assert!(matches!(code, Some(0 | 143)), "{code:?}: {said}");
     let arguments = [&FEW_DEATHS[..], &["--name", "wish", "--", "/bin/sleep", "600"]].concat();
     let mut wished = Watched::start(supervise(folder.path(), &arguments));
     for (signal, times) in [("-HUP", 1), ("-USR1", 2), ("-HUP", 3)] {

@@ -53,30 +53,37 @@ fn history() -> impl Iterator<Item = Freight> {
     let pipeline = || PipelineId::parse("orders").unwrap();
     let schedule = || ScheduleId::any("minutely").unwrap();
     let slot = move |at: u64| {
-        Record::Slot(SlotRecord {
-            attempt: 1,
-            opened_at: minute(at),
-            closes_at: minute(at + 1),
-            ..closed_slot("completed")
-        })
+        Record::Slot(
+            SlotRecord {
+                attempt: 1,
+                opened_at: minute(at),
+                closes_at: minute(at + 1),
+                ..closed_slot("completed")
+            }
+            .into(),
+        )
     };
     let run = move |at: u64| {
-        Record::Run(RunRecord {
-            status: "COMPLETED".into(),
-            trigger_type: "scheduler".into(),
-            created_at: minute(at),
-            started_at: Some(minute(at)),
-            ended_at: Some(minute(at)),
-            message: None,
-            category: None,
-            metadata: [].into(),
-        })
+        Record::Run(
+            RunRecord {
+                status: "COMPLETED".into(),
+                trigger_type: "scheduler".into(),
+                created_at: minute(at),
+                started_at: Some(minute(at)),
+                ended_at: Some(minute(at)),
+                message: None,
+                category: None,
+                metadata: [].into(),
+            }
+            .into(),
+        )
     };
     let event = move |number: u64| {
         let (kind, message) = ("JOB_COMPLETED".to_owned(), format!("event {number}"));
         let (slot, run_id, details) = (None, None, [].into());
-        let record = EventRecord { kind, at: minute(number), slot, run_id, message, details };
-        EventRow { number, pipeline: pipeline(), record }
+        let record =
+            EventRecord { kind: kind.into(), at: minute(number), slot, run_id, message, details };
+        EventRow { number, pipeline: pipeline(), record: record.into() }
     };
     (0..SLOTS).step_by(500).map(move |first| {
         let part = first..first + 500;
@@ -92,7 +99,7 @@ fn history() -> impl Iterator<Item = Freight> {
     })
 }
 
-fn fill(store: &dyn Store) {
+pub(crate) fn fill(store: &dyn Store) {
     history().for_each(|freight| block_on(store.import(freight)).unwrap());
 }
 
@@ -215,7 +222,8 @@ fn serve_archives_what_it_does() {
     assert_eq!(found, [events, slots].map(|count| i64::try_from(count).unwrap()));
 }
 
-/// An archive that is not there: the ledger goes on, people hear of it, and hear of its end.
+/// An archive that is not there: the ledger goes on, people hear of it, and hear of its end, also from a process that
+/// did not tell of it.
 #[test]
 fn archive_that_cannot_be_reached_is_an_incident() {
     let mut archive = PrivatePostgres::start();
@@ -225,12 +233,15 @@ fn archive_that_cannot_be_reached_is_an_incident() {
         archive.dsn()
     );
     fs::write(project.path().join("interlock.yaml"), text).unwrap();
-    let _daemon = Daemon::start(project.path());
+    let daemon = Daemon::start(project.path());
     let count = || numbers(&archive, &["SELECT count(*) FROM archive.slots"])[0];
     project.until("it is archived", || (count() > 0).then_some(()));
     archive.kill();
     let open = || project.run(&["incidents", "list", "--json"]).stdout;
     project.until("people hear of it", || open().contains("ARCHIVE_BEHIND").then_some(()));
+    // Whoever told is gone.
+    drop(daemon);
+    let _daemon = Daemon::start(project.path());
     assert!(archive.start_again());
     project.until("and of its end", || {
         let listed = project.run(&["events", "--json"]).stdout;

@@ -125,7 +125,7 @@ impl Ledger {
     /// The rows that stand for one slot each.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (&LedgerRow, &SlotRecord)> {
         self.rows.iter().filter_map(|row| match &row.entry {
-            LedgerEntry::Slot(slot) => Some((row, slot)),
+            LedgerEntry::Slot(slot) => Some((row, slot.as_ref())),
             LedgerEntry::Span(_) => None,
         })
     }
@@ -393,7 +393,7 @@ mod tests {
         };
         for second in 101..=103 {
             let nominal = Timestamp::from_second(second).unwrap();
-            let entry = LedgerEntry::Slot(slot());
+            let entry = LedgerEntry::Slot(slot().into());
             let (p, s) = (pipeline.clone(), schedule.clone());
             let row = LedgerRow { pipeline: p, schedule: s, nominal, entry, revision: 1 };
             ledger.rows.push(row);
@@ -431,7 +431,7 @@ mod tests {
 
     fn change(row: &mut LedgerRow, change: impl Fn(&mut SlotRecord)) {
         if let LedgerEntry::Slot(slot) = &mut row.entry {
-            change(slot);
+            change(Arc::make_mut(slot));
         }
     }
 
@@ -449,22 +449,22 @@ mod tests {
             ledger.rows[0].nominal = Timestamp::from_second(99).unwrap();
         });
         finds("is still waiting, and closes at", |ledger, _| {
-            change(&mut ledger.rows[0], |slot| "waiting".clone_into(&mut slot.state));
+            change(&mut ledger.rows[0], |slot| slot.state = "waiting".into());
             ledger.read_at = Timestamp::from_second(171).unwrap();
         });
         finds("made 2 attempts", |ledger, _| change(&mut ledger.rows[0], |slot| slot.attempt = 2));
         finds("and has runs", |ledger, _| {
-            change(&mut ledger.rows[0], |slot| slot.disposition = Some("skipped".to_owned()));
+            change(&mut ledger.rows[0], |slot| slot.disposition = Some("skipped".into()));
         });
         finds("is completed, and its last attempt was None", |_, log| {
             drop(log.runs.remove(SECOND));
         });
         finds("is FAILED", |ledger, _| {
-            ledger.runs.get_mut(SECOND).unwrap().record.status = "FAILED".to_owned();
+            ledger.runs.get_mut(SECOND).unwrap().record.status = "FAILED".into();
         });
         finds("is uncertain, and its slot is not marked", |ledger, _| {
             let run = &mut ledger.runs.get_mut(SECOND).unwrap().record;
-            run.status = "FAILED".to_owned();
+            run.status = "FAILED".into();
             run.message = Some("its outcome cannot be found out: x".to_owned());
         });
         let again = format!("start {SECOND} 1970-01-01T00:01:42Z 1 whole");

@@ -13,7 +13,7 @@ use std::{
 };
 
 use interlock_core::id::PipelineId;
-use interlock_private_server::{PrivatePostgres, PrivateRedis};
+use interlock_private_server::{PrivateCluster, PrivatePostgres, PrivateRedis};
 use interlock_store::{Key, Record, Role, Store, conformance::block_on};
 use jiff::{SignedDuration, Timestamp};
 
@@ -57,8 +57,11 @@ fn trouble(fleet: &mut Fleet, dice: &mut Dice, mends: &mut Vec<Mend>) -> String 
     if mends.iter().any(|mend| mend.instance == number) {
         return String::new();
     }
+    // Of a cluster a way that is cut leaves others; servers die instead.
+    let what = dice.below(10);
+    let what = if what >= 6 && fleet.server.has_other_ways() { 9 } else { what };
     let instance = &mut fleet.instances[number];
-    let (how, wait, did) = match dice.below(10) {
+    let (how, wait, did) = match what {
         0..3 => {
             instance.kill();
             (How::Start, after(dice, 0, 7_000), "killed")
@@ -76,7 +79,7 @@ fn trouble(fleet: &mut Fleet, dice: &mut Dice, mends: &mut Vec<Mend>) -> String 
             (How::Heal, after(dice, 500, 7_000), "deaf")
         }
         _ => {
-            fleet.server.restart();
+            fleet.server.restart(dice);
             return "the server was killed and is back".to_owned();
         }
     };
@@ -230,6 +233,11 @@ fn ha_redis_every_second_runs_once_whatever_happens_to_three_instances() {
 }
 
 #[test]
+fn ha_redis_cluster_every_second_runs_once_whatever_happens_to_three_instances() {
+    survive(Server::Cluster(PrivateCluster::start()));
+}
+
+#[test]
 fn ha_postgres_every_second_runs_once_whatever_happens_to_three_instances() {
     survive(Server::Postgres(PrivatePostgres::start()));
 }
@@ -237,6 +245,11 @@ fn ha_postgres_every_second_runs_once_whatever_happens_to_three_instances() {
 #[test]
 fn ha_redis_shards_of_the_dead_are_owned_again_within_lease_and_a_second() {
     follow(Server::Redis(PrivateRedis::start()));
+}
+
+#[test]
+fn ha_redis_cluster_shards_of_the_dead_are_owned_again_within_lease_and_a_second() {
+    follow(Server::Cluster(PrivateCluster::start()));
 }
 
 #[test]

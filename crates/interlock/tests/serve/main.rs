@@ -122,7 +122,7 @@ fn ledger(project: &Path) -> BTreeMap<Timestamp, SlotRecord> {
     let query = LedgerQuery { pipeline: Some(ticker), ..LedgerQuery::everything(100_000) };
     let rows = block_on(store.ledger(&query)).unwrap();
     let slots = rows.items.into_iter().map(|row| match row.entry {
-        LedgerEntry::Slot(slot) => (row.nominal, slot),
+        LedgerEntry::Slot(slot) => (row.nominal, Arc::unwrap_or_clone(slot)),
         LedgerEntry::Span(span) => panic!("nothing is old enough to be missed: {span:?}"),
     });
     slots.collect()

@@ -4,18 +4,20 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 
 use interlock_core::id::PipelineId;
-use interlock_private_server::{PrivatePostgres, PrivateRedis};
+use interlock_private_server::{PrivateCluster, PrivatePostgres, PrivateRedis};
 use interlock_store::{
     Freight, Key, Record, Row, Store as _, StoredRow,
     conformance::{START, block_on},
     kept::COPYING_KEY,
     record::{InboxRecord, SensorRecord},
 };
+use interlock_store_redis::{RedisSettings, RedisStore};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -102,6 +104,13 @@ fn ledger_moves_to_redis_and_back() {
 }
 
 #[test]
+fn ledger_moves_to_a_redis_cluster_and_back() {
+    let cluster = PrivateCluster::start();
+    let addr = cluster.addresses().remove(2);
+    there_and_back(&format!("provider: redis\nredis: {{addr: '{addr}'}}\n"));
+}
+
+#[test]
 fn ledger_moves_to_postgres_and_back() {
     let server = PrivatePostgres::start();
     there_and_back(&format!("provider: postgres\npostgres: {{dsn: '{}'}}\n", server.dsn()));
@@ -175,7 +184,7 @@ fn copy_that_was_not_finished_is_refused() {
     let project = Project::new(&[("ticker", TICKER)]);
     write(&project, "interlock.yaml", &settings);
     let value = serde_json::json!({});
-    let record = Record::Sensor(SensorRecord { value, at: START, received_at: START });
+    let record = Record::Sensor(SensorRecord { value, at: START, received_at: START }.into());
     let marker = StoredRow {
         pipeline: PipelineId::system(),
         key: Key::Sensor(COPYING_KEY.to_owned()),
@@ -191,6 +200,62 @@ fn copy_that_was_not_finished_is_refused() {
     let target = project.path().join("interlock.yaml");
     let ran = from.run(&["store", "copy", "--to", target.to_str().unwrap()]);
     assert!(ran.code != 0 && ran.stderr.contains("is not empty"), "{ran:?}");
+}
+
+/// Begins a copy from a Redis that holds much, ends it by a signal in the middle, and says until when its leases keep others
+/// away, by the server's clock.
+fn broken_off_by(signal: &str) -> Option<SignedDuration> {
+    let server = PrivateRedis::start();
+    let store = archive::redis(&server);
+    archive::fill(&store);
+    let project = Project::new(&[("ticker", TICKER)]);
+    let settings = |prefix: &str| {
+        format!("provider: redis\nredis: {{addr: '{}', keyPrefix: {prefix}}}\n", server.address())
+    };
+    let to = write(&project, "to.yaml", &settings("elsewhere"));
+    write(&project, "interlock.yaml", &settings("interlock"));
+    let copying = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .args(["store", "copy", "--to", to.to_str().unwrap(), "-C"])
+        .arg(project.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let elsewhere = RedisSettings {
+        key_prefix: "elsewhere".to_owned(),
+        ..RedisSettings::new(server.address())
+    };
+    project.until("it has begun", || {
+        let target = RedisStore::find(&elsewhere).unwrap()?;
+        let key = Key::Sensor(COPYING_KEY.to_owned());
+        block_on(target.read(&PipelineId::system(), &[key])).unwrap().remove(0)
+    });
+    let busy = project.run(&["store", "copy", "--to", to.to_str().unwrap()]);
+    assert!(busy.stderr.contains(", interlock store copy has it until"), "{busy:?}");
+    let pid = copying.id().to_string();
+    assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    let ended = copying.wait_with_output().unwrap();
+    assert!(!ended.status.success(), "{ended:?}");
+    let target = RedisStore::find(&elsewhere).unwrap().unwrap();
+    let kept = [&store, &target].map(|store| {
+        let roll = block_on(store.roll()).unwrap().unwrap();
+        roll.held.values().map(|(_, until)| until.duration_since(roll.now)).max()
+    });
+    write(&project, "interlock.yaml", &settings("elsewhere"));
+    let ran = project.run(&["serve"]);
+    let how = "--scan --pattern 'elsewhere:*'";
+    assert!(ran.stderr.contains("not finished") && ran.stderr.contains(how), "{ran:?}");
+    kept.into_iter().flatten().max()
+}
+
+/// A copy that is interrupted gives back what it held, and one that is killed keeps nobody waiting for long: it was two
+/// minutes, in which slots were missed.
+#[test]
+fn copy_that_is_broken_off_keeps_nobody_away() {
+    for signal in ["-INT", "-TERM"] {
+        assert_eq!(broken_off_by(signal), None, "{signal}");
+    }
+    let kept = broken_off_by("-KILL").unwrap();
+    assert!(kept <= SignedDuration::from_secs(6), "{kept:?}");
 }
 
 /// Leases keep owners away, and nobody keeps a report away: the comparison finds it, and the copy is not served.

@@ -2,6 +2,9 @@
 
 use std::{fs, process::Command};
 
+use interlock_private_server::{PrivateCluster, PrivatePostgres, PrivateRedis, certify};
+
+use crate::archive::numbers;
 use crate::project::{Project, Ran};
 
 const SWITCH: &str = "
@@ -100,4 +103,81 @@ fn what_exec_kept_for_a_project_without_a_ledger_arrives_when_the_file_is_mended
         (runs.contains("kept") && spooled(&project).is_empty()).then_some(())
     });
     drop(daemon);
+}
+
+/// What `status` says of a store that cannot be opened: everything that is listed, and never a password.
+fn says(config: &str, expected: &[&str]) {
+    let ran = run(&project(config), &["status"]);
+    let all = expected.iter().all(|words| ran.stderr.contains(words));
+    assert!(
+        ran.code != 0 && all && !ran.stderr.contains("secret"),
+        "{config}: {expected:?}: {ran:?}"
+    );
+}
+
+#[test]
+fn postgres_that_cannot_be_used_is_named_with_what_to_do() {
+    let server = PrivatePostgres::start();
+    let port = server.port();
+    let postgres = |dsn: &str| format!("provider: postgres\npostgres: {{dsn: '{dsn}'}}\n");
+    says(
+        &postgres("postgres://me:secret@127.0.0.1:1/orders"),
+        &["cannot be reached", "me@127.0.0.1:1/orders"],
+    );
+    says(&postgres(&format!("127.0.0.1:{port}")), &["write `postgres://"]);
+    says(
+        &postgres(&format!("postgres://interlock:secret@127.0.0.1:{port}/nowhere")),
+        &["interlock@127.0.0.1", "/nowhere", "CREATE DATABASE"],
+    );
+    says(&postgres(&server.dsn()), &["nothing was recorded yet in postgres interlock@127.0.0.1"]);
+    numbers(&server, &["CREATE ROLE guest LOGIN"]);
+    let guest = postgres(&format!("postgres://guest@127.0.0.1:{port}/postgres"));
+    let ran = run(&project(&guest), &["serve"]);
+    assert!(ran.code != 0 && ran.stderr.contains("GRANT CREATE ON DATABASE"), "{ran:?}");
+    let archive = |dsn: &str| format!("archiver: {{enabled: true, dsn: '{dsn}'}}\n");
+    let project = project(&archive("postgres://me:secret@127.0.0.1:1/history"));
+    assert_eq!(run(&project, &["exec", "switch", "--", "true"]).code, 0);
+    assert_eq!(run(&project, &["pause", "switch", "--reason", "a test of ours"]).code, 0);
+    let ran = run(&project, &["archive", "--once"]);
+    assert!(ran.stderr.contains("me@127.0.0.1:1/history"), "{ran:?}");
+    let nowhere = archive(&format!("postgres://interlock:secret@127.0.0.1:{port}/nowhere"));
+    fs::write(project.path().join("interlock.yaml"), nowhere).unwrap();
+    let ran = run(&project, &["archive", "--once"]);
+    let said = ["/nowhere", "CREATE DATABASE", "`archiver.dsn`"];
+    assert!(said.iter().all(|words| ran.stderr.contains(words)), "{ran:?}");
+    assert!(!ran.stderr.contains("secret"), "{ran:?}");
+}
+
+#[test]
+fn redis_that_cannot_be_used_is_named_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    certify(folder.path());
+    let (server, tls) = PrivateRedis::start_tls(folder.path(), "no");
+    let redis =
+        |addr: &str, rest: &str| format!("provider: redis\nredis: {{addr: '{addr}'{rest}}}\n");
+    let plain = server.address();
+    says(&redis(&plain, ", db: 99"), &[&plain, "`redis.db` is 99"]);
+    says(&redis(&plain, ", tls: true"), &["`redis.tls` is true"]);
+    says(&redis(&format!("127.0.0.1:{tls}"), ""), &["write `redis.tls: true`"]);
+    let cluster = PrivateCluster::start();
+    says(&redis(&cluster.addresses()[0], ", db: 2"), &["a cluster has only 0"]);
+}
+
+/// `validate` refuses what `serve` would.
+#[test]
+fn names_of_stores_are_checked_before_anybody_serves() {
+    for config in [
+        "provider: redis\nredis: {keyPrefix: 'a{b}'}\n",
+        "provider: redis\nredis: {keyPrefix: ''}\n",
+        "provider: redis\nredis: {keyPrefix: 'a b'}\n",
+        "provider: postgres\npostgres: {dsn: 'postgres://u@h/d', schema: Orders}\n",
+        "provider: postgres\npostgres: {dsn: 'postgres://u@h/d', schema: pg_orders}\n",
+    ] {
+        let project = project(config);
+        for command in ["validate", "serve"] {
+            let ran = run(&project, &[command]);
+            let said = ran.stdout + &ran.stderr;
+            assert!(ran.code != 0 && said.contains("cannot be `"), "{command} {config}: {said}");
+        }
+    }
 }

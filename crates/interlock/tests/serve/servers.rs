@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use interlock_private_server::{PrivatePostgres, PrivateRedis};
+use interlock_core::id::PipelineId;
+use interlock_private_server::{PrivateCluster, PrivatePostgres, PrivateRedis};
+use interlock_store::Shard;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -97,6 +99,46 @@ fn follow(settings: &str) {
     assert_eq!(gaps.count(), 0, "no slot is lost: {instants:?}");
 }
 
+/// Two projects that were given the same store: what the owner of its shard does not know does not run, and people are told
+/// until both have the same files (ADR 43).
+fn other_files_are_told(settings: &str) {
+    let counter = TICKER.replace("name: ticker", "name: counter");
+    let (one, other) = (machine(settings), machine_for(("counter", &counter), settings));
+    let _daemons = [&one, &other].map(|project| Daemon::start(project.path()));
+    one.until("people hear of it", || {
+        let ran = one.run(&["incidents", "list", "--json"]);
+        let listed: Vec<Value> = serde_json::from_str(&ran.stdout).unwrap_or_default();
+        let told = listed.into_iter().find(|incident| incident["kind"] == "FILES_DIFFER")?;
+        let message = told.to_string();
+        assert!(message.contains("not everywhere: counter, ticker"), "{message}");
+        for project in [&one, &other] {
+            let host = fs::read_to_string(project.folder().join("host")).unwrap();
+            assert!(message.contains(host.trim()), "{message}");
+        }
+        Some(())
+    });
+    one.write("counter", &counter);
+    other.write("ticker", TICKER);
+    one.until("it is over", || {
+        let listed = one.run(&["events", "--json"]).stdout;
+        listed.contains("FILES_AGREE").then_some(())
+    });
+    let listed = one.run(&["incidents", "list", "--json"]).stdout;
+    assert!(!listed.contains("FILES_DIFFER"), "{listed}");
+}
+
+/// Both at once: all that takes time is the minute in which a deploy may be under way.
+#[test]
+fn instances_with_other_files_are_told_of_on_redis_and_on_postgres() {
+    let (redis, postgres) = (PrivateRedis::start(), PrivatePostgres::start());
+    let on_redis = format!("provider: redis\nredis: {{addr: '{}'}}\n", redis.address());
+    let on_postgres = format!("provider: postgres\npostgres: {{dsn: '{}'}}\n", postgres.dsn());
+    std::thread::scope(|both| {
+        both.spawn(|| other_files_are_told(&on_redis));
+        both.spawn(|| other_files_are_told(&on_postgres));
+    });
+}
+
 /// A request from the machine that stands by is applied by the one that serves.
 fn commands_are_answered(project: &Project) {
     let ran = project.run(&["sensor", "put", "ticker", "landed", "1"]);
@@ -114,9 +156,123 @@ fn redis_is_shared_by_instances_that_follow_each_other() {
 }
 
 #[test]
+fn redis_cluster_is_shared_by_instances_that_follow_each_other() {
+    let cluster = PrivateCluster::start();
+    let addr = cluster.addresses().remove(1);
+    follow(&format!("provider: redis\nredis: {{addr: '{addr}', shards: 1}}\n"));
+}
+
+/// A server dies that has no replica. Pipelines of its shards wait for it, the others go on; and nothing is lost or done twice.
+#[test]
+fn redis_cluster_that_loses_a_server_goes_on_with_the_shards_of_the_others() {
+    let mut cluster = PrivateCluster::start();
+    let home = cluster.owner_of("{interlock}:about");
+    let away = (0..cluster.addresses().len()).find(|number| *number != home).unwrap();
+    let on = |number: usize| {
+        let mut names = (0..).map(|at| format!("ticker-{at}"));
+        let is_there = |name: &String| {
+            let shard = Shard::of(&PipelineId::parse(name).unwrap(), 12).0;
+            cluster.owner_of(&format!("{{interlock:{shard}}}:about")) == number
+        };
+        names.find(is_there).unwrap()
+    };
+    let (lost, kept) = (on(away), on(home));
+    let texts = [&lost, &kept].map(|name| TICKER.replace("name: ticker", &format!("name: {name}")));
+    let project = Project::new(&[(&lost, &texts[0]), (&kept, &texts[1])]);
+    let addr = &cluster.addresses()[home];
+    let settings = format!("provider: redis\nredis: {{addr: '{addr}'}}\n");
+    fs::write(
+        project.path().join("interlock.yaml"),
+        format!("{settings}server: {{addr: '127.0.0.1:0'}}\n"),
+    )
+    .unwrap();
+    let started = |name: &str| {
+        let text = fs::read_to_string(project.path().join("ran.log")).unwrap_or_default();
+        let of = |line: &&str| line.starts_with(&format!("start {name}~"));
+        text.lines().filter(of).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let daemon = Daemon::start(project.path());
+    let more_of = |name: &str, what: &str| {
+        let before = started(name).len();
+        project.until(what, || (started(name).len() > before + 2).then_some(()));
+    };
+    more_of(&lost, "both run");
+    more_of(&kept, "both run");
+    cluster.kill(away);
+    let killed = Instant::now();
+    // What was on its way is told or started by now.
+    more_of(&kept, "it goes on");
+    let stopped = started(&lost).len();
+    more_of(&kept, "it still goes on");
+    assert_eq!(started(&lost).len(), stopped, "nobody could record that it starts");
+    // Nobody is blamed for what cannot be reached: a loop that hung for so long would have been ended.
+    while killed.elapsed() < Duration::from_secs(65) {
+        more_of(&kept, "it goes on for longer than any loop may hang");
+    }
+    for arguments in [&["pause", &kept, "--reason", "by hand"][..], &["resume", &kept, "--yes"]] {
+        let ran = project.run(arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
+    }
+    let told = fs::read_to_string(project.path().join(".interlock/spool/store.json")).unwrap();
+    assert!(told.contains(" of 12 cannot be reached"), "{told}");
+    let spooled = fs::read_dir(project.path().join(".interlock/spool")).unwrap().count();
+    assert_eq!(spooled, 1, "and nothing else is told");
+    // Also for somebody who comes only now.
+    drop(daemon);
+    let daemon = Daemon::start(project.path());
+    more_of(&kept, "it goes on after a restart");
+    let ran = project.run(&["sensor", "put", &kept, "landed", "1"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    cluster.start_again(away);
+    more_of(&lost, "it is back");
+    drop(daemon);
+    for name in [&lost, &kept] {
+        assert_every_slot_once(started(name));
+    }
+}
+
+/// Of lines that a job wrote when it began: none twice, and none missing between the first and the last.
+#[track_caller]
+fn assert_every_slot_once(mut lines: Vec<String>) {
+    let count = lines.len();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), count, "none ran twice");
+    let slot = |line: &String| line.split(' ').nth(2).unwrap().parse::<Timestamp>().unwrap();
+    let mut slots: Vec<Timestamp> = lines.iter().map(slot).collect();
+    slots.sort_unstable();
+    let every = SignedDuration::from_secs(2);
+    let gaps = slots.windows(2).filter(|two| two[1].duration_since(two[0]) != every);
+    assert_eq!(gaps.count(), 0, "none is lost: {slots:?}");
+}
+
+#[test]
 fn postgres_is_shared_by_instances_that_follow_each_other() {
     let server = PrivatePostgres::start();
     follow(&format!("provider: postgres\npostgres: {{dsn: '{}', shards: 1}}\n", server.dsn()));
+}
+
+/// Whoever only looks makes nothing, and what needs no history works without: as where the ledger is a file.
+#[test]
+fn what_only_looks_at_a_new_server_leaves_it_empty() {
+    let redis = PrivateRedis::start();
+    let postgres = PrivatePostgres::start();
+    for settings in [
+        format!("provider: redis\nredis: {{addr: '{}'}}\n", redis.address()),
+        format!("provider: postgres\npostgres: {{dsn: '{}'}}\n", postgres.dsn()),
+    ] {
+        let project = machine(&settings);
+        for arguments in [&["doctor"][..], &["catchup", "--dry-run"], &["explain", "ticker"]] {
+            let ran = project.run(arguments);
+            assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
+        }
+        for arguments in [&["status"][..], &["runs"], &["store", "reclaim"]] {
+            let ran = project.run(arguments);
+            assert!(ran.code == 3 && ran.stderr.contains("nothing was recorded yet"), "{ran:?}");
+        }
+        let doctor = project.run(&["doctor"]).stdout;
+        assert!(doctor.contains("nothing was recorded yet"), "{doctor}");
+    }
 }
 
 /// How the incident of an instance that is gone stands, if there is one.

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use interlock_config::{SystemZones, ZoneSource as _};
 use interlock_core::{
     backfill::{Fingerprint, Place, Verdict},
     id::ScheduleId,
     pipeline::Pipeline,
     schedule::{Omission, Schedule},
+    text::counted,
 };
-use interlock_engine::{Forecast, Prospect};
+use interlock_engine::{Forecast, Prospect, ZoneOf};
 use interlock_store::{
     Store,
     conformance::block_on,
@@ -26,15 +28,21 @@ const EXCLUDED_MAX: usize = 1_000;
 /// A plan of more slots than this is printed in stretches, in JSON too.
 const EXPANDED_MAX: u64 = 10_000;
 
-/// The verdict on a slot that its schedule has yet to record.
+/// The verdicts, as scripts read them: it would run, it would wait, it ended, somebody has it, its schedule has yet to
+/// record it, there is none.
+const WOULD_RUN: &str = "would_run";
+const NOT_READY: &str = "not_ready";
+const EXISTS: &str = "exists";
+const OPEN: &str = "open";
 const OWED: &str = "owed";
+const EXCLUDED: &str = "excluded";
 /// Newest first.
 const DESCENDING: &str = "desc";
 
 /// What would be done.
 pub(super) struct Plan {
     pub(super) lines: Vec<Line>,
-    /// How many slots would run.
+    /// How many slots would be opened: those that would run, and those that would wait until they are ready.
     pub(super) total: u64,
     pub(super) hash: String,
     /// How many slots there are.
@@ -76,7 +84,9 @@ impl Planner<'_> {
         let said = |error: &dyn std::fmt::Display| Failure::failed(error.to_string(), "");
         let prospect = Prospect::new(self.spec, self.record, recorded_until);
         let prospect = prospect.map_err(|error| said(&error))?;
-        let forecast = block_on(Forecast::new(self.store, self.spec))?;
+        let zones = SystemZones::new();
+        let source: (&dyn Store, ZoneOf<'_>) = (self.store, &|name| zones.zone(name));
+        let forecast = block_on(Forecast::new(source, self.spec))?;
         let mut stretches = Stretches::default();
         let (mut total, mut slots, mut hash) = (0, 0, Fingerprint::default());
         let mut cursor: Option<Place> = None;
@@ -89,15 +99,15 @@ impl Planner<'_> {
                         total += 1;
                         hash = hash.with(place);
                         match block_on(forecast.forbids(place, self.now))? {
-                            Some(reason) => ("not_ready", reason),
-                            None => ("would_run", String::new()),
+                            Some(reason) => (NOT_READY, reason),
+                            None => (WOULD_RUN, String::new()),
                         }
                     }
                     Verdict::Exists(disposition) => {
                         let reason = disposition.reason().map(|it| format!("({})", it.as_str()));
-                        ("exists", disposition.as_str().to_owned() + &reason.unwrap_or_default())
+                        (EXISTS, disposition.as_str().to_owned() + &reason.unwrap_or_default())
                     }
-                    Verdict::Open(state) => ("open", state.as_str().to_owned()),
+                    Verdict::Open(state) => (OPEN, state.as_str().to_owned()),
                     Verdict::Owed => (OWED, "its schedule records it first".to_owned()),
                 };
                 stretches.take(place, word, reason);
@@ -128,7 +138,7 @@ impl Planner<'_> {
                 };
                 let schedule = schedule.id().to_string();
                 let what = What::Day(day);
-                lines.push(Line { schedule, what, count: 0, verdict: "excluded", reason });
+                lines.push(Line { schedule, what, count: 0, verdict: EXCLUDED, reason });
             }
         }
         lines
@@ -178,7 +188,43 @@ impl Plan {
 
     /// How many slots their schedules have yet to record.
     pub(super) fn owed(&self) -> u64 {
-        self.lines.iter().filter(|line| line.verdict == OWED).map(|line| line.count).sum()
+        self.having(OWED)
+    }
+
+    fn having(&self, verdict: &str) -> u64 {
+        self.lines.iter().filter(|line| line.verdict == verdict).map(|line| line.count).sum()
+    }
+
+    /// How many there are of each verdict; of days that are left out, how many days.
+    pub(super) fn counts(&self) -> Value {
+        let excluded = self.lines.iter().filter(|line| line.verdict == EXCLUDED).count();
+        json!({
+            WOULD_RUN: self.having(WOULD_RUN),
+            NOT_READY: self.having(NOT_READY),
+            EXISTS: self.having(EXISTS),
+            OPEN: self.having(OPEN),
+            OWED: self.having(OWED),
+            EXCLUDED: excluded,
+        })
+    }
+
+    /// The same in a sentence, without those of which there are none.
+    pub(super) fn sum(&self) -> String {
+        let would_run = self.having(WOULD_RUN);
+        let mut parts = vec![format!("{would_run} of {} would run", counted(self.slots, "slot"))];
+        let exist = if self.having(EXISTS) == 1 { "exists" } else { "exist" };
+        for (verdict, words) in [
+            (NOT_READY, "would wait because not ready"),
+            (EXISTS, exist),
+            (OPEN, "open"),
+            (OWED, "owed"),
+        ] {
+            let count = self.having(verdict);
+            parts.extend((count > 0).then(|| format!("{count} {words}")));
+        }
+        let days = self.lines.iter().filter(|line| line.verdict == EXCLUDED).count();
+        parts.extend((days > 0).then(|| format!("{} excluded", counted(days, "day"))));
+        parts.join(", ")
     }
 
     /// The lines for scripts in the order of the backfill, slot by slot where there are not too many.

@@ -46,7 +46,7 @@ pub(super) fn run(
     let loaded = project::load(directory)?;
     let spec = project::pipeline(&loaded, &asked.pipeline)?;
     let now = clock::now();
-    let zone = slot_name::first_zone(Some(spec));
+    let zone = slot_name::common_zone(spec, &asked.schedules);
     let (from, to) = (asked.from.at(now, &zone), asked.to.at(now, &zone));
     if from >= to {
         let local = |at: Timestamp| {
@@ -96,15 +96,21 @@ pub(super) fn run(
 
 fn none_would_run(plan: &Plan) -> Failure {
     let (slots, owed) = (plan.slots, plan.owed());
-    let help = if owed == 0 {
-        "`--dry-run` says why of each; `--reprocess failed` or `all` takes more.".to_owned()
-    } else {
-        format!(
-            "{owed} of them are owed: `interlock serve` records those first, by the catch-up policy, whatever \
-             `--reprocess` says. `--dry-run` says why of each."
-        )
+    let what = match slots {
+        0 => "there are no slots in the range".to_owned(),
+        1 => "the slot in the range would not run".to_owned(),
+        _ => format!("none of the {slots} slots in the range would run"),
     };
-    Failure::refused(format!("none of the {slots} slots in the range would run"), help)
+    let help = match owed {
+        _ if slots == 0 => "`--dry-run` names the days that a calendar leaves out.".to_owned(),
+        0 => "`--dry-run` says why of each; `--reprocess failed` or `all` takes more.".to_owned(),
+        _ => format!(
+            "{owed} of them {} owed: `interlock serve` records those first, by the catch-up policy, whatever \
+             `--reprocess` says. `--dry-run` says why of each.",
+            if owed == 1 { "is" } else { "are" },
+        ),
+    };
+    Failure::refused(what, help)
 }
 
 /// What was taken out looks like what never was: nothing of that age runs unless somebody says that it is missing.
@@ -113,7 +119,7 @@ fn refuse_what_is_gone(
     asked: &BackfillStart,
     record: &BackfillRecord,
 ) -> Result<(), Failure> {
-    if asked.assume_missing || !Place::of(directory)?.exists() {
+    if asked.assume_missing || !Place::of(directory)?.exists()? {
         return Ok(());
     }
     match Ledger::open(directory)?.floor()? {
@@ -126,7 +132,7 @@ fn refuse_what_is_gone(
 }
 
 fn request(spec: &Pipeline, asked: &BackfillStart, now: Timestamp) -> InboxRecord {
-    let zone = slot_name::first_zone(Some(spec));
+    let zone = slot_name::common_zone(spec, &asked.schedules);
     let by = environment::variable("USER").or_else(|| environment::variable("LOGNAME"));
     InboxRecord::StartBackfill {
         from: asked.from.at(now, &zone),
@@ -148,7 +154,7 @@ fn plan(
     spec: &Pipeline,
     (record, now): (&BackfillRecord, Timestamp),
 ) -> Result<Plan, Failure> {
-    if !Place::of(directory)?.exists() {
+    if !Place::of(directory)?.exists()? {
         let store = MemoryStore::new(1, Arc::new(clock::now));
         return Planner { store: &store, spec, record, now }.plan(|_| None);
     }
@@ -225,6 +231,7 @@ fn show(
             "concurrency": places,
             "count": plan.slots,
             "total": plan.total,
+            "verdicts": plan.counts(),
             "plan": plan.hash,
             "slots": Value::Array(plan.to_json(spec, &record.order)),
         }));
@@ -235,10 +242,6 @@ fn show(
     } else {
         String::new()
     };
-    writeln!(
-        output.out,
-        "{} of {} slots would run, {places} at a time{bound}; plan {}",
-        plan.total, plan.slots, plan.hash
-    )?;
+    writeln!(output.out, "{}; {places} at a time{bound}; plan {}", plan.sum(), plan.hash)?;
     Ok(())
 }

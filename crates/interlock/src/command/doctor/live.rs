@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use interlock_config::{SystemZones, ZoneSource as _};
-use interlock_core::{duration, id::PipelineId};
+use interlock_core::{duration, id::PipelineId, text::counted};
 use interlock_store::{
     Key, Record, Shard,
     conformance::block_on,
@@ -165,7 +165,9 @@ fn scan(ledger: &Ledger) -> Result<Finding, Failure> {
     }
     let more = if is_whole { "" } else { "; there are more, which the watchdog goes through" };
     if found.is_empty() {
-        return Ok(Good(format!("{count} pipelines are as they must be{more}")));
+        let (pipelines, are) =
+            (counted(count, "pipeline"), if count == 1 { "is as it" } else { "are as they" });
+        return Ok(Good(format!("{pipelines} {are} must be{more}")));
     }
     let name = |found: &Violation| format!("{}: {}", found.thing(), found.says);
     let named: Vec<_> = found.iter().take(NAMED_MAX).map(name).collect();

@@ -1,26 +1,31 @@
 //! `interlock store copy`: a ledger moves house.
 //!
-//! Nobody may own either store meanwhile: a file is locked, and on a server the leases are held. The target must be empty, and
+//! Nobody may own either store meanwhile: a file is locked, and on a server the leases are held, renewed beside the work
+//! ([`Keeper`]) so that they can be short: whoever kills the copy does not wait for long. The target must be empty, and
 //! says that it is a copy until all was compared; `serve` refuses one that is not finished. From then on the source says that
 //! it was moved, and `serve` refuses that too: two that go on from the same ledger would run everything twice.
+
+mod keeper;
 
 use std::{
     collections::BTreeMap,
     io::Write as _,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use interlock_core::id::{PipelineId, fnv1a};
 use interlock_store::{
-    Change, Expect, Freight, Group, InboxEntry, Key, Lease, Opening, Record, Role, Row, Shard,
-    Store, StoredRow, Writer,
+    Change, Expect, Freight, Group, InboxEntry, Key, Record, Role, Row, Shard, Store, StoredRow,
+    Writer,
     conformance::block_on,
     kept::{COPYING_KEY, MOVED_KEY},
     record::SensorRecord,
 };
-use jiff::SignedDuration;
+use jiff::Timestamp;
 
+use self::keeper::{Interrupt, Keeper};
 use crate::{
     clock,
     exit::{Failure, SUCCESS},
@@ -33,8 +38,6 @@ use crate::{
 const PORTION: usize = 500;
 /// More entries than an inbox has.
 const INBOX_MAX: usize = 1_000_000;
-/// How long the leases of both stores are held; they are renewed with each portion.
-const HELD: SignedDuration = SignedDuration::from_mins(2);
 /// What the lock of a file calls this process.
 const WHAT: &str = "interlock store copy";
 
@@ -42,23 +45,24 @@ const WHAT: &str = "interlock store copy";
 struct End {
     place: Place,
     store: Arc<dyn Store>,
-    leases: Vec<Writer>,
+    keeper: Keeper,
+    interrupt: Interrupt,
 }
 
 pub(super) fn run((from, to): (&Path, &Path), output: &mut Output) -> Result<u8, Failure> {
+    let interrupt = Interrupt::listen()?;
     let (from, to) = (place_of(from)?, place_of(to)?);
-    if !from.exists() {
+    if !from.exists()? {
         return Err(Failure::failed(
             format!("nothing was recorded yet in {from}"),
             "Name the project, or a file like interlock.yaml, whose ledger is to move, with `--from`.",
         ));
     }
-    let from = End::open(from, Opening::Find)?;
-    let to = End::open(to, Opening::Make)?;
+    let from = End::open((from, &interrupt), Place::open_reader)?;
+    let to = End::open((to, &interrupt), |place| place.open_writer(WHAT, Duration::ZERO))?;
     refuse_full(&to)?;
     to.mark()?;
-    let carried = carry(&from, &to)?;
-    compare(&from, &to)?;
+    let carried = carry_and_compare(&from, &to)?;
     // Before the target may be served: the one that is left never is again.
     let moved = fact(serde_json::json!({ "to": to.place.to_string() }));
     from.change(Change::Put(mark(MOVED_KEY), Expect::Any, moved))?;
@@ -76,7 +80,7 @@ pub(super) fn run((from, to): (&Path, &Path), output: &mut Output) -> Result<u8,
 
 /// Lets a store be served again that was moved elsewhere.
 pub(super) fn reclaim(directory: &Path, output: &mut Output) -> Result<u8, Failure> {
-    let end = End::open(Place::of(directory)?, Opening::Find)?;
+    let end = End::open((Place::of(directory)?, &Interrupt::default()), Place::open_reader)?;
     end.change(Change::Delete(mark(MOVED_KEY), Expect::Any))?;
     writeln!(output.out, "{} may be served again", end.place)?;
     Ok(SUCCESS)
@@ -101,40 +105,30 @@ fn place_of(path: &Path) -> Result<Place, Failure> {
 
 impl End {
     /// Opens a store and keeps everybody else from owning it.
-    fn open(place: Place, opening: Opening) -> Result<Self, Failure> {
-        let busy = |place: &Place| {
-            Failure::failed(
-                format!("somebody writes {place}"),
-                "Stop `interlock serve` everywhere first; a dead instance's lease runs out within seconds.",
-            )
-        };
-        let store: Arc<dyn Store> = if let Some(store) = place.open_server(opening)? {
-            store
-        } else {
+    fn open(
+        (place, interrupt): (Place, &Interrupt),
+        on_server: impl FnOnce(&Place) -> Result<Arc<dyn Store>, Failure>,
+    ) -> Result<Self, Failure> {
+        let store: Arc<dyn Store> = if place.is_embedded() {
             let opened = writer::try_open(&place.folder, WHAT)?;
-            Arc::new(opened.ok_or_else(|| busy(&place))?)
+            Arc::new(opened.ok_or_else(|| busy(&place, None))?)
+        } else {
+            on_server(&place)?
         };
-        let holder = place.holder();
-        let mut end = Self { place, store, leases: Vec::new() };
-        for shard in (0..end.store.shard_count()).map(Shard) {
-            for role in [Role::Engine, Role::Watchdog] {
-                let lease = block_on(end.store.acquire(role, shard, &holder, HELD))?;
-                let Lease { writer, .. } = lease.ok_or_else(|| busy(&end.place))?;
-                end.leases.push(writer);
-            }
-        }
-        Ok(end)
+        let keeper = Keeper::hold(&place, &store)?;
+        Ok(Self { place, store, keeper, interrupt: interrupt.clone() })
     }
 
-    /// Goes on holding it.
-    fn hold(&self) -> Result<(), Failure> {
-        for writer in &self.leases {
-            if block_on(self.store.renew(*writer, HELD))?.is_none() {
-                return Err(Failure::failed(
-                    format!("somebody else owns {} now: the copy is worth nothing", self.place),
-                    "Stop `interlock serve` everywhere, empty the target and begin again.",
-                ));
-            }
+    /// Goes on, if it still may.
+    fn go_on(&self) -> Result<(), Failure> {
+        if self.interrupt.is_asked_for() {
+            return Err(Failure::failed("the copy was interrupted", ""));
+        }
+        if self.keeper.has_lost() {
+            return Err(Failure::failed(
+                format!("somebody else owns {} now: the copy is worth nothing", self.place),
+                "Stop `interlock serve` everywhere.",
+            ));
         }
         Ok(())
     }
@@ -152,7 +146,7 @@ impl End {
         let pipeline = PipelineId::system();
         let shard = Shard::of(&pipeline, self.store.shard_count());
         let owns = |writer: &&Writer| writer.role == Role::Engine && writer.shard == shard;
-        let writer = self.leases.iter().find(owns).copied();
+        let writer = self.keeper.leases.iter().find(owns).copied();
         let Some(writer) = writer else { return Ok(()) };
         let group = Group { pipeline, writer, changes: vec![change] };
         for result in block_on(self.store.commit(vec![group]))? {
@@ -165,6 +159,7 @@ impl End {
     fn each(&self, mut take: impl FnMut(Freight) -> Result<(), Failure>) -> Result<(), Failure> {
         let mut from = String::new();
         loop {
+            self.go_on()?;
             let portion = block_on(self.store.rows(&from, PORTION))?;
             let marks = [COPYING_KEY, MOVED_KEY].map(mark);
             let is_ours =
@@ -176,6 +171,7 @@ impl End {
         }
         let mut after = 0;
         loop {
+            self.go_on()?;
             let page = block_on(self.store.events(None, after, PORTION))?;
             after = page.items.last().map_or(after, |event| event.number);
             take(Freight { events: page.items, ..Freight::default() })?;
@@ -193,13 +189,18 @@ impl End {
     }
 }
 
-impl Drop for End {
-    fn drop(&mut self) {
-        for writer in &self.leases {
-            // One that cannot be released runs out by itself.
-            let _runs_out = block_on(self.store.release(*writer));
-        }
-    }
+/// What is said of a store that somebody owns.
+fn busy(place: &Place, holder: Option<(String, Timestamp)>) -> Failure {
+    let holder = holder.map_or_else(String::new, |(holder, until)| {
+        format!(": {holder} has it until {until}, or longer")
+    });
+    Failure::failed(
+        format!("somebody writes {place}{holder}"),
+        format!(
+            "Stop `interlock serve` everywhere first. What a dead instance or a dead copy held is free after {} s.",
+            keeper::HELD.as_secs()
+        ),
+    )
 }
 
 /// Where a store says such a thing about itself.
@@ -209,7 +210,7 @@ fn mark(key: &str) -> Key {
 
 fn fact(value: serde_json::Value) -> Record {
     let now = clock::now();
-    Record::Sensor(SensorRecord { value, at: now, received_at: now })
+    Record::Sensor(SensorRecord { value, at: now, received_at: now }.into())
 }
 
 /// Refuses a target that holds anything.
@@ -223,10 +224,36 @@ fn refuse_full(to: &End) -> Result<(), Failure> {
     if found == 0 && marked.iter().all(Option::is_none) {
         return Ok(());
     }
+    let what =
+        if marked.iter().all(Option::is_none) { "" } else { ": a copy that was not finished" };
     Err(Failure::failed(
-        format!("{} is not empty", to.place),
-        "Nothing was changed. Name a store that holds nothing: another folder, prefix or schema.",
+        format!("{} is not empty{what}", to.place),
+        format!(
+            "Nothing was changed. Name a store that holds nothing: another folder, prefix or schema. To empty this one: {}",
+            to.place.how_to_empty()
+        ),
     ))
+}
+
+/// Does the work. Whatever stops it, the source is as it was, and the target is to be emptied.
+fn carry_and_compare(from: &End, to: &End) -> Result<BTreeMap<&'static str, usize>, Failure> {
+    let done = carry(from, to).and_then(|carried| {
+        compare(from, to)?;
+        from.go_on()?;
+        to.go_on()?;
+        Ok(carried)
+    });
+    done.map_err(|mut failure| {
+        let help = format!(
+            "{} {} is as it was. {} is not finished, and `serve` refuses it. To empty it, before the copy begins again: {}",
+            failure.help,
+            from.place,
+            to.place,
+            to.place.how_to_empty()
+        );
+        help.trim_start().clone_into(&mut failure.help);
+        failure
+    })
 }
 
 /// Carries everything over; how many there were of each kind.
@@ -238,9 +265,8 @@ fn carry(from: &End, to: &End) -> Result<BTreeMap<&'static str, usize>, Failure>
         }
         *carried.entry("event").or_insert(0) += freight.events.len();
         *carried.entry("inbox").or_insert(0) += freight.inbox.len();
-        block_on(to.store.import(freight))?;
-        from.hold()?;
-        to.hold()
+        to.go_on()?;
+        Ok(block_on(to.store.import(freight))?)
     })?;
     Ok(carried)
 }
@@ -263,7 +289,7 @@ fn digest(end: &End) -> Result<BTreeMap<u64, u64>, Failure> {
             let content = format!("{place} {} {}", entry.received_at, entry.record.encode());
             keep(format!("inbox {} {}", entry.pipeline, entry.key), content);
         }
-        end.hold()
+        Ok(())
     })?;
     Ok(held)
 }
@@ -283,7 +309,6 @@ fn compare(from: &End, to: &End) -> Result<(), Failure> {
             "the copy is not the same: of {} things {missing} are missing and {different} differ, and {extra} are too many",
             source.len()
         ),
-        "Somebody wrote to the old store meanwhile (a report, a request). Empty the target and begin again; `serve` refuses it \
-         as it is.",
+        "Somebody wrote to the old store meanwhile (a report, a request).",
     ))
 }

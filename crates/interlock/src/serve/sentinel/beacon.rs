@@ -5,6 +5,7 @@ use std::time::Duration;
 use interlock_api::BeaconStanding;
 use interlock_config::server::Beacon;
 use interlock_core::pipeline::Secret;
+use interlock_engine::wellness::Calls;
 use interlock_trigger::web::{Call, Web, host_of};
 use jiff::SignedDuration;
 use tokio::{task::JoinHandle, time::Instant};
@@ -23,8 +24,7 @@ struct Light {
     url: Secret,
     /// All of the address that may be shown.
     host: String,
-    interval: Duration,
-    next_at: Option<Instant>,
+    calls: Calls,
     call: Option<JoinHandle<Result<(), String>>>,
     answered_at: Option<Instant>,
     error: Option<String>,
@@ -35,8 +35,9 @@ impl Beacons {
         let all = declared.iter().map(|beacon| Light {
             url: beacon.url.clone(),
             host: host_of(beacon.url.expose()),
-            interval: Duration::try_from(beacon.interval).unwrap_or(Duration::from_mins(1)),
-            next_at: None,
+            calls: Calls::every(
+                Duration::try_from(beacon.interval).unwrap_or(Duration::from_mins(1)),
+            ),
             call: None,
             answered_at: None,
             error: None,
@@ -45,10 +46,9 @@ impl Beacons {
     }
 
     /// Calls those whose time has come.
-    pub(crate) fn call(&mut self, now: Instant) {
+    pub(crate) fn call(&mut self, now: Duration) {
         for light in &mut self.all {
-            if light.next_at.is_none_or(|at| at <= now) && light.call.is_none() {
-                light.next_at = Some(now + light.interval);
+            if light.call.is_none() && light.calls.is_time(now) {
                 light.call = Some(tokio::spawn(call(self.web.clone(), light.url.clone())));
             }
         }

@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::complaint::Complaint;
+use interlock_engine::wellness::Complaint;
 
 /// How often it is asked, and how long an answer may take.
 const ASK_EVERY: Duration = Duration::from_secs(5);

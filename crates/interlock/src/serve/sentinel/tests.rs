@@ -11,7 +11,7 @@ use std::{
 use interlock_config::{SystemZones, server::Beacon};
 use interlock_core::{outbound::Outbound, pipeline::Secret};
 use interlock_store::record::InboxRecord;
-use interlock_store::{Shard, conformance::block_on};
+use interlock_store::{Role, Shard, conformance::block_on};
 use interlock_store_embedded::EmbeddedStore;
 use interlock_trigger::web::Web;
 use serde_json::Value;
@@ -82,6 +82,7 @@ struct House {
     beacon: Receiver,
     hook: Receiver,
     surface: Arc<Surface>,
+    unreached: Arc<Unreached>,
 }
 
 impl House {
@@ -91,7 +92,7 @@ impl House {
         fs::write(dir.path().join("interlock.yaml"), config).unwrap();
         let surface = Arc::new(Surface::new("test"));
         surface.enter(Phase::Serving);
-        Self { dir, beacon, hook, surface }
+        Self { dir, beacon, hook, surface, unreached: Arc::default() }
     }
 
     fn folder(&self) -> &Path {
@@ -102,6 +103,7 @@ impl House {
         let files = Files::new(self.folder(), self.folder(), Arc::new(SystemZones::new()));
         files.scan(&Since::LastScan(tokio::time::Instant::now()), &mut |_| true).unwrap();
         let (surface, folder) = (Arc::clone(&self.surface), self.folder().to_path_buf());
+        let unreached = Arc::clone(&self.unreached);
         let url = Secret::new(self.beacon.url.clone());
         let around = move || {
             let web = Web::new(&Outbound::default()).unwrap();
@@ -109,7 +111,8 @@ impl House {
             let beacons = Beacons::new(&[Beacon { url, interval }], web.clone());
             let spool = Spool::open(&folder, files, web, Arc::new(|_| Ok(())));
             let (store, vitals): (Arc<dyn Store>, _) = (Arc::new(store), Arc::default());
-            Ok(Around { surface, store, vitals, beacons, spool, pulse: Pulse::default() })
+            let pulse = Pulse::default();
+            Ok(Around { surface, store, vitals, beacons, spool, pulse, unreached })
         };
         Sentinel::start(around).unwrap()
     }
@@ -177,6 +180,29 @@ fn s13_a_store_that_takes_no_writes_is_told_without_it_and_the_beacons_are_silen
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(sentinel.last_words("the disk is full".to_owned()));
     assert_eq!(house.hook.alerts().len(), 1);
+}
+
+/// The question of the sentinel goes to one server, and that one answers.
+#[test]
+fn a_part_of_the_store_that_cannot_be_reached_is_told_and_is_no_loops_fault() {
+    let house = House::new();
+    let pulse = Pulse::default();
+    house.surface.loops.register("watchdog", pulse.clone(), Duration::from_secs(1));
+    let refused = StoreError::retryable("connection refused");
+    house.unreached.failed(Role::Watchdog, Shard(0), &refused);
+    let _sentinel = house.post(house.writer());
+    wait_until("somebody hears of it", || !house.hook.alerts().is_empty());
+    assert_eq!(house.hook.alerts(), [told("store_unreachable", "open")], "and of nothing else");
+    assert_eq!(house.surface.wellness().complaints, ["the store: connection refused"]);
+    assert_eq!(house.beacon.count(), 0);
+
+    house.unreached.reached(Role::Watchdog, Shard(0));
+    pulse.beat();
+    wait_until("they hear that it is over", || house.hook.alerts().len() > 1);
+    assert_eq!(house.hook.alerts()[1], told("store_unreachable", "resolved"));
+    // Now it is one.
+    wait_until("somebody hears of the loop", || house.hook.alerts().len() > 2);
+    assert_eq!(house.hook.alerts()[2], told("loop_late", "open"));
 }
 
 #[test]

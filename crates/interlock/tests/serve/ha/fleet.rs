@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, sync::Arc};
 
 use interlock_core::id::PipelineId;
-use interlock_private_server::{PrivatePostgres, PrivateRedis};
+use interlock_private_server::{PrivateCluster, PrivatePostgres, PrivateRedis};
 use interlock_store::{
     Key, LedgerEntry, LedgerQuery, LedgerRow, Record, Role, Roll, Store, conformance::block_on,
 };
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Daemon,
-    project::{Project, signal},
+    project::{Dice, Project, signal},
 };
 
 /// How many instances there are.
@@ -28,6 +28,8 @@ const PAGE: usize = 5_000;
 /// What they share.
 pub(crate) enum Server {
     Redis(PrivateRedis),
+    /// Three servers. A way that is cut is the one to the first of them, and not the only one.
+    Cluster(PrivateCluster),
     Postgres(PrivatePostgres),
 }
 
@@ -35,6 +37,7 @@ impl Server {
     fn port(&self) -> u16 {
         match self {
             Self::Redis(server) => server.port(),
+            Self::Cluster(cluster) => cluster.ports()[0],
             Self::Postgres(server) => server.port(),
         }
     }
@@ -42,7 +45,9 @@ impl Server {
     /// What `interlock.yaml` says about it, behind a port.
     fn settings(&self, port: u16) -> String {
         match self {
-            Self::Redis(_) => format!("provider: redis\nredis: {{addr: '127.0.0.1:{port}'}}\n"),
+            Self::Redis(_) | Self::Cluster(_) => {
+                format!("provider: redis\nredis: {{addr: '127.0.0.1:{port}'}}\n")
+            }
             Self::Postgres(_) => {
                 let dsn = format!("postgres://interlock@127.0.0.1:{port}/postgres?sslmode=disable");
                 format!("provider: postgres\npostgres: {{dsn: '{dsn}'}}\n")
@@ -53,8 +58,9 @@ impl Server {
     /// The store, as the test itself reads it.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {
-            Self::Redis(server) => {
-                let settings = RedisSettings { shards: 12, ..RedisSettings::new(server.address()) };
+            Self::Redis(_) | Self::Cluster(_) => {
+                let addr = format!("127.0.0.1:{}", self.port());
+                let settings = RedisSettings { shards: 12, ..RedisSettings::new(addr) };
                 Arc::new(RedisStore::open(&settings).unwrap())
             }
             Self::Postgres(server) => {
@@ -65,17 +71,29 @@ impl Server {
         }
     }
 
+    /// Whether an instance whose way is cut has another.
+    pub(crate) fn has_other_ways(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     /// Past the store, to the server itself.
     pub(crate) fn way(&self) -> Way {
         match self {
             Self::Redis(server) => Way::to_redis(server),
+            Self::Cluster(cluster) => Way::to_cluster(cluster),
             Self::Postgres(server) => Way::to_postgres(server),
         }
     }
 
-    /// Dies and comes back on what it has kept.
-    pub(crate) fn restart(&mut self) {
+    /// Dies and comes back on what it has kept; of a cluster one server.
+    pub(crate) fn restart(&mut self, dice: &mut Dice) {
         let is_back = match self {
+            Self::Cluster(cluster) => {
+                let number = dice.below(cluster.ports().len() as u64) as usize;
+                cluster.kill(number);
+                cluster.start_again(number);
+                true
+            }
             Self::Redis(server) => {
                 server.kill();
                 server.start_again()
@@ -200,7 +218,9 @@ impl Fleet {
                 let page = block_on(store.events(Some(&pipeline), after, PAGE)).unwrap();
                 for row in page.items {
                     after = row.number;
-                    evidence.events.extend(row.record.run_id.map(|run| (run, row.record.kind)));
+                    evidence.events.extend(
+                        row.record.run_id.clone().map(|run| (run, row.record.kind.to_string())),
+                    );
                 }
                 if !page.more {
                     break;
@@ -230,14 +250,17 @@ pub(crate) fn ledger(store: &dyn Store, pipeline: &PipelineId) -> Vec<LedgerRow>
 fn recorded(name: &str, row: LedgerRow) -> Vec<(Slot, Recorded)> {
     match row.entry {
         LedgerEntry::Slot(slot) => {
-            let (disposition, uncertain) = (slot.disposition, slot.marks.uncertain);
-            vec![((name.to_owned(), row.nominal), Recorded { disposition, uncertain })]
+            let (disposition, uncertain) = (slot.disposition.clone(), slot.marks.uncertain);
+            vec![(
+                (name.to_owned(), row.nominal),
+                Recorded { disposition: disposition.map(String::from), uncertain },
+            )]
         }
         LedgerEntry::Span(span) => {
             let disposition = Some(span.disposition.clone());
             let seconds = row.nominal.as_second()..=span.last.as_second();
             let slot = |second| (name.to_owned(), Timestamp::from_second(second).unwrap());
-            let said = Recorded { disposition, uncertain: false };
+            let said = Recorded { disposition: disposition.map(String::from), uncertain: false };
             seconds.map(|second| (slot(second), said.clone())).collect()
         }
     }

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use interlock_private_server::{PrivatePostgres, PrivateRedis};
+use interlock_private_server::{PrivateCluster, PrivatePostgres, PrivateRedis};
 
 /// A role's shard, as `role:shard`, and its term.
 pub(crate) type Terms = BTreeMap<String, u64>;
@@ -40,7 +40,12 @@ pub(crate) struct Written {
 /// Where to ask.
 #[derive(Debug, Clone)]
 pub(crate) enum Way {
-    Redis(String),
+    /// The ports of all servers, that of the home first, and what keys begin with: those of the home, and all.
+    Redis {
+        ports: Vec<String>,
+        home: &'static str,
+        all: &'static str,
+    },
     Postgres(String),
 }
 
@@ -52,21 +57,32 @@ fn parse(text: &str) -> Option<(String, u64)> {
 
 impl Way {
     pub(crate) fn to_redis(server: &PrivateRedis) -> Self {
-        Self::Redis(server.port().to_string())
+        Self::Redis { ports: vec![server.port().to_string()], home: "interlock", all: "interlock" }
+    }
+
+    /// The home has a copy of each lease, which is never ahead of it.
+    pub(crate) fn to_cluster(cluster: &PrivateCluster) -> Self {
+        let mut ports: Vec<String> = cluster.ports().iter().map(u16::to_string).collect();
+        ports.swap(0, cluster.owner_of("{interlock}:about"));
+        Self::Redis { ports, home: "{interlock}", all: "{interlock*}" }
     }
 
     pub(crate) fn to_postgres(server: &PrivatePostgres) -> Self {
         Self::Postgres(server.dsn())
     }
 
-    /// Lines of text; nothing while the server is away.
-    fn ask(&self, script: &str, statement: &str) -> Option<Vec<String>> {
+    /// Lines of text, of so many servers; nothing while one is away.
+    fn ask(&self, servers: usize, script: &str, statement: &str) -> Option<Vec<String>> {
         match self {
-            Self::Redis(port) => {
-                let words = ["-p", port, "--raw", "-e", "EVAL", script, "0"];
-                let said = Command::new("redis-cli").args(words).output().unwrap();
-                let text = String::from_utf8(said.stdout).unwrap();
-                said.status.success().then(|| text.lines().map(str::to_owned).collect())
+            Self::Redis { ports, home, all } => {
+                let mut lines = Vec::new();
+                for port in ports.iter().take(servers) {
+                    let words = ["-p", port, "--raw", "-e", "EVAL", script, "0", home, all];
+                    let said = Command::new("redis-cli").args(words).output().unwrap();
+                    let text = String::from_utf8(said.stdout).unwrap();
+                    lines.extend(said.status.success().then_some(text)?.lines().map(str::to_owned));
+                }
+                Some(lines)
             }
             Self::Postgres(dsn) => {
                 let runtime =
@@ -83,15 +99,17 @@ impl Way {
     }
 
     fn look(&self) -> Option<Look> {
-        let script = "local said = {redis.call('HGET', 'interlock:about', 'event') or '0'}
-            for _, key in ipairs(redis.call('KEYS', 'interlock:lease:*')) do
-                said[#said + 1] = string.sub(key, 17) .. ':' .. (redis.call('HGET', key, 'term') or '0')
+        let script = "local home = ARGV[1]
+            local said = {redis.call('HGET', home .. ':about', 'event') or '0'}
+            for _, key in ipairs(redis.call('KEYS', home .. ':lease:*')) do
+                local right = string.sub(key, #home + 8)
+                said[#said + 1] = right .. ':' .. (redis.call('HGET', key, 'term') or '0')
             end
             return said";
         // One statement sees one instant.
         let statement = "SELECT value::text FROM interlock.counters WHERE name = 'event'
             UNION ALL SELECT concat_ws(':', role, shard, term) FROM interlock.leases";
-        let mut lines = self.ask(script, statement)?.into_iter();
+        let mut lines = self.ask(1, script, statement)?.into_iter();
         let last = lines.next()?.parse().ok()?;
         let terms: Terms = lines.filter_map(|line| parse(&line)).collect();
         (!terms.is_empty()).then_some(Look { last, terms })
@@ -100,7 +118,7 @@ impl Way {
     /// All events; those that came with a copy say nothing of their right.
     pub(crate) fn written(&self) -> Vec<Written> {
         let script = "local said = {}
-            for _, key in ipairs(redis.call('KEYS', 'interlock:events:*')) do
+            for _, key in ipairs(redis.call('KEYS', ARGV[2] .. ':events:*')) do
                 for _, entry in ipairs(redis.call('XRANGE', key, '-', '+')) do
                     said[#said + 1] = string.match(entry[1], '^%d+') .. ' ' .. (entry[2][6] or '')
                 end
@@ -112,7 +130,7 @@ impl Way {
             let (right, term) = parse(writer)?;
             Some(Written { number: number.parse().ok()?, right, term })
         };
-        let lines = self.ask(script, statement).expect("the server is back");
+        let lines = self.ask(usize::MAX, script, statement).expect("the server is back");
         lines.iter().filter_map(line).collect()
     }
 }
