@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{PrivateRedis, free_port, wait_until};
+use crate::{PrivateRedis, port::Port, wait_until};
 
 /// How many servers share the hash slots.
 const PRIMARIES: usize = 3;
@@ -121,14 +121,15 @@ impl PrivateCluster {
 
     /// Starts a server that knows nobody yet; tells the port that others speak to it by.
     fn add(&mut self) -> u16 {
-        let bus = free_port();
-        let text = bus.to_string();
+        let bus = Port::take();
+        let (number, text) = (bus.number, bus.number.to_string());
         let words = ["--appendonly", "yes", "--appendfsync", "always", "--cluster-enabled", "yes"];
         let own = ["--cluster-port", &text, "--cluster-node-timeout", "1000"];
         // As `docs/operating.md` has it: one that dies takes nothing along but its own slots.
         let alone = ["--cluster-require-full-coverage", "no"];
-        self.servers.push(PrivateRedis::start_with(&[&words[..], &own[..], &alone[..]].concat()));
-        bus
+        let words = [&words[..], &own[..], &alone[..]].concat();
+        self.servers.push(PrivateRedis::start_at(vec![bus], &words));
+        number
     }
 
     /// Waits until all of them know all of them.

@@ -58,8 +58,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts a server; its data is removed with it.
-    pub(crate) fn start(plan: &Plan) -> Self {
+    fn start(plan: &Plan) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "keeper"]).arg(&plan.folder).arg(plan.signal);
         if let Some(user) = &plan.user {
@@ -73,6 +72,16 @@ impl Keeper {
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let pid = line.trim().parse().ok().and_then(Pid::from_raw).unwrap();
         Self { shell, pipe, pid }
+    }
+
+    /// Starts a server and waits until it answers; none if it ended before. What it left lies there all the same.
+    pub(crate) fn start_and_wait(plan: &Plan, answers: impl FnMut() -> bool) -> Option<Self> {
+        let mut keeper = Self::start(plan);
+        if wait_until(answers, || keeper.has_ended()) {
+            return Some(keeper);
+        }
+        keeper.finish("keep\n");
+        None
     }
 
     /// Sends a signal to the server itself.

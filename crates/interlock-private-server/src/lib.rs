@@ -19,6 +19,7 @@ mod bouncer;
 mod certificates;
 mod cluster;
 mod keeper;
+mod port;
 mod postgres;
 mod python;
 mod redis;
@@ -34,7 +35,6 @@ pub use self::{
 };
 
 use std::{
-    net::{Ipv4Addr, TcpListener},
     thread,
     time::{Duration, Instant},
 };
@@ -42,12 +42,6 @@ use std::{
 /// How long a server may take to be ready, on a machine that is busy.
 const READY_IN: Duration = Duration::from_mins(1);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-
-/// A port that nobody listens on now.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
-}
 
 /// Waits until something is so; false if it takes too long, or `gave_up` says that it never will be.
 fn wait_until(mut is_so: impl FnMut() -> bool, mut gave_up: impl FnMut() -> bool) -> bool {

@@ -8,9 +8,8 @@ use std::{
 };
 
 use crate::{
-    free_port,
     keeper::{Keeper, Plan, Signal, last_words},
-    wait_until,
+    port::Port,
 };
 
 /// Who may run a server that refuses root: the first of them that exists.
@@ -21,8 +20,8 @@ const USERS: [&str; 2] = ["postgres", "nobody"];
 pub struct PrivatePostgres {
     plan: Plan,
     programs: PathBuf,
-    port: u16,
     keeper: Option<Keeper>,
+    port: Port,
 }
 
 impl PrivatePostgres {
@@ -35,35 +34,25 @@ impl PrivatePostgres {
     pub fn start_with(settings: &[&str]) -> Self {
         let programs = programs();
         let user = unprivileged();
-        loop {
-            let folder = own_folder(user.as_ref());
-            let data = folder.join("data");
-            initialise(&programs, user.as_ref(), &data);
-            let port = free_port();
-            let mut line = vec![programs.join("postgres").display().to_string()];
-            let own = [
-                "-D".to_owned(),
-                data.display().to_string(),
-                format!("-cport={port}"),
-                "-clisten_addresses=127.0.0.1".to_owned(),
-                "-cunix_socket_directories=".to_owned(),
-                "-cshared_buffers=64MB".to_owned(),
-            ];
-            line.extend(own.into_iter().chain(settings.iter().map(|one| format!("-c{one}"))));
-            let plan = Plan {
-                line,
-                user: user.as_ref().map(|user| user.name.clone()),
-                signal: "QUIT",
-                folder,
-            };
-            let mut server = Self { plan, programs: programs.clone(), port, keeper: None };
-            if server.start_again() {
-                return server;
-            }
-            let said = last_words(&server.plan.folder);
-            // Somebody else took the port meanwhile: try another.
-            assert!(said.contains("Address already in use"), "postgres does not start:\n{said}");
-        }
+        let folder = own_folder(user.as_ref());
+        let data = folder.join("data");
+        initialise(&programs, user.as_ref(), &data);
+        let port = Port::take();
+        let mut line = vec![programs.join("postgres").display().to_string()];
+        let own = [
+            "-D".to_owned(),
+            data.display().to_string(),
+            format!("-cport={}", port.number),
+            "-clisten_addresses=127.0.0.1".to_owned(),
+            "-cunix_socket_directories=".to_owned(),
+            "-cshared_buffers=64MB".to_owned(),
+        ];
+        line.extend(own.into_iter().chain(settings.iter().map(|one| format!("-c{one}"))));
+        let plan = Plan { line, user: user.map(|user| user.name), signal: "QUIT", folder };
+        let mut server = Self { plan, programs, keeper: None, port };
+        let started = server.start_again();
+        assert!(started, "postgres does not start:\n{}", last_words(&server.plan.folder));
+        server
     }
 
     /// One that speaks TLS, by a certificate in this folder (see [`crate::certify`]), and lets in nobody without it; `clients`
@@ -90,12 +79,12 @@ impl PrivatePostgres {
 
     /// How to reach it.
     pub fn dsn(&self) -> String {
-        format!("postgres://interlock@127.0.0.1:{}/postgres?sslmode=disable", self.port)
+        format!("postgres://interlock@127.0.0.1:{}/postgres?sslmode=disable", self.port.number)
     }
 
     /// Its port.
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number
     }
 
     /// Sends a signal to its first process.
@@ -131,14 +120,12 @@ impl PrivatePostgres {
 
     /// Starts it on the data that it left; false if it ended at once.
     pub fn start_again(&mut self) -> bool {
-        let keeper = Keeper::start(&self.plan);
-        let port = self.port.to_string();
+        let port = self.port.number.to_string();
         let mut ask = Command::new(self.programs.join("pg_isready"));
         ask.args(["-q", "-h", "127.0.0.1", "-p", &port]);
-        let is_ready =
-            wait_until(|| ask.status().is_ok_and(|status| status.success()), || keeper.has_ended());
-        self.keeper = is_ready.then_some(keeper);
-        is_ready
+        let answers = || ask.status().is_ok_and(|status| status.success());
+        self.keeper = Keeper::start_and_wait(&self.plan, answers);
+        self.keeper.is_some()
     }
 }
 

@@ -8,9 +8,8 @@ use std::{
 };
 
 use crate::{
-    free_port,
     keeper::{Keeper, Plan, Signal, last_words},
-    wait_until,
+    port::Port,
 };
 
 /// A Redis of our own, which keeps everything at once unless it is told otherwise.
@@ -19,6 +18,8 @@ pub struct PrivateRedis {
     plan: Plan,
     port: u16,
     keeper: Option<Keeper>,
+    /// Given up after the server.
+    _ports: Vec<Port>,
 }
 
 impl PrivateRedis {
@@ -29,25 +30,27 @@ impl PrivateRedis {
 
     /// One with more arguments for `redis-server`.
     pub fn start_with(arguments: &[&str]) -> Self {
-        loop {
-            let folder = tempfile::tempdir().unwrap().keep();
-            let port = free_port();
-            let mut line = vec!["redis-server".to_owned()];
-            let (text, dir) = (port.to_string(), folder.display().to_string());
-            let own = ["--port", &text, "--bind", "127.0.0.1", "--dir", &dir, "--save", ""];
-            line.extend(own.iter().chain(arguments).map(|word| (*word).to_owned()));
-            let plan = Plan { line, user: None, signal: "KILL", folder };
-            let mut server = Self { plan, port, keeper: None };
-            if server.start_again() {
-                return server;
-            }
-            let said = last_words(&server.plan.folder);
-            // Somebody else took the port meanwhile: try another.
-            assert!(
-                said.contains("Address already in use"),
-                "redis-server does not start (`cargo xtask test` installs it):\n{said}"
-            );
-        }
+        Self::start_at(Vec::new(), arguments)
+    }
+
+    /// One that listens on more ports than its own.
+    pub(crate) fn start_at(mut ports: Vec<Port>, arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap().keep();
+        let own_port = Port::take();
+        let port = own_port.number;
+        ports.push(own_port);
+        let mut line = vec!["redis-server".to_owned()];
+        let (text, dir) = (port.to_string(), folder.display().to_string());
+        let own = ["--port", &text, "--bind", "127.0.0.1", "--dir", &dir, "--save", ""];
+        line.extend(own.iter().chain(arguments).map(|word| (*word).to_owned()));
+        let plan = Plan { line, user: None, signal: "KILL", folder };
+        let mut server = Self { plan, port, keeper: None, _ports: ports };
+        assert!(
+            server.start_again(),
+            "redis-server does not start (`cargo xtask test` installs it):\n{}",
+            last_words(&server.plan.folder)
+        );
+        server
     }
 
     /// One that speaks TLS too, by a certificate in this folder; see [`crate::certify`]. `clients` says whether it wants to
@@ -55,12 +58,12 @@ impl PrivateRedis {
     pub fn start_tls(certificates: &Path, clients: &str) -> (Self, u16) {
         let file = |name: &str| certificates.join(name).display().to_string();
         let (cert, key, ca) = (file("cert.pem"), file("key.pem"), file("ca.pem"));
-        let port = free_port();
-        let text = port.to_string();
+        let port = Port::take();
+        let (number, text) = (port.number, port.number.to_string());
         let mut words = vec!["--appendonly", "yes", "--appendfsync", "always"];
         words.extend(["--tls-port", &text, "--tls-cert-file", &cert, "--tls-key-file", &key]);
         words.extend(["--tls-ca-cert-file", &ca, "--tls-auth-clients", clients]);
-        (Self::start_with(&words), port)
+        (Self::start_at(vec![port], &words), number)
     }
 
     /// `host:port`.
@@ -92,10 +95,8 @@ impl PrivateRedis {
 
     /// Starts it on the data that it left; false if it ended at once.
     pub fn start_again(&mut self) -> bool {
-        let keeper = Keeper::start(&self.plan);
-        let is_ready = wait_until(|| ping(self.port), || keeper.has_ended());
-        self.keeper = is_ready.then_some(keeper);
-        is_ready
+        self.keeper = Keeper::start_and_wait(&self.plan, || ping(self.port));
+        self.keeper.is_some()
     }
 }
 
@@ -113,5 +114,28 @@ impl Drop for PrivateRedis {
         if self.keeper.is_none() {
             let _gone = std::fs::remove_dir_all(&self.plan.folder);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::catch_unwind;
+
+    use super::PrivateRedis;
+
+    #[test]
+    fn what_a_server_said_that_does_not_start_is_told() {
+        let refused = catch_unwind(|| PrivateRedis::start_with(&["--appendfsync", "now-and-then"]));
+        let said = *refused.unwrap_err().downcast::<String>().unwrap();
+        assert!(said.contains("now-and-then"), "{said}");
+    }
+
+    #[test]
+    fn the_port_of_a_server_that_is_killed_stays_its_own() {
+        let mut first = PrivateRedis::start();
+        first.kill();
+        let others = [PrivateRedis::start(), PrivateRedis::start()];
+        assert!(others.iter().all(|other| other.port() != first.port()));
+        assert!(first.start_again());
     }
 }
