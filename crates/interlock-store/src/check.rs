@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use interlock_core::id::PipelineId;
-use jiff::{Timestamp, Unit};
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     contract::{CHANGES_MAX, Change, Expect, Group, Refusal, Role, Shard, StoreError},
@@ -168,9 +168,11 @@ fn watchdog_may(change: &Change) -> bool {
 
 /// An instant without what is finer than a millisecond: how engines tell the time.
 pub fn whole_milliseconds(at: Timestamp) -> Timestamp {
+    const MILLISECOND: i64 = 1_000_000;
+    // Asked for several times with every write and read: `Timestamp::round` divides 128 bits.
+    let finer = i64::from(at.subsec_nanosecond()).rem_euclid(MILLISECOND);
     // Rounding down cannot leave the range for any instant after its first millisecond.
-    let rounding = jiff::TimestampRound::new().smallest(Unit::Millisecond);
-    at.round(rounding.mode(jiff::RoundMode::Floor)).unwrap_or(at)
+    at.checked_sub(SignedDuration::from_nanos(finer)).unwrap_or(at)
 }
 
 impl Record {
@@ -190,5 +192,27 @@ impl Record {
             Self::Applied(_) => "applied",
             Self::Backfill(_) => "backfill",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
+
+    use super::whole_milliseconds;
+
+    #[test]
+    fn whole_milliseconds_are_what_rounding_down_gives() {
+        let down = TimestampRound::new().smallest(Unit::Millisecond).mode(RoundMode::Floor);
+        for nanosecond in
+            [0, 1, 999_999, 1_000_000, 1_500_000, -1, -999_999, -1_000_000, -1_500_000]
+        {
+            let at = Timestamp::from_nanosecond(nanosecond + 1_772_010_000_000_000_000).unwrap();
+            let early = Timestamp::from_nanosecond(nanosecond).unwrap();
+            for at in [at, early, Timestamp::MAX] {
+                assert_eq!(whole_milliseconds(at), at.round(down).unwrap(), "{at}");
+            }
+        }
+        assert_eq!(whole_milliseconds(Timestamp::MIN), Timestamp::MIN);
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! A call does its work when its future is first polled, and is then ready.
 
+mod lists;
 mod queue;
 mod read;
 mod state;

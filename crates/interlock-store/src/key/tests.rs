@@ -82,3 +82,21 @@ fn run_ids_survive_being_written() {
     }
     assert!(RunKey::parse("orders~daily~20260225T090000Z~1").is_err());
 }
+
+#[test]
+fn the_id_of_a_run_has_the_instant_that_its_calendar_shows() {
+    let pipeline = PipelineId::parse("orders").unwrap();
+    let schedule = ScheduleId::parse("daily").unwrap();
+    for milliseconds in [-62_135_596_800_000, -1, 0, 59_999, 1_772_010_000_000, 4_102_444_799_007] {
+        let nominal = Timestamp::from_millisecond(milliseconds).unwrap();
+        for number in [1, 9, 10, 4_294_967_295] {
+            let run =
+                RunKey { schedule: schedule.clone(), nominal, generation: number, attempt: 1 };
+            let format =
+                if milliseconds % 1_000 == 0 { "%Y%m%dT%H%M%SZ" } else { "%Y%m%dT%H%M%S%.3fZ" };
+            let expected = format!("orders~daily~{}~{number}~1", nominal.strftime(format));
+            assert_eq!(run.id(&pipeline), expected);
+            assert_eq!(RunKey::parse(&expected).unwrap(), (pipeline.clone(), run));
+        }
+    }
+}

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::{read::page, state::State};
 use crate::{
-    contract::{InboxEntry, OutboxRow, Page, Row, Shard},
+    contract::{InboxEntry, OutboxRow, Page, Shard},
     key::Key,
     record::{InboxRecord, OutboxRecord, Record},
 };
@@ -46,7 +46,7 @@ impl State {
         claimed_until: Timestamp,
         now: Timestamp,
     ) -> Vec<OutboxRow> {
-        let due = self.outbox.iter().take_while(|(not_before, ..)| *not_before <= now);
+        let due = self.lists.outbox.iter().take_while(|(not_before, ..)| *not_before <= now);
         let free = due.filter_map(|(_, pipeline, name)| {
             let row = self.rows.get(pipeline)?.get(&Key::Outbox(name.clone()))?;
             let Record::Outbox(record) = &row.record else { return None };
@@ -73,8 +73,7 @@ impl State {
         if self.row(&row.pipeline, &key).is_none_or(|found| found.revision != row.revision) {
             return;
         }
-        self.list(&row.pipeline, &key, None);
-        self.rows.entry(row.pipeline.clone()).or_default().remove(&key);
+        self.unset(&row.pipeline, &key);
         for (name, record) in becomes {
             if self.row(&row.pipeline, &Key::Outbox(name.clone())).is_some() {
                 continue;
@@ -117,11 +116,8 @@ impl State {
     }
 
     fn keep(&mut self, row: &OutboxRow) {
-        let kept =
-            Row { record: Record::Outbox(row.record.clone().into()), revision: row.revision };
-        let key = Key::Outbox(row.name.clone());
-        self.list(&row.pipeline, &key, Some(&kept.record));
-        self.rows.entry(row.pipeline.clone()).or_default().insert(key, kept);
+        let record = Record::Outbox(row.record.clone().into());
+        self.set(&row.pipeline, Key::Outbox(row.name.clone()), record, |_| row.revision);
     }
 }
 

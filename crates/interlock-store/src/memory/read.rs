@@ -1,6 +1,6 @@
 //! What is asked of the engine in memory.
 
-use std::{cmp::Reverse, collections::BTreeMap, ops::Bound};
+use std::{cmp::Reverse, collections::BTreeMap, ops::Bound, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use jiff::Timestamp;
@@ -112,12 +112,14 @@ impl State {
         limit: usize,
     ) -> Page<LedgerRow> {
         let first = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let open = self.open.range((first, Bound::Unbounded));
-        let open = open.filter(|(name, ..)| self.is_in(name, shard));
-        let rows = open.filter_map(|(name, nominal, schedule)| {
-            let key = Key::Slot(schedule.clone(), *nominal);
-            let (key, row) = self.rows.get(name)?.get_key_value(&key)?;
-            ledger_row((name, key, row))
+        let open = self.lists.open.range((first, Bound::Unbounded));
+        let open = open.filter(|((name, ..), _)| self.is_in(name, shard));
+        let rows = open.map(|((name, nominal, schedule), (slot, revision))| LedgerRow {
+            pipeline: name.clone(),
+            schedule: schedule.clone(),
+            nominal: *nominal,
+            entry: LedgerEntry::Slot(Arc::clone(slot)),
+            revision: *revision,
         });
         page(rows, limit)
     }
@@ -216,7 +218,7 @@ impl State {
     }
 
     pub(super) fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> Page<DueRow> {
-        let due = self.due.iter().take_while(|(at, ..)| *at <= until);
+        let due = self.lists.due.iter().take_while(|(at, ..)| *at <= until);
         let due = due.filter(|(_, name, ..)| self.is_in(name, shard));
         let rows = due.filter_map(|(at, name, kind, about)| {
             let key = Key::Due(*at, *kind, about.clone());

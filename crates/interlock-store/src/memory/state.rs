@@ -5,16 +5,16 @@ use std::{
     sync::Arc,
 };
 
-use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_core::id::PipelineId;
 use jiff::Timestamp;
 
-use super::whole::Followed;
+use super::{lists::Lists, whole::Followed};
 use crate::{
     contract::{
         Accepted, Change, EventRow, Group, InboxEntry, Lease, Refusal, Role, Roll, Row, Shard,
         StoreError, Term, Writer,
     },
-    key::{DueKind, Key},
+    key::Key,
     record::{EventRecord, Record},
 };
 
@@ -27,12 +27,7 @@ pub struct State {
     /// Who said that it is there, and until when.
     present: BTreeMap<(Role, String), Timestamp>,
     pub(super) rows: BTreeMap<PipelineId, BTreeMap<Key, Row<Record>>>,
-    /// Invariant: the slots among the rows that are open, in the order in which they are listed.
-    pub(super) open: BTreeSet<(PipelineId, Timestamp, ScheduleId)>,
-    /// Invariant: the due entries among the rows, in the order in which they are listed.
-    pub(super) due: BTreeSet<(Timestamp, PipelineId, DueKind, String)>,
-    /// Invariant: the notifications among the rows that may be claimed one day, in the order in which they are.
-    pub(super) outbox: BTreeSet<(Timestamp, PipelineId, String)>,
+    pub(super) lists: Lists,
     /// Invariant: their numbers grow.
     pub(super) events: Vec<EventRow>,
     /// The last number that was given, to an event or to a change.
@@ -62,9 +57,7 @@ impl State {
             leases: BTreeMap::new(),
             present: BTreeMap::new(),
             rows: BTreeMap::new(),
-            open: BTreeSet::new(),
-            due: BTreeSet::new(),
-            outbox: BTreeSet::new(),
+            lists: Lists::default(),
             events: Vec::new(),
             event_last: 0,
             followed: None,
@@ -141,67 +134,12 @@ impl State {
             self.inbox.remove(&number);
         }
         self.note(pipeline, &key);
-        self.list(pipeline, &key, Some(&record));
-        if !self.rows.contains_key(pipeline) {
-            self.rows.insert(pipeline.clone(), BTreeMap::new());
-        }
-        let Some(rows) = self.rows.get_mut(pipeline) else { return };
-        match rows.get_mut(&key) {
-            Some(row) => *row = Row { record, revision: row.revision + 1 },
-            None => {
-                rows.insert(key, Row { record, revision: 1 });
-            }
-        }
-    }
-
-    /// Keeps the lists true, before a row changes or goes.
-    pub(super) fn list(&mut self, pipeline: &PipelineId, key: &Key, record: Option<&Record>) {
-        match key {
-            Key::Slot(schedule, nominal) => {
-                let place = (pipeline.clone(), *nominal, schedule.clone());
-                if matches!(record, Some(Record::Slot(slot)) if slot.is_open()) {
-                    self.open.insert(place);
-                } else {
-                    self.open.remove(&place);
-                }
-            }
-            Key::Due(at, kind, name) => {
-                let place = (*at, pipeline.clone(), *kind, name.clone());
-                if record.is_some() {
-                    self.due.insert(place);
-                } else {
-                    self.due.remove(&place);
-                }
-            }
-            Key::Outbox(name) => {
-                let before = self.rows.get(pipeline).and_then(|rows| rows.get(key));
-                if let Some(Record::Outbox(before)) = before.map(|row| &row.record) {
-                    self.outbox.remove(&(before.not_before, pipeline.clone(), name.clone()));
-                }
-                if let Some(Record::Outbox(record)) = record
-                    && !record.dead
-                {
-                    self.outbox.insert((record.not_before, pipeline.clone(), name.clone()));
-                }
-            }
-            Key::Pipeline
-            | Key::Version(_)
-            | Key::Watermark(_)
-            | Key::Span(..)
-            | Key::Run(_)
-            | Key::Sensor(_)
-            | Key::Incident(_)
-            | Key::Applied(_)
-            | Key::Backfill(_) => {}
-        }
+        self.set(pipeline, key, record, |before| before + 1);
     }
 
     fn delete(&mut self, pipeline: &PipelineId, key: &Key) {
         self.note(pipeline, key);
-        self.list(pipeline, key, None);
-        if let Some(rows) = self.rows.get_mut(pipeline) {
-            rows.remove(key);
-        }
+        self.unset(pipeline, key);
     }
 
     fn append(&mut self, pipeline: &PipelineId, record: Arc<EventRecord>) -> u64 {
@@ -218,10 +156,7 @@ impl State {
             gone.extend(over.map(|(key, _)| (pipeline.clone(), key.clone())));
         }
         for (pipeline, key) in gone {
-            self.list(&pipeline, &key, None);
-            if let Some(rows) = self.rows.get_mut(&pipeline) {
-                rows.remove(&key);
-            }
+            self.unset(&pipeline, &key);
         }
     }
 

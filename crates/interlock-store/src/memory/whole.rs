@@ -95,11 +95,9 @@ impl State {
             if found.is_none_or(|row| row.revision != *revision) {
                 continue;
             }
-            self.list(pipeline, key, None);
-            let Some(rows) = self.rows.get_mut(pipeline) else { continue };
-            rows.remove(key);
+            self.unset(pipeline, key);
             count += 1;
-            if let Key::Slot(schedule, nominal) = key {
+            if let (Key::Slot(schedule, nominal), Some(rows)) = (key, self.rows.get_mut(pipeline)) {
                 let is_its = |run: &RunKey| run.schedule == *schedule && run.nominal == *nominal;
                 rows.retain(|key, _| !matches!(key, Key::Run(run) if is_its(run)));
             }
@@ -120,8 +118,7 @@ impl State {
 
     pub(super) fn import(&mut self, freight: Freight) {
         for StoredRow { pipeline, key, row } in freight.rows {
-            self.list(&pipeline, &key, Some(&row.record));
-            self.rows.entry(pipeline).or_default().insert(key, row);
+            self.set(&pipeline, key, row.record, |_| row.revision);
         }
         for event in freight.events {
             let at = self.events.partition_point(|known| known.number < event.number);
