@@ -503,16 +503,21 @@ pub fn has_consequences(kind: &str) -> bool {
 /// What the keys of older days begin with that are over too when this one is over by an event of this kind: a good
 /// slot ends what its schedule left open before.
 pub fn older_days<'a>(kind: &str, key: &'a str) -> Option<&'a str> {
+    if kind != "JOB_COMPLETED" {
+        return None;
+    }
     let (before, day) = key.rsplit_once(':')?;
-    let is_day = day.parse::<Date>().is_ok();
-    (kind == "JOB_COMPLETED" && is_day).then(|| key.get(..=before.len())).flatten()
+    day.parse::<Date>().ok().and_then(|_| key.get(..=before.len()))
 }
 
 /// What follows from an event; nothing from most.
 pub fn consequences(fact: &Fact<'_>) -> Vec<Consequence> {
+    // The end of a job may end incidents of many families: what their keys have in common is written once.
+    let day = fact.day.map(|(schedule, date)| format!("{}:{schedule}:{date}", fact.pipeline));
+    let about = (fact, day.as_deref());
     let opened = OPENS.iter().filter(|rule| rule.event == fact.kind).filter_map(|rule| {
         Some(Consequence::Open(Finding {
-            key: rule.family.key(fact)?,
+            key: rule.family.key(about)?,
             level: rule.level,
             alert_type: rule.alert_type,
             summary: rule.family.sentence(fact, rule.says),
@@ -523,23 +528,20 @@ pub fn consequences(fact: &Fact<'_>) -> Vec<Consequence> {
         .filter(|(event, _)| *event == fact.kind)
         .flat_map(|(_, families)| *families);
     let resolved =
-        families.filter_map(|family| Some(Consequence::Resolve { key: family.key(fact)? }));
-    let acknowledged = NAMED.key(fact).filter(|_| fact.kind == ACKNOWLEDGED_BY_HAND);
+        families.filter_map(|family| Some(Consequence::Resolve { key: family.key(about)? }));
+    let acknowledged = NAMED.key(about).filter(|_| fact.kind == ACKNOWLEDGED_BY_HAND);
     let acknowledged = acknowledged.map(|key| Consequence::Acknowledge { key });
     opened.chain(resolved).chain(acknowledged).collect()
 }
 
 impl Family {
-    /// `None` when the event does not say what the key is made of.
-    fn key(self, fact: &Fact<'_>) -> Option<String> {
-        let Fact { pipeline, .. } = fact;
-        let prefix = self.prefix;
+    /// `None` when the event does not say what the key is made of. The day comes as it is in keys.
+    fn key(self, (fact, day): (&Fact<'_>, Option<&str>)) -> Option<String> {
+        let prefixed = |rest: &str| [self.prefix, ":", rest].concat();
         match self.scope {
-            Scope::Day => {
-                fact.day.map(|(schedule, date)| format!("{prefix}:{pipeline}:{schedule}:{date}"))
-            }
-            Scope::Thing => fact.thing.map(|thing| format!("{prefix}:{thing}")),
-            Scope::Pipeline => Some(format!("{prefix}:{pipeline}")),
+            Scope::Day => day.map(prefixed),
+            Scope::Thing => fact.thing.map(prefixed),
+            Scope::Pipeline => Some(prefixed(fact.pipeline.as_str())),
             Scope::Key => fact.thing.map(str::to_owned),
         }
     }

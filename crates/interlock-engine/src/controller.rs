@@ -335,11 +335,12 @@ impl Engine {
         // How old answers are does not depend on a clock that somebody sets (S15).
         let clock = Trust::clock(self.world.as_ref());
         let (mut verdicts, mut shared) = (BTreeMap::new(), BTreeMap::new());
+        let mut answering = BTreeSet::new();
         for slot in asked {
             let spec = specs.of_version(slot.version);
             // One whose time is over is judged by the last answers, however old: they say what blocked it.
             let is_over = now >= slot.closes_at;
-            if !is_over {
+            if !is_over && answering.insert(slot.version) {
                 self.ask_evaluators(pipeline, spec, clock);
             }
             // Hundreds may wait for one answer, which is then the same for all of them.

@@ -168,6 +168,9 @@ impl Notifier {
 
     /// Decides about what was claimed: what may be told goes into its lane, the rest is settled.
     async fn take(&mut self, rows: Vec<OutboxRow>) -> Result<(), StoreError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
         let mut asked: Vec<StoreFuture<'_, Way>> = Vec::new();
         for row in &rows {
             asked.push(Box::pin(self.way(row)));

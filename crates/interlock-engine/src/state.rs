@@ -144,10 +144,8 @@ impl Pipelines {
     }
 
     pub(crate) fn get_mut(&mut self, pipeline: &PipelineId) -> &mut PipelineState {
-        if !self.0.contains_key(pipeline) {
-            self.0.insert(pipeline.clone(), Box::default());
-        }
-        self.0.get_mut(pipeline).expect("it was just put there")
+        // A name shares its text: to copy it is cheaper than to look for it twice.
+        self.0.entry(pipeline.clone()).or_default()
     }
 
     /// Takes over rows as the store has them.

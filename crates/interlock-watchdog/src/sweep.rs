@@ -5,10 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use interlock_core::{
-    id::PipelineId,
-    slot::{OpenState, SlotState},
-};
+use interlock_core::{id::PipelineId, slot::OpenState};
 use interlock_store::{DueKind, LedgerEntry, LedgerRow, Obligation, Subject};
 use jiff::{SignedDuration, Timestamp};
 
@@ -121,17 +118,16 @@ pub(crate) fn ask_about_open(
     now: Timestamp,
     asked: &mut BTreeMap<PipelineId, Question>,
 ) {
-    let LedgerEntry::Slot(record) = &row.entry else { return };
-    let Ok(slot) = record.to_core() else { return };
-    if slot.state == SlotState::Open(OpenState::Running) && plus(slot.closes_at, OVERDUE_BY) < now {
+    // The row itself is looked at, not what it means as a whole: few of all that are open are asked about.
+    let LedgerEntry::Slot(slot) = &row.entry else { return };
+    if *slot.state == *OpenState::Running.as_str() && plus(slot.closes_at, OVERDUE_BY) < now {
         let subject = Subject::Slot(row.schedule.clone(), row.nominal);
         let due = Obligation::new(slot.closes_at, DueKind::Closes, subject);
         let question = asked.entry(row.pipeline.clone()).or_default();
         if !question.due.iter().any(|known| known.key() == due.key()) {
             question.due.push(due);
         }
-    } else if slot.sla.as_deref().and_then(|sla| sla.completion).is_some_and(|l| l.breach_at > now)
-    {
+    } else if slot.sla.as_ref().and_then(|sla| sla.breach_at).is_some_and(|at| at > now) {
         let question = asked.entry(row.pipeline.clone()).or_default();
         question.open.insert((row.nominal, row.schedule.clone()));
     }
