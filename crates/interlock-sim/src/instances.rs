@@ -35,6 +35,8 @@ use crate::{
 
 /// So many of the instances hear reports; the others have other roles.
 const LISTENERS: Pid = 2;
+/// How soon a reason not to tell is looked at again. In `serve` it is a minute; here there are days of silence.
+const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(5);
 
 /// The tasks of an instance that come round again and again: its engine, its watchdog, its notifier.
 pub(crate) const LOOPS: [&str; 3] = ["an instance", "a watchdog", "a notifier"];
@@ -329,7 +331,7 @@ impl Instances {
             world: Arc::new(world.clone()),
             store: Arc::clone(store),
             channels: Arc::clone(around) as Arc<_>,
-            patience: Patience { look, ..Patience::default() },
+            patience: Patience { look, ask_again: ASK_AGAIN, ..Patience::default() },
             vitals: Arc::clone(vitals),
             pulse,
         });

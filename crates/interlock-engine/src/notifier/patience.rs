@@ -7,6 +7,8 @@ use jiff::SignedDuration;
 pub struct Patience {
     /// How often the outbox is looked at.
     pub look: SignedDuration,
+    /// How soon a reason not to tell is looked at again, whatever it says itself: it may be taken back.
+    pub ask_again: SignedDuration,
     /// How long a claim lasts: longer than any try.
     pub claim: SignedDuration,
     /// The pause after the first failure; it doubles.
@@ -23,6 +25,7 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             look: SignedDuration::from_millis(500),
+            ask_again: SignedDuration::from_mins(1),
             claim: SignedDuration::from_secs(20),
             pause: SignedDuration::from_secs(5),
             pause_max: SignedDuration::from_mins(15),

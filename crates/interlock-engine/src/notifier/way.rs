@@ -18,8 +18,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Notifier, named};
 use crate::scheduler::plus;
 
-/// How soon a reason not to tell is looked at again, whatever it says itself: it may be taken back.
-const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 /// Opened so often within [`FLAPS_WITHIN`], it is told only if it lasts for [`FLAP_LASTS`].
 const FLAPS_FROM: usize = 3;
 const FLAPS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
@@ -110,7 +108,7 @@ impl Notifier {
         }
         let went = self.history(row, alert, wanted).await?;
         let is_over = went.is_none_or(|went| went.len() >= wanted && went.iter().all(|it| *it));
-        Ok(if is_over { Way::Free } else { Way::NotBefore(plus(now, ASK_AGAIN)) })
+        Ok(if is_over { Way::Free } else { Way::NotBefore(plus(now, self.patience.ask_again)) })
     }
 
     fn soon(&self) -> Timestamp {
@@ -132,7 +130,11 @@ impl Notifier {
         if held.is_some() && !is_open {
             // Its end takes it along; what is only repeated has no end of its own.
             let is_repeated = row.name.ends_with(AGAIN);
-            return Ok(if is_repeated { Way::Moot } else { Way::NotBefore(plus(now, ASK_AGAIN)) });
+            return Ok(if is_repeated {
+                Way::Moot
+            } else {
+                Way::NotBefore(plus(now, self.patience.ask_again))
+            });
         }
         let reason = match &incident {
             Some(incident) if channel.is_empty() => flapping(incident, now),
@@ -146,7 +148,7 @@ impl Notifier {
             None => self.channels.hold(alert, now).await,
         };
         Ok(hold.map_or(Way::Free, |hold| {
-            let again = plus(now, ASK_AGAIN);
+            let again = plus(now, self.patience.ask_again);
             let until = Some(hold.until.map_or(again, |until| until.min(again)));
             Way::Held(Hold { until, ..hold })
         }))
