@@ -8,7 +8,7 @@ use std::{
 use interlock_core::id::PipelineId;
 use interlock_store::{Mark, Recalled, Shard, StoreError, StoreId};
 use interlock_store_remote::{EVERY_TERM, OnRollback, THE_STORE, forgotten, letter};
-use redis::Value;
+use redis::{Cmd, FromRedisValue, Value};
 
 use crate::{
     link::{Link, Script},
@@ -80,9 +80,20 @@ impl Server {
         place: &Place,
         arguments: Vec<String>,
     ) -> Result<Value, StoreError> {
+        place.check()?;
         let words = std::iter::once(&place.keys.prefix).chain(&arguments);
         let all: Vec<&[u8]> = words.map(String::as_bytes).collect();
         self.link.run(&place.anchor, Script::Read, &all).await
+    }
+
+    /// The same by a plain command.
+    pub(crate) async fn ask<T: FromRedisValue>(
+        &self,
+        place: &Place,
+        command: &Cmd,
+    ) -> Result<T, StoreError> {
+        place.check()?;
+        self.link.ask(&place.anchor, command).await
     }
 
     /// Changes something in a place, once; the answer without what is only between us.
@@ -131,6 +142,7 @@ impl Server {
         request: &Request,
         more: &[String],
     ) -> Result<Answer, StoreError> {
+        place.check()?;
         loop {
             let acknowledged = place.acknowledged.load(Ordering::Acquire);
             let count = acknowledged.to_string();
@@ -159,7 +171,7 @@ impl Server {
         let home = &self.places.home;
         let mut ask = redis::cmd("HMGET");
         ask.arg(&home.anchor).arg("identity").arg("event");
-        let found: Vec<Option<String>> = self.link.ask(&home.anchor, &ask).await?;
+        let found: Vec<Option<String>> = self.ask(home, &ask).await?;
         let mut found = found.into_iter().map(Option::unwrap_or_default);
         let (identity, number) = (found.next().unwrap_or_default(), found.next());
         // Nothing at all is what a server that was emptied says; then it is a store that nobody knows.

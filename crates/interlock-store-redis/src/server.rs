@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use interlock_store::{StoreError, StoreId, for_each};
+use interlock_store::{Away, StoreError, StoreId, for_each};
 use interlock_store_remote::chance;
 use tokio::time::timeout;
 
@@ -40,14 +40,15 @@ pub(crate) struct Findings {
     pub(crate) dangers: Vec<String>,
     /// It loses nothing by that, or nobody knows.
     pub(crate) notes: Vec<String>,
-    /// What could not be looked at now, as a sentence.
-    pub(crate) away: Vec<String>,
+    /// What could not be looked at now.
+    pub(crate) away: Vec<Away>,
 }
 
 impl Findings {
-    /// All of it, for whoever begins.
-    pub(crate) fn all(self) -> Vec<String> {
-        [self.dangers, self.notes, self.away].concat()
+    /// All of it, for whoever begins on a store of so many shards.
+    pub(crate) fn all(&self, count: u16) -> Vec<String> {
+        let away = self.away.iter().map(|away| away.sentence(count));
+        self.dangers.iter().chain(&self.notes).cloned().chain(away).collect()
     }
 }
 
@@ -75,7 +76,8 @@ pub(crate) async fn check(
     for (place, visited) in visits.await? {
         match (visited, place.shard) {
             (Err(error), Some(shard)) if error.is_retryable && presence == Presence::Home => {
-                away.entry(error.message).or_insert_with(Vec::new).push(shard.0.to_string());
+                link.give_up(&place.anchor);
+                away.entry(error.message).or_insert_with(Vec::new).push(shard);
                 continue;
             }
             (visited, _) => visited?,
@@ -98,10 +100,7 @@ pub(crate) async fn check(
     if !places.are_apart() {
         all.dangers.extend(link.rivals().await);
     }
-    for (why, shards) in away {
-        let shards = shards.join(", ");
-        all.away.push(format!("shards of this store cannot be used now ({shards}): {why}"));
-    }
+    all.away = away.into_iter().map(|(why, shards)| Away { shards, why }).collect();
     Ok(Fitness::Fit(all))
 }
 
@@ -113,7 +112,10 @@ async fn visit(link: &Link, place: &Place) -> Result<(), StoreError> {
         let _found: i64 = asked.await?;
         return Ok(());
     };
-    let silent = || StoreError::retryable("Redis did not answer in time");
+    let silent = || {
+        let addr = link.whom(&place.anchor);
+        StoreError::retryable(format!("Redis at {addr} did not answer in time"))
+    };
     let _found: i64 = timeout(VISIT_MAX, asked).await.map_err(|_elapsed| silent())??;
     refuse_moving(link, place).await
 }
