@@ -15,6 +15,7 @@ use crate::{
     numbers::{self, Numbers, Wanted},
     place::{Place, Places},
     queue, recover,
+    server::beside,
 };
 
 /// How long the server keeps an answer: longer than a request is sent again.
@@ -213,13 +214,8 @@ impl Server {
         acknowledged: u64,
     ) -> Result<(), StoreError> {
         self.rollbacks.fetch_add(1, Ordering::Relaxed);
-        // A server of a cluster has several shards: each that has lost something is told of, and may be dealt with by itself.
         let (thing, message) = match place.shard {
-            Some(Shard(shard)) => {
-                let server = format!("the Redis server of shard {shard}");
-                let ended = format!("the terms of shard {shard} were");
-                (format!("shard {shard} of the store"), forgotten(&server, HOW, &ended))
-            }
+            Some(shard) => self.of_a_server(place, shard).await,
             None => (THE_STORE.to_owned(), forgotten("Redis", HOW, EVERY_TERM)),
         };
         if let Some(tell) = &self.on_rollback {
@@ -229,6 +225,20 @@ impl Server {
         let key = format!("rollback/{}{which}/{acknowledged}", self.client);
         let record = letter(&thing, message);
         Box::pin(queue::post(self, &PipelineId::system(), &key, record.encode())).await
+    }
+
+    /// What is said of a server of a cluster. Its shards were lost together, and are one trouble: each that is found to have lost something
+    /// is an event, and joins the incident of the first.
+    async fn of_a_server(&self, place: &Place, shard: Shard) -> (String, String) {
+        let server = format!("Redis at {}", self.link.whom(&place.anchor));
+        // That it cannot be asked now makes the letter no less urgent.
+        let found = beside(&self.link, &self.places, place).await;
+        let shards = found.ok().filter(|found| found.contains(&shard)).unwrap_or(vec![shard]);
+        let shards: Vec<_> = shards.iter().map(|shard| shard.0.to_string()).collect();
+        let which = format!("{server}, on which shards {} of the store are,", shards.join(", "));
+        let ended =
+            format!("the terms of shard {}, and of each other that has lost any, were", shard.0);
+        (server, forgotten(&which, HOW, &ended))
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
     time::Duration,
 };
 
-use interlock_store::{Away, StoreError, StoreId, for_each};
+use interlock_store::{Away, Shard, StoreError, StoreId, for_each};
 use interlock_store_remote::chance;
 use tokio::time::timeout;
 
@@ -184,6 +185,36 @@ async fn refuse_moving(link: &Link, place: &Place) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// The shards that are on one server with a place, by what that server says.
+pub(crate) async fn beside(
+    link: &Link,
+    places: &Places,
+    place: &Place,
+) -> Result<Vec<Shard>, StoreError> {
+    let nodes: String = link.ask(&place.anchor, redis::cmd("CLUSTER").arg("NODES")).await?;
+    let slots = own_slots(&nodes);
+    let slots = &slots;
+    let found = for_each(places.shards.iter().collect(), |other: &Place| async move {
+        let mut ask = redis::cmd("CLUSTER");
+        let slot: u16 = link.ask(&place.anchor, ask.arg("KEYSLOT").arg(&other.anchor)).await?;
+        let is_here = slots.iter().any(|range| range.contains(&slot));
+        Ok(other.shard.filter(|_| is_here))
+    });
+    Ok(found.await?.into_iter().flatten().collect())
+}
+
+/// The hash slots of the server that says this: `ID HOST:PORT@BUS myself,master - 0 0 1 connected 0-5460 5500 [77->-ID]`.
+fn own_slots(nodes: &str) -> Vec<RangeInclusive<u16>> {
+    let own = nodes.lines().find(|line| {
+        line.split(' ').nth(2).is_some_and(|flags| flags.split(',').any(|flag| flag == "myself"))
+    });
+    let range = |text: &str| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    own.into_iter().flat_map(|line| line.split(' ').skip(8)).filter_map(range).collect()
+}
+
 async fn persistence(server: (&Link, &Place), log: &str) -> Fitness {
     let danger =
         |message: String| Fitness::Fit(Findings { dangers: vec![message], ..Findings::default() });
@@ -288,5 +319,19 @@ fn format_of(layout: Layout) -> &'static str {
     match layout {
         Layout::Together => FORMAT,
         Layout::Apart => FORMAT_APART,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_knows_its_own_hash_slots() {
+        let nodes = "a1 10.0.0.1:1@2,one master - 0 1 2 connected 0-5460\n\
+                     b2 10.0.0.2:1@2,two myself,master - 0 1 3 connected 5461-10922 12000 [77->-c3]\n\
+                     c3 :0@0 slave,fail,noaddr b2 0 1 3 disconnected\n";
+        assert_eq!(own_slots(nodes), [5461..=10_922, 12_000..=12_000]);
+        assert_eq!(own_slots(""), []);
     }
 }

@@ -409,7 +409,7 @@ fn a_shard_that_has_forgotten_is_noticed_and_the_others_keep_their_terms() {
     let InboxRecord::Noticed { event, message, .. } = &letter.record else { panic!("{letter:?}") };
     assert_eq!(event, "STORE_ROLLBACK");
     assert!(
-        message.contains(&format!("the terms of shard {} were ended", lost.shard.0)),
+        message.contains(&format!("the terms of shard {}, and of each other", lost.shard.0)),
         "{message}"
     );
     assert!(
@@ -424,9 +424,9 @@ fn a_shard_that_has_forgotten_is_noticed_and_the_others_keep_their_terms() {
     assert_eq!(store.rollbacks(), 1, "what was told once is over");
 }
 
-/// A server has several shards; people hear of each that has lost something.
+/// A server has several shards. People hear of one trouble, which names them; each that has lost something is recorded.
 #[test]
-fn each_shard_of_a_server_that_has_forgotten_is_told_of() {
+fn shards_of_a_server_that_has_forgotten_are_one_trouble() {
     let mut cluster = PrivateCluster::start();
     let store = open(&cluster);
     let (_, own, _) = apart_from_home(&cluster);
@@ -444,15 +444,18 @@ fn each_shard_of_a_server_that_has_forgotten_is_told_of() {
     }
     let system = Shard::of(&PipelineId::system(), SHARDS);
     let letters = block_on(store.inbox(system, 10)).unwrap().items;
-    let things: BTreeSet<String> = letters
-        .into_iter()
-        .map(|letter| {
-            let InboxRecord::Noticed { thing, .. } = letter.record else { panic!("{letter:?}") };
-            thing
-        })
-        .collect();
-    let expected = lost.map(|writer| format!("shard {} of the store", writer.shard.0));
-    assert_eq!(things, expected.into());
+    let follower = &cluster.addresses()[cluster.owner_of(&place(own[0]))];
+    let named = format!("Redis at {follower}, on which shards {} of the store are,", list(&own));
+    let mut ended = BTreeSet::new();
+    for letter in letters {
+        let InboxRecord::Noticed { thing, message, .. } = letter.record else {
+            panic!("{letter:?}")
+        };
+        assert_eq!(thing, format!("Redis at {follower}"));
+        assert!(message.starts_with(&named), "{message}");
+        ended.insert(message);
+    }
+    assert_eq!(ended.len(), lost.len(), "each is told: {ended:?}");
 }
 
 /// Has the server of a shard die with what its replica never got, and with whoever wrote it; what was last known of the store.
