@@ -560,6 +560,11 @@ fn said(addr: &str, error: &RedisError) -> Trouble {
              users",
         ));
     }
+    if let redis::ErrorKind::Parse | redis::ErrorKind::UnexpectedReturnType = error.kind() {
+        return Trouble::Away(StoreError::retryable(format!(
+            "what answers at {addr} does not speak as Redis does: is that its port?"
+        )));
+    }
     let code = error.code().unwrap_or_default();
     match code {
         "NOAUTH" => Trouble::Final(StoreError::permanent(
