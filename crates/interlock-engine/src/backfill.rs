@@ -130,6 +130,8 @@ impl Engine {
             }
             State::Running => came = self.open_more(&mut step, at_once).await?,
             State::Cancelled => came = self.close_what_is_left(&mut step).await?,
+            // There is nothing left that the pause could hold; it would keep history from being taken out for ever.
+            State::Paused if self.is_through(&step).await? => step.end(State::Done, ""),
             State::Paused | State::Done => {}
         }
         if step.record == step.before && step.plan.group.changes.is_empty() {
@@ -236,6 +238,21 @@ impl Engine {
         let is_held_up = portion.slots.iter().any(|(_, verdict)| *verdict == Verdict::Owed);
         let waits = is_held_up && step.record.cursor == step.before.cursor;
         Ok(if waits { Came::ToRest } else { Came::On(portion.slots.len()) })
+    }
+
+    /// Whether all its slots are judged, and those that it opened have ended.
+    async fn is_through(&mut self, step: &Step<'_>) -> Result<bool, EngineError> {
+        if !step.record.open.is_empty() {
+            return Ok(false);
+        }
+        self.settle().await?;
+        let Some(state) = self.pipelines.0.get(step.pipeline) else { return Ok(false) };
+        let spec = self.specs.pipeline(step.pipeline, state.version).await;
+        let spec = spec.map_err(EngineError::Declaration)?;
+        let prospect = state.prospect(&spec, &step.record, step.now)?;
+        let cursor = step.record.cursor()?;
+        let portion = prospect.portion(self.store.as_ref(), cursor.as_ref(), 1).await?;
+        Ok(portion.is_end && portion.slots.is_empty())
     }
 
     /// Closes what has not begun of a backfill that was cancelled, and ends what runs if that was asked for.

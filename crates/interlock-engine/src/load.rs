@@ -12,7 +12,6 @@ use interlock_store::{
 
 use crate::{
     engine::{Engine, EngineError},
-    open::Undecided,
     request::{is_active, request},
     state::{KnownRun, OpenSlot, SlotPlace},
     write::Act,
@@ -181,14 +180,13 @@ impl Engine {
             self.pipelines.load(pipeline, &found.collect::<Vec<_>>())?;
         }
         let state = self.pipelines.get_mut(pipeline);
-        let before = state.open.len();
-        state.open = Undecided::default();
-        state.has_more_queued = false;
+        let before = state.undecided();
+        state.forget_open();
         state.sensors = None;
         state.backfills.clear();
         state.heard = None;
         let loaded = self.load_open_slots(pipeline).await;
-        let after = self.pipelines.get_mut(pipeline).open.len();
+        let after = self.pipelines.get_mut(pipeline).undecided();
         self.vitals.open_slots_reloaded(before, after);
         loaded?;
         self.load_runs(pipeline).await?;

@@ -61,7 +61,7 @@ impl Engine {
         Overview {
             schedules: states.clone().map(|state| state.schedules()).sum(),
             next: due.into_iter().chain(switches).min(),
-            open_slots: states.clone().map(|state| state.open.len()).sum(),
+            open_slots: states.clone().map(|state| state.undecided()).sum(),
             active_runs: states.map(|state| state.active_runs()).sum(),
         }
     }

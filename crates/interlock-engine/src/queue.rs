@@ -47,11 +47,9 @@ impl Engine {
         };
         let page = self.store.ledger(&query).await?;
         let state = self.pipelines.get_mut(pipeline);
-        state.has_more_queued = false;
-        for row in &page.items {
-            state.load_open(row, share)?;
-        }
-        state.has_more_queued |= page.more;
+        let before = state.undecided();
+        state.fetch(&page, share)?;
+        self.vitals.open_slots_reloaded(before, state.undecided());
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use interlock_core::{
     slot::Slot,
 };
 use interlock_store::{
-    Change, Expect, Group, Key, LedgerEntry, LedgerRow, Record, RunKey,
+    Change, Expect, Group, Key, LedgerEntry, LedgerRow, Page, Record, RunKey,
     record::{
         AgendaRecord, BackfillRecord, IncidentRecord, PauseRecord, PipelineRecord, RunRecord,
         Shared, Unreadable, version_number, version_text,
@@ -63,6 +63,8 @@ pub(crate) struct PipelineState {
     pub(crate) open: Undecided,
     /// Whether the store has queued slots after those that are kept here.
     pub(crate) has_more_queued: bool,
+    /// How many those are, as far as is known.
+    left_in_the_store: u32,
     /// Answers of evaluators, as long as they may be reused; not stored.
     pub(crate) traits: BTreeMap<String, Answer>,
     /// Loaded when a slot first needs them.
@@ -278,6 +280,7 @@ impl PipelineState {
         let Some(slot) = self.open.renew(&place, slot, revision) else { return };
         if self.is_left_in_the_store(&place, &slot, share) {
             self.has_more_queued = true;
+            self.left_in_the_store = self.left_in_the_store.saturating_add(1);
         } else {
             self.open.insert(place, OpenSlot { slot, revision, runs: vec![] });
         }
@@ -299,8 +302,33 @@ impl PipelineState {
         {
             self.open.remove(&last);
             self.has_more_queued = true;
+            self.left_in_the_store = self.left_in_the_store.saturating_add(1);
         }
         false
+    }
+
+    /// How many slots are not decided, here and in the store.
+    pub(crate) fn undecided(&self) -> usize {
+        self.open.len() + self.left_in_the_store as usize
+    }
+
+    /// Forgets the open slots, which are read again.
+    pub(crate) fn forget_open(&mut self) {
+        (self.open, self.has_more_queued, self.left_in_the_store) = Default::default();
+    }
+
+    /// Takes over open slots from the store, which has more of them or not.
+    pub(crate) fn fetch(&mut self, page: &Page<LedgerRow>, share: usize) -> Result<(), Unreadable> {
+        let all = self.undecided();
+        self.has_more_queued = false;
+        for row in &page.items {
+            self.load_open(row, share)?;
+        }
+        self.has_more_queued |= page.more;
+        // None came by that. Where none is left, what was thought to be has been decided by somebody.
+        let left = if self.has_more_queued { all.saturating_sub(self.open.len()) } else { 0 };
+        self.left_in_the_store = u32::try_from(left).unwrap_or(u32::MAX);
+        Ok(())
     }
 
     pub(crate) fn put_run(&mut self, run: KnownRun) {

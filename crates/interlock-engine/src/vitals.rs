@@ -316,7 +316,7 @@ impl Vitals {
 
     /// Counts the open slots of all pipelines of an engine, when it begins and when it ends.
     pub(crate) fn recount(&self, known: &Pipelines, begins: Begins) {
-        let open: usize = known.0.values().map(|state| state.open.len()).sum();
+        let open: usize = known.0.values().map(|state| state.undecided()).sum();
         match begins {
             Begins::Yes => self.open_slots.moved(0, open as u64),
             Begins::No => self.open_slots.moved(open as u64, 0),

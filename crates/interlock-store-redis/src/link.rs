@@ -42,6 +42,8 @@ const TRY_FOR: Duration = Duration::from_secs(8);
 /// The same for one that finds nobody while the store is opened: a person waits to hear that the address is wrong.
 const OPEN_FOR: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long a reader tries a place that was tried in vain for long enough.
+const GLANCE: Duration = Duration::from_secs(1);
 
 /// The scripts, each with the text that all share in front.
 const SCRIPTS: [&str; 8] = [
@@ -77,7 +79,23 @@ struct Live {
 }
 
 /// A connection to one server, if there is one now.
-type Way = Arc<Mutex<Option<Live>>>;
+#[derive(Default)]
+struct Line {
+    live: Option<Live>,
+    /// When it was last tried in vain, and what came of it.
+    failed: Option<(Instant, Trouble)>,
+}
+
+type Way = Arc<Mutex<Line>>;
+
+/// Who wants an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asker {
+    /// Who can do without: a place that nobody has reached for a while is tried once.
+    Reader,
+    /// Who has something to record, which should survive that a server follows another one.
+    Writer,
+}
 
 /// The way to the servers.
 pub(crate) struct Link {
@@ -91,12 +109,15 @@ pub(crate) struct Link {
     /// Who has which place of a cluster, by its anchor.
     owners: Lock<BTreeMap<String, String>>,
     ways: Lock<BTreeMap<String, Way>>,
+    /// From when on readers wait no more for a place that does not answer, by its anchor: all of them together wait once.
+    given_up: Lock<BTreeMap<String, Instant>>,
     /// Whether somebody waits to hear that the address is wrong.
     is_opening: AtomicBool,
     made: AtomicU64,
 }
 
 /// Why a request got no answer.
+#[derive(Debug, Clone)]
 enum Trouble {
     /// Another server has the place.
     Elsewhere(StoreError),
@@ -162,12 +183,13 @@ impl Link {
             store: OnceLock::new(),
             owners: Lock::default(),
             ways: Lock::default(),
+            given_up: Lock::default(),
             is_opening: AtomicBool::new(true),
             made: AtomicU64::new(0),
         })
     }
 
-    /// Whether it is a cluster; its other servers are then known too. From now on it is known that somebody is there.
+    /// Whether it is a cluster; its other servers are then known too.
     pub(crate) async fn is_cluster(&self) -> Result<bool, StoreError> {
         let info: String = self.ask("", redis::cmd("INFO").arg("cluster")).await?;
         let is_cluster = info.lines().any(|line| line.trim_end() == "cluster_enabled:1");
@@ -179,13 +201,13 @@ impl Link {
                 self.meet(other);
             }
         }
-        self.is_opening.store(false, Ordering::Relaxed);
         Ok(is_cluster)
     }
 
-    /// The store is open, and it is this one.
+    /// The store is open, and it is this one. From now on it is known that somebody is there.
     pub(crate) fn opened(&self, store: StoreId) {
         self.store.get_or_init(|| store);
+        self.is_opening.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn identity(&self) -> StoreId {
@@ -232,7 +254,7 @@ impl Link {
         }
         for (addr, seen) in self.survey().await {
             if let Err(unfit) = seen {
-                let why = trouble(&unfit).error().message;
+                let why = trouble(addr, &unfit).error().message;
                 return Err(StoreError::retryable(format!(
                     "no store was found, and {addr}, which may hold it, does not answer: {why}"
                 )));
@@ -252,7 +274,7 @@ impl Link {
             && addr != used
         {
             self.prefer(&addr);
-            *self.way(&used).lock().await = None;
+            self.way(&used).lock().await.live = None;
         }
     }
 
@@ -307,7 +329,8 @@ impl Link {
         script: Script,
         arguments: &[&[u8]],
     ) -> Result<Value, StoreError> {
-        self.persist(anchor, |live| {
+        let asker = if let Script::Read = script { Asker::Reader } else { Asker::Writer };
+        self.persist(asker, anchor, |live| {
             let mut command = redis::cmd("EVALSHA");
             command.arg(live.hashes.get(script as usize)).arg(1).arg(anchor).arg(arguments);
             command
@@ -321,12 +344,13 @@ impl Link {
         anchor: &str,
         command: &Cmd,
     ) -> Result<T, StoreError> {
-        let value = self.persist(anchor, |_| command.clone()).await?;
+        let value = self.persist(Asker::Reader, anchor, |_| command.clone()).await?;
         redis::from_redis_value(value).map_err(|error| StoreError::permanent(error.to_string()))
     }
 
     async fn persist(
         &self,
+        asker: Asker,
         anchor: &str,
         command: impl Fn(&Live) -> Cmd,
     ) -> Result<Value, StoreError> {
@@ -335,8 +359,11 @@ impl Link {
         let mut was_sent_on = false;
         loop {
             let is_opening = self.is_opening.load(Ordering::Relaxed);
-            let (error, patience) = match self.try_once(anchor, &command).await {
-                Ok(value) => return Ok(value),
+            let (error, patience) = match self.attempt(asker, anchor, &command).await {
+                Ok(value) => {
+                    held(&self.given_up).remove(anchor);
+                    return Ok(value);
+                }
                 Err(Trouble::Final(error)) => return Err(error),
                 // Two that name each other would be asked without a pause.
                 Err(Trouble::Elsewhere(_)) if !std::mem::replace(&mut was_sent_on, true) => {
@@ -347,12 +374,35 @@ impl Link {
                     (error, TRY_FOR)
                 }
             };
-            if began.elapsed() >= patience {
+            let until = *held(&self.given_up).entry(anchor.to_owned()).or_insert(began + patience);
+            let is_given_up = asker == Asker::Reader && Instant::now() >= until;
+            if is_given_up || began.elapsed() >= patience {
                 return Err(error);
             }
             was_sent_on = false;
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// Readers wait for a place no more, until it has answered somebody.
+    pub(crate) fn give_up(&self, anchor: &str) {
+        held(&self.given_up).insert(anchor.to_owned(), Instant::now());
+    }
+
+    /// Tries once; for a reader shortly, if the place was tried in vain for long enough.
+    async fn attempt(
+        &self,
+        asker: Asker,
+        anchor: &str,
+        command: &impl Fn(&Live) -> Cmd,
+    ) -> Result<Value, Trouble> {
+        let until = held(&self.given_up).get(anchor).copied();
+        let is_given_up = until.is_some_and(|until| Instant::now() >= until);
+        if asker == Asker::Writer || !is_given_up {
+            return self.try_once(anchor, command).await;
+        }
+        let tried = timeout(GLANCE, self.try_once(anchor, command)).await;
+        tried.unwrap_or_else(|_elapsed| Err(unanswered(&self.whom(anchor))))
     }
 
     async fn try_once(
@@ -376,16 +426,16 @@ impl Link {
             Ok(Err(error)) => Some(error),
             Err(_elapsed) => None,
         };
-        let trouble = error.as_ref().map_or_else(unanswered, said);
+        let trouble = error.as_ref().map_or_else(|| unanswered(&addr), |error| said(&addr, error));
         if let (Trouble::Elsewhere(_), Some(error)) = (&trouble, &error) {
             match error.redirect_node() {
                 Some((node, _slot)) => self.follow(anchor, (&addr, node)),
                 None => self.turn(anchor, &addr),
             }
         } else if !matches!(trouble, Trouble::Final(_)) {
-            let mut place = way.lock().await;
-            if place.as_ref().is_some_and(|found| found.number == live.number) {
-                *place = None;
+            let mut line = way.lock().await;
+            if line.live.as_ref().is_some_and(|found| found.number == live.number) {
+                line.live = None;
             }
             self.turn(anchor, &addr);
         }
@@ -394,12 +444,29 @@ impl Link {
 
     /// The connection to a server: the one there is, else a new one with its scripts.
     async fn live(&self, addr: &str, way: &Way) -> Result<Live, Trouble> {
-        let mut place = way.lock().await;
-        if let Some(live) = &*place {
+        let came = Instant::now();
+        let mut line = way.lock().await;
+        if let Some(live) = &line.live {
             return Ok(live.clone());
         }
+        // Whoever waited here while somebody else tried in vain need not find out the same: each would wait longer than the last.
+        if let Some((at, trouble)) = &line.failed
+            && *at >= came
+        {
+            return Err(trouble.clone());
+        }
+        let made = self.begin(addr).await;
+        match &made {
+            Ok(live) => *line = Line { live: Some(live.clone()), failed: None },
+            Err(trouble) => line.failed = Some((Instant::now(), trouble.clone())),
+        }
+        made
+    }
+
+    /// Makes a connection to a server, if that is the one to be used.
+    async fn begin(&self, addr: &str) -> Result<Live, Trouble> {
         let (connection, hashes, is_cluster) =
-            self.connect(addr).await.map_err(|unfit| trouble(&unfit))?;
+            self.connect(addr).await.map_err(|unfit| trouble(addr, &unfit))?;
         if self.names_several() && !is_cluster {
             let chosen = self.choose().await.map_err(Trouble::Away)?.addr;
             if chosen != addr {
@@ -409,9 +476,7 @@ impl Link {
             }
         }
         let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let live = Live { connection, hashes: Arc::new(hashes), number };
-        *place = Some(live.clone());
-        Ok(live)
+        Ok(Live { connection, hashes: Arc::new(hashes), number })
     }
 
     /// A connection to a server, whatever it is.
@@ -475,25 +540,30 @@ fn held<T>(lock: &Lock<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn trouble(unfit: &Unfit) -> Trouble {
+fn trouble(addr: &str, unfit: &Unfit) -> Trouble {
     match unfit {
-        Unfit::Said(error) => said(error),
-        Unfit::Silent => unanswered(),
+        Unfit::Said(error) => said(addr, error),
+        Unfit::Silent => unanswered(addr),
         Unfit::Replica => Trouble::Away(StoreError::retryable(REPLICAS)),
     }
 }
 
-fn unanswered() -> Trouble {
-    Trouble::Broken(StoreError::retryable("Redis did not answer in time"))
+fn unanswered(addr: &str) -> Trouble {
+    Trouble::Broken(StoreError::retryable(format!("Redis at {addr} did not answer in time")))
 }
 
 /// What an error of the server or of the way to it means.
-fn said(error: &RedisError) -> Trouble {
+fn said(addr: &str, error: &RedisError) -> Trouble {
     if error.kind() == redis::ErrorKind::AuthenticationFailed {
         return Trouble::Final(StoreError::permanent(
             "Redis does not take the password: `redis.password` must be that of the server, or of `redis.username` where it has \
              users",
         ));
+    }
+    if let redis::ErrorKind::Parse | redis::ErrorKind::UnexpectedReturnType = error.kind() {
+        return Trouble::Away(StoreError::retryable(format!(
+            "what answers at {addr} does not speak as Redis does: is that its port?"
+        )));
     }
     let code = error.code().unwrap_or_default();
     match code {
@@ -502,9 +572,9 @@ fn said(error: &RedisError) -> Trouble {
         )),
         // It has been started again, is not the primary any more, or is busy.
         "NOSCRIPT" | "LOADING" | "READONLY" | "MASTERDOWN" | "TRYAGAIN" | "BUSY"
-        | "CLUSTERDOWN" | "ASK" => {
-            Trouble::Broken(StoreError::retryable(format!("Redis cannot do it now: {error}")))
-        }
+        | "CLUSTERDOWN" | "ASK" => Trouble::Broken(StoreError::retryable(format!(
+            "Redis at {addr} cannot do it now: {error}"
+        ))),
         "MOVED" => Trouble::Elsewhere(StoreError::retryable(format!(
             "the servers of the Redis Cluster do not agree on who has the place: {error}"
         ))),
@@ -513,9 +583,9 @@ fn said(error: &RedisError) -> Trouble {
         )),
         "" => match distrust(&error.to_string()) {
             Some(message) => Trouble::Final(StoreError::permanent(message)),
-            None => {
-                Trouble::Away(StoreError::retryable(format!("Redis cannot be reached: {error}")))
-            }
+            None => Trouble::Away(StoreError::retryable(format!(
+                "Redis at {addr} cannot be reached: {error}"
+            ))),
         },
         _ => Trouble::Final(StoreError::permanent(format!("Redis refused: {error}"))),
     }

@@ -104,7 +104,7 @@ async fn given(server: &Server) -> Result<(u64, Vec<Given>), StoreError> {
 async fn closed(server: &Server, place: &Place) -> Result<u64, StoreError> {
     let mut ask = redis::cmd("HGET");
     ask.arg(&place.anchor).arg("event");
-    let found: Option<u64> = server.link.ask(&place.anchor, &ask).await?;
+    let found: Option<u64> = server.ask(place, &ask).await?;
     let found = found.unwrap_or(0);
     place.closes(found);
     Ok(found)

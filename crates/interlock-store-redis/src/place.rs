@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use interlock_core::id::PipelineId;
-use interlock_store::Shard;
+use interlock_store::{Away, Shard, StoreError};
 
 use crate::keys::Keys;
 
@@ -23,13 +23,21 @@ pub(crate) struct Place {
     pub(crate) acknowledged: AtomicU64,
     /// Up to which number everything is written here that ever will be, as far as we know. Not for the home.
     closed: AtomicU64,
+    /// Why it is left alone, if it is: its server could not be reached, and whoever looks at the others is not kept waiting.
+    left_out: Option<String>,
 }
 
 impl Place {
     fn new(keys: Keys, shard: Option<Shard>) -> Self {
         let anchor = keys.name("about");
         let (acknowledged, closed) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { keys, anchor, shard, acknowledged, closed }
+        Self { keys, anchor, shard, acknowledged, closed, left_out: None }
+    }
+
+    /// Refuses a place that is left alone.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        let Some(why) = &self.left_out else { return Ok(()) };
+        Err(StoreError::retryable(why))
     }
 
     pub(crate) fn closed(&self) -> u64 {
@@ -68,6 +76,23 @@ impl Places {
         Self { count, home: Place::new(home, None), shards }
     }
 
+    /// Leaves shards alone from now on.
+    pub(crate) fn leave_out(&mut self, away: &[Away]) {
+        for Away { shards, why } in away {
+            for shard in shards {
+                if let Some(place) = self.shards.get_mut(usize::from(shard.0)) {
+                    let away = Away { shards: vec![*shard], why: why.clone() };
+                    place.left_out = Some(away.sentence(self.count));
+                }
+            }
+        }
+    }
+
+    /// Refuses what needs all of the store where places are left alone.
+    pub(crate) fn check_whole(&self) -> Result<(), StoreError> {
+        self.shards.iter().try_for_each(Place::check)
+    }
+
     /// Whether shards have places of their own.
     pub(crate) fn are_apart(&self) -> bool {
         !self.shards.is_empty()
@@ -90,15 +115,18 @@ impl Places {
         self.shards.get(usize::from(shard.0)).unwrap_or(&self.home)
     }
 
-    /// Where there may be rows that are listed with a shard: `_system` is counted to one.
+    /// Where there may be rows that are listed with a shard: `_system` is counted to one. Nowhere if that is left alone.
     pub(crate) fn listed_with(&self, shard: Shard) -> Vec<&Place> {
         let has_system = Shard::of(&PipelineId::system(), self.count) == shard;
         let home = (has_system && self.are_apart()).then_some(&self.home);
-        std::iter::once(self.of_shard(shard)).chain(home).collect()
+        let places = std::iter::once(self.of_shard(shard)).chain(home);
+        places.filter(|place| place.left_out.is_none()).collect()
     }
 
+    /// All but those that are left alone.
     pub(crate) fn all(&self) -> Vec<&Place> {
-        std::iter::once(&self.home).chain(&self.shards).collect()
+        let places = std::iter::once(&self.home).chain(&self.shards);
+        places.filter(|place| place.left_out.is_none()).collect()
     }
 }
 
@@ -132,6 +160,21 @@ mod tests {
         let together = Places::new(Keys { prefix: "p".to_owned() }, 4, Layout::Together);
         assert_eq!(together.of(&orders).anchor, "p:about");
         assert_eq!(together.all().len(), 1);
+    }
+
+    #[test]
+    fn what_is_left_out_is_in_no_list_and_says_why_when_it_is_asked_for() {
+        let mut apart = Places::new(keys(), 4, Layout::Apart);
+        assert!(apart.check_whole().is_ok());
+        let why = "Redis at a:1 cannot be reached".to_owned();
+        apart.leave_out(&[Away { shards: vec![Shard(1), Shard(3)], why }]);
+        let listed: Vec<_> = apart.all().into_iter().map(|place| place.shard).collect();
+        assert_eq!(listed, [None, Some(Shard(0)), Some(Shard(2))]);
+        assert!(apart.of_shard(Shard(0)).check().is_ok());
+        let error = apart.of_shard(Shard(3)).check().unwrap_err();
+        let said = "shard 3 of 4 cannot be reached: Redis at a:1 cannot be reached";
+        assert_eq!((error.message.as_str(), error.is_retryable), (said, true));
+        assert!(apart.check_whole().is_err());
     }
 
     #[test]

@@ -86,11 +86,11 @@ pub(crate) async fn claim(
         return claim_here(server, &server.places.home, (limit, ttl)).await;
     }
     let (mut places, mut rows): (Vec<&Place>, Vec<OutboxRow>) = (server.places.all(), Vec::new());
-    // A place that does not answer holds up nobody else's notifications.
-    let mut failed = None;
+    // A place that does not answer holds up nobody else's notifications; that it is away is found by whoever works on its shard.
+    let (mut away, mut failed) = (None, None);
     while rows.len() < limit {
         let waiting =
-            ask_each(&mut places, &mut failed, |place| waiting(server, place, limit - rows.len()))
+            ask_each(&mut places, &mut away, |place| waiting(server, place, limit - rows.len()))
                 .await?;
         let shares = shares(waiting, limit - rows.len());
         let wanted: usize = shares.iter().map(|(_, share)| share).sum();
@@ -119,7 +119,8 @@ pub(crate) async fn claim(
             break;
         }
     }
-    match failed {
+    let nobody_answers = away.filter(|_| places.is_empty());
+    match failed.or(nobody_answers) {
         Some(error) if rows.is_empty() => Err(error),
         Some(_) | None => Ok(rows),
     }
@@ -128,7 +129,7 @@ pub(crate) async fn claim(
 /// Asks places, and goes on with those that answer.
 async fn ask_each<'a, T, F>(
     places: &mut Vec<&'a Place>,
-    failed: &mut Option<StoreError>,
+    away: &mut Option<StoreError>,
     ask: impl Fn(&'a Place) -> F,
 ) -> Result<Vec<(&'a Place, T)>, StoreError>
 where
@@ -145,7 +146,8 @@ where
                 places.push(place);
                 answers.push((place, answer));
             }
-            Err(error) => *failed = Some(error),
+            Err(error) if error.is_retryable => *away = Some(error),
+            Err(error) => return Err(error),
         }
     }
     Ok(answers)

@@ -233,7 +233,7 @@ pub(crate) async fn sensors(
     let mut all = redis::cmd("HGETALL");
     let place = server.places.of(pipeline);
     all.arg(place.keys.name(&format!("sensor:{pipeline}")));
-    let fields: BTreeMap<String, String> = server.link.ask(&place.anchor, &all).await?;
+    let fields: BTreeMap<String, String> = server.ask(place, &all).await?;
     let mut sensors = BTreeMap::new();
     for (key, value) in fields {
         let found = keys::read(pipeline.as_str(), ("sensor", &key), &value)?;
@@ -419,7 +419,7 @@ pub(crate) async fn events(
         let mut range = redis::cmd("XRANGE");
         range.arg(place.keys.name(&format!("events:{name}"))).arg(format!("({last}-0")).arg("+");
         let range = range.arg("COUNT").arg(count);
-        let found: Vec<Value> = server.link.ask(&place.anchor, range).await?;
+        let found: Vec<Value> = server.ask(place, range).await?;
         let mut rows = Vec::new();
         for entry in found {
             let mut parts = list(entry)?.into_iter();

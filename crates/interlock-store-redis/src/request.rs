@@ -8,13 +8,14 @@ use std::{
 use interlock_core::id::PipelineId;
 use interlock_store::{Mark, Recalled, Shard, StoreError, StoreId};
 use interlock_store_remote::{EVERY_TERM, OnRollback, THE_STORE, forgotten, letter};
-use redis::Value;
+use redis::{Cmd, FromRedisValue, Value};
 
 use crate::{
     link::{Link, Script},
     numbers::{self, Numbers, Wanted},
     place::{Place, Places},
     queue, recover,
+    server::beside,
 };
 
 /// How long the server keeps an answer: longer than a request is sent again.
@@ -80,9 +81,20 @@ impl Server {
         place: &Place,
         arguments: Vec<String>,
     ) -> Result<Value, StoreError> {
+        place.check()?;
         let words = std::iter::once(&place.keys.prefix).chain(&arguments);
         let all: Vec<&[u8]> = words.map(String::as_bytes).collect();
         self.link.run(&place.anchor, Script::Read, &all).await
+    }
+
+    /// The same by a plain command.
+    pub(crate) async fn ask<T: FromRedisValue>(
+        &self,
+        place: &Place,
+        command: &Cmd,
+    ) -> Result<T, StoreError> {
+        place.check()?;
+        self.link.ask(&place.anchor, command).await
     }
 
     /// Changes something in a place, once; the answer without what is only between us.
@@ -131,6 +143,7 @@ impl Server {
         request: &Request,
         more: &[String],
     ) -> Result<Answer, StoreError> {
+        place.check()?;
         loop {
             let acknowledged = place.acknowledged.load(Ordering::Acquire);
             let count = acknowledged.to_string();
@@ -159,7 +172,7 @@ impl Server {
         let home = &self.places.home;
         let mut ask = redis::cmd("HMGET");
         ask.arg(&home.anchor).arg("identity").arg("event");
-        let found: Vec<Option<String>> = self.link.ask(&home.anchor, &ask).await?;
+        let found: Vec<Option<String>> = self.ask(home, &ask).await?;
         let mut found = found.into_iter().map(Option::unwrap_or_default);
         let (identity, number) = (found.next().unwrap_or_default(), found.next());
         // Nothing at all is what a server that was emptied says; then it is a store that nobody knows.
@@ -201,13 +214,8 @@ impl Server {
         acknowledged: u64,
     ) -> Result<(), StoreError> {
         self.rollbacks.fetch_add(1, Ordering::Relaxed);
-        // A server of a cluster has several shards: each that has lost something is told of, and may be dealt with by itself.
         let (thing, message) = match place.shard {
-            Some(Shard(shard)) => {
-                let server = format!("the Redis server of shard {shard}");
-                let ended = format!("the terms of shard {shard} were");
-                (format!("shard {shard} of the store"), forgotten(&server, HOW, &ended))
-            }
+            Some(shard) => self.of_a_server(place, shard).await,
             None => (THE_STORE.to_owned(), forgotten("Redis", HOW, EVERY_TERM)),
         };
         if let Some(tell) = &self.on_rollback {
@@ -217,6 +225,20 @@ impl Server {
         let key = format!("rollback/{}{which}/{acknowledged}", self.client);
         let record = letter(&thing, message);
         Box::pin(queue::post(self, &PipelineId::system(), &key, record.encode())).await
+    }
+
+    /// What is said of a server of a cluster. Its shards were lost together, and are one trouble: each that is found to have lost something
+    /// is an event, and joins the incident of the first.
+    async fn of_a_server(&self, place: &Place, shard: Shard) -> (String, String) {
+        let server = format!("Redis at {}", self.link.whom(&place.anchor));
+        // That it cannot be asked now makes the letter no less urgent.
+        let found = beside(&self.link, &self.places, place).await;
+        let shards = found.ok().filter(|found| found.contains(&shard)).unwrap_or(vec![shard]);
+        let shards: Vec<_> = shards.iter().map(|shard| shard.0.to_string()).collect();
+        let which = format!("{server}, on which shards {} of the store are,", shards.join(", "));
+        let ended =
+            format!("the terms of shard {}, and of each other that has lost any, were", shard.0);
+        (server, forgotten(&which, HOW, &ended))
     }
 }
 

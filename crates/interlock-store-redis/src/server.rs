@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
     time::Duration,
 };
 
-use interlock_store::{StoreError, StoreId, for_each};
+use interlock_store::{Away, Shard, StoreError, StoreId, for_each};
 use interlock_store_remote::chance;
 use tokio::time::timeout;
 
@@ -40,14 +41,15 @@ pub(crate) struct Findings {
     pub(crate) dangers: Vec<String>,
     /// It loses nothing by that, or nobody knows.
     pub(crate) notes: Vec<String>,
-    /// What could not be looked at now, as a sentence.
-    pub(crate) away: Vec<String>,
+    /// What could not be looked at now.
+    pub(crate) away: Vec<Away>,
 }
 
 impl Findings {
-    /// All of it, for whoever begins.
-    pub(crate) fn all(self) -> Vec<String> {
-        [self.dangers, self.notes, self.away].concat()
+    /// All of it, for whoever begins on a store of so many shards.
+    pub(crate) fn all(&self, count: u16) -> Vec<String> {
+        let away = self.away.iter().map(|away| away.sentence(count));
+        self.dangers.iter().chain(&self.notes).cloned().chain(away).collect()
     }
 }
 
@@ -75,7 +77,8 @@ pub(crate) async fn check(
     for (place, visited) in visits.await? {
         match (visited, place.shard) {
             (Err(error), Some(shard)) if error.is_retryable && presence == Presence::Home => {
-                away.entry(error.message).or_insert_with(Vec::new).push(shard.0.to_string());
+                link.give_up(&place.anchor);
+                away.entry(error.message).or_insert_with(Vec::new).push(shard);
                 continue;
             }
             (visited, _) => visited?,
@@ -98,10 +101,7 @@ pub(crate) async fn check(
     if !places.are_apart() {
         all.dangers.extend(link.rivals().await);
     }
-    for (why, shards) in away {
-        let shards = shards.join(", ");
-        all.away.push(format!("shards of this store cannot be used now ({shards}): {why}"));
-    }
+    all.away = away.into_iter().map(|(why, shards)| Away { shards, why }).collect();
     Ok(Fitness::Fit(all))
 }
 
@@ -113,7 +113,10 @@ async fn visit(link: &Link, place: &Place) -> Result<(), StoreError> {
         let _found: i64 = asked.await?;
         return Ok(());
     };
-    let silent = || StoreError::retryable("Redis did not answer in time");
+    let silent = || {
+        let addr = link.whom(&place.anchor);
+        StoreError::retryable(format!("Redis at {addr} did not answer in time"))
+    };
     let _found: i64 = timeout(VISIT_MAX, asked).await.map_err(|_elapsed| silent())??;
     refuse_moving(link, place).await
 }
@@ -180,6 +183,36 @@ async fn refuse_moving(link: &Link, place: &Place) -> Result<(), StoreError> {
         return Err(StoreError::retryable(message));
     }
     Ok(())
+}
+
+/// The shards that are on one server with a place, by what that server says.
+pub(crate) async fn beside(
+    link: &Link,
+    places: &Places,
+    place: &Place,
+) -> Result<Vec<Shard>, StoreError> {
+    let nodes: String = link.ask(&place.anchor, redis::cmd("CLUSTER").arg("NODES")).await?;
+    let slots = own_slots(&nodes);
+    let slots = &slots;
+    let found = for_each(places.shards.iter().collect(), |other: &Place| async move {
+        let mut ask = redis::cmd("CLUSTER");
+        let slot: u16 = link.ask(&place.anchor, ask.arg("KEYSLOT").arg(&other.anchor)).await?;
+        let is_here = slots.iter().any(|range| range.contains(&slot));
+        Ok(other.shard.filter(|_| is_here))
+    });
+    Ok(found.await?.into_iter().flatten().collect())
+}
+
+/// The hash slots of the server that says this: `ID HOST:PORT@BUS myself,master - 0 0 1 connected 0-5460 5500 [77->-ID]`.
+fn own_slots(nodes: &str) -> Vec<RangeInclusive<u16>> {
+    let own = nodes.lines().find(|line| {
+        line.split(' ').nth(2).is_some_and(|flags| flags.split(',').any(|flag| flag == "myself"))
+    });
+    let range = |text: &str| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    own.into_iter().flat_map(|line| line.split(' ').skip(8)).filter_map(range).collect()
 }
 
 async fn persistence(server: (&Link, &Place), log: &str) -> Fitness {
@@ -286,5 +319,19 @@ fn format_of(layout: Layout) -> &'static str {
     match layout {
         Layout::Together => FORMAT,
         Layout::Apart => FORMAT_APART,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_knows_its_own_hash_slots() {
+        let nodes = "a1 10.0.0.1:1@2,one master - 0 1 2 connected 0-5460\n\
+                     b2 10.0.0.2:1@2,two myself,master - 0 1 3 connected 5461-10922 12000 [77->-c3]\n\
+                     c3 :0@0 slave,fail,noaddr b2 0 1 3 disconnected\n";
+        assert_eq!(own_slots(nodes), [5461..=10_922, 12_000..=12_000]);
+        assert_eq!(own_slots(""), []);
     }
 }

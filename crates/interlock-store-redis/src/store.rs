@@ -11,7 +11,7 @@ use std::{
 
 use interlock_core::id::{PipelineId, ScheduleId, check_key_prefix};
 use interlock_store::{
-    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
+    Accepted, AgendaRow, Archived, Away, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
     Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, OutboxRow,
     Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store,
     StoreError, StoreFuture, Writer, check_name, check_settlement,
@@ -110,72 +110,74 @@ pub struct RedisStore {
     server: Arc<Server>,
     views: Arc<Views>,
     warnings: Vec<String>,
+    left_out: Vec<Away>,
     desk: Desk,
+}
+
+/// For what a store is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// To be used; where there is none, one is made with so many shards.
+    Use(u16),
+    /// To be read, all of it.
+    Read,
+    /// To be looked at, as far as it can be reached.
+    Look,
 }
 
 impl RedisStore {
     /// Opens the store; makes it if it is not there. A server that may lose what it acknowledges is refused. Blocks meanwhile.
     pub fn open(settings: &RedisSettings) -> Result<Self, StoreError> {
-        let opened = Self::start(settings, Some(settings.shards))?;
+        let opened = Self::start(settings, Purpose::Use(settings.shards))?;
         opened.ok_or_else(|| StoreError::retryable("the store went as it was made"))
     }
 
-    /// Opens the store, if there is one: whoever only looks does not decide where it is and how many shards it has. Such a server is
+    /// Opens the store, if there is one: whoever only reads does not decide where it is and how many shards it has. Such a server is
     /// then only warned of: to look is what somebody wants who has to mend it.
     pub fn find(settings: &RedisSettings) -> Result<Option<Self>, StoreError> {
-        Self::start(settings, None)
+        Self::start(settings, Purpose::Read)
     }
 
-    /// Opens it; where there is none, one is made with so many shards, if any.
-    fn start(settings: &RedisSettings, made_with: Option<u16>) -> Result<Option<Self>, StoreError> {
+    /// The same for a person who looks: shards of a cluster whose server cannot be reached are left out of lists over all pipelines, and
+    /// who asks for one of their pipelines hears at once which server that is ([`Store::left_out`]).
+    pub fn look(settings: &RedisSettings) -> Result<Option<Self>, StoreError> {
+        Self::start(settings, Purpose::Look)
+    }
+
+    /// Whether there is a store.
+    pub fn exists(settings: &RedisSettings) -> Result<bool, StoreError> {
         let desk = Desk::start("redis-store")?;
-        let prefix = prefix(&settings.key_prefix)?;
-        let link = Link::new(settings)?;
+        let (prefix, link) = (prefix(&settings.key_prefix)?, Link::new(settings)?);
+        desk.wait(async move { Ok(found(&link, prefix).await?.count.is_some()) })
+    }
+
+    fn start(settings: &RedisSettings, purpose: Purpose) -> Result<Option<Self>, StoreError> {
+        let desk = Desk::start("redis-store")?;
+        let (prefix, link) = (prefix(&settings.key_prefix)?, Link::new(settings)?);
         let on_rollback = settings.on_rollback.clone();
         let opened = desk.wait(async move {
-            let (home, layout) = if link.is_cluster().await? {
-                (home_of_shards(&prefix)?, Layout::Apart)
-            } else {
-                (Keys { prefix }, Layout::Together)
-            };
-            let found = server::shard_count(&link, (&home, layout)).await?;
-            if found.is_none() && layout == Layout::Together {
-                link.require_all().await?;
-            }
-            let Some(count) = found.or(made_with) else { return Ok(None) };
-            let places = Places::new(home.clone(), count.max(1), layout);
-            let presence = if found.is_some() { Presence::Home } else { Presence::Everybody };
-            let warnings = match server::check(&link, &places, presence).await? {
-                Fitness::Unfit(message) if made_with.is_some() => {
-                    return Err(StoreError::permanent(message));
-                }
-                Fitness::Unfit(message) => vec![message],
-                Fitness::Fit(findings) => findings.all(),
-            };
-            if let Some(shards) = made_with {
-                server::make(&link, (&home, layout), shards).await?;
-            }
-            // Somebody else may have made it meanwhile, with another number.
-            let Some(count) = server::shard_count(&link, (&home, layout)).await? else {
+            let Some((places, findings)) = open(&link, prefix, purpose).await? else {
                 return Ok(None);
             };
-            let places = Places::new(home, count, layout);
+            let layout = places.layout();
             let server = Server::new(link, places, identity(), on_rollback);
             server.link.opened(server.mark().await?.store);
             let server = Arc::new(server);
             if layout == Layout::Together && server.link.names_several() {
                 tokio::spawn(keep_looking(Arc::downgrade(&server)));
             }
-            Ok(Some((server, warnings)))
+            Ok(Some((server, findings)))
         })?;
-        let Some((server, warnings)) = opened else { return Ok(None) };
+        let Some((server, findings)) = opened else { return Ok(None) };
         let views = Views {
             retention_ms: interlock_store_remote::whole_ttl(settings.retention_ttl),
             runs_max: settings.run_index_limit,
             events_max: settings.event_stream_max,
             readiness_ms: interlock_store_remote::whole_ttl(settings.readiness_ttl),
         };
-        Ok(Some(Self { server, views: Arc::new(views), warnings, desk }))
+        let warnings = findings.all(server.shard_count());
+        let left_out = if purpose == Purpose::Look { findings.away } else { vec![] };
+        Ok(Some(Self { server, views: Arc::new(views), warnings, left_out, desk }))
     }
 
     /// What the server may lose, in sentences for its owner.
@@ -197,6 +199,75 @@ impl RedisStore {
     {
         self.desk.ask(work(Arc::clone(&self.server)))
     }
+
+    /// The same for what needs all shards, however the store was opened.
+    fn ask_whole<'a, T: Send + 'static, F>(
+        &self,
+        work: impl FnOnce(Arc<Server>) -> F,
+    ) -> StoreFuture<'a, T>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        match self.server.places.check_whole() {
+            Ok(()) => self.ask(work),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
+}
+
+/// What is found on a server before anything is opened.
+struct FoundStore {
+    home: Keys,
+    layout: Layout,
+    /// How many shards it has; nothing if there is no store.
+    count: Option<u16>,
+}
+
+/// Looks for a store. That there is none is believed only when every server says so that was named.
+async fn found(link: &Link, prefix: String) -> Result<FoundStore, StoreError> {
+    let (home, layout) = if link.is_cluster().await? {
+        (home_of_shards(&prefix)?, Layout::Apart)
+    } else {
+        (Keys { prefix }, Layout::Together)
+    };
+    let count = server::shard_count(link, (&home, layout)).await?;
+    if count.is_none() && layout == Layout::Together {
+        link.require_all().await?;
+    }
+    Ok(FoundStore { home, layout, count })
+}
+
+/// Opens a store, or makes it, and says what its owner should know.
+async fn open(
+    link: &Link,
+    prefix: String,
+    purpose: Purpose,
+) -> Result<Option<(Places, Findings)>, StoreError> {
+    let FoundStore { home, layout, count: found } = found(link, prefix).await?;
+    let made_with = match purpose {
+        Purpose::Use(shards) => Some(shards),
+        Purpose::Read | Purpose::Look => None,
+    };
+    let Some(count) = found.or(made_with) else { return Ok(None) };
+    let places = Places::new(home.clone(), count.max(1), layout);
+    let presence = if found.is_some() { Presence::Home } else { Presence::Everybody };
+    let findings = match server::check(link, &places, presence).await? {
+        Fitness::Unfit(message) if made_with.is_some() => {
+            return Err(StoreError::permanent(message));
+        }
+        Fitness::Unfit(message) => Findings { dangers: vec![message], ..Findings::default() },
+        Fitness::Fit(findings) => findings,
+    };
+    if let Some(shards) = made_with {
+        server::make(link, (&home, layout), shards).await?;
+    }
+    // Somebody else may have made it meanwhile, with another number.
+    let Some(count) = server::shard_count(link, (&home, layout)).await? else { return Ok(None) };
+    let mut places = Places::new(home, count, layout);
+    if purpose == Purpose::Look {
+        places.leave_out(&findings.away);
+    }
+    Ok(Some((places, findings)))
 }
 
 /// Looks now and then, for as long as the store is used, whether it is further on another server.
@@ -251,10 +322,16 @@ impl Store for RedisStore {
             };
             // Of a server that is away nobody knows whether it is safe, and it is not unsafe for that.
             if dangers.is_empty() && !away.is_empty() {
-                return Err(StoreError::retryable(away.join("; ")));
+                let count = server.shard_count();
+                let said: Vec<_> = away.iter().map(|away| away.sentence(count)).collect();
+                return Err(StoreError::retryable(said.join("; ")));
             }
             Ok(dangers)
         })
+    }
+
+    fn left_out(&self) -> &[Away] {
+        &self.left_out
     }
 
     fn now(&self) -> StoreFuture<'_, Timestamp> {
@@ -463,7 +540,7 @@ impl Store for RedisStore {
     }
 
     fn changes(&self, after: u64, limit: usize) -> StoreFuture<'_, Changes> {
-        self.ask(move |server| async move { whole::changes(&server, after, limit).await })
+        self.ask_whole(move |server| async move { whole::changes(&server, after, limit).await })
     }
 
     fn mark(&self) -> StoreFuture<'_, Mark> {
@@ -475,22 +552,22 @@ impl Store for RedisStore {
     }
 
     fn archived(&self, up_to: Option<Archived>) -> StoreFuture<'_, ()> {
-        self.ask(move |server| async move { whole::archived(&server, up_to).await })
+        self.ask_whole(move |server| async move { whole::archived(&server, up_to).await })
     }
 
     fn rows<'a>(&'a self, from: &'a str, limit: usize) -> StoreFuture<'a, Portion> {
         let from = from.to_owned();
-        self.ask(move |server| async move { whole::portion(&server, &from, limit).await })
+        self.ask_whole(move |server| async move { whole::portion(&server, &from, limit).await })
     }
 
     fn import(&self, freight: Freight) -> StoreFuture<'_, ()> {
         let views = self.views.clone();
-        self.ask(move |server| async move { whole::import(&server, &views, freight).await })
+        self.ask_whole(move |server| async move { whole::import(&server, &views, freight).await })
     }
 
     fn forget(&self, what: Forgetting) -> StoreFuture<'_, usize> {
         let views = self.views.clone();
-        self.ask(move |server| async move {
+        self.ask_whole(move |server| async move {
             what.check()?;
             let now = server.read(&server.places.home, vec!["now".to_owned()]).await?;
             let now = instant(number(now)?)?;

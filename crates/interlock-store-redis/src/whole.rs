@@ -237,8 +237,7 @@ impl Walk {
         if let Some(hash) = self.hashes.front() {
             let mut scan = redis::cmd("HSCAN");
             scan.arg(hash).arg(&self.fields).arg("COUNT").arg(limit);
-            let (next, fields): (String, Vec<(String, String)>) =
-                server.link.ask(&place.anchor, &scan).await?;
+            let (next, fields): (String, Vec<(String, String)>) = server.ask(place, &scan).await?;
             let rows = fields.iter().map(|(field, value)| row(keys, hash, (field, value)));
             let rows = rows.collect::<Result<_, _>>()?;
             if next == "0" {

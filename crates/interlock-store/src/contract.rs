@@ -445,6 +445,24 @@ pub struct OutboxRow {
     pub revision: u64,
 }
 
+/// Shards that cannot be reached, all for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Away {
+    /// Which ones.
+    pub shards: Vec<Shard>,
+    /// Why, and which server has them.
+    pub why: String,
+}
+
+impl Away {
+    /// Which shards of so many, and why, in a sentence.
+    pub fn sentence(&self, count: u16) -> String {
+        let noun = if self.shards.len() == 1 { "shard" } else { "shards" };
+        let shards: Vec<_> = self.shards.iter().map(|shard| shard.0.to_string()).collect();
+        format!("{noun} {} of {count} cannot be reached: {}", shards.join(", "), self.why)
+    }
+}
+
 /// An engine. Each verb's promise is in the crate's documentation.
 pub trait Store: Send + Sync + fmt::Debug {
     /// The present instant by the store's clock, in whole milliseconds.
@@ -632,6 +650,12 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// What it may lose of what it acknowledges, as its server is set up now: sentences for its owner, none if all is well.
     fn cautions(&self) -> StoreFuture<'_, Vec<String>> {
         Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// Shards that lists over all pipelines leave out: those of a server that could not be reached when the store was opened to be looked
+    /// at. None in a store that was opened in any other way; there such a list fails.
+    fn left_out(&self) -> &[Away] {
+        &[]
     }
 
     /// Which store it is, and the last number that it has given: what whoever uses it remembers.

@@ -83,10 +83,10 @@ mod whole;
 
 pub use check::{check_name, check_settlement, may_write, whole_milliseconds};
 pub use contract::{
-    Accepted, AgendaRow, BackfillQuery, BackfillRow, CHANGES_MAX, Change, DueRow, EventRow, Expect,
-    Group, Hint, InboxEntry, Lease, LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow, OutboxRow,
-    Page, Refusal, Role, Roll, Row, RunPlace, RunQuery, RunRow, Shard, Store, StoreError,
-    StoreFuture, Term, Writer,
+    Accepted, AgendaRow, Away, BackfillQuery, BackfillRow, CHANGES_MAX, Change, DueRow, EventRow,
+    Expect, Group, Hint, InboxEntry, Lease, LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow,
+    OutboxRow, Page, Refusal, Role, Roll, Row, RunPlace, RunQuery, RunRow, Shard, Store,
+    StoreError, StoreFuture, Term, Writer,
 };
 pub use key::{DueKind, Key, RunKey};
 pub use obligation::{Obligation, Subject};

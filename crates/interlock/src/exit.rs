@@ -17,6 +17,9 @@ pub(crate) const ACCEPTED: u8 = 4;
 /// For `evaluate`: whether it may run cannot be told.
 pub(crate) const CANNOT_TELL: u8 = 5;
 
+/// What could be read was shown, and part of the store cannot be reached.
+pub(crate) const INCOMPLETE: u8 = 6;
+
 /// Why a command could not do its work, as a sentence, and what to do next.
 #[derive(Debug)]
 pub(crate) struct Failure {

@@ -3,14 +3,16 @@
 use std::{
     cmp::Reverse,
     collections::BTreeMap,
+    io::Write as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
 use interlock_store::{
-    AgendaRow, BackfillQuery, BackfillRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow,
-    OutboxRow, Page, Record, Roll, Row, RunKey, RunQuery, RunRow, Shard, Store, StoreError,
+    AgendaRow, Away, BackfillQuery, BackfillRow, EventRow, Key, LedgerEntry, LedgerQuery,
+    LedgerRow, OutboxRow, Page, Record, Roll, Row, RunKey, RunQuery, RunRow, Shard, Store,
+    StoreError,
     conformance::block_on,
     record::{
         AppliedRecord, BackfillRecord, InboxRecord, IncidentRecord, OutboxRecord, PipelineRecord,
@@ -20,7 +22,8 @@ use interlock_store::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    exit::Failure,
+    exit::{Failure, INCOMPLETE, SUCCESS},
+    output::Output,
     place::Place,
     project,
     writer::{self, Writing},
@@ -64,7 +67,7 @@ impl Ledger {
         if place.is_embedded() && !place.exists()? {
             return Err(place.nothing_recorded());
         }
-        let store = place.open_reader()?;
+        let store = place.open_to_look()?;
         Ok(Self { store, place })
     }
 
@@ -103,12 +106,53 @@ impl Ledger {
         writer::writing(&self.place.folder)
     }
 
+    /// Why a pipeline's shard cannot be read, if it cannot.
+    pub(crate) fn away(&self, pipeline: &PipelineId) -> Option<Away> {
+        let shard = Shard::of(pipeline, self.store.shard_count());
+        let away = self.store.left_out().iter().find(|away| away.shards.contains(&shard))?;
+        // What belongs to no pipeline is in no shard.
+        let is_there = *pipeline == PipelineId::system();
+        (!is_there).then(|| Away { shards: vec![shard], why: away.why.clone() })
+    }
+
+    /// Says what a list lacks because it could not be reached, and answers with the code to end with. What is about one pipeline is whole,
+    /// or failed.
+    pub(crate) fn conclude(
+        &self,
+        only: Option<&PipelineId>,
+        output: &mut Output,
+    ) -> Result<u8, Failure> {
+        let lacks = self.lacks();
+        if only.is_some() || lacks.is_empty() {
+            return Ok(SUCCESS);
+        }
+        for which in lacks {
+            writeln!(output.err, "this is not all: {which}")?;
+        }
+        Ok(INCOMPLETE)
+    }
+
+    /// What lists over all pipelines leave out because it cannot be reached, in sentences.
+    pub(crate) fn lacks(&self) -> Vec<String> {
+        let count = self.store.shard_count();
+        self.store.left_out().iter().map(|away| away.sentence(count)).collect()
+    }
+
     /// The id of a pipeline that the ledger or the files know.
     pub(crate) fn known(&self, directory: &Path, name: &str) -> Result<PipelineId, Failure> {
-        if let Ok(id) = PipelineId::parse(name)
-            && self.pipeline(&id)?.is_some()
-        {
-            return Ok(id);
+        if let Ok(id) = PipelineId::parse(name) {
+            if let Some(away) = self.away(&id) {
+                return Err(Failure::failed(
+                    format!(
+                        "`{name}` cannot be asked about now: {}",
+                        away.sentence(self.store.shard_count())
+                    ),
+                    "It works again as soon as that server is back, or its replica has followed; other pipelines can be asked about.",
+                ));
+            }
+            if self.pipeline(&id)?.is_some() {
+                return Ok(id);
+            }
         }
         let loaded = project::load(directory)?;
         project::pipeline(&loaded, name).map(|pipeline| pipeline.name.clone())
@@ -153,13 +197,19 @@ impl Ledger {
         Ok(rows)
     }
 
-    /// Everything of a listing that is read shard by shard, page by page.
-    fn of_all_shards<T>(
+    /// Everything of a listing that is read shard by shard, page by page; of one pipeline's shard or of all. Nobody else's shard is asked,
+    /// which may be out of reach.
+    fn of_shards<T>(
         &self,
+        only: Option<&PipelineId>,
         page: impl Fn(Shard, Option<&T>) -> Result<Page<T>, StoreError>,
     ) -> Result<Vec<T>, Failure> {
+        let count = self.store.shard_count();
+        if let Some(only) = only {
+            return Self::of_shard(Shard::of(only, count), page);
+        }
         let mut all = Vec::new();
-        for shard in (0..self.store.shard_count()).map(Shard) {
+        for shard in (0..count).map(Shard) {
             all.extend(Self::of_shard(shard, &page)?);
         }
         Ok(all)
@@ -191,7 +241,7 @@ impl Ledger {
     ) -> Result<BTreeMap<PipelineId, Vec<LedgerRow>>, Failure> {
         let rows = match only {
             Some(only) => self.rows(&open_of(only))?,
-            None => self.of_all_shards(|shard, last: Option<&LedgerRow>| {
+            None => self.of_shards(None, |shard, last: Option<&LedgerRow>| {
                 let after =
                     last.map(|row| (row.pipeline.clone(), row.nominal, row.schedule.clone()));
                 block_on(self.store.open_slots(shard, after.as_ref(), PAGE))
@@ -219,18 +269,17 @@ impl Ledger {
         Ok(self.rows(&open_of(pipeline))?.into_iter().filter_map(slot).collect())
     }
 
-    /// The pipelines that were ever seen, by name.
-    pub(crate) fn pipelines(&self) -> Result<Vec<AgendaRow>, Failure> {
-        let mut rows = self.of_all_shards(|shard, last| self.agenda(shard, last))?;
+    /// The pipelines that were ever seen, by name; or the one that is asked for, if it was.
+    pub(crate) fn pipelines(&self, only: Option<&PipelineId>) -> Result<Vec<AgendaRow>, Failure> {
+        let mut rows = self.of_shards(only, |shard, last| self.agenda(shard, last))?;
+        rows.retain(|row| only.is_none_or(|only| row.pipeline == *only));
         rows.sort_by(|a, b| a.pipeline.cmp(&b.pipeline));
         Ok(rows)
     }
 
-    /// One of them. Nobody else's shard is asked, which may be out of reach.
+    /// One of them.
     pub(crate) fn agenda_of(&self, pipeline: &PipelineId) -> Result<Option<AgendaRow>, Failure> {
-        let shard = Shard::of(pipeline, self.store.shard_count());
-        let rows = Self::of_shard(shard, |shard, last| self.agenda(shard, last))?;
-        Ok(rows.into_iter().find(|row| row.pipeline == *pipeline))
+        Ok(self.pipelines(Some(pipeline))?.into_iter().next())
     }
 
     fn agenda(
@@ -257,7 +306,7 @@ impl Ledger {
         pipeline: Option<&PipelineId>,
         limit: usize,
     ) -> Result<Page<IncidentRow>, Failure> {
-        let mut open = self.of_all_shards(|shard, last: Option<&IncidentRow>| {
+        let mut open = self.of_shards(pipeline, |shard, last: Option<&IncidentRow>| {
             let after = last.map(|(name, key, _)| (name.clone(), key.clone()));
             block_on(self.store.open_incidents(shard, after.as_ref(), PAGE))
         })?;

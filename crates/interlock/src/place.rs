@@ -88,10 +88,13 @@ impl Place {
 
     /// Whether anything was ever recorded there.
     pub(crate) fn exists(&self) -> Result<bool, Failure> {
-        if self.is_embedded() {
-            return Ok(self.folder.join("ledger.db").exists());
+        match &self.store {
+            StoreConfig::Embedded { .. } => Ok(self.folder.join("ledger.db").exists()),
+            StoreConfig::Redis(config) => server::redis_exists(config, &self.directory),
+            StoreConfig::Postgres(_) | StoreConfig::Dynamodb(_) => {
+                Ok(self.on_server(Asked::Find)?.is_some())
+            }
         }
-        Ok(self.on_server(Asked::ToFind)?.is_some())
     }
 
     /// Whether `interlock serve` runs on this machine for it.
@@ -104,7 +107,15 @@ impl Place {
         if self.is_embedded() {
             return Ok(Arc::new(open_reader(&self.folder)?));
         }
-        self.on_server(Asked::ToFind)?.ok_or_else(|| self.nothing_recorded())
+        self.on_server(Asked::Find)?.ok_or_else(|| self.nothing_recorded())
+    }
+
+    /// Opens the ledger for a person who looks: what cannot be reached of it is left out, and the store says so.
+    pub(crate) fn open_to_look(&self) -> Result<Arc<dyn Store>, Failure> {
+        if self.is_embedded() {
+            return self.open_reader();
+        }
+        self.on_server(Asked::Look)?.ok_or_else(|| self.nothing_recorded())
     }
 
     /// Opens the ledger to write it; makes it if there is none.
@@ -121,7 +132,7 @@ impl Place {
 
     /// Opens the store on its server, if it is on one; makes it if there is none. Everybody may write there: leases decide.
     pub(crate) fn open_server(&self) -> Result<Option<Arc<dyn Store>>, Failure> {
-        if self.is_embedded() { Ok(None) } else { self.on_server(Asked::ToOpen) }
+        if self.is_embedded() { Ok(None) } else { self.on_server(Asked::Open) }
     }
 
     fn on_server(&self, asked: Asked) -> Result<Option<Arc<dyn Store>>, Failure> {
@@ -347,9 +358,11 @@ mod server {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) enum Asked {
         /// To be used, and made if it is not there.
-        ToOpen,
-        /// To be looked at, if it is there.
-        ToFind,
+        Open,
+        /// To be read, if it is there.
+        Find,
+        /// To be looked at, if it is there, as far as it can be reached.
+        Look,
     }
 
     /// A server that lets nobody in, or is not there. Its address may hold a password, so only what may be shown is.
@@ -401,18 +414,15 @@ mod server {
         None
     }
 
+    /// How the store on Redis is used.
     #[cfg(feature = "redis")]
-    pub(super) fn redis(
-        config: &Redis,
-        project: &Path,
-        asked: Asked,
-    ) -> Result<Option<Arc<dyn Store>>, Failure> {
-        use interlock_store_redis::{RedisSettings, RedisStore, RedisTls};
+    fn redis_settings(config: &Redis, project: &Path) -> interlock_store_redis::RedisSettings {
+        use interlock_store_redis::{RedisSettings, RedisTls};
         let tls = config.tls.as_ref().map(|tls| RedisTls {
             ca: tls.ca.as_ref().map(|file| project.join(file)),
             client: tls.client.as_ref().map(|(cert, key)| (project.join(cert), project.join(key))),
         });
-        let settings = RedisSettings {
+        RedisSettings {
             addr: config.addr.clone(),
             username: config.username.clone(),
             password: config.password.as_ref().map(|secret| secret.expose().to_owned()),
@@ -425,14 +435,40 @@ mod server {
             event_stream_max: config.event_stream_max,
             shards: config.shards.unwrap_or(super::SHARDS),
             on_rollback: Some(Arc::new(|said: &str| tracing::error!("{said}"))),
-        };
+        }
+    }
+
+    #[cfg(feature = "redis")]
+    fn redis_closed(config: &Redis, error: &interlock_store::StoreError) -> Failure {
+        closed(&format!("Redis at {}", config.addr), error, &redis_hint(config, error))
+    }
+
+    /// Whether there is a store, for which nobody needs to look how its servers are set up.
+    #[cfg(feature = "redis")]
+    pub(super) fn redis_exists(config: &Redis, project: &Path) -> Result<bool, Failure> {
+        let found = interlock_store_redis::RedisStore::exists(&redis_settings(config, project));
+        found.map_err(|error| redis_closed(config, &error))
+    }
+
+    #[cfg(not(feature = "redis"))]
+    pub(super) fn redis_exists(_config: &Redis, _project: &Path) -> Result<bool, Failure> {
+        Err(super::absent("redis"))
+    }
+
+    #[cfg(feature = "redis")]
+    pub(super) fn redis(
+        config: &Redis,
+        project: &Path,
+        asked: Asked,
+    ) -> Result<Option<Arc<dyn Store>>, Failure> {
+        use interlock_store_redis::RedisStore;
+        let settings = redis_settings(config, project);
         let store = match asked {
-            Asked::ToOpen => RedisStore::open(&settings).map(Some),
-            Asked::ToFind => RedisStore::find(&settings),
+            Asked::Open => RedisStore::open(&settings).map(Some),
+            Asked::Find => RedisStore::find(&settings),
+            Asked::Look => RedisStore::look(&settings),
         };
-        let store = store.map_err(|error| {
-            closed(&format!("Redis at {}", config.addr), &error, &redis_hint(config, &error))
-        })?;
+        let store = store.map_err(|error| redis_closed(config, &error))?;
         let Some(store) = store else { return Ok(None) };
         for warning in store.warnings() {
             tracing::warn!("{warning}");
@@ -463,8 +499,8 @@ mod server {
             on_rollback: Some(Arc::new(|said: &str| tracing::error!("{said}"))),
         };
         let store = match asked {
-            Asked::ToOpen => PostgresStore::open(&settings).map(Some),
-            Asked::ToFind => PostgresStore::find(&settings),
+            Asked::Open => PostgresStore::open(&settings).map(Some),
+            Asked::Find | Asked::Look => PostgresStore::find(&settings),
         };
         let store = store.map_err(|error| closed("PostgreSQL", &error, ""))?;
         Ok(store.map(|store| Arc::new(store) as _))

@@ -37,6 +37,21 @@ fn pause_holds_it_resume_goes_on_and_nothing_is_lost() {
     );
 }
 
+/// What has nothing left to hold is over, and not paused until somebody remembers it.
+#[test]
+fn a_pause_in_which_the_last_slots_end_ends_with_them() {
+    let mut stage = Stage::new(at("09:30"), &[&hourly("")], |_| Job::Succeeds(600));
+    stage.until(at("09:31"));
+    stage.ask("hourly", &start("08:00", "09:00"));
+    stage.until(at("09:32"));
+    assert!(stage.ask("hourly", &InboxRecord::PauseBackfill { backfill: 1 }).accepted);
+    assert_eq!(backfills(&stage)[&1].state, "paused", "one still runs");
+    stage.until(at("09:50"));
+    let backfill = &backfills(&stage)[&1];
+    assert_eq!((backfill.state.as_str(), backfill.counts.completed), ("done", 1));
+    assert!(!stage.ask("hourly", &InboxRecord::ResumeBackfill { backfill: 1 }).accepted);
+}
+
 #[expect(clippy::fn_params_excessive_bools, reason = "the flag of the request is a bool")]
 fn cancel(ends_runs: bool) -> InboxRecord {
     InboxRecord::CancelBackfill { backfill: 1, reason: "enough".to_owned(), ends_runs }

@@ -15,6 +15,7 @@ use interlock_core::{
 };
 use interlock_engine::{
     Engine, EngineError, Limits, Pace, Parts,
+    host::Host,
     seam::{Evaluators, Task, World as _},
 };
 use interlock_store::{
@@ -63,6 +64,8 @@ pub(crate) struct Stage {
     life: Option<Life>,
     posted: u32,
     pub(crate) limits: Limits,
+    /// What the process keeps beside its engine.
+    host: Host,
 }
 
 /// What jobs and evaluators do, and what was asked of them.
@@ -119,6 +122,7 @@ impl Stage {
             life: None,
             posted: 0,
             limits: Limits::default(),
+            host: Host::default(),
         }
     }
 
@@ -140,8 +144,14 @@ impl Stage {
                 // Less than a job takes to fail, so that it can be asked to end before.
                 inbox: SignedDuration::from_secs(4),
             },
-            host: interlock_engine::host::Host::default(),
+            host: self.host.clone(),
         }
+    }
+
+    /// How many slots are not decided: by the engine's numbers, and by the store.
+    pub(crate) fn undecided(&self) -> (u64, usize) {
+        let open = block_on(self.store.open_slots(Shard(0), None, 100_000)).unwrap().items;
+        (self.host.vitals.open_slots.get(), open.len())
     }
 
     /// Runs an engine until this instant; it lives on, and the next call continues. `None` while it lives.
@@ -162,6 +172,7 @@ impl Stage {
     /// The process dies, and a lease that it held is over; its jobs go on.
     pub(crate) fn crash(&mut self) {
         self.life = None;
+        self.host = Host::default();
         self.world.kill();
         self.world.pass(SignedDuration::from_mins(3));
     }

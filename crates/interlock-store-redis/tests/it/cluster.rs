@@ -7,15 +7,18 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::PrivateCluster;
 use interlock_store::{
-    Accepted, Archived, Change, Expect, Group, Key, Recalled, Record, Refusal, Role, Shard,
+    Accepted, Archived, Change, Expect, Group, Key, Mark, Recalled, Record, Refusal, Role, Shard,
     Store as _, StoreError, Writer,
     conformance::{self, START, Subject, block_on},
-    record::{EventRecord, InboxRecord, IncidentRecord, SensorRecord, WatermarkRecord},
+    record::{
+        EventRecord, InboxRecord, IncidentRecord, OutboxRecord, SensorRecord, WatermarkRecord,
+    },
 };
 use interlock_store_redis::{RedisSettings, RedisStore};
 use jiff::SignedDuration;
@@ -97,17 +100,17 @@ fn messages(store: &RedisStore, after: u64) -> Vec<String> {
     page.items.into_iter().map(|event| event.record.message.clone()).collect()
 }
 
-/// Asks again for as long as nobody has followed; each attempt takes seconds by itself.
+/// Asks again for as long as nobody has followed.
+#[expect(clippy::disallowed_methods, reason = "a real server needs real time to follow")]
 fn once_followed<T>(ask: impl Fn() -> Result<T, StoreError>) -> T {
-    let mut attempts = (0..10).map(|_| ask());
-    let done = attempts.find_map(|attempt| match attempt {
-        Ok(done) => Some(done),
-        Err(error) => {
-            assert!(error.is_retryable, "{error}");
-            None
+    let began = Instant::now();
+    loop {
+        match ask() {
+            Ok(done) => return done,
+            Err(error) => assert!(error.is_retryable, "{error}"),
         }
-    });
-    done.expect("somebody follows")
+        assert!(began.elapsed() < Duration::from_mins(1), "nobody follows");
+    }
 }
 
 /// The servers of all shards.
@@ -274,7 +277,7 @@ fn other_shards_go_on_while_a_server_is_away_and_its_own_come_back_with_it() {
         RedisStore::open(&RedisSettings::new(cluster.addresses().remove(cluster.owner_of(HOME))))
             .unwrap();
     assert!(
-        late.warnings().concat().contains(&format!("({})", list(&away))),
+        late.warnings().concat().contains(&format!("shards {} of 12 cannot be", list(&away))),
         "{:?}",
         late.warnings()
     );
@@ -298,6 +301,73 @@ fn other_shards_go_on_while_a_server_is_away_and_its_own_come_back_with_it() {
     );
     assert_eq!(messages(&store, 0), ["before", "meanwhile", "of nobody", "after"]);
     assert_eq!(store.rollbacks(), 0);
+}
+
+/// An alert that has not been sent.
+fn alert() -> Change {
+    let record = OutboxRecord {
+        channel: String::new(),
+        alert: Arc::new("told".into()),
+        tries: 0,
+        not_before: START,
+        claimed_until: None,
+        last_error: None,
+        dead: false,
+        after: None,
+        held: None,
+    };
+    Change::Put(Key::Outbox("alert".to_owned()), Expect::Absent, Record::Outbox(record.into()))
+}
+
+/// A person who looks need not wait for a server that is away, and is not given a part for the whole.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "how long a person waits is what is measured")]
+fn who_looks_while_a_server_is_away_sees_the_rest_and_hears_what_is_missing() {
+    let mut cluster = PrivateCluster::start();
+    let store = open(&cluster);
+    let (number, away, there) = apart_from_home(&cluster);
+    let addresses = cluster.addresses();
+    let looking = RedisSettings::new(addresses[cluster.owner_of(HOME)].clone());
+    for shard in [away[0], there] {
+        let writer = acquire(&store, shard, LONG);
+        let changes = vec![told("before"), incident(Expect::Absent), alert()];
+        commit(&store, (writer, pipeline(shard)), changes).unwrap().unwrap();
+    }
+    let whole = RedisStore::look(&looking).unwrap().unwrap();
+    assert_eq!(whole.left_out(), []);
+    assert_eq!(block_on(whole.incidents(None, 10)).unwrap().items.len(), 2);
+    cluster.kill(number);
+
+    let seen = RedisStore::look(&looking).unwrap().unwrap();
+    let [left_out] = seen.left_out() else { panic!("{:?}", seen.left_out()) };
+    assert_eq!(left_out.shards, away);
+    assert!(left_out.why.contains(&addresses[number]), "{}", left_out.why);
+    let began = Instant::now();
+    assert_eq!(block_on(seen.incidents(None, 10)).unwrap().items.len(), 1);
+    assert_eq!(messages(&seen, 0), ["before"]);
+    for shard in shards() {
+        let listed = block_on(seen.open_incidents(shard, None, 10)).unwrap().items.len();
+        assert_eq!(listed, usize::from(shard == there), "{shard:?}");
+    }
+    let error = block_on(seen.sensors(&pipeline(away[0]))).unwrap_err();
+    assert!(error.is_retryable && error.message.contains(&left_out.why), "{error}");
+    // Who takes all of it elsewhere must not take a part for the whole.
+    assert!(block_on(seen.rows("", 10)).unwrap_err().is_retryable);
+    assert!(block_on(seen.changes(0, 10)).unwrap_err().is_retryable);
+    assert!(began.elapsed() < Duration::from_secs(1), "nobody waits: {:?}", began.elapsed());
+
+    // Nobody else's alert waits for one that cannot be had.
+    let claimed = block_on(seen.claim(10, LONG)).unwrap();
+    assert_eq!(claimed.len(), 1, "{claimed:?}");
+    let found = RedisStore::find(&looking).unwrap().unwrap();
+    let began = Instant::now();
+    assert_eq!(block_on(found.claim(10, LONG)).unwrap(), []);
+    // Who asks for everything waits no more for what could not be reached when it began.
+    assert!(block_on(found.incidents(None, 10)).unwrap_err().is_retryable);
+    assert_eq!(block_on(found.recall(block_on(found.mark()).unwrap())).unwrap(), Recalled::Kept);
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    cluster.start_again(number);
+    once_followed(|| block_on(found.incidents(None, 10)));
 }
 
 /// A server dies with writes that its replica never got. Only those of whom something was lost have to begin anew.
@@ -339,7 +409,7 @@ fn a_shard_that_has_forgotten_is_noticed_and_the_others_keep_their_terms() {
     let InboxRecord::Noticed { event, message, .. } = &letter.record else { panic!("{letter:?}") };
     assert_eq!(event, "STORE_ROLLBACK");
     assert!(
-        message.contains(&format!("the terms of shard {} were ended", lost.shard.0)),
+        message.contains(&format!("the terms of shard {}, and of each other", lost.shard.0)),
         "{message}"
     );
     assert!(
@@ -354,9 +424,9 @@ fn a_shard_that_has_forgotten_is_noticed_and_the_others_keep_their_terms() {
     assert_eq!(store.rollbacks(), 1, "what was told once is over");
 }
 
-/// A server has several shards; people hear of each that has lost something.
+/// A server has several shards. People hear of one trouble, which names them; each that has lost something is recorded.
 #[test]
-fn each_shard_of_a_server_that_has_forgotten_is_told_of() {
+fn shards_of_a_server_that_has_forgotten_are_one_trouble() {
     let mut cluster = PrivateCluster::start();
     let store = open(&cluster);
     let (_, own, _) = apart_from_home(&cluster);
@@ -374,15 +444,46 @@ fn each_shard_of_a_server_that_has_forgotten_is_told_of() {
     }
     let system = Shard::of(&PipelineId::system(), SHARDS);
     let letters = block_on(store.inbox(system, 10)).unwrap().items;
-    let things: BTreeSet<String> = letters
-        .into_iter()
-        .map(|letter| {
-            let InboxRecord::Noticed { thing, .. } = letter.record else { panic!("{letter:?}") };
-            thing
-        })
-        .collect();
-    let expected = lost.map(|writer| format!("shard {} of the store", writer.shard.0));
-    assert_eq!(things, expected.into());
+    let follower = &cluster.addresses()[cluster.owner_of(&place(own[0]))];
+    let named = format!("Redis at {follower}, on which shards {} of the store are,", list(&own));
+    let mut ended = BTreeSet::new();
+    for letter in letters {
+        let InboxRecord::Noticed { thing, message, .. } = letter.record else {
+            panic!("{letter:?}")
+        };
+        assert_eq!(thing, format!("Redis at {follower}"));
+        assert!(message.starts_with(&named), "{message}");
+        ended.insert(message);
+    }
+    assert_eq!(ended.len(), lost.len(), "each is told: {ended:?}");
+}
+
+/// Has the server of a shard die with what its replica never got, and with whoever wrote it; what was last known of the store.
+fn forgets(cluster: &mut PrivateCluster, shard: Shard) -> Mark {
+    let store = open(cluster);
+    let writer = acquire(&store, shard, SignedDuration::ZERO);
+    tell(&store, writer, "kept");
+    cluster.add_replica_of(&place(shard));
+    cluster.cut_off_replicas_of(&place(shard));
+    tell(&store, writer, "lost");
+    tell(&store, writer, "lost too");
+    cluster.kill_owner_of(&place(shard));
+    block_on(store.mark()).unwrap()
+}
+
+/// Who begins before anybody follows waits for nobody, and notices it when it first writes there.
+#[test]
+fn a_shard_that_has_forgotten_is_noticed_by_who_was_there_before_its_replica_followed() {
+    let mut cluster = PrivateCluster::start();
+    let (_, own, _) = apart_from_home(&cluster);
+    let mark = forgets(&mut cluster, own[0]);
+    let store = open(&cluster);
+    let recalled = block_on(store.recall(mark)).unwrap();
+    let writer = once_followed(|| block_on(store.acquire(Role::Engine, own[0], "late", LONG)));
+    let written = commit(&store, (writer.unwrap().writer, pipeline(own[0])), vec![told("again")]);
+    let is_refused = matches!(written, Ok(Err(Refusal::Term { .. })));
+    assert!(is_refused || recalled == Recalled::Forgotten, "{written:?}");
+    assert_eq!(store.rollbacks(), 1);
 }
 
 /// Whoever wrote it is gone too: the home remembers what the shard has written.
@@ -390,18 +491,12 @@ fn each_shard_of_a_server_that_has_forgotten_is_told_of() {
 fn a_shard_that_has_forgotten_is_noticed_by_who_comes_later() {
     let mut cluster = PrivateCluster::start();
     let (_, own, _) = apart_from_home(&cluster);
-    let mark = {
+    let mark = forgets(&mut cluster, own[0]);
+    let store = once_followed(|| {
         let store = open(&cluster);
-        let writer = acquire(&store, own[0], SignedDuration::ZERO);
-        tell(&store, writer, "kept");
-        cluster.add_replica_of(&place(own[0]));
-        cluster.cut_off_replicas_of(&place(own[0]));
-        tell(&store, writer, "lost");
-        tell(&store, writer, "lost too");
-        block_on(store.mark()).unwrap()
-    };
-    cluster.kill_owner_of(&place(own[0]));
-    let store = once_followed(|| RedisStore::open(&settings(&cluster)));
+        // Cautions are not told of while somebody is away.
+        block_on(store.cautions()).map(|_| store)
+    });
     assert_eq!(block_on(store.recall(mark)).unwrap(), Recalled::Forgotten);
     assert_eq!(block_on(store.recall(mark)).unwrap(), Recalled::Kept, "it was told");
     assert_eq!(store.rollbacks(), 1);

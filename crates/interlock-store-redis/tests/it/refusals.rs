@@ -1,5 +1,10 @@
 //! Servers that would lose what is recorded are refused or warned of, each with what to do.
 
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
+};
+
 use interlock_private_server::PrivateRedis;
 use interlock_store::{Store as _, conformance::block_on};
 use interlock_store_redis::{RedisSettings, RedisStore};
@@ -61,6 +66,23 @@ fn password_is_used_and_never_said() {
     assert!(!error.is_retryable && error.message.contains("`redis.password`"), "{error}");
     let error = open(server.address()).unwrap_err();
     assert!(!error.is_retryable && error.message.contains("`redis.password`"), "{error}");
+}
+
+/// Something else listens there, such as a web server.
+#[test]
+fn what_is_no_redis_is_said_in_a_sentence() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _asked = stream.read(&mut [0; 1_000]);
+            let _gone = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let error = open(address.clone()).unwrap_err();
+    let said = format!("what answers at {address} does not speak as Redis does: is that its port?");
+    assert_eq!(error.message, said);
 }
 
 /// Nobody listens there: whoever typed the address hears it before giving up on the command.

@@ -89,7 +89,7 @@ fn list(
 ) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
     let only = pipeline.map(|name| ledger.known(directory, name)).transpose()?;
-    let query = BackfillQuery { pipeline: only, ..BackfillQuery::default() };
+    let query = BackfillQuery { pipeline: only.clone(), ..BackfillQuery::default() };
     let rows = ledger.backfills(query)?;
     let now = clock::now();
     match form {
@@ -106,7 +106,7 @@ fn list(
             output.table(headings, &rows)?;
         }
     }
-    Ok(SUCCESS)
+    ledger.conclude(only.as_ref(), output)
 }
 
 fn line(row: &BackfillRow, now: Timestamp) -> [String; 10] {

@@ -50,28 +50,27 @@ pub(super) fn run(directory: &Path, catchup: &Catchup, output: &mut Output) -> R
     let open = ledger.open_slots(only.as_ref())?;
     let planner = Planner { ledger: &ledger, loaded: &loaded, open: &open, at };
     let mut lines = Vec::new();
-    for row in ledger.pipelines()? {
-        if only.as_ref().is_none_or(|only| row.pipeline == *only) {
-            let pause = row.record.record.pause.clone();
-            if let Some(pause) = pause.as_ref().filter(|pause| pause.is_in_force(at)) {
-                let (pipeline, since) = (&row.pipeline, instant(pause.since));
-                writeln!(
-                    output.err,
-                    "{pipeline} is paused since {since}: what it owes is decided by its `resume`, which shows it"
-                )?;
-            }
-            lines.extend(planner.lines(&row, pause.as_ref())?);
+    for row in ledger.pipelines(only.as_ref())? {
+        let pause = row.record.record.pause.clone();
+        if let Some(pause) = pause.as_ref().filter(|pause| pause.is_in_force(at)) {
+            let (pipeline, since) = (&row.pipeline, instant(pause.since));
+            writeln!(
+                output.err,
+                "{pipeline} is paused since {since}: what it owes is decided by its `resume`, which shows it"
+            )?;
         }
+        lines.extend(planner.lines(&row, pause.as_ref())?);
     }
     if catchup.json {
         output.json(&Value::Array(planner.to_json(&lines)))?;
     } else {
         print(&lines, output)?;
     }
-    if catchup.dry_run || catchup.at.is_some() || lines.iter().all(PlanLine::is_queued) {
-        return Ok(SUCCESS);
+    let code = ledger.conclude(only.as_ref(), output)?;
+    if !(catchup.dry_run || catchup.at.is_some() || lines.iter().all(PlanLine::is_queued)) {
+        ask(directory, &ledger, &lines, output)?;
     }
-    ask(directory, &ledger, &lines, output)
+    Ok(code)
 }
 
 /// Where nothing was ever recorded, nothing is owed: history from before the first sight is not replayed.
@@ -98,7 +97,7 @@ fn ask(
     ledger: &Ledger,
     lines: &[PlanLine],
     output: &mut Output,
-) -> Result<u8, Failure> {
+) -> Result<(), Failure> {
     if !ledger.is_served() {
         return Err(Failure::refused(
             "nobody catches up while no `interlock serve` is running",
@@ -111,7 +110,7 @@ fn ask(
         Inbox::open(directory, pipeline.as_str())?.post_only(&InboxRecord::Catchup {})?;
     }
     writeln!(output.err, "`interlock serve` was asked to do it now")?;
-    Ok(SUCCESS)
+    Ok(())
 }
 
 /// Plans pipelines as the engine would at an instant.
@@ -193,7 +192,7 @@ impl Planner<'_> {
         if is_broken || row.record.record.retired_at.is_some() || self.ledger.is_shared() {
             return Ok(InForce::Stored);
         }
-        let rows = self.ledger.pipelines()?;
+        let rows = self.ledger.pipelines(None)?;
         let known = rows.iter().filter(|row| row.record.record.retired_at.is_none());
         let gone = known.clone().filter(|it| project::find(self.loaded, &it.pipeline).is_none());
         let is_spared = is_much(gone.count(), known.count());

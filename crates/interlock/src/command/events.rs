@@ -9,7 +9,7 @@ use interlock_store::{
 
 use crate::{
     arguments::Events,
-    exit::{Failure, SUCCESS},
+    exit::Failure,
     ledger::Ledger,
     ledger_json,
     output::{Form, Output},
@@ -24,6 +24,9 @@ pub(super) fn run(directory: &Path, events: &Events, output: &mut Output) -> Res
     let pipeline = pipeline.map(|name| ledger.known_or_system(directory, name)).transpose()?;
     let form = Form::asked(events.json);
     let mut after = events.after;
+    if events.follow {
+        ledger.conclude(pipeline.as_ref(), output)?;
+    }
     loop {
         let page = ledger.events(pipeline.as_ref(), after)?;
         for event in &page.items {
@@ -38,7 +41,7 @@ pub(super) fn run(directory: &Path, events: &Events, output: &mut Output) -> Res
             continue;
         }
         if !events.follow {
-            return Ok(SUCCESS);
+            return ledger.conclude(pipeline.as_ref(), output);
         }
         output.out.flush()?;
         thread::sleep(LOOK_EVERY);

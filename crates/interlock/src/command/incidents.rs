@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::{
     arguments::{HandleIncident, IncidentsCommand, ListIncidents},
-    exit::{Failure, SUCCESS},
+    exit::Failure,
     inbox::Inbox,
     ledger::{IncidentRow, Ledger},
     ledger_json,
@@ -65,19 +65,20 @@ fn list(directory: &Path, asked: &ListIncidents, output: &mut Output) -> Result<
     if asked.json {
         let objects = rows.map(|(row, held)| ledger_json::incident(row, held.as_deref()));
         output.json(&Value::Array(objects.collect()))?;
-        return Ok(SUCCESS);
-    }
-    if page.items.is_empty() {
+    } else if page.items.is_empty() {
         let which = if asked.all { "" } else { "open " };
         writeln!(output.out, "no {which}incidents")?;
-        return Ok(SUCCESS);
+    } else {
+        let rows: Vec<_> = rows.map(|(row, held)| incident(row, held.as_deref())).collect();
+        output.table(story::INCIDENTS, &rows)?;
+        if page.more && asked.all {
+            writeln!(
+                output.err,
+                "there are more; `--limit` says how many resolved ones are listed"
+            )?;
+        }
     }
-    let rows: Vec<_> = rows.map(|(row, held)| incident(row, held.as_deref())).collect();
-    output.table(story::INCIDENTS, &rows)?;
-    if page.more && asked.all {
-        writeln!(output.err, "there are more; `--limit` says how many resolved ones are listed")?;
-    }
-    Ok(SUCCESS)
+    ledger.conclude(pipeline.as_ref(), output)
 }
 
 fn incident((pipeline, key, row): &IncidentRow, held: Option<&str>) -> [String; 8] {
@@ -119,6 +120,11 @@ fn find(
     };
     match found.as_slice() {
         [(pipeline, key, _)] => Ok((pipeline.clone(), key.clone())),
+        // It may be where nobody can look now.
+        [] if !ledger.lacks().is_empty() => Err(Failure::failed(
+            format!("there is no incident `{id}` among those that can be read now"),
+            format!("Try again when all can be: {}.", ledger.lacks().join("; ")),
+        )),
         [] => Err(Failure::refused(
             format!("there is no incident `{id}`"),
             "`interlock incidents` lists them by KEY.",
@@ -135,7 +141,8 @@ fn find(
 }
 
 fn dead(directory: &Path, form: Form, output: &mut Output) -> Result<u8, Failure> {
-    let page = Ledger::open(directory)?.dead_letters()?;
+    let ledger = Ledger::open(directory)?;
+    let page = ledger.dead_letters()?;
     match form {
         Form::Json => {
             output
@@ -150,7 +157,7 @@ fn dead(directory: &Path, form: Form, output: &mut Output) -> Result<u8, Failure
     if page.more {
         writeln!(output.err, "there are more; only the first are listed")?;
     }
-    Ok(SUCCESS)
+    ledger.conclude(None, output)
 }
 
 fn dead_letter(row: &OutboxRow) -> [String; 6] {

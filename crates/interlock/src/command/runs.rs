@@ -10,13 +10,7 @@ use interlock_store::{Page, RunPlace, RunQuery, RunRow, story};
 use serde_json::Value;
 
 use super::logs;
-use crate::{
-    arguments::Runs,
-    exit::{Failure, SUCCESS},
-    ledger::Ledger,
-    ledger_json,
-    output::Output,
-};
+use crate::{arguments::Runs, exit::Failure, ledger::Ledger, ledger_json, output::Output};
 
 /// Runs asked for at once.
 const PAGE: usize = 1_000;
@@ -35,6 +29,7 @@ pub(super) fn run(directory: &Path, runs: &Runs, output: &mut Output) -> Result<
         after: runs.after.as_ref().map(|run| place(&ledger, run)).transpose()?,
         limit: 0,
     };
+    let only = query.pipeline.clone();
     let page = list(&ledger, query, runs.limit as usize)?;
     if page.more
         && let Some(last) = page.items.last()
@@ -47,15 +42,13 @@ pub(super) fn run(directory: &Path, runs: &Runs, output: &mut Output) -> Result<
     }
     if runs.json {
         output.json(&Value::Array(page.items.iter().map(ledger_json::run).collect()))?;
-        return Ok(SUCCESS);
-    }
-    if page.items.is_empty() {
+    } else if page.items.is_empty() {
         writeln!(output.out, "no such runs")?;
-        return Ok(SUCCESS);
+    } else {
+        let rows: Vec<_> = page.items.iter().map(story::run_row).collect();
+        output.table(story::RUNS, &rows)?;
     }
-    let rows: Vec<_> = page.items.iter().map(story::run_row).collect();
-    output.table(story::RUNS, &rows)?;
-    Ok(SUCCESS)
+    ledger.conclude(only.as_ref(), output)
 }
 
 /// Where a run stands among the others.

@@ -121,11 +121,9 @@ fn preview(
     let pipelines: BTreeMap<_, _> =
         loaded.pipelines.iter().map(|found| (&found.pipeline.name, &found.pipeline)).collect();
     let (now, mut hidden) = (clock::now(), Vec::new());
-    let incidents = match Ledger::open(directory) {
-        Ok(ledger) => ledger.incidents(None, INCIDENTS_MAX)?.items,
-        Err(_nothing_recorded) => vec![],
-    };
-    for row in incidents {
+    let ledger = Ledger::open(directory).ok();
+    let incidents = ledger.as_ref().map(|ledger| ledger.incidents(None, INCIDENTS_MAX));
+    for row in incidents.transpose()?.map(|page| page.items).unwrap_or_default() {
         let pipeline = pipelines.get(&row.0);
         let record = &row.2.record;
         let alert_type = record.details.get("type").and_then(Value::as_str).unwrap_or_default();
@@ -141,7 +139,8 @@ fn preview(
             hidden.push(row);
         }
     }
-    print_preview(silence, &hidden, form, output)
+    print_preview(silence, &hidden, form, output)?;
+    ledger.map_or(Ok(SUCCESS), |ledger| ledger.conclude(None, output))
 }
 
 fn print_preview(
@@ -149,7 +148,7 @@ fn print_preview(
     hidden: &[IncidentRow],
     form: Form,
     output: &mut Output,
-) -> Result<u8, Failure> {
+) -> Result<(), Failure> {
     match form {
         Form::Json => {
             let incidents: Vec<Value> = hidden
@@ -180,7 +179,7 @@ fn print_preview(
             )?;
         }
     }
-    Ok(SUCCESS)
+    Ok(())
 }
 
 fn shown((pipeline, key, row): &IncidentRow) -> [String; 4] {

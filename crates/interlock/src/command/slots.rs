@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::{
     arguments::Slots,
     clock,
-    exit::{Failure, SUCCESS},
+    exit::Failure,
     ledger::Ledger,
     ledger_json::{self, slot_key},
     output::Output,
@@ -57,7 +57,7 @@ pub(super) fn run(directory: &Path, slots: &Slots, output: &mut Output) -> Resul
     } else {
         print(&items, output)?;
     }
-    Ok(SUCCESS)
+    ledger.conclude(query.pipeline.as_ref(), output)
 }
 
 fn query(loaded: &Loaded, slots: &Slots, pipeline: Option<PipelineId>) -> LedgerQuery {

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::{
     clock,
-    exit::{Failure, SUCCESS},
+    exit::Failure,
     ledger::Ledger,
     ledger_json::slot_key,
     output::{Form, Output, instant},
@@ -36,6 +36,8 @@ struct Standing<'a> {
     backfills: Vec<&'a BackfillRow>,
     /// Whether its file says so.
     is_disabled: bool,
+    /// Whether nobody can tell now what is recorded of it.
+    is_away: bool,
     next: Option<(ScheduleId, Timestamp)>,
 }
 
@@ -49,7 +51,7 @@ pub(super) fn run(
     let loaded = project::load(directory)?;
     project::mention_errors(&loaded, output)?;
     let only = pipeline.map(|name| ledger.known(directory, name)).transpose()?;
-    let seen = ledger.pipelines()?;
+    let seen = ledger.pipelines(only.as_ref())?;
     let open = ledger.open_slots(only.as_ref())?;
     let declared: BTreeMap<&PipelineId, &Pipeline> =
         loaded.pipelines.iter().map(|loaded| (&loaded.pipeline.name, &loaded.pipeline)).collect();
@@ -57,7 +59,7 @@ pub(super) fn run(
     let seen: BTreeMap<&PipelineId, &AgendaRow> =
         seen.iter().map(|row| (&row.pipeline, row)).collect();
     let backfills = ledger.backfills(BackfillQuery {
-        pipeline: only,
+        pipeline: only.clone(),
         unfinished: true,
         ..BackfillQuery::default()
     })?;
@@ -70,16 +72,19 @@ pub(super) fn run(
             backfills: backfills.iter().filter(|row| row.pipeline == name).collect(),
             is_disabled: declared.get(&name).is_some_and(|pipeline| !pipeline.enabled),
             next: declared.get(&name).copied().and_then(next_slot),
+            is_away: ledger.away(&name).is_some(),
             name,
             seen,
         });
     }
     if form == Form::Json {
-        output.json(&Value::Array(standings.iter().map(Standing::to_json).collect()))?;
+        // Of what nobody can tell, nothing is said: all fields would be those of one that was never seen.
+        let told = standings.iter().filter(|standing| !standing.is_away);
+        output.json(&Value::Array(told.map(Standing::to_json).collect()))?;
     } else {
         print(&standings, &ledger, output)?;
     }
-    Ok(SUCCESS)
+    ledger.conclude(only.as_ref(), output)
 }
 
 /// Everything declared or recorded and not retired; or the one that is asked for.
@@ -175,7 +180,9 @@ impl Standing<'_> {
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let record = self.seen.map(|row| &row.record.record);
-        if record.is_none() {
+        if self.is_away {
+            notes.push("cannot be read: its shard is away".to_owned());
+        } else if record.is_none() {
             notes.push("not seen by `interlock serve` yet".to_owned());
         }
         if record.is_some_and(|record| record.retired_at.is_some()) {

@@ -5,12 +5,7 @@ use std::{io::Write as _, path::Path};
 use interlock_store::AgendaRow;
 use serde_json::{Value, json};
 
-use crate::{
-    arguments::WatermarkCommand,
-    exit::{Failure, SUCCESS},
-    ledger::Ledger,
-    output::Output,
-};
+use crate::{arguments::WatermarkCommand, exit::Failure, ledger::Ledger, output::Output};
 
 pub(super) fn run(
     directory: &Path,
@@ -20,8 +15,7 @@ pub(super) fn run(
     let WatermarkCommand::Show { pipeline, json } = command;
     let ledger = Ledger::open(directory)?;
     let only = pipeline.as_ref().map(|name| ledger.known(directory, name)).transpose()?;
-    let mut rows = ledger.pipelines()?;
-    rows.retain(|row| only.as_ref().is_none_or(|only| row.pipeline == *only));
+    let rows = ledger.pipelines(only.as_ref())?;
     let marks: Vec<[String; 3]> = rows.iter().flat_map(marks).collect();
     if *json {
         let object = |[pipeline, schedule, at]: &[String; 3]| json!({ "pipeline": pipeline, "schedule": schedule, "at": at });
@@ -31,7 +25,7 @@ pub(super) fn run(
     } else {
         output.table(["PIPELINE", "SCHEDULE", "RECORDED UP TO"], &marks)?;
     }
-    Ok(SUCCESS)
+    ledger.conclude(only.as_ref(), output)
 }
 
 fn marks(row: &AgendaRow) -> impl Iterator<Item = [String; 3]> {

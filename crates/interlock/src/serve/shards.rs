@@ -13,7 +13,7 @@ use std::{
 
 use interlock_core::ownership::{Situation, divide};
 use interlock_engine::{EngineError, seam::Task, vitals::Pulse};
-use interlock_store::{Role, Roll, Shard, Store, StoreError};
+use interlock_store::{Role, Roll, Shard, Store, StoreError, for_each};
 use jiff::SignedDuration;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -125,7 +125,7 @@ impl<W: Work> Owner<W> {
         let roll = self.parts.store.roll().await?;
         let (_, mut take) = self.plan(roll.as_ref());
         take.sort_unstable();
-        let begun = Arc::clone(&self.parts.work).begin(take).await?;
+        let begun = self.begin(take).await?;
         self.take_up(begun);
         if self.mine.is_empty() && roll.is_none() {
             return Err(EngineError::Deposed);
@@ -196,7 +196,9 @@ impl<W: Work> Owner<W> {
             let (role, number) = (self.parts.role.as_str(), shard.0);
             let ended = joined(mine.task).await;
             match &ended {
-                Ended::Again(error) => self.parts.unreached.failed(self.parts.role, shard, error),
+                Ended::Again(error) => {
+                    self.parts.unreached.failed(self.parts.role, shard, error);
+                }
                 Ended::GivenBack | Ended::Followed | Ended::Broken(_) => {
                     self.parts.unreached.reached(self.parts.role, shard);
                 }
@@ -280,9 +282,30 @@ impl<W: Work> Owner<W> {
         }
         if !take.is_empty() && self.beginning.is_none() {
             self.asked.clone_from(&take);
-            self.beginning = Some(tokio::spawn(Arc::clone(&self.parts.work).begin(take)));
+            self.beginning = Some(tokio::spawn(self.begin(take)));
         }
         Ok(())
+    }
+
+    /// Begins to work on those of these shards whose server answers. To take one up is tried for so long that a server may follow another
+    /// one meanwhile; whoever is away for longer must not keep the others waiting, again and again.
+    fn begin(&self, shards: Vec<Shard>) -> Task<Begun> {
+        let OwnerParts { store, role, work, unreached, .. } = &self.parts;
+        let (store, role) = (Arc::clone(store), *role);
+        let (work, unreached) = (Arc::clone(work), Arc::clone(unreached));
+        Box::pin(async move {
+            let (answering, away) = ask_all(&store, shards).await?;
+            for (shard, error) in &away {
+                if unreached.failed(role, *shard, error) {
+                    let (role, shard) = (role.as_str(), shard.0);
+                    tracing::warn!(role, shard, %error, "the shard cannot be taken up now, and is tried again");
+                }
+            }
+            if answering.is_empty() && !away.is_empty() {
+                return Ok(vec![]);
+            }
+            work.begin(answering).await
+        })
     }
 
     /// Says that we are here for three quarters of a lease: a dead instance is off the roll when its leases run out.
@@ -352,6 +375,28 @@ impl<W: Work> Owner<W> {
         };
         let _left_behind = timeout(END_IN, all).await;
     }
+}
+
+/// Which of these shards answer a small question, and what is wrong with the others. An only one keeps nobody waiting and is not asked.
+async fn ask_all(
+    store: &Arc<dyn Store>,
+    shards: Vec<Shard>,
+) -> Result<(Vec<Shard>, Vec<(Shard, StoreError)>), StoreError> {
+    if store.shard_count() <= 1 {
+        return Ok((shards, vec![]));
+    }
+    let asked = for_each(shards, |shard| async move {
+        Ok((shard, store.revisions(shard, None, 1).await.map(drop)))
+    });
+    let (mut answering, mut away) = (Vec::new(), Vec::new());
+    for (shard, answer) in asked.await? {
+        match answer {
+            Ok(()) => answering.push(shard),
+            Err(error) if error.is_retryable => away.push((shard, error)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((answering, away))
 }
 
 /// What a task answered; a panic goes on here.

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use interlock_store::{Role, Shard, StoreError};
+use interlock_store::{Away, Role, Shard, StoreError};
 use tokio::time::Instant;
 
 /// A try that is older proves nothing: whoever hangs must not be excused by what it found before.
@@ -21,11 +21,10 @@ const HOLDS_FOR: Duration = Duration::from_secs(30);
 pub(crate) struct Unreached(Mutex<BTreeMap<(Role, Shard), (Instant, String)>>);
 
 impl Unreached {
-    /// Somebody tried, and the store did not answer.
-    pub(crate) fn failed(&self, role: Role, shard: Shard, error: &StoreError) {
-        if error.is_retryable {
-            self.lock().insert((role, shard), (Instant::now(), error.to_string()));
-        }
+    /// Somebody tried, and the store did not answer; true if that was not so before.
+    pub(crate) fn failed(&self, role: Role, shard: Shard, error: &StoreError) -> bool {
+        let failed = (Instant::now(), error.to_string());
+        error.is_retryable && self.lock().insert((role, shard), failed).is_none()
     }
 
     /// Somebody came round, or it is not ours to reach any more.
@@ -47,11 +46,8 @@ impl Unreached {
             return Some(error.clone());
         }
         let shards: BTreeSet<_> = known.keys().map(|(_, shard)| shard.0).collect();
-        let (noun, shards) = (
-            if shards.len() == 1 { "shard" } else { "shards" },
-            shards.iter().map(u16::to_string).collect::<Vec<_>>().join(", "),
-        );
-        Some(format!("{noun} {shards} of {count} cannot be reached: {error}"))
+        let shards = shards.into_iter().map(Shard).collect();
+        Some(Away { shards, why: error.clone() }.sentence(count))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(Role, Shard), (Instant, String)>> {

@@ -20,6 +20,7 @@
 //! | `exec` | jobs wrapped by `exec`, with the interface there, gone, and silent |
 //! | `pings` | reports by `curl`, scripts and Python; kills between receipt and answer; a silent crowd |
 //! | `places` | a project whose `interlock.yaml` has a problem, and where its ledger then is |
+//! | `primaries` | a primary that comes back after its replica has followed, under two instances that name both |
 //! | `rollback` | a Redis or a PostgreSQL that comes back as it was seconds ago |
 //! | `servers` | two instances on one Redis or PostgreSQL, of which one is killed |
 //! | `tokens` | who may ask, over real connections |
@@ -51,6 +52,7 @@ mod ourselves;
 mod pings;
 mod places;
 mod points;
+mod primaries;
 mod project;
 mod rollback;
 mod servers;
