@@ -31,6 +31,8 @@ const CALM: SignedDuration = SignedDuration::from_hours(30);
 const RETENTION: SignedDuration = SignedDuration::from_hours(10 * 24);
 /// Longer worlds have no pipelines that somebody else runs: to listen for them costs a group every few seconds.
 const WATCHED_DAYS: u32 = 2;
+/// Of a thousand pipelines that nobody else runs, so many have slots that a sensor opens.
+const OPENED_BY_SENSOR: u64 = 180;
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 /// What to simulate.
@@ -119,6 +121,7 @@ pub fn simulate(options: &Options) -> Result<Outcome, String> {
     nature.spawn("the nemesis", Box::pin(world.nemesis.clone().haunt(end)));
     nature.spawn("sensors", Box::pin(world.nemesis.clone().report_sensors()));
     crate::reporters::start(&world.nemesis, end + CALM);
+    crate::feeds::start(&world.nemesis, end + CALM);
     world.pass_until(end);
     world.nemesis.calm_down();
     world.checker().calm_down();
@@ -171,6 +174,11 @@ impl World {
             let is_watched = Random::of(options.seed, &format!("watched {name}")).chance(200);
             if is_watched && options.days <= WATCHED_DAYS {
                 truth.watch_only();
+            } else {
+                let mut stream = Random::of(options.seed, &format!("sensor schedule {name}"));
+                if stream.chance(OPENED_BY_SENSOR) {
+                    truth.open_by_sensor(&mut stream);
+                }
             }
             files.write_truth(truth, clockwork.time())?;
             last = Some(name);

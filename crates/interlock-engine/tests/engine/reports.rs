@@ -123,6 +123,46 @@ fn a_deadline_opens_the_slot_before_its_sensor_and_gives_it_up() {
 }
 
 #[test]
+fn a_slot_with_a_deadline_that_began_while_nobody_was_up_still_waits_for_its_sensor() {
+    let mut stage = stream(", deadline: \"10:00\"");
+    stage.until("2026-02-24T23:00:00Z".parse().unwrap());
+    stage.crash();
+    stage.world.pass(SignedDuration::from_hours(4));
+    stage.until("2026-02-25T05:00:00Z".parse().unwrap());
+    assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z open(waiting)"]);
+    stage.sensor("orders", "landed", complete("2026-02-25", 1));
+    stage.until("2026-02-25T06:00:00Z".parse().unwrap());
+    assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z completed"]);
+}
+
+#[test]
+fn a_deadline_that_passed_while_nobody_was_up_is_told() {
+    let mut stage = stream(", deadline: \"10:00\"");
+    stage.until("2026-02-24T23:00:00Z".parse().unwrap());
+    stage.crash();
+    stage.world.pass(SignedDuration::from_hours(12));
+    stage.until("2026-02-25T12:00:00Z".parse().unwrap());
+    assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z skipped(no_sensor)"]);
+    let told = stage.told(&["SENSOR_DEADLINE_EXPIRED"]);
+    assert_eq!(told.len(), 1, "{told:?}");
+}
+
+#[test]
+fn s11_a_report_about_a_slot_that_was_given_up_among_others_opens_nothing() {
+    let mut stage = stream(", deadline: \"10:00\"");
+    let pause = InboxRecord::Pause { reason: "moving".into(), until: None };
+    assert!(stage.ask("orders", &pause).accepted);
+    stage.until("2026-02-27T12:00:00Z".parse().unwrap());
+    assert!(stage.ask("orders", &InboxRecord::Resume { catchup: None }).accepted);
+    stage.until("2026-02-27T12:01:00Z".parse().unwrap());
+    let before = stage.slots();
+    stage.sensor("orders", "landed", complete("2026-02-26", 1));
+    stage.until("2026-02-27T13:00:00Z".parse().unwrap());
+    assert_eq!(stage.slots(), before, "they are skipped(paused) in one span");
+    assert_eq!(stage.started().len(), 0);
+}
+
+#[test]
 fn a_paused_pipeline_keeps_reports_and_opens_nothing() {
     let mut stage = stream("");
     let pause = InboxRecord::Pause { reason: "moving".into(), until: None };

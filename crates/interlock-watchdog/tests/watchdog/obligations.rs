@@ -279,6 +279,24 @@ fn a_sensor_from_before_the_first_sight_or_in_a_pause_opens_nothing() {
     assert_eq!(house.found(at("08:31")), NOTHING);
 }
 
+#[test]
+fn s11_a_sensor_whose_slot_was_given_up_among_others_opens_nothing() {
+    let house = House::new(&[STREAM], at("08:00"));
+    let span = SpanRecord {
+        last: instant("2026-02-25T00:00:00Z"),
+        count: 2,
+        disposition: "skipped".into(),
+        reason: Some("paused".into()),
+        version: version_text(7),
+        recorded_at: at("08:10"),
+    };
+    let key = Key::Span(ScheduleId::any("stream").unwrap(), at("00:00"));
+    house.write("orders", vec![Change::Put(key, Expect::Absent, Record::Span(span.into()))]);
+    house.sensor("orders", "ready", json!({"date": "2026-02-24"}), at("08:30"));
+    assert_eq!(house.found(at("08:31")), NOTHING);
+    assert!(house.state("orders", "stream", at("00:00")).is_none());
+}
+
 const WINDOW: &str = "
 name: orders
 schedules: [{name: stream, sensor: {key: ready, check: exists, period: day}, deadline: '10:00'}]
