@@ -541,7 +541,9 @@ impl<'a> Planner<'a> {
             match (owed.recorded.at(slot), fate) {
                 (Some((Standing::Settled, _)), _) => walk.pass(slot),
                 _ if is_chosen => walk.open(slot),
-                (None, Fate::Skipped(SkipReason::NoSensor)) if owed.is_awaited(slot, self.gap.now) => {
+                (None, Fate::Skipped(SkipReason::NoSensor))
+                    if owed.is_awaited(slot, self.gap.now) =>
+                {
                     walk.live(slot);
                 }
                 (Some((Standing::Provisional, Form::Row)), Fate::Skipped(reason)) => {

@@ -185,6 +185,17 @@ impl Engine {
             let is_it = |known: &&Arc<StartSchedule>| known.schedule.id() == start.schedule.id();
             let known =
                 last.as_ref().and_then(|last| Some((last.agenda.timed().find(is_it)?, last)));
+            let was_there =
+                last.as_ref().is_some_and(|last| last.agenda.starts.iter().any(|it| is_it(&it)));
+            if known.is_none() && was_there {
+                // It was declared all the time, and reports opened its slots: without a deadline the clock owed none.
+                let id = start.schedule.id();
+                let (_, revision) = state.watermark(id).unwrap_or_default();
+                let mut plan = Planned::new(name, self.writer);
+                plan.watermark(id, revision, *until);
+                planned.push(plan);
+                continue;
+            }
             let (start, version, source) = match (known, new) {
                 (Some((known, last)), _) => (&**known, last.version, last.source.as_ref()),
                 (None, Some(new)) => (*start, new.version, Some(&new.source)),

@@ -582,7 +582,7 @@ fn judge(book: &mut Book, group: &Group, scene: &Scene<'_>) -> Result<Count, Fin
             _ => {}
         }
     }
-    arrivals::are_applied(book, &applied, scene, &mut count.saw);
+    arrivals::are_applied(book, &applied, scene, &mut count.saw)?;
     for change in &group.changes {
         if let Change::Append(event) = change {
             absence::happened(book, event, &mut count.saw);

@@ -242,7 +242,8 @@ impl Feed {
                 let hour = Some(self.random.below(24) as u8);
                 let named = Named { date: None, hour };
                 let is_garbled = period == Period::Day || self.random.chance(500);
-                self.says(Fact { named, is_garbled, in_key: Named::default(), ..ready }, first).await;
+                self.says(Fact { named, is_garbled, in_key: Named::default(), ..ready }, first)
+                    .await;
             }
         }
     }
@@ -257,7 +258,8 @@ impl Feed {
         let days = self.random.between(0, 4) as i64 - 2;
         let other = date.checked_add(Span::new().days(days)).unwrap_or(date);
         let other_hour = hour.map(|_| self.random.below(24) as u8);
-        let in_key = if self.random.chance(300) { Named::of((date, hour)) } else { Named::default() };
+        let in_key =
+            if self.random.chance(300) { Named::of((date, hour)) } else { Named::default() };
         let mut named = Named::of((other, other_hour));
         // A key that names the same date has its hour; another has none for it.
         if period == Period::Hour && self.random.chance(200) {

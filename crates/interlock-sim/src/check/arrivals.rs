@@ -10,6 +10,7 @@ use super::{
     Finding, SETTLING, Scene,
     absence::TOLD_WITHIN,
     book::{Book, Place, SeenSlot, SeenSpan},
+    slots::lies_in_pause,
 };
 use crate::{
     feeds::Fact,
@@ -28,8 +29,26 @@ pub(crate) struct TakenFact {
     pub(crate) fact: Fact,
     /// When it was durable.
     pub(crate) taken: Timestamp,
-    /// What its pipeline was like when it was applied.
-    fate: Option<Fate>,
+    /// What became of it when it was applied.
+    applied: Option<Applied>,
+}
+
+/// A report that was applied.
+#[derive(Debug)]
+struct Applied {
+    /// When, by the clock of who did.
+    at: Timestamp,
+    fate: Fate,
+    /// The instants of the slots that it may be about, by what was declared then.
+    slots: Vec<Timestamp>,
+}
+
+/// A slot that was given up while a report about it lay in the inbox. What stands before the report there may be a pause, in
+/// which it opens nothing: that shows when it is applied.
+#[derive(Debug)]
+pub(crate) struct Suspicion {
+    place: Place,
+    key: String,
 }
 
 /// What becomes of a report.
@@ -45,7 +64,19 @@ enum Fate {
 
 impl TakenFact {
     pub(crate) fn new(fact: Fact, taken: Timestamp) -> Self {
-        Self { fact, taken, fate: None }
+        Self { fact, taken, applied: None }
+    }
+
+    fn fate(&self) -> Option<Fate> {
+        self.applied.as_ref().map(|applied| applied.fate)
+    }
+
+    /// Whether a watchdog may take it up: not if it came in a pause.
+    fn may_be_taken_up(&self, book: &Book) -> bool {
+        self.applied.as_ref().is_some_and(|it| {
+            // It may have been held in the instant in which a pause ended.
+            it.fate != Fate::Held || !(lies_in_pause(book, it.at) || book.is_disabled)
+        })
     }
 
     /// Whether it is what a slot waits for.
@@ -69,7 +100,7 @@ pub(crate) fn applied_by(book: &Book, group: &Group) -> Vec<(String, Timestamp)>
 
 /// A slot's row was written, perhaps by a group that applies reports.
 pub(crate) fn slot_is_written(
-    book: &Book,
+    book: &mut Book,
     place: &Place,
     new: &SeenSlot,
     (group, applied): (&Group, &[(String, Timestamp)]),
@@ -81,7 +112,7 @@ pub(crate) fn slot_is_written(
         return Ok(());
     };
     let told = |invariant, message: String| Err(Finding::of(invariant, message).about(place));
-    let old = book.slots.get(place);
+    let old = book.slots.get(place).copied();
     if new.is_missing() {
         return told("S10", format!("a report that did not come is called {}", new.disposition));
     }
@@ -96,10 +127,10 @@ pub(crate) fn slot_is_written(
         return told("S5", "what a report opens was caught up".to_owned());
     }
     let is_taken_up = matches!(new.opened_by, "sensor" | "reconcile");
-    if is_taken_up && old.is_none_or(is_awaiting) {
+    if is_taken_up && old.is_none_or(|old| is_awaiting(&old)) {
         is_reported(book, place, (new, &truth), (applied, scene))?;
     }
-    let was_open = old.is_none_or(SeenSlot::is_open);
+    let was_open = old.is_none_or(|old| old.is_open());
     if was_open && new.disposition == "skipped" {
         return is_given_up(book, place, (new, &truth), (group, scene));
     }
@@ -145,7 +176,7 @@ fn is_reported(
         let mut facts = applied.iter().filter_map(|(key, _)| book.facts.get(key));
         facts.any(|fact| fact.is_about(truth, place.1))
     } else {
-        let mut seen = book.facts.values().filter(|it| it.fate.is_some_and(|it| it != Fate::Held));
+        let mut seen = book.facts.values().filter(|it| it.may_be_taken_up(book));
         seen.any(|fact| fact.is_about(truth, place.1))
     };
     if !is_known {
@@ -162,7 +193,7 @@ fn is_reported(
 
 /// S10: a slot is given up without a report only if its time is over and none was there.
 fn is_given_up(
-    book: &Book,
+    book: &mut Book,
     place: &Place,
     (new, truth): (&SeenSlot, &Truth),
     (group, scene): (&Group, &Scene<'_>),
@@ -195,29 +226,35 @@ fn is_given_up(
 
 /// S10: no report about a slot was there when it was given up, as far as it came before the deadline.
 fn nobody_reported(
-    book: &Book,
+    book: &mut Book,
     place: &Place,
     truth: &Truth,
     scene: &Scene<'_>,
 ) -> Result<(), Finding> {
     let limit = deadline_of(truth, place.1).unwrap_or(Timestamp::MAX);
     let decided = scene.now.min(scene.planned_at - scene.ahead) - IN_BETWEEN;
-    let came = book.facts.values().find(|it| {
-        let in_time = it.taken < limit && it.taken < decided;
-        let counts = it.fate.is_none_or(|fate| fate == Fate::Due);
-        in_time && counts && it.is_about(truth, place.1)
-    });
-    came.map_or(Ok(()), |came| {
-        let message = format!("given up without a report, and one was there: {came:?}");
-        Err(Finding::of("S10", message).about(place))
-    })
+    let in_time = book.facts.iter().filter(|(_, it)| it.taken < limit && it.taken < decided);
+    let about = in_time.filter(|(_, it)| it.is_about(truth, place.1));
+    let mut suspicions = Vec::new();
+    for (key, it) in about {
+        match it.fate() {
+            Some(Fate::Due) => return Err(was_there(place, it)),
+            None => suspicions.push(Suspicion { place: place.clone(), key: key.clone() }),
+            Some(Fate::Held | Fate::Optional) => {}
+        }
+    }
+    book.suspicions.append(&mut suspicions);
+    Ok(())
+}
+
+fn was_there(place: &Place, it: &TakenFact) -> Finding {
+    let message = format!("given up without a report, and one was there: {it:?}");
+    Finding::of("S10", message).about(place)
 }
 
 /// S12: who gives up tells.
 fn is_told_in(group: &Group, place: &Place) -> Result<(), Finding> {
-    let is_told = |change: &Change| {
-        matches!(change, Change::Append(event) if event.kind == "SENSOR_DEADLINE_EXPIRED")
-    };
+    let is_told = |change: &Change| matches!(change, Change::Append(event) if event.kind == "SENSOR_DEADLINE_EXPIRED");
     if group.changes.iter().any(is_told) {
         return Ok(());
     }
@@ -226,7 +263,7 @@ fn is_told_in(group: &Group, place: &Place) -> Result<(), Finding> {
 
 /// Many slots were given up at once.
 pub(crate) fn span_is_written(
-    book: &Book,
+    book: &mut Book,
     place: &Place,
     span: &SeenSpan,
     (group, scene): (&Group, &Scene<'_>),
@@ -253,30 +290,36 @@ pub(crate) fn deadline_of(truth: &Truth, nominal: Timestamp) -> Option<Timestamp
     Some(nominal + SignedDuration::from_mins(i64::from(minutes?)))
 }
 
-/// The rows of a group that applies reports are in the book: what each of them opens is there, or is owed from now on.
+/// The rows of a group that applies reports are in the book: what became of each of them is known from now on.
 pub(crate) fn are_applied(
     book: &mut Book,
     applied: &[(String, Timestamp)],
     scene: &Scene<'_>,
     saw: &mut Vec<&'static str>,
-) {
+) -> Result<(), Finding> {
+    let Some(truth) = scene.truth(book.version).filter(|_| !applied.is_empty()) else {
+        return Ok(());
+    };
     for (key, at) in applied {
         let (fate, name) = fate(book, key, *at);
         saw.extend(name);
         let Some(it) = book.facts.get_mut(key) else { continue };
-        it.fate = Some(fate);
-        let Some(truth) = scene.truth(book.version).filter(|_| it.fact.is_ready) else { continue };
-        if fate == Fate::Held {
-            continue;
-        }
-        if truth.edition > 0 {
-            saw.push("sensor after an edit");
-        }
         let slots = it.fact.slots(&truth);
-        if slots.iter().filter_map(|at| deadline_of(&truth, *at)).any(|limit| limit < *at) {
-            saw.push("sensor after its deadline");
+        if it.fact.is_ready && fate == Fate::Due {
+            let late = |slot: &Timestamp| deadline_of(&truth, *slot).is_some_and(|it| it < *at);
+            saw.extend((truth.edition > 0).then_some("sensor after an edit"));
+            saw.extend(slots.iter().any(late).then_some("sensor after its deadline"));
+        }
+        it.applied = Some(Applied { at: *at, fate, slots });
+        let is_theirs = |suspicion: &Suspicion| suspicion.key == *key;
+        let suspicion = book.suspicions.iter().position(is_theirs);
+        if let Some(Suspicion { place, .. }) = suspicion.map(|found| book.suspicions.remove(found))
+            && fate == Fate::Due
+        {
+            return Err(was_there(&place, it));
         }
     }
+    Ok(())
 }
 
 /// What a report may do that is applied at an instant.
@@ -286,7 +329,7 @@ fn fate(book: &Book, key: &str, at: Timestamp) -> (Fate, Option<&'static str>) {
     }
     let is_repeated = book.facts.get(key).is_some_and(|it| {
         let mut same = book.facts.values().filter(|other| other.fact == it.fact);
-        same.any(|other| matches!(other.fate, Some(Fate::Held | Fate::Optional)))
+        same.any(|other| matches!(other.fate(), Some(Fate::Held | Fate::Optional)))
     });
     let is_free = book.is_retired || is_repeated;
     (if is_free { Fate::Optional } else { Fate::Due }, None)
@@ -315,20 +358,20 @@ pub(crate) fn have_their_slots(book: &Book, truth: &Truth, now: Timestamp) -> Re
         if it.taken + APPLIED_IN > now {
             continue;
         }
-        if it.fate.is_none() {
+        let Some(Applied { fate, slots, .. }) = &it.applied else {
             let message = format!("`{key}` was taken at {}, and not applied: {it:?}", it.taken);
             return Err(Finding::of("L2", message));
-        }
-        if it.fate != Some(Fate::Due) || !it.fact.is_ready {
+        };
+        if *fate != Fate::Due || !it.fact.is_ready {
             continue;
         }
-        let slots = it.fact.slots(truth);
         let has_slot = |((id, at), slot): (&Place, &SeenSlot)| {
             id.as_str() == start.id && slots.contains(at) && !is_awaiting(slot)
         };
         let is_in_span = || {
             let mut spans = book.spans.iter();
-            spans.any(|((_, first), span)| slots.iter().any(|at| (first..=&span.last).contains(&at)))
+            spans
+                .any(|((_, first), span)| slots.iter().any(|at| (first..=&span.last).contains(&at)))
         };
         if !slots.is_empty() && !book.slots.iter().any(has_slot) && !is_in_span() {
             let message = format!("`{key}` was taken at {}, and opened nothing: {it:?}", it.taken);

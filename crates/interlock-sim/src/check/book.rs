@@ -10,7 +10,11 @@ use interlock_store::{
 use jiff::{SignedDuration, Timestamp, civil::Date};
 use serde_json::Value;
 
-use super::{Scene, arrivals::TakenFact, backfills::SeenBackfill};
+use super::{
+    Scene,
+    arrivals::{Suspicion, TakenFact},
+    backfills::SeenBackfill,
+};
 
 /// Reports are about periods of so long ago, at most.
 const ABOUT_MAX: SignedDuration = SignedDuration::from_hours(4 * 24);
@@ -41,6 +45,7 @@ pub(crate) struct Book {
     pub(crate) sensors: BTreeMap<String, Value>,
     /// Reports that may open slots, by their keys in the inbox.
     pub(crate) facts: BTreeMap<String, TakenFact>,
+    pub(crate) suspicions: Vec<Suspicion>,
     pub(crate) backfills: BTreeMap<u64, SeenBackfill>,
     /// By dedup key: whether it is open.
     pub(crate) incidents: BTreeMap<String, bool>,

@@ -4,7 +4,8 @@ use interlock_core::id::PipelineId;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Checker, Finding, SETTLING, absence, alerts::OnItsWay, arrivals, backfills, book::Book, owed::pattern_of,
+    Checker, Finding, SETTLING, absence, alerts::OnItsWay, arrivals, backfills, book::Book,
+    owed::pattern_of,
 };
 use crate::{naive, truth::Truth};
 

@@ -8,7 +8,9 @@ use interlock_core::{
     slot::{Disposition, OpenState, SkipReason, Slot, SlotState},
 };
 use interlock_store::{
-    DueKind, Key, Obligation, Record, RunKey, Shard, Store as _, Subject, conformance::block_on,
+    Change, DueKind, Expect, Key, Obligation, Record, RunKey, Shard, Store as _, Subject,
+    conformance::block_on,
+    record::{SpanRecord, version_text},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
