@@ -156,6 +156,11 @@ impl Agenda {
 }
 
 impl StartSchedule {
+    /// Whether reports open its slots.
+    pub fn is_opened_by_sensor(&self) -> bool {
+        matches!(self.schedule.recurrence(), Recurrence::Sensor { .. })
+    }
+
     /// By when a slot must have been evaluated, or its sensor have come, where the schedule itself says so.
     pub fn deadline_of(&self, nominal: Timestamp) -> Option<Timestamp> {
         let slot = SlotTimes {

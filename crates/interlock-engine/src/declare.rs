@@ -181,19 +181,23 @@ impl Engine {
             return Ok(planned);
         }
         let last = self.last_declared(name, state).await;
-        for Away { start, from, until, .. } in away {
+        for Away { start, from, until, is_back } in away {
             let is_it = |known: &&Arc<StartSchedule>| known.schedule.id() == start.schedule.id();
             let known =
                 last.as_ref().and_then(|last| Some((last.agenda.timed().find(is_it)?, last)));
-            let was_there =
-                last.as_ref().is_some_and(|last| last.agenda.starts.iter().any(|it| is_it(&it)));
-            if known.is_none() && was_there {
+            if known.is_none() && last.as_ref().is_some_and(|last| has(&last.agenda.starts, start))
+            {
                 // It was declared all the time, and reports opened its slots: without a deadline the clock owed none.
                 let id = start.schedule.id();
                 let (_, revision) = state.watermark(id).unwrap_or_default();
                 let mut plan = Planned::new(name, self.writer);
                 plan.watermark(id, revision, *until);
                 planned.push(plan);
+                continue;
+            }
+            let declared = new.map(|new| Agenda::of(&new.pipeline));
+            if !is_back && declared.is_some_and(|declared| has(&declared.starts, start)) {
+                // It lost its deadline, and is still there: a report may open what the clock has not.
                 continue;
             }
             let (start, version, source) = match (known, new) {
@@ -406,6 +410,11 @@ impl PipelineState {
         let last = (self.version != 0).then_some(&self.agenda);
         Heir { old, last, new, watermark, is_settled, now }.succeed()
     }
+}
+
+/// Whether a schedule is among others, by its id.
+fn has(starts: &[Arc<StartSchedule>], start: &StartSchedule) -> bool {
+    starts.iter().any(|known| known.schedule.id() == start.schedule.id())
 }
 
 /// What a pipeline declared last.

@@ -248,6 +248,8 @@ pub struct Engine {
     pub(crate) renew_at: Timestamp,
     /// When the inbox is looked at next; a pass that something else calls for need not ask again.
     pub(crate) inbox_at: Timestamp,
+    /// Whether there is more in the inbox than was applied in one go.
+    pub(crate) has_more_inbox: bool,
     /// Whether the store says by itself when something comes.
     has_hints: bool,
     /// When the last pass was.
@@ -343,6 +345,7 @@ impl Engine {
             clock: ClockWatch::default(),
             renew_at,
             inbox_at: Timestamp::MIN,
+            has_more_inbox: false,
             has_hints: false,
             passed_at: Timestamp::MIN,
             pace,

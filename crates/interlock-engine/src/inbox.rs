@@ -90,7 +90,8 @@ impl Engine {
             // A pause may have begun or ended.
             self.arm(&pipeline);
         }
-        if all >= ENTRIES_MAX && waiting < all {
+        self.has_more_inbox = all >= ENTRIES_MAX && waiting < all;
+        if self.has_more_inbox {
             // There is more: the next pass does not wait.
             self.inbox_at = self.world.now();
         }

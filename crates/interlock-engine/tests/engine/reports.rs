@@ -1,6 +1,6 @@
 //! What a report can still change (ADR 0008), and who hears of it.
 
-use interlock_store::record::InboxRecord;
+use interlock_store::{Store as _, conformance::block_on, record::InboxRecord};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -145,6 +145,24 @@ fn a_deadline_that_passed_while_nobody_was_up_is_told() {
     assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z skipped(no_sensor)"]);
     let told = stage.told(&["SENSOR_DEADLINE_EXPIRED"]);
     assert_eq!(told.len(), 1, "{told:?}");
+}
+
+#[test]
+fn a_slot_is_not_given_up_while_its_report_lies_far_back_in_the_inbox() {
+    let mut stage = stream(", deadline: \"10:00\"");
+    stage.until("2026-02-24T23:00:00Z".parse().unwrap());
+    stage.crash();
+    let post = |number: u32, key: &str, date: &str| {
+        let (key, at) = (key.to_owned(), "2026-02-25T01:00:00Z".parse().unwrap());
+        let record = InboxRecord::Sensor { key, value: complete(date, number), at };
+        let name = interlock_core::id::PipelineId::parse("orders").unwrap();
+        block_on(stage.store.post(&name, &format!("far back {number:04}"), &record)).unwrap();
+    };
+    (0..250).for_each(|number| post(number, "something-else", "2026-02-25"));
+    post(250, "landed", "2026-02-25");
+    stage.world.pass(SignedDuration::from_hours(12));
+    stage.until("2026-02-25T12:00:00Z".parse().unwrap());
+    assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z completed"]);
 }
 
 #[test]
