@@ -248,7 +248,7 @@ pub struct Engine {
     pub(crate) renew_at: Timestamp,
     /// When the inbox is looked at next; a pass that something else calls for need not ask again.
     pub(crate) inbox_at: Timestamp,
-    /// Whether there is more in the inbox than was applied in one go.
+    /// Whether there is more in the inbox than was applied so far.
     pub(crate) has_more_inbox: bool,
     /// Whether the store says by itself when something comes.
     has_hints: bool,

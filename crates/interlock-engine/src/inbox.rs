@@ -47,6 +47,8 @@ impl Engine {
         if !entries.is_empty() {
             self.settle().await?;
         }
+        // Until the last of them is applied.
+        self.has_more_inbox = all > 0;
         for entry in entries {
             let now = self.world.now();
             if let InboxRecord::Report(report) = &entry.record {

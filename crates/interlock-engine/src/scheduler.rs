@@ -111,19 +111,22 @@ impl Engine {
         due: &mut Vec<(PipelineId, Timestamp)>,
         now: Timestamp,
     ) {
-        if !self.has_more_inbox {
-            return;
-        }
-        let has_sensors = |pipeline: &PipelineId| {
-            let state = self.pipelines.0.get(pipeline);
-            state.is_some_and(|state| state.agenda.owed().any(|start| start.is_opened_by_sensor()))
-        };
-        let missed = self.missed_by(due.iter().map(|(pipeline, _)| pipeline), now);
-        let put_off: BTreeSet<_> = missed.into_keys().filter(has_sensors).collect();
+        let names = due.iter().map(|(pipeline, _)| pipeline);
+        let put_off: BTreeSet<_> =
+            names.filter(|name| self.may_be_reported_yet(name, now)).cloned().collect();
         due.retain(|(pipeline, _)| !put_off.contains(pipeline));
         for pipeline in &put_off {
             self.arm_from(pipeline, plus(now, STUCK_LOOK));
         }
+    }
+
+    /// Whether a pipeline missed slots that a sensor opens, while there are reports that nobody has looked at.
+    pub(crate) fn may_be_reported_yet(&self, pipeline: &PipelineId, now: Timestamp) -> bool {
+        let owes = || {
+            let state = self.pipelines.0.get(pipeline);
+            state.is_some_and(|state| state.agenda.owed().any(|start| start.is_opened_by_sensor()))
+        };
+        self.has_more_inbox && owes() && !self.missed_by(std::iter::once(pipeline), now).is_empty()
     }
 
     /// Takes the pipelines off the agenda whose next slot is due.

@@ -284,7 +284,12 @@ impl World {
         });
         let told: Vec<_> = told.collect();
         lines.push(format!("what the ledger says of {pipeline} and its slot:"));
-        for event in told.iter().skip(told.len().saturating_sub(25)) {
+        // The slot's own are all shown: a busy pipeline may have said much since.
+        let from = told.len().saturating_sub(25);
+        let shown = told.iter().enumerate().filter(|(place, event)| {
+            *place >= from || (about.is_some() && event.record.slot == about)
+        });
+        for (_, event) in shown {
             let record = &event.record;
             let slot = record.slot.as_deref().unwrap_or_default();
             lines.push(format!("  {} {} {slot} {}", record.at, record.kind, record.message));

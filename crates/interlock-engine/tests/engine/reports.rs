@@ -166,6 +166,27 @@ fn a_slot_is_not_given_up_while_its_report_lies_far_back_in_the_inbox() {
 }
 
 #[test]
+fn a_pause_that_was_over_before_it_was_applied_gives_nothing_up_whose_report_lies_behind_it() {
+    let mut stage = stream(", deadline: \"10:00\"");
+    stage.until("2026-02-24T23:00:00Z".parse().unwrap());
+    stage.crash();
+    let at = "2026-02-25T01:00:00Z".parse().unwrap();
+    let value = complete("2026-02-25", 1);
+    let records = [
+        InboxRecord::Pause { reason: "moving".into(), until: None },
+        InboxRecord::Resume { catchup: None },
+        InboxRecord::Sensor { key: "landed".into(), value, at },
+    ];
+    let name = interlock_core::id::PipelineId::parse("orders").unwrap();
+    for (number, record) in records.iter().enumerate() {
+        block_on(stage.store.post(&name, &format!("behind {number}"), record)).unwrap();
+    }
+    stage.world.pass(SignedDuration::from_hours(12));
+    stage.until("2026-02-25T12:00:00Z".parse().unwrap());
+    assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z completed"]);
+}
+
+#[test]
 fn s11_a_report_about_a_slot_that_was_given_up_among_others_opens_nothing() {
     let mut stage = stream(", deadline: \"10:00\"");
     let pause = InboxRecord::Pause { reason: "moving".into(), until: None };

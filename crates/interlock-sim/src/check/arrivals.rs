@@ -234,7 +234,8 @@ fn nobody_reported(
     let limit = deadline_of(truth, place.1).unwrap_or(Timestamp::MAX);
     let decided = scene.now.min(scene.planned_at - scene.ahead) - IN_BETWEEN;
     let in_time = book.facts.iter().filter(|(_, it)| it.taken < limit && it.taken < decided);
-    let about = in_time.filter(|(_, it)| it.is_about(truth, place.1));
+    // One that names an hour that is there twice is about one of the two: which is not said.
+    let about = in_time.filter(|(_, it)| it.fact.is_ready && it.fact.slots(truth) == [place.1]);
     let mut suspicions = Vec::new();
     for (key, it) in about {
         match it.fate() {
