@@ -185,18 +185,13 @@ impl Engine {
             let is_it = |known: &&Arc<StartSchedule>| known.schedule.id() == start.schedule.id();
             let known =
                 last.as_ref().and_then(|last| Some((last.agenda.timed().find(is_it)?, last)));
-            if known.is_none() && last.as_ref().is_some_and(|last| has(&last.agenda.starts, start))
-            {
+            let before = last.as_ref().filter(|_| known.is_none()).map(|last| &last.agenda);
+            if before.is_some_and(|before| has(before, start)) {
                 // It was declared all the time, and reports opened its slots: without a deadline the clock owed none.
-                let id = start.schedule.id();
-                let (_, revision) = state.watermark(id).unwrap_or_default();
-                let mut plan = Planned::new(name, self.writer);
-                plan.watermark(id, revision, *until);
-                planned.push(plan);
+                planned.push(state.pass_over(start, *until, Planned::new(name, self.writer)));
                 continue;
             }
-            let declared = new.map(|new| Agenda::of(&new.pipeline));
-            if !is_back && declared.is_some_and(|declared| has(&declared.starts, start)) {
+            if !is_back && new.is_some_and(|new| has(&Agenda::of(&new.pipeline), start)) {
                 // It lost its deadline, and is still there: a report may open what the clock has not.
                 continue;
             }
@@ -412,9 +407,19 @@ impl PipelineState {
     }
 }
 
-/// Whether a schedule is among others, by its id.
-fn has(starts: &[Arc<StartSchedule>], start: &StartSchedule) -> bool {
-    starts.iter().any(|known| known.schedule.id() == start.schedule.id())
+impl PipelineState {
+    /// Moves the watermark of a schedule over a time in which the clock owed nothing.
+    fn pass_over(&self, start: &StartSchedule, until: Timestamp, mut plan: Planned) -> Planned {
+        let id = start.schedule.id();
+        let (_, revision) = self.watermark(id).unwrap_or_default();
+        plan.watermark(id, revision, until);
+        plan
+    }
+}
+
+/// Whether a schedule is declared, by its id.
+fn has(agenda: &Agenda, start: &StartSchedule) -> bool {
+    agenda.starts.iter().any(|known| known.schedule.id() == start.schedule.id())
 }
 
 /// What a pipeline declared last.

@@ -300,9 +300,8 @@ impl Engine {
         let (sender, messages) = mpsc::unbounded_channel();
         let renew_at = world.now() + pace.lease / 3;
         trust.given(asked_at, pace.lease);
-        let vitals = Arc::clone(&host.vitals);
+        let (vitals, part) = (Arc::clone(&host.vitals), Part::of(Arc::clone(&host.vitals)));
         let pipelines = Pipelines::new(Arc::clone(&specs), store.shard_count());
-        let part = Part::of(Arc::clone(&vitals));
         let evaluators = Arc::new(Counting { evaluators, vitals: Arc::clone(&vitals) });
         Ok(Some(Self {
             world,

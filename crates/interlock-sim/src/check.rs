@@ -558,8 +558,7 @@ fn judge(book: &mut Book, group: &Group, scene: &Scene<'_>) -> Result<Count, Fin
                 if !was_decided {
                     owed::slot_is_planned(book, &place, &slot, scene)?;
                 }
-                count.see(&slot);
-                arrivals::see(&slot, &place, scene, &mut count.saw);
+                count.see(&slot, &place, scene);
                 book.put_slot(place.clone(), slot);
                 changed.push(place);
             }
@@ -615,7 +614,8 @@ fn judge(book: &mut Book, group: &Group, scene: &Scene<'_>) -> Result<Count, Fin
 }
 
 impl Count {
-    fn see(&mut self, slot: &SeenSlot) {
+    fn see(&mut self, slot: &SeenSlot, place: &Place, scene: &Scene<'_>) {
+        arrivals::see(slot, place, scene, &mut self.saw);
         if !slot.is_open() {
             self.dispositions += 1;
         }

@@ -55,10 +55,10 @@ impl Named {
 }
 
 impl Fact {
-    /// One that names nothing.
-    pub fn plain(is_ready: bool, at: Timestamp, number: u64) -> Self {
+    /// One that is waited for, and names nothing.
+    pub fn ready(at: Timestamp, number: u64) -> Self {
         let (named, in_key) = (Named::default(), Named::default());
-        Self { is_ready, named, in_key, is_garbled: false, at, number }
+        Self { is_ready: true, named, in_key, is_garbled: false, at, number }
     }
 
     /// The sensor's key.
@@ -198,7 +198,7 @@ impl Feed {
         let first = begin + seconds(self.random.between(5, unit * 6));
         let second = first + seconds(self.random.between(1, unit));
         let third = second + seconds(self.random.between(1, unit));
-        let ready = self.fact(true, first, shown);
+        let ready = self.fact(first, shown);
         let luck = self.nemesis.luck.clone();
         match manner {
             Manner::Never => luck.saw("sensor never"),
@@ -234,7 +234,7 @@ impl Feed {
                 luck.saw("sensor with a forged time");
                 let by = seconds(self.random.between(60, 100_000));
                 let at = if self.random.chance(500) { first - by } else { first + by };
-                let fact = Fact::plain(true, at, self.next_number());
+                let fact = Fact::ready(at, self.next_number());
                 self.says(fact, first).await;
             }
             Manner::Unplaced => {
@@ -266,14 +266,14 @@ impl Feed {
             named.hour = None;
         }
         let number = self.next_number();
-        let fact = Fact { named, in_key, ..Fact::plain(true, first, number) };
+        let fact = Fact { named, in_key, ..Fact::ready(first, number) };
         self.says(fact, first).await;
     }
 
     /// A report about a period, which its JSON, its key or its time says.
-    fn fact(&mut self, is_ready: bool, at: Timestamp, shown: (Date, Option<u8>)) -> Fact {
+    fn fact(&mut self, at: Timestamp, shown: (Date, Option<u8>)) -> Fact {
         let number = self.next_number();
-        let fact = Fact::plain(is_ready, at, number);
+        let fact = Fact::ready(at, number);
         match self.random.below(3) {
             0 => Fact { named: Named::of(shown), ..fact },
             1 => Fact { in_key: Named::of(shown), ..fact },

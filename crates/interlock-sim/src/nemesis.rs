@@ -383,7 +383,7 @@ impl Nemesis {
                 if draw.chance(500)
                     && self.files.truth(name).is_some_and(|truth| truth.arrival().is_some())
                 {
-                    let fact = Fact::plain(is_ok, at, number);
+                    let fact = Fact { is_ready: is_ok, ..Fact::ready(at, number) };
                     let told = format!("{name}: {fact:?}");
                     self.hand_in(name, &format!("request {number}"), fact);
                     return told;

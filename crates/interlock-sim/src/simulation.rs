@@ -169,17 +169,7 @@ impl World {
         let mut last = None;
         for number in 0..options.pipelines {
             let name = format!("p{number:03}");
-            let mut truth = Truth::draw(&mut random, name.clone(), last.as_deref());
-            // By a stream of its own, so that the others stay as they were.
-            let is_watched = Random::of(options.seed, &format!("watched {name}")).chance(200);
-            if is_watched && options.days <= WATCHED_DAYS {
-                truth.watch_only();
-            } else {
-                let mut stream = Random::of(options.seed, &format!("sensor schedule {name}"));
-                if stream.chance(OPENED_BY_SENSOR) {
-                    truth.open_by_sensor(&mut stream);
-                }
-            }
+            let truth = a_pipeline(options, &mut random, (&name, last.as_deref()));
             files.write_truth(truth, clockwork.time())?;
             last = Some(name);
         }
@@ -309,6 +299,23 @@ impl World {
         }
         lines
     }
+}
+
+/// Draws a pipeline. What it is beyond a clock's is drawn from streams of its own, so that the others stay as they were.
+fn a_pipeline(
+    options: &Options,
+    random: &mut Random,
+    (name, upstream): (&str, Option<&str>),
+) -> Truth {
+    let mut truth = Truth::draw(random, name.to_owned(), upstream);
+    let is_watched = Random::of(options.seed, &format!("watched {name}")).chance(200);
+    let mut stream = Random::of(options.seed, &format!("sensor schedule {name}"));
+    if is_watched && options.days <= WATCHED_DAYS {
+        truth.watch_only();
+    } else if stream.chance(OPENED_BY_SENSOR) {
+        truth.open_by_sensor(&mut stream);
+    }
+    truth
 }
 
 /// Often the day before a night in which clocks are changed, or a leap day.

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use interlock_sim::swarm::{fly, shape};
 
 /// Seeds of the swarm, the invariant, and what it was.
-const FOUND: [(u64, &str, &str); 21] = [
+const FOUND: [(u64, &str, &str); 22] = [
     (2, "S17", "two runs asked for in one millisecond, applied again and again"),
     (9, "S5", "a sensor's slot was given up hours before its deadline"),
     (40, "S11", "a report opened what had been given up in a span"),
@@ -25,6 +25,7 @@ const FOUND: [(u64, &str, &str); 21] = [
     (299, "S8", "a slow engine took an answer for new when it came to it"),
     (366, "S16", "the checker counted an edit from when a slow store took it"),
     (401, "S8", "answers aged by a clock that was being set back"),
+    (402, "L3", "a report that came in a pause kept its window open"),
     (1012, "S6", "a rerun took its place before the run that timed out had given it up"),
     (2180, "S5", "the checker wanted one pause around a span that lies in two"),
     (4470, "S10", "breaks of a listener were forgotten, and slots in them called missed"),

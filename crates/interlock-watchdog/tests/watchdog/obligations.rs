@@ -337,3 +337,20 @@ fn a_sensor_that_came_in_its_window_is_taken_up_instead() {
         ["sensor-trigger-reconciliation TRIGGER_RECOVERED stream/2026-02-24T00:00:00Z"]
     );
 }
+
+#[test]
+fn a_report_that_came_in_a_pause_does_not_keep_its_window_open() {
+    let house = House::new(&[WINDOW], instant("2026-02-23T20:00:00Z"));
+    assert_eq!(house.found(instant("2026-02-23T20:00:00Z")), NOTHING);
+    let (since, until) = (instant("2026-02-23T21:00:00Z"), instant("2026-02-23T22:00:00Z"));
+    house.pause("orders", since, Some(until));
+    // Of the day after, and before that began.
+    let early = instant("2026-02-23T21:30:00Z");
+    house.sensor("orders", "ready", json!({"date": "2026-02-24"}), early);
+    house.slot("orders", ("stream", at("00:00")), &waiting(at("00:00")));
+    house.recorded("orders", "stream", at("00:00"));
+    assert_eq!(
+        house.found(at("10:01")),
+        ["trigger-deadlines SENSOR_DEADLINE_EXPIRED stream/2026-02-24T00:00:00Z"]
+    );
+}
