@@ -234,8 +234,13 @@ fn nobody_reported(
     let limit = deadline_of(truth, place.1).unwrap_or(Timestamp::MAX);
     let decided = scene.now.min(scene.planned_at - scene.ahead) - IN_BETWEEN;
     let in_time = book.facts.iter().filter(|(_, it)| it.taken < limit && it.taken < decided);
-    // One that names an hour that is there twice is about one of the two: which is not said.
-    let about = in_time.filter(|(_, it)| it.fact.is_ready && it.fact.slots(truth) == [place.1]);
+    // One that names an hour that is there twice is about one of the two: which is not said. One that was applied was about
+    // what was declared then: its date may have had no slots.
+    let is_about = |it: &TakenFact| match &it.applied {
+        Some(applied) => applied.slots == [place.1],
+        None => it.fact.slots(truth) == [place.1],
+    };
+    let about = in_time.filter(|(_, it)| it.fact.is_ready && is_about(it));
     let mut suspicions = Vec::new();
     for (key, it) in about {
         match it.fate() {
