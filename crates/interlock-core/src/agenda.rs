@@ -156,6 +156,22 @@ impl Agenda {
 }
 
 impl StartSchedule {
+    /// Whether reports open its slots.
+    pub fn is_opened_by_sensor(&self) -> bool {
+        matches!(self.schedule.recurrence(), Recurrence::Sensor { .. })
+    }
+
+    /// By when a slot must have been evaluated, or its sensor have come, where the schedule itself says so.
+    pub fn deadline_of(&self, nominal: Timestamp) -> Option<Timestamp> {
+        let slot = SlotTimes {
+            nominal,
+            date: self.schedule.occurrence(nominal).date,
+            zone: &self.schedule.timing().zone,
+            deadline: Some(self.deadline?),
+        };
+        sla::resolve(&SlaSpec::default(), &slot, sla::Opening::Live).evaluation_at
+    }
+
     /// How much later than their instants the slots of a pipeline open.
     pub fn delay(&self, pipeline: &PipelineId) -> SignedDuration {
         jitter_offset(pipeline, self.schedule.id(), self.jitter)

@@ -111,7 +111,7 @@ impl StartSchedule {
             Ok(period) => period,
             Err(error) => return Concern::Unplaced { schedule, error },
         };
-        match self.slot_of(period) {
+        match self.slot_of(period, (sensor.at, means)) {
             Some(nominal) => Concern::Slot { schedule, nominal, means },
             None => Concern::Excluded { schedule, date: period.date() },
         }
@@ -141,13 +141,16 @@ impl StartSchedule {
         }
     }
 
-    /// The slot of a period: the last one, should there be several.
-    fn slot_of(&self, period: SlotPeriod) -> Option<Timestamp> {
+    /// The slot of a period. Should there be several, data is of the one that its time lies in (an hour is there twice when
+    /// a clock is set back), and what is checked after a job is checked after the last.
+    fn slot_of(&self, period: SlotPeriod, (at, means): (Timestamp, Means)) -> Option<Timestamp> {
         let start = period.start(&self.schedule.timing().zone);
         // A slot of a date may be moved over midnight by a gap, never by a whole day.
         let end = start.saturating_add(SignedDuration::from_hours(26)).ok()?;
-        let slots = self.schedule.slots(start, end, 200).found;
-        slots.into_iter().rev().find(|nominal| self.belongs_to(*nominal, period))
+        let mut slots = self.schedule.slots(start, end, 200).found;
+        slots.retain(|nominal| self.belongs_to(*nominal, period));
+        let has_begun = |nominal: &&Timestamp| means == Means::PostRun || **nominal <= at;
+        slots.iter().rev().find(has_begun).or(slots.first()).copied()
     }
 
     fn belongs_to(&self, nominal: Timestamp, period: SlotPeriod) -> bool {

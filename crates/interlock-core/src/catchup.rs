@@ -5,6 +5,9 @@
 //! **missed**; of those the policy picks the ones that run, over all schedules of the pipeline in order of
 //! time. The plan names every slot between the old watermarks and the new ones exactly once (S3).
 //!
+//! What a **sensor** opens is not caught up: until its deadline it opens whenever we come to it, and waits; after that it
+//! is `no_sensor`.
+//!
 //! What lies in a **pause** is its gap however young it is: it is caught up, by what somebody asked for when the pause
 //! ended or else by the policy, and is not live. What somebody asked for is about that pause alone. So the time before
 //! it, the pause and the time after it are planned one after the other, each by itself.
@@ -293,6 +296,11 @@ impl Owed<'_> {
     fn is_sensor(&self) -> bool {
         matches!(self.start.schedule.recurrence(), Recurrence::Sensor { .. })
     }
+
+    /// Whether the sensor of a slot may still come: its deadline alone gives it up.
+    fn is_awaited(&self, slot: Timestamp, now: Timestamp) -> bool {
+        self.start.deadline_of(slot).is_some_and(|deadline| now <= deadline)
+    }
 }
 
 impl Gap<'_> {
@@ -533,6 +541,11 @@ impl<'a> Planner<'a> {
             match (owed.recorded.at(slot), fate) {
                 (Some((Standing::Settled, _)), _) => walk.pass(slot),
                 _ if is_chosen => walk.open(slot),
+                (None, Fate::Skipped(SkipReason::NoSensor))
+                    if owed.is_awaited(slot, self.gap.now) =>
+                {
+                    walk.live(slot);
+                }
                 (Some((Standing::Provisional, Form::Row)), Fate::Skipped(reason)) => {
                     walk.closes.push(Step::Close(slot, reason));
                     walk.pass(slot);
@@ -554,6 +567,9 @@ impl<'a> Planner<'a> {
         match self.gap.work {
             Work::Watched if self.gap.is_deaf(slot, owed.start) => Fate::Unknown,
             Work::Watched => Fate::Missed,
+            Work::Started | Work::Dormant if owed.is_sensor() => {
+                Fate::Skipped(SkipReason::NoSensor)
+            }
             Work::Started | Work::Dormant => Fate::Skipped(self.reason(slot, window_from)),
         }
     }
@@ -644,6 +660,15 @@ impl Walk {
         match self.rest.last_mut() {
             Some(Step::Open(slots)) => slots.push(slot),
             _ => self.rest.push(Step::Open(vec![slot])),
+        }
+    }
+
+    fn live(&mut self, slot: Timestamp) {
+        let (steps, until) = self.part();
+        *until = Some(slot);
+        match steps.last_mut() {
+            Some(Step::Live(slots)) => slots.push(slot),
+            _ => steps.push(Step::Live(vec![slot])),
         }
     }
 

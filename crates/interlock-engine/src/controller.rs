@@ -13,7 +13,7 @@ use std::{
 use interlock_core::{
     agenda::Work,
     control::{Candidate, Flow, Move, OWNER_WAITS, Room, plan_slots},
-    id::PipelineId,
+    id::{PipelineId, ScheduleId},
     pipeline::{Pipeline, TriggerKind},
     readiness::{Condition, Outcome, TraitResult, TraitSpec, Verdict},
     run::{RunState, TriggerType},
@@ -64,7 +64,12 @@ impl Engine {
         self.dirty.extend(self.wakes.due(now));
         let mut room = self.room(now);
         self.dirty.extend(self.restraint.let_go(room.catchup));
-        let dirty = self.take_dirty();
+        let mut dirty = self.take_dirty();
+        if self.has_more_inbox {
+            // Its report may lie further back: it is looked at again when that was applied.
+            let put_off = dirty.extract_if(.., |pipeline| self.is_about_to_give_up(pipeline, now));
+            self.dirty.extend(put_off.collect::<Vec<_>>());
+        }
         let mut planned = Vec::new();
         for (place, pipeline) in dirty.iter().enumerate() {
             if place % FETCHED == 0 {
@@ -98,6 +103,21 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Whether a pipeline has a slot that waits for its report, and whose deadline has passed.
+    fn is_about_to_give_up(&self, pipeline: &PipelineId, now: Timestamp) -> bool {
+        let Some(state) = self.pipelines.0.get(pipeline) else { return false };
+        let by_sensor = |id: &ScheduleId| {
+            let mut starts = state.agenda.starts.iter();
+            starts.any(|start| start.schedule.id() == id && start.is_opened_by_sensor())
+        };
+        state.open.iter().any(|((_, id), open)| {
+            open.slot.state == SlotState::Open(OpenState::Waiting)
+                && open.slot.opened_by == TriggerType::Scheduler
+                && open.slot.closes_at <= now
+                && by_sensor(id)
+        })
     }
 
     /// Asks for the declarations of pipelines that are about to be planned, all at once: a store on a server answers many

@@ -181,10 +181,20 @@ impl Engine {
             return Ok(planned);
         }
         let last = self.last_declared(name, state).await;
-        for Away { start, from, until, .. } in away {
+        for Away { start, from, until, is_back } in away {
             let is_it = |known: &&Arc<StartSchedule>| known.schedule.id() == start.schedule.id();
             let known =
                 last.as_ref().and_then(|last| Some((last.agenda.timed().find(is_it)?, last)));
+            let before = last.as_ref().filter(|_| known.is_none()).map(|last| &last.agenda);
+            if before.is_some_and(|before| has(before, start)) {
+                // It was declared all the time, and reports opened its slots: without a deadline the clock owed none.
+                planned.push(state.pass_over(start, *until, Planned::new(name, self.writer)));
+                continue;
+            }
+            if !is_back && new.is_some_and(|new| has(&Agenda::of(&new.pipeline), start)) {
+                // It lost its deadline, and is still there: a report may open what the clock has not.
+                continue;
+            }
             let (start, version, source) = match (known, new) {
                 (Some((known, last)), _) => (&**known, last.version, last.source.as_ref()),
                 (None, Some(new)) => (*start, new.version, Some(&new.source)),
@@ -395,6 +405,21 @@ impl PipelineState {
         let last = (self.version != 0).then_some(&self.agenda);
         Heir { old, last, new, watermark, is_settled, now }.succeed()
     }
+}
+
+impl PipelineState {
+    /// Moves the watermark of a schedule over a time in which the clock owed nothing.
+    fn pass_over(&self, start: &StartSchedule, until: Timestamp, mut plan: Planned) -> Planned {
+        let id = start.schedule.id();
+        let (_, revision) = self.watermark(id).unwrap_or_default();
+        plan.watermark(id, revision, until);
+        plan
+    }
+}
+
+/// Whether a schedule is declared, by its id.
+fn has(agenda: &Agenda, start: &StartSchedule) -> bool {
+    agenda.starts.iter().any(|known| known.schedule.id() == start.schedule.id())
 }
 
 /// What a pipeline declared last.

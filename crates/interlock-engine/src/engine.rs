@@ -248,6 +248,8 @@ pub struct Engine {
     pub(crate) renew_at: Timestamp,
     /// When the inbox is looked at next; a pass that something else calls for need not ask again.
     pub(crate) inbox_at: Timestamp,
+    /// Whether there is more in the inbox than was applied so far.
+    pub(crate) has_more_inbox: bool,
     /// Whether the store says by itself when something comes.
     has_hints: bool,
     /// When the last pass was.
@@ -298,9 +300,8 @@ impl Engine {
         let (sender, messages) = mpsc::unbounded_channel();
         let renew_at = world.now() + pace.lease / 3;
         trust.given(asked_at, pace.lease);
-        let vitals = Arc::clone(&host.vitals);
+        let (vitals, part) = (Arc::clone(&host.vitals), Part::of(Arc::clone(&host.vitals)));
         let pipelines = Pipelines::new(Arc::clone(&specs), store.shard_count());
-        let part = Part::of(Arc::clone(&vitals));
         let evaluators = Arc::new(Counting { evaluators, vitals: Arc::clone(&vitals) });
         Ok(Some(Self {
             world,
@@ -343,6 +344,7 @@ impl Engine {
             clock: ClockWatch::default(),
             renew_at,
             inbox_at: Timestamp::MIN,
+            has_more_inbox: false,
             has_hints: false,
             passed_at: Timestamp::MIN,
             pace,

@@ -71,18 +71,14 @@ fn awaited(start: &StartSchedule, opened_by: Option<TriggerType>) -> Option<&Sen
 pub(crate) fn asks_sensors(spec: &Pipeline) -> bool {
     spec.readiness.conditions.iter().any(|c| matches!(c, Condition::Sensor(_)))
         || spec.post_run.is_some()
-        || spec.starts.iter().any(is_opened_by_sensor)
+        || spec.starts.iter().any(StartSchedule::is_opened_by_sensor)
 }
 
 /// Whether a pipeline asks evaluators alone: what they say is said of all its slots.
 pub(crate) fn is_same_for_all(spec: &Pipeline) -> bool {
     spec.readiness.conditions.iter().all(|c| matches!(c, Condition::Trait(_)))
         && spec.readiness.upstreams.is_empty()
-        && !spec.starts.iter().any(is_opened_by_sensor)
-}
-
-fn is_opened_by_sensor(start: &StartSchedule) -> bool {
-    matches!(start.schedule.recurrence(), Recurrence::Sensor { .. })
+        && !spec.starts.iter().any(StartSchedule::is_opened_by_sensor)
 }
 
 /// The sensors of a pipeline as they stand.

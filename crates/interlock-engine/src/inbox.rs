@@ -47,6 +47,8 @@ impl Engine {
         if !entries.is_empty() {
             self.settle().await?;
         }
+        // Until the last of them is applied.
+        self.has_more_inbox = all > 0;
         for entry in entries {
             let now = self.world.now();
             if let InboxRecord::Report(report) = &entry.record {
@@ -90,7 +92,8 @@ impl Engine {
             // A pause may have begun or ended.
             self.arm(&pipeline);
         }
-        if all >= ENTRIES_MAX && waiting < all {
+        self.has_more_inbox = all >= ENTRIES_MAX && waiting < all;
+        if self.has_more_inbox {
             // There is more: the next pass does not wait.
             self.inbox_at = self.world.now();
         }

@@ -103,6 +103,9 @@ impl Engine {
         pipeline: &PipelineId,
         now: Timestamp,
     ) -> Result<usize, EngineError> {
+        if self.may_be_reported_yet(pipeline, now) {
+            return Ok(0);
+        }
         let state = self.pipelines.0.get(pipeline);
         let pause = state.and_then(|state| state.row.as_ref()?.0.pause.as_deref());
         // A plan is about the time before a pause, about the pause, or about what comes after the last one.

@@ -159,6 +159,7 @@ impl Progress {
                 | "SLOT_SKIPPED"
                 | "SCHEDULE_MISSED"
                 | "IRREGULAR_SCHEDULE_MISSED"
+                | "SENSOR_DEADLINE_EXPIRED"
                 | "SCHEDULE_UNKNOWN" => {
                     self.counts.recorded += count;
                     self.counts.skipped += count;

@@ -258,10 +258,12 @@ impl Groups<'_> {
 
     fn skip(&mut self, stretch: Stretch) {
         let Stretch { first, last, count, fate } = stretch;
-        match fate {
-            Fate::Skipped(_) => self.room_for(2),
-            // What follows from it for people is added to its group.
-            Fate::Missed | Fate::Unknown => self.flush(),
+        // What follows from it for people is added to its group.
+        let is_told = !matches!(fate, Fate::Skipped(reason) if reason != SkipReason::NoSensor);
+        if is_told {
+            self.flush();
+        } else {
+            self.room_for(2);
         }
         let (id, now) = (self.id(), self.recording.now);
         let disposition = fate.disposition();
@@ -290,6 +292,7 @@ impl Groups<'_> {
         };
         let place = (last, id);
         let event = match fate {
+            Fate::Skipped(SkipReason::NoSensor) => self.without_sensor(&stretch, &what, &place),
             Fate::Skipped(reason) => {
                 let kind = if reason.counts_as_missed() { "SLOTS_MISSED" } else { "SLOTS_SKIPPED" };
                 let says = match (reason, count) {
@@ -308,9 +311,29 @@ impl Groups<'_> {
             Fate::Missed | Fate::Unknown => self.unreported(&stretch, &what, &place),
         };
         self.open.event(event.detail("count", count));
-        if matches!(fate, Fate::Missed | Fate::Unknown) {
+        if is_told {
             self.flush();
         }
+    }
+
+    /// Says that no sensor came for slots by their deadlines, under the last of them. The watchdog was not there to say it.
+    fn without_sensor<'a>(
+        &self,
+        stretch: &Stretch,
+        what: &str,
+        place: &'a (Timestamp, ScheduleId),
+    ) -> Event<'a> {
+        let is_rehearsal = self.recording.agenda.is_rehearsal;
+        let kind = if is_rehearsal { "SLOTS_MISSED" } else { "SENSOR_DEADLINE_EXPIRED" };
+        let date = self.start.schedule.occurrence(place.0).date.to_string();
+        let deadline = self.start.deadline.map(|deadline| deadline.to_string());
+        Event::of(kind, self.recording.now, format!("{what}: no sensor by its deadline"))
+            .about(place)
+            .detail("reason", SkipReason::NoSensor.as_str())
+            .detail("scheduleId", place.1.as_str())
+            .detail("date", date)
+            .detail("triggerDeadline", deadline.unwrap_or_default())
+            .detail("span", stretch.first.to_string())
     }
 
     /// Says that nobody reported on slots, under the last of them. The watchdog was not there to say it, or the slots

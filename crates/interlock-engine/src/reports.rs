@@ -20,7 +20,7 @@ use interlock_core::{
 };
 use interlock_store::{
     InboxEntry, Key, LedgerEntry, LedgerQuery, Record, Row, RunKey, RunQuery,
-    record::{AppliedRecord, ReportRecord},
+    record::{AppliedRecord, ReportRecord, SpanRecord},
     whole_milliseconds,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -354,17 +354,7 @@ impl Engine {
         place: &SlotPlace,
         start: &Arc<StartSchedule>,
     ) -> Result<Standing, EngineError> {
-        let query = LedgerQuery {
-            pipeline: Some(pipeline.clone()),
-            from: place.0,
-            until: plus(place.0, SignedDuration::from_millis(1)),
-            ..LedgerQuery::everything(100)
-        };
-        let rows = self.store.ledger(&query).await?.items;
-        let span = rows.into_iter().find_map(|row| match row.entry {
-            LedgerEntry::Span(span) if row.schedule == place.1 => Some(span),
-            LedgerEntry::Span(_) | LedgerEntry::Slot(_) => None,
-        });
+        let span = self.span_over(pipeline, place).await?;
         let Some(span) = span else { return Ok(Standing::NotOwed) };
         let Ok(disposition) = Disposition::parse(&span.disposition, span.reason.as_deref()) else {
             return Ok(Standing::NotOwed);
@@ -381,6 +371,25 @@ impl Engine {
             slot.marks.missed_at = Some(span.recorded_at);
         }
         Ok(Standing::Known(slot, 0))
+    }
+
+    /// The span that stands for a slot.
+    pub(crate) async fn span_over(
+        &self,
+        pipeline: &PipelineId,
+        place: &SlotPlace,
+    ) -> Result<Option<SpanRecord>, EngineError> {
+        let query = LedgerQuery {
+            pipeline: Some(pipeline.clone()),
+            from: place.0,
+            until: plus(place.0, SignedDuration::from_millis(1)),
+            ..LedgerQuery::everything(100)
+        };
+        let rows = self.store.ledger(&query).await?.items;
+        Ok(rows.into_iter().find_map(|row| match row.entry {
+            LedgerEntry::Span(span) if row.schedule == place.1 => Some(span),
+            LedgerEntry::Span(_) | LedgerEntry::Slot(_) => None,
+        }))
     }
 
     fn first_owed(&self, pipeline: &PipelineId, start: &StartSchedule) -> String {

@@ -53,6 +53,7 @@ impl Engine {
             self.settle().await?;
             // One that is set aside is armed again when it is taken back.
             due.retain(|(pipeline, _)| !self.is_aside(pipeline, now));
+            self.put_off_what_reports_may_open(&mut due, now);
             let missed = self.missed_by(due.iter().map(|(pipeline, _)| pipeline), now);
             self.survey(&missed, now).await?;
             self.announce_what_was_missed(&missed, now).await?;
@@ -102,6 +103,30 @@ impl Engine {
                 return Ok(());
             }
         }
+    }
+
+    /// Nothing that a sensor opens is given up while there are reports that nobody has looked at.
+    fn put_off_what_reports_may_open(
+        &mut self,
+        due: &mut Vec<(PipelineId, Timestamp)>,
+        now: Timestamp,
+    ) {
+        let names = due.iter().map(|(pipeline, _)| pipeline);
+        let put_off: BTreeSet<_> =
+            names.filter(|name| self.may_be_reported_yet(name, now)).cloned().collect();
+        due.retain(|(pipeline, _)| !put_off.contains(pipeline));
+        for pipeline in &put_off {
+            self.arm_from(pipeline, plus(now, STUCK_LOOK));
+        }
+    }
+
+    /// Whether a pipeline missed slots that a sensor opens, while there are reports that nobody has looked at.
+    pub(crate) fn may_be_reported_yet(&self, pipeline: &PipelineId, now: Timestamp) -> bool {
+        let owes = || {
+            let state = self.pipelines.0.get(pipeline);
+            state.is_some_and(|state| state.agenda.owed().any(|start| start.is_opened_by_sensor()))
+        };
+        self.has_more_inbox && owes() && !self.missed_by(std::iter::once(pipeline), now).is_empty()
     }
 
     /// Takes the pipelines off the agenda whose next slot is due.

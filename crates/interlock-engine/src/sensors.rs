@@ -136,6 +136,12 @@ impl Engine {
             plan.event(Event::of("SENSOR_TOO_OLD", now, message));
             return Ok(());
         }
+        let is_given_up = touched.slot.is_none()
+            && self.span_over(arrival.pipeline, &touched.place).await?.is_some();
+        if is_given_up {
+            // Among others, which is as good as by itself: only by hand from then on (S11).
+            return Ok(());
+        }
         let Some(sensors) = self.pipelines.get_mut(arrival.pipeline).sensors.clone() else {
             return Ok(());
         };

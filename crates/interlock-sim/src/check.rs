@@ -5,6 +5,7 @@
 
 mod absence;
 mod alerts;
+mod arrivals;
 mod backfills;
 mod beacons;
 mod book;
@@ -34,6 +35,7 @@ use jiff::{SignedDuration, Timestamp};
 pub(crate) use self::scene::Scene;
 use self::{
     alerts::Alerts,
+    arrivals::TakenFact,
     backfills::SeenBackfill,
     beacons::{Beacons, Manners},
     book::{Book, Place, SeenSlot, SeenSpan},
@@ -42,6 +44,7 @@ use self::{
 };
 use crate::{
     clockwork::{Clockwork, Pid},
+    feeds::Fact,
     files::Files,
     jobs::Jobs,
     luck::Luck,
@@ -264,6 +267,13 @@ impl Checker {
     pub fn reported(&mut self, pipeline: &PipelineId, slot: Timestamp, said: &str) {
         let now = self.clockwork.time();
         self.reports.said(pipeline, slot, (said, now));
+    }
+
+    /// A report that may open a slot of a pipeline is durable.
+    pub(crate) fn sensor_taken(&mut self, pipeline: &PipelineId, key: &str, fact: Fact) {
+        let taken = TakenFact::new(fact, self.clockwork.time());
+        let book = self.books.entry(pipeline.clone()).or_default();
+        book.facts.entry(key.to_owned()).or_insert(taken);
     }
 
     /// Somebody listened, from one instant to another.
@@ -533,6 +543,7 @@ struct Count {
 fn judge(book: &mut Book, group: &Group, scene: &Scene<'_>) -> Result<Count, Finding> {
     let mut count = Count::default();
     let mut changed = Vec::new();
+    let applied = arrivals::applied_by(book, group);
     for change in &group.changes {
         let Change::Put(key, _, record) = change else { continue };
         match (key, record) {
@@ -542,17 +553,19 @@ fn judge(book: &mut Book, group: &Group, scene: &Scene<'_>) -> Result<Count, Fin
                 slots::slot_changes(book, &place, &slot, scene)?;
                 reports::slot_is_called(book, &place, &slot, scene)?;
                 absence::slot_is_called(book, &place, &slot, scene)?;
+                arrivals::slot_is_written(book, &place, &slot, (group, &applied), scene)?;
                 let was_decided = book.slots.get(&place).is_some_and(|old| !old.is_missing());
                 if !was_decided {
                     owed::slot_is_planned(book, &place, &slot, scene)?;
                 }
-                count.see(&slot);
+                count.see(&slot, &place, scene);
                 book.put_slot(place.clone(), slot);
                 changed.push(place);
             }
             (Key::Span(schedule, first), Record::Span(record)) => {
                 let (place, span) = ((schedule.clone(), *first), SeenSpan::of(record));
                 owed::span_is_planned(book, &place, &span, scene)?;
+                arrivals::span_is_written(book, &place, &span, (group, scene))?;
                 reports::span_is_called(book, &place, &span, scene)?;
                 count.dispositions += span.count;
                 count.saw.push(match span.disposition {
@@ -568,6 +581,7 @@ fn judge(book: &mut Book, group: &Group, scene: &Scene<'_>) -> Result<Count, Fin
             _ => {}
         }
     }
+    arrivals::are_applied(book, &applied, scene, &mut count.saw)?;
     for change in &group.changes {
         if let Change::Append(event) = change {
             absence::happened(book, event, &mut count.saw);
@@ -600,7 +614,8 @@ fn judge(book: &mut Book, group: &Group, scene: &Scene<'_>) -> Result<Count, Fin
 }
 
 impl Count {
-    fn see(&mut self, slot: &SeenSlot) {
+    fn see(&mut self, slot: &SeenSlot, place: &Place, scene: &Scene<'_>) {
+        arrivals::see(slot, place, scene, &mut self.saw);
         if !slot.is_open() {
             self.dispositions += 1;
         }

@@ -5,12 +5,13 @@
 //!
 //! The parts, in the order in which they lean on each other: [`random`]; [`clockwork`] (time and tasks); [`gated`] (a store
 //! behind a gate); [`truth`] and [`naive`] (what schedules really owe); [`files`], [`jobs`], [`around`] (evaluators and
-//! channels); [`reporters`] (jobs that somebody else runs); [`luck`] (what can go wrong); [`road`] and [`instances`]; [`check`] and [`tap`]; [`nemesis`]; [`simulation`].
+//! channels); [`reporters`] (jobs that somebody else runs); [`feeds`] (reports that open slots); [`luck`] (what can go wrong); [`road`] and [`instances`]; [`check`] and [`tap`]; [`nemesis`]; [`simulation`].
 
 pub mod around;
 pub mod bites;
 pub mod check;
 pub mod clockwork;
+pub mod feeds;
 pub mod files;
 pub mod gated;
 pub mod instances;

@@ -134,7 +134,7 @@ impl Fault {
 }
 
 /// What a swarm must have seen besides every [`Fault`].
-pub const EXPECTED: [&str; 50] = [
+pub const EXPECTED: [&str; 66] = [
     "death before a commit",
     "death after a commit",
     "commit applied, answer lost",
@@ -185,6 +185,22 @@ pub const EXPECTED: [&str; 50] = [
     "alert silenced",
     "loop hung",
     "beacon silent for a loop",
+    "sensor never",
+    "sensor twice",
+    "sensor late",
+    "sensor flapping",
+    "sensor out of order",
+    "sensor about another period",
+    "sensor with a forged time",
+    "sensor about no period",
+    "sensor lost",
+    "sensor in a pause",
+    "sensor after an edit",
+    "sensor after its deadline",
+    "slot opened by a sensor",
+    "slot opened ahead of its period",
+    "slot reconciled",
+    "slot given up without a sensor",
 ];
 
 /// How things may stand when a fault comes; each fault should meet each.

@@ -3,9 +3,13 @@
 //! It shares no code with the evaluator: each minute is converted to the wall clock of its zone and compared with the
 //! numbers from which the schedule's text was written. Slow and obvious, on purpose.
 
-use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
+use jiff::{
+    SignedDuration, Timestamp,
+    civil::{Date, DateTime},
+    tz::TimeZone,
+};
 
-use crate::truth::{Pattern, Truth};
+use crate::truth::{Pattern, Period, Truth};
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
@@ -36,6 +40,7 @@ fn is_owed(truth: &Truth, pattern: &Pattern, minute: Timestamp) -> bool {
             let is_time = (minute.as_second() / 60) % i64::from((*minutes).max(1)) == 0;
             is_time && has_slots(truth, zone.to_datetime(minute))
         }
+        Pattern::Arrival { period, .. } => begins(truth, *period, minute),
         Pattern::Cron { .. } => {
             let civil = zone.to_datetime(minute);
             if matches(pattern, civil) && has_slots(truth, civil) {
@@ -47,6 +52,54 @@ fn is_owed(truth: &Truth, pattern: &Pattern, minute: Timestamp) -> bool {
             }
         }
     }
+}
+
+/// Whether a period that has slots begins at a minute: its first, or the first after the one that a changed clock
+/// passed over.
+pub fn begins(truth: &Truth, period: Period, minute: Timestamp) -> bool {
+    let civil = truth.time_zone.to_datetime(minute);
+    // No clock is set forward by more than a few hours, or to another minute than a quarter's.
+    if !has_slots(truth, civil) || civil.minute() % 15 != 0 {
+        return false;
+    }
+    let before = truth.time_zone.to_datetime(minute - MINUTE);
+    match period {
+        Period::Day => civil.date() > before.date(),
+        Period::Hour => civil.minute() == 0 || is_hour_passed_over(before, civil),
+    }
+}
+
+/// Whether the wall clock went from one minute to the next over a full hour.
+fn is_hour_passed_over(before: DateTime, after: DateTime) -> bool {
+    let mut missing = before + MINUTE;
+    while missing < after {
+        if missing.minute() == 0 {
+            return true;
+        }
+        missing += MINUTE;
+    }
+    false
+}
+
+/// What the wall clock shows in a period: its date, and its hour if it is one.
+pub fn reading(truth: &Truth, period: Period, at: Timestamp) -> (Date, Option<u8>) {
+    let civil = truth.time_zone.to_datetime(at);
+    (civil.date(), (period == Period::Hour).then_some(civil.hour() as u8))
+}
+
+/// The beginnings of the periods that show a date, or an hour of it: two where a clock is set back.
+pub fn beginnings(truth: &Truth, (date, hour): (Date, Option<u8>)) -> Vec<Timestamp> {
+    let period = if hour.is_some() { Period::Hour } else { Period::Day };
+    let civil = date.at(hour.unwrap_or(0) as i8, 0, 0, 0);
+    let Ok(about) = truth.time_zone.to_ambiguous_timestamp(civil).compatible() else {
+        return vec![];
+    };
+    // As far as a clock is ever changed, and one hour more.
+    let around = SignedDuration::from_hours(3);
+    let pattern = Pattern::Arrival { period, deadline_minutes: None };
+    let mut found = slots(truth, &pattern, about - around, about + around);
+    found.retain(|at| reading(truth, period, *at) == (date, hour));
+    found
 }
 
 /// Whether the wall clock's time is one of the pattern's.
@@ -111,6 +164,28 @@ mod tests {
         assert_eq!(found("Europe/Riga", &at(3, 30), "2026-03-29"), ["01:00"]);
         assert_eq!(found("Europe/Riga", &at(3, 30), "2026-10-25"), ["00:30"]);
         assert_eq!(found("Europe/Riga", &at(3, 30), "2026-06-01"), ["00:30"]);
+    }
+
+    #[test]
+    fn periods_begin_once_and_the_rest_of_an_hour_is_one_too() {
+        let of = |period| Pattern::Arrival { period, deadline_minutes: None };
+        // Havana: midnight is missing on 8 March 2026. Lord Howe: half an hour from two o'clock is, on 4 October.
+        assert_eq!(found("America/Havana", &of(Period::Day), "2026-03-08"), ["05:00"]);
+        assert_eq!(found("Europe/Riga", &of(Period::Day), "2026-10-25"), ["22:00"]);
+        let hours = found("Australia/Lord_Howe", &of(Period::Hour), "2026-10-03");
+        assert_eq!(hours.len(), 24);
+        assert!(hours.contains(&"15:30".to_owned()), "{hours:?}");
+        assert_eq!(found("Europe/Riga", &of(Period::Hour), "2026-10-25").len(), 24);
+    }
+
+    #[test]
+    fn an_hour_that_is_there_twice_begins_twice() {
+        let mut truth = Truth::draw(&mut Random::new(1), "a".to_owned(), None);
+        truth.time_zone = TimeZone::get("Europe/Riga").unwrap();
+        (truth.skips_weekends, truth.holidays) = (false, None);
+        let date = jiff::civil::date(2026, 10, 25);
+        let found = |hour| beginnings(&truth, (date, hour)).len();
+        assert_eq!([found(None), found(Some(2)), found(Some(3))], [1, 1, 2]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use serde_json::json;
 use crate::{
     around::CHANNELS,
     clockwork::{Clockwork, NATURE, Pid},
+    feeds::Fact,
     files::Files,
     instances::{Instances, LOOPS},
     luck::{Fault, Luck, Trouble, seconds},
@@ -378,12 +379,17 @@ impl Nemesis {
             (Fault::Resume, _) => InboxRecord::Resume { catchup: wish },
             (Fault::Catchup, _) => InboxRecord::Catchup {},
             (Fault::Sensor, _) => {
-                let at = forged(now, draw);
-                InboxRecord::Sensor {
-                    key: "landed".to_owned(),
-                    value: json!({ "ok": draw.chance(600) }),
-                    at,
+                let (at, is_ok) = (forged(now, draw), draw.chance(600));
+                if draw.chance(500)
+                    && self.files.truth(name).is_some_and(|truth| truth.arrival().is_some())
+                {
+                    let fact = Fact { is_ready: is_ok, ..Fact::ready(at, number) };
+                    let told = format!("{name}: {fact:?}");
+                    self.hand_in(name, &format!("request {number}"), fact);
+                    return told;
                 }
+                let (key, value) = ("landed".to_owned(), json!({ "ok": is_ok }));
+                InboxRecord::Sensor { key, value, at }
             }
             (Fault::Rerun, Some(slot)) => {
                 InboxRecord::Rerun { slot, reason: format!("reason {}", draw.below(3)) }
@@ -450,6 +456,17 @@ impl Nemesis {
             return;
         }
         let _posted = block_on(self.store.post(name, &format!("request {number}"), record));
+    }
+
+    /// Hands in a report about data, unless nobody can write it down, and tells the checkers that it was taken.
+    pub(crate) fn hand_in(&self, name: &PipelineId, key: &str, fact: Fact) {
+        if self.luck.is_disk_full(self.clockwork.time()) {
+            self.luck.saw("sensor lost");
+            return;
+        }
+        if block_on(self.store.post(name, key, &fact.record())).is_ok() {
+            self.tap.checker().sensor_taken(name, key, fact);
+        }
     }
 
     /// The sensors of those who wait for them, every half hour.

@@ -31,6 +31,8 @@ const CALM: SignedDuration = SignedDuration::from_hours(30);
 const RETENTION: SignedDuration = SignedDuration::from_hours(10 * 24);
 /// Longer worlds have no pipelines that somebody else runs: to listen for them costs a group every few seconds.
 const WATCHED_DAYS: u32 = 2;
+/// Of a thousand pipelines that nobody else runs, so many have slots that a sensor opens.
+const OPENED_BY_SENSOR: u64 = 180;
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 /// What to simulate.
@@ -119,6 +121,7 @@ pub fn simulate(options: &Options) -> Result<Outcome, String> {
     nature.spawn("the nemesis", Box::pin(world.nemesis.clone().haunt(end)));
     nature.spawn("sensors", Box::pin(world.nemesis.clone().report_sensors()));
     crate::reporters::start(&world.nemesis, end + CALM);
+    crate::feeds::start(&world.nemesis, end + CALM);
     world.pass_until(end);
     world.nemesis.calm_down();
     world.checker().calm_down();
@@ -166,12 +169,7 @@ impl World {
         let mut last = None;
         for number in 0..options.pipelines {
             let name = format!("p{number:03}");
-            let mut truth = Truth::draw(&mut random, name.clone(), last.as_deref());
-            // By a stream of its own, so that the others stay as they were.
-            let is_watched = Random::of(options.seed, &format!("watched {name}")).chance(200);
-            if is_watched && options.days <= WATCHED_DAYS {
-                truth.watch_only();
-            }
+            let truth = a_pipeline(options, &mut random, (&name, last.as_deref()));
             files.write_truth(truth, clockwork.time())?;
             last = Some(name);
         }
@@ -276,7 +274,12 @@ impl World {
         });
         let told: Vec<_> = told.collect();
         lines.push(format!("what the ledger says of {pipeline} and its slot:"));
-        for event in told.iter().skip(told.len().saturating_sub(25)) {
+        // The slot's own are all shown: a busy pipeline may have said much since.
+        let from = told.len().saturating_sub(25);
+        let shown = told.iter().enumerate().filter(|(place, event)| {
+            *place >= from || (about.is_some() && event.record.slot == about)
+        });
+        for (_, event) in shown {
             let record = &event.record;
             let slot = record.slot.as_deref().unwrap_or_default();
             lines.push(format!("  {} {} {slot} {}", record.at, record.kind, record.message));
@@ -296,6 +299,23 @@ impl World {
         }
         lines
     }
+}
+
+/// Draws a pipeline. What it is beyond a clock's is drawn from streams of its own, so that the others stay as they were.
+fn a_pipeline(
+    options: &Options,
+    random: &mut Random,
+    (name, upstream): (&str, Option<&str>),
+) -> Truth {
+    let mut truth = Truth::draw(random, name.to_owned(), upstream);
+    let is_watched = Random::of(options.seed, &format!("watched {name}")).chance(200);
+    let mut stream = Random::of(options.seed, &format!("sensor schedule {name}"));
+    if is_watched && options.days <= WATCHED_DAYS {
+        truth.watch_only();
+    } else if stream.chance(OPENED_BY_SENSOR) {
+        truth.open_by_sensor(&mut stream);
+    }
+    truth
 }
 
 /// Often the day before a night in which clocks are changed, or a leap day.

@@ -78,13 +78,20 @@ pub enum Mutation {
     NoNotifiers,
     /// Instances say that they are well, whatever they find.
     ContentSentinels,
+    /// A report opens a second slot of its period, a minute after the first.
+    SecondSlots,
+    /// What reports open is not written, neither by the engine nor by the watchdog.
+    DroppedArrivals,
+    /// A slot that waits for its report does not learn that it came.
+    DeafSlots,
 }
 
 impl Mutation {
     /// The promise that each of them breaks.
-    pub const ALL: [(Self, &'static str); 27] = [
+    pub const ALL: [(Self, &'static str); 30] = [
         (Self::ShiftedSlots, "S1"),
         (Self::DoubleStarts, "S2"),
+        (Self::SecondSlots, "S2"),
         (Self::LostRows, "S3"),
         (Self::HastyWatermark, "S3"),
         (Self::BackwardWatermarks, "S4"),
@@ -94,6 +101,7 @@ impl Mutation {
         (Self::BlindTrust, "S8"),
         (Self::StaleTerms, "S9"),
         (Self::CertainMisses, "S10"),
+        (Self::DeafSlots, "S10"),
         (Self::KindLedger, "S11"),
         (Self::SilentIncidents, "S12"),
         (Self::DroppedAlerts, "S13"),
@@ -107,6 +115,7 @@ impl Mutation {
         (Self::NoTime, "S19"),
         (Self::LazyInstances, "L1"),
         (Self::HungInstances, "L2"),
+        (Self::DroppedArrivals, "L2"),
         (Self::BlindWatchdog, "L3"),
         (Self::NoNotifiers, "L4"),
         (Self::ContentSentinels, "L5"),
@@ -222,7 +231,39 @@ impl Tap {
             let events = vec![event.cloned(); CHANGES_MAX];
             group.changes.extend(events.into_iter().flatten());
         }
+        self.mutate_arrivals(group);
         group.changes.iter_mut().for_each(|change| self.mutate_change(change));
+    }
+
+    /// Mistakes about what reports open.
+    fn mutate_arrivals(&self, group: &mut Group) {
+        let opened_by_report = |change: &Change| match change {
+            Change::Put(Key::Slot(..), expect, Record::Slot(row))
+                if matches!(&*row.opened_by, "sensor" | "reconcile")
+                    && row.is_open()
+                    && row.generation == 1
+                    && row.attempt == 0 =>
+            {
+                Some(*expect == Expect::Absent)
+            }
+            Change::Put(..) | Change::Delete(..) | Change::Append(_) => None,
+        };
+        match self.mutation {
+            Some(Mutation::SecondSlots) => {
+                let found = group.changes.iter().find(|it| opened_by_report(it) == Some(true));
+                if let Some(Change::Put(Key::Slot(id, at), expect, record)) = found.cloned() {
+                    let after = at + jiff::SignedDuration::from_mins(1);
+                    group.changes.push(Change::Put(Key::Slot(id, after), expect, record));
+                }
+            }
+            Some(Mutation::DroppedArrivals) => {
+                group.changes.retain(|change| opened_by_report(change) != Some(true));
+            }
+            Some(Mutation::DeafSlots) => {
+                group.changes.retain(|change| opened_by_report(change) != Some(false));
+            }
+            _ => {}
+        }
     }
 
     fn mutate_change(&self, change: &mut Change) {

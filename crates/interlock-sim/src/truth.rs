@@ -95,7 +95,26 @@ pub enum Pattern {
     },
     /// Every so many minutes since 1970.
     Every(u32),
+    /// The beginnings of local days or hours, each opened by a report about it.
+    Arrival {
+        /// Which of the two.
+        period: Period,
+        /// So many minutes after its beginning a period is given up without a report; it is then owed by the clock.
+        deadline_minutes: Option<u32>,
+    },
 }
+
+/// What a report is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Period {
+    /// A local date.
+    Day,
+    /// A local hour.
+    Hour,
+}
+
+/// The sensor whose reports open slots.
+pub const ARRIVED: &str = "arrived";
 
 /// `overlapPolicy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,6 +219,27 @@ impl Truth {
         }
     }
 
+    /// Has reports open its slots instead of the clock.
+    pub fn open_by_sensor(&mut self, random: &mut Random) {
+        let period = if random.chance(500) { Period::Day } else { Period::Hour };
+        let (id, jitter_seconds) = ("stream".to_owned(), 0);
+        self.starts = vec![Start { id, pattern: Pattern::arrival(random, period), jitter_seconds }];
+        // A date of other zone data begins at another instant: which slot is its slot then depends on when one asks.
+        if self.zone == MOVING {
+            (self.zone, self.time_zone) = ("UTC", TimeZone::UTC);
+        }
+    }
+
+    /// What a sensor opens of it: by period, and by when.
+    pub fn arrival(&self) -> Option<(&Start, Period, Option<u32>)> {
+        self.starts.iter().find_map(|start| match start.pattern {
+            Pattern::Arrival { period, deadline_minutes } => {
+                Some((start, period, deadline_minutes))
+            }
+            Pattern::Cron { .. } | Pattern::Every(_) => None,
+        })
+    }
+
     /// Whether somebody else runs it.
     pub fn is_watched(&self) -> bool {
         self.adapter == Adapter::External
@@ -218,7 +258,10 @@ impl Truth {
         match random.below(6) {
             0 => {
                 if let Some(start) = edited.starts.first_mut() {
-                    start.pattern = Pattern::draw(random);
+                    start.pattern = match start.pattern {
+                        Pattern::Arrival { period, .. } => Pattern::arrival(random, period),
+                        Pattern::Cron { .. } | Pattern::Every(_) => Pattern::draw(random),
+                    };
                 }
             }
             1 => {
@@ -247,6 +290,9 @@ impl Truth {
         for Start { id, pattern, jitter_seconds } in &self.starts {
             line(format_args!("    - id: {id}"));
             line(format_args!("      {}", pattern.key()));
+            if let Pattern::Arrival { deadline_minutes: Some(minutes), .. } = pattern {
+                line(format_args!("      deadline: +{minutes}m"));
+            }
             if *jitter_seconds > 0 {
                 line(format_args!("      jitter: {jitter_seconds}s"));
             }
@@ -320,6 +366,16 @@ impl Pattern {
         }
     }
 
+    /// One that reports open, every second time with a deadline: soon, late, or after the next has begun.
+    fn arrival(random: &mut Random, period: Period) -> Self {
+        let deadlines = match period {
+            Period::Day => [30, 9 * 60, 20 * 60],
+            Period::Hour => [20, 45, 90],
+        };
+        let minutes = deadlines[random.below(3) as usize];
+        Self::Arrival { period, deadline_minutes: random.chance(500).then_some(minutes) }
+    }
+
     fn stars(step: Option<u8>) -> Self {
         let minutes = (0..60).step_by(usize::from(step.unwrap_or(1))).collect();
         let step = Some(step.unwrap_or(1));
@@ -348,8 +404,19 @@ impl Pattern {
         matches!(self, Self::Cron { hours: Some(_), step: None, .. })
     }
 
+    /// Whether its slots are owed when their time comes, whatever is reported.
+    pub fn is_by_clock(&self) -> bool {
+        !matches!(self, Self::Arrival { deadline_minutes: None, .. })
+    }
+
     fn key(&self) -> String {
         match self {
+            Self::Arrival { period, .. } => {
+                let period = if *period == Period::Day { "day" } else { "hour" };
+                format!(
+                    "sensor: {{key: {ARRIVED}, check: equals, field: state, value: ready, period: {period}}}"
+                )
+            }
             Self::Every(minutes) => format!("every: {minutes}m"),
             Self::Cron { .. } => format!("cron: \"{}\"", self.expression()),
         }

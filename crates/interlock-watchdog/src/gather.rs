@@ -13,8 +13,8 @@ use interlock_core::{
     slot::SkipReason,
 };
 use interlock_store::{
-    DueKind, Key, LedgerEntry, LedgerQuery, LedgerRow, Obligation, Record, RunQuery, RunRow, Store,
-    StoreError, Subject,
+    DueKind, Key, LedgerEntry, LedgerQuery, LedgerRow, Obligation, Record, Row, RunQuery, RunRow,
+    Store, StoreError, Subject,
     record::{AgendaRecord, PipelineRecord, Shared, SpanRecord, Unreadable, Zones, version_number},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -156,8 +156,8 @@ impl Gatherer<'_> {
         }
         self.add_rows(&mut snapshot, &question).await?;
         snapshot.due = question.due;
-        self.add_sensors(&mut snapshot, question.reconciles).await?;
-        self.add_spans(&mut snapshot).await?;
+        let reported = self.add_sensors(&mut snapshot, question.reconciles).await?;
+        self.add_spans(&mut snapshot, &reported).await?;
         self.add_armed(&mut snapshot).await?;
         self.add_runs(&mut snapshot).await?;
         Ok(Gathered::Snapshot(Box::new(snapshot), next))
@@ -193,19 +193,19 @@ impl Gatherer<'_> {
         Ok(())
     }
 
-    /// Sensors, and the rows of slots that they would open.
+    /// Sensors, and the rows of slots that they would open. Answers with those that have none.
     async fn add_sensors(
         &self,
         snapshot: &mut Snapshot,
         reconciles: Reconciles,
-    ) -> Result<(), GatherError> {
+    ) -> Result<Vec<Timestamp>, GatherError> {
         let is_sensor =
             |owed: &Owed| matches!(owed.start.schedule.recurrence(), Recurrence::Sensor { .. });
         let is_asked = reconciles == Reconciles::Yes
             || snapshot.due.iter().any(|due| due.kind == DueKind::PostRun)
             || snapshot.owed.iter().any(is_sensor);
         if !is_asked {
-            return Ok(());
+            return Ok(vec![]);
         }
         for (key, row) in self.store.sensors(&snapshot.pipeline).await? {
             let sensor =
@@ -226,25 +226,32 @@ impl Gatherer<'_> {
         }
         places.retain(|place| !snapshot.slots.contains_key(place));
         let keys: Vec<_> = places.into_iter().map(|(at, id)| Key::Slot(id, at)).collect();
+        let mut absent = Vec::new();
         for (key, row) in keys.iter().zip(self.store.read(&snapshot.pipeline, &keys).await?) {
-            if let (Key::Slot(schedule, nominal), Some(row)) = (key, row)
-                && let Record::Slot(slot) = row.record
-            {
-                let known = Known { slot: slot.to_core()?, revision: row.revision };
+            let Key::Slot(schedule, nominal) = key else { continue };
+            if let Some(Row { record: Record::Slot(slot), revision }) = row {
+                let known = Known { slot: slot.to_core()?, revision };
                 snapshot.slots.insert((*nominal, schedule.clone()), known);
+            } else {
+                absent.push(*nominal);
             }
         }
-        Ok(())
+        Ok(absent)
     }
 
-    /// Spans matter for slots behind the scheduler's watermark that have no row.
-    async fn add_spans(&self, snapshot: &mut Snapshot) -> Result<(), GatherError> {
+    /// Spans matter for slots that have no row: those behind the scheduler's watermark, and those that were reported.
+    async fn add_spans(
+        &self,
+        snapshot: &mut Snapshot,
+        reported: &[Timestamp],
+    ) -> Result<(), GatherError> {
         let behind: Vec<Timestamp> = snapshot
             .owed
             .iter()
             .map(|owed| (owed.nominal, owed.start.schedule.id().clone()))
             .filter(|place| !snapshot.slots.contains_key(place) && !snapshot.is_ahead(place))
             .map(|(nominal, _)| nominal)
+            .chain(reported.iter().copied())
             .collect();
         let (Some(first), Some(last)) = (behind.iter().min(), behind.iter().max()) else {
             return Ok(());

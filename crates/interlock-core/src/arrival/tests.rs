@@ -107,6 +107,30 @@ fn s11_reports_are_told_apart_by_their_own_time() {
 }
 
 #[test]
+fn of_an_hour_that_is_there_twice_a_report_opens_the_one_that_its_time_lies_in() {
+    let mut pipeline = streaming(Period::Hour);
+    let riga = Zone::new("Europe/Riga", jiff::tz::TimeZone::get("Europe/Riga").unwrap());
+    let schedule = &pipeline.starts[0].schedule;
+    let timing = Timing { zone: riga, ..schedule.timing().clone() };
+    let (id, recurrence) = (schedule.id().clone(), schedule.recurrence().clone());
+    pipeline.starts[0].schedule = Schedule::new(id, recurrence, timing).unwrap();
+    // On 25 October 2026 it is three o'clock at midnight UTC, and again an hour later.
+    for (reported, opens) in [
+        ("2026-10-25T00:10:00Z", "2026-10-25T00:00:00Z"),
+        ("2026-10-25T01:10:00Z", "2026-10-25T01:00:00Z"),
+    ] {
+        for value in
+            [json!({"complete": true}), json!({"complete": true, "date": "2026-10-25", "hour": 3})]
+        {
+            let sensor = Sensor { value, at: at(reported) };
+            let found = concerns(&pipeline, "orders", &sensor, at(reported));
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(one_slot(&found).0, at(opens));
+        }
+    }
+}
+
+#[test]
 fn d1_12_a_report_belongs_to_its_own_period_not_to_today() {
     let daily = streaming(Period::Day);
     let place = |key, value| one_slot(&placed(&daily, key, value)).0;

@@ -9,7 +9,9 @@ use crate::{
     calendar::{DayFilter, Weekdays},
     cron::{Cron, Seconds},
     id::ScheduleId,
-    schedule::{Dst, Schedule, Timing},
+    readiness::{Check, Operand, SensorRule},
+    schedule::{Dst, Period, Schedule, Timing},
+    sla::Deadline,
     time_of_day::TimeOfDay,
     zone::Zone,
 };
@@ -349,6 +351,29 @@ fn what_is_due_when_a_pause_ends_is_live() {
         assert_eq!(words(&gap), ["m live 02:34 02:35"]);
         gap.work = Work::Started;
     }
+}
+
+#[test]
+fn what_a_sensor_opens_waits_until_its_deadline_however_late_we_come_to_it() {
+    let rule = SensorRule {
+        key: "orders".into(),
+        check: Check::Exists,
+        field: None,
+        operand: Operand::None,
+    };
+    let recurrence = Recurrence::Sensor { rule, period: Period::Hour };
+    let id = ScheduleId::from_static("s");
+    let mut stream = starts_at(Schedule::new(id, recurrence, timing(Zone::utc())).unwrap());
+    stream.deadline = Some(Deadline::parse("+90m").unwrap());
+    let catchup = policy(24, OverlapPolicy::All);
+    let mut gap = gap(vec![owed(&stream, at("03:00:00"))], &catchup, "07:10:00");
+    assert_eq!(words(&gap), ["s 2 no_sensor 04:00-05:00", "s live 06:00 07:00"]);
+    // What lies in a pause is the pause's.
+    gap.pauses = vec![Pause { since: at("05:30:00"), until: at("06:30:00"), wish: None }];
+    assert_eq!(
+        words(&gap),
+        ["s 2 no_sensor 04:00-05:00", "s 1 paused 06:00-06:00", "s live 07:00"]
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a report can still change (ADR 0008), and who hears of it.
 
-use interlock_store::record::InboxRecord;
+use interlock_store::{Store as _, conformance::block_on, record::InboxRecord};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -120,6 +120,85 @@ fn a_deadline_opens_the_slot_before_its_sensor_and_gives_it_up() {
     stage.sensor("orders", "landed", complete("2026-02-27", 1));
     stage.until("2026-02-26T10:02:00Z".parse().unwrap());
     assert_eq!(stage.slots()[1], "stream/2026-02-26T00:00:00Z skipped(no_sensor)");
+}
+
+#[test]
+fn a_slot_with_a_deadline_that_began_while_nobody_was_up_still_waits_for_its_sensor() {
+    let mut stage = stream(", deadline: \"10:00\"");
+    stage.until("2026-02-24T23:00:00Z".parse().unwrap());
+    stage.crash();
+    stage.world.pass(SignedDuration::from_hours(4));
+    stage.until("2026-02-25T05:00:00Z".parse().unwrap());
+    assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z open(waiting)"]);
+    stage.sensor("orders", "landed", complete("2026-02-25", 1));
+    stage.until("2026-02-25T06:00:00Z".parse().unwrap());
+    assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z completed"]);
+}
+
+#[test]
+fn a_deadline_that_passed_while_nobody_was_up_is_told() {
+    let mut stage = stream(", deadline: \"10:00\"");
+    stage.until("2026-02-24T23:00:00Z".parse().unwrap());
+    stage.crash();
+    stage.world.pass(SignedDuration::from_hours(12));
+    stage.until("2026-02-25T12:00:00Z".parse().unwrap());
+    assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z skipped(no_sensor)"]);
+    let told = stage.told(&["SENSOR_DEADLINE_EXPIRED"]);
+    assert_eq!(told.len(), 1, "{told:?}");
+}
+
+#[test]
+fn a_slot_is_not_given_up_while_its_report_lies_far_back_in_the_inbox() {
+    let mut stage = stream(", deadline: \"10:00\"");
+    stage.until("2026-02-24T23:00:00Z".parse().unwrap());
+    stage.crash();
+    let post = |number: u32, key: &str, date: &str| {
+        let (key, at) = (key.to_owned(), "2026-02-25T01:00:00Z".parse().unwrap());
+        let record = InboxRecord::Sensor { key, value: complete(date, number), at };
+        let name = interlock_core::id::PipelineId::parse("orders").unwrap();
+        block_on(stage.store.post(&name, &format!("far back {number:04}"), &record)).unwrap();
+    };
+    (0..250).for_each(|number| post(number, "something-else", "2026-02-25"));
+    post(250, "landed", "2026-02-25");
+    stage.world.pass(SignedDuration::from_hours(12));
+    stage.until("2026-02-25T12:00:00Z".parse().unwrap());
+    assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z completed"]);
+}
+
+#[test]
+fn a_pause_that_was_over_before_it_was_applied_gives_nothing_up_whose_report_lies_behind_it() {
+    let mut stage = stream(", deadline: \"10:00\"");
+    stage.until("2026-02-24T23:00:00Z".parse().unwrap());
+    stage.crash();
+    let at = "2026-02-25T01:00:00Z".parse().unwrap();
+    let value = complete("2026-02-25", 1);
+    let records = [
+        InboxRecord::Pause { reason: "moving".into(), until: None },
+        InboxRecord::Resume { catchup: None },
+        InboxRecord::Sensor { key: "landed".into(), value, at },
+    ];
+    let name = interlock_core::id::PipelineId::parse("orders").unwrap();
+    for (number, record) in records.iter().enumerate() {
+        block_on(stage.store.post(&name, &format!("behind {number}"), record)).unwrap();
+    }
+    stage.world.pass(SignedDuration::from_hours(12));
+    stage.until("2026-02-25T12:00:00Z".parse().unwrap());
+    assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z completed"]);
+}
+
+#[test]
+fn s11_a_report_about_a_slot_that_was_given_up_among_others_opens_nothing() {
+    let mut stage = stream(", deadline: \"10:00\"");
+    let pause = InboxRecord::Pause { reason: "moving".into(), until: None };
+    assert!(stage.ask("orders", &pause).accepted);
+    stage.until("2026-02-27T12:00:00Z".parse().unwrap());
+    assert!(stage.ask("orders", &InboxRecord::Resume { catchup: None }).accepted);
+    stage.until("2026-02-27T12:01:00Z".parse().unwrap());
+    let before = stage.slots();
+    stage.sensor("orders", "landed", complete("2026-02-26", 1));
+    stage.until("2026-02-27T13:00:00Z".parse().unwrap());
+    assert_eq!(stage.slots(), before, "they are skipped(paused) in one span");
+    assert_eq!(stage.started().len(), 0);
 }
 
 #[test]

@@ -112,6 +112,27 @@ fn an_entry_that_is_put_back_does_not_owe_the_time_in_which_it_was_away() {
 }
 
 #[test]
+fn a_deadline_that_is_taken_out_and_put_back_leaves_no_slots_that_nobody_owed() {
+    let stream = |deadline: &str| {
+        format!(
+            "name: listed\nschedule: {{sensor: {{key: landed, check: exists, period: hour}}{deadline}}}\n\
+             trigger: {{type: command, command: 'true'}}\n"
+        )
+    };
+    let (with, without) = (stream(", deadline: +20m"), stream(""));
+    let stage = Stage::new(at("08:10"), &[&with], |_| Job::Succeeds(5));
+    let (sender, declarations) = mpsc::channel(2);
+    let parts = Parts { declarations, ..stage.parts("test") };
+    let mut life = engine(parts, &[&with]);
+    live(&stage, &mut life, at("09:30"));
+    sender.try_send(declared(&without)).unwrap();
+    live(&stage, &mut life, at("12:10"));
+    sender.try_send(declared(&with)).unwrap();
+    live(&stage, &mut life, at("13:30"));
+    assert_eq!(story(&stage), ["09:00 skipped(no_sensor)", "13:00 skipped(no_sensor)"]);
+}
+
+#[test]
 fn a_file_that_is_put_back_does_not_owe_the_time_in_which_it_was_gone() {
     let text = listed(&["0 * * * *"]);
     let stage = Stage::new(at("08:10"), &[&text], |_| Job::Succeeds(5));

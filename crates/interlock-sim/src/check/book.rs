@@ -7,10 +7,17 @@ use interlock_store::{
     RunKey,
     record::{PauseRecord, PipelineRecord, SlotRecord, SpanRecord},
 };
-use jiff::{Timestamp, civil::Date};
+use jiff::{SignedDuration, Timestamp, civil::Date};
 use serde_json::Value;
 
-use super::{Scene, backfills::SeenBackfill};
+use super::{
+    Scene,
+    arrivals::{Suspicion, TakenFact},
+    backfills::SeenBackfill,
+};
+
+/// Reports are about periods of so long ago, at most.
+const ABOUT_MAX: SignedDuration = SignedDuration::from_hours(4 * 24);
 
 /// A slot, by schedule and instant.
 pub(crate) type Place = (ScheduleId, Timestamp);
@@ -36,6 +43,9 @@ pub(crate) struct Book {
     pub(crate) under_way: BTreeMap<RunKey, Timestamp>,
     pub(crate) stuck: BTreeSet<RunKey>,
     pub(crate) sensors: BTreeMap<String, Value>,
+    /// Reports that may open slots, by their keys in the inbox.
+    pub(crate) facts: BTreeMap<String, TakenFact>,
+    pub(crate) suspicions: Vec<Suspicion>,
     pub(crate) backfills: BTreeMap<u64, SeenBackfill>,
     /// By dedup key: whether it is open.
     pub(crate) incidents: BTreeMap<String, bool>,
@@ -227,6 +237,8 @@ impl Book {
         self.slots.retain(|(_, at), slot| slot.is_open() || *at >= before);
         self.spans.retain(|_, span| span.last >= before);
         self.done.retain(|(_, at)| *at >= before);
+        // A report may be about a period before its own time, whose slot is forgotten first.
+        self.facts.retain(|_, it| it.taken >= before + ABOUT_MAX);
         // What is open is not over, however old it is.
         let slots = &self.slots;
         let is_kept = |key: &RunKey| {

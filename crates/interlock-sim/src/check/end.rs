@@ -4,7 +4,8 @@ use interlock_core::id::PipelineId;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Checker, Finding, SETTLING, absence, alerts::OnItsWay, backfills, book::Book, owed::pattern_of,
+    Checker, Finding, SETTLING, absence, alerts::OnItsWay, arrivals, backfills, book::Book,
+    owed::pattern_of,
 };
 use crate::{naive, truth::Truth};
 
@@ -63,13 +64,15 @@ impl Checker {
         }
         let Some(truth) = self.files.truth_of(name, book.version) else { return Ok(()) };
         for (schedule, watermark) in &book.watermarks {
-            let Some(pattern) = pattern_of(&truth, schedule) else { continue };
+            let pattern = pattern_of(&truth, schedule).filter(|it| it.is_by_clock());
+            let Some(pattern) = pattern else { continue };
             let left = naive::slots(&truth, pattern, *watermark, now - LAG);
             if let Some(first) = left.first() {
                 let message = format!("{} slots are not recorded", left.len());
                 return Err(Finding::of("L2", message).about(&(schedule.clone(), *first)));
             }
         }
+        arrivals::have_their_slots(book, &truth, now)?;
         for (key, began) in &book.under_way {
             absence::is_told(book, (key, *began), self.calm_since, now)?;
         }

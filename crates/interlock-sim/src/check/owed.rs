@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     Finding, Scene,
+    arrivals::deadline_of,
     book::{Book, Place, SeenSlot, SeenSpan},
     slots::{is_control, lies_in_pause},
 };
@@ -30,6 +31,10 @@ pub(crate) fn watermark_moves(
     let judged = version_told(book, schedule, (old, new), scene);
     let Some(truth) = scene.truth(judged) else { return Ok(0) };
     let Some(pattern) = pattern_of(&truth, schedule) else { return Ok(0) };
+    if !pattern.is_by_clock() {
+        // Without a deadline nothing is owed by the clock: it has nothing to pass over.
+        return Ok(0);
+    }
     let owed = naive::slots(&truth, pattern, old, new);
     let is_planned = |slot: &SeenSlot| !matches!(slot.opened_by, "manual" | "backfill");
     // What the watchdog recorded ahead of the watermark keeps the version of then (S16), and is judged by it.
@@ -124,6 +129,10 @@ pub(crate) fn slot_is_planned(
         return caught_up(book, place, slot, &truth);
     }
     if slot.generation == 0 && slot.disposition == "skipped" {
+        // That is said by who judges reports.
+        if slot.reason == "no_sensor" && truth.arrival().is_some() {
+            return Ok(());
+        }
         // What was called missed keeps the time of that.
         let was_missing = book.slots.contains_key(place);
         let at = if was_missing { scene.planned_at } else { slot.opened_at };
@@ -215,6 +224,13 @@ fn reason_is_right(
             false
         }
         "paused" => lies_in_pause(book, first) && lies_in_pause(book, last),
+        // Catch-up does not apply to what reports open: only their deadline gives them up.
+        "no_sensor" => deadline_of(truth, last).is_some_and(|limit| limit <= now),
+        "no_catchup" | "expired" | "overlap" | "superseded" | "capped"
+            if truth.arrival().is_some() =>
+        {
+            false
+        }
         "retired" => true,
         _ if is_asked(book) => true,
         "no_catchup" => from.is_none(),

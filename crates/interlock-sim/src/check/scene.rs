@@ -93,6 +93,11 @@ impl Scene<'_> {
         let Some(truth) = self.truth(slot.version).filter(|_| !slot.is_forced) else {
             return Ok(());
         };
+        let is_opened_by_sensor = truth.arrival().is_some_and(|it| it.0.id == place.0.as_str());
+        if is_opened_by_sensor && slot.opened_by == "scheduler" {
+            let message = "it starts, and its sensor has not come".to_owned();
+            return Err(Finding::of("S8", message).about(place));
+        }
         let problem = match &truth.gate {
             Need::Nothing => None,
             Need::Trait(minutes) => {

@@ -10,7 +10,8 @@ use interlock_store::{
 use super::{Finding, book::Book};
 
 /// What is found, and is an incident whoever wants to hear of it.
-const INCIDENTS: [&str; 4] = ["SCHEDULE_MISSED", "SCHEDULE_UNKNOWN", "RUN_STUCK", "SFN_TIMEOUT"];
+const INCIDENTS: [&str; 5] =
+    ["SCHEDULE_MISSED", "SCHEDULE_UNKNOWN", "RUN_STUCK", "SFN_TIMEOUT", "SENSOR_DEADLINE_EXPIRED"];
 
 /// Whether somebody silenced a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::{
     finding::{CheckName, Finding, Remedy},
     owed::{Owed, plus},
-    snapshot::{Known, Place, Snapshot},
+    snapshot::{Known, Place, Reported, Snapshot},
 };
 
 /// Older periods are left alone: their slots may have been forgotten.
@@ -38,8 +38,7 @@ pub(super) fn reconciliation(snapshot: &Snapshot, now: Timestamp) -> Vec<Finding
     }
     let mut seen = std::collections::BTreeSet::new();
     for (key, reported) in &snapshot.sensors {
-        let is_known = reported.received_at > snapshot.first_seen;
-        if !is_known || snapshot.was_paused(reported.received_at, now) {
+        if !counts(snapshot, reported, now) {
             continue;
         }
         for start in &snapshot.agenda.starts {
@@ -58,6 +57,11 @@ pub(super) fn reconciliation(snapshot: &Snapshot, now: Timestamp) -> Vec<Finding
         }
     }
     found
+}
+
+/// Whether a report may open a slot: not one from before the first sight, nor one that came in a pause.
+fn counts(snapshot: &Snapshot, reported: &Reported, now: Timestamp) -> bool {
+    reported.received_at > snapshot.first_seen && !snapshot.was_paused(reported.received_at, now)
 }
 
 fn recover(
@@ -153,7 +157,8 @@ fn expired(snapshot: &Snapshot, owed: &Owed, now: Timestamp) -> Option<Finding> 
         || snapshot.was_paused(owed.nominal, owed.limit)
         || snapshot.has_unapplied;
     // What came is the other check's to take up.
-    let came = snapshot.sensors.iter().any(|(key, reported)| {
+    let mut reports = snapshot.sensors.iter().filter(|(_, it)| counts(snapshot, it, now));
+    let came = reports.any(|(key, reported)| {
         matches!(owed.start.data_of(key, &reported.sensor, now),
             Some(Concern::Slot { nominal, .. }) if nominal == owed.nominal)
     });

@@ -8,7 +8,9 @@ use interlock_core::{
     slot::{Disposition, OpenState, SkipReason, Slot, SlotState},
 };
 use interlock_store::{
-    DueKind, Key, Obligation, Record, RunKey, Shard, Store as _, Subject, conformance::block_on,
+    Change, DueKind, Expect, Key, Obligation, Record, RunKey, Shard, Store as _, Subject,
+    conformance::block_on,
+    record::{SpanRecord, version_text},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -279,6 +281,24 @@ fn a_sensor_from_before_the_first_sight_or_in_a_pause_opens_nothing() {
     assert_eq!(house.found(at("08:31")), NOTHING);
 }
 
+#[test]
+fn s11_a_sensor_whose_slot_was_given_up_among_others_opens_nothing() {
+    let house = House::new(&[STREAM], at("08:00"));
+    let span = SpanRecord {
+        last: instant("2026-02-25T00:00:00Z"),
+        count: 2,
+        disposition: "skipped".into(),
+        reason: Some("paused".into()),
+        version: version_text(7),
+        recorded_at: at("08:10"),
+    };
+    let key = Key::Span(ScheduleId::any("stream").unwrap(), at("00:00"));
+    house.write("orders", vec![Change::Put(key, Expect::Absent, Record::Span(span.into()))]);
+    house.sensor("orders", "ready", json!({"date": "2026-02-24"}), at("08:30"));
+    assert_eq!(house.found(at("08:31")), NOTHING);
+    assert!(house.state("orders", "stream", at("00:00")).is_none());
+}
+
 const WINDOW: &str = "
 name: orders
 schedules: [{name: stream, sensor: {key: ready, check: exists, period: day}, deadline: '10:00'}]
@@ -315,5 +335,22 @@ fn a_sensor_that_came_in_its_window_is_taken_up_instead() {
     assert_eq!(
         house.found(at("10:01")),
         ["sensor-trigger-reconciliation TRIGGER_RECOVERED stream/2026-02-24T00:00:00Z"]
+    );
+}
+
+#[test]
+fn a_report_that_came_in_a_pause_does_not_keep_its_window_open() {
+    let house = House::new(&[WINDOW], instant("2026-02-23T20:00:00Z"));
+    assert_eq!(house.found(instant("2026-02-23T20:00:00Z")), NOTHING);
+    let (since, until) = (instant("2026-02-23T21:00:00Z"), instant("2026-02-23T22:00:00Z"));
+    house.pause("orders", since, Some(until));
+    // Of the day after, and before that began.
+    let early = instant("2026-02-23T21:30:00Z");
+    house.sensor("orders", "ready", json!({"date": "2026-02-24"}), early);
+    house.slot("orders", ("stream", at("00:00")), &waiting(at("00:00")));
+    house.recorded("orders", "stream", at("00:00"));
+    assert_eq!(
+        house.found(at("10:01")),
+        ["trigger-deadlines SENSOR_DEADLINE_EXPIRED stream/2026-02-24T00:00:00Z"]
     );
 }
