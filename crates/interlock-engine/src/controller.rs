@@ -65,10 +65,12 @@ impl Engine {
         let mut room = self.room(now);
         self.dirty.extend(self.restraint.let_go(room.catchup));
         let mut dirty = self.take_dirty();
-        if self.has_more_inbox {
-            // Its report may lie further back: it is looked at again when that was applied.
-            let put_off = dirty.extract_if(.., |pipeline| self.is_about_to_give_up(pipeline, now));
-            self.dirty.extend(put_off.collect::<Vec<_>>());
+        // Its report may lie in the inbox: it is looked at again when that was applied.
+        let put_off = dirty.extract_if(.., |pipeline| self.may_give_up_too_soon(pipeline, now));
+        let put_off: Vec<_> = put_off.collect();
+        if !put_off.is_empty() {
+            self.inbox_at = now;
+            self.dirty.extend(put_off);
         }
         let mut planned = Vec::new();
         for (place, pipeline) in dirty.iter().enumerate() {
@@ -105,19 +107,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a pipeline has a slot that waits for its report, and whose deadline has passed.
-    fn is_about_to_give_up(&self, pipeline: &PipelineId, now: Timestamp) -> bool {
+    /// Whether a pipeline has a slot that waits for its report, and whose deadline has passed while nobody has looked at all
+    /// that was reported by then.
+    fn may_give_up_too_soon(&self, pipeline: &PipelineId, now: Timestamp) -> bool {
         let Some(state) = self.pipelines.0.get(pipeline) else { return false };
-        let by_sensor = |id: &ScheduleId| {
-            let mut starts = state.agenda.starts.iter();
-            starts.any(|start| start.schedule.id() == id && start.is_opened_by_sensor())
-        };
-        state.open.iter().any(|((_, id), open)| {
-            open.slot.state == SlotState::Open(OpenState::Waiting)
-                && open.slot.opened_by == TriggerType::Scheduler
-                && open.slot.closes_at <= now
-                && by_sensor(id)
-        })
+        let starts = state.agenda.starts.iter().filter(|start| start.is_opened_by_sensor());
+        let awaiting: Vec<&ScheduleId> = starts.map(|start| start.schedule.id()).collect();
+        // Nearly all pipelines have none, and may have thousands of slots.
+        !awaiting.is_empty()
+            && state.open.iter().any(|((_, id), open)| {
+                open.slot.state == SlotState::Open(OpenState::Waiting)
+                    && open.slot.opened_by == TriggerType::Scheduler
+                    && open.slot.closes_at <= now
+                    && (self.heard.has_more || self.heard.at < open.slot.closes_at)
+                    && awaiting.contains(&id)
+            })
     }
 
     /// Asks for the declarations of pipelines that are about to be planned, all at once: a store on a server answers many

@@ -175,11 +175,9 @@ impl Engine {
         away: &[&Away<'_>],
         now: Timestamp,
     ) -> Result<Vec<Planned>, EngineError> {
-        let Some(state) = self.pipelines.0.get(name) else { return Ok(vec![]) };
+        let state = self.pipelines.0.get(name).filter(|_| !away.is_empty());
+        let Some(state) = state else { return Ok(vec![]) };
         let mut planned = Vec::new();
-        if away.is_empty() {
-            return Ok(planned);
-        }
         let last = self.last_declared(name, state).await;
         for Away { start, from, until, is_back } in away {
             let is_it = |known: &&Arc<StartSchedule>| known.schedule.id() == start.schedule.id();
@@ -224,12 +222,8 @@ impl Engine {
             loop {
                 let owed = ahead.owed((start, from), SignedDuration::ZERO);
                 let plan = catchup::plan_away(&owed, *until);
-                from = plan
-                    .portions
-                    .iter()
-                    .filter_map(|portion| portion.watermark)
-                    .max()
-                    .unwrap_or(from);
+                let moved = plan.portions.iter().filter_map(|portion| portion.watermark).max();
+                from = moved.unwrap_or(from);
                 let is_cut_off = plan.is_cut_off;
                 let gap = Gap {
                     owed: vec![owed],

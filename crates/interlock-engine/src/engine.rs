@@ -27,6 +27,7 @@ use crate::{
     ending::StartsUnderWay,
     gap::Survey,
     host::{Host, Part, Trust},
+    inbox::Heard,
     progress::Progress,
     registers::{Active, Dependents, Restraint, Wakes},
     scheduler::plus,
@@ -248,8 +249,8 @@ pub struct Engine {
     pub(crate) renew_at: Timestamp,
     /// When the inbox is looked at next; a pass that something else calls for need not ask again.
     pub(crate) inbox_at: Timestamp,
-    /// Whether there is more in the inbox than was applied so far.
-    pub(crate) has_more_inbox: bool,
+    /// How much of the inbox was applied.
+    pub(crate) heard: Heard,
     /// Whether the store says by itself when something comes.
     has_hints: bool,
     /// When the last pass was.
@@ -344,7 +345,7 @@ impl Engine {
             clock: ClockWatch::default(),
             renew_at,
             inbox_at: Timestamp::MIN,
-            has_more_inbox: false,
+            heard: Heard::default(),
             has_hints: false,
             passed_at: Timestamp::MIN,
             pace,

@@ -36,19 +36,29 @@ use crate::{
 
 /// Entries applied in one go.
 pub(crate) const ENTRIES_MAX: usize = 200;
+/// How much of the inbox was applied.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Heard {
+    /// When it was looked at last.
+    pub(crate) at: Timestamp,
+    /// Whether there is more in it than was applied so far.
+    pub(crate) has_more: bool,
+}
+
 /// What came of an entry: an answer for its sender, or a sentence why not.
 pub(crate) type Answer = Result<Value, String>;
 
 impl Engine {
     /// Applies what is in the inbox, entry by entry per pipeline.
     pub(crate) async fn apply_inbox(&mut self) -> Result<(), EngineError> {
+        self.heard.at = self.world.now();
         let entries = self.entries().await?;
         let (all, mut waiting) = (entries.len(), 0);
         if !entries.is_empty() {
             self.settle().await?;
         }
         // Until the last of them is applied.
-        self.has_more_inbox = all > 0;
+        self.heard.has_more = all > 0;
         for entry in entries {
             let now = self.world.now();
             if let InboxRecord::Report(report) = &entry.record {
@@ -92,8 +102,8 @@ impl Engine {
             // A pause may have begun or ended.
             self.arm(&pipeline);
         }
-        self.has_more_inbox = all >= ENTRIES_MAX && waiting < all;
-        if self.has_more_inbox {
+        self.heard.has_more = all >= ENTRIES_MAX && waiting < all;
+        if self.heard.has_more {
             // There is more: the next pass does not wait.
             self.inbox_at = self.world.now();
         }

@@ -126,7 +126,7 @@ impl Engine {
             let state = self.pipelines.0.get(pipeline);
             state.is_some_and(|state| state.agenda.owed().any(|start| start.is_opened_by_sensor()))
         };
-        self.has_more_inbox && owes() && !self.missed_by(std::iter::once(pipeline), now).is_empty()
+        self.heard.has_more && owes() && !self.missed_by(std::iter::once(pipeline), now).is_empty()
     }
 
     /// Takes the pipelines off the agenda whose next slot is due.
