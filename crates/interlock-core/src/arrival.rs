@@ -145,8 +145,9 @@ impl StartSchedule {
     /// a clock is set back), and what is checked after a job is checked after the last.
     fn slot_of(&self, period: SlotPeriod, (at, means): (Timestamp, Means)) -> Option<Timestamp> {
         let start = period.start(&self.schedule.timing().zone);
-        // A slot of a date may be moved over midnight by a gap, never by a whole day.
-        let end = start.saturating_add(SignedDuration::from_hours(26)).ok()?;
+        // A slot of a date may be moved over midnight by a gap, never by a whole day; an hour may be there twice.
+        let reach = if period.is_hour() { 3 } else { 26 };
+        let end = start.saturating_add(SignedDuration::from_hours(reach)).ok()?;
         let mut slots = self.schedule.slots(start, end, 200).found;
         slots.retain(|nominal| self.belongs_to(*nominal, period));
         let has_begun = |nominal: &&Timestamp| means == Means::PostRun || **nominal <= at;
