@@ -10,7 +10,7 @@ use std::{
 };
 
 use interlock_api::{
-    Doorkeeper, Hearing, Limits, Post, Running, Surface,
+    Doorkeeper, Hearing, Limits, Maker, Post, Running, Surface,
     address::{Exposure, bind},
     start,
 };
@@ -50,6 +50,8 @@ fn site() -> &'static Site {
         let store = Arc::new(MemoryStore::new(1, Arc::new(move || now)));
         declare(&store, now);
         surface.store.set(Arc::clone(&store) as Arc<dyn Store>).unwrap();
+        // As in `serve`, which has files before it listens: without them a ping with `create=1` gets a 503.
+        surface.maker.set(Maker(Arc::new(|_name| Ok(())))).unwrap();
         Site { store, running }
     })
 }

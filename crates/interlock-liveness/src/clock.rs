@@ -21,7 +21,6 @@ fn read(clock: ClockId) -> u64 {
 }
 
 /// The wall clock, to the second, for people to read.
-#[cfg(feature = "forensics")]
 pub(crate) fn wall() -> jiff::Timestamp {
     jiff::Timestamp::from_second(clock_gettime(ClockId::Realtime).tv_sec).unwrap_or_default()
 }
