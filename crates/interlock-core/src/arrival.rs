@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     id::ScheduleId,
     pipeline::{Pipeline, PostRun, StartSchedule},
-    readiness::{Condition, Evidence, Outcome, Readiness, Rule, Verdict, evaluate, number_in},
+    readiness::{Condition, Evidence, Readiness, Rule, Verdict, evaluate, number_in},
     run::TriggerType,
     schedule::{Period, Recurrence},
     sensor::{self, Sensor, SensorError, Sensors, SlotPeriod},
@@ -98,10 +98,8 @@ impl StartSchedule {
     /// Which slot of a sensor schedule a report opens; none if its condition is about another sensor or is not
     /// met.
     pub fn data_of(&self, key: &str, sensor: &Sensor, now: Timestamp) -> Option<Concern> {
-        let base = sensor::base_key(key);
         let Recurrence::Sensor { rule, period } = self.schedule.recurrence() else { return None };
-        let alone = Sensors::from([(base.to_owned(), sensor.clone())]);
-        let is_met = rule.key == base && rule.judge(&alone, None, now).outcome == Outcome::Ready;
+        let is_met = rule.key == sensor::base_key(key) && rule.is_met_by(sensor, now);
         is_met.then(|| self.concern(key, sensor, (*period, Means::Data)))
     }
 

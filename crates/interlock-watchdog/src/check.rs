@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use jiff::Timestamp;
 
+pub(crate) use self::sensors::waits_for_sensor;
 use crate::{
     finding::{CheckName, Finding},
     snapshot::Snapshot,

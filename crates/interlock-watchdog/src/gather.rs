@@ -8,21 +8,21 @@ use std::{
 use interlock_core::{
     agenda::{Agenda, Work},
     id::{PipelineId, ScheduleId},
-    schedule::Recurrence,
     sla,
     slot::SkipReason,
 };
 use interlock_store::{
-    DueKind, Key, LedgerEntry, LedgerQuery, LedgerRow, Obligation, Record, Row, RunQuery, RunRow,
-    Store, StoreError, Subject,
+    DueKind, Key, LedgerEntry, LedgerQuery, LedgerRow, Obligation, Record, RunQuery, RunRow, Store,
+    StoreError, Subject,
     record::{AgendaRecord, PipelineRecord, Shared, SpanRecord, Unreadable, Zones, version_number},
 };
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    owed::{Expecting, Owed},
+    owed::Expecting,
+    reports::Settled,
     seam::ZoneBook,
-    snapshot::{Known, Place, Reported, Snapshot, SpanSeen},
+    snapshot::{Known, Place, Snapshot, SpanSeen},
 };
 
 /// What is asked about a pipeline.
@@ -96,8 +96,16 @@ const AGENDAS_KEPT: usize = 1_000;
 /// is most of what it takes to judge a slot.
 #[derive(Debug, Default)]
 pub(crate) struct Agendas {
-    kept: BTreeMap<PipelineId, (u64, Agenda)>,
+    kept: BTreeMap<PipelineId, Kept>,
     shared: Shared,
+}
+
+#[derive(Debug)]
+struct Kept {
+    /// Of the pipeline's row.
+    revision: u64,
+    agenda: Agenda,
+    settled: Settled,
 }
 
 impl Agendas {
@@ -107,16 +115,22 @@ impl Agendas {
         record: Option<&AgendaRecord>,
         zones: Zones<'_>,
     ) -> Result<Agenda, Unreadable> {
-        if let Some((_, agenda)) = self.kept.get(pipeline).filter(|(known, _)| *known == revision) {
-            return Ok(agenda.clone());
+        if let Some(kept) = self.kept.get(pipeline).filter(|kept| kept.revision == revision) {
+            return Ok(kept.agenda.clone());
         }
         let agenda = record.map(|it| it.to_core(&mut self.shared, zones)).transpose()?;
         let agenda = agenda.unwrap_or_default();
         if self.kept.len() >= AGENDAS_KEPT {
             *self = Self::default();
         }
-        self.kept.insert(pipeline.clone(), (revision, agenda.clone()));
+        let kept = Kept { revision, agenda: agenda.clone(), settled: Settled::default() };
+        self.kept.insert(pipeline.clone(), kept);
         Ok(agenda)
+    }
+
+    /// The reports of a pipeline that came to what they should.
+    pub(crate) fn settled(&mut self, pipeline: &PipelineId) -> Option<&mut Settled> {
+        self.kept.get_mut(pipeline).map(|kept| &mut kept.settled)
     }
 }
 
@@ -163,7 +177,7 @@ impl Gatherer<'_> {
         Ok(Gathered::Snapshot(Box::new(snapshot), next))
     }
 
-    fn agendas(&self) -> MutexGuard<'_, Agendas> {
+    pub(crate) fn agendas(&self) -> MutexGuard<'_, Agendas> {
         // A panic in between leaves out what is kept; nothing else.
         self.agendas.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -191,52 +205,6 @@ impl Gatherer<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Sensors, and the rows of slots that they would open. Answers with those that have none.
-    async fn add_sensors(
-        &self,
-        snapshot: &mut Snapshot,
-        reconciles: Reconciles,
-    ) -> Result<Vec<Timestamp>, GatherError> {
-        let is_sensor =
-            |owed: &Owed| matches!(owed.start.schedule.recurrence(), Recurrence::Sensor { .. });
-        let is_asked = reconciles == Reconciles::Yes
-            || snapshot.due.iter().any(|due| due.kind == DueKind::PostRun)
-            || snapshot.owed.iter().any(is_sensor);
-        if !is_asked {
-            return Ok(vec![]);
-        }
-        for (key, row) in self.store.sensors(&snapshot.pipeline).await? {
-            let sensor =
-                interlock_core::sensor::Sensor { value: row.record.value, at: row.record.at };
-            let received_at = row.record.received_at;
-            snapshot.sensors.insert(key, Reported { sensor, received_at });
-        }
-        let mut places = BTreeSet::new();
-        for (key, reported) in &snapshot.sensors {
-            for start in &snapshot.agenda.starts {
-                let found = start.data_of(key, &reported.sensor, self.around.now);
-                if let Some(interlock_core::arrival::Concern::Slot { schedule, nominal, .. }) =
-                    found
-                {
-                    places.insert((nominal, schedule));
-                }
-            }
-        }
-        places.retain(|place| !snapshot.slots.contains_key(place));
-        let keys: Vec<_> = places.into_iter().map(|(at, id)| Key::Slot(id, at)).collect();
-        let mut absent = Vec::new();
-        for (key, row) in keys.iter().zip(self.store.read(&snapshot.pipeline, &keys).await?) {
-            let Key::Slot(schedule, nominal) = key else { continue };
-            if let Some(Row { record: Record::Slot(slot), revision }) = row {
-                let known = Known { slot: slot.to_core()?, revision };
-                snapshot.slots.insert((*nominal, schedule.clone()), known);
-            } else {
-                absent.push(*nominal);
-            }
-        }
-        Ok(absent)
     }
 
     /// Spans matter for slots that have no row: those behind the scheduler's watermark, and those that were reported.

@@ -18,6 +18,7 @@ pub mod once;
 mod owed;
 mod plan;
 pub mod polling;
+mod reports;
 mod resident;
 mod scan;
 mod scanning;

@@ -7,7 +7,7 @@ use crate::{
     calendar::DayFilter,
     cron::{Cron, Seconds},
     pipeline::OverlapPolicy,
-    readiness::{Check, Operand, SensorRule},
+    readiness::{Check, Operand, Outcome, SensorRule},
     run::TriggerType,
     sample,
     schedule::{Dst, Schedule, Timing},

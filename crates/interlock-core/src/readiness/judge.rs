@@ -69,6 +69,15 @@ impl SensorRule {
             let reason = format!("sensor `{}` has not been reported", self.key);
             return Answer::new(Outcome::NotReady, reason).to(&self.key, self.asked(&self.key));
         };
+        self.answer(key, sensor, now).to(&self.key, self.asked(key))
+    }
+
+    /// Whether a sensor by itself is what this rule waits for.
+    pub(crate) fn is_met_by(&self, sensor: &Sensor, now: Timestamp) -> bool {
+        self.answer(&self.key, sensor, now).outcome == Outcome::Ready
+    }
+
+    fn answer(&self, key: &str, sensor: &Sensor, now: Timestamp) -> Answer {
         let answer = match self.check {
             Check::Exists => Ok(Answer::new(Outcome::Ready, format!("reported at {}", sensor.at))),
             Check::Equals => self.field(key, sensor).map(|seen| self.equals(seen)),
@@ -83,7 +92,7 @@ impl SensorRule {
                 self.time(key, sensor).map(|at| self.age(at, now, |age, min| age > min))
             }
         };
-        answer.unwrap_or_else(|problem| problem).to(&self.key, self.asked(key))
+        answer.unwrap_or_else(|problem| problem)
     }
 
     /// The rule as text, with the key that was found.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use interlock_core::{
     agenda::Work,
-    arrival::Concern,
     pipeline::StartSchedule,
     run::TriggerType,
     schedule::Recurrence,
@@ -41,16 +40,13 @@ pub(super) fn reconciliation(snapshot: &Snapshot, now: Timestamp) -> Vec<Finding
         if !counts(snapshot, reported, now) {
             continue;
         }
-        for start in &snapshot.agenda.starts {
-            let Some(Concern::Slot { schedule, nominal, .. }) =
-                start.data_of(key, &reported.sensor, now)
-            else {
-                continue;
-            };
-            let place = (nominal, schedule);
-            if nominal >= plus(now, -RECENT)
-                && seen.insert(place.clone())
-                && let Some(finding) = recover(snapshot, start, &place, (key, now))
+        for place in &reported.opens {
+            let mut starts = snapshot.agenda.starts.iter();
+            let start = starts.find(|start| *start.schedule.id() == place.1);
+            if place.0 >= plus(now, -RECENT)
+                && seen.insert(place)
+                && let Some(finding) =
+                    start.and_then(|start| recover(snapshot, start, place, (key, now)))
             {
                 found.push(finding);
             }
@@ -138,7 +134,7 @@ fn recovered(snapshot: &Snapshot, now: Timestamp) -> impl Iterator<Item = Findin
 }
 
 /// Whether a slot was opened by its schedule's deadline, and its sensor has not come.
-fn waits_for_sensor(slot: &Slot) -> bool {
+pub(crate) fn waits_for_sensor(slot: &Slot) -> bool {
     slot.state == SlotState::Open(OpenState::Waiting) && slot.opened_by == TriggerType::Scheduler
 }
 
@@ -157,11 +153,8 @@ fn expired(snapshot: &Snapshot, owed: &Owed, now: Timestamp) -> Option<Finding> 
         || snapshot.was_paused(owed.nominal, owed.limit)
         || snapshot.has_unapplied;
     // What came is the other check's to take up.
-    let mut reports = snapshot.sensors.iter().filter(|(_, it)| counts(snapshot, it, now));
-    let came = reports.any(|(key, reported)| {
-        matches!(owed.start.data_of(key, &reported.sensor, now),
-            Some(Concern::Slot { nominal, .. }) if nominal == owed.nominal)
-    });
+    let mut reports = snapshot.sensors.values().filter(|it| counts(snapshot, it, now));
+    let came = reports.any(|reported| reported.opens.contains(&place));
     if now <= owed.limit || is_excused || came {
         return None;
     }
