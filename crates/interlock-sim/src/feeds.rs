@@ -157,7 +157,7 @@ impl Feed {
         while after < until {
             let Some(truth) = self.nemesis.files.truth(&self.name) else { return };
             let Some((start, period, _)) = truth.arrival() else { return };
-            let next = naive::slots(&truth, &start.pattern, after, after + AHEAD).first().copied();
+            let next = naive::walk(&truth, &start.pattern, after, after + AHEAD).next();
             let Some(begin) = next else {
                 after += AHEAD;
                 self.sleep_until(after).await;

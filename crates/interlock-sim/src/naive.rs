@@ -20,17 +20,21 @@ pub fn slots(
     after: Timestamp,
     until: Timestamp,
 ) -> Vec<Timestamp> {
-    let mut found = Vec::new();
-    // The first whole minute that is after it.
-    let first = after.as_second().div_euclid(60) * 60;
-    let Ok(mut minute) = Timestamp::from_second(first) else { return found };
-    while minute <= until {
-        if minute > after && is_owed(truth, pattern, minute) {
-            found.push(minute);
-        }
-        minute += MINUTE;
-    }
-    found
+    walk(truth, pattern, after, until).collect()
+}
+
+/// The same, each found when it is asked for.
+pub fn walk(
+    truth: &Truth,
+    pattern: &Pattern,
+    after: Timestamp,
+    until: Timestamp,
+) -> impl Iterator<Item = Timestamp> {
+    // The last whole minute that is not after it.
+    let first = Timestamp::from_second(after.as_second().div_euclid(60) * 60).ok();
+    let minutes = std::iter::successors(first, |minute| Some(*minute + MINUTE));
+    let minutes = minutes.take_while(move |minute| *minute <= until);
+    minutes.filter(move |minute| *minute > after && is_owed(truth, pattern, *minute))
 }
 
 fn is_owed(truth: &Truth, pattern: &Pattern, minute: Timestamp) -> bool {
@@ -57,9 +61,12 @@ fn is_owed(truth: &Truth, pattern: &Pattern, minute: Timestamp) -> bool {
 /// Whether a period that has slots begins at a minute: its first, or the first after the one that a changed clock
 /// passed over.
 pub fn begins(truth: &Truth, period: Period, minute: Timestamp) -> bool {
+    // No zone of today is off by another time than whole quarters of an hour, before a change of its clocks or after.
+    if minute.as_second() % (15 * 60) != 0 {
+        return false;
+    }
     let civil = truth.time_zone.to_datetime(minute);
-    // No clock is set forward by more than a few hours, or to another minute than a quarter's.
-    if !has_slots(truth, civil) || civil.minute() % 15 != 0 {
+    if !has_slots(truth, civil) {
         return false;
     }
     let before = truth.time_zone.to_datetime(minute - MINUTE);
@@ -97,9 +104,9 @@ pub fn beginnings(truth: &Truth, (date, hour): (Date, Option<u8>)) -> Vec<Timest
     // As far as a clock is ever changed, and one hour more.
     let around = SignedDuration::from_hours(3);
     let pattern = Pattern::Arrival { period, deadline_minutes: None };
-    let mut found = slots(truth, &pattern, about - around, about + around);
-    found.retain(|at| reading(truth, period, *at) == (date, hour));
-    found
+    walk(truth, &pattern, about - around, about + around)
+        .filter(|at| reading(truth, period, *at) == (date, hour))
+        .collect()
 }
 
 /// Whether the wall clock's time is one of the pattern's.
@@ -147,8 +154,7 @@ mod tests {
         (truth.skips_weekends, truth.holidays) = (false, None);
         let start: Timestamp = format!("{day}T00:00:00Z").parse().unwrap();
         let end = start + SignedDuration::from_hours(24);
-        slots(&truth, pattern, start - MINUTE, end - MINUTE)
-            .into_iter()
+        walk(&truth, pattern, start - MINUTE, end - MINUTE)
             .map(|slot| slot.strftime("%H:%M").to_string())
             .collect()
     }

@@ -80,13 +80,15 @@ impl Reporter {
         let mut after = self.nemesis.clockwork.time();
         while after < until {
             let Some(start) = self.truth.starts.first().cloned() else { return };
-            let slots = naive::slots(&self.truth, &start.pattern, after, after + AHEAD);
-            let Some(slot) = slots.first().copied() else {
+            let mut slots = naive::walk(&self.truth, &start.pattern, after, after + AHEAD);
+            let Some(slot) = slots.next() else {
+                drop(slots);
                 after += AHEAD;
                 self.sleep_until(after).await;
                 continue;
             };
-            let gap = slots.get(1).map_or(AHEAD, |next| next.duration_since(slot));
+            let gap = slots.next().map_or(AHEAD, |next| next.duration_since(slot));
+            drop(slots);
             let manner = self.draw(gap);
             self.run(slot, manner).await;
             after = slot;

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use crate::{
     check,
     gather::{GatherError, Gatherer, Reconciles},
+    owed::Owed,
     snapshot::{Known, Place, Reported, Snapshot},
 };
 
@@ -38,17 +39,16 @@ impl Gatherer<'_> {
         snapshot: &mut Snapshot,
         reconciles: Reconciles,
     ) -> Result<Vec<Timestamp>, GatherError> {
-        let is_sensor = |recurrence: &Recurrence| matches!(recurrence, Recurrence::Sensor { .. });
-        let owes = snapshot.owed.iter().any(|owed| is_sensor(owed.start.schedule.recurrence()));
+        let is_sensor =
+            |owed: &Owed| matches!(owed.start.schedule.recurrence(), Recurrence::Sensor { .. });
         let is_asked = reconciles == Reconciles::Yes
             || snapshot.due.iter().any(|due| due.kind == DueKind::PostRun)
-            || owes;
+            || snapshot.owed.iter().any(is_sensor);
         if !is_asked {
             return Ok(vec![]);
         }
         let settled = self.agendas().settled(&snapshot.pipeline).map(std::mem::take);
-        // A slot whose time is over is asked who came for it: that may be any report.
-        let settled = settled.filter(|_| !owes).unwrap_or_default();
+        let settled = settled.unwrap_or_default();
         let (mut still, mut asked) = (BTreeSet::new(), Vec::new());
         for (key, row) in self.store.sensors(&snapshot.pipeline).await? {
             let number = Settled::number(&key, &row);
