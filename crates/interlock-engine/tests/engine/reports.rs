@@ -1,21 +1,30 @@
 //! What a report can still change (ADR 0008), and who hears of it.
 
+use interlock_core::id::PipelineId;
+use interlock_engine::{Pace, Parts};
 use interlock_store::{Store as _, conformance::block_on, record::InboxRecord};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::stage::{Job, Stage, at};
+use crate::{
+    stage::{Job, Stage, at},
+    traps::{engine, live},
+};
 
 const COMMAND: &str = "trigger: {type: command, command: 'true'}\n";
 const SUCCEEDS: Job = Job::Succeeds(5);
 
 /// A pipeline that runs once a day, when its orders are complete.
-fn stream(more: &str) -> Stage {
-    let pipeline = format!(
+fn daily(more: &str) -> String {
+    format!(
         "name: orders\nschedule: {{sensor: {{key: landed, check: equals, field: complete, value: true, period: day}}{more}}}\n\
          {COMMAND}"
-    );
-    let mut stage = Stage::new(at("09:00"), &[&pipeline], |_| SUCCEEDS);
+    )
+}
+
+/// That pipeline, with its engine at work.
+fn stream(more: &str) -> Stage {
+    let mut stage = Stage::new(at("09:00"), &[&daily(more)], |_| SUCCEEDS);
     stage.until(at("09:01"));
     stage
 }
@@ -147,22 +156,69 @@ fn a_deadline_that_passed_while_nobody_was_up_is_told() {
     assert_eq!(told.len(), 1, "{told:?}");
 }
 
+/// Posts the report of a day, behind more than is applied in one go.
+fn bury(stage: &Stage, date: &str) {
+    let sensor = |key: &str, number| InboxRecord::Sensor {
+        key: key.to_owned(),
+        value: complete(date, number),
+        at: format!("{date}T01:00:00Z").parse().unwrap(),
+    };
+    let before = (0..250).map(|number| sensor("something-else", number));
+    post(stage, before.chain([sensor("landed", 250)]));
+}
+
+/// Posts to the inbox, once in a test; nobody applies it yet.
+fn post(stage: &Stage, records: impl IntoIterator<Item = InboxRecord>) {
+    let name = PipelineId::parse("orders").unwrap();
+    for (number, record) in records.into_iter().enumerate() {
+        block_on(stage.store.post(&name, &format!("posted {number:04}"), &record)).unwrap();
+    }
+}
+
 #[test]
 fn a_slot_is_not_given_up_while_its_report_lies_far_back_in_the_inbox() {
     let mut stage = stream(", deadline: \"10:00\"");
     stage.until("2026-02-24T23:00:00Z".parse().unwrap());
     stage.crash();
-    let post = |number: u32, key: &str, date: &str| {
-        let (key, at) = (key.to_owned(), "2026-02-25T01:00:00Z".parse().unwrap());
-        let record = InboxRecord::Sensor { key, value: complete(date, number), at };
-        let name = interlock_core::id::PipelineId::parse("orders").unwrap();
-        block_on(stage.store.post(&name, &format!("far back {number:04}"), &record)).unwrap();
-    };
-    (0..250).for_each(|number| post(number, "something-else", "2026-02-25"));
-    post(250, "landed", "2026-02-25");
+    bury(&stage, "2026-02-25");
     stage.world.pass(SignedDuration::from_hours(12));
     stage.until("2026-02-25T12:00:00Z".parse().unwrap());
     assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z completed"]);
+}
+
+#[test]
+fn a_slot_that_was_open_before_an_outage_is_put_off_until_the_whole_inbox_was_applied() {
+    let mut stage = stream(", deadline: \"10:00\"");
+    stage.until("2026-02-25T00:30:00Z".parse().unwrap());
+    assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z open(waiting)"]);
+    stage.crash();
+    bury(&stage, "2026-02-25");
+    stage.world.pass(SignedDuration::from_hours(11));
+    stage.until("2026-02-25T12:00:00Z".parse().unwrap());
+    assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z completed"]);
+    // Put off, not let off: a day that nobody reports is given up in its time.
+    stage.until("2026-02-26T10:02:00Z".parse().unwrap());
+    assert_eq!(stage.slots()[1], "stream/2026-02-26T00:00:00Z skipped(no_sensor)");
+}
+
+#[test]
+fn an_owner_that_rarely_looks_into_the_inbox_looks_before_it_gives_a_slot_up() {
+    let file = daily(", deadline: \"10:00\"");
+    let stage = Stage::new(at("09:30"), &[&file], |_| SUCCEEDS);
+    // At half past every hour: not in the minute that it waits after a deadline.
+    let parts = stage.parts("test");
+    let pace = Pace { inbox: SignedDuration::from_hours(1), ..parts.pace };
+    let mut life = engine(Parts { pace, ..parts }, &[&file]);
+    live(&stage, &mut life, "2026-02-25T09:59:45Z".parse().unwrap());
+    let (value, at) = (complete("2026-02-25", 1), stage.world.time());
+    post(&stage, [InboxRecord::Sensor { key: "landed".to_owned(), value, at }]);
+    live(&stage, &mut life, "2026-02-25T09:59:59Z".parse().unwrap());
+    assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z open(waiting)"], "nobody looked yet");
+    live(&stage, &mut life, "2026-02-25T10:02:00Z".parse().unwrap());
+    assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z completed"]);
+    // Where it finds nothing, the slot is given up in its time all the same.
+    live(&stage, &mut life, "2026-02-26T10:02:00Z".parse().unwrap());
+    assert_eq!(stage.slots()[1], "stream/2026-02-26T00:00:00Z skipped(no_sensor)");
 }
 
 #[test]
@@ -177,10 +233,7 @@ fn a_pause_that_was_over_before_it_was_applied_gives_nothing_up_whose_report_lie
         InboxRecord::Resume { catchup: None },
         InboxRecord::Sensor { key: "landed".into(), value, at },
     ];
-    let name = interlock_core::id::PipelineId::parse("orders").unwrap();
-    for (number, record) in records.iter().enumerate() {
-        block_on(stage.store.post(&name, &format!("behind {number}"), record)).unwrap();
-    }
+    post(&stage, records);
     stage.world.pass(SignedDuration::from_hours(12));
     stage.until("2026-02-25T12:00:00Z".parse().unwrap());
     assert_eq!(stage.slots(), ["stream/2026-02-25T00:00:00Z completed"]);

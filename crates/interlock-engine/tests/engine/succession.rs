@@ -9,7 +9,9 @@ use interlock_engine::{
     seam::{Specs, Task},
 };
 use interlock_store::{
-    Key, LedgerEntry, LedgerQuery, Shard, Store as _, conformance::block_on, record::version_text,
+    Key, LedgerEntry, LedgerQuery, Shard, Store as _,
+    conformance::block_on,
+    record::{InboxRecord, version_text},
 };
 use jiff::{
     SignedDuration, Timestamp,
@@ -111,15 +113,17 @@ fn an_entry_that_is_put_back_does_not_owe_the_time_in_which_it_was_away() {
     assert_eq!(story(&stage), expected);
 }
 
+/// A pipeline that runs once an hour, when its data has landed.
+fn hourly(deadline: &str) -> String {
+    format!(
+        "name: listed\nschedule: {{sensor: {{key: landed, check: exists, period: hour}}{deadline}}}\n\
+         overlapPolicy: all\ntrigger: {{type: command, command: 'true'}}\n"
+    )
+}
+
 #[test]
 fn a_deadline_that_is_taken_out_and_put_back_leaves_no_slots_that_nobody_owed() {
-    let stream = |deadline: &str| {
-        format!(
-            "name: listed\nschedule: {{sensor: {{key: landed, check: exists, period: hour}}{deadline}}}\n\
-             trigger: {{type: command, command: 'true'}}\n"
-        )
-    };
-    let (with, without) = (stream(", deadline: +20m"), stream(""));
+    let (with, without) = (hourly(", deadline: +20m"), hourly(""));
     let stage = Stage::new(at("08:10"), &[&with], |_| Job::Succeeds(5));
     let (sender, declarations) = mpsc::channel(2);
     let parts = Parts { declarations, ..stage.parts("test") };
@@ -130,6 +134,28 @@ fn a_deadline_that_is_taken_out_and_put_back_leaves_no_slots_that_nobody_owed() 
     sender.try_send(declared(&with)).unwrap();
     live(&stage, &mut life, at("13:30"));
     assert_eq!(story(&stage), ["09:00 skipped(no_sensor)", "13:00 skipped(no_sensor)"]);
+}
+
+#[test]
+fn a_deadline_that_is_taken_out_while_nobody_is_up_leaves_the_periods_since_to_their_reports() {
+    let (with, without) = (hourly(", deadline: +20m"), hourly(""));
+    let stage = Stage::new(at("08:10"), &[&with], |_| Job::Succeeds(5));
+    live(&stage, &mut engine(stage.parts("test"), &[&with]), at("09:10"));
+    assert_eq!(story(&stage), ["09:00 open(waiting)"]);
+    stage.world.kill();
+    let landed = |time: &str| {
+        let (key, at) = ("landed".to_owned(), at(time));
+        let record = InboxRecord::Sensor { key, value: serde_json::json!({ "at": time }), at };
+        let name = PipelineId::parse("listed").unwrap();
+        block_on(stage.store.post(&name, time, &record)).unwrap();
+    };
+    landed("09:15");
+    landed("10:40");
+    stage.world.pass(minutes(180));
+    live(&stage, &mut engine(stage.parts("test"), &[&without]), at("12:20"));
+    // Of an hour that was never recorded, long after; 11:00 is nobody's, like every hour without a report from now on.
+    assert_eq!(story(&stage), ["09:00 completed", "10:00 completed"]);
+    assert_eq!(stage.told(&["SLOTS_SKIPPED"]), Vec::<String>::new());
 }
 
 #[test]

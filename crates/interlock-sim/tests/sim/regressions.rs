@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use interlock_sim::swarm::{fly, shape};
 
 /// Seeds of the swarm, the invariant, and what it was.
-const FOUND: [(u64, &str, &str); 22] = [
+const FOUND: [(u64, &str, &str); 24] = [
     (2, "S17", "two runs asked for in one millisecond, applied again and again"),
     (9, "S5", "a sensor's slot was given up hours before its deadline"),
     (40, "S11", "a report opened what had been given up in a span"),
@@ -14,6 +14,7 @@ const FOUND: [(u64, &str, &str); 22] = [
     (53, "S16", "a deadline that was put back left slots that nobody had owed"),
     (61, "S1", "the checker took what ended with a pause for a part of it"),
     (72, "S14", "a store that did not answer ended every silence"),
+    (80, "S10", "the checker held a report against a slot behind a pause in the inbox"),
     (94, "S10", "a slot was given up between two portions of the inbox"),
     (119, "S1", "a report opened the second of two hours, before it began"),
     (142, "S16", "a deadline that was taken out retired what reports could still open"),
@@ -26,6 +27,7 @@ const FOUND: [(u64, &str, &str); 22] = [
     (366, "S16", "the checker counted an edit from when a slow store took it"),
     (401, "S8", "answers aged by a clock that was being set back"),
     (402, "L3", "a report that came in a pause kept its window open"),
+    (439, "S10", "the checker did not keep the calendar by which a report was applied"),
     (1012, "S6", "a rerun took its place before the run that timed out had given it up"),
     (2180, "S5", "the checker wanted one pause around a span that lies in two"),
     (4470, "S10", "breaks of a listener were forgotten, and slots in them called missed"),

@@ -31,7 +31,7 @@ trigger: {type: command, command: 'true'}
 ";
 
 /// Where a process listens that serves a project.
-fn address(project: &Project) -> Option<String> {
+pub(crate) fn address(project: &Project) -> Option<String> {
     let text = fs::read_to_string(project.folder().join("http.json")).ok()?;
     let told: Value = serde_json::from_str(&text).ok()?;
     told["address"].as_str().map(str::to_owned)

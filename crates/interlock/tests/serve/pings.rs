@@ -92,7 +92,7 @@ impl Site {
     }
 }
 
-fn curl(arguments: &[&str]) -> Ran {
+pub(crate) fn curl(arguments: &[&str]) -> Ran {
     Command::new("curl").args(["-sS", "-m", "20"]).args(arguments).output().unwrap().into()
 }
 

@@ -13,7 +13,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{
-    Daemon, log,
+    Daemon,
+    deaf::address,
+    log,
+    pings::curl,
     project::{Project, signal},
 };
 
@@ -223,6 +226,7 @@ fn redis_cluster_that_loses_a_server_goes_on_with_the_shards_of_the_others() {
     let spooled = fs::read_dir(project.path().join(".interlock/spool")).unwrap().count();
     assert_eq!(spooled, 1, "and nothing else is told");
     lists_say_what_is_missing(&project, (&lost, &kept), &cluster.addresses()[away]);
+    http_says_what_is_missing(&project, (&lost, &kept), &cluster.addresses()[away]);
     // Also for somebody who comes only now, and who waits for nobody.
     drop(daemon);
     let (daemon, begun) = (Daemon::start(project.path()), Instant::now());
@@ -284,6 +288,26 @@ fn lists_say_what_is_missing(project: &Project, (lost, kept): (&str, &str), addr
         let sentence = format!("`{lost}` cannot be asked about now: shard {} of 12", shard(lost));
         assert!(away.stderr.contains(&sentence) && away.stderr.contains(addr), "{away:?}");
     }
+}
+
+/// A request by HTTP is about one pipeline: it is applied, or refused with the server that is away, which keeps nobody else from being served.
+#[track_caller]
+fn http_says_what_is_missing(project: &Project, (lost, kept): (&str, &str), addr: &str) {
+    let base = format!("http://{}", address(project).unwrap());
+    let put = |name: &str| {
+        let url = format!("{base}/api/v1/pipelines/{name}/sensors/landed");
+        let began = Instant::now();
+        let ran = curl(&["-w", "\n%{http_code}", "-d", r#"{"value": 1}"#, &url]);
+        assert!(began.elapsed() < LISTED_IN, "{name}: {:?}", began.elapsed());
+        let (body, status) = ran.stdout.rsplit_once('\n').unwrap();
+        (status.to_owned(), serde_json::from_str::<Value>(body).unwrap())
+    };
+    assert_eq!(put(kept).0, "200");
+    let (status, body) = put(lost);
+    assert_eq!((status.as_str(), &body["error"]["code"]), ("503", &"store_unreachable".into()));
+    assert!(body["error"]["message"].as_str().unwrap().contains(addr), "{body}");
+    let ready = curl(&["-w", "\n%{http_code}", &format!("{base}/readyz")]);
+    assert!(ready.stdout.ends_with("200"), "{ready:?}");
 }
 
 /// Of lines that a job wrote when it began: none twice, and none missing between the first and the last.
