@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use jiff::{Timestamp, civil::Date};
+use jiff::{Span, Timestamp, civil::Date, tz::TimeZone};
 use serde_json::Value;
 
 use crate::{schedule::Period, time_of_day::TimeOfDay, zone::Zone};
@@ -192,6 +192,15 @@ pub fn base_key(key: &str) -> &str {
         Some((base, suffix)) if SlotPeriod::parse(suffix).is_some() => base,
         Some(_) | None => key,
     }
+}
+
+/// Whether a key names a period that was over by an instant, wherever on earth.
+pub fn is_of_period_over_by(key: &str, instant: Timestamp) -> bool {
+    let Ok(Some(period)) = period_in_key(key) else { return false };
+    // Its date ends within two days of its midnight in UTC.
+    let day_after = period.date.checked_add(Span::new().days(2));
+    let end = day_after.and_then(|day| day.to_zoned(TimeZone::UTC));
+    end.is_ok_and(|end| end.timestamp() <= instant)
 }
 
 /// The sensor that a rule about `key` means for a slot, with the key it was found under.
@@ -417,6 +426,22 @@ mod tests {
             sensors.insert(newest.to_owned(), later.clone());
             let found = find(&sensors, "orders", Some(SlotPeriod::day(date)));
             assert_eq!(found, Some((newest, &later)));
+        }
+    }
+
+    #[test]
+    fn a_period_is_over_when_it_is_over_everywhere() {
+        // The third of March ends in Hawaii at ten in the morning of the fourth, by UTC.
+        let instant = |text: &str| text.parse::<Timestamp>().unwrap();
+        for (key, at, is_over) in [
+            ("orders#2026-03-03", "2026-03-04T23:59:59Z", false),
+            ("orders#2026-03-03", "2026-03-05T00:00:00Z", true),
+            ("orders#20260303T07", "2026-03-05T00:00:00Z", true),
+            ("orders", "2036-03-05T00:00:00Z", false),
+            ("orders#eu", "2036-03-05T00:00:00Z", false),
+            ("orders#2026-03-03T7", "2036-03-05T00:00:00Z", false),
+        ] {
+            assert_eq!(is_of_period_over_by(key, instant(at)), is_over, "{key} at {at}");
         }
     }
 

@@ -251,6 +251,8 @@ pub struct Engine {
     pub(crate) inbox_at: Timestamp,
     /// How much of the inbox was applied.
     pub(crate) heard: Heard,
+    /// When the reports of a pipeline are next looked through for old ones.
+    pub(crate) old_reports_at: BTreeMap<PipelineId, Timestamp>,
     /// Whether the store says by itself when something comes.
     has_hints: bool,
     /// When the last pass was.
@@ -302,12 +304,11 @@ impl Engine {
         let renew_at = world.now() + pace.lease / 3;
         trust.given(asked_at, pace.lease);
         let (vitals, part) = (Arc::clone(&host.vitals), Part::of(Arc::clone(&host.vitals)));
-        let pipelines = Pipelines::new(Arc::clone(&specs), store.shard_count());
         let evaluators = Arc::new(Counting { evaluators, vitals: Arc::clone(&vitals) });
         Ok(Some(Self {
+            pipelines: Pipelines::new(Arc::clone(&specs), store.shard_count()),
             world,
             store,
-            pipelines,
             specs,
             triggers,
             evaluators,
@@ -346,6 +347,7 @@ impl Engine {
             renew_at,
             inbox_at: Timestamp::MIN,
             heard: Heard::default(),
+            old_reports_at: BTreeMap::new(),
             has_hints: false,
             passed_at: Timestamp::MIN,
             pace,

@@ -194,7 +194,9 @@ impl Engine {
             InboxRecord::Sensor { key, value, at } => {
                 let sensor = Sensor { value: value.clone(), at: *at };
                 let arrival = Arrival { pipeline, spec: &spec, key, sensor, now };
-                Ok(self.take_sensor(&arrival, plan).await?)
+                let answer = self.take_sensor(&arrival, plan).await?;
+                self.drop_old_reports(pipeline, (key, now), plan).await?;
+                Ok(answer)
             }
             InboxRecord::Run { .. } | InboxRecord::Rerun { .. }
                 if let Some(reason) = nothing_to_start(&spec) =>

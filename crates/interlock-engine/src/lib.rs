@@ -28,6 +28,7 @@ mod load;
 mod news;
 mod notifier;
 mod obligations;
+mod old_reports;
 mod open;
 mod outlook;
 mod overview;

@@ -33,8 +33,6 @@ const RETENTION: SignedDuration = SignedDuration::from_hours(10 * 24);
 const WATCHED_DAYS: u32 = 2;
 /// Of a thousand pipelines that nobody else runs, so many have slots that a sensor opens.
 const OPENED_BY_SENSOR: u64 = 180;
-/// Longer worlds have none: what reports say is looked through again and again, which doubles the time of a year.
-const ARRIVAL_DAYS: u32 = 14;
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 /// What to simulate.
@@ -314,7 +312,7 @@ fn a_pipeline(
     let mut stream = Random::of(options.seed, &format!("sensor schedule {name}"));
     if is_watched && options.days <= WATCHED_DAYS {
         truth.watch_only();
-    } else if options.days <= ARRIVAL_DAYS && stream.chance(OPENED_BY_SENSOR) {
+    } else if stream.chance(OPENED_BY_SENSOR) {
         truth.open_by_sensor(&mut stream);
     }
     truth

@@ -17,7 +17,7 @@
 
 use std::collections::BTreeSet;
 
-use interlock_core::id::PipelineId;
+use interlock_core::{id::PipelineId, sensor};
 use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::{
@@ -83,6 +83,13 @@ fn going<'a>(
         let goes = is_over && is_recorded && last < before;
         goes.then(|| (row.pipeline.clone(), key, found.revision))
     })
+}
+
+/// Whether a report may go, where slots before an instant may be gone: its key names a period from before that, and it came before it.
+/// A report without a period in its key says how things are now, and the next one takes its place. The pipeline's owner takes
+/// them out, because it has them in memory and knows what is still open.
+pub fn is_old_report(key: &str, received_at: Timestamp, before: Timestamp) -> bool {
+    received_at < before && sensor::is_of_period_over_by(key, before)
 }
 
 /// A way through the pipelines of a shard.

@@ -2,7 +2,7 @@
 
 use interlock_core::id::PipelineId;
 use interlock_engine::{Pace, Parts};
-use interlock_store::{Store as _, conformance::block_on, record::InboxRecord};
+use interlock_store::{Forgetting, Store as _, conformance::block_on, record::InboxRecord};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -365,4 +365,58 @@ fn work_done_by_hand_since_the_last_slot_is_not_done_again() {
     assert_eq!(stage.slots()[1], "cron/2026-02-24T10:00:00Z skipped(superseded)");
     stage.until("2026-02-25T10:01:00Z".parse().unwrap());
     assert_eq!(stage.slots()[2], "cron/2026-02-25T10:00:00Z completed");
+}
+
+/// Slots before an instant may be gone from now on.
+fn keeps_since(stage: &Stage, floor: Timestamp) {
+    let floor = Some(floor);
+    block_on(stage.store.forget(Forgetting { floor, ..Forgetting::default() })).unwrap();
+}
+
+/// The keys under which the store has reports.
+fn reported(stage: &Stage) -> Vec<String> {
+    let name = PipelineId::parse("orders").unwrap();
+    block_on(stage.store.sensors(&name)).unwrap().into_keys().collect()
+}
+
+#[test]
+fn s17_reports_about_periods_that_are_not_kept_go_with_later_ones() {
+    let mut stage = stream("");
+    for day in 1..=12 {
+        let (key, value) = (format!("landed#2026-02-{day:02}"), complete("2026-02-24", day));
+        stage.sensor("orders", &key, value);
+    }
+    // How things are, and a name that looks like a period to nobody: they stay.
+    for key in ["landed", "landed#eu"] {
+        stage.sensor("orders", key, complete("2026-02-24", 20));
+    }
+    // It came late, and may be asked for as long as what came with it.
+    stage.until("2026-02-27T09:00:00Z".parse().unwrap());
+    stage.sensor("orders", "landed#2026-02-20", complete("2026-02-27", 1));
+    keeps_since(&stage, "2026-02-26T00:00:00Z".parse().unwrap());
+    stage.sensor("orders", "landed#2026-02-28", complete("2026-02-28", 2));
+    assert_eq!(reported(&stage).len(), 16, "they were looked through a moment ago");
+    stage.until(stage.world.time() + SignedDuration::from_hours(7));
+    stage.sensor("orders", "landed#2026-03-01", complete("2026-03-01", 3));
+    assert_eq!(reported(&stage).len(), 9, "some at once");
+    stage.sensor("orders", "landed#2026-03-02", complete("2026-03-02", 4));
+    let left = ["", "#2026-02-20", "#2026-02-28", "#2026-03-01", "#2026-03-02", "#eu"];
+    assert_eq!(reported(&stage), left.map(|period| format!("landed{period}")));
+}
+
+#[test]
+fn reports_stay_while_a_slot_of_their_time_is_open() {
+    let mut stage = Stage::new(at("09:00"), &[&daily("")], |_| Job::Succeeds(10 * 3_600));
+    stage.until(at("09:01"));
+    stage.sensor("orders", "landed#2026-02-21", json!({ "complete": false }));
+    stage.sensor("orders", "landed", complete("2026-02-24", 1));
+    stage.until(at("16:00"));
+    keeps_since(&stage, at("12:00"));
+    stage.sensor("orders", "else", json!({}));
+    assert_eq!(stage.slots(), ["stream/2026-02-24T00:00:00Z open(running)"]);
+    assert_eq!(reported(&stage), ["else", "landed", "landed#2026-02-21"]);
+    stage.until(at("23:00"));
+    stage.sensor("orders", "else", json!({ "again": true }));
+    assert_eq!(stage.slots(), ["stream/2026-02-24T00:00:00Z completed"]);
+    assert_eq!(reported(&stage), ["else", "landed"]);
 }
