@@ -86,8 +86,8 @@ impl Notifier {
 
     /// The notification that tells of it again, where the channel wants that.
     fn again(&self, row: &OutboxRow, now: Timestamp) -> Option<(String, OutboxRecord)> {
-        let mut alert = Alert::from_json(&row.record.alert);
         let pause = self.channels.manner(&row.record.channel).repeat?;
+        let mut alert = Alert::from_json(&row.record.alert);
         if alert.state() != Some(IncidentState::Open) || alert.incident().is_none() {
             return None;
         }
@@ -107,11 +107,14 @@ impl Notifier {
     }
 
     pub(super) fn is_too_old(&self, record: &OutboxRecord, now: Timestamp) -> bool {
+        if record.tries == 0 {
+            return false;
+        }
         let alert = Alert::from_json(&record.alert);
         // What was held back is as old as its release.
         let told_at = alert.details.get("toldAt").and_then(Value::as_str);
         let since = told_at.and_then(|at| at.parse().ok()).unwrap_or(alert.timestamp);
-        record.tries > 0 && now.duration_since(since) > self.patience.age_max
+        now.duration_since(since) > self.patience.age_max
     }
 
     /// A dead letter: it stays where people find it, and the other channels hear of it.

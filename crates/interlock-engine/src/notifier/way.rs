@@ -47,7 +47,8 @@ pub(super) enum Way {
 /// What became of the beginning of what ends.
 enum Beginning {
     Told,
-    OnItsWay,
+    /// Nobody tries it before this.
+    OnItsWay(Timestamp),
     /// It is a dead letter.
     Dead,
     /// It was held back until now.
@@ -71,12 +72,12 @@ impl Notifier {
                 }
                 Ok(match self.beginning(row).await? {
                     Beginning::Told => Way::Free,
-                    Beginning::OnItsWay => Way::NotBefore(self.soon()),
+                    Beginning::OnItsWay(at) => Way::NotBefore(self.soon().max(at)),
                     Beginning::Dead | Beginning::Unheard(_) => Way::Moot,
                 })
             }
             Some(IncidentState::Resolved) => Ok(match self.beginning(row).await? {
-                Beginning::OnItsWay => Way::NotBefore(self.soon()),
+                Beginning::OnItsWay(at) => Way::NotBefore(self.soon().max(at)),
                 Beginning::Dead => Way::Moot,
                 Beginning::Unheard(rows) => Way::Unheard(rows),
                 // It was decided that nobody heard of it, and what was held back is gone by now.
@@ -247,7 +248,10 @@ impl Notifier {
                         revision,
                     });
                 }
-                (false, _) => return Ok(Beginning::OnItsWay),
+                (false, _) => {
+                    let at = if is_claimed { now } else { record.not_before };
+                    return Ok(Beginning::OnItsWay(at));
+                }
             }
         }
         Ok(match (is_dead, unheard) {
