@@ -94,6 +94,9 @@ impl Engine {
             let incidents = state.map(|state| &state.incidents);
             keys.extend(incidents.into_iter().flat_map(|all| follow.older(&plan.group, all)));
             self.know(&plan.group.pipeline, keys, &mut known).await?;
+            if !follow.changes_anything(&plan.group, &known) {
+                continue;
+            }
             let unfilled = self.unfilled(&plan.group, &known).await?;
             follow.add(&mut plan.group, &mut known, (open, &unfilled));
         }
@@ -164,6 +167,13 @@ impl Follow {
             Consequence::Acknowledge { key } => (key.clone(), Need::Open),
         });
         keys.collect()
+    }
+
+    /// Whether there is anything to open, or to end: most good slots end nothing.
+    fn changes_anything(&self, group: &Group, known: &Known) -> bool {
+        let mut own = known.range((group.pipeline.clone(), String::new())..);
+        own.next().is_some_and(|((pipeline, _), _)| *pipeline == group.pipeline)
+            || self.0.iter().flatten().any(|it| matches!(it, Consequence::Open(_)))
     }
 
     /// Those of the open incidents that are over because of a later good slot of their schedule.
@@ -308,7 +318,7 @@ impl Follow {
             let ends = ends_of_older_days(group, (event, follow), known);
             for consequence in follow.iter().chain(&ends) {
                 let rows = group.changes.len() + changed.len() + notifications.len();
-                if older_days(&event.kind, consequence.key()).is_some() && rows + 2 > CHANGES_MAX {
+                if rows + 2 > CHANGES_MAX && older_days(&event.kind, consequence.key()).is_some() {
                     // There is no room in the group; the next good slot ends the others.
                     break;
                 }

@@ -28,6 +28,8 @@ use crate::{
 /// Rows per page, and pages: a longer gap is not looked through, and ends by a person's hand.
 const PAGE: usize = 1_000;
 const PAGES_MAX: usize = 10;
+/// Rows of the first page, where one that was given up is enough.
+const FIRST: usize = 10;
 
 /// The slots that an incident tells of.
 struct Gap {
@@ -83,16 +85,19 @@ impl Engine {
             ..LedgerQuery::everything(PAGE)
         };
         if ended.is_empty() {
-            // A slot that is not of the gap does not fill it: it is enough that one was given up.
+            // A slot that is not of the gap does not fill it: it is enough that one was given up, and the first mostly was.
             query.disposition = Some("skipped".to_owned());
-            let page = self.store.ledger(&query).await?;
-            return Ok(!page.more && !page.items.iter().any(|row| gap.is_given_up(row)));
+            query.limit = FIRST;
         }
         let mut rows = Vec::new();
         for _ in 0..PAGES_MAX {
             let page = self.store.ledger(&query).await?;
             query.after = page.items.last().map(LedgerRow::place);
+            query.limit = PAGE;
             rows.extend(page.items.into_iter().filter(|row| row.schedule == gap.schedule));
+            if ended.is_empty() && rows.iter().any(|row| is_absence(&row.entry)) {
+                return Ok(false);
+            }
             if !page.more {
                 return Ok(is_filled(&rows, &ended));
             }
@@ -115,10 +120,6 @@ impl Gap {
 
     fn holds(&self, (nominal, schedule): &SlotPlace) -> bool {
         *schedule == self.schedule && (self.first..=self.last).contains(nominal)
-    }
-
-    fn is_given_up(&self, row: &LedgerRow) -> bool {
-        row.schedule == self.schedule && is_absence(&row.entry)
     }
 }
 
