@@ -103,6 +103,11 @@ impl StartSchedule {
         is_met.then(|| self.concern(key, sensor, (*period, Means::Data)))
     }
 
+    /// Whether what a report means to it may change only because the report grows older.
+    pub fn minds_age(&self) -> bool {
+        matches!(self.schedule.recurrence(), Recurrence::Sensor { rule, .. } if rule.minds_age())
+    }
+
     fn concern(&self, key: &str, sensor: &Sensor, (length, means): (Period, Means)) -> Concern {
         let (schedule, zone) = (self.schedule.id().clone(), &self.schedule.timing().zone);
         let period = match sensor::period_of(key, sensor, zone, length) {

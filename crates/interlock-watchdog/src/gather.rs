@@ -170,8 +170,9 @@ impl Gatherer<'_> {
         }
         self.add_rows(&mut snapshot, &question).await?;
         snapshot.due = question.due;
-        let reported = self.add_sensors(&mut snapshot, question.reconciles).await?;
-        self.add_spans(&mut snapshot, &reported).await?;
+        let reports = self.add_sensors(&mut snapshot, question.reconciles).await?;
+        self.add_spans(&mut snapshot, &reports.absent).await?;
+        self.settle(&snapshot, reports);
         self.add_armed(&mut snapshot).await?;
         self.add_runs(&mut snapshot).await?;
         Ok(Gathered::Snapshot(Box::new(snapshot), next))

@@ -1,7 +1,7 @@
 //! Reports of sensors, and the slots that each should have opened.
 //!
-//! A report is asked about until its slot is there; from then on, as long as neither it nor its pipeline changes, it is settled. Without
-//! that every look would cost what a week of reports costs.
+//! A report is asked about until its slot is there or was given up; from then on, as long as neither it nor its pipeline changes, it is
+//! settled. Without that every look would cost what a week of reports costs.
 
 use std::{
     collections::BTreeSet,
@@ -32,44 +32,61 @@ impl Settled {
     }
 }
 
+/// The reports of a pipeline, as far as they were read.
+#[derive(Debug, Default)]
+pub(crate) struct Reports {
+    /// Slots that are reported and have no row.
+    pub(crate) absent: Vec<Timestamp>,
+    settled: BTreeSet<u64>,
+    /// Those that were not settled, by their keys.
+    asked: Vec<(u64, String)>,
+}
+
 impl Gatherer<'_> {
-    /// Sensors, and the rows of slots that they would open. Answers with those that have none.
+    /// Sensors, and the rows of slots that they would open.
     pub(crate) async fn add_sensors(
         &self,
         snapshot: &mut Snapshot,
         reconciles: Reconciles,
-    ) -> Result<Vec<Timestamp>, GatherError> {
+    ) -> Result<Reports, GatherError> {
         let is_sensor =
             |owed: &Owed| matches!(owed.start.schedule.recurrence(), Recurrence::Sensor { .. });
         let is_asked = reconciles == Reconciles::Yes
             || snapshot.due.iter().any(|due| due.kind == DueKind::PostRun)
             || snapshot.owed.iter().any(is_sensor);
+        let mut reports = Reports::default();
         if !is_asked {
-            return Ok(vec![]);
+            return Ok(reports);
         }
-        let settled = self.agendas().settled(&snapshot.pipeline).map(std::mem::take);
-        let settled = settled.unwrap_or_default();
-        let (mut still, mut asked) = (BTreeSet::new(), Vec::new());
+        let known = self.agendas().settled(&snapshot.pipeline).map(std::mem::take);
+        let known = known.unwrap_or_default();
         for (key, row) in self.store.sensors(&snapshot.pipeline).await? {
             let number = Settled::number(&key, &row);
             let SensorRecord { value, at, received_at } = row.record;
             let sensor = Sensor { value, at };
             let mut opens = vec![];
-            if settled.0.contains(&number) {
-                still.insert(number);
+            if known.0.contains(&number) {
+                reports.settled.insert(number);
             } else {
                 opens = self.opened_by(snapshot, &key, &sensor);
-                asked.push((number, key.clone()));
+                reports.asked.push((number, key.clone()));
             }
             snapshot.sensors.insert(key, Reported { sensor, received_at, opens });
         }
-        let absent = self.add_opened(snapshot).await?;
+        reports.absent = self.add_opened(snapshot).await?;
+        Ok(reports)
+    }
+
+    /// Keeps in mind which reports need not be asked about again.
+    pub(crate) fn settle(&self, snapshot: &Snapshot, reports: Reports) {
+        let Reports { mut settled, mut asked, .. } = reports;
         asked.retain(|(_, key)| is_answered(snapshot, key));
-        still.extend(asked.into_iter().map(|(number, _)| number));
-        if let Some(kept) = self.agendas().settled(&snapshot.pipeline) {
-            kept.0 = still;
+        settled.extend(asked.into_iter().map(|(number, _)| number));
+        if !settled.is_empty()
+            && let Some(kept) = self.agendas().settled(&snapshot.pipeline)
+        {
+            kept.0 = settled;
         }
-        Ok(absent)
     }
 
     fn opened_by(&self, snapshot: &Snapshot, key: &str, sensor: &Sensor) -> Vec<Place> {
@@ -105,12 +122,14 @@ impl Gatherer<'_> {
     }
 }
 
-/// Whether the slots that a report opens are there, and do not wait for it.
+/// Whether the slots that a report opens are there, and do not wait for it, or were given up; or it opens none, and that stays so.
 fn is_answered(snapshot: &Snapshot, key: &str) -> bool {
     let opens = snapshot.sensors.get(key).map_or(&[][..], |reported| &reported.opens);
-    let is_open = |place| {
-        let known: Option<&Known> = snapshot.slots.get(place);
-        known.is_some_and(|it| !check::waits_for_sensor(&it.slot))
-    };
-    !opens.is_empty() && opens.iter().all(is_open)
+    if opens.is_empty() {
+        return !snapshot.agenda.starts.iter().any(|start| start.minds_age());
+    }
+    opens.iter().all(|place| match snapshot.slots.get(place) {
+        Some(known) => !check::waits_for_sensor(&known.slot),
+        None => snapshot.span_of(place).is_some(),
+    })
 }

@@ -77,6 +77,11 @@ impl SensorRule {
         self.answer(&self.key, sensor, now).outcome == Outcome::Ready
     }
 
+    /// Whether its answer about one and the same report changes with time.
+    pub(crate) fn minds_age(&self) -> bool {
+        matches!(self.check, Check::AgeLt | Check::AgeGt)
+    }
+
     fn answer(&self, key: &str, sensor: &Sensor, now: Timestamp) -> Answer {
         let answer = match self.check {
             Check::Exists => Ok(Answer::new(Outcome::Ready, format!("reported at {}", sensor.at))),

@@ -126,7 +126,10 @@ fn watchdog(house: &House, zones: ZoneBook) -> Watchdog {
 }
 
 fn live(house: &House, until: Timestamp) {
-    let mut watchdog = watchdog(house, zones());
+    live_on(house, &mut watchdog(house, zones()), until);
+}
+
+fn live_on(house: &House, watchdog: &mut Watchdog, until: Timestamp) {
     // Shorter steps than a sleep, so that it never counts as one.
     let step = SignedDuration::from_secs(5);
     while *house.clock.lock().unwrap() < until {
@@ -167,6 +170,35 @@ fn a_pipeline_that_cannot_be_watched_is_told_of() {
         *house.clock.lock().unwrap() += step;
     }
     assert_eq!(system().last().unwrap().kind, "WATCHDOG_RECOVERED");
+}
+
+#[test]
+fn a_report_is_asked_about_again_when_it_or_its_pipeline_changes() {
+    let file = "name: orders\ntrigger: {type: command, command: 'true'}\n\
+                schedules: [{name: stream, sensor: {key: ready, check: exists, period: day}}]\n";
+    let house = House::new(&[file], at("08:00"));
+    let mut watchdog = watchdog(&house, zones());
+    let mut recovered_by = |time: &str| {
+        live_on(&house, &mut watchdog, at(time));
+        let recovered = told(&house).into_iter().filter(|it| it.starts_with("TRIGGER_RECOVERED"));
+        recovered.count()
+    };
+    let ready = |date: &str, time: &str| {
+        house.sensor("orders", "ready", json!({ "date": date }), at(time));
+    };
+    house.slot("orders", ("stream", at("00:00")), &waiting(at("00:00")));
+    assert_eq!(recovered_by("08:10"), 0);
+    ready("2026-02-24", "08:10");
+    assert_eq!(recovered_by("08:30"), 1, "its slot waited for it");
+    ready("2026-02-23", "08:30");
+    assert_eq!(recovered_by("08:50"), 2, "it has no slot");
+    // About a date that has none by now.
+    let excluded = "exclusions: {dates: [2026-02-22]}\n";
+    house.redeclare(&format!("{file}{excluded}"));
+    ready("2026-02-22", "08:51");
+    assert_eq!(recovered_by("09:10"), 2, "nothing is owed");
+    house.redeclare(file);
+    assert_eq!(recovered_by("09:30"), 3, "now it is");
 }
 
 #[test]
