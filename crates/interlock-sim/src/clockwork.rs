@@ -453,7 +453,8 @@ impl World for ProcessWorld {
             return inner.now;
         }
         let ahead = inner.processes.get(&self.pid).map_or(SignedDuration::ZERO, |it| it.ahead);
-        plus(inner.now, ahead + inner.haste)
+        let ahead = ahead + inner.haste;
+        if ahead.is_zero() { inner.now } else { plus(inner.now, ahead) }
     }
 
     fn uptime(&self) -> Duration {

@@ -12,6 +12,8 @@ use jiff::{
 use crate::truth::{Pattern, Period, Truth};
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+/// A quarter of an hour, in seconds.
+const QUARTER: i64 = 15 * 60;
 
 /// The slots of a pattern after one instant, up to and including another.
 pub fn slots(
@@ -30,28 +32,54 @@ pub fn walk(
     after: Timestamp,
     until: Timestamp,
 ) -> impl Iterator<Item = Timestamp> {
-    // The last whole minute that is not after it.
-    let first = Timestamp::from_second(after.as_second().div_euclid(60) * 60).ok();
-    let minutes = std::iter::successors(first, |minute| Some(*minute + MINUTE));
-    let minutes = minutes.take_while(move |minute| *minute <= until);
-    minutes.filter(move |minute| *minute > after && is_owed(truth, pattern, *minute))
+    let quarter = Timestamp::from_second(after.as_second().div_euclid(QUARTER) * QUARTER).ok();
+    let quarters = std::iter::successors(quarter, |quarter| Some(*quarter + 15 * MINUTE));
+    quarters
+        .take_while(move |quarter| *quarter <= until)
+        .flat_map(move |quarter| in_quarter(truth, pattern, quarter))
+        .filter(move |minute| *minute > after && *minute <= until)
 }
 
-fn is_owed(truth: &Truth, pattern: &Pattern, minute: Timestamp) -> bool {
-    let zone = &truth.time_zone;
+/// The slots in a quarter of an hour. No zone of today is off by another time than whole quarters, before a change of its clocks or
+/// after: the wall clock of its first minute tells that of the others.
+fn in_quarter(
+    truth: &Truth,
+    pattern: &Pattern,
+    quarter: Timestamp,
+) -> impl Iterator<Item = Timestamp> {
+    let first = truth.time_zone.to_datetime(quarter);
+    let may_be = move |into: &i8| match pattern {
+        Pattern::Every(_) => true,
+        Pattern::Arrival { .. } => *into == 0,
+        // Before its first minute a clock may have been set forward.
+        Pattern::Cron { minutes, .. } => {
+            *into == 0 || minutes.contains(&((first.minute() + into) as u8))
+        }
+    };
+    (0..15).filter(may_be).map(i64::from).map(SignedDuration::from_mins).filter_map(move |into| {
+        let minute = quarter + into;
+        is_owed(truth, pattern, (minute, || first + into)).then_some(minute)
+    })
+}
+
+fn is_owed(
+    truth: &Truth,
+    pattern: &Pattern,
+    (minute, wall): (Timestamp, impl Fn() -> DateTime),
+) -> bool {
     match pattern {
         Pattern::Every(minutes) => {
             let is_time = (minute.as_second() / 60) % i64::from((*minutes).max(1)) == 0;
-            is_time && has_slots(truth, zone.to_datetime(minute))
+            is_time && has_slots(truth, wall())
         }
         Pattern::Arrival { period, .. } => begins(truth, *period, minute),
         Pattern::Cron { .. } => {
-            let civil = zone.to_datetime(minute);
+            let civil = wall();
             if matches(pattern, civil) && has_slots(truth, civil) {
-                return !pattern.is_fixed() || is_first(zone, civil, minute);
+                return !pattern.is_fixed() || is_first(&truth.time_zone, civil, minute);
             }
-            pattern.is_fixed() && {
-                let before = zone.to_datetime(minute - MINUTE);
+            pattern.is_fixed() && minute.as_second() % QUARTER == 0 && {
+                let before = truth.time_zone.to_datetime(minute - MINUTE);
                 lies_in_gap(truth, pattern, before, civil)
             }
         }
@@ -61,8 +89,7 @@ fn is_owed(truth: &Truth, pattern: &Pattern, minute: Timestamp) -> bool {
 /// Whether a period that has slots begins at a minute: its first, or the first after the one that a changed clock
 /// passed over.
 pub fn begins(truth: &Truth, period: Period, minute: Timestamp) -> bool {
-    // No zone of today is off by another time than whole quarters of an hour, before a change of its clocks or after.
-    if minute.as_second() % (15 * 60) != 0 {
+    if minute.as_second() % QUARTER != 0 {
         return false;
     }
     let civil = truth.time_zone.to_datetime(minute);
