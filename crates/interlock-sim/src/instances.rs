@@ -138,7 +138,9 @@ impl Instances {
             }
             // Not from inside: what a process owns dies with it.
             let (that, nature) = (this.clone(), this.0.ground.clockwork.process(NATURE));
-            nature.spawn("an instance ended", Box::pin(async move { that.crash(pid, seconds(5)) }));
+            // Five seconds at the usual pace.
+            let downtime = this.0.ground.pace.lease / 9;
+            nature.spawn("an instance ended", Box::pin(async move { that.crash(pid, downtime) }));
         };
         world.spawn("an instance", Box::pin(life));
     }

@@ -1,14 +1,14 @@
 //! Reports of sensors, and the slots that each should have opened.
 //!
 //! A report is asked about until its slot is there or was given up; from then on, as long as neither it nor its pipeline changes, it is
-//! settled. Without that every look would cost what a week of reports costs.
+//! settled. Where all are, nothing is read until an event tells of another. Without that every look would cost what all reports cost that are kept.
 
 use std::{
     collections::BTreeSet,
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
-use interlock_core::{arrival::Concern, schedule::Recurrence, sensor::Sensor};
+use interlock_core::{arrival::Concern, id::PipelineId, schedule::Recurrence, sensor::Sensor};
 use interlock_store::{DueKind, Key, Record, Row, record::SensorRecord};
 use jiff::Timestamp;
 
@@ -21,9 +21,18 @@ use crate::{
 
 /// Reports whose slots need nothing more of them, each by a number that stands for it as it is.
 #[derive(Debug, Default)]
-pub(crate) struct Settled(BTreeSet<u64>);
+pub(crate) struct Settled {
+    numbers: BTreeSet<u64>,
+    /// Whether these are all, and none has come since: then there is nothing to be read.
+    is_all: bool,
+}
 
 impl Settled {
+    /// Another report came.
+    pub(crate) fn hear(&mut self) {
+        self.is_all = false;
+    }
+
     /// The number of a report: another about the same thing has another, also if the first was forgotten in between.
     fn number(key: &str, row: &Row<SensorRecord>) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -37,6 +46,8 @@ impl Settled {
 pub(crate) struct Reports {
     /// Slots that are reported and have no row.
     pub(crate) absent: Vec<Timestamp>,
+    /// Whether anybody looked.
+    is_read: bool,
     settled: BTreeSet<u64>,
     /// Those that were not settled, by their keys.
     asked: Vec<(u64, String)>,
@@ -51,21 +62,25 @@ impl Gatherer<'_> {
     ) -> Result<Reports, GatherError> {
         let is_sensor =
             |owed: &Owed| matches!(owed.start.schedule.recurrence(), Recurrence::Sensor { .. });
-        let is_asked = reconciles == Reconciles::Yes
-            || snapshot.due.iter().any(|due| due.kind == DueKind::PostRun)
-            || snapshot.owed.iter().any(is_sensor);
+        let is_wanted = snapshot.due.iter().any(|due| due.kind == DueKind::PostRun);
+        let is_asked =
+            reconciles == Reconciles::Yes || is_wanted || snapshot.owed.iter().any(is_sensor);
         let mut reports = Reports::default();
         if !is_asked {
             return Ok(reports);
         }
         let known = self.agendas().settled(&snapshot.pipeline).map(std::mem::take);
         let known = known.unwrap_or_default();
+        if known.is_all && !is_wanted {
+            self.keep(&snapshot.pipeline, known);
+            return Ok(reports);
+        }
         for (key, row) in self.store.sensors(&snapshot.pipeline).await? {
             let number = Settled::number(&key, &row);
             let SensorRecord { value, at, received_at } = row.record;
             let sensor = Sensor { value, at };
             let mut opens = vec![];
-            if known.0.contains(&number) {
+            if known.numbers.contains(&number) {
                 reports.settled.insert(number);
             } else {
                 opens = self.opened_by(snapshot, &key, &sensor);
@@ -73,19 +88,27 @@ impl Gatherer<'_> {
             }
             snapshot.sensors.insert(key, Reported { sensor, received_at, opens });
         }
+        reports.is_read = true;
         reports.absent = self.add_opened(snapshot).await?;
         Ok(reports)
     }
 
     /// Keeps in mind which reports need not be asked about again.
     pub(crate) fn settle(&self, snapshot: &Snapshot, reports: Reports) {
-        let Reports { mut settled, mut asked, .. } = reports;
-        asked.retain(|(_, key)| is_answered(snapshot, key));
-        settled.extend(asked.into_iter().map(|(number, _)| number));
-        if !settled.is_empty()
-            && let Some(kept) = self.agendas().settled(&snapshot.pipeline)
-        {
-            kept.0 = settled;
+        let Reports { settled: mut numbers, asked, is_read, .. } = reports;
+        if !is_read {
+            return;
+        }
+        let all = numbers.len() + asked.len();
+        let answered = asked.into_iter().filter(|(_, key)| is_answered(snapshot, key));
+        numbers.extend(answered.map(|(number, _)| number));
+        let is_all = numbers.len() == all;
+        self.keep(&snapshot.pipeline, Settled { numbers, is_all });
+    }
+
+    fn keep(&self, pipeline: &PipelineId, settled: Settled) {
+        if let Some(kept) = self.agendas().settled(pipeline) {
+            *kept = settled;
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use interlock_core::{clock::ClockWatch, id::PipelineId};
@@ -221,6 +221,13 @@ impl Watchdog {
                 }
                 match row.record.kind.as_str() {
                     "JOB_COMPLETED" => self.vitals.caught_up(&row.pipeline),
+                    "SENSOR_REPORTED" if self.is_mine(&row.pipeline) => {
+                        let mut agendas =
+                            self.agendas.lock().unwrap_or_else(PoisonError::into_inner);
+                        if let Some(settled) = agendas.settled(&row.pipeline) {
+                            settled.hear();
+                        }
+                    }
                     kind if kind.starts_with("PIPELINE_") && self.is_mine(&row.pipeline) => {
                         changed.insert(row.pipeline);
                     }

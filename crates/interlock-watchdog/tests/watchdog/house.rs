@@ -111,15 +111,7 @@ impl House {
         let name = pipeline.name.as_str();
         self.replace(name, Key::Pipeline, declared(&pipeline, instant("2026-02-20T00:00:00Z")));
         let at = *self.clock.lock().unwrap();
-        let event = EventRecord {
-            kind: "PIPELINE_CHANGED".into(),
-            at,
-            slot: None,
-            run_id: None,
-            message: "it was edited".to_owned(),
-            details: BTreeMap::new(),
-        };
-        self.write(name, vec![Change::Append(event.into())]);
+        self.write(name, vec![event("PIPELINE_CHANGED", "it was edited", at)]);
     }
 
     /// Declares a pipeline as the engine does.
@@ -224,7 +216,8 @@ impl House {
 
     pub(crate) fn sensor(&self, pipeline: &str, key: &str, value: Value, at: Timestamp) {
         let record = Record::Sensor(SensorRecord { value, at, received_at: at }.into());
-        self.write(pipeline, vec![Change::Put(Key::Sensor(key.to_owned()), Expect::Any, record)]);
+        let put = Change::Put(Key::Sensor(key.to_owned()), Expect::Any, record);
+        self.write(pipeline, vec![put, event("SENSOR_REPORTED", key, at)]);
     }
 
     pub(crate) fn options(&self, now: Timestamp) -> CheckOptions {
@@ -280,6 +273,12 @@ impl House {
         let page = block_on(self.store.events(None, 0, 100_000)).unwrap();
         page.items.into_iter().map(|row| row.record.kind.to_string()).collect()
     }
+}
+
+fn event(kind: &'static str, message: &str, at: Timestamp) -> Change {
+    let (message, details) = (message.to_owned(), BTreeMap::new());
+    let (slot, run_id) = (None, None);
+    Change::Append(EventRecord { kind: kind.into(), at, slot, run_id, message, details }.into())
 }
 
 pub(crate) fn line(finding: &Finding) -> String {
