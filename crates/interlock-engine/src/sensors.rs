@@ -142,11 +142,18 @@ impl Engine {
             // Among others, which is as good as by itself: only by hand from then on (S11).
             return Ok(());
         }
-        let Some(sensors) = self.pipelines.get_mut(arrival.pipeline).sensors.clone() else {
-            return Ok(());
-        };
-        let version = self.pipelines.get_mut(arrival.pipeline).version;
-        arrival.write(&touched, (freshness, sensors, version), plan);
+        let state = self.pipelines.get_mut(arrival.pipeline);
+        let Some(mut sensors) = state.sensors.take() else { return Ok(()) };
+        // They are as this report has them for as long as it takes to see what follows: it counts when it is committed.
+        let before = (freshness != Freshness::Outdated)
+            .then(|| sensors.insert(key.to_owned(), arrival.sensor.clone()));
+        arrival.write(&touched, (freshness, &sensors, state.version), plan);
+        match before {
+            Some(Some(before)) => drop(sensors.insert(key.to_owned(), before)),
+            Some(None) => drop(sensors.remove(key)),
+            None => {}
+        }
+        state.sensors = Some(sensors);
         Ok(())
     }
 
@@ -215,20 +222,17 @@ impl Arrival<'_> {
     fn write(
         &self,
         touched: &Touched,
-        (freshness, mut sensors, version): (Freshness, Sensors, u64),
+        (freshness, sensors, version): (Freshness, &Sensors, u64),
         plan: &mut Planned,
     ) {
         let Some(start) = self.spec.starts.iter().find(|s| *s.schedule.id() == touched.place.1)
         else {
             return;
         };
-        if freshness != Freshness::Outdated {
-            sensors.insert(self.key.to_owned(), self.sensor.clone());
-        }
         let known = Known {
             slot: touched.slot.as_ref().map(|(slot, _)| slot),
             baseline: touched.baseline.as_ref(),
-            sensors: &sensors,
+            sensors,
             period: start.period_of(touched.place.0),
             now: self.now,
         };
