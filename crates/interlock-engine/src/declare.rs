@@ -399,9 +399,7 @@ impl PipelineState {
         let last = (self.version != 0).then_some(&self.agenda);
         Heir { old, last, new, watermark, is_settled, now }.succeed()
     }
-}
 
-impl PipelineState {
     /// Moves the watermark of a schedule over a time in which the clock owed nothing.
     fn pass_over(&self, start: &StartSchedule, until: Timestamp, mut plan: Planned) -> Planned {
         let id = start.schedule.id();

@@ -35,7 +35,7 @@ struct Shared {
 struct Inner {
     now: BTreeMap<PipelineId, Declaration>,
     truths: BTreeMap<PipelineId, Arc<Truth>>,
-    ever: BTreeMap<(PipelineId, u64), Version>,
+    ever: BTreeMap<(u64, PipelineId), Version>,
     /// The days of the calendar.
     holidays: BTreeSet<Date>,
 }
@@ -114,7 +114,7 @@ impl Files {
         let name = declared.pipeline.name.clone();
         let version = Version { declared: declared.clone(), holidays, truth: None };
         let mut inner = self.lock();
-        inner.ever.insert((name.clone(), declared.version), version);
+        inner.ever.insert((declared.version, name.clone()), version);
         inner.now.insert(name, declared.clone());
         Ok(declared)
     }
@@ -141,14 +141,14 @@ impl Files {
 
     /// What a version says by the zone data of now, which may be another version; from then on it is known.
     fn by_zones_of_now(&self, name: &PipelineId, version: u64) -> Result<Declaration, String> {
-        let known = self.lock().ever.get(&(name.clone(), version)).cloned();
+        let known = self.lock().ever.get(&(version, name.clone())).cloned();
         let Version { declared, holidays, truth } =
             known.ok_or_else(|| format!("{name} has no such version"))?;
         let VersionRecord { source, since, .. } = &declared.source;
         let declared = self.parse(source, &holidays, *since)?;
         let truth = truth.map(|truth| Arc::new(self.in_zones_of_now((*truth).clone())));
         let version = Version { declared: declared.clone(), holidays, truth };
-        self.lock().ever.entry((name.clone(), declared.version)).or_insert(version);
+        self.lock().ever.entry((declared.version, name.clone())).or_insert(version);
         Ok(declared)
     }
 
@@ -173,7 +173,7 @@ impl Files {
         let truth = Arc::new(truth);
         let name = declaration.pipeline.name.clone();
         let mut inner = self.lock();
-        if let Some(known) = inner.ever.get_mut(&(name.clone(), declaration.version)) {
+        if let Some(known) = inner.ever.get_mut(&(declaration.version, name.clone())) {
             known.truth = Some(Arc::clone(&truth));
         }
         inner.truths.insert(name, truth);
@@ -198,7 +198,7 @@ impl Files {
     /// What a version said.
     pub fn truth_of(&self, name: &PipelineId, version: u64) -> Option<Arc<Truth>> {
         let inner = self.lock();
-        inner.ever.get(&(name.clone(), version)).and_then(|known| known.truth.clone())
+        inner.ever.get(&(version, name.clone())).and_then(|known| known.truth.clone())
     }
 
     /// The pipelines that there ever were.
@@ -233,7 +233,7 @@ impl Files {
 impl Specs for Files {
     fn pipeline(&self, name: &PipelineId, version: u64) -> Task<Result<Arc<Pipeline>, String>> {
         let inner = self.lock();
-        let found = inner.ever.get(&(name.clone(), version));
+        let found = inner.ever.get(&(version, name.clone()));
         let found = found.map(|known| Arc::clone(&known.declared.pipeline));
         Box::pin(std::future::ready(found.ok_or_else(|| format!("{name} has no such version"))))
     }
