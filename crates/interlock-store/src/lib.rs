@@ -93,5 +93,6 @@ pub use obligation::{Obligation, Subject};
 pub use record::Record;
 pub use together::{for_each, together};
 pub use whole::{
-    Archived, ChangedRow, Changes, Forgetting, Freight, Mark, Portion, Recalled, StoreId, StoredRow,
+    Archived, ChangedRow, Changes, Forgetting, Freight, Mark, Portion, Recalled, Rows, StoreId,
+    StoredRow,
 };

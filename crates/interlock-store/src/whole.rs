@@ -60,10 +60,29 @@ pub struct StoredRow {
     pub row: Row<Record>,
 }
 
-/// Some of all rows.
+/// Which rows a walk gives out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// Of every kind.
+    All,
+    /// Answers to what came through the inbox.
+    Answers,
+}
+
+impl Rows {
+    /// Whether it gives out those of a kind, by the word of [`Key::kind`].
+    pub fn includes(self, kind: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Answers => kind == "applied",
+        }
+    }
+}
+
+/// Some of the rows that were asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Portion {
-    /// Rows, of all kinds.
+    /// Rows; perhaps none, although there are more.
     pub items: Vec<StoredRow>,
     /// Where the next portion begins; nothing when there is none.
     pub next: Option<String>,
