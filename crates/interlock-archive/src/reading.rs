@@ -1,6 +1,6 @@
 //! Reading: what comes next in the store, after a position.
 
-use interlock_store::{Archived, Changes, EventRow, Store, StoredRow};
+use interlock_store::{Archived, Changes, EventRow, Rows, Store, StoredRow};
 
 use crate::failure::ArchiveError;
 
@@ -67,7 +67,7 @@ async fn step(store: &dyn Store, read: &mut Read, rows: usize) -> Result<bool, A
         if place.is_empty() {
             begin_walk(read, &store.changes(read.position.changes, 1).await?)?;
         }
-        let portion = store.rows(&place, rows).await?;
+        let portion = store.rows(Rows::All, &place, rows).await?;
         more = true;
         read.rows.extend(portion.items.into_iter().filter(|row| row.key.is_followed()));
         read.position.walk = portion.next;

@@ -9,8 +9,8 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
     Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, OutboxRow,
-    Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store,
-    StoreError, StoreFuture, Writer,
+    Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, Rows, RunQuery, RunRow, Shard,
+    Store, StoreError, StoreFuture, Writer,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -185,7 +185,7 @@ impl<G: Gate> Store for Gated<G> {
         fn mark(&self) -> StoreFuture<'_, Mark>;
         fn recall(&self, remembered: Mark) -> StoreFuture<'_, Recalled>;
         fn archived(&self, up_to: Option<Archived>) -> StoreFuture<'_, ()>;
-        fn rows<'a>(&'a self, from: &'a str, limit: usize) -> StoreFuture<'a, Portion>;
+        fn rows<'a>(&'a self, which: Rows, from: &'a str, limit: usize) -> StoreFuture<'a, Portion>;
         fn import(&self, freight: Freight) -> StoreFuture<'_, ()>;
         fn forget(&self, what: Forgetting) -> StoreFuture<'_, usize>;
         fn open_incidents<'a>(&'a self, shard: Shard, after: Option<&'a (PipelineId, String)>, limit: usize) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;

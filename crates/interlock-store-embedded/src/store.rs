@@ -14,7 +14,7 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
     Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, OutboxRow,
-    Page, Portion, Record, Refusal, Role, Row, RunQuery, RunRow, Shard, Store, StoreError,
+    Page, Portion, Record, Refusal, Role, Row, Rows, RunQuery, RunRow, Shard, Store, StoreError,
     StoreFuture, Writer as Right, check_name, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
     whole_milliseconds,
@@ -457,9 +457,9 @@ impl Store for EmbeddedStore {
         self.write(1, move |ledger| whole::archived(ledger, up_to))
     }
 
-    fn rows<'a>(&'a self, from: &'a str, limit: usize) -> StoreFuture<'a, Portion> {
+    fn rows<'a>(&'a self, which: Rows, from: &'a str, limit: usize) -> StoreFuture<'a, Portion> {
         let from = from.to_owned();
-        self.ask(move |db| whole::portion(db, &from, limit))
+        self.ask(move |db| whole::portion(db, which, &from, limit))
     }
 
     fn import(&self, freight: Freight) -> StoreFuture<'_, ()> {

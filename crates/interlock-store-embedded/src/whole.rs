@@ -3,7 +3,7 @@
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Archived, ChangedRow, Changes, DueKind, Forgetting, Freight, Key, Mark, Portion, Record, Row,
-    RunKey, StoreError, StoreId, StoredRow, kept,
+    Rows, RunKey, StoreError, StoreId, StoredRow, kept,
 };
 use jiff::Timestamp;
 use rusqlite::{
@@ -99,12 +99,21 @@ pub(crate) fn archived(ledger: &mut Ledger<'_>, up_to: Option<Archived>) -> Resu
     Ok(())
 }
 
-/// Some of all rows, table by table, each in the order of its primary key.
-pub(crate) fn portion(db: &Connection, from: &str, limit: usize) -> Result<Portion, Failure> {
+/// Some of the rows, table by table, each in the order of its primary key.
+pub(crate) fn portion(
+    db: &Connection,
+    which: Rows,
+    from: &str,
+    limit: usize,
+) -> Result<Portion, Failure> {
     let place = if from.is_empty() { None } else { Some(place(from)?) };
     let limit = limit.max(1);
     let mut items: Vec<StoredRow> = Vec::new();
-    let mut kinds = tables().skip(place.as_ref().map_or(0, |(_, key)| Kind::of(key) as usize));
+    let first = place.as_ref().map_or(0, |(_, key)| Kind::of(key) as usize);
+    let mut kinds = tables().skip(first).filter(|(kind, _)| match which {
+        Rows::All => true,
+        Rows::Answers => *kind == Kind::Applied,
+    });
     if let Some((pipeline, key)) = &place
         && let Some((kind, table)) = kinds.next()
     {

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio_postgres::types::Type;
 
 use crate::{
-    apply::{LOCK, Written, upsert},
+    apply::{LOCK, Written, table, upsert},
     failure::said,
     pool::{Lent, Pool, bounded},
     read::{COLUMNS, found},
@@ -25,11 +25,17 @@ const TAKE_SLOTS: &str = "WITH gone AS (
         WHERE r.pipeline = g.pipeline AND r.name = g.name AND r.until_us = g.at_us)
     SELECT count(*) FROM gone";
 
-const TAKE_SPANS: &str = "WITH gone AS (
-        DELETE FROM @spans r USING unnest($1, $2, $3) u(pipeline, key, revision)
-        WHERE r.pipeline = u.pipeline AND r.key = u.key AND r.revision = u.revision
-        RETURNING 1)
-    SELECT count(*) FROM gone";
+/// A span and an answer are a row each.
+fn take_rows(kind: &str) -> String {
+    format!(
+        "WITH gone AS (
+            DELETE FROM @{} r USING unnest($1, $2, $3) u(pipeline, key, revision)
+            WHERE r.pipeline = u.pipeline AND r.key = u.key AND r.revision = u.revision
+            RETURNING 1)
+        SELECT count(*) FROM gone",
+        table(kind)
+    )
+}
 
 const TAKE_EVENTS: &str = "DELETE FROM @events WHERE number <= $1";
 
@@ -45,8 +51,10 @@ pub(crate) async fn forget(
     let system = PipelineId::system();
     locked.extend(what.floor.map(|_| of(&system)));
     let locked: Vec<i32> = locked.into_iter().collect();
-    let is_slot = |key: &Key| matches!(key, Key::Slot(..));
-    let (slots, spans): (Vec<_>, Vec<_>) = what.rows.iter().partition(|(_, key, _)| is_slot(key));
+    let of_kind = |kind: &str| -> Vec<&(PipelineId, Key, u64)> {
+        what.rows.iter().filter(|(_, key, _)| key.kind() == kind).collect()
+    };
+    let (slots, spans, answers) = (of_kind("slot"), of_kind("span"), of_kind("applied"));
     bounded(async {
         let lent = pool.take().await?;
         let lock = lent.sql(LOCK);
@@ -63,16 +71,18 @@ pub(crate) async fn forget(
         let events = i64::try_from(what.events).unwrap_or(i64::MAX);
         let take_events = lent.sql(TAKE_EVENTS);
         let events_params = [(&events as _, Type::INT8)];
-        let (slots, spans, _, ()) = tokio::try_join!(
+        let (take_spans, take_answers) = (take_rows("span"), take_rows("applied"));
+        let (slots, spans, answers, _, ()) = tokio::try_join!(
             biased;
             take(&lent, TAKE_SLOTS, &slots),
-            take(&lent, TAKE_SPANS, &spans),
+            take(&lent, &take_spans, &spans),
+            take(&lent, &take_answers, &answers),
             lent.client().execute_typed(&take_events, &events_params),
             lent.commit(),
         )
         .map_err(|error| said(&error))?;
         lent.done();
-        Ok(slots + spans)
+        Ok(slots + spans + answers)
     })
     .await
 }

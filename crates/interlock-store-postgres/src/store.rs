@@ -12,8 +12,8 @@ use interlock_postgres::Address;
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
     Forgetting, Freight, Group, Hint, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark,
-    OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard,
-    Store, StoreError, StoreFuture, Writer, check_settlement,
+    OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, Rows, RunQuery, RunRow,
+    Shard, Store, StoreError, StoreFuture, Writer, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, OnRollback};
@@ -345,9 +345,9 @@ impl Store for PostgresStore {
         self.ask(move |pool| async move { whole::archived(&pool, up_to).await })
     }
 
-    fn rows<'a>(&'a self, from: &'a str, limit: usize) -> StoreFuture<'a, Portion> {
+    fn rows<'a>(&'a self, which: Rows, from: &'a str, limit: usize) -> StoreFuture<'a, Portion> {
         let from = from.to_owned();
-        self.ask(move |pool| async move { whole::portion(&pool, &from, limit).await })
+        self.ask(move |pool| async move { whole::portion(&pool, which, &from, limit).await })
     }
 
     fn import(&self, freight: Freight) -> StoreFuture<'_, ()> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    Archived, ChangedRow, Changes, EventRow, Freight, InboxEntry, Key, Portion, Row, Shard,
+    Archived, ChangedRow, Changes, EventRow, Freight, InboxEntry, Key, Portion, Row, Rows, Shard,
     StoreError, StoredRow,
 };
 use interlock_store_remote::{Found, Stored, key_text, one_more};
@@ -100,9 +100,10 @@ pub(crate) async fn archived(pool: &Arc<Pool>, up_to: Option<Archived>) -> Resul
     pool.query(sql, &[(&read, Type::INT8), (&events, Type::INT8)]).await.map(drop)
 }
 
-/// Some of all rows: kind by kind, each in the order of its keys.
+/// Some of the rows: kind by kind, each in the order of its keys.
 pub(crate) async fn portion(
     pool: &Arc<Pool>,
+    which: Rows,
     from: &str,
     limit: usize,
 ) -> Result<Portion, StoreError> {
@@ -111,7 +112,8 @@ pub(crate) async fn portion(
     let (first, mut pipeline, mut key) = (next(), next(), next());
     let limit = limit.max(1);
     let mut items: Vec<StoredRow> = Vec::new();
-    for kind in KINDS.into_iter().skip_while(|kind| !first.is_empty() && *kind != first) {
+    let kinds = KINDS.into_iter().skip_while(|kind| !first.is_empty() && *kind != first);
+    for kind in kinds.filter(|kind| which.includes(kind)) {
         let sql = format!(
             "SELECT {COLUMNS} FROM @{} r WHERE (r.pipeline, r.key) > ($1, $2)
              ORDER BY r.pipeline, r.key LIMIT $3",

@@ -13,8 +13,8 @@ use interlock_core::id::{PipelineId, ScheduleId, check_key_prefix};
 use interlock_store::{
     Accepted, AgendaRow, Archived, Away, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
     Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, OutboxRow,
-    Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, RunQuery, RunRow, Shard, Store,
-    StoreError, StoreFuture, Writer, check_name, check_settlement,
+    Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, Rows, RunQuery, RunRow, Shard,
+    Store, StoreError, StoreFuture, Writer, check_name, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, OnRollback, chance, instant};
@@ -555,9 +555,11 @@ impl Store for RedisStore {
         self.ask_whole(move |server| async move { whole::archived(&server, up_to).await })
     }
 
-    fn rows<'a>(&'a self, from: &'a str, limit: usize) -> StoreFuture<'a, Portion> {
+    fn rows<'a>(&'a self, which: Rows, from: &'a str, limit: usize) -> StoreFuture<'a, Portion> {
         let from = from.to_owned();
-        self.ask_whole(move |server| async move { whole::portion(&server, &from, limit).await })
+        self.ask_whole(
+            move |server| async move { whole::portion(&server, which, &from, limit).await },
+        )
     }
 
     fn import(&self, freight: Freight) -> StoreFuture<'_, ()> {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use interlock_core::id::PipelineId;
 use interlock_store::{
     Archived, ChangedRow, Changes, EventRow, Forgetting, Freight, InboxEntry, Key, Portion, Row,
-    RunKey, Shard, StoreError, StoredRow, for_each, kept,
+    Rows, RunKey, Shard, StoreError, StoredRow, for_each, kept,
 };
 use interlock_store_remote::{Found, key_text};
 use jiff::Timestamp;
@@ -27,6 +27,8 @@ use crate::{
 
 /// How many keys the server looks at in one step.
 const LOOKS: usize = 1_000;
+/// How many such steps one portion takes at most, however little they find.
+const SCANS: usize = 20;
 /// How many hashes of one row each are read at once.
 const SINGLES: usize = 500;
 
@@ -226,6 +228,7 @@ impl Walk {
     async fn step(
         &mut self,
         (server, place): (&Server, &Place),
+        which: Rows,
         limit: usize,
     ) -> Result<Vec<StoredRow>, StoreError> {
         let keys = &place.keys;
@@ -247,7 +250,8 @@ impl Walk {
             return Ok(rows);
         }
         if let Some(cursor) = &self.scan {
-            let pattern = format!("{}:*", escaped(&keys.prefix));
+            let kind = if which == Rows::Answers { "applied:" } else { "" };
+            let pattern = format!("{}:{kind}*", escaped(&keys.prefix));
             let asked = vec!["scan".to_owned(), cursor.clone(), pattern, LOOKS.to_string()];
             let mut parts = list(server.read(place, asked).await?)?.into_iter();
             let mut part = || parts.next().unwrap_or(Value::Nil);
@@ -262,17 +266,20 @@ impl Walk {
     }
 }
 
-/// Some of all rows.
+/// Some of the rows.
 pub(crate) async fn portion(
     server: &Server,
+    which: Rows,
     from: &str,
     limit: usize,
 ) -> Result<Portion, StoreError> {
     let (mut walk, places) = (Walk::read(from), server.places.all());
-    let mut items = Vec::new();
+    let (mut items, mut scans) = (Vec::new(), 0);
     while let Some(place) = places.get(walk.place) {
-        items.extend(walk.step((server, place), limit.max(1)).await?);
-        if walk.goes_on(places.len()) && items.len() >= limit.max(1) {
+        scans += usize::from(walk.hashes.is_empty());
+        items.extend(walk.step((server, place), which, limit.max(1)).await?);
+        let is_enough = items.len() >= limit.max(1) || scans >= SCANS;
+        if walk.goes_on(places.len()) && is_enough {
             return Ok(Portion { items, next: Some(walk.write()) });
         }
     }

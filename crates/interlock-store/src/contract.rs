@@ -17,7 +17,7 @@ use crate::{
         BackfillRecord, DueRecord, EventRecord, InboxRecord, IncidentRecord, OutboxRecord,
         PipelineRecord, Record, RunRecord, SensorRecord, SlotRecord, SpanRecord, WatermarkRecord,
     },
-    whole::{Archived, Changes, Forgetting, Freight, Mark, Portion, Recalled},
+    whole::{Archived, Changes, Forgetting, Freight, Mark, Portion, Recalled, Rows},
 };
 
 /// Most changes in one group: what the smallest transaction of any engine can hold.
@@ -671,17 +671,18 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// first call changes begin to be noted; with `None` nobody archives any more, and they no longer are.
     fn archived(&self, up_to: Option<Archived>) -> StoreFuture<'_, ()>;
 
-    /// Every row, of every kind, in portions of about `limit` and an order of the engine's own: a row that is there all
-    /// the while comes at least once. `from` is empty at first, then what the last portion says.
-    fn rows<'a>(&'a self, from: &'a str, limit: usize) -> StoreFuture<'a, Portion>;
+    /// Every row, or every one of a kind, under whatever name, in portions of about `limit` and an order of the engine's
+    /// own: a row that is there all the while comes at least once. `from` is empty at first, then what the last portion of
+    /// the same walk says. Rows of other kinds are not read.
+    fn rows<'a>(&'a self, which: Rows, from: &'a str, limit: usize) -> StoreFuture<'a, Portion>;
 
     /// Takes over what another store holds, as it is: revisions, numbers and instants included. Only for a store that
     /// nobody else uses yet; the same freight again changes nothing. Durable when it returns.
     fn import(&self, freight: Freight) -> StoreFuture<'_, ()>;
 
-    /// Takes out for good what is old: slots with their runs, spans and events, each row only at the revision that is
-    /// named. The floor ([`kept::floor`](crate::kept::floor)) is raised in the same step, and never goes back. Nobody's
-    /// term is asked for, and no archive is told. Answers how many slots and spans went. What may go is decided in
-    /// [`retention`](crate::retention).
+    /// Takes out for good what is old: slots with their runs, spans, answers and events, each row only at the revision that
+    /// is named. The floor ([`kept::floor`](crate::kept::floor)) is raised in the same step, and never goes back. Nobody's
+    /// term is asked for, and no archive is told. A key whose answer is gone is a new one. Says how many of the named rows
+    /// went. What may go is decided in [`retention`](crate::retention).
     fn forget(&self, what: Forgetting) -> StoreFuture<'_, usize>;
 }

@@ -24,7 +24,7 @@
 //! | `Due` | an instant at which somebody must look at something |
 //! | `Outbox` | a notification on its way |
 //! | `Backfill` | a range of slots to run, and how far that got |
-//! | `Applied` | the answer to an inbox entry, kept so that a repeated one gets the same |
+//! | `Applied` | the answer to an inbox entry, kept for a while so that a repeated one gets the same |
 //! | events | appended, never changed; numbered by the store in commit order |
 //!
 //! # The verbs
@@ -93,5 +93,6 @@ pub use obligation::{Obligation, Subject};
 pub use record::Record;
 pub use together::{for_each, together};
 pub use whole::{
-    Archived, ChangedRow, Changes, Forgetting, Freight, Mark, Portion, Recalled, StoreId, StoredRow,
+    Archived, ChangedRow, Changes, Forgetting, Freight, Mark, Portion, Recalled, Rows, StoreId,
+    StoredRow,
 };

@@ -35,7 +35,7 @@ use crate::{
     },
     key::Key,
     record::{InboxRecord, IncidentRecord, OutboxRecord, Record, SensorRecord},
-    whole::{Archived, Changes, Forgetting, Freight, Mark, Portion, StoreId},
+    whole::{Archived, Changes, Forgetting, Freight, Mark, Portion, Rows, StoreId},
 };
 
 /// Tells a [`MemoryStore`] the time.
@@ -302,8 +302,8 @@ impl Store for MemoryStore {
         self.with(move |state, _| state.archived(up_to))
     }
 
-    fn rows<'a>(&'a self, from: &'a str, limit: usize) -> StoreFuture<'a, Portion> {
-        Box::pin(async move { self.lock().portion(from, limit) })
+    fn rows<'a>(&'a self, which: Rows, from: &'a str, limit: usize) -> StoreFuture<'a, Portion> {
+        Box::pin(async move { self.lock().portion(which, from, limit) })
     }
 
     fn import(&self, freight: Freight) -> StoreFuture<'_, ()> {

@@ -14,6 +14,10 @@
 //!
 //! A sweep goes through the pipelines of a shard, because their watermarks come with the agenda; each step is bounded
 //! (S17) and asks for no lease: a row that has changed since it was read stays.
+//!
+//! Answers to what came through the inbox go by their age alone, under whatever name they stand: what was posted to a
+//! pipeline that nobody declares was answered too. No archive has them, and no floor tells of them: a key that is posted
+//! again after its answer has gone is a new one.
 
 use std::collections::BTreeSet;
 
@@ -22,15 +26,21 @@ use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::{
     contract::{
-        AgendaRow, BackfillQuery, LedgerEntry, LedgerQuery, LedgerRow, Shard, Store, StoreError,
+        AgendaRow, BackfillQuery, LedgerEntry, LedgerQuery, LedgerRow, Row, Shard, Store,
+        StoreError,
     },
     key::Key,
-    whole::{Changes, Forgetting},
+    record::Record,
+    whole::{Changes, Forgetting, Portion, Rows, StoredRow},
 };
 
 /// The shortest time for which slots are kept: what is younger and not there was never there. Who reconciles sensors relies
 /// on it for a week.
 pub const KEPT_MIN: SignedDuration = SignedDuration::from_hours(8 * 24);
+
+/// For how long the answer to a key of the inbox is kept. The design promises seven days; a day more is for clocks, and for
+/// whoever counts those days from another instant.
+pub const ANSWERS_KEPT: SignedDuration = KEPT_MIN;
 
 /// How many pipelines are looked at in one step, and how many rows of each.
 const PIPELINES: usize = 100;
@@ -49,12 +59,12 @@ const PAGE: usize = 1_000;
 pub enum Step {
     /// There is more to look at.
     More {
-        /// How many slots and spans went, or how many events.
+        /// How many slots and spans went, or how many events, or how many answers.
         gone: usize,
     },
     /// All that was old is gone.
     Done {
-        /// How many slots and spans went, or how many events.
+        /// The same.
         gone: usize,
     },
     /// An archive has to read first.
@@ -195,6 +205,47 @@ impl Sweep {
                 return Ok(false);
             }
         }
+    }
+}
+
+/// A way through the answers of the whole store.
+#[derive(Debug)]
+pub struct AnswerSweep {
+    before: Timestamp,
+    /// Keys that somebody may post again, however old their answers are.
+    spared: BTreeSet<String>,
+    from: String,
+}
+
+impl AnswerSweep {
+    /// For what was answered before an instant, without some keys.
+    pub fn new(before: Timestamp, spared: BTreeSet<String>) -> Self {
+        Self { before, spared, from: String::new() }
+    }
+
+    /// Takes out what is old of the next answers.
+    pub async fn step(&mut self, store: &dyn Store) -> Result<Step, StoreError> {
+        let Portion { items, next } = store.rows(Rows::Answers, &self.from, AT_ONCE).await?;
+        let rows: Vec<_> = items.into_iter().filter_map(|found| self.going(found)).collect();
+        let gone = if rows.is_empty() {
+            0
+        } else {
+            store.forget(Forgetting { rows, ..Forgetting::default() }).await?
+        };
+        Ok(match next {
+            Some(next) => {
+                self.from = next;
+                Step::More { gone }
+            }
+            None => Step::Done { gone },
+        })
+    }
+
+    fn going(&self, found: StoredRow) -> Option<(PipelineId, Key, u64)> {
+        let StoredRow { pipeline, key, row: Row { record, revision } } = found;
+        let (Key::Applied(name), Record::Applied(answer)) = (&key, record) else { return None };
+        let goes = answer.at < self.before && !self.spared.contains(name);
+        goes.then_some((pipeline, key, revision))
     }
 }
 

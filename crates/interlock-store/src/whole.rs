@@ -60,10 +60,29 @@ pub struct StoredRow {
     pub row: Row<Record>,
 }
 
-/// Some of all rows.
+/// Which rows a walk gives out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// Of every kind.
+    All,
+    /// Answers to what came through the inbox.
+    Answers,
+}
+
+impl Rows {
+    /// Whether it gives out those of a kind, by the word of [`Key::kind`].
+    pub fn includes(self, kind: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Answers => kind == "applied",
+        }
+    }
+}
+
+/// Some of the rows that were asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Portion {
-    /// Rows, of all kinds.
+    /// Rows; perhaps none, although there are more.
     pub items: Vec<StoredRow>,
     /// Where the next portion begins; nothing when there is none.
     pub next: Option<String>,
@@ -137,23 +156,24 @@ pub struct Freight {
 /// What is to go for good.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Forgetting {
-    /// Slots before this instant may be gone afterwards; nothing if no row goes.
+    /// Slots before this instant may be gone afterwards; nothing if none goes.
     pub floor: Option<Timestamp>,
-    /// Slots and spans, each with the revision that it must still have. The runs of a slot go with it.
+    /// Slots, spans and answers, each with the revision that it must still have. The runs of a slot go with it.
     pub rows: Vec<(PipelineId, Key, u64)>,
     /// Events up to this number.
     pub events: u64,
 }
 
 impl Forgetting {
-    /// Refuses what no engine can do: rows of other kinds, and rows without a floor that says so.
+    /// Refuses what no engine can do: rows of other kinds, and slots without a floor that says so.
     pub fn check(&self) -> Result<(), StoreError> {
         let is_ledger = |key: &Key| matches!(key, Key::Slot(..) | Key::Span(..));
-        if let Some((_, key, _)) = self.rows.iter().find(|(_, key, _)| !is_ledger(key)) {
+        let may_go = |key: &Key| is_ledger(key) || matches!(key, Key::Applied(_));
+        if let Some((_, key, _)) = self.rows.iter().find(|(_, key, _)| !may_go(key)) {
             return Err(StoreError::permanent(format!("{key} cannot be forgotten")));
         }
-        if self.floor.is_none() && !self.rows.is_empty() {
-            return Err(StoreError::permanent("rows are forgotten below a floor only"));
+        if self.floor.is_none() && self.rows.iter().any(|(_, key, _)| is_ledger(key)) {
+            return Err(StoreError::permanent("slots are forgotten below a floor only"));
         }
         // Its text then sorts by time, which is how a server compares two of them.
         if self.floor.is_some_and(|floor| floor.subsec_nanosecond() != 0) {

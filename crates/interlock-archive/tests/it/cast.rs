@@ -6,7 +6,7 @@ use interlock_archive::{Archiver, Telling};
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::PrivatePostgres;
 use interlock_store::{
-    Change, Expect, Group, Key, Record, Role, RunKey, Shard, Store, Writer,
+    Change, Expect, Group, Key, Record, Role, Rows, RunKey, Shard, Store, Writer,
     conformance::{START, closed_slot},
     record::{EventRecord, IncidentRecord, RunRecord, SlaRecord, SlotRecord, SpanRecord},
 };
@@ -196,7 +196,7 @@ pub(crate) async fn is_archived(store: &dyn Store, client: &Client) {
     assert_eq!(found, expected);
     let (mut rows, mut from) = (BTreeMap::new(), String::new());
     loop {
-        let portion = store.rows(&from, 1_000).await.unwrap();
+        let portion = store.rows(Rows::All, &from, 1_000).await.unwrap();
         for row in portion.items {
             rows.insert((row.pipeline, row.key), row.row.record);
         }

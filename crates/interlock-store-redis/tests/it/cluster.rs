@@ -13,8 +13,8 @@ use std::{
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::PrivateCluster;
 use interlock_store::{
-    Accepted, Archived, Change, Expect, Group, Key, Mark, Recalled, Record, Refusal, Role, Shard,
-    Store as _, StoreError, Writer,
+    Accepted, Archived, Change, Expect, Group, Key, Mark, Recalled, Record, Refusal, Role, Rows,
+    Shard, Store as _, StoreError, Writer,
     conformance::{self, START, Subject, block_on},
     record::{
         EventRecord, InboxRecord, IncidentRecord, OutboxRecord, SensorRecord, WatermarkRecord,
@@ -352,7 +352,9 @@ fn who_looks_while_a_server_is_away_sees_the_rest_and_hears_what_is_missing() {
     let error = block_on(seen.sensors(&pipeline(away[0]))).unwrap_err();
     assert!(error.is_retryable && error.message.contains(&left_out.why), "{error}");
     // Who takes all of it elsewhere must not take a part for the whole.
-    assert!(block_on(seen.rows("", 10)).unwrap_err().is_retryable);
+    for which in [Rows::All, Rows::Answers] {
+        assert!(block_on(seen.rows(which, "", 10)).unwrap_err().is_retryable);
+    }
     assert!(block_on(seen.changes(0, 10)).unwrap_err().is_retryable);
     assert!(began.elapsed() < Duration::from_secs(1), "nobody waits: {:?}", began.elapsed());
 

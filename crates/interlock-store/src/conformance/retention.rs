@@ -1,31 +1,32 @@
 //! What is old goes, what is needed stays, and the floor says so.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use interlock_core::id::ScheduleId;
+use interlock_core::id::{PipelineId, ScheduleId};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 
 use super::{
     Subject, promises,
     sample::{
-        backfill, closed, daily, event, incident, minute, open, orders, pipeline, pipeline_row,
-        run, run_key, slot_key, span, watermark,
+        applied, applied_key, backfill, closed, daily, event, incident, minute, open, orders,
+        pipeline, pipeline_row, run, run_key, slot_key, span, watermark,
     },
 };
 use crate::{
     contract::{Change, Expect, LedgerQuery, RunQuery},
     kept,
     key::Key,
-    record::{Record, SlotRecord, SpanRecord},
-    retention::{Step, Sweep, forget_events},
-    whole::{Archived, Forgetting},
+    record::{AppliedRecord, InboxRecord, Record, SlotRecord, SpanRecord},
+    retention::{AnswerSweep, Step, Sweep, forget_events},
+    whole::{Archived, Forgetting, Rows, StoredRow},
 };
 
 promises!("retention":
     a_slot_takes_its_runs_along,
     only_the_revision_that_was_read_goes,
     the_floor_never_goes_back,
-    only_the_ledger_can_be_forgotten,
+    only_slots_spans_and_answers_can_be_forgotten,
     what_is_forgotten_is_not_noted,
     a_slot_can_be_recorded_again,
     what_is_decided_and_old_goes,
@@ -37,6 +38,11 @@ promises!("retention":
     what_an_archive_has_not_read_stays,
     old_events_go_in_order,
     events_that_no_archive_has_read_stay,
+    an_answer_goes_at_the_revision_that_was_read,
+    a_key_whose_answer_is_gone_is_a_new_one,
+    old_answers_go_under_every_name,
+    an_answer_that_somebody_may_ask_for_again_stays,
+    answers_go_in_bounded_portions,
 );
 
 /// Before this, things are old here.
@@ -160,7 +166,7 @@ async fn the_floor_never_goes_back(t: Subject) {
     }
 }
 
-async fn only_the_ledger_can_be_forgotten(t: Subject) {
+async fn only_slots_spans_and_answers_can_be_forgotten(t: Subject) {
     declared(&t, "orders", 9).await;
     let refused = [
         Forgetting {
@@ -341,4 +347,112 @@ async fn events_that_no_archive_has_read_stay(t: Subject) {
     // Nobody archives any more.
     archived(None).await;
     assert_eq!(step().await, Step::Done { gone: 1 });
+}
+
+/// An answer that was given at a minute.
+fn answer(name: &str, minutes: i64) -> (Key, Record) {
+    let Record::Applied(given) = applied(json!({ "did": name })) else {
+        unreachable!("an answer is one")
+    };
+    let at = minute(minutes);
+    let record = Record::Applied(AppliedRecord { at, ..Arc::unwrap_or_clone(given) }.into());
+    (applied_key(name), record)
+}
+
+/// The keys whose answers are there, by name of pipeline and key.
+async fn answers(t: &Subject) -> BTreeSet<(PipelineId, String)> {
+    let (mut found, mut from) = (BTreeSet::new(), String::new());
+    loop {
+        let portion = t.store.rows(Rows::Answers, &from, 1_000).await.expect("rows answers");
+        let named = |row: StoredRow| Some((row.pipeline, row.key.name()?.to_owned()));
+        found.extend(portion.items.into_iter().filter_map(named));
+        let Some(next) = portion.next else { return found };
+        from = next;
+    }
+}
+
+/// Sweeps answers; how many went, and how many in each step that took something.
+async fn sweep_answers(t: &Subject, spared: &[&str]) -> (usize, Vec<usize>) {
+    let spared = spared.iter().map(|key| (*key).to_owned()).collect();
+    let (mut sweep, mut steps) = (AnswerSweep::new(before(), spared), Vec::new());
+    loop {
+        let step = sweep.step(t.store.as_ref()).await.expect("a sweep goes on");
+        let (gone, is_done) = match step {
+            Step::More { gone } => (gone, false),
+            Step::Done { gone } => (gone, true),
+            Step::Archive => unreachable!("no archive has answers"),
+        };
+        steps.extend(Some(gone).filter(|gone| *gone > 0));
+        assert!(steps.len() <= 1_000, "a sweep goes on for ever");
+        if is_done {
+            return (steps.iter().sum(), steps);
+        }
+    }
+}
+
+async fn an_answer_goes_at_the_revision_that_was_read(t: Subject) {
+    let stock = pipeline("stock");
+    t.create(&orders(), vec![answer("read", 0), answer("changed", 0), answer("other", 0)]).await;
+    t.create(&stock, vec![answer("read", 0)]).await;
+    let (key, record) = answer("changed", 1);
+    t.write(&orders(), vec![Change::Put(key, Expect::Revision(1), record)]).await;
+    let rows = ["read", "changed", "never"].map(|name| (orders(), applied_key(name), 1)).into();
+    let what = Forgetting { rows, ..Forgetting::default() };
+    assert_eq!(t.store.forget(what).await.expect("forget answers"), 1);
+    let left = [(orders(), "changed"), (orders(), "other"), (stock, "read")];
+    assert_eq!(answers(&t).await, left.map(|(name, key)| (name, key.to_owned())).into());
+    assert_eq!(t.revision(&orders(), &applied_key("changed")).await, 2);
+    assert_eq!(floor(&t).await, None, "a floor is about slots");
+}
+
+async fn a_key_whose_answer_is_gone_is_a_new_one(t: Subject) {
+    let record = InboxRecord::Resume { catchup: None };
+    let waiting = async || {
+        t.store.post(&orders(), "a", &record).await.expect("post answers");
+        t.store.inbox(t.shard(&orders()), 10).await.expect("inbox answers").items.len()
+    };
+    assert_eq!(waiting().await, 1);
+    t.create(&orders(), vec![answer("a", 0)]).await;
+    assert_eq!(waiting().await, 0, "it was answered");
+    assert_eq!(sweep_answers(&t, &[]).await.0, 1);
+    assert_eq!(waiting().await, 1);
+    t.create(&orders(), vec![answer("a", 150)]).await;
+    assert_eq!(waiting().await, 0, "it is answered again");
+    assert_eq!(t.revision(&orders(), &applied_key("a")).await, 1);
+}
+
+/// Nobody need have declared it: the answer may say so.
+async fn old_answers_go_under_every_name(t: Subject) {
+    declared(&t, "orders", 200).await;
+    let names = [orders(), PipelineId::system(), pipeline("nobody-declares-it")];
+    for name in &names {
+        let rows = vec![answer("old", 0), answer("last", 99), answer("edge", 100), old(0)];
+        t.create(name, rows).await;
+    }
+    t.store.archived(Some(Archived::default())).await.expect("archived answers");
+    assert_eq!(sweep_answers(&t, &[]).await.0, 6);
+    let left = names.map(|name| (name, "edge".to_owned()));
+    assert_eq!(answers(&t).await, left.into());
+    assert_eq!(ledger(&t, "orders").await, [slot_key(0)], "slots are another sweep's");
+    assert_eq!(floor(&t).await, None);
+    assert_eq!(sweep_answers(&t, &[]).await, (0, vec![]));
+}
+
+async fn an_answer_that_somebody_may_ask_for_again_stays(t: Subject) {
+    t.create(&orders(), vec![answer("spooled", 0), answer("other", 0)]).await;
+    assert_eq!(sweep_answers(&t, &["spooled"]).await.0, 1);
+    assert_eq!(answers(&t).await, [(orders(), "spooled".to_owned())].into());
+}
+
+async fn answers_go_in_bounded_portions(t: Subject) {
+    for name in ["orders", "stock", "zebras"] {
+        let rows = (0..1_100).map(|at| answer(&format!("{name} {at}"), 0)).collect();
+        t.create(&pipeline(name), rows).await;
+    }
+    let (gone, steps) = sweep_answers(&t, &[]).await;
+    assert_eq!(gone, 3_300);
+    // A walk on a server gives out about as many as it is asked for: never all of two hashes.
+    assert!(steps.iter().all(|gone| *gone < 2_200), "{steps:?}");
+    assert!(steps.len() >= 2, "{steps:?}");
+    assert_eq!(answers(&t).await, BTreeSet::new());
 }

@@ -19,7 +19,7 @@ use crate::{
     contract::{Accepted, Change, EventRow, Expect, InboxEntry, Refusal, Row},
     key::Key,
     record::{InboxRecord, Record, VersionRecord},
-    whole::{Archived, ChangedRow, Changes, Freight, Mark, Recalled, StoreId, StoredRow},
+    whole::{Archived, ChangedRow, Changes, Freight, Mark, Recalled, Rows, StoreId, StoredRow},
 };
 
 promises!("whole":
@@ -35,6 +35,7 @@ promises!("whole":
     who_begins_to_follow_misses_nothing,
     racing_groups_are_all_noted,
     all_rows_come_in_portions,
+    the_rows_of_one_kind_come_alone,
     freight_is_taken_over_as_it_is,
     the_same_freight_again_changes_nothing,
     a_store_goes_on_where_the_other_ended,
@@ -226,7 +227,8 @@ async fn who_begins_to_follow_misses_nothing(t: Subject) {
     }
     let begins = async {
         t.store.archived(Some(START_HERE)).await.expect("archived answers");
-        let known: BTreeSet<Key> = portions(&t, 10).await.into_iter().map(|row| row.key).collect();
+        let known: BTreeSet<Key> =
+            portions(&t, Rows::All, 10).await.into_iter().map(|row| row.key).collect();
         known
     };
     let commits = async {
@@ -278,10 +280,10 @@ async fn racing_groups_are_all_noted(t: Subject) {
     assert_eq!((found.len(), noted.len()), (32, 32));
 }
 
-async fn portions(t: &Subject, limit: usize) -> Vec<StoredRow> {
+async fn portions(t: &Subject, which: Rows, limit: usize) -> Vec<StoredRow> {
     let (mut rows, mut from) = (Vec::new(), String::new());
     loop {
-        let portion = t.store.rows(&from, limit).await.expect("rows answers");
+        let portion = t.store.rows(which, &from, limit).await.expect("rows answers");
         rows.extend(portion.items);
         assert!(rows.len() <= 10_000, "portions go on for ever");
         match portion.next {
@@ -292,7 +294,7 @@ async fn portions(t: &Subject, limit: usize) -> Vec<StoredRow> {
 }
 
 async fn all_rows_come_in_portions(t: Subject) {
-    assert_eq!(portions(&t, 10).await, [], "an empty store has none");
+    assert_eq!(portions(&t, Rows::All, 10).await, [], "an empty store has none");
     let names = [orders(), pipeline("aa"), pipeline("zz-9"), PipelineId::system()];
     let mut written = BTreeMap::new();
     for name in &names {
@@ -308,11 +310,39 @@ async fn all_rows_come_in_portions(t: Subject) {
         written.insert((orders(), key), Row { record, revision: 1 });
     }
     for limit in [1, 7, 1_000] {
-        let found = portions(&t, limit).await;
-        let found: BTreeMap<_, _> =
-            found.into_iter().map(|found| ((found.pipeline, found.key), found.row)).collect();
-        assert_eq!(found, written, "in portions of {limit}");
+        let found = portions(&t, Rows::All, limit).await;
+        assert_eq!(by_key(found), written, "in portions of {limit}");
     }
+}
+
+/// Also under names that no pipeline has: an answer may say just that.
+async fn the_rows_of_one_kind_come_alone(t: Subject) {
+    assert_eq!(portions(&t, Rows::Answers, 10).await, [], "an empty store has none");
+    let mut written = BTreeMap::new();
+    for name in [orders(), PipelineId::system()] {
+        t.create(&name, every_kind()).await;
+        let answers = every_kind().into_iter().filter(|(key, _)| key.kind() == "applied");
+        for (key, record) in answers {
+            written.insert((name.clone(), key), Row { record, revision: 1 });
+        }
+    }
+    for name in [pipeline("applied"), pipeline("nobody-declares-it")] {
+        let answers: Vec<_> =
+            (0..15).map(|at| (applied_key(&format!("k {at}")), applied(json!(at)))).collect();
+        t.create(&name, answers.clone()).await;
+        for (key, record) in answers {
+            written.insert((name.clone(), key), Row { record, revision: 1 });
+        }
+    }
+    assert_eq!(written.len(), 32);
+    for limit in [1, 7, 1_000] {
+        let found = portions(&t, Rows::Answers, limit).await;
+        assert_eq!(by_key(found), written, "in portions of {limit}");
+    }
+}
+
+fn by_key(rows: Vec<StoredRow>) -> BTreeMap<(PipelineId, Key), Row<Record>> {
+    rows.into_iter().map(|row| ((row.pipeline, row.key), row.row)).collect()
 }
 
 fn freight() -> Freight {
@@ -341,10 +371,7 @@ fn freight() -> Freight {
 
 async fn is_taken_over(t: &Subject) {
     let Freight { rows, events, inbox, last, store: _ } = freight();
-    let by_key = |rows: Vec<StoredRow>| -> BTreeMap<(PipelineId, Key), Row<Record>> {
-        rows.into_iter().map(|row| ((row.pipeline, row.key), row.row)).collect()
-    };
-    assert_eq!(by_key(portions(t, 5).await), by_key(rows));
+    assert_eq!(by_key(portions(t, Rows::All, 5).await), by_key(rows));
     assert_eq!(t.store.events(None, 0, 100).await.expect("events answers").items, events);
     assert_eq!(t.store.events(Some(&orders()), 0, 100).await.expect("answers").items, events);
     let found = t.store.inbox(t.shard(&orders()), 100).await.expect("inbox answers").items;

@@ -11,7 +11,7 @@ use crate::{
     kept,
     key::{Key, RunKey},
     record::Record,
-    whole::{Archived, ChangedRow, Changes, Forgetting, Freight, Portion, StoredRow},
+    whole::{Archived, ChangedRow, Changes, Forgetting, Freight, Portion, Rows, StoredRow},
 };
 
 /// Changes that an archive has not read yet.
@@ -64,7 +64,12 @@ impl State {
         followed.since = followed.since.max(up_to.changes.min(self.event_last));
     }
 
-    pub(super) fn portion(&self, from: &str, limit: usize) -> Result<Portion, StoreError> {
+    pub(super) fn portion(
+        &self,
+        which: Rows,
+        from: &str,
+        limit: usize,
+    ) -> Result<Portion, StoreError> {
         let first = if from.is_empty() { None } else { Some(place(from)?) };
         let all = self.rows.iter().flat_map(|(name, rows)| {
             let begins = match &first {
@@ -75,7 +80,7 @@ impl State {
         });
         let is_later = |name: &PipelineId| first.as_ref().is_none_or(|(last, _)| name >= last);
         let mut items: Vec<StoredRow> = all
-            .filter(|(name, ..)| is_later(name))
+            .filter(|(name, key, _)| is_later(name) && which.includes(key.kind()))
             .take(limit.max(1))
             .map(|(name, key, row)| stored(name, key, row))
             .collect();

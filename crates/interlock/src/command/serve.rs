@@ -189,7 +189,8 @@ async fn start(project: Project) -> Result<(Parties, Greeting, Option<Witness>),
         tokio::spawn(Reload { files, engine: changes, asked, pulse, told, broken }.watch());
         tokio::spawn(retention::keep_logs(folder.join("runner"), config.retention.logs));
         let kept = retention::Kept::of(config);
-        beside.spawn(retention::keep_ledger(Arc::clone(&store), ours, kept));
+        beside.spawn(retention::keep_ledger(Arc::clone(&store), ours.clone(), kept));
+        beside.spawn(retention::keep_answers(Arc::clone(&store), ours));
         let reports = Reports::found_by(&folder, &store);
         tokio::spawn(reports.tell_what_is_there().await.tell_what_comes());
         Some(run_engines(owner, host, &surface))

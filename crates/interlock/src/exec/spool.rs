@@ -71,6 +71,13 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
+/// The keys of all reports that lie there, by the names of their files.
+pub(crate) fn keys(folder: &Path) -> BTreeSet<String> {
+    let files = files(folder);
+    let names = files.iter().filter_map(|file| file.file_stem()?.to_str());
+    names.filter_map(|name| Some(name.split_once('-')?.1.to_owned())).collect()
+}
+
 /// A report that waits, and its file.
 pub(crate) struct Waiting {
     pub(crate) file: PathBuf,
@@ -143,13 +150,17 @@ mod tests {
             ),
         };
         keep(folder.path(), &way("a"), &[parcel("late", 20), parcel("early", 10)]).unwrap();
-        keep(folder.path(), &way("b"), &[parcel("other", 5)]).unwrap();
-        let keys = |name: &str| {
+        keep(folder.path(), &way("b"), &[parcel("exec-1-start", 5)]).unwrap();
+        let waiting_for = |name: &str| {
             let found = waiting(folder.path(), &[way(name).name()], &BTreeSet::new());
             found.into_iter().map(|it| it.parcel.key).collect::<Vec<_>>()
         };
-        assert_eq!(keys("a"), ["early", "late"]);
-        assert_eq!(keys("b"), ["other"]);
+        assert_eq!(waiting_for("a"), ["early", "late"]);
+        assert_eq!(waiting_for("b"), ["exec-1-start"]);
+        assert_eq!(
+            keys(folder.path()),
+            ["early", "exec-1-start", "late"].map(str::to_owned).into()
+        );
         let found = waiting(folder.path(), &[way("a").name()], &BTreeSet::new()).remove(0);
         assert_eq!(found.parcel, parcel("early", 10));
     }

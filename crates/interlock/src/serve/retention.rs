@@ -1,17 +1,17 @@
-//! Keeping what `retention` says, and no longer: the output of jobs, and what the ledger says of them.
+//! Keeping what `retention` says, and no longer: the output of jobs, what the ledger says of them, and what it answered.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc, time::Duration};
 
 use interlock_config::server::{ServerConfig, StoreConfig};
 use interlock_core::id::PipelineId;
 use interlock_store::{
     LedgerQuery, Role, Shard, Store, StoreError,
-    retention::{self, KEPT_MIN, Sweep},
+    retention::{self, ANSWERS_KEPT, AnswerSweep, KEPT_MIN, Sweep},
 };
 use interlock_trigger::runner::{LogSweep, Step, Swept};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::clock;
+use crate::{clock, exec::spool};
 
 /// Between two sweeps. Retention is counted in days.
 const PAUSE: Duration = Duration::from_hours(1);
@@ -100,6 +100,7 @@ impl Kept {
 struct Gone {
     slots: usize,
     events: usize,
+    answers: usize,
     /// Something waits until an archive has it.
     waits: bool,
 }
@@ -108,7 +109,7 @@ struct Gone {
 pub(crate) async fn keep_ledger(store: Arc<dyn Store>, holder: String, kept: Kept) {
     loop {
         let pause = match sweep_ledger(store.as_ref(), &holder, kept).await {
-            Ok(Gone { slots, events, waits }) => {
+            Ok(Gone { slots, events, waits, .. }) => {
                 if slots + events > 0 {
                     tracing::info!(slots, events, "old history was taken out of the ledger");
                 }
@@ -143,15 +144,51 @@ async fn sweep_ledger(store: &dyn Store, holder: &str, kept: Kept) -> Result<Gon
             }
         }
     }
-    // Events are the store's: the owner of one shard sees to them.
-    let system = Shard::of(&PipelineId::system(), store.shard_count());
-    let mut more = shards.contains(&system);
+    let mut more = are_for_all(store, &shards);
     while more {
         let step = retention::forget_events(store, events).await?;
         more = gone.count(&step, |gone| &mut gone.events);
         tokio::time::sleep(BREATH).await;
     }
     Ok(gone)
+}
+
+/// Takes old answers to reports and requests out of the ledger, now and then, for ever. By itself: no archive is waited for.
+pub(crate) async fn keep_answers(store: Arc<dyn Store>, holder: String) {
+    loop {
+        // What still lies in this user's spool is posted again by the next process, if only because nobody may remove it.
+        let spared = tokio::task::spawn_blocking(|| spool::keys(&spool::folder()));
+        let spared = spared.await.unwrap_or_default();
+        let pause = match sweep_answers(store.as_ref(), &holder, spared).await {
+            Ok(answers) => {
+                if answers > 0 {
+                    tracing::info!(answers, "old answers were taken out of the ledger");
+                }
+                LEDGER_PAUSE
+            }
+            Err(error) => {
+                tracing::warn!(%error, "old answers cannot be taken out; tried again in 5 m");
+                AGAIN
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn sweep_answers(
+    store: &dyn Store,
+    holder: &str,
+    spared: BTreeSet<String>,
+) -> Result<usize, StoreError> {
+    if !are_for_all(store, &owned(store, holder).await?) {
+        return Ok(0);
+    }
+    let before = before(store.now().await?, ANSWERS_KEPT)?;
+    let (mut sweep, mut gone) = (AnswerSweep::new(before, spared), Gone::default());
+    while gone.count(&sweep.step(store).await?, |gone| &mut gone.answers) {
+        tokio::time::sleep(BREATH).await;
+    }
+    Ok(gone.answers)
 }
 
 impl Gone {
@@ -178,6 +215,11 @@ fn before(now: Timestamp, kept: SignedDuration) -> Result<Timestamp, StoreError>
     now.checked_sub(kept).map_err(|error| StoreError::permanent(error.to_string()))
 }
 
+/// Whether the owner of these shards sees to what is the whole store's: one of a fleet does.
+fn are_for_all(store: &dyn Store, shards: &[Shard]) -> bool {
+    shards.contains(&Shard::of(&PipelineId::system(), store.shard_count()))
+}
+
 /// The shards whose engine is here; all of them where nobody else can be.
 async fn owned(store: &dyn Store, holder: &str) -> Result<Vec<Shard>, StoreError> {
     let all = (0..store.shard_count()).map(Shard);
@@ -186,4 +228,55 @@ async fn owned(store: &dyn Store, holder: &str) -> Result<Vec<Shard>, StoreError
         roll.held.get(&(Role::Engine, *shard)).is_some_and(|(name, _)| name == holder)
     };
     Ok(all.filter(is_ours).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use interlock_store::{
+        Freight, Key, Record, Row, Rows, StoredRow, memory::MemoryStore, record::AppliedRecord,
+    };
+
+    use super::*;
+
+    const SHARDS: u16 = 4;
+
+    /// An answer of so many hours ago, under a name.
+    fn answer(pipeline: &PipelineId, key: &str, hours: i64) -> StoredRow {
+        let at = clock::now() - SignedDuration::from_hours(hours);
+        let record =
+            AppliedRecord { at, accepted: true, result: [0].as_slice().into(), request: None };
+        let row = Row { record: Record::Applied(record.into()), revision: 1 };
+        StoredRow { pipeline: pipeline.clone(), key: Key::Applied(key.to_owned()), row }
+    }
+
+    async fn keys(store: &dyn Store) -> Vec<String> {
+        let portion = store.rows(Rows::Answers, "", 100).await.unwrap();
+        portion.items.into_iter().map(|row| row.key.name().unwrap().to_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn answers_go_after_eight_days_by_the_one_that_sees_to_the_whole_store() {
+        let store = MemoryStore::new(SHARDS, Arc::new(clock::now));
+        let unknown = PipelineId::parse("nobody-declares-it").unwrap();
+        let rows = vec![
+            answer(&PipelineId::system(), "old", 8 * 24 + 1),
+            answer(&unknown, "of old", 8 * 24 + 1),
+            answer(&unknown, "spooled", 8 * 24 + 1),
+            answer(&unknown, "young", 8 * 24 - 1),
+        ];
+        store.import(Freight { rows, ..Freight::default() }).await.unwrap();
+        let system = Shard::of(&PipelineId::system(), SHARDS);
+        for shard in (0..SHARDS).map(Shard) {
+            let holder = if shard == system { "one" } else { "another" };
+            let lease = store.acquire(Role::Engine, shard, holder, SignedDuration::from_hours(1));
+            assert!(lease.await.unwrap().is_some());
+        }
+        let sweep = async |holder| {
+            sweep_answers(&store, holder, ["spooled".to_owned()].into()).await.unwrap()
+        };
+        assert_eq!(sweep("another").await, 0);
+        assert_eq!(keys(&store).await.len(), 4);
+        assert_eq!(sweep("one").await, 2);
+        assert_eq!(keys(&store).await, ["spooled", "young"]);
+    }
 }

@@ -17,8 +17,8 @@ use std::{
 
 use interlock_core::id::{PipelineId, fnv1a};
 use interlock_store::{
-    Change, Expect, Freight, Group, InboxEntry, Key, Record, Role, Row, Shard, Store, StoredRow,
-    Writer,
+    Change, Expect, Freight, Group, InboxEntry, Key, Record, Role, Row, Rows, Shard, Store,
+    StoredRow, Writer,
     conformance::block_on,
     kept::{COPYING_KEY, MOVED_KEY},
     record::SensorRecord,
@@ -160,7 +160,7 @@ impl End {
         let mut from = String::new();
         loop {
             self.go_on()?;
-            let portion = block_on(self.store.rows(&from, PORTION))?;
+            let portion = block_on(self.store.rows(Rows::All, &from, PORTION))?;
             let marks = [COPYING_KEY, MOVED_KEY].map(mark);
             let is_ours =
                 |row: &StoredRow| row.pipeline != PipelineId::system() || !marks.contains(&row.key);
