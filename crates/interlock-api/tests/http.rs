@@ -76,7 +76,8 @@ impl Site {
         let change = match token {
             Some(token) => {
                 let (at, received_at) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
-                let record = SensorRecord { value: token.to_json(), at, received_at };
+                let record =
+                    SensorRecord { value: token.to_json(), at, received_at, unheeded: false };
                 Change::Put(key, Expect::Any, Record::Sensor(record.into()))
             }
             None => Change::Delete(key, Expect::Any),

@@ -152,7 +152,12 @@ impl Engine {
             (Some(_), Some(_)) => return Ok(Err(format!("there is a silence `{id}` already"))),
             (None, None) => return Ok(Err(format!("there is no silence `{id}`"))),
             (Some(value), None) => {
-                let record = SensorRecord { value: value.clone(), at: now, received_at: now };
+                let record = SensorRecord {
+                    value: value.clone(),
+                    at: now,
+                    received_at: now,
+                    unheeded: false,
+                };
                 plan.put(key, 0, Record::Sensor(record.into()));
                 Event::of("SILENCE_ADDED", now, format!("{by} added the silence {id}"))
                     .detail("says", value.clone())

@@ -68,7 +68,12 @@ impl Engine {
                 return Ok(Err(format!("there is a {kind} `{id}` already")));
             }
             (Some(value), revision) => {
-                let record = SensorRecord { value: (*value).clone(), at: now, received_at: now };
+                let record = SensorRecord {
+                    value: (*value).clone(),
+                    at: now,
+                    received_at: now,
+                    unheeded: false,
+                };
                 plan.put(key, revision, Record::Sensor(record.into()));
                 let said = match *kind {
                     "files" => format!("{id} declares {} pipelines", value["count"]),
@@ -102,7 +107,7 @@ impl Engine {
             }
             Some(_) | None => heard_value(&[(since, until)]),
         };
-        let record = SensorRecord { value, at: until, received_at: now };
+        let record = SensorRecord { value, at: until, received_at: now, unheeded: false };
         plan.group.changes.push(Change::Put(key, Expect::Any, Record::Sensor(record.into())));
         if let Some(after) = after {
             let key = Key::Applied(after.to_owned());

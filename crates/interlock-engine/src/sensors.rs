@@ -60,6 +60,8 @@ impl Engine {
         self.load_sensors(pipeline, &SpecsInUse::only(Arc::clone(spec))).await?;
         let known = self.known_sensor(pipeline, key).await?;
         let freshness = arrival::freshness(known.as_ref(), sensor);
+        let state = self.pipelines.get_mut(pipeline);
+        let is_closed = state.is_paused(*now) || state.is_retired() || !spec.enabled;
         match freshness {
             Freshness::Repeated => return Ok(json!({ "sensor": key, "repeated": true })),
             Freshness::Outdated => {
@@ -68,13 +70,11 @@ impl Engine {
             }
             Freshness::New | Freshness::Confirmed => {
                 let (value, at) = (sensor.value.clone(), sensor.at);
-                let record = SensorRecord { value, at, received_at: *now };
+                let record = SensorRecord { value, at, received_at: *now, unheeded: is_closed };
                 plan.put_any(Key::Sensor((*key).to_owned()), Record::Sensor(record.into()));
                 plan.event(Event::of("SENSOR_REPORTED", *now, *key).report(sensor));
             }
         }
-        let state = self.pipelines.get_mut(pipeline);
-        let is_closed = state.is_paused(*now) || state.is_retired() || !spec.enabled;
         if is_closed || spec.trigger.is_none() {
             return Ok(json!({ "sensor": key }));
         }

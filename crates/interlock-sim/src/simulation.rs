@@ -1,13 +1,15 @@
 //! One run of the world: days of bad luck, then calm, then judgement.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use interlock_core::id::PipelineId;
 use interlock_engine::{Pace, seam::World as _};
-use interlock_store::{Forgetting, Key, Record, Store, conformance::block_on, memory::MemoryStore};
+use interlock_store::{
+    Forgetting, Key, Record, RunKey, Shard, Store, conformance::block_on, memory::MemoryStore,
+};
 use interlock_watchdog::Pace as WatchdogPace;
 use jiff::{SignedDuration, Timestamp};
 
@@ -240,10 +242,21 @@ impl World {
         let _forgotten = block_on(self.memory.forget(forgetting));
         self.checker().forget_before(before);
         self.jobs.forget_before(before);
-        self.memory.take_out(&|_, key, record| match (key, record) {
+        // What is open is not over, however old it is: catch-up may be at work on last month.
+        let open = block_on(self.memory.open_slots(Shard(0), None, 1_000_000));
+        let open: BTreeSet<_> = open
+            .map(|page| page.items)
+            .unwrap_or_default()
+            .into_iter()
+            .map(|row| (row.pipeline, row.schedule, row.nominal))
+            .collect();
+        let is_open = |pipeline: &PipelineId, run: &RunKey| {
+            open.contains(&(pipeline.clone(), run.schedule.clone(), run.nominal))
+        };
+        self.memory.take_out(&|pipeline, key, record| match (key, record) {
             (Key::Slot(_, at), Record::Slot(slot)) => !slot.is_open() && *at < before,
             (Key::Span(..), Record::Span(span)) => span.last < before,
-            (Key::Run(run), _) => run.nominal < before,
+            (Key::Run(run), _) => run.nominal < before && !is_open(pipeline, run),
             (Key::Applied(_), Record::Applied(applied)) => applied.at < before,
             (Key::Incident(_), Record::Incident(incident)) => {
                 incident.state == "resolved" && incident.updated_at < before

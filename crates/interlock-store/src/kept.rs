@@ -48,7 +48,7 @@ pub fn floor_of(record: &Record) -> Option<Timestamp> {
 /// That row.
 pub fn floor_record(before: Timestamp, now: Timestamp) -> Record {
     let value = json!({ "before": before.to_string() });
-    Record::Sensor(SensorRecord { value, at: before, received_at: now }.into())
+    Record::Sensor(SensorRecord { value, at: before, received_at: now, unheeded: false }.into())
 }
 
 /// A stretch of time, from the first to the last instant.

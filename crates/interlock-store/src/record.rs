@@ -209,6 +209,9 @@ pub struct SensorRecord {
     pub at: Timestamp,
     /// When it reached us.
     pub received_at: Timestamp,
+    /// Whether its pipeline took nothing then, being paused, disabled or gone: it opens no slot, and none later.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unheeded: bool,
 }
 
 /// What a due entry is about; its instant and kind are in the key.

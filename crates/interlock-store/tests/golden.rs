@@ -370,6 +370,7 @@ fn sensors_incidents_and_the_rest_are_written_as_ever() {
         value: json!({"rows": 12, "share": 0.1, "note": "né ☃"}),
         at: nine(),
         received_at: at("2026-02-25T09:00:00.123Z"),
+        unheeded: false,
     };
     check_row("sensor", &Key::Sensor("landed".into()), &Record::Sensor(sensor.into()));
     let incident = IncidentRecord {
@@ -640,7 +641,9 @@ fn broken_text_is_refused_with_a_sentence() {
 fn numbers_come_back_to_the_last_bit() {
     let key = Key::Sensor("k".into());
     for value in [json!(122.416_294_033_786_59), json!(u64::MAX), json!(i64::MIN), json!(5e-324)] {
-        let record = Record::Sensor(SensorRecord { value, at: nine(), received_at: nine() }.into());
+        let record = Record::Sensor(
+            SensorRecord { value, at: nine(), received_at: nine(), unheeded: false }.into(),
+        );
         assert_eq!(Record::decode(&key, &record.encode()), Ok(record));
     }
 }

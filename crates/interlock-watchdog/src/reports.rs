@@ -77,7 +77,7 @@ impl Gatherer<'_> {
         }
         for (key, row) in self.store.sensors(&snapshot.pipeline).await? {
             let number = Settled::number(&key, &row);
-            let SensorRecord { value, at, received_at } = row.record;
+            let SensorRecord { value, at, received_at, unheeded } = row.record;
             let sensor = Sensor { value, at };
             let mut opens = vec![];
             if known.numbers.contains(&number) {
@@ -86,7 +86,7 @@ impl Gatherer<'_> {
                 opens = self.opened_by(snapshot, &key, &sensor);
                 reports.asked.push((number, key.clone()));
             }
-            snapshot.sensors.insert(key, Reported { sensor, received_at, opens });
+            snapshot.sensors.insert(key, Reported { sensor, received_at, unheeded, opens });
         }
         reports.is_read = true;
         reports.absent = self.add_opened(snapshot).await?;
@@ -145,9 +145,13 @@ impl Gatherer<'_> {
     }
 }
 
-/// Whether the slots that a report opens are there, and do not wait for it, or were given up; or it opens none, and that stays so.
+/// Whether the slots that a report opens are there, and do not wait for it, or were given up; or it opens none, and that stays so. One
+/// that nobody heeded opens none.
 fn is_answered(snapshot: &Snapshot, key: &str) -> bool {
-    let opens = snapshot.sensors.get(key).map_or(&[][..], |reported| &reported.opens);
+    let Some(Reported { unheeded, opens, .. }) = snapshot.sensors.get(key) else { return true };
+    if *unheeded {
+        return true;
+    }
     if opens.is_empty() {
         return !snapshot.agenda.starts.iter().any(|start| start.minds_age());
     }

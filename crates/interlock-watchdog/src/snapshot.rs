@@ -94,6 +94,8 @@ pub struct Reported {
     pub sensor: Sensor,
     /// When it reached us.
     pub received_at: Timestamp,
+    /// Whether its pipeline took nothing then.
+    pub unheeded: bool,
     /// The slots that it opens; none, where it is known that they need nothing more of it.
     pub opens: Vec<Place>,
 }

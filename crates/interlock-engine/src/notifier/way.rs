@@ -72,12 +72,12 @@ impl Notifier {
                 }
                 Ok(match self.beginning(row).await? {
                     Beginning::Told => Way::Free,
-                    Beginning::OnItsWay(at) => Way::NotBefore(self.soon().max(at)),
+                    Beginning::OnItsWay(at) => Way::NotBefore(self.after_its_try(at)),
                     Beginning::Dead | Beginning::Unheard(_) => Way::Moot,
                 })
             }
             Some(IncidentState::Resolved) => Ok(match self.beginning(row).await? {
-                Beginning::OnItsWay(at) => Way::NotBefore(self.soon().max(at)),
+                Beginning::OnItsWay(at) => Way::NotBefore(self.after_its_try(at)),
                 Beginning::Dead => Way::Moot,
                 Beginning::Unheard(rows) => Way::Unheard(rows),
                 // It was decided that nobody heard of it, and what was held back is gone by now.
@@ -112,8 +112,10 @@ impl Notifier {
         Ok(if is_over { Way::Free } else { Way::NotBefore(plus(now, self.patience.ask_again)) })
     }
 
-    fn soon(&self) -> Timestamp {
-        plus(self.world.now(), self.patience.look)
+    /// When to ask again about a beginning that is tried at an instant, which was said by a clock that may be wrong.
+    fn after_its_try(&self, at: Timestamp) -> Timestamp {
+        let now = self.world.now();
+        at.min(plus(now, self.patience.ask_again)).max(plus(now, self.patience.look))
     }
 
     async fn way_of_beginning(&self, row: &OutboxRow, alert: &Alert) -> Result<Way, StoreError> {

@@ -420,3 +420,24 @@ fn reports_stay_while_a_slot_of_their_time_is_open() {
     assert_eq!(stage.slots(), ["stream/2026-02-24T00:00:00Z completed"]);
     assert_eq!(reported(&stage), ["else", "landed"]);
 }
+
+#[test]
+fn a_report_that_came_in_a_pause_is_marked_for_the_watchdog() {
+    let mut stage = stream("");
+    let unheeded = |stage: &Stage| {
+        let name = PipelineId::parse("orders").unwrap();
+        block_on(stage.store.sensors(&name)).unwrap()["landed"].record.unheeded
+    };
+    let pause = InboxRecord::Pause { reason: "moving".to_owned(), until: None };
+    assert!(stage.ask("orders", &pause).accepted);
+    stage.sensor("orders", "landed", complete("2026-02-24", 1));
+    assert!(unheeded(&stage), "the pause may be forgotten before the report is");
+    assert!(stage.ask("orders", &InboxRecord::Resume { catchup: None }).accepted);
+    stage.until(at("09:30"));
+    assert_eq!(stage.slots(), Vec::<String>::new());
+    // The next one is heeded.
+    stage.sensor("orders", "landed", complete("2026-02-24", 2));
+    assert!(!unheeded(&stage));
+    stage.until(at("09:40"));
+    assert_eq!(stage.slots(), ["stream/2026-02-24T00:00:00Z completed"]);
+}

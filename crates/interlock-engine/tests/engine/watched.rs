@@ -386,6 +386,7 @@ fn unopened() -> Stage {
         value: json!({"date": "2026-02-24"}),
         at: now,
         received_at: now,
+        unheeded: false,
     };
     let change = interlock_store::Change::Put(
         Key::Sensor("ready".into()),

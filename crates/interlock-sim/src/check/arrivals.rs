@@ -18,6 +18,8 @@ use crate::{
     truth::{Period, Truth},
 };
 
+/// A report of longer ago may be about a period before its own time, whose slot is forgotten by now.
+const JUDGED_FOR: SignedDuration = SignedDuration::from_hours(6 * 24);
 /// How long a report may wait to be applied when nothing goes wrong.
 const APPLIED_IN: SignedDuration = SignedDuration::from_mins(10);
 /// Whoever reads the inbox and then decides does not see what came in between.
@@ -361,7 +363,7 @@ pub(crate) fn see(slot: &SeenSlot, place: &Place, scene: &Scene<'_>, saw: &mut V
 pub(crate) fn have_their_slots(book: &Book, truth: &Truth, now: Timestamp) -> Result<(), Finding> {
     let Some((start, ..)) = truth.arrival() else { return Ok(()) };
     for (key, it) in &book.facts {
-        if it.taken + APPLIED_IN > now {
+        if it.taken + APPLIED_IN > now || it.taken + JUDGED_FOR < now {
             continue;
         }
         let Some(Applied { fate, slots, .. }) = &it.applied else {

@@ -7,7 +7,7 @@ use interlock_store::{
     RunKey,
     record::{PauseRecord, PipelineRecord, SlotRecord, SpanRecord},
 };
-use jiff::{SignedDuration, Timestamp, civil::Date};
+use jiff::{Timestamp, civil::Date};
 use serde_json::Value;
 
 use super::{
@@ -15,9 +15,6 @@ use super::{
     arrivals::{Suspicion, TakenFact},
     backfills::SeenBackfill,
 };
-
-/// Reports are about periods of so long ago, at most.
-const ABOUT_MAX: SignedDuration = SignedDuration::from_hours(4 * 24);
 
 /// A slot, by schedule and instant.
 pub(crate) type Place = (ScheduleId, Timestamp);
@@ -237,8 +234,7 @@ impl Book {
         self.slots.retain(|(_, at), slot| slot.is_open() || *at >= before);
         self.spans.retain(|_, span| span.last >= before);
         self.done.retain(|(_, at)| *at >= before);
-        // A report may be about a period before its own time, whose slot is forgotten first.
-        self.facts.retain(|_, it| it.taken >= before + ABOUT_MAX);
+        self.facts.retain(|_, it| it.taken >= before);
         // What is open is not over, however old it is.
         let slots = &self.slots;
         let is_kept = |key: &RunKey| {

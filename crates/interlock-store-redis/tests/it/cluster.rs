@@ -84,7 +84,7 @@ fn watermark(expect: Expect) -> Change {
 
 /// A fact of no pipeline.
 fn fact() -> Change {
-    let record = SensorRecord { value: 1.into(), at: START, received_at: START };
+    let record = SensorRecord { value: 1.into(), at: START, received_at: START, unheeded: false };
     Change::Put(Key::Sensor("fact".to_owned()), Expect::Any, Record::Sensor(record.into()))
 }
 

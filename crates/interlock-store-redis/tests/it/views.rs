@@ -341,6 +341,7 @@ fn sensor_called_row_is_deleted_alone() {
                 value: 1.into(),
                 at: START,
                 received_at: START,
+                unheeded: false,
             }
             .into(),
         )

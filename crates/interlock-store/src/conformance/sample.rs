@@ -132,7 +132,9 @@ pub(super) fn run(
 }
 
 pub(super) fn sensor(value: Value) -> Record {
-    Record::Sensor(SensorRecord { value, at: START, received_at: minute(1) }.into())
+    Record::Sensor(
+        SensorRecord { value, at: START, received_at: minute(1), unheeded: false }.into(),
+    )
 }
 
 pub(super) fn sensor_key(name: &str) -> Key {

@@ -57,7 +57,9 @@ pub(super) fn reconciliation(snapshot: &Snapshot, now: Timestamp) -> Vec<Finding
 
 /// Whether a report may open a slot: not one from before the first sight, nor one that came in a pause.
 fn counts(snapshot: &Snapshot, reported: &Reported, now: Timestamp) -> bool {
-    reported.received_at > snapshot.first_seen && !snapshot.was_paused(reported.received_at, now)
+    !reported.unheeded
+        && reported.received_at > snapshot.first_seen
+        && !snapshot.was_paused(reported.received_at, now)
 }
 
 fn recover(

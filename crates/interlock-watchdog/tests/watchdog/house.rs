@@ -215,7 +215,12 @@ impl House {
     }
 
     pub(crate) fn sensor(&self, pipeline: &str, key: &str, value: Value, at: Timestamp) {
-        let record = Record::Sensor(SensorRecord { value, at, received_at: at }.into());
+        self.report(pipeline, key, SensorRecord { value, at, received_at: at, unheeded: false });
+    }
+
+    pub(crate) fn report(&self, pipeline: &str, key: &str, record: SensorRecord) {
+        let at = record.received_at;
+        let record = Record::Sensor(record.into());
         let put = Change::Put(Key::Sensor(key.to_owned()), Expect::Any, record);
         self.write(pipeline, vec![put, event("SENSOR_REPORTED", key, at)]);
     }

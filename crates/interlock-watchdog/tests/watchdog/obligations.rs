@@ -10,7 +10,7 @@ use interlock_core::{
 use interlock_store::{
     Change, DueKind, Expect, Key, Obligation, Record, RunKey, Shard, Store as _, Subject,
     conformance::block_on,
-    record::{SpanRecord, version_text},
+    record::{SensorRecord, SpanRecord, version_text},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -278,6 +278,12 @@ fn a_sensor_from_before_the_first_sight_or_in_a_pause_opens_nothing() {
     let house = House::new(&[STREAM], at("08:00"));
     house.pause("orders", at("08:10"), Some(at("08:20")));
     house.sensor("orders", "ready", json!({"date": "2026-02-24"}), at("08:15"));
+    assert_eq!(house.found(at("08:31")), NOTHING);
+    // Nor in one that is forgotten, because there was another after it.
+    let house = House::new(&[STREAM], at("08:00"));
+    let (value, at_then) = (json!({"date": "2026-02-24"}), at("08:15"));
+    let unheeded = SensorRecord { value, at: at_then, received_at: at_then, unheeded: true };
+    house.report("orders", "ready", unheeded);
     assert_eq!(house.found(at("08:31")), NOTHING);
 }
 

@@ -188,6 +188,7 @@ pub(crate) fn story() -> tempfile::TempDir {
         value: json!({ "count": 3 }),
         at: at("2026-02-25T10:00:00Z"),
         received_at: at("2026-02-25T10:00:01Z"),
+        unheeded: false,
     };
     written.commit(vec![
         create(Key::Pipeline, Record::Pipeline(pipeline.into())),

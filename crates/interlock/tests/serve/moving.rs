@@ -184,7 +184,9 @@ fn copy_that_was_not_finished_is_refused() {
     let project = Project::new(&[("ticker", TICKER)]);
     write(&project, "interlock.yaml", &settings);
     let value = serde_json::json!({});
-    let record = Record::Sensor(SensorRecord { value, at: START, received_at: START }.into());
+    let record = Record::Sensor(
+        SensorRecord { value, at: START, received_at: START, unheeded: false }.into(),
+    );
     let marker = StoredRow {
         pipeline: PipelineId::system(),
         key: Key::Sensor(COPYING_KEY.to_owned()),

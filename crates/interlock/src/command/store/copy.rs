@@ -210,7 +210,7 @@ fn mark(key: &str) -> Key {
 
 fn fact(value: serde_json::Value) -> Record {
     let now = clock::now();
-    Record::Sensor(SensorRecord { value, at: now, received_at: now }.into())
+    Record::Sensor(SensorRecord { value, at: now, received_at: now, unheeded: false }.into())
 }
 
 /// Refuses a target that holds anything.
