@@ -8,7 +8,7 @@ use std::{
 use interlock_core::id::PipelineId;
 use interlock_engine::{Pace, seam::World as _};
 use interlock_store::{
-    Forgetting, Key, Record, RunKey, Shard, Store, conformance::block_on, memory::MemoryStore,
+    Forgetting, Key, Record, Rows, RunKey, Shard, Store, conformance::block_on, memory::MemoryStore,
 };
 use interlock_watchdog::Pace as WatchdogPace;
 use jiff::{SignedDuration, Timestamp};
@@ -261,6 +261,8 @@ impl World {
             (Key::Incident(_), Record::Incident(incident)) => {
                 incident.state == "resolved" && incident.updated_at < before
             }
+            // A notification is named after its incident's revision, which begins anew with that one gone.
+            (Key::Outbox(_), Record::Outbox(letter)) => letter.dead && letter.not_before < before,
             _ => false,
         });
         self.memory.forget_events(before);
@@ -272,6 +274,23 @@ impl World {
 
     fn done(&self) -> MutexGuard<'_, Vec<(u64, Timestamp, String)>> {
         self.nemesis.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is in the outbox about a pipeline.
+    fn notifications_of(&self, pipeline: &PipelineId) -> Vec<String> {
+        let rows = block_on(self.memory.rows(Rows::All, "", 10_000_000));
+        let rows = rows.map(|portion| portion.items).unwrap_or_default().into_iter();
+        let own = rows.filter(|row| row.pipeline == *pipeline);
+        let lines = own.filter_map(|row| match (row.key, row.row.record) {
+            (Key::Outbox(name), Record::Outbox(it)) => {
+                let (at, tries, dead, held) = (it.not_before, it.tries, it.dead, it.held.clone());
+                Some(format!("  {name}: at {at}, tries {tries}, dead {dead}, held {held:?}"))
+            }
+            _ => None,
+        });
+        let lines: Vec<String> = lines.collect();
+        let title = (!lines.is_empty()).then(|| "what is to be told of it:".to_owned());
+        title.into_iter().chain(lines).collect()
     }
 
     /// What there is to say about a violation.
@@ -301,6 +320,7 @@ impl World {
             told.iter().filter_map(|event| event.record.run_id.clone()).collect();
         let runs = runs.iter().filter(|_| about.is_some());
         lines.extend(runs.map(|run| format!("  job {}", self.jobs.story(run))));
+        lines.extend(self.notifications_of(&pipeline));
         if let Some(truth) = self.nemesis.files.truth(&pipeline) {
             lines.push("its file:".to_owned());
             lines.extend(truth.text().lines().map(|line| format!("  {line}")));
