@@ -1,7 +1,7 @@
 //! What a schedule owes, found by walking minute by minute.
 //!
-//! It shares no code with the evaluator: each minute is converted to the wall clock of its zone and compared with the
-//! numbers from which the schedule's text was written. Slow and obvious, on purpose.
+//! It shares no code with the evaluator: each quarter of an hour is converted to the wall clock of its zone, and its minutes are
+//! compared with the numbers from which the schedule's text was written. Slow and obvious, on purpose.
 
 use jiff::{
     SignedDuration, Timestamp,
