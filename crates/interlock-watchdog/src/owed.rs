@@ -137,9 +137,21 @@ impl Expecting<'_> {
 
     /// When something is next to be judged after an instant.
     pub(crate) fn next_after(&self, judged: Timestamp) -> Option<Timestamp> {
+        self.first_after(judged, Timestamp::MIN)
+    }
+
+    /// The same of a pipeline that was first seen at an instant. What came before it is not owed, and must not make
+    /// the pipeline one that is late: of such the watchdog waits for the scheduler, and what follows would wait too.
+    pub(crate) fn first_after(&self, judged: Timestamp, seen: Timestamp) -> Option<Timestamp> {
         let next = self.schedules().filter_map(|start| {
-            let owed = self.next(start, self.cursor(start, judged))?;
-            Some(owed.judged_at())
+            let cursor = self.cursor(start, judged.max(plus(seen, SETTLE)));
+            // The day on which it was declared, and a time that a report decides, may begin before.
+            let begins_before = matches!(
+                start.schedule.recurrence(),
+                Recurrence::Daily | Recurrence::Sensor { .. }
+            );
+            let cursor = if begins_before { cursor } else { cursor.max(seen) };
+            Some(self.next(start, cursor)?.judged_at())
         });
         next.min()
     }

@@ -100,7 +100,7 @@ impl Watchlist {
         let (from, has_sensors, is_reported) = match &read {
             Ok(agenda) if record.retired_at.is_none() => {
                 let expecting = Expecting { pipeline, agenda };
-                let next = expecting.next_after(judged.max(record.first_seen));
+                let next = expecting.first_after(judged, record.first_seen);
                 let is_reported = agenda.work == Work::Watched;
                 (next.map_or(NEVER, millis), has_sensors(agenda), is_reported)
             }

@@ -172,6 +172,33 @@ fn a_pipeline_that_cannot_be_watched_is_told_of() {
     assert_eq!(system().last().unwrap().kind, "WATCHDOG_RECOVERED");
 }
 
+/// What came before a pipeline was declared is not owed: it must not make the watchdog wait for the scheduler, as after a start it waits for whatever is late.
+#[test]
+fn l3_what_a_new_pipeline_misses_first_is_told_in_time_however_late_the_watchdog_begins() {
+    let file = "name: orders\ntrigger: {type: external}\n\
+                schedule: {cron: '*/5 * * * * *', seconds: true, grace: 1s}\n";
+    // Before and after the grace of the slot at 08:00:10 is over.
+    for seen in ["10.3", "10.9", "11", "11.2"] {
+        let seen = instant(&format!("2026-02-24T08:00:{seen}Z"));
+        let house = House::new(&[], seen);
+        house.declare(file, seen, seen);
+        *house.clock.lock().unwrap() = instant("2026-02-24T08:00:11.6Z");
+        let mut watchdog = watchdog(&house, zones());
+        while *house.clock.lock().unwrap() < instant("2026-02-24T08:00:17Z") {
+            block_on(watchdog.pass()).unwrap();
+            *house.clock.lock().unwrap() += SignedDuration::from_millis(100);
+        }
+        let alerts = house.alerts();
+        let said: Vec<_> =
+            alerts.iter().map(|it| (&it["details"]["expectedTime"], &it["timestamp"])).collect();
+        assert_eq!(
+            said,
+            [(&json!("2026-02-24T08:00:15Z"), &json!("2026-02-24T08:00:16.5Z"))],
+            "{seen}"
+        );
+    }
+}
+
 #[test]
 fn a_report_is_asked_about_again_when_it_or_its_pipeline_changes() {
     let file = "name: orders\ntrigger: {type: command, command: 'true'}\n\

@@ -14,7 +14,7 @@ use crate::{Daemon, project::Project};
 /// Nobody ever reports on it.
 const SILENT: &str = "
 name: silent
-schedule: {cron: '*/5 * * * * *', seconds: true, grace: 1s}
+schedule: {cron: '*/2 * * * * *', seconds: true, grace: 1s}
 trigger: {type: external}
 ";
 
@@ -58,16 +58,34 @@ fn alert(project: &Project, alert_type: &str) -> Value {
     })
 }
 
+/// How many milliseconds after its deadline each slot that nobody reported on was told of.
+fn lateness(project: &Project) -> Vec<i128> {
+    let listed = project.run(&["events", "silent", "--json"]).stdout;
+    let events = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let missed = events.filter(|event| event["kind"] == "SCHEDULE_MISSED");
+    let late = missed.map(|event| {
+        let instant = |value: &Value| value.as_str().unwrap().parse::<Timestamp>().unwrap();
+        let slot = instant(&event["details"]["expectedTime"]);
+        instant(&event["at"]).duration_since(slot).as_millis() - 1_000
+    });
+    late.collect()
+}
+
 #[test]
 fn l3_what_nobody_reported_is_told_within_a_second_of_its_deadline() {
     let project = project(&[("silent", SILENT)]);
     let _daemon = Daemon::start(project.path());
     let alert = alert(&project, "schedule_missed");
-    let slot = alert["details"]["expectedTime"].as_str().unwrap().parse::<Timestamp>().unwrap();
-    let told = alert["timestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
-    // The grace is a second, then half a second for what is on its way; the machine may be busy.
-    let late = told.duration_since(slot).as_millis() - 1_000;
-    assert!((500..5_000).contains(&late), "{late} ms after the deadline");
+    assert_eq!(alert["pipelineId"], "silent");
+    // Half a second is left for what is on its way. A machine that is busy with other tests may be late with some;
+    // a watchdog that wakes by the clock of a poll, or waits for somebody, is late with each.
+    let mut late = Vec::new();
+    project.until("told within a second of its deadline", || {
+        late = lateness(&project);
+        println!("{late:?}");
+        late.iter().any(|late| *late <= 1_000).then_some(())
+    });
+    assert!(late.iter().all(|late| *late >= 500), "{late:?} ms after the deadline");
     let ran = project.run(&["incidents", "--json"]);
     let incidents: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(incidents[0]["kind"], "SCHEDULE_MISSED", "{incidents}");
