@@ -27,7 +27,7 @@ use interlock_core::{
     readiness::TraitStatus,
 };
 use interlock_store::{
-    Accepted, Change, Group, Key, Lease, OutboxRow, Record, Refusal, Role, RunKey, Term,
+    Accepted, Change, Group, Key, Lease, LedgerRow, OutboxRow, Record, Refusal, Role, RunKey, Term,
     record::{EventRecord, OutboxRecord},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -492,9 +492,15 @@ impl Checker {
         }
     }
 
-    /// Forgets what is decided and old.
-    pub fn forget_before(&mut self, before: Timestamp) {
-        self.books.values_mut().for_each(|book| book.forget_before(before));
+    /// Forgets what is old, except what is left of it in the store.
+    pub fn forget_before(&mut self, before: Timestamp, left: &[LedgerRow]) {
+        let mut places: BTreeMap<&PipelineId, BTreeSet<Place>> = BTreeMap::new();
+        for row in left {
+            places.entry(&row.pipeline).or_default().insert((row.schedule.clone(), row.nominal));
+        }
+        for (pipeline, book) in &mut self.books {
+            book.forget_before(before, &places.remove(pipeline).unwrap_or_default());
+        }
         self.reports.forget_before(before);
         self.by_hand.clear();
     }

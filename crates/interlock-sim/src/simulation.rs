@@ -8,7 +8,11 @@ use std::{
 use interlock_core::id::PipelineId;
 use interlock_engine::{Pace, seam::World as _};
 use interlock_store::{
-    Forgetting, Key, Record, Rows, RunKey, Shard, Store, conformance::block_on, memory::MemoryStore,
+    Key, LedgerQuery, Record, Rows, Shard, Store, StoreError,
+    conformance::block_on,
+    memory::MemoryStore,
+    record::InboxRecord,
+    retention::{AnswerSweep, IncidentSweep, KEPT_MIN, Step, Sweep, forget_events},
 };
 use interlock_watchdog::Pace as WatchdogPace;
 use jiff::{SignedDuration, Timestamp};
@@ -29,8 +33,10 @@ use crate::{
 
 /// How long the world stays calm at the end: longer than a hung run may hold its place.
 const CALM: SignedDuration = SignedDuration::from_hours(30);
-/// What is decided and older than this is taken out of the store.
-const RETENTION: SignedDuration = SignedDuration::from_hours(10 * 24);
+/// What is decided and older than this is taken out of the store: the shortest time that the product allows.
+const RETENTION: SignedDuration = KEPT_MIN;
+/// An incident that is open for longer than this is called over by somebody.
+const LOOKED_AFTER: SignedDuration = SignedDuration::from_hours(3 * 24);
 /// Longer worlds have no pipelines that somebody else runs: to listen for them costs a group every few seconds.
 const WATCHED_DAYS: u32 = 2;
 /// Of a thousand pipelines that nobody else runs, so many have slots that a sensor opens.
@@ -232,40 +238,41 @@ impl World {
             if self.clockwork.time() >= end || self.checker().violation().is_some() {
                 return;
             }
+            self.look_after_incidents();
             self.forget_what_is_old();
         }
     }
 
+    /// Somebody calls over by hand what stands open for days: a gap that nobody fills would stay for ever, with all that it
+    /// tells of (ADR 33).
+    fn look_after_incidents(&self) {
+        let before = self.clockwork.time() - LOOKED_AFTER;
+        for shard in (0..self.memory.shard_count()).map(Shard) {
+            let page = block_on(self.memory.open_incidents(shard, None, 1_000_000));
+            let open = page.map(|page| page.items).unwrap_or_default();
+            for (pipeline, key, row) in open {
+                if row.record.opened_at < before {
+                    let request = format!("resolve {key} of {}", row.record.opened_at);
+                    let (hand, by) = ("resolve".to_owned(), "a person".to_owned());
+                    let record = InboxRecord::Incident { key, hand, by, note: None };
+                    let _posted = block_on(self.memory.post(&pipeline, &request, &record));
+                }
+            }
+        }
+    }
+
+    /// As `serve` does, by the same rule.
     fn forget_what_is_old(&self) {
         let before = self.clockwork.time() - RETENTION;
-        let forgetting = Forgetting { floor: Some(before), rows: vec![], events: 0 };
-        let _forgotten = block_on(self.memory.forget(forgetting));
-        self.checker().forget_before(before);
-        self.jobs.forget_before(before);
-        // What is open is not over, however old it is: catch-up may be at work on last month.
-        let open = block_on(self.memory.open_slots(Shard(0), None, 1_000_000));
-        let open: BTreeSet<_> = open
-            .map(|page| page.items)
-            .unwrap_or_default()
-            .into_iter()
-            .map(|row| (row.pipeline, row.schedule, row.nominal))
-            .collect();
-        let is_open = |pipeline: &PipelineId, run: &RunKey| {
-            open.contains(&(pipeline.clone(), run.schedule.clone(), run.nominal))
-        };
-        self.memory.take_out(&|pipeline, key, record| match (key, record) {
-            (Key::Slot(_, at), Record::Slot(slot)) => !slot.is_open() && *at < before,
-            (Key::Span(..), Record::Span(span)) => span.last < before,
-            (Key::Run(run), _) => run.nominal < before && !is_open(pipeline, run),
-            (Key::Applied(_), Record::Applied(applied)) => applied.at < before,
-            (Key::Incident(_), Record::Incident(incident)) => {
-                incident.state == "resolved" && incident.updated_at < before
-            }
-            // A notification is named after its incident's revision, which begins anew with that one gone.
-            (Key::Outbox(_), Record::Outbox(letter)) => letter.dead && letter.not_before < before,
-            _ => false,
+        let old = LedgerQuery { until: before, ..LedgerQuery::everything(1_000_000) };
+        // A store in memory does not fail; what it did not take out today goes tomorrow.
+        let left = block_on(async {
+            sweep(self.memory.as_ref(), before).await?;
+            self.memory.ledger(&old).await
         });
-        self.memory.forget_events(before);
+        let left = left.map(|page| page.items).unwrap_or_default();
+        self.checker().forget_before(before, &left);
+        self.jobs.forget_before(before);
     }
 
     fn checker(&self) -> MutexGuard<'_, Checker> {
@@ -370,6 +377,20 @@ fn beginning(random: &mut Random) -> Timestamp {
     midnight + seconds(random.below(86_400))
 }
 
+/// Takes out of a store what may go.
+async fn sweep(store: &dyn Store, before: Timestamp) -> Result<(), StoreError> {
+    for shard in (0..store.shard_count()).map(Shard) {
+        let mut slots = Sweep::begin(store, shard, before).await?;
+        while let Step::More { .. } = slots.step(store).await? {}
+    }
+    let mut incidents = IncidentSweep::begin(store, before).await?;
+    while let Step::More { .. } = incidents.step(store).await? {}
+    let mut answers = AnswerSweep::new(before, BTreeSet::new());
+    while let Step::More { .. } = answers.step(store).await? {}
+    while let Step::More { .. } = forget_events(store, before).await? {}
+    Ok(())
+}
+
 /// Virtual months with real intervals would be millions of empty passes.
 fn pace(options: &Options) -> Pace {
     let (lease, inbox) = if options.days > 30 { (180, 120) } else { (45, 30) };
@@ -380,11 +401,12 @@ fn pace(options: &Options) -> Pace {
 /// page of theirs takes none, and so they would not rest.
 fn watch_pace(options: &Options) -> WatchdogPace {
     let is_long = options.days > 30;
-    let (look, rotation) = if is_long { (45, 24) } else { (20, 3) };
+    let (look, heartbeat, rotation) = if is_long { (45, 120, 24) } else { (20, 10, 3) };
     let usual = WatchdogPace::default();
     WatchdogPace {
         lease: pace(options).lease,
         look: SignedDuration::from_secs(look),
+        heartbeat: SignedDuration::from_secs(heartbeat),
         rotation: SignedDuration::from_hours(rotation),
         interval: if is_long { SignedDuration::from_hours(1) } else { usual.interval },
         ..usual

@@ -113,6 +113,8 @@ pub(crate) fn portion(
     let mut kinds = tables().skip(first).filter(|(kind, _)| match which {
         Rows::All => true,
         Rows::Answers => *kind == Kind::Applied,
+        Rows::Incidents => *kind == Kind::Incident,
+        Rows::Notifications => *kind == Kind::Outbox,
     });
     if let Some((pipeline, key)) = &place
         && let Some((kind, table)) = kinds.next()

@@ -25,7 +25,7 @@ const TAKE_SLOTS: &str = "WITH gone AS (
         WHERE r.pipeline = g.pipeline AND r.name = g.name AND r.until_us = g.at_us)
     SELECT count(*) FROM gone";
 
-/// A span and an answer are a row each.
+/// Everything else is a row each.
 fn take_rows(kind: &str) -> String {
     format!(
         "WITH gone AS (
@@ -54,7 +54,9 @@ pub(crate) async fn forget(
     let of_kind = |kind: &str| -> Vec<&(PipelineId, Key, u64)> {
         what.rows.iter().filter(|(_, key, _)| key.kind() == kind).collect()
     };
-    let (slots, spans, answers) = (of_kind("slot"), of_kind("span"), of_kind("applied"));
+    let slots = of_kind("slot");
+    let others =
+        ["span", "applied", "incident", "outbox"].map(|kind| (take_rows(kind), of_kind(kind)));
     bounded(async {
         let lent = pool.take().await?;
         let lock = lent.sql(LOCK);
@@ -71,18 +73,20 @@ pub(crate) async fn forget(
         let events = i64::try_from(what.events).unwrap_or(i64::MAX);
         let take_events = lent.sql(TAKE_EVENTS);
         let events_params = [(&events as _, Type::INT8)];
-        let (take_spans, take_answers) = (take_rows("span"), take_rows("applied"));
-        let (slots, spans, answers, _, ()) = tokio::try_join!(
+        let [spans, answers, incidents, outbox] = &others;
+        let (slots, spans, answers, incidents, outbox, _, ()) = tokio::try_join!(
             biased;
             take(&lent, TAKE_SLOTS, &slots),
-            take(&lent, &take_spans, &spans),
-            take(&lent, &take_answers, &answers),
+            take(&lent, &spans.0, &spans.1),
+            take(&lent, &answers.0, &answers.1),
+            take(&lent, &incidents.0, &incidents.1),
+            take(&lent, &outbox.0, &outbox.1),
             lent.client().execute_typed(&take_events, &events_params),
             lent.commit(),
         )
         .map_err(|error| said(&error))?;
         lent.done();
-        Ok(slots + spans + answers)
+        Ok(slots + spans + answers + incidents + outbox)
     })
     .await
 }

@@ -250,7 +250,7 @@ impl Walk {
             return Ok(rows);
         }
         if let Some(cursor) = &self.scan {
-            let kind = if which == Rows::Answers { "applied:" } else { "" };
+            let kind = which.kind().map_or_else(String::new, |kind| format!("{kind}:"));
             let pattern = format!("{}:{kind}*", escaped(&keys.prefix));
             let asked = vec!["scan".to_owned(), cursor.clone(), pattern, LOOKS.to_string()];
             let mut parts = list(server.read(place, asked).await?)?.into_iter();

@@ -680,8 +680,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// nobody else uses yet; the same freight again changes nothing. Durable when it returns.
     fn import(&self, freight: Freight) -> StoreFuture<'_, ()>;
 
-    /// Takes out for good what is old: slots with their runs, spans, answers and events, each row only at the revision that
-    /// is named. The floor ([`kept::floor`](crate::kept::floor)) is raised in the same step, and never goes back. Nobody's
+    /// Takes out for good what is old: slots with their runs, spans, answers, incidents, notifications and events, each row
+    /// only at the revision that is named. The floor ([`kept::floor`](crate::kept::floor)) is raised in the same step, and never goes back. Nobody's
     /// term is asked for, and no archive is told. A key whose answer is gone is a new one. Says how many of the named rows
     /// went. What may go is decided in [`retention`](crate::retention).
     fn forget(&self, what: Forgetting) -> StoreFuture<'_, usize>;

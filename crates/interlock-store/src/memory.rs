@@ -74,16 +74,6 @@ impl MemoryStore {
         self.moved.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes rows out for good, as retention would: those that `is_over` says.
-    pub fn take_out(&self, is_over: &dyn Fn(&PipelineId, &Key, &Record) -> bool) {
-        self.lock().take_out(is_over);
-    }
-
-    /// Takes events out that are older than an instant.
-    pub fn forget_events(&self, before: Timestamp) {
-        self.lock().forget_events(before);
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic under the lock cannot leave half a group: changes begin after the last check.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -26,7 +26,7 @@ pub use self::{
         AgendaRecord, CatchupRecord, ControlRecord, Shared, SlaSpecRecord, StartRecord, Zones,
     },
     backfill::{BackfillCounts, BackfillRecord, BackfillSlot},
-    incident::{HandRecord, IncidentRecord, OutboxRecord},
+    incident::{HandRecord, IncidentRecord, OutboxRecord, TellsOf},
     report::ReportRecord,
     schedule::{CalendarRecord, RecurrenceRecord, ScheduleRecord, SensorRuleRecord},
     slot::{

@@ -5,7 +5,8 @@
 //! - what is open, and what was opened or recorded lately (a backfill of last year was work of today);
 //! - what stands after its schedule's watermark: catch-up would take it for owed (S4). While a pipeline is paused its
 //!   watermark stands still;
-//! - the slots of a pipeline with an incident that nobody has resolved, or with a backfill that is not over;
+//! - the slots that an incident tells of which nobody has resolved, with a day around them: whoever looks into it looks there,
+//!   and that they were filled is its end. The whole history of a pipeline with a backfill that is not over;
 //! - what an archive has not read: while one is behind, nothing goes at all.
 //!
 //! What is not there and lies before the floor may have been there. So whoever finds nothing before it says that, and
@@ -15,11 +16,15 @@
 //! A sweep goes through the pipelines of a shard, because their watermarks come with the agenda; each step is bounded
 //! (S17) and asks for no lease: a row that has changed since it was read stays.
 //!
+//! A resolved incident goes once it is that old and nothing is left of what was to be told of it: a notification is named
+//! after its incident, whose next life under the same name would find the old ones. A notification that could not be
+//! delivered is kept as long, and while its incident is open.
+//!
 //! Answers to what came through the inbox go by their age alone, under whatever name they stand: what was posted to a
 //! pipeline that nobody declares was answered too. No archive has them, and no floor tells of them: a key that is posted
 //! again after its answer has gone is a new one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_core::{id::PipelineId, sensor};
 use jiff::{SignedDuration, Timestamp, Unit};
@@ -29,8 +34,9 @@ use crate::{
         AgendaRow, BackfillQuery, LedgerEntry, LedgerQuery, LedgerRow, Row, Shard, Store,
         StoreError,
     },
+    kept::Stretch,
     key::Key,
-    record::Record,
+    record::{IncidentRecord, Record, TellsOf},
     whole::{Changes, Forgetting, Portion, Rows, StoredRow},
 };
 
@@ -75,7 +81,7 @@ pub enum Step {
 fn going<'a>(
     row: &'a AgendaRow,
     rows: &'a [LedgerRow],
-    before: Timestamp,
+    (before, needed): (Timestamp, &'a [Stretch]),
 ) -> impl Iterator<Item = (PipelineId, Key, u64)> + 'a {
     rows.iter().filter_map(move |found| {
         let (key, last, is_over) = match &found.entry {
@@ -90,7 +96,8 @@ fn going<'a>(
         };
         let watermark = row.watermarks.get(&found.schedule).map(|row| row.record.at);
         let is_recorded = watermark.is_none_or(|watermark| last <= watermark);
-        let goes = is_over && is_recorded && last < before;
+        let is_needed = needed.iter().any(|(from, until)| last >= *from && found.nominal <= *until);
+        let goes = is_over && is_recorded && last < before && !is_needed;
         goes.then(|| (row.pipeline.clone(), key, found.revision))
     })
 }
@@ -107,8 +114,10 @@ pub fn is_old_report(key: &str, received_at: Timestamp, before: Timestamp) -> bo
 pub struct Sweep {
     shard: Shard,
     before: Timestamp,
-    /// Pipelines that somebody is still busy with.
+    /// Pipelines that a backfill is at work on.
     busy: BTreeSet<PipelineId>,
+    /// Of others, the times that an open incident tells of.
+    needed: BTreeMap<PipelineId, Vec<Stretch>>,
     after: Option<PipelineId>,
 }
 
@@ -120,15 +129,9 @@ impl Sweep {
         before: Timestamp,
     ) -> Result<Self, StoreError> {
         let before = before.round(Unit::Second).unwrap_or(before);
-        let mut busy = BTreeSet::new();
-        let mut last = None;
-        loop {
-            let page = store.open_incidents(shard, last.as_ref(), PAGE).await?;
-            last = page.items.last().map(|(pipeline, key, _)| (pipeline.clone(), key.clone()));
-            busy.extend(page.items.into_iter().map(|(pipeline, ..)| pipeline));
-            if !page.more {
-                break;
-            }
+        let (mut busy, mut needed) = (BTreeSet::new(), BTreeMap::<PipelineId, Vec<Stretch>>::new());
+        for (pipeline, _, incident) in open_incidents(store, shard).await? {
+            needed.entry(pipeline).or_default().push(around(&incident));
         }
         let mut query = BackfillQuery {
             shard: Some(shard),
@@ -144,7 +147,7 @@ impl Sweep {
                 break;
             }
         }
-        Ok(Self { shard, before, busy, after: None })
+        Ok(Self { shard, before, busy, needed, after: None })
     }
 
     /// Takes out what is old of the next pipelines.
@@ -191,11 +194,12 @@ impl Sweep {
             until: self.before,
             ..LedgerQuery::everything(ROWS)
         };
+        let needed = self.needed.get(&row.pipeline).map_or(&[][..], Vec::as_slice);
         let mut added = 0;
         loop {
             let page = store.ledger(&query).await?;
             let known = rows.len();
-            rows.extend(going(row, &page.items, self.before));
+            rows.extend(going(row, &page.items, (self.before, needed)));
             added += rows.len() - known;
             query.after = page.items.last().map(LedgerRow::place);
             if !page.more {
@@ -206,6 +210,121 @@ impl Sweep {
             }
         }
     }
+}
+
+/// The incidents of a shard that are not resolved.
+async fn open_incidents(
+    store: &dyn Store,
+    shard: Shard,
+) -> Result<Vec<(PipelineId, String, IncidentRecord)>, StoreError> {
+    let mut open = Vec::new();
+    let mut last = None;
+    loop {
+        let page = store.open_incidents(shard, last.as_ref(), PAGE).await?;
+        last = page.items.last().map(|(pipeline, key, _)| (pipeline.clone(), key.clone()));
+        open.extend(page.items.into_iter().map(|(pipeline, key, row)| (pipeline, key, row.record)));
+        if !page.more {
+            return Ok(open);
+        }
+    }
+}
+
+/// The time that whoever looks into an incident wants to know of.
+fn around(incident: &IncidentRecord) -> Stretch {
+    const DAY: SignedDuration = SignedDuration::from_hours(24);
+    let (first, last) = match incident.tells_of() {
+        Some(TellsOf { first, last, .. }) => (first, last),
+        None => (incident.opened_at, incident.opened_at),
+    };
+    let from = first.checked_sub(DAY).unwrap_or(Timestamp::MIN);
+    (from, last.checked_add(DAY).unwrap_or(Timestamp::MAX))
+}
+
+/// An incident or a notification: of which pipeline, and its name.
+type Named = (PipelineId, String);
+
+/// A way through the notifications of the whole store that could not be delivered, then through its incidents.
+#[derive(Debug)]
+pub struct IncidentSweep {
+    before: Timestamp,
+    /// What is open: what could not be told of it stays.
+    open: BTreeSet<Named>,
+    /// What there is to be told, or was: the incidents that it is about stay.
+    told_of: BTreeSet<Named>,
+    looks_at: Rows,
+    from: String,
+}
+
+impl IncidentSweep {
+    /// For what was over before an instant.
+    pub async fn begin(store: &dyn Store, before: Timestamp) -> Result<Self, StoreError> {
+        let mut open = BTreeSet::new();
+        for shard in (0..store.shard_count()).map(Shard) {
+            let named = open_incidents(store, shard).await?.into_iter();
+            open.extend(named.map(|(pipeline, key, _)| (pipeline, key)));
+        }
+        let (told_of, looks_at, from) = (BTreeSet::new(), Rows::Notifications, String::new());
+        Ok(Self { before, open, told_of, looks_at, from })
+    }
+
+    /// Takes out what is old of the next rows.
+    pub async fn step(&mut self, store: &dyn Store) -> Result<Step, StoreError> {
+        let Portion { items, next } = store.rows(self.looks_at, &self.from, AT_ONCE).await?;
+        let mut rows: Vec<_> = items.into_iter().filter_map(|found| self.going(found)).collect();
+        let gone = if rows.is_empty() {
+            0
+        } else {
+            // Read after the rows: one that changes later has another revision.
+            let Some(unread) = unread(store).await? else { return Ok(Step::Archive) };
+            rows.retain(|(pipeline, key, _)| !unread.contains(&(pipeline.clone(), key.clone())));
+            store.forget(Forgetting { rows, ..Forgetting::default() }).await?
+        };
+        let is_over = next.is_none() && self.looks_at == Rows::Incidents;
+        if next.is_none() {
+            self.looks_at = Rows::Incidents;
+        }
+        self.from = next.unwrap_or_default();
+        Ok(if is_over { Step::Done { gone } } else { Step::More { gone } })
+    }
+
+    fn going(&mut self, found: StoredRow) -> Option<(PipelineId, Key, u64)> {
+        let StoredRow { pipeline, key, row: Row { record, revision } } = found;
+        let goes = match (&key, record) {
+            (Key::Outbox(name), Record::Outbox(notification)) => {
+                // Also of one that goes now: it may have been taken up again meanwhile. Its incident follows the next time.
+                self.told_of.insert((pipeline.clone(), name.clone()));
+                notification.dead
+                    && notification.not_before < self.before
+                    && !self.is_of_an_open_one(&pipeline, name)
+            }
+            (Key::Incident(name), Record::Incident(incident)) => {
+                !incident.is_open()
+                    && incident.updated_at < self.before
+                    && !self.is_told_of(&pipeline, name)
+            }
+            _ => false,
+        };
+        goes.then_some((pipeline, key, revision))
+    }
+
+    fn is_of_an_open_one(&self, pipeline: &PipelineId, notification: &str) -> bool {
+        let open = self.open.range((pipeline.clone(), String::new())..);
+        let mut open = open.take_while(|(of, _)| of == pipeline);
+        open.any(|(_, incident)| is_named_after(notification, incident))
+    }
+
+    fn is_told_of(&self, pipeline: &PipelineId, incident: &str) -> bool {
+        let first = self.told_of.range((pipeline.clone(), format!("{incident}~"))..).next();
+        first.is_some_and(|(of, notification)| {
+            of == pipeline && is_named_after(notification, incident)
+        })
+    }
+}
+
+/// Whether a notification is about an incident: its name begins with the incident's and a tilde. Another incident whose name
+/// begins so is taken for it too; it then stays a while longer.
+fn is_named_after(notification: &str, incident: &str) -> bool {
+    notification.strip_prefix(incident).is_some_and(|rest| rest.starts_with('~'))
 }
 
 /// A way through the answers of the whole store.

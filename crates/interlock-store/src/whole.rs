@@ -67,15 +67,31 @@ pub enum Rows {
     All,
     /// Answers to what came through the inbox.
     Answers,
+    /// Incidents.
+    Incidents,
+    /// Notifications: what is on its way, and what could not be delivered.
+    Notifications,
 }
 
 impl Rows {
     /// Whether it gives out those of a kind, by the word of [`Key::kind`].
     pub fn includes(self, kind: &str) -> bool {
+        self.kind().is_none_or(|only| only == kind)
+    }
+
+    /// Before all others of the one kind that it gives out.
+    pub(crate) fn first_key(self) -> Option<Key> {
         match self {
-            Self::All => true,
-            Self::Answers => kind == "applied",
+            Self::All => None,
+            Self::Answers => Some(Key::Applied(String::new())),
+            Self::Incidents => Some(Key::Incident(String::new())),
+            Self::Notifications => Some(Key::Outbox(String::new())),
         }
+    }
+
+    /// The one kind that it gives out, by the same word.
+    pub fn kind(self) -> Option<&'static str> {
+        self.first_key().map(|key| key.kind())
     }
 }
 
@@ -158,7 +174,8 @@ pub struct Freight {
 pub struct Forgetting {
     /// Slots before this instant may be gone afterwards; nothing if none goes.
     pub floor: Option<Timestamp>,
-    /// Slots, spans and answers, each with the revision that it must still have. The runs of a slot go with it.
+    /// Slots, spans, answers, incidents and notifications, each with the revision that it must still have. The runs of a
+    /// slot go with it.
     pub rows: Vec<(PipelineId, Key, u64)>,
     /// Events up to this number.
     pub events: u64,
@@ -168,7 +185,9 @@ impl Forgetting {
     /// Refuses what no engine can do: rows of other kinds, and slots without a floor that says so.
     pub fn check(&self) -> Result<(), StoreError> {
         let is_ledger = |key: &Key| matches!(key, Key::Slot(..) | Key::Span(..));
-        let may_go = |key: &Key| is_ledger(key) || matches!(key, Key::Applied(_));
+        let may_go = |key: &Key| {
+            is_ledger(key) || matches!(key, Key::Applied(_) | Key::Incident(_) | Key::Outbox(_))
+        };
         if let Some((_, key, _)) = self.rows.iter().find(|(_, key, _)| !may_go(key)) {
             return Err(StoreError::permanent(format!("{key} cannot be forgotten")));
         }

@@ -7,7 +7,7 @@ use interlock_store::{
     Change, Expect, Group, Record, Refusal,
     record::{EventRecord, WatermarkRecord},
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::{
     finding::{CheckName, Finding},
@@ -17,9 +17,6 @@ use crate::{
     plan::Planned,
     resident::{Watchdog, WatchdogError},
 };
-
-/// How often the own watermark moves when nothing is judged.
-const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
 
 /// The pipelines of which not everything is durable.
 #[derive(Debug, Default)]
@@ -128,7 +125,7 @@ impl Watchdog {
             return Ok(());
         }
         let judged = self.list.judged_by(now);
-        self.beat_at = plus(now, HEARTBEAT);
+        self.beat_at = plus(now, self.pace.heartbeat);
         if judged <= self.judged {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! `serve` deletes the output of jobs that `retention.logs` has run out for, and takes old slots and answers out of the
-//! ledger.
+//! `serve` deletes the output of jobs that `retention.logs` has run out for, and takes old slots, incidents and
+//! answers out of the ledger.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 #![expect(clippy::disallowed_methods, reason = "a real process in real time is what is tested")]
@@ -8,7 +8,7 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     EventRow, Freight, Key, Record, Row, Store as _, StoredRow,
     conformance::{START, block_on, closed_slot},
-    record::{AppliedRecord, EventRecord},
+    record::{AppliedRecord, EventRecord, IncidentRecord},
 };
 use interlock_store_embedded::EmbeddedStore;
 use std::{
@@ -108,7 +108,7 @@ fn says(project: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
 }
 
-/// A slot of the distant past that was completed, and an event and an answer of then.
+/// A slot of the distant past that was completed, and an event, an incident and an answer of then.
 fn plant(project: &Path) {
     let now = || jiff::Timestamp::now();
     let store = EmbeddedStore::open_daemon(&project.join(".interlock"), std::sync::Arc::new(now));
@@ -130,18 +130,36 @@ fn plant(project: &Path) {
         key: Key::Applied("of old".to_owned()),
         row: Row { record: Record::Applied(answer.into()), revision: 1 },
     };
-    let rows = vec![StoredRow { pipeline: pipeline.clone(), key, row }, answer];
+    let incident = IncidentRecord {
+        state: "resolved".into(),
+        kind: "SCHEDULE_MISSED".into(),
+        level: "error".into(),
+        message: "nothing came".into(),
+        details: [].into(),
+        opened_at: START,
+        updated_at: START,
+        count: 1,
+        told: None,
+        acknowledged: None,
+        resolved: None,
+        openings: [].into(),
+    };
+    let incident = StoredRow {
+        pipeline: pipeline.clone(),
+        key: Key::Incident("of old".to_owned()),
+        row: Row { record: Record::Incident(incident.into()), revision: 2 },
+    };
+    let rows = vec![StoredRow { pipeline: pipeline.clone(), key, row }, incident, answer];
     let events = vec![EventRow { number: 1, pipeline, record: record.into() }];
     block_on(store.import(Freight { rows, events, ..Freight::default() })).unwrap();
 }
 
-/// Whether the answer of the distant past is there.
-fn is_answered(project: &Path) -> bool {
+/// Whether a row of a pipeline is there.
+fn is_there(project: &Path, name: &str, key: Key) -> bool {
     let now = || jiff::Timestamp::now();
     let store = EmbeddedStore::open_reader(&project.join(".interlock"), std::sync::Arc::new(now));
     let store = store.unwrap();
-    let unknown = PipelineId::parse(UNKNOWN).unwrap();
-    let rows = block_on(store.read(&unknown, &[Key::Applied("of old".to_owned())]));
+    let rows = block_on(store.read(&PipelineId::parse(name).unwrap(), &[key]));
     rows.unwrap()[0].is_some()
 }
 
@@ -157,7 +175,9 @@ fn what_was_decided_long_ago_leaves_the_ledger_and_is_not_taken_for_never() {
     let (long_ago, slot) = (START.to_string(), format!("cron/{START}"));
     let why = || says(project, &["why", "yearly", &slot]);
     assert!(why().contains("completed"), "{}", why());
-    assert!(is_answered(project));
+    let is_answered = || is_there(project, UNKNOWN, Key::Applied("of old".to_owned()));
+    let is_told_of = || is_there(project, "yearly", Key::Incident("of old".to_owned()));
+    assert!(is_answered() && is_told_of());
 
     let mut daemon = serve(project);
     until(project, "end of the old slot", || (!why().contains("is completed")).then_some(()));
@@ -165,7 +185,8 @@ fn what_was_decided_long_ago_leaves_the_ledger_and_is_not_taken_for_never() {
     until(project, "end of the old event", || {
         (!says(project, &["events", "yearly"]).contains("distant past")).then_some(())
     });
-    until(project, "end of the old answer", || (!is_answered(project)).then_some(()));
+    until(project, "end of the old answer", || (!is_answered()).then_some(()));
+    until(project, "end of the old incident", || (!is_told_of()).then_some(()));
     let run = says(project, &["run", "yearly", "--slot", &slot]);
     assert!(run.contains("older than what is kept"), "{run}");
     let backfill = ["backfill", "start", "yearly", "--from", &long_ago, "--to", "now", "--dry-run"];

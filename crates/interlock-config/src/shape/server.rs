@@ -206,7 +206,12 @@ const SERVER: &MapShape = &map(
 const RETENTION: &MapShape = &map(
     "retention",
     &[&[
-        field("slots", &DURATION, "How long slots and runs are kept; 8d at least.").default("90d"),
+        field(
+            "slots",
+            &DURATION,
+            "How long slots, runs and resolved incidents are kept; 8d at least.",
+        )
+        .default("90d"),
         field("events", &DURATION, "How long events are kept.").default("90d"),
         field("logs", &DURATION, "How long job output is kept.").default("30d"),
     ]],

@@ -230,12 +230,12 @@ impl Book {
     }
 
     /// Forgets what is decided and old.
-    pub(crate) fn forget_before(&mut self, before: Timestamp) {
-        self.slots.retain(|(_, at), slot| slot.is_open() || *at >= before);
-        self.spans.retain(|_, span| span.last >= before);
-        self.done.retain(|(_, at)| *at >= before);
+    pub(crate) fn forget_before(&mut self, before: Timestamp, left: &BTreeSet<Place>) {
+        let is_kept = |place: &Place| place.1 >= before || left.contains(place);
+        self.slots.retain(|place, _| is_kept(place));
+        self.spans.retain(|place, span| span.last >= before || is_kept(place));
+        self.done.retain(is_kept);
         self.facts.retain(|_, it| it.taken >= before);
-        // What is open is not over, however old it is.
         let slots = &self.slots;
         let is_kept = |key: &RunKey| {
             key.nominal >= before || slots.contains_key(&(key.schedule.clone(), key.nominal))

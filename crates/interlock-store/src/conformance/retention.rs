@@ -10,30 +10,33 @@ use super::{
     Subject, promises,
     sample::{
         applied, applied_key, backfill, closed, daily, event, incident, minute, open, orders,
-        pipeline, pipeline_row, run, run_key, slot_key, span, watermark,
+        outbox, outbox_key, pipeline, pipeline_row, run, run_key, slot_key, span, watermark,
     },
 };
 use crate::{
     contract::{Change, Expect, LedgerQuery, RunQuery},
     kept,
     key::Key,
-    record::{AppliedRecord, InboxRecord, Record, SlotRecord, SpanRecord},
-    retention::{AnswerSweep, Step, Sweep, forget_events},
-    whole::{Archived, Forgetting, Rows, StoredRow},
+    record::{
+        AppliedRecord, InboxRecord, IncidentRecord, OutboxRecord, Record, SlotRecord, SpanRecord,
+    },
+    retention::{AnswerSweep, IncidentSweep, Step, Sweep, forget_events},
+    whole::{Archived, Changes, Forgetting, Rows, StoredRow},
 };
 
 promises!("retention":
     a_slot_takes_its_runs_along,
     only_the_revision_that_was_read_goes,
     the_floor_never_goes_back,
-    only_slots_spans_and_answers_can_be_forgotten,
+    only_what_can_be_old_can_be_forgotten,
     what_is_forgotten_is_not_noted,
     a_slot_can_be_recorded_again,
     what_is_decided_and_old_goes,
     what_is_open_stays,
     what_lies_after_the_watermark_stays,
     what_was_worked_on_lately_stays,
-    a_pipeline_that_somebody_is_busy_with_stays_whole,
+    what_somebody_is_busy_with_stays,
+    of_a_pipeline_with_an_open_incident_what_that_is_about_stays,
     a_sweep_takes_bounded_portions,
     what_an_archive_has_not_read_stays,
     old_events_go_in_order,
@@ -43,6 +46,12 @@ promises!("retention":
     old_answers_go_under_every_name,
     an_answer_that_somebody_may_ask_for_again_stays,
     answers_go_in_bounded_portions,
+    an_incident_that_is_over_and_old_goes,
+    an_incident_that_was_never_told_stays,
+    a_notification_that_could_not_be_delivered_goes_before_its_incident,
+    an_incident_that_is_gone_can_come_again,
+    incidents_go_in_bounded_portions,
+    an_incident_that_no_archive_has_read_stays,
 );
 
 /// Before this, things are old here.
@@ -166,7 +175,7 @@ async fn the_floor_never_goes_back(t: Subject) {
     }
 }
 
-async fn only_slots_spans_and_answers_can_be_forgotten(t: Subject) {
+async fn only_what_can_be_old_can_be_forgotten(t: Subject) {
     declared(&t, "orders", 9).await;
     let refused = [
         Forgetting {
@@ -249,7 +258,7 @@ async fn what_was_worked_on_lately_stays(t: Subject) {
     assert_eq!(ledger(&t, "orders").await, [slot_key(0), Key::Span(daily(), minute(2))]);
 }
 
-async fn a_pipeline_that_somebody_is_busy_with_stays_whole(t: Subject) {
+async fn what_somebody_is_busy_with_stays(t: Subject) {
     let Record::Incident(open) = incident(minute(1)) else { unreachable!("an incident is one") };
     let mut resolved = open.as_ref().clone();
     resolved.state = "resolved".into();
@@ -269,6 +278,29 @@ async fn a_pipeline_that_somebody_is_busy_with_stays_whole(t: Subject) {
     for (name, _, _, kept) in cases {
         assert_eq!(ledger(&t, name).await.len(), kept, "{name}");
     }
+}
+
+/// An incident that nobody ever resolves does not keep all that comes after it.
+async fn of_a_pipeline_with_an_open_incident_what_that_is_about_stays(t: Subject) {
+    const DAY: i64 = 24 * 60;
+    declared(&t, "orders", 200).await;
+    let Record::Incident(open) = incident(minute(0)) else { unreachable!("an incident is one") };
+    let mut open = Arc::unwrap_or_clone(open);
+    let details = [("slot", -6 * DAY), ("lastSlot", -5 * DAY)];
+    let details =
+        details.map(|(name, at)| (name.to_owned(), format!("daily/{}", minute(at)).into()));
+    open.details = details.into();
+    let days = [-9, -7, -6, -5, -4, -2, 0].map(|day| old(day * DAY));
+    let spans = [old_span(-8 * DAY, -7 * DAY - 1), old_span(-8 * DAY + 1, -7 * DAY)];
+    let rows = days
+        .into_iter()
+        .chain(spans)
+        .chain([(Key::Incident("a".into()), Record::Incident(open.into()))]);
+    t.create(&orders(), rows.collect()).await;
+    assert_eq!(sweep(&t).await.map(|(gone, _)| gone), Ok(4));
+    let mut kept = vec![Key::Span(daily(), minute(-8 * DAY + 1))];
+    kept.extend([-7, -6, -5, -4].map(|day| slot_key(day * DAY)));
+    assert_eq!(ledger(&t, "orders").await, kept);
 }
 
 async fn a_sweep_takes_bounded_portions(t: Subject) {
@@ -455,4 +487,134 @@ async fn answers_go_in_bounded_portions(t: Subject) {
     assert!(steps.iter().all(|gone| *gone < 2_200), "{steps:?}");
     assert!(steps.len() >= 2, "{steps:?}");
     assert_eq!(answers(&t).await, BTreeSet::new());
+}
+
+/// An incident that was over at a minute.
+fn resolved(key: &str, minutes: i64) -> (Key, Record) {
+    let Record::Incident(open) = incident(minute(minutes)) else {
+        unreachable!("an incident is one")
+    };
+    let over = IncidentRecord { state: "resolved".into(), ..Arc::unwrap_or_clone(open) };
+    (Key::Incident(key.to_owned()), Record::Incident(over.into()))
+}
+
+/// A notification that was given up at a minute, or waits since.
+fn notification(name: &str, minutes: i64, dead: bool) -> (Key, Record) {
+    (outbox_key(name), Record::Outbox(OutboxRecord { dead, ..outbox(minute(minutes)) }.into()))
+}
+
+/// The names of some rows.
+async fn names(t: &Subject, which: Rows) -> Vec<String> {
+    let (mut found, mut from) = (Vec::new(), String::new());
+    loop {
+        let portion = t.store.rows(which, &from, 1_000).await.expect("rows answers");
+        found.extend(portion.items.into_iter().filter_map(|row| row.key.name().map(str::to_owned)));
+        let Some(next) = portion.next else { break };
+        from = next;
+    }
+    found.sort();
+    found
+}
+
+/// Sweeps incidents and what could not be told of them; how many went, and how many in each step that took something.
+async fn sweep_incidents(t: &Subject) -> Result<(usize, Vec<usize>), &'static str> {
+    let store = t.store.as_ref();
+    let mut sweep = IncidentSweep::begin(store, before()).await.expect("a sweep begins");
+    let mut steps = Vec::new();
+    loop {
+        let (gone, is_done) = match sweep.step(store).await.expect("a sweep goes on") {
+            Step::More { gone } => (gone, false),
+            Step::Done { gone } => (gone, true),
+            Step::Archive => return Err("an archive has to read first"),
+        };
+        steps.extend(Some(gone).filter(|gone| *gone > 0));
+        assert!(steps.len() <= 1_000, "a sweep goes on for ever");
+        if is_done {
+            return Ok((steps.iter().sum(), steps));
+        }
+    }
+}
+
+async fn an_incident_that_is_over_and_old_goes(t: Subject) {
+    let still_open = (Key::Incident("open".into()), incident(minute(0)));
+    t.create(&orders(), vec![resolved("old", 0), resolved("young", 100), still_open]).await;
+    t.create(&pipeline("stock"), vec![resolved("old", 99)]).await;
+    assert_eq!(sweep_incidents(&t).await, Ok((2, vec![2])));
+    assert_eq!(names(&t, Rows::Incidents).await, ["open", "young"]);
+    let listed = t.store.incidents(None, 10).await.expect("incidents answers");
+    assert_eq!(listed.items.len(), 2, "{listed:?}");
+    assert_eq!(floor(&t).await, None, "a floor is about slots");
+    assert_eq!(sweep_incidents(&t).await, Ok((0, vec![])));
+}
+
+/// What waits for a channel, or for the end of a silence, is about an incident that must still be there.
+async fn an_incident_that_was_never_told_stays(t: Subject) {
+    let rows = vec![resolved("a", 0), resolved("b", 0), notification("a~1~opened@chat", 0, false)];
+    t.create(&orders(), rows).await;
+    // Of the same name, but another pipeline's.
+    t.create(&pipeline("stock"), vec![resolved("a", 0)]).await;
+    assert_eq!(sweep_incidents(&t).await, Ok((2, vec![2])));
+    let left = t.store.incidents(None, 10).await.expect("incidents answers").items;
+    let left: Vec<_> = left.into_iter().map(|(pipeline, key, _)| (pipeline, key)).collect();
+    assert_eq!(left, [(orders(), "a".to_owned())]);
+    assert_eq!(names(&t, Rows::Notifications).await, ["a~1~opened@chat"]);
+}
+
+async fn a_notification_that_could_not_be_delivered_goes_before_its_incident(t: Subject) {
+    let still_open = (Key::Incident("open".into()), incident(minute(0)));
+    let rows = vec![
+        resolved("over", 0),
+        still_open,
+        notification("over~1~opened@chat", 0, true),
+        notification("open~1~opened@chat", 0, true),
+        notification("open~1~opened@mail", 150, true),
+        notification("of nobody", 0, true),
+        notification("bark", 0, false),
+    ];
+    t.create(&orders(), rows).await;
+    assert_eq!(sweep_incidents(&t).await, Ok((2, vec![2])));
+    let left = ["bark", "open~1~opened@chat", "open~1~opened@mail"];
+    assert_eq!(names(&t, Rows::Notifications).await, left);
+    assert_eq!(names(&t, Rows::Incidents).await, ["open", "over"]);
+    let dead = t.store.dead_letters(10).await.expect("dead letters answers").items;
+    assert_eq!(dead.len(), 2, "{dead:?}");
+    assert_eq!(sweep_incidents(&t).await, Ok((1, vec![1])));
+    assert_eq!(names(&t, Rows::Incidents).await, ["open"]);
+}
+
+/// Nothing of it is left that would be in the way.
+async fn an_incident_that_is_gone_can_come_again(t: Subject) {
+    t.create(&orders(), vec![resolved("a", 0), notification("a~1~opened@chat", 0, true)]).await;
+    assert_eq!(sweep_incidents(&t).await, Ok((1, vec![1])));
+    assert_eq!(sweep_incidents(&t).await, Ok((1, vec![1])));
+    let again = (Key::Incident("a".into()), incident(minute(150)));
+    t.create(&orders(), vec![again, notification("a~1~opened@chat", 150, false)]).await;
+    let shard = t.shard(&orders());
+    let open = t.store.open_incidents(shard, None, 10).await.expect("open incidents answers");
+    assert_eq!(open.items.len(), 1, "{open:?}");
+    assert_eq!(t.store.dead_letters(10).await.expect("dead letters answers").items, []);
+    assert_eq!(names(&t, Rows::Notifications).await, ["a~1~opened@chat"]);
+}
+
+async fn incidents_go_in_bounded_portions(t: Subject) {
+    let rows = (0..1_100).map(|number| resolved(&format!("old-{number}"), 0)).collect();
+    t.create(&orders(), rows).await;
+    let (gone, steps) = sweep_incidents(&t).await.expect("nobody archives");
+    assert_eq!(gone, 1_100);
+    assert!(steps.len() >= 2, "{steps:?}");
+    assert_eq!(names(&t, Rows::Incidents).await, [""; 0]);
+}
+
+async fn an_incident_that_no_archive_has_read_stays(t: Subject) {
+    let archived = async |changes| {
+        let up_to = Some(Archived { events: 0, changes });
+        t.store.archived(up_to).await.expect("archived answers");
+    };
+    archived(0).await;
+    t.create(&orders(), vec![resolved("a", 0)]).await;
+    let Changes { since, .. } = t.store.changes(0, 10).await.expect("changes answers");
+    archived(since.expect("somebody follows")).await;
+    assert_eq!(sweep_incidents(&t).await, Ok((0, vec![])));
+    archived(t.store.changes(0, 10).await.expect("changes answers").last).await;
+    assert_eq!(sweep_incidents(&t).await, Ok((1, vec![1])));
 }

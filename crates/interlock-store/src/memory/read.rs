@@ -212,7 +212,7 @@ impl State {
         limit: usize,
     ) -> Page<EventRow> {
         let first = self.events.partition_point(|row| row.number <= after);
-        let later = self.events.iter().skip(first);
+        let later = self.events.range(first..);
         let wanted = |row: &&EventRow| pipeline.is_none_or(|name| row.pipeline == *name);
         page(later.filter(wanted).cloned(), limit)
     }

@@ -1,7 +1,7 @@
 //! What the engine in memory holds, and how groups and leases change it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -29,7 +29,7 @@ pub struct State {
     pub(super) rows: BTreeMap<PipelineId, BTreeMap<Key, Row<Record>>>,
     pub(super) lists: Lists,
     /// Invariant: their numbers grow.
-    pub(super) events: Vec<EventRow>,
+    pub(super) events: VecDeque<EventRow>,
     /// The last number that was given, to an event or to a change.
     pub(super) event_last: u64,
     /// What changed, while somebody follows.
@@ -58,7 +58,7 @@ impl State {
             present: BTreeMap::new(),
             rows: BTreeMap::new(),
             lists: Lists::default(),
-            events: Vec::new(),
+            events: VecDeque::new(),
             event_last: 0,
             followed: None,
             inbox: BTreeMap::new(),
@@ -145,23 +145,8 @@ impl State {
     fn append(&mut self, pipeline: &PipelineId, record: Arc<EventRecord>) -> u64 {
         self.event_last += 1;
         let number = self.event_last;
-        self.events.push(EventRow { number, pipeline: pipeline.clone(), record });
+        self.events.push_back(EventRow { number, pipeline: pipeline.clone(), record });
         number
-    }
-
-    pub(super) fn take_out(&mut self, is_over: &dyn Fn(&PipelineId, &Key, &Record) -> bool) {
-        let mut gone = Vec::new();
-        for (pipeline, rows) in &self.rows {
-            let over = rows.iter().filter(|(key, row)| is_over(pipeline, key, &row.record));
-            gone.extend(over.map(|(key, _)| (pipeline.clone(), key.clone())));
-        }
-        for (pipeline, key) in gone {
-            self.unset(&pipeline, &key);
-        }
-    }
-
-    pub(super) fn forget_events(&mut self, before: Timestamp) {
-        self.events.retain(|event| event.record.at >= before);
     }
 
     pub(super) fn acquire(

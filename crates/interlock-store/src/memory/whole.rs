@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use interlock_core::id::PipelineId;
+use interlock_core::id::{PipelineId, ScheduleId};
 use jiff::Timestamp;
 
 use super::state::State;
@@ -74,13 +74,15 @@ impl State {
         let all = self.rows.iter().flat_map(|(name, rows)| {
             let begins = match &first {
                 Some((last, key)) if last == name => Bound::Excluded(key.clone()),
-                _ => Bound::Unbounded,
+                _ => which.first_key().map_or(Bound::Unbounded, Bound::Included),
             };
-            rows.range((begins, Bound::Unbounded)).map(move |(key, row)| (name, key, row))
+            let rows = rows.range((begins, Bound::Unbounded));
+            let rows = rows.take_while(move |(key, _)| which.includes(key.kind()));
+            rows.map(move |(key, row)| (name, key, row))
         });
         let is_later = |name: &PipelineId| first.as_ref().is_none_or(|(last, _)| name >= last);
         let mut items: Vec<StoredRow> = all
-            .filter(|(name, key, _)| is_later(name) && which.includes(key.kind()))
+            .filter(|(name, ..)| is_later(name))
             .take(limit.max(1))
             .map(|(name, key, row)| stored(name, key, row))
             .collect();
@@ -102,13 +104,27 @@ impl State {
             }
             self.unset(pipeline, key);
             count += 1;
-            if let (Key::Slot(schedule, nominal), Some(rows)) = (key, self.rows.get_mut(pipeline)) {
-                let is_its = |run: &RunKey| run.schedule == *schedule && run.nominal == *nominal;
-                rows.retain(|key, _| !matches!(key, Key::Run(run) if is_its(run)));
+            if let Key::Slot(schedule, nominal) = key {
+                let runs = self.runs_of(pipeline, (schedule, *nominal));
+                runs.into_iter().for_each(|run| self.unset(pipeline, &run));
             }
         }
-        self.events.retain(|event| event.number > what.events);
+        let gone = self.events.partition_point(|event| event.number <= what.events);
+        self.events.drain(..gone);
         count
+    }
+
+    fn runs_of(
+        &self,
+        pipeline: &PipelineId,
+        (schedule, nominal): (&ScheduleId, Timestamp),
+    ) -> Vec<Key> {
+        let run = |generation, attempt| {
+            Key::Run(RunKey { schedule: schedule.clone(), nominal, generation, attempt })
+        };
+        let rows = self.rows.get(pipeline).into_iter();
+        let runs = rows.flat_map(|rows| rows.range(run(0, 0)..=run(u32::MAX, u32::MAX)));
+        runs.map(|(key, _)| key.clone()).collect()
     }
 
     fn raise_floor(&mut self, floor: Timestamp, now: Timestamp) {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use interlock_core::incident::IncidentState;
+use interlock_core::{id::ScheduleId, incident::IncidentState};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -66,6 +66,35 @@ impl IncidentRecord {
     /// How it stands.
     pub fn standing(&self) -> Result<IncidentState, Unreadable> {
         IncidentState::parse(&self.state).ok_or_else(|| Unreadable::Word(self.state.to_string()))
+    }
+
+    /// The slots that it tells of, if it tells of any: from its first, or that of its span, to the last that joined it.
+    pub fn tells_of(&self) -> Option<TellsOf> {
+        let text = |name| self.details.get(name).and_then(Value::as_str);
+        let (schedule, slot) = text("slot")?.split_once('/')?;
+        let slot: Timestamp = slot.parse().ok()?;
+        let joined = text("lastSlot").and_then(|it| it.split_once('/')?.1.parse().ok());
+        let first = text("span").and_then(|it| it.parse().ok()).unwrap_or(slot);
+        let schedule = ScheduleId::any(schedule).ok()?;
+        Some(TellsOf { schedule, first, last: joined.unwrap_or(slot).max(slot) })
+    }
+}
+
+/// The slots that an incident tells of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TellsOf {
+    /// Of which schedule.
+    pub schedule: ScheduleId,
+    /// The first of them.
+    pub first: Timestamp,
+    /// The last.
+    pub last: Timestamp,
+}
+
+impl TellsOf {
+    /// Whether a slot is one of them.
+    pub fn holds(&self, nominal: Timestamp, schedule: &ScheduleId) -> bool {
+        *schedule == self.schedule && (self.first..=self.last).contains(&nominal)
     }
 }
 

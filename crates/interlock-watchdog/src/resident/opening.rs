@@ -30,6 +30,8 @@ pub struct Pace {
     pub lease: SignedDuration,
     /// How often something is looked for that no timer announces.
     pub look: SignedDuration,
+    /// How often it is written down how far everything was judged.
+    pub heartbeat: SignedDuration,
     /// How long one rotation of the sweep takes.
     pub interval: SignedDuration,
     /// How long the scheduler is given after a start to record what passed meanwhile.
@@ -48,6 +50,7 @@ impl Default for Pace {
         Self {
             lease: SignedDuration::from_secs(15),
             look: SignedDuration::from_millis(500),
+            heartbeat: SignedDuration::from_secs(10),
             interval: SignedDuration::from_mins(5),
             settle: SignedDuration::from_secs(10),
             late_after: SignedDuration::from_mins(1),

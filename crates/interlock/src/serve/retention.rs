@@ -6,7 +6,7 @@ use interlock_config::server::{ServerConfig, StoreConfig};
 use interlock_core::id::PipelineId;
 use interlock_store::{
     LedgerQuery, Role, Shard, Store, StoreError,
-    retention::{self, ANSWERS_KEPT, AnswerSweep, KEPT_MIN, Sweep},
+    retention::{self, ANSWERS_KEPT, AnswerSweep, IncidentSweep, KEPT_MIN, Sweep},
 };
 use interlock_trigger::runner::{LogSweep, Step, Swept};
 use jiff::{SignedDuration, Timestamp};
@@ -100,18 +100,25 @@ impl Kept {
 struct Gone {
     slots: usize,
     events: usize,
+    /// And notifications that could not be delivered.
+    incidents: usize,
     answers: usize,
     /// Something waits until an archive has it.
     waits: bool,
 }
 
-/// Takes old slots, runs and events out of the shards that this instance owns, now and then, for ever.
+/// Takes old slots, runs, incidents and events out of the shards that this instance owns, now and then, for ever.
 pub(crate) async fn keep_ledger(store: Arc<dyn Store>, holder: String, kept: Kept) {
     loop {
         let pause = match sweep_ledger(store.as_ref(), &holder, kept).await {
-            Ok(Gone { slots, events, waits, .. }) => {
-                if slots + events > 0 {
-                    tracing::info!(slots, events, "old history was taken out of the ledger");
+            Ok(Gone { slots, events, incidents, waits, .. }) => {
+                if slots + events + incidents > 0 {
+                    tracing::info!(
+                        slots,
+                        events,
+                        incidents,
+                        "old history was taken out of the ledger"
+                    );
                 }
                 if waits {
                     tracing::info!("old history stays in the ledger until it is archived");
@@ -144,10 +151,14 @@ async fn sweep_ledger(store: &dyn Store, holder: &str, kept: Kept) -> Result<Gon
             }
         }
     }
-    let mut more = are_for_all(store, &shards);
-    while more {
-        let step = retention::forget_events(store, events).await?;
-        more = gone.count(&step, |gone| &mut gone.events);
+    if !are_for_all(store, &shards) {
+        return Ok(gone);
+    }
+    let mut sweep = IncidentSweep::begin(store, slots).await?;
+    while gone.count(&sweep.step(store).await?, |gone| &mut gone.incidents) {
+        tokio::time::sleep(BREATH).await;
+    }
+    while gone.count(&retention::forget_events(store, events).await?, |gone| &mut gone.events) {
         tokio::time::sleep(BREATH).await;
     }
     Ok(gone)
