@@ -34,6 +34,7 @@ use crate::{
     seam::{Evaluators, Specs, Task, World},
     solo::Scope,
     state::Pipelines,
+    tell::Gaps,
     unfit::Unfit,
     vitals::{Begins, Counting, Pulse, Vitals},
     write::Planned,
@@ -193,6 +194,8 @@ pub struct Engine {
     pub(crate) writer: Writer,
     pub(crate) scope: Scope,
     pub(crate) pipelines: Pipelines,
+    /// The misses that stand open, as they were last looked at.
+    pub(crate) gaps: Gaps,
     /// When the next slot of a pipeline is due. An entry counts only if it is what the pipeline is armed
     /// for; others were overtaken.
     pub(crate) agenda: BinaryHeap<Reverse<(Timestamp, PipelineId)>>,
@@ -331,6 +334,7 @@ impl Engine {
             foretold: BTreeMap::new(),
             aside: Aside::new(),
             poisoned: vec![],
+            gaps: Gaps::default(),
             news: VecDeque::new(),
             held: vec![],
             unfit: vec![],
