@@ -303,10 +303,9 @@ impl Engine {
         let (trust, asked_at) = (Trust::default(), Trust::clock(world.as_ref()));
         let lease = store.acquire(Role::Engine, shard, &holder, pace.lease).await?;
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
-        let (sender, messages) = mpsc::unbounded_channel();
-        let renew_at = world.now() + pace.lease / 3;
+        let (renew_at, vitals) = (world.now() + pace.lease / 3, Arc::clone(&host.vitals));
         trust.given(asked_at, pace.lease);
-        let (vitals, part) = (Arc::clone(&host.vitals), Part::of(Arc::clone(&host.vitals)));
+        let (part, (sender, messages)) = (Part::of(Arc::clone(&vitals)), mpsc::unbounded_channel());
         let evaluators = Arc::new(Counting { evaluators, vitals: Arc::clone(&vitals) });
         Ok(Some(Self {
             pipelines: Pipelines::new(Arc::clone(&specs), store.shard_count()),

@@ -64,16 +64,11 @@ impl Gaps {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(gaps) = all.get_mut(&group.pipeline) else { return };
         for key in group.changes.iter().filter_map(Change::key) {
-            match key {
-                Key::Slot(..) | Key::Span(..) => {
-                    gaps.values_mut()
-                        .filter(|seen| seen.given_up.as_ref() == Some(key))
-                        .for_each(|seen| seen.given_up = None);
-                }
-                Key::Incident(incident) => {
-                    gaps.remove(incident);
-                }
-                _ => {}
+            if let Key::Incident(incident) = key {
+                gaps.remove(incident);
+            }
+            for seen in gaps.values_mut().filter(|seen| seen.given_up.as_ref() == Some(key)) {
+                seen.given_up = None;
             }
         }
         if gaps.is_empty() {

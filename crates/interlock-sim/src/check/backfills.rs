@@ -127,9 +127,9 @@ pub(crate) fn live_come_first(book: &Book, now: Timestamp, gate: &Need) -> Resul
         return Ok(());
     }
     let waits = |slot: &SeenSlot| slot.state == "queued" && slot.opened_by == "scheduler";
-    match book.open.iter().find(|place| book.slots.get(*place).is_some_and(waits)) {
+    match book.open.iter().find(|(_, slot)| waits(slot)) {
         None => Ok(()),
-        Some(place) => {
+        Some((place, _)) => {
             let message = "it waits for its turn, and a slot of a backfill began".to_owned();
             Err(Finding::of("S7", message).about(place))
         }
@@ -138,8 +138,7 @@ pub(crate) fn live_come_first(book: &Book, now: Timestamp, gate: &Need) -> Resul
 
 /// When the world has been calm for long enough: nothing is left of what was cancelled.
 pub(crate) fn have_ended(book: &Book) -> Result<(), Finding> {
-    for place in &book.open {
-        let Some(slot) = book.slots.get(place) else { continue };
+    for (place, slot) in &book.open {
         let backfill = slot.backfill.and_then(|number| book.backfills.get(&number));
         let is_cancelled = backfill.is_some_and(|backfill| backfill.state == "cancelled");
         if is_cancelled && slot.state != "running" && slot.state != "monitoring" {

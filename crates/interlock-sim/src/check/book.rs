@@ -30,8 +30,8 @@ pub(crate) struct Book {
     pub(crate) edited_at: Option<Timestamp>,
     pub(crate) watermarks: BTreeMap<ScheduleId, Timestamp>,
     pub(crate) slots: BTreeMap<Place, SeenSlot>,
-    /// Those of the slots that are open.
-    pub(crate) open: BTreeSet<Place>,
+    /// Those of the slots that are open: few of many.
+    pub(crate) open: BTreeMap<Place, SeenSlot>,
     /// Those whose job succeeded at least once.
     pub(crate) done: BTreeSet<Place>,
     pub(crate) spans: BTreeMap<Place, SeenSpan>,
@@ -174,7 +174,7 @@ impl Book {
     /// Takes over a slot's row.
     pub(crate) fn put_slot(&mut self, place: Place, slot: SeenSlot) {
         if slot.is_open() {
-            self.open.insert(place.clone());
+            self.open.insert(place.clone(), slot);
         } else {
             self.open.remove(&place);
         }
@@ -186,7 +186,7 @@ impl Book {
 
     /// The slots that are open.
     pub(crate) fn open_slots(&self) -> impl Iterator<Item = &SeenSlot> {
-        self.open.iter().filter_map(|place| self.slots.get(place))
+        self.open.values()
     }
 
     /// Whether a pause is in force.

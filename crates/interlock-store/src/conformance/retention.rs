@@ -498,9 +498,15 @@ fn resolved(key: &str, minutes: i64) -> (Key, Record) {
     (Key::Incident(key.to_owned()), Record::Incident(over.into()))
 }
 
-/// A notification that was given up at a minute, or waits since.
-fn notification(name: &str, minutes: i64, dead: bool) -> (Key, Record) {
-    (outbox_key(name), Record::Outbox(OutboxRecord { dead, ..outbox(minute(minutes)) }.into()))
+/// A notification that waits since a minute.
+fn waiting(name: &str, minutes: i64) -> (Key, Record) {
+    (outbox_key(name), Record::Outbox(outbox(minute(minutes)).into()))
+}
+
+/// A notification that was given up at a minute.
+fn given_up(name: &str, minutes: i64) -> (Key, Record) {
+    let letter = OutboxRecord { dead: true, ..outbox(minute(minutes)) };
+    (outbox_key(name), Record::Outbox(letter.into()))
 }
 
 /// The names of some rows.
@@ -549,7 +555,7 @@ async fn an_incident_that_is_over_and_old_goes(t: Subject) {
 
 /// What waits for a channel, or for the end of a silence, is about an incident that must still be there.
 async fn an_incident_that_was_never_told_stays(t: Subject) {
-    let rows = vec![resolved("a", 0), resolved("b", 0), notification("a~1~opened@chat", 0, false)];
+    let rows = vec![resolved("a", 0), resolved("b", 0), waiting("a~1~opened@chat", 0)];
     t.create(&orders(), rows).await;
     // Of the same name, but another pipeline's.
     t.create(&pipeline("stock"), vec![resolved("a", 0)]).await;
@@ -565,11 +571,11 @@ async fn a_notification_that_could_not_be_delivered_goes_before_its_incident(t: 
     let rows = vec![
         resolved("over", 0),
         still_open,
-        notification("over~1~opened@chat", 0, true),
-        notification("open~1~opened@chat", 0, true),
-        notification("open~1~opened@mail", 150, true),
-        notification("of nobody", 0, true),
-        notification("bark", 0, false),
+        given_up("over~1~opened@chat", 0),
+        given_up("open~1~opened@chat", 0),
+        given_up("open~1~opened@mail", 150),
+        given_up("of nobody", 0),
+        waiting("bark", 0),
     ];
     t.create(&orders(), rows).await;
     assert_eq!(sweep_incidents(&t).await, Ok((2, vec![2])));
@@ -584,11 +590,11 @@ async fn a_notification_that_could_not_be_delivered_goes_before_its_incident(t: 
 
 /// Nothing of it is left that would be in the way.
 async fn an_incident_that_is_gone_can_come_again(t: Subject) {
-    t.create(&orders(), vec![resolved("a", 0), notification("a~1~opened@chat", 0, true)]).await;
+    t.create(&orders(), vec![resolved("a", 0), given_up("a~1~opened@chat", 0)]).await;
     assert_eq!(sweep_incidents(&t).await, Ok((1, vec![1])));
     assert_eq!(sweep_incidents(&t).await, Ok((1, vec![1])));
     let again = (Key::Incident("a".into()), incident(minute(150)));
-    t.create(&orders(), vec![again, notification("a~1~opened@chat", 150, false)]).await;
+    t.create(&orders(), vec![again, waiting("a~1~opened@chat", 150)]).await;
     let shard = t.shard(&orders());
     let open = t.store.open_incidents(shard, None, 10).await.expect("open incidents answers");
     assert_eq!(open.items.len(), 1, "{open:?}");

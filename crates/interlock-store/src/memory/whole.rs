@@ -105,8 +105,9 @@ impl State {
             self.unset(pipeline, key);
             count += 1;
             if let Key::Slot(schedule, nominal) = key {
-                let runs = self.runs_of(pipeline, (schedule, *nominal));
-                runs.into_iter().for_each(|run| self.unset(pipeline, &run));
+                for run in self.runs_of(pipeline, (schedule, *nominal)) {
+                    self.unset(pipeline, &run);
+                }
             }
         }
         let gone = self.events.partition_point(|event| event.number <= what.events);
