@@ -185,7 +185,7 @@ impl Engine {
     fn absorb(&mut self, plan: &Planned) {
         let pipeline = &plan.group.pipeline;
         self.vitals.count(&plan.group, &self.pipelines);
-        self.gaps.absorb(&plan.group);
+        self.remembered.gaps.absorb(&plan.group);
         if let Err(unreadable) = self.pipelines.absorb(&plan.group) {
             self.poisoned.push((pipeline.clone(), unreadable.to_string()));
         }

@@ -376,7 +376,8 @@ impl Engine {
             let specs = Arc::clone(&self.specs);
             let zones = |name: &str| specs.zone(name);
             let store = self.store.as_ref();
-            let upstreams = upstreams(store, &zones, spec, &slot.place, slot.date).await?;
+            let asked = (store, &mut self.remembered.starts);
+            let upstreams = upstreams(asked, &zones, spec, &slot.place, slot.date).await?;
             let Some(state) = self.pipelines.0.get(pipeline) else { break };
             let no_sensors = Sensors::new();
             let gathered = Gathered {

@@ -36,6 +36,7 @@ use crate::{
     state::Pipelines,
     tell::Gaps,
     unfit::Unfit,
+    upstreams::KnownStarts,
     vitals::{Begins, Counting, Pulse, Vitals},
     write::Planned,
 };
@@ -56,6 +57,15 @@ impl Default for Pace {
     fn default() -> Self {
         Self { lease: SignedDuration::from_secs(15), inbox: SignedDuration::from_millis(100) }
     }
+}
+
+/// What was read, and is not read again until it changes.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered {
+    /// The misses that stand open.
+    pub(crate) gaps: Gaps,
+    /// The schedules of upstreams.
+    pub(crate) starts: KnownStarts,
 }
 
 /// How much at once.
@@ -194,8 +204,7 @@ pub struct Engine {
     pub(crate) writer: Writer,
     pub(crate) scope: Scope,
     pub(crate) pipelines: Pipelines,
-    /// The misses that stand open, as they were last looked at.
-    pub(crate) gaps: Gaps,
+    pub(crate) remembered: Remembered,
     /// When the next slot of a pipeline is due. An entry counts only if it is what the pipeline is armed
     /// for; others were overtaken.
     pub(crate) agenda: BinaryHeap<Reverse<(Timestamp, PipelineId)>>,
@@ -333,7 +342,7 @@ impl Engine {
             foretold: BTreeMap::new(),
             aside: Aside::new(),
             poisoned: vec![],
-            gaps: Gaps::default(),
+            remembered: Remembered::default(),
             news: VecDeque::new(),
             held: vec![],
             unfit: vec![],

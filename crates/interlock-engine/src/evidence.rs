@@ -23,7 +23,7 @@ use crate::{
     engine::EngineError,
     seam::Evaluators,
     state::SlotPlace,
-    upstreams::{ZoneOf, upstreams},
+    upstreams::{KnownStarts, ZoneOf, upstreams},
 };
 
 /// What was gathered about one slot.
@@ -117,7 +117,8 @@ pub async fn verdict_now(
     let sensors =
         if asks_sensors(spec) { sensors(store, &spec.name).await? } else { Sensors::new() };
     let place = (slot.nominal, slot.schedule.clone());
-    let upstreams = upstreams(store, zones, spec, &place, slot.date).await?;
+    let upstreams =
+        upstreams((store, &mut KnownStarts::default()), zones, spec, &place, slot.date).await?;
     let traits = ask_all(evaluators, spec).await;
     let gathered = Gathered { sensors: &sensors, traits: &traits, upstreams: &upstreams };
     Ok(gathered.verdict(spec, (&place, slot.opened_by), now))

@@ -22,7 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     engine::EngineError,
     evidence::{self, Gathered},
-    upstreams::{ZoneOf, upstreams},
+    upstreams::{KnownStarts, ZoneOf, upstreams},
 };
 
 /// Rows per page.
@@ -154,7 +154,14 @@ impl<'a> Forecast<'a> {
         let start = self.spec.starts.iter().find(|start| *start.schedule.id() == place.1);
         let Some(start) = start else { return Ok(None) };
         let date = start.schedule.occurrence(place.0).date;
-        let upstreams = upstreams(self.store, self.zones, self.spec, place, date).await?;
+        let upstreams = upstreams(
+            (self.store, &mut KnownStarts::default()),
+            self.zones,
+            self.spec,
+            place,
+            date,
+        )
+        .await?;
         let gathered =
             Gathered { sensors: &self.sensors, traits: &BTreeMap::new(), upstreams: &upstreams };
         let verdict = gathered.verdict(self.spec, (place, Some(TriggerType::Backfill)), now);

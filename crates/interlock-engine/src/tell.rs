@@ -57,7 +57,7 @@ impl Engine {
     /// Forgets what it thought of a pipeline's incidents and loads them again.
     pub(crate) async fn reload_incidents(&mut self, name: &PipelineId) -> Result<(), EngineError> {
         self.pipelines.get_mut(name).incidents.clear();
-        self.gaps.forget(name);
+        self.remembered.gaps.forget(name);
         // Every key comes after the empty one.
         self.load_incidents_after(Some((name.clone(), String::new())), Some(name)).await
     }

@@ -16,7 +16,7 @@ use interlock_core::{
     zone::Zone,
 };
 use interlock_store::{
-    Key, LedgerEntry, LedgerQuery, LedgerRow, Record, Store,
+    Key, LedgerEntry, LedgerQuery, LedgerRow, Record, Row, Store,
     record::{Shared, SlotRecord, SpanRecord, Unreadable},
 };
 use jiff::{SignedDuration, Timestamp, civil::Date};
@@ -33,7 +33,7 @@ const PAGE: usize = 500;
 
 /// What the upstreams of a slot say. One whose schedules cannot be read is left out: nobody can tell.
 pub(crate) async fn upstreams(
-    store: &dyn Store,
+    (store, known): (&dyn Store, &mut KnownStarts),
     zones: ZoneOf<'_>,
     spec: &Pipeline,
     (nominal, schedule): &SlotPlace,
@@ -45,12 +45,19 @@ pub(crate) async fn upstreams(
     for upstream in &spec.readiness.upstreams {
         let Ok(name) = PipelineId::parse(&upstream.pipeline) else { continue };
         let asked = AskedUpstream { store, name, schedule: upstream.schedule.as_deref() };
-        if let Some(starts) = asked.starts(zones).await? {
+        if let Some(starts) = asked.starts(known, zones).await? {
             found.insert(upstream.clone(), asked.state(&starts, &waiting).await?);
         }
     }
     Ok(found)
 }
+
+/// The schedules of upstreams, each as it was at a revision of its row: to understand them anew for every slot that waits
+/// costs more than to judge it. None of one that cannot be used.
+#[derive(Debug, Default)]
+pub(crate) struct KnownStarts(BTreeMap<PipelineId, (u64, Option<Starts>)>);
+
+type Starts = Arc<[Arc<StartSchedule>]>;
 
 /// An upstream, or one schedule of it.
 struct AskedUpstream<'a> {
@@ -67,20 +74,27 @@ impl AskedUpstream<'_> {
     /// Its schedules, as they are in force; none of one that was never seen.
     async fn starts(
         &self,
+        known: &mut KnownStarts,
         zones: ZoneOf<'_>,
-    ) -> Result<Option<Box<[Arc<StartSchedule>]>>, EngineError> {
-        let rows = self.store.read(&self.name, &[Key::Pipeline]).await?;
-        let agenda = rows.into_iter().flatten().find_map(|row| {
-            if let Record::Pipeline(record) = row.record { record.agenda.clone() } else { None }
-        });
-        let Some(agenda) = agenda else { return Ok(Some(Box::default())) };
-        match agenda.to_core(&mut Shared::default(), &|name| zones(name)) {
-            Ok(agenda) => Ok(Some(agenda.starts)),
+    ) -> Result<Option<Starts>, EngineError> {
+        let row = self.store.read(&self.name, &[Key::Pipeline]).await?.into_iter().flatten().next();
+        let Some(Row { record: Record::Pipeline(record), revision }) = row else {
+            return Ok(Some(Starts::default()));
+        };
+        if let Some((_, starts)) = known.0.get(&self.name).filter(|(seen, _)| *seen == revision) {
+            return Ok(starts.clone());
+        }
+        let agenda = record.agenda.as_ref();
+        let agenda = agenda.map(|it| it.to_core(&mut Shared::default(), &|name| zones(name)));
+        let starts = match agenda.transpose() {
+            Ok(agenda) => Some(agenda.map(|agenda| agenda.starts).unwrap_or_default().into()),
             Err(reason) => {
                 tracing::error!(pipeline = %self.name, %reason, "an upstream's agenda cannot be used");
-                Ok(None)
+                None
             }
-        }
+        };
+        known.0.insert(self.name.clone(), (revision, starts.clone()));
+        Ok(starts)
     }
 
     async fn state(

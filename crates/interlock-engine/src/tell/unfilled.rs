@@ -101,7 +101,7 @@ impl Engine {
             if !is_miss(&record.kind) {
                 continue;
             }
-            let seen = self.gaps.get(&group.pipeline, key, *revision).or_else(|| {
+            let seen = self.remembered.gaps.get(&group.pipeline, key, *revision).or_else(|| {
                 let (revision, gap) = (*revision, record.tells_of()?);
                 Some(SeenGap { revision, gap, given_up: None })
             });
@@ -113,7 +113,7 @@ impl Engine {
                 unfilled.insert(key.clone());
             }
             if !is_known {
-                self.gaps.keep(&group.pipeline, key, seen);
+                self.remembered.gaps.keep(&group.pipeline, key, seen);
             }
         }
         Ok(unfilled)
