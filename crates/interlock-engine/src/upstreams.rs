@@ -221,3 +221,63 @@ fn upstream_state(state: SlotState) -> UpstreamState {
 fn is_done(state: &UpstreamState) -> bool {
     matches!(state, UpstreamState::Completed | UpstreamState::Monitoring)
 }
+
+#[cfg(test)]
+mod tests {
+    use interlock_config::{Context, SystemZones, ZoneSource as _, parse_pipeline};
+    use interlock_core::agenda::Agenda;
+    use interlock_store::{
+        Change, Expect, Group, Role, Shard,
+        conformance::block_on,
+        memory::MemoryStore,
+        record::{AgendaRecord, PipelineRecord, version_text},
+    };
+
+    use super::*;
+
+    const EPOCH: Timestamp = Timestamp::UNIX_EPOCH;
+
+    /// The row of an upstream that runs at an hour.
+    fn row(hour: u8) -> Record {
+        let text = format!("name: raw\nschedule: '0 {hour} * * *'\ntrigger: {{type: external}}\n");
+        let (context, zones) = (Context::default(), SystemZones::new());
+        let (loaded, _) = parse_pipeline("raw.yaml".as_ref(), &text, &context, &zones, &|_| None);
+        let agenda = Agenda::of(&loaded.unwrap().pipeline);
+        let record = PipelineRecord {
+            version: version_text(7),
+            first_seen: EPOCH,
+            retired_at: None,
+            pause: None,
+            disabled_since: None,
+            agenda: Some(Box::new(AgendaRecord::from_core(&agenda))),
+        };
+        Record::Pipeline(record.into())
+    }
+
+    #[test]
+    fn schedules_of_an_upstream_are_understood_again_when_its_row_changes() {
+        let store = MemoryStore::new(1, Arc::new(|| EPOCH));
+        let lease = store.acquire(Role::Engine, Shard(0), "test", SignedDuration::from_hours(1));
+        let writer = block_on(lease).unwrap().unwrap().writer;
+        let name = PipelineId::parse("raw").unwrap();
+        let declare = |hour, expect| {
+            let changes = vec![Change::Put(Key::Pipeline, expect, row(hour))];
+            let group = Group { pipeline: name.clone(), writer, changes };
+            let results = block_on(store.commit(vec![group])).unwrap();
+            assert!(results[0].is_ok(), "{results:?}");
+        };
+        let (mut known, zones) = (KnownStarts::default(), SystemZones::new());
+        let mut starts = || {
+            let asked = AskedUpstream { store: &store, name: name.clone(), schedule: None };
+            block_on(asked.starts(&mut known, &|name| zones.zone(name))).unwrap().unwrap()
+        };
+        let first = |starts: &Starts| starts[0].schedule.after(EPOCH).unwrap().to_string();
+        assert_eq!(starts().len(), 0, "nobody has declared it");
+        declare(9, Expect::Absent);
+        let nine = starts();
+        assert_eq!(first(&nine), "1970-01-01T09:00:00Z");
+        assert!(Arc::ptr_eq(&nine, &starts()), "once is enough");
+        declare(10, Expect::Revision(1));
+        assert_eq!(first(&starts()), "1970-01-01T10:00:00Z");
+    }
+}
