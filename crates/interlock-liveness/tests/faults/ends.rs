@@ -14,7 +14,7 @@ use crate::{
 const ABORTED: i32 = 6;
 const KILLED: i32 = 9;
 /// A machine that is busy with other tests is late, never early.
-const LATE: Duration = Duration::from_secs(10);
+const LATE: Duration = Duration::from_secs(3);
 
 fn millis(age: &str) -> Duration {
     let age = age.split_whitespace().next().unwrap();

@@ -80,14 +80,11 @@ fn bad_questions_are_answered_and_silent_ones_hold_up_nobody() {
             stream
         })
         .collect();
-    // A busy machine may be late with some of them; whoever waits for the silent ones is late with each.
-    let asked = (0..20).map(|_| {
+    for _ in 0..20 {
         let began = Instant::now();
         assert!(get(address, "/livez").starts_with("HTTP/1.1 200 OK\r\n"));
-        began.elapsed()
-    });
-    let soonest = asked.min().unwrap();
-    assert!(soonest < Duration::from_millis(400), "{soonest:?}");
+        assert!(began.elapsed() < Duration::from_millis(400), "{:?}", began.elapsed());
+    }
     // Half a line and then the other half is a whole one, for whoever is still heard.
     let mut last = silent.iter().rev().nth(1).unwrap();
     last.write_all(b"vez HTTP/1.1\r\n\r\n").unwrap();
@@ -96,5 +93,5 @@ fn bad_questions_are_answered_and_silent_ones_hold_up_nobody() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     let began = Instant::now();
     drop(probes);
-    assert!(began.elapsed() < Duration::from_secs(4), "it ends although somebody is silent");
+    assert!(began.elapsed() < Duration::from_secs(1), "it ends although somebody is silent");
 }

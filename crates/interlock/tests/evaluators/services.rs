@@ -71,7 +71,7 @@ async fn case_41_silence_ends_with_the_time_limit() {
     let start = Instant::now();
     let answer = House::new().ask_within(&server.url, 500).await;
     assert_eq!(line(&answer), "ERROR TIMEOUT EVALUATOR_TIMEOUT: no answer within 500ms");
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_millis(1_500), "{:?}", start.elapsed());
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn the_time_limit_holds_for_all_tries_together() {
     let server = service(&[(503, "")]).await;
     let answer = House::new().ask_within(&server.url, 100).await;
     assert_eq!(line(&answer), "ERROR TIMEOUT EVALUATOR_TIMEOUT: no answer within 100ms");
-    assert!(server.asked().len() <= 1, "the next try would have come too late");
+    assert_eq!(server.asked().len(), 1, "the next try would have come too late");
 }
 
 #[tokio::test]

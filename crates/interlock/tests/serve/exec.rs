@@ -329,27 +329,22 @@ fn exec_under_a_name_that_nothing_watches_is_kept_and_is_an_incident() {
 
 #[test]
 fn whoever_holds_the_streams_after_the_job_costs_a_second_and_is_not_counted() {
-    let names = ["holder", "second", "third", "fourth", "fifth"];
-    let site = Site::new(&names);
+    let site = Site::new(&["holder"]);
+    let began = std::time::Instant::now();
     let job = ["sh", "-c", "echo out; echo err >&2; sleep 300 & echo $! > held; exit 3"];
-    // A busy machine may be late once; whoever waits for both streams, or counts the wait, is late each time.
-    let soonest = names.iter().find(|name| {
-        let began = std::time::Instant::now();
-        let mut held = command(&site, &[name], &job);
-        let ran: Ran = held.current_dir(site.project.path()).output().unwrap().into();
-        let took = began.elapsed();
-        let pid: u32 =
-            fs::read_to_string(site.project.path().join("held")).unwrap().trim().parse().unwrap();
-        assert!(signal(pid, "-KILL"));
-        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (3, "out\n", "err\n"));
-        let run = site.until_ended(name, 1).remove(0);
-        let said = run["metadata"]["durationMs"].as_u64().unwrap();
-        let instant = |name: &str| run[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
-        let recorded = instant("endedAt").duration_since(instant("startedAt")).as_millis();
-        println!("{took:?} in all, {said} ms said, {recorded} ms recorded");
-        took.as_millis() < 1_900 && said < 900 && recorded < 900
-    });
-    assert!(soonest.is_some(), "two streams are not two seconds, and the job itself took none");
+    let mut held = command(&site, &["holder"], &job);
+    let ran: Ran = held.current_dir(site.project.path()).output().unwrap().into();
+    let took = began.elapsed();
+    let pid: u32 =
+        fs::read_to_string(site.project.path().join("held")).unwrap().trim().parse().unwrap();
+    assert!(signal(pid, "-KILL"));
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (3, "out\n", "err\n"));
+    assert!(took.as_millis() < 1_900, "two streams are not two seconds: {took:?}");
+    let run = site.until_ended("holder", 1).remove(0);
+    let said = run["metadata"]["durationMs"].as_u64().unwrap();
+    assert!(said < 900, "the job itself took no second: {said} ms");
+    let instant = |name: &str| run[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    assert!(instant("endedAt").duration_since(instant("startedAt")).as_millis() < 900, "{run}");
 }
 
 #[test]

@@ -206,8 +206,8 @@ fn follow(server: Server) {
     let mut fleet = Fleet::new(server, PIPELINES);
     fleet.start();
     let store = fleet.server.store();
-    // A machine that is busy with other tests may be late once; who waits for something else is late each time.
-    let mut is_in_time = |number: usize| {
+    let mut longest = Duration::ZERO;
+    for number in 0..INSTANCES {
         fleet.until("all are at work", || even(store.as_ref()));
         let host = std::fs::read_to_string(fleet.instances[number].project.folder().join("host"));
         let host = host.unwrap();
@@ -220,12 +220,11 @@ fn follow(server: Server) {
             is_gone.then(|| killed.elapsed())
         });
         println!("{number}: its shards were owned again after {took:?}");
+        longest = longest.max(took);
         fleet.instances[number].start();
-        took < FOLLOWED_IN
-    };
-    for number in 0..INSTANCES {
-        assert!((0..3).any(|_| is_in_time(number)), "{number}: never within {FOLLOWED_IN:?}");
     }
+    println!("failover: {longest:?} at most");
+    assert!(longest < FOLLOWED_IN, "{longest:?}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ const FOLLOWED_IN: Duration = Duration::from_secs(5 + 10);
 /// How soon pipelines of other servers run when `serve` is started while one is away: it was 16 s and more.
 const BEGINS_IN: Duration = Duration::from_secs(10);
 /// How soon a list is there while a server is away, on a busy machine.
-const LISTED_IN: Duration = Duration::from_secs(10);
+const LISTED_IN: Duration = Duration::from_secs(5);
 
 /// A machine of its own: another folder, the same pipelines and the same store.
 fn machine(settings: &str) -> Project {
