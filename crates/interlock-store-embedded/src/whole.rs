@@ -110,12 +110,8 @@ pub(crate) fn portion(
     let limit = limit.max(1);
     let mut items: Vec<StoredRow> = Vec::new();
     let first = place.as_ref().map_or(0, |(_, key)| Kind::of(key) as usize);
-    let mut kinds = tables().skip(first).filter(|(kind, _)| match which {
-        Rows::All => true,
-        Rows::Answers => *kind == Kind::Applied,
-        Rows::Incidents => *kind == Kind::Incident,
-        Rows::Notifications => *kind == Kind::Outbox,
-    });
+    let only = which.first_key().map(|key| Kind::of(&key));
+    let mut kinds = tables().skip(first).filter(|(kind, _)| only.is_none_or(|only| only == *kind));
     if let Some((pipeline, key)) = &place
         && let Some((kind, table)) = kinds.next()
     {

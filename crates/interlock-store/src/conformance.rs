@@ -67,7 +67,7 @@ use std::{
 
 pub use self::{
     drive::block_on,
-    sample::{START, closed_slot},
+    sample::{START, closed_slot, open_incident},
     subject::Subject,
 };
 

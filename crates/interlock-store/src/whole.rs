@@ -80,7 +80,7 @@ impl Rows {
     }
 
     /// Before all others of the one kind that it gives out.
-    pub(crate) fn first_key(self) -> Option<Key> {
+    pub fn first_key(self) -> Option<Key> {
         match self {
             Self::All => None,
             Self::Answers => Some(Key::Applied(String::new())),

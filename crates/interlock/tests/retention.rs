@@ -7,7 +7,7 @@
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     EventRow, Freight, Key, Record, Row, Store as _, StoredRow,
-    conformance::{START, block_on, closed_slot},
+    conformance::{START, block_on, closed_slot, open_incident},
     record::{AppliedRecord, EventRecord, IncidentRecord},
 };
 use interlock_store_embedded::EmbeddedStore;
@@ -130,20 +130,7 @@ fn plant(project: &Path) {
         key: Key::Applied("of old".to_owned()),
         row: Row { record: Record::Applied(answer.into()), revision: 1 },
     };
-    let incident = IncidentRecord {
-        state: "resolved".into(),
-        kind: "SCHEDULE_MISSED".into(),
-        level: "error".into(),
-        message: "nothing came".into(),
-        details: [].into(),
-        opened_at: START,
-        updated_at: START,
-        count: 1,
-        told: None,
-        acknowledged: None,
-        resolved: None,
-        openings: [].into(),
-    };
+    let incident = IncidentRecord { state: "resolved".into(), ..open_incident(START) };
     let incident = StoredRow {
         pipeline: pipeline.clone(),
         key: Key::Incident("of old".to_owned()),

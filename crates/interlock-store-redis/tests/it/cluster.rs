@@ -15,10 +15,8 @@ use interlock_private_server::PrivateCluster;
 use interlock_store::{
     Accepted, Archived, Change, Expect, Group, Key, Mark, Recalled, Record, Refusal, Role, Rows,
     Shard, Store as _, StoreError, Writer,
-    conformance::{self, START, Subject, block_on},
-    record::{
-        EventRecord, InboxRecord, IncidentRecord, OutboxRecord, SensorRecord, WatermarkRecord,
-    },
+    conformance::{self, START, Subject, block_on, open_incident},
+    record::{EventRecord, InboxRecord, OutboxRecord, SensorRecord, WatermarkRecord},
 };
 use interlock_store_redis::{RedisSettings, RedisStore};
 use jiff::SignedDuration;
@@ -642,20 +640,7 @@ fn a_reader_misses_nothing_while_all_shards_write() {
 }
 
 fn incident(expect: Expect) -> Change {
-    let record = IncidentRecord {
-        state: "open".into(),
-        kind: "TOLD".into(),
-        level: "warning".into(),
-        message: "one".into(),
-        details: [].into(),
-        opened_at: START,
-        updated_at: START,
-        count: 1,
-        told: None,
-        acknowledged: None,
-        resolved: None,
-        openings: [].into(),
-    };
+    let record = open_incident(START);
     Change::Put(Key::Incident("one".to_owned()), expect, Record::Incident(record.into()))
 }
 

@@ -159,24 +159,26 @@ pub(super) fn watermark(at: Timestamp) -> Record {
     Record::Watermark(WatermarkRecord { at })
 }
 
+/// An incident that is open since an instant.
+pub fn open_incident(opened_at: Timestamp) -> IncidentRecord {
+    IncidentRecord {
+        state: "open".into(),
+        kind: "SCHEDULE_MISSED".into(),
+        level: "error".into(),
+        message: "nothing came".into(),
+        details: BTreeMap::new(),
+        opened_at,
+        updated_at: opened_at,
+        count: 1,
+        told: None,
+        acknowledged: None,
+        resolved: None,
+        openings: Box::default(),
+    }
+}
+
 pub(super) fn incident(opened_at: Timestamp) -> Record {
-    Record::Incident(
-        IncidentRecord {
-            state: "open".into(),
-            kind: "SCHEDULE_MISSED".into(),
-            level: "error".into(),
-            message: "nothing came".into(),
-            details: BTreeMap::new(),
-            opened_at,
-            updated_at: opened_at,
-            count: 1,
-            told: None,
-            acknowledged: None,
-            resolved: None,
-            openings: Box::default(),
-        }
-        .into(),
-    )
+    Record::Incident(open_incident(opened_at).into())
 }
 
 /// A backfill of a day that stands like this.
