@@ -18,7 +18,7 @@ pub(crate) use self::{
     console::deliver as to_console, email::Email, file::deliver as to_file, http::Http,
     pagerduty::Pagerduty, slack::Slack, threads::Threads, webhook::Webhook,
 };
-use crate::contract::Delivery;
+use interlock_ports::channel::Delivery;
 
 /// How long the disk or the terminal may take.
 const TIME_MAX: Duration = Duration::from_secs(10);

@@ -12,15 +12,15 @@
 //! 1. **One try, in bounded time, always answered.** A receiver that hangs is a [`Delivery::Failed`].
 //! 2. **Delivered means taken over:** a 2xx answer, a line that is on the disk.
 //! 3. **At least once.** A try may have succeeded although nobody heard of it; it is then repeated with the same
-//!    [`Notice::key`], which the channel passes on if its receiver can use it.
+//!    [`AlertMessage::key`], which the channel passes on if its receiver can use it.
 //! 4. **Secrets stay here.** Urls, tokens and headers are in no message.
 
 mod channel;
-mod contract;
 mod local;
 pub mod signature;
 
-pub use contract::{
-    Channels, Delivery, DeliveryFuture, Hold, HoldFuture, Manner, Notice, RouteFuture,
+pub use interlock_ports::channel::{
+    AlertMessage, ChannelPolicy, Channels, Delivery, DeliveryFuture, HoldFuture, HoldReason,
+    RouteFuture,
 };
 pub use local::{Book, Console, Known, LocalChannels, Silences, Trouble};

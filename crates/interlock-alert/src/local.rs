@@ -18,12 +18,13 @@ use interlock_core::{id::PipelineId, incident::Alert, pipeline::Pipeline};
 use interlock_trigger::web::Web;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{
-    channel::{
-        Email, Http, Pagerduty, Slack, Threads, Webhook, is_for_people, is_supported, kind,
-        to_console, to_file,
-    },
-    contract::{Channels, Delivery, DeliveryFuture, Hold, HoldFuture, Manner, Notice, RouteFuture},
+use crate::channel::{
+    Email, Http, Pagerduty, Slack, Threads, Webhook, is_for_people, is_supported, kind, to_console,
+    to_file,
+};
+use interlock_ports::channel::{
+    AlertMessage, ChannelPolicy, Channels, Delivery, DeliveryFuture, HoldFuture, HoldReason,
+    RouteFuture,
 };
 
 /// What a pipeline declares, if it is known, to wait for.
@@ -127,12 +128,12 @@ impl Channels for LocalChannels {
         Box::pin(self.reason_to_wait(alert, now))
     }
 
-    fn manner(&self, channel: &str) -> Manner {
+    fn manner(&self, channel: &str) -> ChannelPolicy {
         let channels = self.book.channels();
         let declared = channels.iter().find(|declared| declared.name == channel);
         declared.map_or_else(
-            || Manner { takes_digests: channel == CONSOLE, ..Manner::default() },
-            |declared| Manner {
+            || ChannelPolicy { takes_digests: channel == CONSOLE, ..ChannelPolicy::default() },
+            |declared| ChannelPolicy {
                 after: declared.after,
                 findings: declared.findings,
                 of: declared.of,
@@ -143,7 +144,7 @@ impl Channels for LocalChannels {
         )
     }
 
-    fn deliver(&self, channel: &str, notice: Notice) -> DeliveryFuture {
+    fn deliver(&self, channel: &str, notice: AlertMessage) -> DeliveryFuture {
         let channels = self.book.channels();
         let declared = channels.iter().find(|declared| declared.name == channel);
         let declared = match declared.map(|declared| declared.channel.clone()) {
@@ -205,7 +206,7 @@ impl LocalChannels {
     }
 
     /// A silence that matches, or an upstream that is in trouble itself.
-    async fn reason_to_wait(&self, alert: &Alert, now: Timestamp) -> Option<Hold> {
+    async fn reason_to_wait(&self, alert: &Alert, now: Timestamp) -> Option<HoldReason> {
         let pipeline = self.declared(alert).await;
         let subject = subject(alert, pipeline.as_deref());
         let silences = self.book.silences().await;
@@ -215,13 +216,13 @@ impl LocalChannels {
         });
         if let Some((silence, until)) = silence {
             let reason = format!("silence {}: {}", silence.id, silence.reason);
-            return Some(Hold { reason, until: Some(until) });
+            return Some(HoldReason { reason, until: Some(until) });
         }
         for upstream in pipeline.iter().flat_map(|pipeline| &pipeline.readiness.upstreams) {
             let Ok(name) = PipelineId::parse(&upstream.pipeline) else { continue };
             if let Some(key) = self.book.trouble(&name).await {
                 let reason = format!("its upstream {name} has an incident: {key}");
-                return Some(Hold { reason, until: None });
+                return Some(HoldReason { reason, until: None });
             }
         }
         None

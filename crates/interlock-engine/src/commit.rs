@@ -7,8 +7,8 @@ use std::{
 };
 
 use interlock_core::retry::FailureCategory;
+use interlock_ports::trigger::StartFailure;
 use interlock_store::{Accepted, Change, Group, Refusal, record::EventRecord};
-use interlock_trigger::StartFailure;
 use serde_json::Value;
 
 use crate::{

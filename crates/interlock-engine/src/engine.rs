@@ -12,11 +12,11 @@ use std::{
 };
 
 use interlock_core::{clock::ClockWatch, id::PipelineId, pipeline::Pipeline, readiness::TraitSpec};
+use interlock_ports::trigger::{CancelFailure, LookUp, Report, StartFailure, Triggers, What};
 use interlock_store::{
     Hint, Lease, Role, Shard, Store, StoreError, Writer,
     record::{Unreadable, VersionRecord},
 };
-use interlock_trigger::{CancelFailure, LookUp, Report, StartFailure, Triggers, What};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 

@@ -14,8 +14,8 @@ use std::{
 };
 
 use interlock_core::{pipeline::TriggerKind, retry::FailureCategory};
+use interlock_ports::trigger::{LookUp, Outcome, What};
 use interlock_store::{Role, Roll, record::InboxRecord};
-use interlock_trigger::{LookUp, Outcome, What};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 

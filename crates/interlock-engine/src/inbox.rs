@@ -14,11 +14,11 @@ use interlock_core::{
     sensor::Sensor,
     slot::{OpenState, Opening, RerunSource, Slot, Wish},
 };
+use interlock_ports::trigger::{Outcome, What};
 use interlock_store::{
     InboxEntry, Key, Record, RunKey,
     record::{AppliedRecord, InboxRecord, ReportRecord, SlotName},
 };
-use interlock_trigger::{Outcome, What};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

@@ -18,11 +18,11 @@ use interlock_core::{
     sensor::Sensors,
     slot::{Disposition, OpenState},
 };
+use interlock_ports::trigger::{CancelFailure, LookUp, Outcome, StartFailure, StartRequest, What};
 use interlock_store::{
     InboxEntry, Key, Record, RunKey,
     record::{AppliedRecord, InboxRecord},
 };
-use interlock_trigger::{CancelFailure, LookUp, Outcome, StartFailure, StartRequest, What};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

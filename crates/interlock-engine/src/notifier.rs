@@ -20,11 +20,11 @@ use std::{
     sync::Arc,
 };
 
-use interlock_alert::{Channels, Delivery};
 use interlock_core::{
     id::PipelineId,
     incident::{Alert, IncidentState},
 };
+use interlock_ports::channel::{Channels, Delivery};
 use interlock_store::{
     CHANGES_MAX, OutboxRow, Store, StoreError, StoreFuture, record::OutboxRecord, together,
 };

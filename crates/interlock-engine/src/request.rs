@@ -8,7 +8,7 @@ use interlock_core::{
     pipeline::Pipeline,
     run::{RunState, TriggerType},
 };
-use interlock_trigger::{LookUp, StartRequest};
+use interlock_ports::trigger::{LookUp, StartRequest};
 use jiff::Timestamp;
 
 use crate::{

@@ -10,8 +10,8 @@ use interlock_core::{
     run::{RunEvent, TriggerType},
     slot::{Disposition, Evaluated, OpenState, RerunSource, SkipReason, Slot, SlotState},
 };
+use interlock_ports::trigger::StartRequest;
 use interlock_store::{RunKey, kept::Stretch};
-use interlock_trigger::StartRequest;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

@@ -7,11 +7,11 @@ use interlock_core::{
     run::{RunEvent, RunState, TriggerType},
     slot::{OpenState, Slot},
 };
+use interlock_ports::trigger::StartRequest;
 use interlock_store::{
     Change, Expect, Group, InboxEntry, Key, Record, RunKey, Writer,
     record::{EventRecord, RunRecord, SlotRecord, WatermarkRecord},
 };
-use interlock_trigger::StartRequest;
 use jiff::Timestamp;
 use serde_json::Value;
 

@@ -5,7 +5,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use interlock_alert::{Channels, Delivery, DeliveryFuture, Hold, HoldFuture, Notice, RouteFuture};
 use interlock_config::{SystemZones, route::Subject, silence::Silence};
 use interlock_core::{
     id::PipelineId,
@@ -15,6 +14,9 @@ use interlock_core::{
 use interlock_engine::{
     SILENCE_PREFIX,
     seam::{Evaluators, Task},
+};
+use interlock_ports::channel::{
+    AlertMessage, Channels, Delivery, DeliveryFuture, HoldFuture, HoldReason, RouteFuture,
 };
 use interlock_store::Store;
 use jiff::{SignedDuration, Timestamp};
@@ -88,7 +90,7 @@ impl Around {
     }
 
     /// The silence that an alert falls under.
-    async fn silence(&self, alert: &Alert, now: Timestamp) -> Option<Hold> {
+    async fn silence(&self, alert: &Alert, now: Timestamp) -> Option<HoldReason> {
         let read = self.store.sensors(&PipelineId::system()).await;
         let subject = Subject {
             level: &alert.level,
@@ -122,7 +124,7 @@ impl Around {
         let mut theirs = silences.iter().filter(|silence| silence.when.matches(&subject));
         let until = theirs.find_map(|silence| silence.in_force(now))?;
         self.luck.saw("alert silenced");
-        Some(Hold { reason: "a silence".to_owned(), until: Some(until) })
+        Some(HoldReason { reason: "a silence".to_owned(), until: Some(until) })
     }
 }
 
@@ -173,7 +175,7 @@ impl Channels for Around {
         Box::pin(self.silence(alert, now))
     }
 
-    fn deliver(&self, channel: &str, notice: Notice) -> DeliveryFuture {
+    fn deliver(&self, channel: &str, notice: AlertMessage) -> DeliveryFuture {
         let (around, channel) = (self.clone(), channel.to_owned());
         Box::pin(async move {
             let failed =

@@ -10,7 +10,7 @@ use std::{
 
 use interlock_core::{pipeline::TriggerKind, retry::FailureCategory};
 use interlock_engine::seam::World as _;
-use interlock_trigger::{
+use interlock_ports::trigger::{
     CancelFailure, LookUp, LookUpFailure, Outcome, Report, StartFailure, StartRequest,
     TriggerFuture, Triggers, What,
 };

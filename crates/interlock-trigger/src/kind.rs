@@ -14,9 +14,9 @@ pub(crate) use self::on_host::{cancel_here, look_up_here};
 
 use interlock_core::pipeline::TriggerKind;
 
-use crate::{
-    contract::{CancelFailure, LookUp, LookUpFailure, StartFailure, StartRequest, TriggerFuture},
-    local::Tools,
+use crate::local::Tools;
+use interlock_ports::trigger::{
+    CancelFailure, LookUp, LookUpFailure, StartFailure, StartRequest, TriggerFuture,
 };
 
 /// What a kind does; what it promises is in the crate's documentation.

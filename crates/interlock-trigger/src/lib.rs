@@ -43,14 +43,13 @@
 //! pasted but becomes a reference to its environment variable: whoever may pass a parameter must not thereby
 //! write shell code. The other values are made of letters, digits and `._:~-` and are pasted.
 
-mod contract;
 mod kind;
 mod local;
 mod placeholder;
 pub mod runner;
 pub mod web;
 
-pub use contract::{
+pub use interlock_ports::trigger::{
     CancelFailure, Clock, Environment, LookUp, LookUpFailure, Metadata, Outcome, Report,
     StartFailure, StartRequest, StepStatus, TriggerFuture, Triggers, What,
 };

@@ -17,13 +17,10 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::{runtime::Handle, sync::mpsc::UnboundedSender};
 
 pub(crate) use self::{link::Link, watches::Watches};
-use crate::{
-    contract::{
-        CancelFailure, Clock, Environment, LookUp, LookUpFailure, Report, StartFailure,
-        StartRequest, TriggerFuture, Triggers, What,
-    },
-    kind, runner,
-    web::Web,
+use crate::{kind, runner, web::Web};
+use interlock_ports::trigger::{
+    CancelFailure, Clock, Environment, LookUp, LookUpFailure, Report, StartFailure, StartRequest,
+    TriggerFuture, Triggers, What,
 };
 
 /// What can be set about [`LocalTriggers`].

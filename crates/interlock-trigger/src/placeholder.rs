@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use interlock_core::pipeline::Secret;
 
-use crate::contract::{Environment, StartRequest};
+use interlock_ports::trigger::{Environment, StartRequest};
 
 /// Where a text is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -49,9 +49,11 @@ const ROOMS: &[Room] = &[
     },
     // Only tests see it.
     room("interlock-private-server", &[]),
-    room("interlock-trigger", &[CORE]),
+    // What the engine asks of the world; who does it is below.
+    room(PORTS, &[CORE]),
+    room("interlock-trigger", &[CORE, PORTS]),
     // The declared channels, and the HTTP client.
-    room("interlock-alert", &[CORE, "interlock-config", "interlock-trigger"]),
+    room("interlock-alert", &[CORE, PORTS, "interlock-config", "interlock-trigger"]),
     // Its tests let it be watched, in the simulator's world.
     Room {
         name: "interlock-engine",
@@ -64,33 +66,30 @@ const ROOMS: &[Room] = &[
     Room {
         name: "interlock-watchdog",
         sees: &[CORE, "interlock-store"],
-        tests_see: &[
-            "interlock-config",
-            "interlock-engine",
-            "interlock-store-*",
-            "interlock-trigger",
-        ],
+        tests_see: &["interlock-config", "interlock-engine", "interlock-store-*"],
     },
-    room("interlock-sim", BELOW_API),
+    // Neither clients nor processes: its world is made up.
+    room("interlock-sim", BELOW_SIM),
     room("interlock-api", BELOW_API),
     room("interlock-liveness", &[]),
     room("interlock", &["interlock-*"]),
     room("xtask", &[]),
 ];
 
+const PORTS: &str = "interlock-ports";
 const POSTGRES: &str = "interlock-postgres";
 const BELOW_REMOTE: &[&str] = &[CORE, "interlock-store", "interlock-store-remote"];
 const PRIVATE_SERVERS: &[&str] = &["interlock-private-server"];
 
-const BELOW_ENGINE: &[&str] =
-    &[CORE, "interlock-config", "interlock-store", "interlock-trigger", "interlock-alert"];
+const BELOW_ENGINE: &[&str] = &[CORE, PORTS, "interlock-config", "interlock-store"];
+
+const BELOW_SIM: &[&str] =
+    &[CORE, PORTS, "interlock-config", "interlock-store", "interlock-engine", "interlock-watchdog"];
 
 const BELOW_API: &[&str] = &[
     CORE,
     "interlock-config",
     "interlock-store",
-    "interlock-trigger",
-    "interlock-alert",
     "interlock-engine",
     "interlock-watchdog",
     "interlock-liveness",

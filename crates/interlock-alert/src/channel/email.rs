@@ -24,7 +24,7 @@ use lettre::{
 };
 
 use super::post::failed;
-use crate::contract::{Delivery, Notice};
+use interlock_ports::channel::{AlertMessage, Delivery};
 
 /// The longest subject that a mail program shows with some sense.
 const SUBJECT_MAX: usize = 150;
@@ -37,7 +37,7 @@ pub(crate) struct Email {
 
 impl Email {
     /// Sends an alert.
-    pub(crate) async fn deliver(self, web: Web, notice: Notice) -> Delivery {
+    pub(crate) async fn deliver(self, web: Web, notice: AlertMessage) -> Delivery {
         let limit = Duration::try_from(self.time_limit).unwrap_or(Duration::from_secs(10));
         let sent = tokio::time::timeout(limit, self.send(&web, &notice, limit)).await;
         match sent {
@@ -50,7 +50,12 @@ impl Email {
         }
     }
 
-    async fn send(&self, web: &Web, notice: &Notice, limit: Duration) -> Result<(), Delivery> {
+    async fn send(
+        &self,
+        web: &Web,
+        notice: &AlertMessage,
+        limit: Duration,
+    ) -> Result<(), Delivery> {
         let message =
             message(&self.declared, notice).map_err(|reason| Delivery::Refused { reason })?;
         let (host, port) = self.declared.smtp.rsplit_once(':').unwrap_or_default();
@@ -124,7 +129,7 @@ fn refused(host: &str, error: &smtp::Error) -> Delivery {
     }
 }
 
-fn message(declared: &Declared, notice: &Notice) -> Result<Message, String> {
+fn message(declared: &Declared, notice: &AlertMessage) -> Result<Message, String> {
     let alert = &notice.alert;
     let mailbox = |text: &str| {
         text.parse::<Mailbox>().map_err(|error| format!("`{text}` is no mail address: {error}"))

@@ -7,13 +7,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::contract::{Delivery, Notice};
+use interlock_ports::channel::{AlertMessage, Delivery};
 
 /// Appends an alert. One at a time, by the lock: a line that could not be written whole is taken back.
 pub(crate) async fn deliver(
     path: PathBuf,
     one_at_a_time: Arc<Mutex<()>>,
-    notice: Notice,
+    notice: AlertMessage,
 ) -> Delivery {
     let what = path.display().to_string();
     let line = format!("{}\n", notice.alert.to_json());

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::post::{idempotency_key, post};
-use crate::contract::{Delivery, Notice};
+use interlock_ports::channel::{AlertMessage, Delivery};
 
 /// Where to, and what.
 pub(crate) struct Http {
@@ -21,7 +21,7 @@ pub(crate) struct Http {
 
 impl Http {
     /// Sends an alert.
-    pub(crate) async fn deliver(self, web: Web, notice: Notice) -> Delivery {
+    pub(crate) async fn deliver(self, web: Web, notice: AlertMessage) -> Delivery {
         let body = match &self.body {
             Some(template) => fill(template, &notice),
             None => notice.alert.to_json().to_string(),
@@ -46,7 +46,7 @@ impl Http {
 
 /// Replaces `{{name}}` by what the alert says. In a body that is JSON a value is escaped so that it stays a part of a
 /// text; a name that says nothing leaves nothing.
-fn fill(template: &str, notice: &Notice) -> String {
+fn fill(template: &str, notice: &AlertMessage) -> String {
     let is_json = template.trim_start().starts_with(['{', '[']) && !template.starts_with("{{");
     let (mut filled, mut rest) = (String::new(), template);
     while let Some((before, after)) = rest.split_once("{{") {
@@ -67,8 +67,8 @@ fn fill(template: &str, notice: &Notice) -> String {
     filled + rest
 }
 
-fn value(name: &str, notice: &Notice) -> Option<String> {
-    let Notice { alert, key, .. } = notice;
+fn value(name: &str, notice: &AlertMessage) -> Option<String> {
+    let AlertMessage { alert, key, .. } = notice;
     let Alert { level, alert_type, pipeline_id, message, timestamp, .. } = alert;
     Some(match name {
         "level" => level.clone(),
@@ -109,7 +109,7 @@ mod tests {
             ]),
             timestamp: "2026-02-25T09:25:00Z".parse().unwrap(),
         };
-        let notice = Notice { alert, key: "k".into(), at: jiff::Timestamp::UNIX_EPOCH };
+        let notice = AlertMessage { alert, key: "k".into(), at: jiff::Timestamp::UNIX_EPOCH };
         let body = fill(
             r#"{"text": "{{ message }}", "runs": {{details.runs}}, "no": "{{details.no}}{{what}}", "k": "{{key}}", "a": {{json}}}"#,
             &notice,

@@ -13,7 +13,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::post::post;
-use crate::contract::{Delivery, Notice};
+use interlock_ports::channel::{AlertMessage, Delivery};
 
 const EVENTS_API: &str = "https://events.pagerduty.com/v2/enqueue";
 /// What the API takes at most, in characters.
@@ -29,7 +29,7 @@ pub(crate) struct Pagerduty {
 
 impl Pagerduty {
     /// Sends an event.
-    pub(crate) async fn deliver(self, web: Web, notice: Notice) -> Delivery {
+    pub(crate) async fn deliver(self, web: Web, notice: AlertMessage) -> Delivery {
         let url = self.url.as_ref().map_or(EVENTS_API, Secret::expose).to_owned();
         let mut event = event(&notice);
         event["routing_key"] = self.routing_key.expose().into();
@@ -47,7 +47,7 @@ impl Pagerduty {
     }
 }
 
-fn event(notice: &Notice) -> Value {
+fn event(notice: &AlertMessage) -> Value {
     let Alert { level, alert_type, pipeline_id, details, timestamp, .. } = &notice.alert;
     let action = match notice.alert.state() {
         Some(IncidentState::Resolved) => "resolve",

@@ -4,7 +4,7 @@ use interlock_core::retry::FailureCategory;
 use interlock_trigger::web::{Answer, Call, Web, WebFailure};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 
-use crate::contract::{Delivery, Notice};
+use interlock_ports::channel::{AlertMessage, Delivery};
 
 /// Nobody is left alone for longer than this.
 const RETRY_AFTER_MAX: SignedDuration = SignedDuration::from_hours(24);
@@ -39,7 +39,7 @@ fn delivery(
 }
 
 /// The header by which a receiver can tell a repetition.
-pub(crate) fn idempotency_key(notice: &Notice) -> (String, String) {
+pub(crate) fn idempotency_key(notice: &AlertMessage) -> (String, String) {
     ("Idempotency-Key".to_owned(), header_text(&notice.key))
 }
 

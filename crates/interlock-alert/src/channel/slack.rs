@@ -15,7 +15,7 @@ use super::{
     post::post,
     threads::{Place, Threads},
 };
-use crate::contract::{Delivery, Notice};
+use interlock_ports::channel::{AlertMessage, Delivery};
 
 const API: &str = "https://slack.com/api/chat.postMessage";
 /// Answers of the API that pass by themselves.
@@ -39,7 +39,7 @@ pub(crate) struct Slack {
 
 impl Slack {
     /// Posts an alert.
-    pub(crate) async fn deliver(self, web: Web, notice: Notice) -> Delivery {
+    pub(crate) async fn deliver(self, web: Web, notice: AlertMessage) -> Delivery {
         match (&self.declared.token, &self.declared.url) {
             (Some(token), url) => {
                 let url = url.as_ref().map_or(API, Secret::expose);
@@ -59,7 +59,12 @@ impl Slack {
         }
     }
 
-    async fn by_bot(&self, web: &Web, (token, url): (&Secret, &str), notice: &Notice) -> Delivery {
+    async fn by_bot(
+        &self,
+        web: &Web,
+        (token, url): (&Secret, &str),
+        notice: &AlertMessage,
+    ) -> Delivery {
         let place = (day(&notice.alert), self.name.clone(), notice.alert.pipeline_id.clone());
         let thread = self.threads.get(&place);
         let mut body = json!({ "channel": self.declared.channel, "text": text(&notice.alert) });

@@ -7,10 +7,8 @@ use interlock_trigger::web::{Call, Web};
 use jiff::SignedDuration;
 
 use super::post::{idempotency_key, post};
-use crate::{
-    contract::{Delivery, Notice},
-    signature::sign,
-};
+use crate::signature::sign;
+use interlock_ports::channel::{AlertMessage, Delivery};
 
 /// Where to, and what with.
 pub(crate) struct Webhook {
@@ -22,14 +20,14 @@ pub(crate) struct Webhook {
 
 impl Webhook {
     /// Posts an alert.
-    pub(crate) async fn deliver(self, web: Web, notice: Notice) -> Delivery {
+    pub(crate) async fn deliver(self, web: Web, notice: AlertMessage) -> Delivery {
         match post(&web, &self.call(&notice), notice.at).await {
             Ok(_taken) => Delivery::Delivered,
             Err(delivery) => delivery,
         }
     }
 
-    fn call(&self, notice: &Notice) -> Call {
+    fn call(&self, notice: &AlertMessage) -> Call {
         let body = notice.alert.to_json().to_string();
         let timestamp = notice.at.as_second().to_string();
         // Ours come last, and the last one wins.

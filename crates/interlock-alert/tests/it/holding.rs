@@ -1,6 +1,6 @@
 //! What keeps people from being told now: silences by what the files say of a pipeline, and upstreams in trouble.
 
-use interlock_alert::{Hold, Silences, Trouble};
+use interlock_alert::{HoldReason, Silences, Trouble};
 use interlock_config::{Context, SystemZones, parse_pipeline, silence::Silence};
 use interlock_core::pipeline::Pipeline;
 
@@ -35,7 +35,7 @@ impl Book for Shelf {
     }
 }
 
-async fn hold(when: Option<AlertFilter>, troubled: &'static str) -> Option<Hold> {
+async fn hold(when: Option<AlertFilter>, troubled: &'static str) -> Option<HoldReason> {
     let zones = SystemZones::new();
     let (loaded, problems) =
         parse_pipeline(Path::new("p.yaml"), PIPELINE, &Context::default(), &zones, &|_| None);
@@ -69,7 +69,7 @@ async fn a_silence_holds_what_it_matches_by_owner_label_pipeline_type_and_level(
         (AlertFilter { pipelines: list("earth*"), types: list("job_failed"), ..none() }, false),
         (AlertFilter { levels: list("warning"), ..none() }, false),
     ] {
-        let expected = holds.then(|| Hold {
+        let expected = holds.then(|| HoldReason {
             reason: "silence quiet: moving".into(),
             until: Some("2026-02-25T10:00:00Z".parse().unwrap()),
         });
@@ -82,5 +82,5 @@ async fn an_upstream_in_trouble_holds_what_depends_on_it_and_says_so() {
     assert_eq!(hold(None, "").await, None);
     assert_eq!(hold(None, "gold").await, None, "it does not depend on that one");
     let reason = "its upstream bronze has an incident: failed:bronze:daily:2026-02-25".to_owned();
-    assert_eq!(hold(None, "bronze").await, Some(Hold { reason, until: None }));
+    assert_eq!(hold(None, "bronze").await, Some(HoldReason { reason, until: None }));
 }

@@ -15,7 +15,7 @@ fn of_incident(state: &str) -> Alert {
 }
 
 async fn tell(bench: &Bench, state: &str) -> Delivery {
-    let notice = Notice { alert: of_incident(state), key: "k".into(), at: now() };
+    let notice = AlertMessage { alert: of_incident(state), key: "k".into(), at: now() };
     bench.channels.deliver("it", notice).await
 }
 
@@ -57,7 +57,7 @@ async fn a_slack_bot_keeps_one_thread_per_pipeline_and_day() {
     }
     let mut other = of_incident("open");
     other.details.insert("date".into(), "2026-02-26".into());
-    let notice = Notice { alert: other, key: "k".into(), at: now() };
+    let notice = AlertMessage { alert: other, key: "k".into(), at: now() };
     assert_eq!(bench.channels.deliver("it", notice).await, Delivery::Delivered);
     let bodies: Vec<Value> =
         server.asked().iter().map(|asked| serde_json::from_str(&asked.body).unwrap()).collect();

@@ -111,7 +111,7 @@ async fn send(postman: &Postman, email: Email) -> Delivery {
     alert.message = "Pipeline ø missed:\r\nBcc: everybody@example.com".into();
     alert.details.insert("state".into(), "open".into());
     alert.details.insert("incident".into(), "watchdog:a".into());
-    let notice = Notice { alert, key: "k".into(), at: now() };
+    let notice = AlertMessage { alert, key: "k".into(), at: now() };
     bench.channels.deliver("mail", notice).await
 }
 

@@ -15,7 +15,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use interlock_alert::{Book, Channels, Delivery, Known, LocalChannels, Notice, signature::sign};
+use interlock_alert::{
+    AlertMessage, Book, Channels, Delivery, Known, LocalChannels, signature::sign,
+};
 use interlock_config::server::{Alert as Declared, AlertFilter, Channel};
 use interlock_core::{id::PipelineId, incident::Alert, outbound::Outbound, pipeline::Secret};
 use interlock_trigger::web::Web;
@@ -106,8 +108,12 @@ fn now() -> Timestamp {
     "2026-02-25T09:25:03.5Z".parse().unwrap()
 }
 
-fn notice() -> Notice {
-    Notice { alert: alert(), key: "earthquake-silver/watchdog:…~1~opened@hook".into(), at: now() }
+fn notice() -> AlertMessage {
+    AlertMessage {
+        alert: alert(),
+        key: "earthquake-silver/watchdog:…~1~opened@hook".into(),
+        at: now(),
+    }
 }
 
 fn webhook(url: &str) -> Channel {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use interlock_alert::Notice;
 use interlock_core::{
     id::PipelineId,
     incident::{Alert, IncidentState, Level},
     text::counted,
 };
+use interlock_ports::channel::AlertMessage;
 use interlock_store::OutboxRow;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -18,19 +18,19 @@ const NAMED_MAX: usize = 10;
 const DIGEST: &str = "digest";
 
 /// The notice of one notification, or of many.
-pub(super) fn notice(rows: &[OutboxRow], at: Timestamp) -> Notice {
+pub(super) fn notice(rows: &[OutboxRow], at: Timestamp) -> AlertMessage {
     let key = |row: &OutboxRow| format!("{}/{}", row.pipeline, row.name);
     match rows {
         [row] => {
             let alert = Alert::from_json(&row.record.alert);
             let repeats = alert.details.get("repeats").map(|times| format!("#{times}"));
-            Notice { key: key(row) + &repeats.unwrap_or_default(), alert, at }
+            AlertMessage { key: key(row) + &repeats.unwrap_or_default(), alert, at }
         }
         rows => {
             let first = rows.first().map(key).unwrap_or_default();
             let alerts: Vec<Alert> =
                 rows.iter().map(|row| Alert::from_json(&row.record.alert)).collect();
-            Notice { alert: digest(&alerts, at), key: format!("{first}+{}", rows.len()), at }
+            AlertMessage { alert: digest(&alerts, at), key: format!("{first}+{}", rows.len()), at }
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use interlock_alert::Delivery;
 use interlock_core::incident::{Alert, IncidentState, Level};
+use interlock_ports::channel::Delivery;
 use interlock_store::{
     CHANGES_MAX, OutboxRow, StoreError, StoreFuture, record::OutboxRecord, together,
 };

@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use interlock_alert::Hold;
 use interlock_core::incident::{Alert, IncidentState, older_days};
+use interlock_ports::channel::HoldReason;
 use interlock_store::{
     Key, OutboxRow, Record, Row, Shard, StoreError,
     record::{IncidentRecord, OutboxRecord},
@@ -39,7 +39,7 @@ pub(super) enum Way {
     /// There is nothing to tell any more.
     Moot,
     /// Not now, for a reason.
-    Held(Hold),
+    Held(HoldReason),
     /// What it would be the end of was held back there, and is dropped with it.
     Unheard(Vec<OutboxRow>),
 }
@@ -153,7 +153,7 @@ impl Notifier {
         Ok(hold.map_or(Way::Free, |hold| {
             let again = plus(now, self.patience.ask_again);
             let until = Some(hold.until.map_or(again, |until| until.min(again)));
-            Way::Held(Hold { until, ..hold })
+            Way::Held(HoldReason { until, ..hold })
         }))
     }
 
@@ -163,17 +163,17 @@ impl Notifier {
         row: &OutboxRow,
         (alert, incident): (&Alert, &IncidentRecord),
         now: Timestamp,
-    ) -> Result<Option<Hold>, StoreError> {
+    ) -> Result<Option<HoldReason>, StoreError> {
         let manner = self.channels.manner(&row.record.channel);
         let turn = plus(incident.opened_at, manner.after.unwrap_or_default());
         if now < turn {
             let reason = "its step of escalation has not come".to_owned();
-            return Ok(Some(Hold { reason, until: Some(turn) }));
+            return Ok(Some(HoldReason { reason, until: Some(turn) }));
         }
         if manner.findings > 1 && manner.of > manner.findings {
             let went = self.history(row, alert, manner.of as usize).await?.unwrap_or_default();
             let bad = went.iter().filter(|was_good| !**was_good).count();
-            return Ok((bad < manner.findings as usize).then(|| Hold {
+            return Ok((bad < manner.findings as usize).then(|| HoldReason {
                 reason: format!(
                     "{bad} of the last {} went wrong, and {} are waited for",
                     manner.of, manner.findings
@@ -182,7 +182,7 @@ impl Notifier {
             }));
         }
         let found = if manner.findings > 1 { self.in_a_row(row, alert).await? } else { u64::MAX };
-        Ok((found < manner.findings.into()).then(|| Hold {
+        Ok((found < manner.findings.into()).then(|| HoldReason {
             reason: format!("{found} of {} in a row were found", manner.findings),
             until: None,
         }))
@@ -290,11 +290,11 @@ fn opening_of<'a>(name: &'a str, channel: &str) -> &'a str {
 }
 
 /// Whether an incident comes and goes so often that it is told only if it lasts.
-fn flapping(incident: &IncidentRecord, now: Timestamp) -> Option<Hold> {
+fn flapping(incident: &IncidentRecord, now: Timestamp) -> Option<HoldReason> {
     let since = incident.opened_at.checked_sub(FLAPS_WITHIN).unwrap_or(Timestamp::MIN);
     let count = incident.openings.iter().filter(|opening| **opening > since).count();
     let lasts = plus(incident.opened_at, FLAP_LASTS);
-    (count >= FLAPS_FROM && now < lasts).then(|| Hold {
+    (count >= FLAPS_FROM && now < lasts).then(|| HoldReason {
         reason: format!("it came and went {count} times within an hour; told if it lasts"),
         until: Some(lasts),
     })

@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::{id::ScheduleId, retry::FailureCategory, run::TriggerType, slot::Disposition};
 use interlock_engine::seam::World as _;
+use interlock_ports::trigger::StartRequest;
 use interlock_store::{
     BackfillQuery, Change, Expect, Key, LedgerEntry, LedgerQuery, Record, Role, Store as _,
     conformance::block_on,
     record::{BackfillRecord, InboxRecord, SlotRecord, SpanRecord, version_text},
 };
-use interlock_trigger::StartRequest;
 use jiff::SignedDuration;
 
 use crate::{

@@ -9,12 +9,12 @@ use interlock_core::{
     run::TriggerType,
 };
 use interlock_engine::{Engine, Parts, Prospect, backfill_of, seam::World as _};
+use interlock_ports::trigger::StartRequest;
 use interlock_store::{
     Key, Record, Shard, Store,
     conformance::block_on,
     record::{InboxRecord, version_text},
 };
-use interlock_trigger::StartRequest;
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 

@@ -2,8 +2,8 @@
 
 use interlock_core::{id::PipelineId, run::TriggerType};
 use interlock_engine::{Changes, Engine};
+use interlock_ports::trigger::StartRequest;
 use interlock_store::{Shard, Store as _, conformance::block_on, record::InboxRecord};
-use interlock_trigger::StartRequest;
 
 use crate::{
     Files,

@@ -9,12 +9,12 @@ use interlock_core::{
     slot::{Disposition, Opening, Slot},
 };
 use interlock_engine::{Changes, Parts};
+use interlock_ports::trigger::StartRequest;
 use interlock_store::{
     Change, Expect, Group, Key, LedgerEntry, LedgerQuery, Record, Role, Shard, Store as _, Writer,
     conformance::block_on,
     record::{SlotRecord, SpanRecord},
 };
-use interlock_trigger::StartRequest;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 

@@ -4,12 +4,12 @@ use std::{future::Future, sync::Arc};
 
 use interlock_core::{id::PipelineId, retry::FailureCategory};
 use interlock_engine::{Engine, Parts, seam::World as _};
+use interlock_ports::trigger::StartRequest;
 use interlock_store::{
     Shard, Store,
     conformance::block_on,
     record::{InboxRecord, SlotName},
 };
-use interlock_trigger::StartRequest;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{

@@ -1,7 +1,7 @@
 //! What is not told now: silences, later steps, repetitions, flapping and digests, killed at every await (S12, S14).
 
-use interlock_alert::Manner;
 use interlock_core::{id::PipelineId, incident::Alert};
+use interlock_ports::channel::ChannelPolicy;
 use interlock_store::{
     Change, Expect, Group, Key, Record, Role, Shard, Store as _,
     conformance::block_on,
@@ -98,7 +98,7 @@ fn a_death_at_every_await_tells_an_end_if_and_only_if_its_beginning_was_told() {
 #[test]
 fn a_later_step_hears_only_of_what_lasts_and_of_its_end() {
     let mut stage = Stage::new(&[("chat", takes)]);
-    stage.receivers.manner = Manner { after: Some(mins(15)), ..Manner::default() };
+    stage.receivers.manner = ChannelPolicy { after: Some(mins(15)), ..ChannelPolicy::default() };
     stage.live(u64::MAX, Stage::end(58));
     // The failure of 00:10 lasts for 20 minutes, the one of 00:40 for 10.
     assert_eq!(stage.receivers.heard("chat"), ["open job_failed", "resolved job_failed"]);
@@ -109,7 +109,7 @@ fn a_later_step_hears_only_of_what_lasts_and_of_its_end() {
 fn a_channel_that_waits_for_several_in_a_row_hears_of_them_and_of_their_end() {
     for (findings, heard) in [(2, 2), (3, 0)] {
         let mut stage = Stage::new(&[("chat", takes)]);
-        stage.receivers.manner = Manner { findings, ..Manner::default() };
+        stage.receivers.manner = ChannelPolicy { findings, ..ChannelPolicy::default() };
         stage.live(u64::MAX, Stage::end(58));
         // Two in a row at 00:10 and 00:20, a good one, and one more at 00:40.
         let told = crate::incidents::TOLD[..heard].to_vec();
@@ -123,7 +123,7 @@ fn a_channel_that_waits_for_some_of_the_last_hears_when_there_are_so_many() {
     // Bad at 00:10 and 00:20, good at 00:30, bad at 00:40, good at 00:50.
     for (findings, of, told) in [(2, 3, 4), (3, 5, 2), (3, 4, 2), (4, 5, 0)] {
         let mut stage = Stage::new(&[("chat", takes)]);
-        stage.receivers.manner = Manner { findings, of, ..Manner::default() };
+        stage.receivers.manner = ChannelPolicy { findings, of, ..ChannelPolicy::default() };
         stage.live(u64::MAX, Stage::end(58));
         let heard = stage.receivers.heard("chat");
         assert_eq!(heard, crate::incidents::TOLD[..told], "{findings} of {of}");
@@ -134,7 +134,7 @@ fn a_channel_that_waits_for_some_of_the_last_hears_when_there_are_so_many() {
 #[test]
 fn a_channel_that_waits_for_an_end_to_hold_hears_it_once() {
     let mut stage = Stage::new(&[("chat", takes)]);
-    stage.receivers.manner = Manner { recovered: 2, ..Manner::default() };
+    stage.receivers.manner = ChannelPolicy { recovered: 2, ..ChannelPolicy::default() };
     stage.live(u64::MAX, Stage::end(58));
     // The good slot of 00:30 was followed by a bad one.
     assert_eq!(stage.receivers.heard("chat"), ["open job_failed", "open job_failed"]);
@@ -147,7 +147,7 @@ fn a_channel_that_waits_for_an_end_to_hold_hears_it_once() {
 #[test]
 fn a_later_step_does_not_hear_of_what_somebody_looks_at() {
     let mut stage = Stage::new(&[("chat", takes)]);
-    stage.receivers.manner = Manner { after: Some(mins(15)), ..Manner::default() };
+    stage.receivers.manner = ChannelPolicy { after: Some(mins(15)), ..ChannelPolicy::default() };
     let record = InboxRecord::Incident {
         key: "failed:orders:often:2026-03-20".into(),
         hand: "acknowledge".into(),
@@ -164,7 +164,7 @@ fn a_later_step_does_not_hear_of_what_somebody_looks_at() {
 #[test]
 fn what_lasts_is_told_again_until_it_is_over() {
     let mut stage = Stage::new(&[("chat", takes)]);
-    stage.receivers.manner = Manner { repeat: Some(mins(7)), ..Manner::default() };
+    stage.receivers.manner = ChannelPolicy { repeat: Some(mins(7)), ..ChannelPolicy::default() };
     stage.live(u64::MAX, Stage::end(38));
     let heard = stage.receivers.heard("chat");
     assert_eq!(
@@ -203,7 +203,7 @@ fn what_comes_and_goes_is_told_only_if_it_lasts() {
 fn many_at_once_are_one_message_for_people_and_each_by_itself_for_programs() {
     for takes_digests in [true, false] {
         let mut stage = Stage::new(&[("chat", takes)]);
-        stage.receivers.manner = Manner { takes_digests, ..Manner::default() };
+        stage.receivers.manner = ChannelPolicy { takes_digests, ..ChannelPolicy::default() };
         break_files(&stage, 400);
         stage.live(u64::MAX, Stage::end(4));
         let got = stage.receivers.got.lock().unwrap().clone();
@@ -225,7 +225,7 @@ fn many_at_once_are_one_message_for_people_and_each_by_itself_for_programs() {
 fn ten_thousand_at_once_are_one_message() {
     const COUNT: usize = 10_000;
     let mut stage = Stage::new(&[("chat", takes)]);
-    stage.receivers.manner = Manner { takes_digests: true, ..Manner::default() };
+    stage.receivers.manner = ChannelPolicy { takes_digests: true, ..ChannelPolicy::default() };
     let day = SignedDuration::from_hours(24);
     let lease = block_on(stage.store.acquire(Role::Watchdog, Shard(0), "other", day));
     let writer = lease.unwrap().unwrap().writer;
@@ -270,7 +270,7 @@ fn ten_thousand_at_once_are_one_message() {
 fn a_death_at_every_await_of_a_digest_loses_none_of_it() {
     for dies_at in 0.. {
         let mut stage = Stage::new(&[("chat", takes as Receiver)]);
-        stage.receivers.manner = Manner { takes_digests: true, ..Manner::default() };
+        stage.receivers.manner = ChannelPolicy { takes_digests: true, ..ChannelPolicy::default() };
         break_files(&stage, 12);
         let end = Stage::end(4);
         stage.live(dies_at, end);

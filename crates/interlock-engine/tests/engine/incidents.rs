@@ -7,24 +7,25 @@ use std::{
     task::Poll,
 };
 
-use interlock_alert::{
-    Channels, Delivery, DeliveryFuture, Hold, HoldFuture, Manner, Notice, RouteFuture,
-};
 use interlock_core::{id::PipelineId, incident::Alert, retry::FailureCategory};
 use interlock_engine::{
     Engine, Limits, Notifier, NotifierParts, Pace, Parts, Patience,
     seam::{Task, World as _},
     vitals::Pulse,
 };
+use interlock_ports::channel::{
+    AlertMessage, ChannelPolicy, Channels, Delivery, DeliveryFuture, HoldFuture, HoldReason,
+    RouteFuture,
+};
+use interlock_ports::trigger::{
+    CancelFailure, LookUp, LookUpFailure, Outcome, Report, StartFailure, StartRequest,
+    TriggerFuture, Triggers, What,
+};
 use interlock_store::{
     Change, Expect, Group, Key, Record, Role, Row, Shard, Store,
     conformance::block_on,
     memory::MemoryStore,
     record::{InboxRecord, IncidentRecord},
-};
-use interlock_trigger::{
-    CancelFailure, LookUp, LookUpFailure, Outcome, Report, StartFailure, StartRequest,
-    TriggerFuture, Triggers, What,
 };
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::sync::mpsc;
@@ -120,7 +121,7 @@ pub(crate) struct Receivers {
     tries: Arc<Mutex<BTreeMap<String, usize>>>,
     /// Nobody is told from here to there.
     pub(crate) quiet: Option<(Timestamp, Timestamp)>,
-    pub(crate) manner: Manner,
+    pub(crate) manner: ChannelPolicy,
 }
 
 impl Receivers {
@@ -152,15 +153,16 @@ impl Channels for Receivers {
 
     fn hold<'a>(&'a self, _: &'a Alert, now: Timestamp) -> HoldFuture<'a> {
         let quiet = self.quiet.filter(|(from, until)| (*from..*until).contains(&now));
-        let hold = quiet.map(|(_, until)| Hold { reason: "quiet".into(), until: Some(until) });
+        let hold =
+            quiet.map(|(_, until)| HoldReason { reason: "quiet".into(), until: Some(until) });
         Box::pin(std::future::ready(hold))
     }
 
-    fn manner(&self, _: &str) -> Manner {
+    fn manner(&self, _: &str) -> ChannelPolicy {
         self.manner
     }
 
-    fn deliver(&self, channel: &str, notice: Notice) -> DeliveryFuture {
+    fn deliver(&self, channel: &str, notice: AlertMessage) -> DeliveryFuture {
         let number = {
             let mut tries = self.tries.lock().unwrap();
             let count = tries.entry(channel.to_owned()).or_default();
@@ -225,7 +227,7 @@ impl Stage {
             got: Arc::default(),
             tries: Arc::default(),
             quiet: None,
-            manner: Manner::default(),
+            manner: ChannelPolicy::default(),
         };
         Self {
             world,

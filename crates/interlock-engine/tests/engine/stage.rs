@@ -18,15 +18,15 @@ use interlock_engine::{
     host::Host,
     seam::{Evaluators, Task, World as _},
 };
+use interlock_ports::trigger::{
+    CancelFailure, LookUp, LookUpFailure, Outcome, Report, StartFailure, StartRequest,
+    TriggerFuture, Triggers, What,
+};
 use interlock_store::{
     EventRow, Key, LedgerEntry, LedgerQuery, Record, RunQuery, RunRow, Shard, Store as _,
     conformance::block_on,
     memory::MemoryStore,
     record::{AppliedRecord, InboxRecord, SlotRecord},
-};
-use interlock_trigger::{
-    CancelFailure, LookUp, LookUpFailure, Outcome, Report, StartFailure, StartRequest,
-    TriggerFuture, Triggers, What,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;

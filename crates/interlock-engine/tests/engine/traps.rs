@@ -6,12 +6,12 @@ use std::{future::Future, pin::Pin, sync::Arc};
 
 use interlock_core::{id::PipelineId, retry::FailureCategory};
 use interlock_engine::{Changes, Engine, Parts};
+use interlock_ports::trigger::{Outcome, Report, What};
 use interlock_store::{
     LedgerEntry, LedgerQuery, Shard, Store as _,
     conformance::block_on,
     record::{InboxRecord, SlotName},
 };
-use interlock_trigger::{Outcome, Report, What};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 

@@ -1,10 +1,10 @@
 //! Which slot of an upstream a slot waits for: of the same period, neither an older nor a newer one (S8).
 
 use interlock_core::retry::FailureCategory;
+use interlock_ports::trigger::StartRequest;
 use interlock_store::{
     LedgerEntry, LedgerQuery, Store as _, conformance::block_on, record::InboxRecord,
 };
-use interlock_trigger::StartRequest;
 use jiff::SignedDuration;
 
 use crate::{

@@ -8,13 +8,13 @@ use std::{
     task::{Context, Waker},
 };
 
-use interlock_alert::{Channels, Delivery, DeliveryFuture, Notice, RouteFuture};
 use interlock_config::{SystemZones, ZoneSource as _};
 use interlock_core::incident::Alert;
 use interlock_engine::{
     Notifier, NotifierParts, Patience, add_incidents, incident_keys, seam::World as _,
     vitals::Pulse,
 };
+use interlock_ports::channel::{AlertMessage, Channels, Delivery, DeliveryFuture, RouteFuture};
 use interlock_store::{
     DueKind, Group, Key, Record, Shard, Store,
     conformance::block_on,
@@ -78,11 +78,14 @@ impl Channels for Heard {
         Box::pin(std::future::ready(vec![]))
     }
 
-    fn manner(&self, _: &str) -> interlock_alert::Manner {
-        interlock_alert::Manner { takes_digests: true, ..interlock_alert::Manner::default() }
+    fn manner(&self, _: &str) -> interlock_ports::channel::ChannelPolicy {
+        interlock_ports::channel::ChannelPolicy {
+            takes_digests: true,
+            ..interlock_ports::channel::ChannelPolicy::default()
+        }
     }
 
-    fn deliver(&self, _: &str, notice: Notice) -> DeliveryFuture {
+    fn deliver(&self, _: &str, notice: AlertMessage) -> DeliveryFuture {
         self.1.lock().unwrap().push((self.0.time(), notice.alert));
         Box::pin(std::future::ready(Delivery::Delivered))
     }

@@ -13,11 +13,11 @@ use interlock_core::{
     readiness::{TraitResult, TraitSpec, TraitStatus},
 };
 use interlock_engine::seam::{Evaluators, Task, World};
-use interlock_sim::clockwork::Clockwork;
-use interlock_trigger::{
+use interlock_ports::trigger::{
     CancelFailure, LookUp, LookUpFailure, Outcome, Report, StartFailure, StartRequest,
     TriggerFuture, Triggers, What,
 };
+use interlock_sim::clockwork::Clockwork;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 

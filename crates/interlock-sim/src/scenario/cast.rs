@@ -7,7 +7,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use interlock_alert::{Channels, Delivery, DeliveryFuture, Manner, Notice, RouteFuture};
 use interlock_core::{
     id::PipelineId,
     incident::Alert,
@@ -16,7 +15,10 @@ use interlock_core::{
     retry::FailureCategory,
 };
 use interlock_engine::seam::{Evaluators, Task, World as _};
-use interlock_trigger::{
+use interlock_ports::channel::{
+    AlertMessage, ChannelPolicy, Channels, Delivery, DeliveryFuture, RouteFuture,
+};
+use interlock_ports::trigger::{
     CancelFailure, LookUp, LookUpFailure, Outcome, Report, StartFailure, StartRequest,
     TriggerFuture, Triggers, What,
 };
@@ -334,11 +336,11 @@ impl Channels for Cast {
         Box::pin(std::future::ready(vec![]))
     }
 
-    fn manner(&self, _: &str) -> Manner {
-        Manner { takes_digests: true, ..Manner::default() }
+    fn manner(&self, _: &str) -> ChannelPolicy {
+        ChannelPolicy { takes_digests: true, ..ChannelPolicy::default() }
     }
 
-    fn deliver(&self, _: &str, notice: Notice) -> DeliveryFuture {
+    fn deliver(&self, _: &str, notice: AlertMessage) -> DeliveryFuture {
         let now = self.0.clockwork.time();
         let mut inner = self.lock();
         let delivery = if inner.is_deaf {

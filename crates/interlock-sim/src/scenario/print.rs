@@ -8,6 +8,7 @@ use interlock_core::{
     id::{PipelineId, ScheduleId, SlotKey},
 };
 use interlock_engine::{Owing, PlanLine};
+use interlock_ports::trigger::Outcome;
 use interlock_store::{
     AgendaRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow, Record, RunQuery, RunRow, Shard,
     Store as _,
@@ -15,7 +16,6 @@ use interlock_store::{
     record::{PipelineRecord, Shared},
     story::{self, About, Absence, Story},
 };
-use interlock_trigger::Outcome;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{

@@ -17,13 +17,13 @@ use super::{
     polling::{self, Seen},
 };
 use crate::{
-    contract::{
-        CancelFailure, LookUp, LookUpFailure, Metadata, Outcome, StartFailure, StartRequest,
-        TriggerFuture, What,
-    },
     local::Tools,
     placeholder::{Filler, Place},
     web::{Answer, Call, WebFailure},
+};
+use interlock_ports::trigger::{
+    CancelFailure, LookUp, LookUpFailure, Metadata, Outcome, StartFailure, StartRequest,
+    TriggerFuture, What,
 };
 
 /// Airflow's column has 250 characters.

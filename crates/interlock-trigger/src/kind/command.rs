@@ -7,9 +7,11 @@ use super::{
     on_host::{self, Builder},
 };
 use crate::{
-    contract::{CancelFailure, LookUp, LookUpFailure, StartFailure, StartRequest, TriggerFuture},
     local::Tools,
     runner::job::{Job, JobStep},
+};
+use interlock_ports::trigger::{
+    CancelFailure, LookUp, LookUpFailure, StartFailure, StartRequest, TriggerFuture,
 };
 
 /// The adapter.

@@ -1,12 +1,9 @@
 //! `external`: somebody else runs it and reports; Interlock only watches.
 
 use super::Adapter;
-use crate::{
-    contract::{
-        CancelFailure, LookUp, LookUpFailure, Metadata, StartFailure, StartRequest, TriggerFuture,
-        What,
-    },
-    local::Tools,
+use crate::local::Tools;
+use interlock_ports::trigger::{
+    CancelFailure, LookUp, LookUpFailure, Metadata, StartFailure, StartRequest, TriggerFuture, What,
 };
 
 /// The adapter.

@@ -22,13 +22,13 @@ use super::{
     polling::{self, Seen},
 };
 use crate::{
-    contract::{
-        CancelFailure, LookUp, LookUpFailure, Metadata, Outcome, StartFailure, StartRequest,
-        TriggerFuture, What,
-    },
     local::Tools,
     placeholder::{Filler, Place},
     web::{Answer, Call, WebFailure, WebFailureKind},
+};
+use interlock_ports::trigger::{
+    CancelFailure, LookUp, LookUpFailure, Metadata, Outcome, StartFailure, StartRequest,
+    TriggerFuture, What,
 };
 
 const TRIES_MAX: u32 = 3;

@@ -9,7 +9,6 @@ use interlock_core::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    contract::{CancelFailure, LookUp, LookUpFailure, StartFailure, StartRequest},
     local::Tools,
     placeholder::{Filler, Place},
     runner::{
@@ -17,6 +16,7 @@ use crate::{
         protocol::{Ask, Known, Reply},
     },
 };
+use interlock_ports::trigger::{CancelFailure, LookUp, LookUpFailure, StartFailure, StartRequest};
 
 /// Fills in one job's commands.
 pub(super) struct Builder<'a> {

@@ -3,9 +3,9 @@
 use interlock_core::{pipeline::TriggerKind, retry::FailureCategory};
 
 use super::Adapter;
-use crate::{
-    contract::{CancelFailure, LookUp, LookUpFailure, StartFailure, StartRequest, TriggerFuture},
-    local::Tools,
+use crate::local::Tools;
+use interlock_ports::trigger::{
+    CancelFailure, LookUp, LookUpFailure, StartFailure, StartRequest, TriggerFuture,
 };
 
 /// The adapter.

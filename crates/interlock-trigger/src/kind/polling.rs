@@ -9,10 +9,8 @@ use interlock_core::retry::FailureCategory;
 use jiff::SignedDuration;
 use tokio::time::{sleep, timeout};
 
-use crate::{
-    contract::{Metadata, Outcome, StartRequest, TriggerFuture, What},
-    local::Tools,
-};
+use crate::local::Tools;
+use interlock_ports::trigger::{Metadata, Outcome, StartRequest, TriggerFuture, What};
 
 const PAUSE_DEFAULT: Duration = Duration::from_secs(30);
 const WINDOW_DEFAULT: Duration = Duration::from_hours(24);

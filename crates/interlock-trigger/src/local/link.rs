@@ -28,14 +28,12 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use crate::{
-    contract::Report,
-    runner::{
-        connection::Address,
-        job::Job,
-        protocol::{Ask, Line, PROTOCOL, Reply, Request},
-    },
+use crate::runner::{
+    connection::Address,
+    job::Job,
+    protocol::{Ask, Line, PROTOCOL, Reply, Request},
 };
+use interlock_ports::trigger::Report;
 
 /// How long a runner may take to answer after its start.
 const LAUNCH_MAX: Duration = Duration::from_secs(10);

@@ -19,7 +19,7 @@ use super::{
     protocol::{Known, Line, News, Told},
     time,
 };
-use crate::contract::Metadata;
+use interlock_ports::trigger::Metadata;
 
 /// The runner's memory and its voice.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use super::{
     protocol::{Category, End, News},
     time::{self, Moment},
 };
-use crate::contract::{Metadata, StepStatus};
+use interlock_ports::trigger::{Metadata, StepStatus};
 
 /// Between two attempts at a step.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@
 //! and nothing else: independent branches go on, so that a rerun finds less to do.
 
 use super::job::JobStep;
-use crate::contract::StepStatus;
+use interlock_ports::trigger::StepStatus;
 
 /// Where every step of a job stands.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::job::Job;
-use crate::contract::{Metadata, Outcome, Report, StepStatus, What};
+use interlock_ports::trigger::{Metadata, Outcome, Report, StepStatus, What};
 
 /// Raised when either side would no longer understand the other.
 pub(crate) const PROTOCOL: u32 = 1;

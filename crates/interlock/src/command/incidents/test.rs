@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io::Write as _, path::Path, sync::Arc};
 
-use interlock_alert::{Book, Channels as _, Delivery, Known, LocalChannels, Notice};
+use interlock_alert::{AlertMessage, Book, Channels as _, Delivery, Known, LocalChannels};
 use interlock_config::server::Alert as Declared;
 use interlock_core::{
     id::PipelineId,
@@ -74,7 +74,7 @@ pub(super) fn run(
     Ok(SUCCESS)
 }
 
-fn notice() -> Notice {
+fn notice() -> AlertMessage {
     let alert = Alert {
         level: Level::Info.as_str().to_owned(),
         alert_type: "test".to_owned(),
@@ -84,5 +84,5 @@ fn notice() -> Notice {
         details: BTreeMap::from([("test".to_owned(), json!(true))]),
         timestamp: clock::now(),
     };
-    Notice { alert, key: format!("test/{}", fresh_key()), at: clock::now() }
+    AlertMessage { alert, key: format!("test/{}", fresh_key()), at: clock::now() }
 }

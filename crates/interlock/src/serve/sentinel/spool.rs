@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use interlock_alert::{Book, Channels as _, Console, Delivery, Known, LocalChannels, Notice};
+use interlock_alert::{AlertMessage, Book, Channels as _, Console, Delivery, Known, LocalChannels};
 use interlock_config::server::Alert as Declared;
 use interlock_core::{
     id::PipelineId,
@@ -189,7 +189,7 @@ impl Spool {
         for channel in names {
             let incident = alert.incident().unwrap_or(&what);
             let key = format!("spool/{incident}/{}", state.as_str());
-            let notice = Notice { alert: alert.clone(), key, at: clock::now() };
+            let notice = AlertMessage { alert: alert.clone(), key, at: clock::now() };
             let (channels, what) = (Arc::clone(&self.channels), what.clone());
             self.tries.spawn(async move {
                 let delivery = channels.deliver(&channel, notice).await;

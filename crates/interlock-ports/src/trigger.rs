@@ -181,12 +181,12 @@ pub struct StartFailure {
 
 impl StartFailure {
     /// A start that surely did not happen.
-    pub(crate) fn refused(message: impl Into<String>, category: FailureCategory) -> Self {
+    pub fn refused(message: impl Into<String>, category: FailureCategory) -> Self {
         Self { message: message.into(), category, may_have_started: false }
     }
 
     /// A start that may have happened.
-    pub(crate) fn unclear(message: impl Into<String>, category: FailureCategory) -> Self {
+    pub fn unclear(message: impl Into<String>, category: FailureCategory) -> Self {
         Self { message: message.into(), category, may_have_started: true }
     }
 }

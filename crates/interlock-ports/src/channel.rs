@@ -12,11 +12,11 @@ pub type DeliveryFuture = Pin<Box<dyn Future<Output = Delivery> + Send>>;
 pub type RouteFuture<'a> = Pin<Box<dyn Future<Output = Vec<String>> + Send + 'a>>;
 
 /// A reason not to tell now, if there is one, to wait for.
-pub type HoldFuture<'a> = Pin<Box<dyn Future<Output = Option<Hold>> + Send + 'a>>;
+pub type HoldFuture<'a> = Pin<Box<dyn Future<Output = Option<HoldReason>> + Send + 'a>>;
 
 /// Why nobody is told now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hold {
+pub struct HoldReason {
     /// For people.
     pub reason: String,
     /// When it may be over; unknown when absent.
@@ -25,7 +25,7 @@ pub struct Hold {
 
 /// How a channel is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Manner {
+pub struct ChannelPolicy {
     /// Only if an incident lasts so long and nobody looks at it: a later step of escalation.
     pub after: Option<SignedDuration>,
     /// Only once so many were found in a row; 0 and 1 mean at once.
@@ -42,7 +42,7 @@ pub struct Manner {
 
 /// An alert, to be delivered once more or for the first time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Notice {
+pub struct AlertMessage {
     /// What to say.
     pub alert: Alert,
     /// The same for every try, and for no other alert: receivers can tell a repetition by it.
@@ -85,10 +85,10 @@ pub trait Channels: Send + Sync + 'static {
     }
 
     /// How a channel is told.
-    fn manner(&self, _channel: &str) -> Manner {
-        Manner::default()
+    fn manner(&self, _channel: &str) -> ChannelPolicy {
+        ChannelPolicy::default()
     }
 
     /// Tries once to deliver. Takes a bounded time and always answers.
-    fn deliver(&self, channel: &str, notice: Notice) -> DeliveryFuture;
+    fn deliver(&self, channel: &str, notice: AlertMessage) -> DeliveryFuture;
 }
