@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::{
-    metadata, shell,
+    metadata, progress, shell,
     tools::{self, Need},
 };
 
@@ -70,10 +70,10 @@ pub(crate) fn lint() -> Result<(), String> {
 }
 
 fn without_engine(before: &[&str], after: &[&str]) -> Result<(), String> {
-    let mut command = shell::cargo(before);
+    let mut command = progress::cargo(before);
     command.args(["--manifest-path", MANIFEST, "--target-dir"]);
     command.arg(metadata::target_directory()?.join("fuzz-seeds")).args(after);
-    shell::run(&mut command)
+    progress::run("fuzz targets", command, progress::read_cargo)
 }
 
 fn parse(arguments: &[String]) -> Result<Request, String> {

@@ -15,6 +15,8 @@ mod deny;
 mod fuzz;
 mod metadata;
 mod mutants;
+mod nightly;
+mod progress;
 mod shell;
 mod sim;
 mod soak;
@@ -37,11 +39,16 @@ struct Command {
 const COMMANDS: &[Command] = &[
     Command {
         name: "test",
-        arguments: "",
+        arguments: "[--without PROGRAM,…]",
         help: "everything that must hold before a change lands",
         run: test::run,
     },
-    Command { name: "ci", arguments: "", help: "the same as test", run: test::run },
+    Command {
+        name: "nightly",
+        arguments: "",
+        help: "what is too long for every change: soaks, swarms, mutants, fuzzing; about two hours",
+        run: nightly::run,
+    },
     Command {
         name: "tidy",
         arguments: "",

@@ -75,7 +75,8 @@ pub(crate) fn count(option: &str, value: Option<&String>) -> Result<u64, String>
     }
 }
 
-fn cannot_start(command: &Command, error: &std::io::Error) -> String {
+/// Why a command could not be started, with a hint where the reason has a usual cause.
+pub(crate) fn cannot_start(command: &Command, error: &std::io::Error) -> String {
     let hint = if error.kind() == ErrorKind::NotFound { " (is it installed?)" } else { "" };
     format!("cannot start {}: {error}{hint}", line(command))
 }

@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use crate::progress;
+
 /// What became of one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It held.
     Passed,
-    /// It could not be tried here; the reason is shown.
-    Skipped(String),
+    /// It was not tried, because the caller said so; the reason is shown.
+    LeftOut(String),
     /// It did not hold; the reason is shown.
     Failed(String),
 }
@@ -34,7 +36,7 @@ impl Steps {
         println!("\n── {name}");
         let clock = start();
         let outcome = body();
-        if let Outcome::Failed(reason) | Outcome::Skipped(reason) = &outcome {
+        if let Outcome::Failed(reason) | Outcome::LeftOut(reason) = &outcome {
             println!("{reason}");
         }
         self.done.push((name.to_owned(), outcome, clock.elapsed()));
@@ -46,9 +48,11 @@ impl Steps {
         for (name, outcome, took) in &self.done {
             println!("{:<8} {:>7.1} s  {name}", word(outcome), took.as_secs_f64());
         }
-        let (passed, failed, skipped) = self.counts();
-        let skipped = if skipped == 0 { String::new() } else { format!(", {skipped} skipped") };
-        println!("steps: {passed} passed, {failed} failed{skipped}");
+        let (passed, failed, left_out) = self.counts();
+        let took = self.done.iter().map(|(_, _, took)| *took).sum();
+        println!("{:<8} {:>9}  in all", "", progress::spoken(took));
+        let left_out = if left_out == 0 { String::new() } else { format!(", {left_out} left out") };
+        println!("steps: {passed} passed, {failed} failed{left_out}");
         if failed == 0 { Ok(()) } else { Err(format!("{failed} of the steps above failed")) }
     }
 
@@ -56,14 +60,14 @@ impl Steps {
         let count = |wanted: &str| {
             self.done.iter().filter(|(_, outcome, _)| word(outcome) == wanted).count()
         };
-        (count("ok"), count("FAILED"), count("skipped"))
+        (count("ok"), count("FAILED"), count("left out"))
     }
 }
 
 fn word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Passed => "ok",
-        Outcome::Skipped(_) => "skipped",
+        Outcome::LeftOut(_) => "left out",
         Outcome::Failed(_) => "FAILED",
     }
 }
@@ -81,16 +85,16 @@ mod tests {
     fn every_step_runs_though_one_failed() {
         let mut steps = Steps::default();
         steps.run("first", || Outcome::Failed("no".to_owned()));
-        steps.run("second", || Outcome::Skipped("not here".to_owned()));
+        steps.run("second", || Outcome::LeftOut("not here".to_owned()));
         steps.run("third", || Outcome::Passed);
         assert_eq!(steps.counts(), (1, 1, 1));
         assert!(steps.finish().is_err());
     }
 
     #[test]
-    fn skipped_step_does_not_fail_the_run() {
+    fn a_step_that_is_left_out_does_not_fail_the_run() {
         let mut steps = Steps::default();
-        steps.run("only", || Outcome::Skipped("not here".to_owned()));
+        steps.run("only", || Outcome::LeftOut("not here".to_owned()));
         assert!(steps.finish().is_ok());
     }
 }

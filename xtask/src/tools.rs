@@ -1,11 +1,12 @@
 //! The programs that a command needs beside cargo, and how to get them.
 //!
-//! A missing one is installed where that is possible without asking (root, and `apt-get` is
-//! there); elsewhere the command stops with a sentence that names package and command.
+//! A missing one is installed where that is possible without asking: a crate by `cargo install`, a package as root with
+//! `apt-get`. Elsewhere the command stops before it has done anything, and names each missing program with the command that
+//! installs it. `cargo xtask test` can leave a program out with what needs it (`--without`).
 
 use std::fs;
 
-use crate::shell;
+use crate::{progress, shell};
 
 /// What a program is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,144 +19,258 @@ pub(crate) enum Need {
     Bench,
 }
 
-/// A program, and the Debian package that has it.
-struct Tool {
-    /// Its name, or a command that works once it is there.
-    program: &'static str,
-    package: &'static str,
+/// A program, and where it comes from.
+#[derive(Debug)]
+pub(crate) struct Tool {
+    /// Its name, by which `--without` knows it too.
+    pub(crate) name: &'static str,
+    /// A shell command that works once it is there; empty if its name only has to be on the path.
+    probe: &'static str,
+    source: Source,
     needs: &'static [Need],
     why: &'static str,
+    /// The tests that cannot do without it, as a filterset of cargo-nextest.
+    pub(crate) tests: &'static str,
+}
+
+/// Where a program comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// A Debian package.
+    Package(&'static str),
+    /// A crate in this version, compiled for speed of compiling: it waits for others most of the time.
+    Crate(&'static str),
+    /// A part of the Rust toolchain.
+    Component,
 }
 
 const TOOLS: &[Tool] = &[
     Tool {
-        program: "git",
-        package: "git",
+        name: "rustfmt",
+        probe: "cargo fmt --version",
+        source: Source::Component,
+        needs: &[Need::Test],
+        why: "it checks the formatting",
+        tests: "",
+    },
+    Tool {
+        name: "clippy",
+        probe: "cargo clippy --version",
+        source: Source::Component,
+        needs: &[Need::Test],
+        why: "it checks the lints",
+        tests: "",
+    },
+    Tool {
+        name: "cargo-nextest",
+        probe: "cargo nextest --version",
+        source: Source::Crate("0.9.143"),
+        needs: &[Need::Test],
+        why: "it runs each test in a process of its own, several at once",
+        tests: "all()",
+    },
+    Tool {
+        name: "git",
+        probe: "",
+        source: Source::Package("git"),
         needs: &[Need::Test],
         why: "tidy asks it which files belong to the repository",
+        tests: "",
     },
     Tool {
-        program: "strace",
-        package: "strace",
+        name: "strace",
+        probe: "",
+        source: Source::Package("strace"),
         needs: &[Need::Test],
         why: "the crash tests kill processes at chosen system calls with it",
+        tests: "(binary(serve) & test(/^points|^watched/)) + (package(interlock-liveness) & test(/^ends/))",
     },
     Tool {
-        program: "curl",
-        package: "curl",
+        name: "curl",
+        probe: "",
+        source: Source::Package("curl"),
         needs: &[Need::Test],
         why: "pings are tested with the client that people use",
+        tests: "binary(serve) & test(/^ourselves|^pings/)",
     },
     Tool {
-        program: "python3 -c 'import requests'",
-        package: "python3-requests",
+        name: "python3-requests",
+        probe: "python3 -c 'import requests'",
+        source: Source::Package("python3-requests"),
         needs: &[Need::Test],
         why: "pings are tested with Python's requests",
+        tests: "binary(serve) & test(/^pings/)",
     },
     Tool {
-        program: "openssl",
-        package: "openssl",
+        name: "openssl",
+        probe: "",
+        source: Source::Package("openssl"),
         needs: &[Need::Test],
         why: "mail is tested over TLS with a certificate that it makes",
+        tests: "test(/(^|::)tls/) + package(interlock-postgres) + (binary(serve) & test(/^https|^places/)) + (binary(commands) & test(/^mail/))",
     },
     Tool {
-        program: "wrk",
-        package: "wrk",
+        name: "wrk",
+        probe: "",
+        source: Source::Package("wrk"),
         needs: &[Need::Bench],
         why: "it measures how many pings are taken",
+        tests: "",
     },
     Tool {
-        program: "redis-server",
-        package: "redis-server",
+        name: "redis-server",
+        probe: "",
+        source: Source::Package("redis-server"),
         needs: &[Need::Test],
         why: "the store on Redis is tested against a real one",
+        tests: "(package(interlock-store-redis) & kind(test)) + package(interlock-private-server) + (package(interlock-archive) & test(/redis/)) + (binary(serve) & test(/redis|^(ha|hung|leader|moving|places|primaries|rollback|servers)::/)) + (binary(commands) & test(/^supervise|^validate/))",
     },
     Tool {
-        program: "postgres",
-        package: "postgresql",
+        name: "postgres",
+        probe: "",
+        source: Source::Package("postgresql"),
         needs: &[Need::Test],
         why: "the store on PostgreSQL is tested against a real one",
+        tests: "((package(interlock-store-postgres) + package(interlock-archive) + package(interlock-postgres)) & kind(test)) + package(interlock-private-server) + (binary(serve) & test(/postgres|^(archive|ha|moving|places|rollback|servers)::/))",
     },
     Tool {
-        program: "pgbouncer",
-        package: "pgbouncer",
+        name: "pgbouncer",
+        probe: "",
+        source: Source::Package("pgbouncer"),
         needs: &[Need::Test],
         why: "the store on PostgreSQL is tested behind its transaction pooling",
+        tests: "(package(interlock-store-postgres) & test(/^conformance|^hints/)) + package(interlock-private-server)",
     },
     Tool {
-        program: "g++",
-        package: "g++",
+        name: "g++",
+        probe: "",
+        source: Source::Package("g++"),
         needs: &[Need::Fuzz],
         why: "the fuzzing engine (libFuzzer) is C++ and is compiled here",
+        tests: "",
     },
 ];
 
-/// What can be done about a missing program on this machine.
+/// What this machine lets us do about a missing program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Means {
+struct Means {
     /// We are root and `apt-get` is there.
-    Install,
-    /// The user must do it.
-    Ask,
+    can_install_packages: bool,
 }
 
 /// Makes sure that everything needed for something is there.
 pub(crate) fn ensure(need: Need) -> Result<(), String> {
-    TOOLS
-        .iter()
-        .filter(|tool| tool.needs.contains(&need))
-        .filter(|tool| !is_there(tool.program))
-        .try_for_each(|tool| provide(tool, means()))
+    ensure_but(need, &[])
 }
 
-/// Whether a program is on the path (not all of them have a version) and, if it is given with arguments, does that; or
-/// whether it is where Debian keeps those of each PostgreSQL.
-fn is_there(program: &str) -> bool {
-    let find =
-        if program.contains(' ') { program.to_owned() } else { format!("command -v {program}") };
+/// Makes sure that everything needed for something is there, but for what is left out.
+pub(crate) fn ensure_but(need: Need, without: &[&Tool]) -> Result<(), String> {
+    let left_out = |tool: &&Tool| without.iter().any(|left| left.name == tool.name);
+    let wanted = TOOLS.iter().filter(|tool| tool.needs.contains(&need) && !left_out(tool));
+    let missing: Vec<&Tool> = wanted.filter(|tool| !is_there(tool)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    provide(&missing, means())
+}
+
+/// The tools that `--without` may name.
+pub(crate) fn of(need: Need) -> impl Iterator<Item = &'static Tool> {
+    TOOLS.iter().filter(move |tool| tool.needs.contains(&need))
+}
+
+/// Whether a program is on the path (not all of them have a version), or does what shows that it is there, or is where Debian
+/// keeps those of each PostgreSQL.
+fn is_there(tool: &Tool) -> bool {
+    let Tool { name, probe, .. } = tool;
+    let find = if probe.is_empty() { format!("command -v {name}") } else { (*probe).to_owned() };
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     shell::works(shell::program("sh").args(["-c", &find]))
-        || versions.map(|entry| entry.path()).any(|path| path.join("bin").join(program).exists())
+        || versions.map(|entry| entry.path()).any(|path| path.join("bin").join(name).exists())
 }
 
-fn provide(tool: &Tool, means: Means) -> Result<(), String> {
-    let Tool { program, package, needs: _, why } = tool;
-    match means {
-        Means::Ask => Err(format!(
-            "{program} is missing ({why}); install it with `sudo apt-get install {package}`, or \
-             the like on your system"
-        )),
-        Means::Install => {
-            println!("{program} is missing ({why}): installing the package {package}");
-            shell::run(shell::program("apt-get").args(["update", "--quiet"]))?;
-            let install = ["install", "--yes", "--no-install-recommends", package];
-            shell::run(
-                shell::program("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(install),
-            )
+/// Installs what is missing, or says of everything that cannot be installed here how to.
+fn provide(missing: &[&Tool], means: Means) -> Result<(), String> {
+    let beyond_us: Vec<String> = missing.iter().filter_map(|tool| ask_for(tool, means)).collect();
+    if !beyond_us.is_empty() {
+        return Err(beyond_us.join("\nxtask: "));
+    }
+    let packages: Vec<&str> = missing.iter().filter_map(|tool| tool.package()).collect();
+    if !packages.is_empty() {
+        println!("installing the packages {}", packages.join(", "));
+        shell::run(shell::program("apt-get").args(["update", "--quiet"]))?;
+        let mut install = shell::program("apt-get");
+        install.args(["install", "--yes", "--quiet", "--no-install-recommends"]).args(packages);
+        shell::run(install.env("DEBIAN_FRONTEND", "noninteractive"))?;
+    }
+    for Tool { name, source, .. } in missing {
+        if let Source::Crate(version) = source {
+            println!("installing the crate {name}: some minutes, once");
+            let install = ["install", "--locked", "--debug", name, "--version", version];
+            progress::run(&format!("installing {name}"), progress::cargo(&install), |line| {
+                progress::read_cargo(line)
+            })?;
         }
     }
+    Ok(())
+}
+
+impl Tool {
+    fn package(&self) -> Option<&'static str> {
+        match self.source {
+            Source::Package(package) => Some(package),
+            Source::Crate(_) | Source::Component => None,
+        }
+    }
+}
+
+/// What the user must do about a missing program that cannot be installed from here.
+fn ask_for(tool: &Tool, means: Means) -> Option<String> {
+    let Tool { name, source, why, .. } = tool;
+    let command = match source {
+        Source::Package(_) if means.can_install_packages => return None,
+        Source::Crate(_) => return None,
+        Source::Package(package) => {
+            format!("`sudo apt-get install {package}`, or the like on your system")
+        }
+        Source::Component => format!("`rustup component add {name}`"),
+    };
+    Some(format!(
+        "{name} is missing ({why}); install it with {command}, or leave out what needs it with \
+         `cargo xtask test --without {name}`"
+    ))
 }
 
 fn means() -> Means {
     let root = shell::output(shell::program("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
     let apt = shell::works(shell::program("apt-get").arg("--version"));
-    if root && apt { Means::Install } else { Means::Ask }
+    Means { can_install_packages: root && apt }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn missing_program_names_package_and_command() {
-        let tool = Tool { program: "gizmo", package: "gizmo-bin", needs: &[], why: "it turns" };
-        let reason = provide(&tool, Means::Ask).unwrap_err();
-        assert!(reason.contains("gizmo is missing (it turns)"), "{reason}");
-        assert!(reason.contains("apt-get install gizmo-bin"), "{reason}");
+    fn gizmo(source: Source) -> Tool {
+        Tool { name: "gizmo", probe: "", source, needs: &[], why: "it turns", tests: "" }
     }
 
     #[test]
-    fn what_the_tests_need_is_here_while_they_run() {
-        assert_eq!(ensure(Need::Test), Ok(()));
+    fn missing_programs_are_all_named_with_the_command_that_installs_them() {
+        let (package, component) = (gizmo(Source::Package("gizmo-bin")), gizmo(Source::Component));
+        let means = Means { can_install_packages: false };
+        let reason = provide(&[&package, &component], means).unwrap_err();
+        assert!(reason.contains("gizmo is missing (it turns)"), "{reason}");
+        assert!(reason.contains("apt-get install gizmo-bin"), "{reason}");
+        assert!(reason.contains("rustup component add gizmo"), "{reason}");
+        assert!(reason.contains("--without gizmo"), "{reason}");
+    }
+
+    #[test]
+    fn nothing_is_installed_while_something_else_cannot_be() {
+        let (package, component) = (gizmo(Source::Package("no-such")), gizmo(Source::Component));
+        let means = Means { can_install_packages: true };
+        let reason = provide(&[&package, &component], means).unwrap_err();
+        assert!(!reason.contains("apt-get"), "{reason}");
     }
 }

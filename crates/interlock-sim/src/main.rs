@@ -29,6 +29,9 @@ interlock-sim --bites                       deliberate mistakes, and the seeds t
 interlock-sim --scenario NAME               a story, played now
 ";
 
+/// After how many worlds a swarm says how far it is.
+const WORLDS_PER_LINE: u64 = 25;
+
 /// What was asked for.
 struct Asked {
     options: Options,
@@ -189,6 +192,12 @@ fn swarm(extent: Extent, from: u64) -> Result<(), String> {
                 seed >= from + seeds
             }
         };
+        if let Extent::Seeds(seeds) | Extent::Some(seeds) = extent
+            && !is_over
+            && (seed - from).is_multiple_of(WORLDS_PER_LINE)
+        {
+            println!("worlds: {} of {seeds}", seed - from);
+        }
         let world = match extent {
             Extent::Years(_) => year(seed),
             Extent::Minutes(_) | Extent::Seeds(_) | Extent::Some(_) => shape(seed),
