@@ -157,11 +157,12 @@ mod tests {
         let packages = packages().unwrap();
         let here = packages.iter().find(|package| package.name == "xtask").unwrap();
         assert_eq!(here.manifest, "xtask/Cargo.toml");
-        let serde_json = Dependency {
-            name: "serde_json".to_owned(),
-            development: false,
+        let named = |name: &str, development: bool| Dependency {
+            name: name.to_owned(),
+            development,
             features: vec!["default".to_owned()],
         };
-        assert_eq!(here.dependencies, [serde_json]);
+        let expected = [named("serde_json", false), named("interlock-wait", true)];
+        assert_eq!(here.dependencies, expected);
     }
 }

@@ -9,6 +9,7 @@ mod docs;
 mod modules;
 mod rooms;
 mod sources;
+mod waits;
 
 use std::{fmt, path::Path};
 
@@ -72,6 +73,7 @@ const RULES: &[Rule] = &[
     sources::check_leftovers,
     sources::check_names,
     modules::check_orphans,
+    waits::check_waits,
     docs::check_architecture,
     docs::check_decisions,
     cases::check_cases,

@@ -86,12 +86,15 @@ impl<T: Send + 'static> Aside<T> {
 mod tests {
     use std::sync::mpsc::channel;
 
+    use interlock_wait::{BOUND, ChannelWithin as _, wait_for, wait_until};
+
     use super::*;
 
     #[test]
     fn what_takes_too_long_is_not_waited_for() {
         assert_eq!(within(Duration::from_mins(1), || 7).unwrap(), 7);
         let (_held, hold) = channel::<()>();
+        // Bounded: the test drops the sender at its end, and `within` is what is tested.
         let late = within(Duration::from_millis(20), move || hold.recv());
         assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
@@ -101,7 +104,7 @@ mod tests {
         let (let_go, held) = channel();
         let mut number = 0;
         let mut aside = Aside::start(move || {
-            held.recv().unwrap();
+            held.recv_within("the leave to answer", BOUND);
             number += 1;
             number
         })
@@ -110,16 +113,9 @@ mod tests {
             assert_eq!(aside.look(), None);
         }
         let_go.send(()).unwrap();
-        let answer = loop {
-            match aside.look() {
-                Some(answer) => break answer,
-                None => thread::yield_now(),
-            }
-        };
+        let answer = wait_for("the first answer", BOUND, || aside.look());
         assert_eq!(answer, 1, "one question, one answer");
         let_go.send(()).unwrap();
-        while aside.look() != Some(2) {
-            thread::yield_now();
-        }
+        wait_until("the second answer", BOUND, || aside.look() == Some(2));
     }
 }

@@ -45,6 +45,8 @@ pub(crate) fn descendants_of(ancestor: i32) -> Vec<i32> {
 mod tests {
     use std::process::{Command, Stdio};
 
+    use interlock_wait::{BOUND, ChildWithin as _, wait_for};
+
     use super::*;
 
     #[test]
@@ -55,18 +57,16 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = child.id().cast_signed();
-        let grandchild = loop {
-            if let [grandchild] = children_of(pid)[..] {
-                break grandchild;
-            }
-            std::thread::yield_now();
-        };
+        let grandchild = wait_for("the shell's child", BOUND, || match children_of(pid)[..] {
+            [grandchild] => Some(grandchild),
+            _ => None,
+        });
         let own = std::process::id().cast_signed();
         let all = descendants_of(own);
         let place = |pid: i32| all.iter().position(|it| *it == pid);
         assert!(place(pid) < place(grandchild) && place(pid).is_some(), "{all:?}");
         assert_eq!(descendants_of(pid), [grandchild]);
         drop(child.stdin.take());
-        child.wait().unwrap();
+        child.wait_within("the end of both shells", BOUND);
     }
 }

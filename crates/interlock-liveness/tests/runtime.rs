@@ -10,6 +10,7 @@ use std::{
 };
 
 use interlock_liveness::{Event, Expiry, Monitor, Probes, Rung};
+use interlock_wait::{BOUND, ChannelWithin as _, ThreadWithin as _};
 
 const LIMIT: Duration = Duration::from_millis(500);
 
@@ -40,9 +41,9 @@ fn fault_04_one_blocked_worker_of_four_is_found_and_the_others_are_not_blamed() 
     let _workers = monitor.watch_runtime("main", runtime.handle(), LIMIT).unwrap();
     let (release, released) = mpsc::channel::<()>();
     runtime.spawn(async move {
-        let _until_the_test_is_over = released.recv();
+        let _until_the_test_is_over = released.recv_timeout(BOUND);
     });
-    let expiry = told.recv().unwrap();
+    let expiry = told.recv_within("an expiry", BOUND);
     assert!(expiry.watch.starts_with("main worker "), "{expiry}");
     assert!(expiry.age >= LIMIT && expiry.age < LIMIT * 4, "{expiry}");
     assert_eq!(told.recv_timeout(LIMIT * 2), Err(mpsc::RecvTimeoutError::Timeout));
@@ -59,10 +60,10 @@ fn fault_05_all_blocked_workers_are_found() {
     for _ in 0..2 {
         let released = std::sync::Arc::clone(&released);
         runtime.spawn(async move {
-            let _until_the_test_is_over = released.lock().unwrap().recv();
+            let _until_the_test_is_over = released.lock().unwrap().recv_timeout(BOUND);
         });
     }
-    let mut names = [told.recv().unwrap().watch, told.recv().unwrap().watch];
+    let mut names = [0, 1].map(|_| told.recv_within("two expiries", BOUND).watch);
     names.sort();
     assert_eq!(names.map(|name| name.to_string()), ["main worker 0", "main worker 1"]);
     assert!(monitor.probe().is_live(), "the probe answers from outside the runtime");
@@ -76,16 +77,19 @@ fn fault_05_a_runtime_of_one_thread_that_is_blocked_is_found_and_livez_answers_f
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let _workers = monitor.watch_runtime("one", runtime.handle(), LIMIT).unwrap();
     let (release, released) = mpsc::channel::<()>();
-    let blocked = std::thread::spawn(move || runtime.block_on(async move { released.recv() }));
-    assert_eq!(&*told.recv().unwrap().watch, "one worker 0");
+    let blocked =
+        std::thread::spawn(move || runtime.block_on(async move { released.recv_timeout(BOUND) }));
+    assert_eq!(&*told.recv_within("an expiry", BOUND).watch, "one worker 0");
     let mut stream = std::net::TcpStream::connect(probes.address()).unwrap();
+    stream.set_read_timeout(Some(BOUND)).unwrap();
     stream.write_all(b"GET /livez HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains("\r\n\r\none worker 0 has made no progress for "), "{answer}");
     drop(release);
-    assert!(blocked.join().unwrap().is_err(), "nobody sends");
+    let blocked = blocked.join_within("the blocked runtime", BOUND).unwrap();
+    assert_eq!(blocked, Err(mpsc::RecvTimeoutError::Disconnected), "nothing was sent");
 }
 
 #[test]
@@ -104,10 +108,10 @@ fn fault_07_an_exhausted_blocking_pool_is_found_and_no_worker_is_blamed() {
     for _ in 0..16 {
         let released = std::sync::Arc::clone(&released);
         runtime.spawn_blocking(move || {
-            let _until_the_test_is_over = released.lock().unwrap().recv();
+            let _until_the_test_is_over = released.lock().unwrap().recv_timeout(BOUND);
         });
     }
-    let expiry = told.recv().unwrap();
+    let expiry = told.recv_within("an expiry", BOUND);
     assert_eq!(&*expiry.watch, "main blocking pool", "{expiry}");
     assert!(expiry.age >= LIMIT && expiry.age < LIMIT * 4, "{expiry}");
     assert_eq!(told.recv_timeout(LIMIT * 2), Err(mpsc::RecvTimeoutError::Timeout));

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use interlock_wait::{BOUND, CommandWithin as _};
+
 use crate::{PrivateRedis, port::Port, wait_until};
 
 /// How many servers share the hash slots.
@@ -28,6 +30,7 @@ impl PrivateCluster {
                 meet(first, (port, *bus));
             }
         }
+        // Bounded: `wait`, below, ends after `READY_IN`.
         cluster.wait();
         cluster
     }
@@ -172,6 +175,7 @@ fn meet(port: u16, (other, bus): (u16, u16)) {
 
 /// What a server says.
 fn cli(port: u16, words: &[&str]) -> String {
-    let said = Command::new("redis-cli").args(["-p", &port.to_string()]).args(words).output();
+    let said =
+        Command::new("redis-cli").args(["-p", &port.to_string()]).args(words).output_within(BOUND);
     String::from_utf8(said.unwrap().stdout).unwrap().trim().to_owned()
 }

@@ -12,10 +12,11 @@ use std::{
     process::{Child, ChildStdin, Command, Stdio},
 };
 
+use interlock_wait::{ChildWithin as _, Lines};
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 
-use crate::wait_until;
+use crate::{READY_IN, wait_until};
 
 /// `$1` is the folder, `$2` the signal that ends the server at once; the rest is the server.
 const SCRIPT: &str = r#"
@@ -68,8 +69,8 @@ impl Keeper {
         command.args(&plan.line).process_group(0);
         let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let pipe = shell.stdin.take();
-        let mut line = String::new();
-        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut lines = Lines::of(shell.stdout.take().unwrap());
+        let line = lines.next_within("the pid of the server", READY_IN).unwrap();
         let pid = line.trim().parse().ok().and_then(Pid::from_raw).unwrap();
         Self { shell, pipe, pid }
     }
@@ -107,7 +108,8 @@ impl Keeper {
             // A keeper that is gone has nothing left to do.
             let _gone = pipe.write_all(wish.as_bytes());
             drop(pipe);
-            let _status = self.shell.wait();
+            // It ends within seconds: it kills the server after five.
+            let _status = self.shell.wait_within("the keeper's end", READY_IN);
         }
     }
 }
@@ -121,6 +123,7 @@ impl Drop for Keeper {
 /// The end of what a server said, for a message.
 pub(crate) fn last_words(folder: &Path) -> String {
     let Ok(file) = File::open(folder.join("server.log")) else { return String::new() };
+    // Bounded: a regular file, read as far as it goes now.
     let lines: Vec<String> = BufReader::new(file).lines().map_while(Result::ok).collect();
     lines.iter().rev().take(10).rev().cloned().collect::<Vec<_>>().join("\n")
 }

@@ -7,6 +7,8 @@ use std::{
     process::Command,
 };
 
+use interlock_wait::{BOUND, CommandWithin as _};
+
 use crate::{
     keeper::{Keeper, Plan, Signal, last_words},
     port::Port,
@@ -113,7 +115,7 @@ impl PrivatePostgres {
         self.kill();
         let (from, to) = (self.plan.folder.join(from), self.plan.folder.join(to));
         let _there_was_none = fs::remove_dir_all(&to);
-        let copied = Command::new("cp").arg("-a").args([&from, &to]).status().unwrap();
+        let copied = Command::new("cp").arg("-a").args([&from, &to]).status_within(BOUND).unwrap();
         assert!(copied.success(), "the data could not be copied");
         assert!(self.start_again(), "{}", last_words(&self.plan.folder));
     }
@@ -123,7 +125,7 @@ impl PrivatePostgres {
         let port = self.port.number.to_string();
         let mut ask = Command::new(self.programs.join("pg_isready"));
         ask.args(["-q", "-h", "127.0.0.1", "-p", &port]);
-        let answers = || ask.status().is_ok_and(|status| status.success());
+        let answers = || ask.status_within(BOUND).is_ok_and(|status| status.success());
         self.keeper = Keeper::start_and_wait(&self.plan, answers);
         self.keeper.is_some()
     }
@@ -143,7 +145,7 @@ fn initialise(programs: &Path, user: Option<&User>, data: &Path) {
         None => Command::new(programs.join("initdb")),
     };
     command.args(["--no-sync", "--auth=trust", "--username=interlock", "--encoding=UTF8"]);
-    let made = command.args(["--locale=C", "-D"]).arg(data).output().unwrap();
+    let made = command.args(["--locale=C", "-D"]).arg(data).output_within(BOUND).unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 

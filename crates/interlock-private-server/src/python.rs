@@ -1,10 +1,13 @@
 //! A server that is a script of Python: what a client is tried against that nobody here wrote the TLS of.
 
 use std::{
-    io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
 };
+
+use interlock_wait::{ChildWithin as _, Lines};
+
+use crate::READY_IN;
 
 /// A running script. Dropped, it ends.
 #[derive(Debug)]
@@ -20,15 +23,14 @@ impl PythonServer {
         let mut python = Command::new("python3");
         python.args(["-c", script]).arg(folder).args(arguments);
         let mut process = python.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut lines = Lines::of(process.stdout.take().unwrap());
+        let line = lines.next_within("the port of the script", READY_IN).unwrap();
         Self { process, port: line.trim().parse().unwrap() }
     }
 }
 
 impl Drop for PythonServer {
     fn drop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+        self.process.kill_and_wait();
     }
 }

@@ -1,7 +1,5 @@
 //! Private servers start, answer, and end with whoever started them.
 
-#![expect(clippy::disallowed_methods, reason = "processes are waited for by the real clock")]
-
 use std::{
     env,
     io::{BufRead as _, BufReader},
@@ -9,21 +7,14 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use interlock_private_server::{PrivateBouncer, PrivatePostgres, PrivateRedis};
+use interlock_wait::{BOUND, ChildWithin as _, wait_for, wait_until};
 
 fn answers(port: u16) -> bool {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
-}
-
-fn wait_for(is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(30), "it did not come");
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]
@@ -61,7 +52,8 @@ fn owner_that_will_be_killed() {
     let server = PrivateRedis::start();
     let said = format!("\nserver {} {}", server.port(), server.folder().display());
     std::fs::write(env::var_os("PRIVATE_SERVER_OWNER").unwrap(), said).unwrap();
-    thread::park();
+    // Longer than the test waits: it kills this process.
+    thread::park_timeout(BOUND);
 }
 
 #[test]
@@ -74,12 +66,11 @@ fn server_ends_when_its_owner_is_killed() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    wait_for(|| read(&told).is_some());
-    let (port, data) = read(&told).unwrap();
+    let (port, data) = wait_for("the owner's server", BOUND, || read(&told));
     assert!(answers(port) && data.exists());
-    owner.kill().unwrap();
-    owner.wait().unwrap();
-    wait_for(|| !answers(port) && !data.exists());
+    owner.kill_and_wait();
+    let is_gone = || !answers(port) && !data.exists();
+    wait_until("the end of the server and its data", Duration::from_secs(30), is_gone);
 }
 
 fn read(told: &Path) -> Option<(u16, PathBuf)> {

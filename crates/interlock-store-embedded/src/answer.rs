@@ -121,20 +121,26 @@ impl<T> fmt::Debug for Answer<T> {
 
 #[cfg(test)]
 mod tests {
+    use interlock_wait::{BOUND, ThreadWithin as _};
+
     use super::*;
 
     #[test]
     fn answer_reaches_a_waiting_thread() {
         let (asked, answer) = question();
+        // Bounded: the test answers, and its wait for this thread has a bound.
         let waiting = std::thread::spawn(move || answer.wait());
         asked.answer(Ok(7));
-        assert_eq!(waiting.join().unwrap().unwrap(), 7);
+        assert_eq!(waiting.join_within("the answer", BOUND).unwrap().unwrap(), 7);
     }
 
     #[test]
     fn question_that_is_dropped_is_answered_with_an_error() {
         let (asked, answer) = question::<()>();
         drop(asked);
-        assert!(answer.wait().unwrap_err().message.contains("closed"));
+        // Bounded: the test's wait for this thread has a bound.
+        let waiting = std::thread::spawn(move || answer.wait());
+        let answer = waiting.join_within("the error", BOUND).unwrap();
+        assert!(answer.unwrap_err().message.contains("closed"));
     }
 }

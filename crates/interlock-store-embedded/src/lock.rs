@@ -87,6 +87,8 @@ fn refusal(folder: &Path, file: &mut File) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use interlock_wait::{BOUND, ThreadWithin as _};
+
     use super::*;
 
     #[test]
@@ -102,6 +104,6 @@ mod tests {
             drop(held);
         });
         DaemonLock::take(folder.path(), "").unwrap();
-        child.join().unwrap();
+        child.join_within("the thread that held the lock", BOUND).unwrap();
     }
 }

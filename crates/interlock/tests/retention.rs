@@ -11,14 +11,14 @@ use interlock_store::{
     record::{AppliedRecord, EventRecord, IncidentRecord},
 };
 use interlock_store_embedded::EmbeddedStore;
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _, wait_for_seeing};
 use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 const TICKER: &str = "
@@ -40,16 +40,10 @@ fn serve(project: &Path) -> Child {
         .unwrap()
 }
 
-fn until<T>(project: &Path, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        let log = || fs::read_to_string(project.join("serve.log")).unwrap_or_default();
-        assert!(start.elapsed() < Duration::from_mins(1), "no {what}: {}", log());
-        thread::sleep(Duration::from_millis(20));
-    }
+#[track_caller]
+fn until<T>(project: &Path, what: &str, look: impl FnMut() -> Option<T>) -> T {
+    let log = || fs::read_to_string(project.join("serve.log")).unwrap_or_default();
+    wait_for_seeing(what, Duration::from_mins(1), look, log)
 }
 
 fn logs(project: &Path) -> Vec<PathBuf> {
@@ -60,11 +54,12 @@ fn logs(project: &Path) -> Vec<PathBuf> {
 /// The runner is meant to outlive the daemon; a test must not leave it behind.
 fn end_the_runner(project: &Path) {
     let stream = UnixStream::connect(project.join(".interlock/runner/runner.sock")).unwrap();
+    stream.set_read_timeout(Some(BOUND)).unwrap();
     let mut greeting = String::new();
     BufReader::new(stream).read_line(&mut greeting).unwrap();
     let greeting: serde_json::Value = serde_json::from_str(&greeting).unwrap();
     let pid = greeting["hello"]["pid"].to_string();
-    assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+    assert!(Command::new("kill").args(["-9", &pid]).status_within(BOUND).unwrap().success());
 }
 
 #[test]
@@ -79,9 +74,8 @@ fn old_output_goes_and_new_output_stays() {
         let journal = fs::read_to_string(project.join(".interlock/runner/journal")).ok()?;
         (journal.matches("\"acknowledged\"").count() >= 2).then_some(())
     };
-    until(project, "second end that is stored", acknowledged);
-    daemon.kill().unwrap();
-    daemon.wait().unwrap();
+    until(project, "a second end that is stored", acknowledged);
+    daemon.kill_and_wait();
 
     // The oldest is one whose end was stored: ends are stored in the order of the slots.
     let mut found = logs(project);
@@ -91,10 +85,9 @@ fn old_output_goes_and_new_output_stays() {
     file.set_modified(file.metadata().unwrap().modified().unwrap() - Duration::from_hours(25))
         .unwrap();
     let mut daemon = serve(project);
-    until(project, "end of the old log", || (!old.exists()).then_some(()));
+    until(project, "the end of the old log", || (!old.exists()).then_some(()));
     assert!(new.exists());
-    daemon.kill().unwrap();
-    daemon.wait().unwrap();
+    daemon.kill_and_wait();
     end_the_runner(project);
 }
 
@@ -103,7 +96,7 @@ fn says(project: &Path, arguments: &[&str]) -> String {
         .args(arguments)
         .arg("--dir")
         .arg(project)
-        .output()
+        .output_within(BOUND)
         .unwrap();
     String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
 }
@@ -167,13 +160,13 @@ fn what_was_decided_long_ago_leaves_the_ledger_and_is_not_taken_for_never() {
     assert!(is_answered() && is_told_of());
 
     let mut daemon = serve(project);
-    until(project, "end of the old slot", || (!why().contains("is completed")).then_some(()));
+    until(project, "the end of the old slot", || (!why().contains("is completed")).then_some(()));
     assert!(why().contains("older than what is kept"), "{}", why());
-    until(project, "end of the old event", || {
+    until(project, "the end of the old event", || {
         (!says(project, &["events", "yearly"]).contains("distant past")).then_some(())
     });
-    until(project, "end of the old answer", || (!is_answered()).then_some(()));
-    until(project, "end of the old incident", || (!is_told_of()).then_some(()));
+    until(project, "the end of the old answer", || (!is_answered()).then_some(()));
+    until(project, "the end of the old incident", || (!is_told_of()).then_some(()));
     let run = says(project, &["run", "yearly", "--slot", &slot]);
     assert!(run.contains("older than what is kept"), "{run}");
     let backfill = ["backfill", "start", "yearly", "--from", &long_ago, "--to", "now", "--dry-run"];
@@ -181,6 +174,5 @@ fn what_was_decided_long_ago_leaves_the_ledger_and_is_not_taken_for_never() {
     assert!(refused.contains("may have been taken out"), "{refused}");
     let anyway = says(project, &[&backfill[..], &["--assume-missing"]].concat());
     assert!(anyway.contains(&long_ago), "{anyway}");
-    daemon.kill().unwrap();
-    daemon.wait().unwrap();
+    daemon.kill_and_wait();
 }

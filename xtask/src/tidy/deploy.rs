@@ -303,6 +303,8 @@ fn verified(unit: &File) -> std::io::Result<Vec<Problem>> {
 
 #[cfg(test)]
 mod tests {
+    use interlock_wait::{BOUND, CommandWithin as _};
+
     use super::*;
     use crate::tidy::tree;
 
@@ -370,7 +372,7 @@ mod tests {
         assert_eq!(check_units(&tree(&[("deploy/systemd/a.service", unit)])), []);
         let ends = unit.replace("KillMode=process\n", "");
         assert_eq!(check_units(&tree(&[("deploy/systemd/a.service", &ends)])).len(), 1);
-        if Command::new("systemd-analyze").arg("--version").output().is_ok() {
+        if Command::new("systemd-analyze").arg("--version").output_within(BOUND).is_ok() {
             let strange = format!("{unit}Restart=perhaps\n");
             let problems = check_units(&tree(&[("deploy/systemd/a.service", &strange)]));
             assert_eq!(problems.iter().map(|problem| problem.line).collect::<Vec<_>>(), [4]);

@@ -37,6 +37,7 @@ impl Postman {
         let heard: Arc<Mutex<Vec<String>>> = Arc::default();
         let said = Arc::clone(&heard);
         tokio::spawn(async move {
+            // Bounded: nothing awaits this task; it ends with the test's runtime.
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(converse(stream, capabilities, answers, Arc::clone(&said)));
             }
@@ -68,6 +69,7 @@ async fn converse(
         }
         say = loop {
             let mut bytes = Vec::new();
+            // Bounded: nothing awaits this task; it ends with the test's runtime.
             if stream.read_until(b'\n', &mut bytes).await.unwrap_or(0) == 0 {
                 return;
             }

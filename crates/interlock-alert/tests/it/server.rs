@@ -46,6 +46,7 @@ impl Server {
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
         let remembered = Arc::clone(&asked);
         tokio::spawn(async move {
+            // Bounded: nothing awaits this task; it ends with the test's runtime.
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(serve(stream, does, Arc::clone(&remembered)));
             }
@@ -90,6 +91,7 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
         .collect();
     let length = headers.iter().find(|(name, _)| name == "content-length");
     let mut body = vec![0; length.map_or(0, |(_, text)| text.parse().unwrap())];
+    // Bounded: nothing awaits this task; it ends with the test's runtime.
     stream.read_exact(&mut body).await.ok()?;
     Some(Asked { line: line.to_owned(), headers, body: String::from_utf8(body).unwrap() })
 }

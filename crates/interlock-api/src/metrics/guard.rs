@@ -67,9 +67,8 @@ fn state(state: WatchState) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
-
     use interlock_liveness::{Ladder, Monitor, Phase};
+    use interlock_wait::{BOUND, wait_for_seeing};
 
     use super::*;
 
@@ -101,18 +100,20 @@ mod tests {
         }
         let _pause = paused.pause(Phase::named("moving house"), Duration::from_mins(1));
         // Until it is seen, not for a time.
-        let text = loop {
-            well.kick();
-            thread::sleep(Duration::from_millis(1));
-            let text = shown(&monitor);
-            let of = |name: &str| value(&text, name);
-            let is_seen = of(r#"interlock_watch_expiries_total{watch="hung"}"#) > 0.0
-                && of(r#"interlock_watch_state{watch="paused"}"#) > 1.5
-                && of(r#"interlock_watch_longest_gap_seconds{watch="well"}"#) > 0.0;
-            if is_seen {
-                break text;
-            }
-        };
+        let text = wait_for_seeing(
+            "three watches in their states",
+            BOUND,
+            || {
+                well.kick();
+                let text = shown(&monitor);
+                let of = |name: &str| value(&text, name);
+                let is_seen = of(r#"interlock_watch_expiries_total{watch="hung"}"#) > 0.0
+                    && of(r#"interlock_watch_state{watch="paused"}"#) > 1.5
+                    && of(r#"interlock_watch_longest_gap_seconds{watch="well"}"#) > 0.0;
+                is_seen.then_some(text)
+            },
+            || shown(&monitor),
+        );
         let of = |what: &str, watch: &str| {
             value(&text, &format!("interlock_watch_{what}{{watch=\"{watch}\"}}"))
         };

@@ -300,11 +300,9 @@ fn await_stop(thread: i32, most: u64) -> io::Result<()> {
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
-    use std::{
-        io::{BufRead as _, BufReader},
-        process::{Command, Stdio},
-        time::Instant,
-    };
+    use std::process::{Command, Stdio};
+
+    use interlock_wait::{BOUND, ChildWithin as _, Lines, wait_until};
 
     use super::*;
 
@@ -331,33 +329,26 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "real time is what is tested")]
     fn a_thread_that_did_not_stop_in_time_is_let_go_when_it_does() {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "sys::stacks::tests::patient", "--nocapture"]).env(PART, "1");
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut says = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut says = Lines::of(child.stdout.take().unwrap());
         let mut until = |start: &str| {
-            let line = says.find(|line| line.as_ref().is_ok_and(|line| line.contains(start)));
-            line.unwrap().unwrap()
+            let what = format!("the patient to say `{start}`");
+            says.find_within(&what, BOUND, |line| line.contains(start)).unwrap()
         };
         let line = until("THREAD ");
         let thread = line.split("THREAD ").nth(1).unwrap().trim().parse().unwrap();
         let pid = child.id().cast_signed();
         let stat = || std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).unwrap();
-        while !stat().contains(") D ") {
-            std::thread::yield_now();
-        }
+        wait_until("the thread to hang in the kernel", BOUND, || stat().contains(") D "));
         let mut tracer = Tracer::default();
         let copied = tracer.copy(pid, thread);
         assert_eq!(copied.unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert!(tracer.let_go(), "it hangs");
-        let began = Instant::now();
-        while tracer.let_go() {
-            assert!(began.elapsed() < Duration::from_secs(20), "it never stops");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("the thread to be let go", Duration::from_secs(20), || !tracer.let_go());
         until("WENT ON");
-        assert!(child.wait().unwrap().success());
+        assert!(child.wait_within("the end of the patient", BOUND).success());
     }
 }

@@ -11,6 +11,8 @@ use std::{
     time::Duration,
 };
 
+use interlock_wait::{BOUND, CommandWithin as _, wait_for, wait_until};
+
 use crate::{Deadman, Ladder, Monitor, forensics::Forensics};
 
 #[global_allocator]
@@ -20,6 +22,7 @@ struct Wedging(AtomicBool);
 
 impl Wedging {
     fn pass(&self) {
+        // Bounded: the monitor of the patient aborts it, and the test kills it at its own bound.
         while self.0.load(Relaxed) {
             thread::sleep(Duration::from_mins(1));
         }
@@ -64,9 +67,7 @@ fn patient() {
     let watch = monitor.watch("worker", ladder).register().unwrap();
     watch.arm();
     watch.kick();
-    while monitor.probe().watches()[0].moves == 0 {
-        thread::yield_now();
-    }
+    wait_until("the first move", BOUND, || monitor.probe().watches()[0].moves > 0);
     ALLOCATOR.0.store(true, Relaxed);
     let _never = Box::new(1);
 }
@@ -76,22 +77,17 @@ fn fault_09_a_process_whose_allocator_hangs_is_dumped_and_ended_all_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "sys::wedge::patient", "--nocapture"]).env(PART, folder.path());
-    let ended = command.output().unwrap();
+    let ended = command.output_within(BOUND).unwrap();
     // By our own hand, not by the kernel's timer.
     assert_eq!(ended.status.signal(), Some(6), "{ended:?}");
     // The helper goes on when the process is gone.
-    let last = loop {
+    let last = wait_for("the report of the hard end, with names", BOUND, || {
         let found = crate::forensics::found(folder.path());
         let last = found.iter().find(|report| report.why.ends_with("(hard)"));
         let text = last.map(|last| std::fs::read_to_string(&last.path).unwrap());
         // Its names come last, where there are any.
-        if let Some(text) =
-            text.filter(|text| !cfg!(feature = "forensics") || text.contains(".rs:"))
-        {
-            break text;
-        }
-        thread::yield_now();
-    };
+        text.filter(|text| !cfg!(feature = "forensics") || text.contains(".rs:"))
+    });
     assert!(last.starts_with("why: `worker` has made no progress"), "{last}");
     #[cfg(feature = "forensics")]
     assert!(last.contains("Wedging") && last.contains("wedge.rs"), "{last}");

@@ -1,8 +1,9 @@
 //! What a report says, and that there is one.
 
-use std::{fs, path::Path, thread};
+use std::{fs, path::Path};
 
 use interlock_liveness::forensics::found;
+use interlock_wait::{BOUND, wait_for, wait_for_seeing};
 use tempfile::TempDir;
 
 use crate::{Patient, patient::REPORTS, signal_of};
@@ -12,31 +13,26 @@ fn reported(part: &str) -> String {
     let folder = TempDir::new().unwrap();
     let mut command = Patient::command(&[], part);
     let mut patient = Patient::spawn(command.env(REPORTS, folder.path()));
-    assert_eq!(signal_of(patient.ends()), Some(6), "{:?}", patient.heard);
+    assert_eq!(signal_of(patient.ends()), Some(6), "{:?}", patient.heard());
     last(folder.path())
 }
 
 /// The report of the end; the helper goes on writing when the process is gone.
 fn last(folder: &Path) -> String {
-    loop {
+    let last = wait_for("the report of the hard end", BOUND, || {
         let found = found(folder);
-        if let Some(last) = found.iter().find(|report| report.why.ends_with("(hard)")) {
-            assert_eq!(found.len(), 3, "half-time, expiry and end: {found:?}");
-            return named(&last.path);
-        }
-        thread::yield_now();
-    }
+        let last = found.iter().find(|report| report.why.ends_with("(hard)"))?;
+        assert_eq!(found.len(), 3, "half-time, expiry and end: {found:?}");
+        Some(last.path.clone())
+    });
+    named(&last)
 }
 
 /// A report with the names of functions: it is there without them first.
 fn named(path: &Path) -> String {
-    loop {
-        let text = fs::read_to_string(path).unwrap();
-        if text.contains("patient.rs:") {
-            return text;
-        }
-        thread::yield_now();
-    }
+    let read = || fs::read_to_string(path).unwrap();
+    let is_named = |text: &String| text.contains("patient.rs:");
+    wait_for_seeing("the names in the report", BOUND, || Some(read()).filter(is_named), read)
 }
 
 /// The part of a report that is about a thread.
@@ -89,12 +85,8 @@ fn fault_39_fifty_threads_are_copied_in_milliseconds_and_all_are_in_the_report()
     let micros: u64 = patient.until("DUMPED ").parse().unwrap();
     // The bound of the benchmark is 5 ms on a quiet machine; here others are at work.
     assert!(micros < 100_000, "{micros} µs");
-    let report = loop {
-        let found = found(folder.path());
-        if let Some(found) = found.get(1) {
-            break named(&found.path);
-        }
-    };
+    let second = || found(folder.path()).get(1).map(|found| found.path.clone());
+    let report = named(&wait_for("the second report", BOUND, second));
     for number in 0..50 {
         let thread = of_thread(&report, &format!("`waiter-{number}`"));
         assert!(thread.contains("for_ever"), "{thread}");

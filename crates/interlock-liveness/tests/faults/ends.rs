@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use interlock_wait::{BOUND, CommandWithin as _};
+
 use crate::{
     Patient, is_between,
     patient::{ENDS, LIMIT, SLACK},
@@ -27,7 +29,7 @@ fn expires_and_aborts(patient: &mut Patient) {
         let age = patient.until(&format!("EXPIRED {rung} "));
         assert!(is_between(millis(&age), after, after + LATE), "{rung}: {age}");
     }
-    assert_eq!(signal_of(patient.ends()), Some(ABORTED), "{:?}", patient.heard);
+    assert_eq!(signal_of(patient.ends()), Some(ABORTED), "{:?}", patient.heard());
     assert!(patient.began.elapsed() >= ENDS);
 }
 
@@ -35,7 +37,7 @@ fn expires_and_aborts(patient: &mut Patient) {
 fn fault_01_two_threads_in_a_deadlock_are_named_and_the_process_leaves() {
     let mut patient = Patient::start("deadlock");
     expires_and_aborts(&mut patient);
-    assert!(patient.said("`transfer`") && patient.said("in commit"), "{:?}", patient.heard);
+    assert!(patient.said("`transfer`") && patient.said("in commit"), "{:?}", patient.heard());
 }
 
 #[test]
@@ -89,15 +91,12 @@ fn fault_13_a_process_that_stays_stopped_is_ended_by_the_kernel() {
 fn fault_19_process_1_is_ended_by_a_signal_that_it_handles() {
     let unshare = ["unshare", "--pid", "--fork", "--kill-child"];
     let mut patient = Patient::start_by(&unshare, "hung-monitor");
-    let way = patient
-        .says
-        .find_map(|line| line.unwrap().split_once("DEADMAN ").map(|it| it.1.to_owned()));
-    let Some(way) = way else {
+    let Some(way) = patient.find("DEADMAN ") else {
         println!("only root may make a namespace: not tried");
         return;
     };
     assert_eq!(way, "Some(Exit)");
-    assert_eq!(patient.ends().code(), Some(113), "{:?}", patient.heard);
+    assert_eq!(patient.ends().code(), Some(113), "{:?}", patient.heard());
     // The hard end works there too, although a signal with no handler does nothing to process 1.
     let mut patient = Patient::start_by(&unshare, "spin");
     let ended = patient.ends();
@@ -108,7 +107,12 @@ fn fault_19_process_1_is_ended_by_a_signal_that_it_handles() {
 #[test]
 fn fault_35_a_debugger_holds_the_ladder_below_the_hard_end() {
     let mut command = Patient::command(&["strace", "-f", "-o", "/dev/null"], "spin");
-    if std::process::Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
+    if std::process::Command::new("strace")
+        .arg("-V")
+        .stdout(Stdio::null())
+        .status_within(BOUND)
+        .is_err()
+    {
         println!("strace is not here: not tried");
         return;
     }
@@ -118,7 +122,7 @@ fn fault_35_a_debugger_holds_the_ladder_below_the_hard_end() {
     let strace = patient.child.id();
     let held = std::fs::read_to_string(format!("/proc/{strace}/task/{strace}/children")).unwrap();
     for pid in held.split_whitespace() {
-        let kill = std::process::Command::new("kill").args(["-KILL", pid]).status();
+        let kill = std::process::Command::new("kill").args(["-KILL", pid]).status_within(BOUND);
         assert!(kill.unwrap().success());
     }
 }

@@ -60,9 +60,13 @@ fn fault_18_a_process_that_gets_five_percent_of_a_processor_is_not_ended() {
     for _ in 0..8 {
         patient.until("STALLED ");
     }
-    assert!(patient.said("no watch is blamed") && patient.said("too often"), "{:?}", patient.heard);
-    assert!(patient.said("its share of the processors was used up"), "{:?}", patient.heard);
-    assert!(!patient.said("EXPIRED hard"), "{:?}", patient.heard);
+    assert!(
+        patient.said("no watch is blamed") && patient.said("too often"),
+        "{:?}",
+        patient.heard()
+    );
+    assert!(patient.said("its share of the processors was used up"), "{:?}", patient.heard());
+    assert!(!patient.said("EXPIRED hard"), "{:?}", patient.heard());
     assert!(patient.child.try_wait().unwrap().is_none(), "it lives");
     drop(patient);
 }

@@ -46,11 +46,12 @@ mod supervised;
 mod well;
 
 use std::{
-    io::{BufRead as _, BufReader, Lines},
     os::unix::process::ExitStatusExt as _,
-    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
+
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _, Lines};
 
 /// Which part a process plays.
 const PART: &str = "LIVENESS_PART";
@@ -66,8 +67,7 @@ fn patient() {
 /// A process that is about to be sick.
 struct Patient {
     child: Child,
-    says: Lines<BufReader<ChildStdout>>,
-    heard: Vec<String>,
+    says: Lines,
     began: Instant,
 }
 
@@ -97,45 +97,51 @@ impl Patient {
 
     fn spawn(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let says = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, says, heard: vec![], began: Instant::now() }
+        let says = Lines::of(child.stdout.take().unwrap());
+        Self { child, says, began: Instant::now() }
     }
 
     /// Waits until it says something that begins so; answers with the rest of the line.
+    #[track_caller]
     fn until(&mut self, start: &str) -> String {
-        for line in &mut self.says {
-            let line = line.unwrap();
-            self.heard.push(line.clone());
-            // The harness may have begun a line of its own.
-            if let Some(at) = line.find(start) {
-                return line[at + start.len()..].trim().to_owned();
-            }
-        }
-        panic!("it ended without saying `{start}`: {:#?}", self.heard);
+        self.find(start)
+            .unwrap_or_else(|| panic!("it ended without saying `{start}`: {:#?}", self.heard()))
+    }
+
+    /// The rest of the next line that begins so; none if it ends before.
+    #[track_caller]
+    fn find(&mut self, start: &str) -> Option<String> {
+        let what = format!("the patient to say `{start}`");
+        // The harness may have begun a line of its own.
+        let line = self.says.find_within(&what, BOUND, |line| line.contains(start))?;
+        line.split_once(start).map(|(_, rest)| rest.trim().to_owned())
     }
 
     /// Waits for its end; answers with how it ended and all that it said.
+    #[track_caller]
     fn ends(&mut self) -> ExitStatus {
-        for line in &mut self.says {
-            self.heard.push(line.unwrap());
-        }
-        self.child.wait().unwrap()
+        self.says.rest_within("the end of what the patient says", BOUND);
+        self.child.wait_within("the end of the patient", BOUND)
+    }
+
+    /// What it said so far.
+    fn heard(&self) -> &[String] {
+        self.says.heard()
     }
 
     fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+        assert!(Command::new("kill").args([name, &pid]).status_within(BOUND).unwrap().success());
     }
 
     fn said(&self, text: &str) -> bool {
-        self.heard.iter().any(|line| line.contains(text))
+        self.heard().iter().any(|line| line.contains(text))
     }
 }
 
 impl Drop for Patient {
     fn drop(&mut self) {
-        let _already_gone = self.child.kill();
-        let _already_gone = self.child.wait();
+        self.child.kill_and_wait();
     }
 }
 

@@ -13,6 +13,7 @@ use interlock_liveness::{
     forensics::Forensics,
     heartbeat::{Ear, FileBeat, Heard, inherited},
 };
+use interlock_wait::{BOUND, ChannelWithin as _, wait_until};
 
 /// When the watches of patients expire.
 pub(crate) const LIMIT: Duration = Duration::from_millis(400);
@@ -64,10 +65,13 @@ fn ladder() -> Ladder {
     Ladder::hard(LIMIT, ENDS)
 }
 
+/// Longer than a test waits. A process that no test ended, because the test was killed itself, then ends by itself.
 fn for_ever() -> ! {
-    loop {
-        thread::park();
+    let began = Instant::now();
+    while began.elapsed() < BOUND * 3 {
+        thread::park_timeout(BOUND);
     }
+    std::process::abort();
 }
 
 pub(crate) fn play(part: &str) {
@@ -103,6 +107,7 @@ fn deadlock() {
     let (a2, b2, both2) = (Arc::clone(&a), Arc::clone(&b), Arc::clone(&both));
     thread::spawn(move || {
         let _held = b2.lock();
+        // Bounded: the test that started this process kills it at its own bound.
         both2.wait();
         let _never = a2.lock();
         for_ever();
@@ -111,6 +116,7 @@ fn deadlock() {
     watch.kick();
     let _phase = watch.phase(Phase::named("commit"));
     let _held = a.lock();
+    // Bounded: the test that started this process kills it at its own bound.
     both.wait();
     let _never = b.lock();
     for_ever();
@@ -118,6 +124,7 @@ fn deadlock() {
 
 #[inline(never)]
 fn spin_here() {
+    // Bounded: the test that started this process kills it at its own bound.
     loop {
         std::hint::spin_loop();
     }
@@ -154,11 +161,9 @@ fn blocked_log() {
         watch.aside().register().unwrap()
     });
     let crowd: Vec<Watch> = crowd.inspect(Watch::arm).collect();
-    let (probe, began) = (monitor.probe(), Instant::now());
-    while probe.monitor().events_lost == 0 {
-        assert!(began.elapsed() < Duration::from_secs(10), "the monitor waits for its listener");
-        thread::sleep(Duration::from_millis(1));
-    }
+    let probe = monitor.probe();
+    let loses = || probe.monitor().events_lost > 0;
+    wait_until("events that the monitor loses", Duration::from_secs(10), loses);
     say("LOST");
     let watch = monitor.watch("worker", ladder()).register().unwrap();
     watch.arm();
@@ -185,11 +190,9 @@ fn hung_monitor() {
         for_ever();
     };
     let _observed = monitor.watch("counter", ladder()).observe(read).unwrap();
-    hung.recv().unwrap();
+    hung.recv_within("the counter to hang", BOUND);
     say("HUNG");
-    while probe.is_live() {
-        thread::yield_now();
-    }
+    wait_until("the probe to say that it is not live", BOUND, || !probe.is_live());
     say("NOT LIVE");
     for_ever();
 }
@@ -249,17 +252,14 @@ fn soft() {
     let probe = monitor.probe();
     watch.arm();
     watch.kick();
-    while !probe.is_ready() {
-        thread::yield_now();
-    }
+    wait_until("the watch to be ready", BOUND, || probe.is_ready());
     say("READY");
     let mut line = String::new();
+    // Bounded: the test that started this process kills it at its own bound.
     std::io::stdin().read_line(&mut line).unwrap();
     say(&format!("IS READY {} LIVE {}", probe.is_ready(), probe.is_live()));
     watch.kick();
-    while !probe.is_ready() {
-        thread::yield_now();
-    }
+    wait_until("the watch to be ready", BOUND, || probe.is_ready());
     let status = &probe.watches()[0];
     say(&format!("READY AGAIN expiries {}", status.expiries));
 }
@@ -279,19 +279,19 @@ fn many_threads() {
         let all = Arc::clone(&all);
         let name = format!("waiter-{number}");
         let wait = move || {
+            // Bounded: the test that started this process kills it at its own bound.
             all.wait();
             for_ever();
         };
         thread::Builder::new().name(name).spawn(wait).unwrap();
     }
+    // Bounded: the test that started this process kills it at its own bound.
     all.wait();
     let monitor = monitor().start().unwrap();
     let watch = monitor.watch("worker", Ladder::soft(LIMIT)).register().unwrap();
     let probe = monitor.probe();
     watch.arm();
-    while probe.monitor().dumps < 2 {
-        thread::yield_now();
-    }
+    wait_until("two dumps", BOUND, || probe.monitor().dumps >= 2);
     say(&format!("DUMPED {}", probe.monitor().dump.as_micros()));
     for_ever();
 }
@@ -329,7 +329,9 @@ fn full_disk() {
     let mut ear = Ear::file(&path);
     let mut beats = |wanted: u32| {
         let mut heard = 0;
+        let began = Instant::now();
         while heard < wanted {
+            assert!(began.elapsed() < BOUND, "{heard} of {wanted} beats");
             watch.kick();
             heard += u32::from(ear.listen() == Heard::Beat);
         }

@@ -8,9 +8,11 @@ use std::{
 };
 
 use interlock_liveness::{Ladder, Monitor, Probes};
+use interlock_wait::BOUND;
 
 fn ask(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(BOUND)).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -87,6 +89,7 @@ fn bad_questions_are_answered_and_silent_ones_hold_up_nobody() {
     }
     // Half a line and then the other half is a whole one, for whoever is still heard.
     let mut last = silent.iter().rev().nth(1).unwrap();
+    last.set_read_timeout(Some(BOUND)).unwrap();
     last.write_all(b"vez HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = String::new();
     last.read_to_string(&mut answer).unwrap();

@@ -17,6 +17,7 @@ use std::{
 };
 
 use interlock_liveness::{Event, Ladder, Monitor, Rung, Watch};
+use interlock_wait::{BOUND, ChannelWithin as _, ThreadWithin as _};
 use tempfile::TempDir;
 
 /// For how many seconds, unless it is said.
@@ -33,6 +34,7 @@ fn hogs(stops: &Arc<AtomicBool>) {
     for _ in 0..processors * 2 {
         let stops = Arc::clone(stops);
         thread::spawn(move || {
+            // Bounded: the test stops them, and their process ends with it.
             while !stops.load(Relaxed) {
                 std::hint::spin_loop();
             }
@@ -111,11 +113,12 @@ fn fault_38_loops_that_are_well_are_not_blamed_while_the_machine_is_full() {
     let stuck = monitor.watch("stuck", Ladder::soft(LIMIT)).register().unwrap();
     stuck.arm();
     let is_stuck = |event: &Event| matches!(event, Event::Expired(it) if &*it.watch == "stuck" && it.rung == Rung::Soft);
-    assert!(told.iter().any(|event| is_stuck(&event)));
+    told.find_within("the expiry of `stuck`", BOUND, is_stuck);
     stops.store(true, Relaxed);
     let (mut blamed, mut all, mut slowest) = (Vec::new(), 0, Duration::ZERO);
     for Loop { name, limit, thread } in loops {
-        let (longest, rounds) = thread.join().unwrap();
+        let (longest, rounds) =
+            thread.join_within(&format!("the end of the loop that {name}"), BOUND).unwrap();
         assert!(rounds > 5, "{name} came round {rounds} times");
         (all, slowest) = (all + rounds, slowest.max(longest));
         // A disk that takes longer than its watch allows was noticed rightly. A full processor is no excuse.

@@ -12,6 +12,7 @@ use interlock_liveness::{
     forensics::recovered,
     supervise::{Backoff, GAVE_UP, GiveUp, Note, Restart, SuperviseError, Supervision, run},
 };
+use interlock_wait::{BOUND, CommandWithin as _, wait_for_seeing, wait_until};
 use tempfile::TempDir;
 
 use crate::{PART, Patient, is_between, patient::say};
@@ -88,7 +89,7 @@ fn is_there(pid: &str) -> bool {
 }
 
 fn send(signal: &str, pid: &str) {
-    assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
+    assert!(Command::new("kill").args([signal, pid]).status_within(BOUND).unwrap().success());
 }
 
 #[test]
@@ -98,9 +99,7 @@ fn fault_13_a_program_that_is_stopped_is_noticed_written_down_ended_and_started_
     let script = format!("trap 'touch {}; exit 0' TERM; {BEATS}", asked.display());
     let mut supervisor = start(&folder, &script);
     let pid = supervisor.until("STARTED ");
-    while !folder.path().join("beat").exists() {
-        thread::yield_now();
-    }
+    wait_until("the first beat", BOUND, || folder.path().join("beat").exists());
     send("-STOP", &pid);
     let age: u64 = supervisor.until("SILENT ").parse().unwrap();
     let age = Duration::from_millis(age);
@@ -118,9 +117,7 @@ fn fault_15_a_supervisor_that_was_stopped_itself_blames_nobody() {
     let folder = TempDir::new().unwrap();
     let mut supervisor = start(&folder, BEATS);
     let pid = supervisor.until("STARTED ");
-    while !folder.path().join("beat").exists() {
-        thread::yield_now();
-    }
+    wait_until("the first beat", BOUND, || folder.path().join("beat").exists());
     let began = Instant::now();
     // It does not beat while the supervisor cannot see it, and has left no beat to be found: that is the hard case.
     send("-STOP", &pid);
@@ -135,7 +132,7 @@ fn fault_15_a_supervisor_that_was_stopped_itself_blames_nobody() {
     let age: u64 = supervisor.until("SILENT ").parse().unwrap();
     let age = Duration::from_millis(age);
     assert!(is_between(age, MAX_AGE, MAX_AGE * 3), "{age:?}");
-    assert!(began.elapsed() > MAX_AGE * 3 + MAX_AGE / 2, "{:?}", supervisor.heard);
+    assert!(began.elapsed() > MAX_AGE * 3 + MAX_AGE / 2, "{:?}", supervisor.heard());
 }
 
 #[test]
@@ -159,7 +156,7 @@ fn fault_21_a_program_whose_file_is_gone_lives_by_another_way() {
     let beats = "echo 1 > $INTERLOCK_HEARTBEAT_FILE; sleep 0.1; rm $INTERLOCK_HEARTBEAT_FILE; \
                  for i in $(seq 20); do printf . >&$INTERLOCK_HEARTBEAT_PIPE; sleep 0.1; done; exit 5";
     let mut supervisor = start(&folder, &format!("exec bash -c '{beats}'"));
-    assert_eq!(supervisor.until("ENDED "), "Exited(5)", "{:?}", supervisor.heard);
+    assert_eq!(supervisor.until("ENDED "), "Exited(5)", "{:?}", supervisor.heard());
 }
 
 #[test]
@@ -168,7 +165,7 @@ fn fault_25_a_program_that_crashes_at_once_is_given_up_and_a_new_supervisor_know
     let mut supervisor = start(&folder, "exit 7");
     assert_eq!(supervisor.until("GAVE UP "), "3");
     assert_eq!(supervisor.until("CODE "), GAVE_UP.to_string());
-    let ends = supervisor.heard.iter().filter(|line| line.contains("ENDED Exited(7)")).count();
+    let ends = supervisor.heard().iter().filter(|line| line.contains("ENDED Exited(7)")).count();
     assert_eq!(ends, 3);
     let mut next = start(&folder, "exit 7");
     assert_eq!(next.until("GAVE UP "), "3");
@@ -198,13 +195,13 @@ fn fault_27_nothing_of_a_program_survives_it() {
     );
     let mut supervisor = start(&folder, &script);
     let pid = supervisor.until("STARTED ");
-    let others = loop {
-        let text = fs::read_to_string(&left).unwrap_or_default();
-        if text.lines().count() == 2 {
-            break text;
-        }
-        thread::yield_now();
-    };
+    let read = || fs::read_to_string(&left).unwrap_or_default();
+    let others = wait_for_seeing(
+        "the pids of two children",
+        BOUND,
+        || Some(read()).filter(|text| text.lines().count() == 2),
+        read,
+    );
     assert_eq!(supervisor.until("ENDED "), "Hung");
     let survivors: Vec<&str> =
         others.lines().chain([pid.as_str()]).filter(|pid| is_there(pid)).collect();
@@ -227,15 +224,10 @@ fn fault_27_what_a_program_left_behind_is_waited_for_while_it_lives() {
         format!("for i in $(seq 200); do (true &); done; touch {}; {BEATS}", made.display());
     let mut supervisor = start(&folder, &script);
     supervisor.until("STARTED ");
-    while !made.exists() {
-        thread::yield_now();
-    }
-    let began = Instant::now();
-    while zombies(supervisor.child.id()) > 1 {
-        assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for them");
-        thread::sleep(Duration::from_millis(10));
-    }
-    assert!(!supervisor.said("ENDED"), "{:?}", supervisor.heard);
+    wait_until("two hundred children that were left behind", BOUND, || made.exists());
+    let pid = supervisor.child.id();
+    wait_until("the supervisor to wait for them", Duration::from_secs(10), || zombies(pid) <= 1);
+    assert!(!supervisor.said("ENDED"), "{:?}", supervisor.heard());
 }
 
 #[test]
@@ -285,7 +277,7 @@ fn fault_22_a_heartbeat_file_that_cannot_even_be_opened_holds_nobody_up() {
     tell_what(&mut command, &folder, &format!("exec bash -c '{beats}'"));
     let mut supervisor = Patient::spawn(&mut command);
     let began = Instant::now();
-    if supervisor.says.next().is_none() {
+    if supervisor.says.next_within("a first word", BOUND).is_none() {
         println!("only root may mount such a file system: not tried");
         return;
     }
@@ -311,10 +303,7 @@ fn who_has_been_well_for_long_after_trouble_says_so() {
     let began = Instant::now();
     let (unwell, well) = (folder.path().join("patient.unwell"), folder.path().join("patient.well"));
     assert!(unwell.exists() && !well.exists());
-    while !well.exists() {
-        assert!(began.elapsed() < Duration::from_secs(20), "it is never well");
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the file that says it is well", Duration::from_secs(20), || well.exists());
     assert!(began.elapsed() >= Duration::from_millis(600), "{:?}", began.elapsed());
     assert!(!unwell.exists());
     let names: Vec<String> = recovered(folder.path()).into_iter().map(|it| it.name).collect();
@@ -373,9 +362,9 @@ fn fault_20_beats_go_on_when_the_disk_is_full() {
     let mut command = Patient::command(&["unshare", "--mount", "sh", "-c", &mount], "full-disk");
     let mut patient = Patient::spawn(command.env(crate::patient::REPORTS, folder.path()));
     let ended = patient.ends();
-    if ended.code() == Some(77) || ended.code() == Some(1) && patient.heard.is_empty() {
+    if ended.code() == Some(77) || ended.code() == Some(1) && patient.heard().is_empty() {
         println!("only root may mount a small disk: not tried");
         return;
     }
-    assert!(patient.said("STILL BEATING"), "{ended:?} {:?}", patient.heard);
+    assert!(patient.said("STILL BEATING"), "{ended:?} {:?}", patient.heard());
 }

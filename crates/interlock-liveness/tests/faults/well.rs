@@ -5,10 +5,11 @@ use std::{
     process::Stdio,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use interlock_liveness::{Carrier, Event, Ladder, Monitor, RegisterError, Rung, Sign};
+use interlock_wait::{BOUND, ChannelWithin as _, CommandWithin as _, wait_for};
 
 use crate::Patient;
 
@@ -23,7 +24,7 @@ fn fault_13_a_process_that_was_stopped_for_a_while_blames_no_watch() {
     let stalled = patient.until("STALLED ");
     assert!(stalled.contains("it was stopped, or its machine was"), "{stalled}");
     patient.until("GOES ON");
-    assert!(!patient.said("EXPIRED"), "{:?}", patient.heard);
+    assert!(!patient.said("EXPIRED"), "{:?}", patient.heard());
 }
 
 #[test]
@@ -57,7 +58,9 @@ impl Carrier for HungDisk {
 fn fault_22_a_heartbeat_disk_that_hangs_is_named_and_holds_up_nobody() {
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("beat");
-    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo").arg(&path).status_within(BOUND).unwrap().success()
+    );
     let (tell, told) = std::sync::mpsc::channel();
     let monitor = Monitor::builder()
         .beat(HungDisk(path.clone()))
@@ -69,13 +72,13 @@ fn fault_22_a_heartbeat_disk_that_hangs_is_named_and_holds_up_nobody() {
     let well = monitor.watch("well", ladder).register().unwrap();
     well.arm();
     let probe = monitor.probe();
-    let named = loop {
+    let named = wait_for("an expiry of the heartbeat", BOUND, || {
         well.kick();
         match told.recv_timeout(Duration::from_millis(5)) {
-            Ok(Event::Expired(expiry)) if expiry.rung == Rung::Soft => break expiry,
-            Ok(_) | Err(_) => {}
+            Ok(Event::Expired(expiry)) if expiry.rung == Rung::Soft => Some(expiry),
+            Ok(_) | Err(_) => None,
         }
-    };
+    });
     assert_eq!(&*named.watch, "heartbeat", "{named}");
     assert!(probe.is_live() && probe.is_ready(), "that is for whoever listens to decide");
     assert!(probe.monitor().beats_lost > 10, "the others are dropped: {:?}", probe.monitor());
@@ -84,7 +87,7 @@ fn fault_22_a_heartbeat_disk_that_hangs_is_named_and_holds_up_nobody() {
         monitor.watch("stuck", Ladder::soft(Duration::from_millis(200))).register().unwrap();
     stuck.arm();
     let is_stuck = |event: &Event| matches!(event, Event::Expired(it) if &*it.watch == "stuck");
-    assert!(told.iter().any(|event| is_stuck(&event)));
+    told.find_within("the expiry of `stuck`", BOUND, is_stuck);
     // Whoever hangs there may end now.
     std::fs::write(&path, "").unwrap();
 }
@@ -109,7 +112,9 @@ fn fault_36_watches_that_come_and_go_by_the_thousand_lose_no_expiry_and_blame_no
     let stuck = monitor.watch("stuck", ladder).aside().register().unwrap();
     stuck.arm();
     let (mut made, counter) = (0, std::sync::Arc::new(AtomicU64::new(0)));
+    let began = Instant::now();
     while expired.lock().unwrap().is_empty() {
+        assert!(began.elapsed() < BOUND, "no watch expired; {made} came and went");
         let mut alive = Vec::new();
         for at in 0..100 {
             match monitor.watch(&format!("short {at}"), ladder).register() {

@@ -1,12 +1,13 @@
 //! Other processes: this test binary again, told by its environment what to play.
 
 use std::{
-    io::{BufRead, BufReader, Lines, Write},
+    io::Write,
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use interlock_store::{Store, conformance::block_on};
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _, Lines};
 use rusqlite::Connection;
 
 use crate::cast::{PIPELINES, bulky, commit, daemon, group, letter, pipeline, reader, writer};
@@ -18,7 +19,7 @@ const FIRST: &str = "INTERLOCK_TEST_FIRST";
 /// A process that plays a part.
 pub(crate) struct Player {
     pub(crate) child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
+    lines: Lines,
 }
 
 impl Player {
@@ -40,18 +41,15 @@ impl Player {
         command.env(PART, part).env(FOLDER, folder).env(FIRST, first.to_string());
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let lines = Lines::of(child.stdout.take().unwrap());
         Self { child, lines }
     }
 
     /// The rest of the next line that begins with a word; `None` when there are no more.
     pub(crate) fn hear(&mut self, word: &str) -> Option<String> {
-        for line in self.lines.by_ref() {
-            if let Some(rest) = line.unwrap().strip_prefix(word) {
-                return Some(rest.trim().to_owned());
-            }
-        }
-        None
+        let what = format!("the player to say `{word}`");
+        let line = self.lines.find_within(&what, BOUND, |line| line.starts_with(word))?;
+        line.strip_prefix(word).map(|rest| rest.trim().to_owned())
     }
 
     /// The next number that it acknowledged.
@@ -62,7 +60,8 @@ impl Player {
     /// Sends it a signal.
     pub(crate) fn signal(&self, name: &str) {
         let mut kill = Command::new("kill");
-        let status = kill.arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        let status =
+            kill.arg(format!("-{name}")).arg(self.child.id().to_string()).status_within(BOUND);
         assert!(status.unwrap().success());
     }
 
@@ -75,8 +74,7 @@ impl Player {
 impl Drop for Player {
     fn drop(&mut self) {
         // It may have ended by itself.
-        drop(self.child.kill());
-        drop(self.child.wait());
+        self.child.kill_and_wait();
     }
 }
 
@@ -138,6 +136,7 @@ fn holds(folder: &Path, begin: &str) {
         "INSERT INTO letters (pipeline, key, received_at, body) VALUES ('crash-0', 'held', 0, ?1)";
     db.execute(insert, [body]).unwrap();
     say("ready");
+    // Bounded: the input ends when the test ends, in whatever way.
     std::io::stdin().read_line(&mut String::new()).unwrap();
     db.execute_batch("COMMIT").unwrap();
     say("done");

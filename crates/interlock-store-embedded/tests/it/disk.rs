@@ -6,6 +6,7 @@ use std::{
 };
 
 use interlock_store::{Key, Store, conformance::block_on};
+use interlock_wait::{BOUND, CommandWithin as _};
 
 use crate::{
     cast::{bulky, commit, daemon, group, pipeline, slot_key, writer},
@@ -20,7 +21,7 @@ impl SmallDisk {
         let folder = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=6m", "tmpfs"]).arg(folder.path());
-        mount.output().is_ok_and(|output| output.status.success()).then(|| Self(folder))
+        mount.output_within(BOUND).is_ok_and(|output| output.status.success()).then(|| Self(folder))
     }
 
     fn path(&self) -> &Path {
@@ -31,7 +32,7 @@ impl SmallDisk {
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         // A disk that stays mounted is untidy, no more.
-        drop(Command::new("umount").arg("-l").arg(self.path()).status());
+        drop(Command::new("umount").arg("-l").arg(self.path()).status_within(BOUND));
     }
 }
 

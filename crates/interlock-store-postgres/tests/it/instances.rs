@@ -1,6 +1,9 @@
 //! Several instances, and servers and clients that stop.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::PrivatePostgres;
@@ -9,6 +12,7 @@ use interlock_store::{
     record::WatermarkRecord,
 };
 use interlock_store_postgres::STOPPED_MAX;
+use interlock_wait::{BOUND, ThreadWithin as _};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -22,10 +26,13 @@ const LONG: SignedDuration = SignedDuration::from_hours(1);
 fn instances_that_start_at_once_make_one_store() {
     let server = PrivatePostgres::start();
     let dsn = server.dsn();
-    let opened: Vec<_> = std::thread::scope(|scope| {
-        let starting: Vec<_> = (0..6).map(|_| scope.spawn(|| open(&dsn))).collect();
-        starting.into_iter().map(|one| one.join().unwrap()).collect()
-    });
+    let start = |_| {
+        let dsn = dsn.clone();
+        std::thread::spawn(move || open(&dsn))
+    };
+    let starting: Vec<_> = (0..6).map(start).collect();
+    let wait = |one: JoinHandle<_>| one.join_within("six instances to start", BOUND).unwrap();
+    let opened: Vec<_> = starting.into_iter().map(wait).collect();
     assert!(opened.iter().all(Result::is_ok), "{opened:?}");
 }
 

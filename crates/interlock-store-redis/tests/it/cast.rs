@@ -9,6 +9,7 @@ use interlock_store::{
     record::WatermarkRecord,
 };
 use interlock_store_redis::{RedisSettings, RedisStore};
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _};
 use jiff::SignedDuration;
 
 /// Longer than any test.
@@ -63,14 +64,17 @@ pub(crate) fn wait_for_replica(primary: &str, tag: &str) {
         .unwrap();
     let words = format!("SET {{{tag}}}:last 1\nWAIT 1 60000\n");
     asked.stdin.take().unwrap().write_all(words.as_bytes()).unwrap();
-    let said = asked.wait_with_output().unwrap();
+    let said = asked.output_within("the replica to have it", BOUND);
     assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "OK\n1", "the replica has it");
 }
 
 /// Asks the server something, as `redis-cli` would.
 pub(crate) fn redis_cli(addr: &str, words: &[&str]) -> String {
     let port = addr.rsplit(':').next().unwrap();
-    let said =
-        std::process::Command::new("redis-cli").args(["-p", port]).args(words).output().unwrap();
+    let said = std::process::Command::new("redis-cli")
+        .args(["-p", port])
+        .args(words)
+        .output_within(BOUND)
+        .unwrap();
     String::from_utf8(said.stdout).unwrap().trim().to_owned()
 }

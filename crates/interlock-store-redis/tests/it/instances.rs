@@ -13,6 +13,7 @@ use interlock_store::{
     record::{EventRecord, InboxRecord},
 };
 use interlock_store_redis::{RedisSettings, RedisStore};
+use interlock_wait::{BOUND, ThreadWithin as _};
 use jiff::SignedDuration;
 
 use crate::cast::{LONG, acquire, advance, open, redis_cli};
@@ -60,7 +61,7 @@ fn request_outlives_its_connection() {
         server
     });
     block_on(store.now()).unwrap();
-    drop(again.join().unwrap());
+    drop(again.join_within("the server to start again", BOUND).unwrap());
 }
 
 /// The server is set back to an earlier append-only file, as a failover to a replica that lagged does it.

@@ -74,8 +74,10 @@ fn what_is_no_redis_is_said_in_a_sentence() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
+        // Bounded: no test waits for this thread; it ends with the test's process.
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
+            // Bounded: no test waits for this thread; it ends with the test's process.
             let _asked = stream.read(&mut [0; 1_000]);
             let _gone = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }

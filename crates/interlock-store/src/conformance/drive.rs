@@ -24,6 +24,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(value) => return value,
+            // Bounded: by the store alone, which answers every call within its own limits. Commands wait here too.
             Poll::Pending => thread::park(),
         }
     }

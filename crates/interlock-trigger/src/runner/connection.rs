@@ -207,6 +207,7 @@ mod tests {
 
     fn received(mut stream: &UnixStream) -> String {
         let mut bytes = vec![0; 64 * 1024];
+        // Bounded: `pair` makes the stream one that does not block.
         let length = stream.read(&mut bytes).unwrap_or(0);
         String::from_utf8(bytes[..length].to_vec()).unwrap()
     }
@@ -257,6 +258,7 @@ mod tests {
 
         connection.say(&Line::Reply { id: 3, reply: Reply::Done });
         let wake = connection.wake().unwrap();
+        // Bounded: the loop ends by the clock, at `wake`.
         while Moment::now() < wake {
             std::thread::yield_now();
         }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use interlock_trigger::{LookUp, Outcome, Triggers};
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _};
 use jiff::SignedDuration;
 
 use crate::{
@@ -32,8 +33,7 @@ async fn daemon_with_job(world: &World) -> (Child, i32) {
 }
 
 fn kill_daemon(mut daemon: Child) {
-    daemon.kill().unwrap();
-    daemon.wait().unwrap();
+    daemon.kill_and_wait();
 }
 
 fn let_go(world: &World) {
@@ -224,6 +224,7 @@ async fn malformed_input_does_not_disturb_the_runner() {
     assert_eq!(sentence(&world.run(request("run-1", shell("true"))).await), "success");
     let pid = world.runner_pid().unwrap();
     let mut stream = UnixStream::connect(world.path("runner/runner.sock")).unwrap();
+    stream.set_read_timeout(Some(BOUND)).unwrap();
     let mut answers = BufReader::new(stream.try_clone().unwrap());
     let mut answer = String::new();
     answers.read_line(&mut answer).unwrap();
@@ -248,6 +249,7 @@ async fn malformed_input_does_not_disturb_the_runner() {
     assert!(answer.contains("refused"), "{answer}");
     // A line without an end is cut off once it is too long.
     let mut endless = UnixStream::connect(world.path("runner/runner.sock")).unwrap();
+    endless.set_write_timeout(Some(BOUND)).unwrap();
     while endless.write_all(&vec![b'x'; 64 * 1024]).is_ok() {}
     assert_eq!(sentence(&world.run(request("run-2", shell("true"))).await), "success");
     assert_eq!(world.runner_pid(), Some(pid));
@@ -261,7 +263,7 @@ async fn a_directory_has_one_runner() {
     let command = crate::parts::runner_command();
     let (program, arguments) = command.split_first().unwrap();
     let dir = world.path("runner").canonicalize().unwrap();
-    let output = Command::new(program).args(arguments).arg(dir).output().unwrap();
+    let output = Command::new(program).args(arguments).arg(dir).output_within(BOUND).unwrap();
     assert!(output.status.success());
     assert_eq!(world.runner_pid(), Some(pid));
 }

@@ -116,8 +116,10 @@ async fn a_redirect_is_not_followed_anywhere() {
         behind.url
     );
     tokio::spawn(async move {
+        // Bounded: nothing awaits this task; it ends with the test's runtime.
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut request = [0; 1024];
+        // Bounded: nothing awaits this task; it ends with the test's runtime.
         assert!(stream.read(&mut request).await.unwrap() > 0);
         stream.write_all(answer.as_bytes()).await.unwrap();
     });
@@ -168,8 +170,10 @@ async fn an_endless_answer_is_cut_by_what_came_not_by_what_it_says() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     tokio::spawn(async move {
+        // Bounded: nothing awaits this task; it ends with the test's runtime.
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut request = [0; 1024];
+        // Bounded: nothing awaits this task; it ends with the test's runtime.
         assert!(stream.read(&mut request).await.unwrap() > 0);
         let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
         stream.write_all(head.as_bytes()).await.unwrap();

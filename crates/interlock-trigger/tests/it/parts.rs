@@ -58,6 +58,7 @@ async fn daemon(dir: &Path) {
     }
     let mut file = OpenOptions::new().create(true).append(true).open(dir.join("reports")).unwrap();
     loop {
+        // Bounded: the test that started this process kills it.
         let report = world.reports.recv().await.unwrap();
         writeln!(file, "{} {:?}", report.run_id, report.what).unwrap();
     }

@@ -50,6 +50,7 @@ impl Server {
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
         let (answer, remembered) = (Arc::new(answer), Arc::clone(&asked));
         tokio::spawn(async move {
+            // Bounded: nothing awaits this task; it ends with the test's runtime.
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(serve(stream, Arc::clone(&answer), Arc::clone(&remembered)));
             }
@@ -96,11 +97,13 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
             let mut body = text[end + 4..].to_vec();
             let had = body.len();
             body.resize(length, 0);
+            // Bounded: nothing awaits this task; it ends with the test's runtime.
             stream.read_exact(&mut body[had..]).await.ok()?;
             asked.body = String::from_utf8(body).unwrap();
             return Some(asked);
         }
         let mut byte = [0];
+        // Bounded: nothing awaits this task; it ends with the test's runtime.
         stream.read_exact(&mut byte).await.ok()?;
         text.push(byte[0]);
     }

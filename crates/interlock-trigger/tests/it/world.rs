@@ -158,6 +158,7 @@ impl World {
     /// Looks again and again until there is something.
     pub(crate) async fn until<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         let looking = async {
+            // Bounded: the timeout below ends it.
             loop {
                 if let Some(found) = look() {
                     return found;
@@ -172,6 +173,7 @@ impl World {
     /// The runner's process, if one answers.
     pub(crate) fn runner_pid(&self) -> Option<i32> {
         let stream = UnixStream::connect(self.path("runner/runner.sock")).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
         let mut greeting = String::new();
         BufReader::new(stream).read_line(&mut greeting).ok()?;
         let greeting: serde_json::Value = serde_json::from_str(&greeting).ok()?;

@@ -240,6 +240,7 @@ fn beginning(text: &str, most: usize) -> &str {
 mod tests {
     use interlock_store::{Shard, record::InboxRecord};
     use interlock_store_embedded::EmbeddedStore;
+    use interlock_wait::BOUND;
 
     use super::*;
     use crate::clock;
@@ -271,9 +272,13 @@ mod tests {
         let mut next = Reports::found_by(folder.path(), &store);
         next.well_after = Duration::from_millis(50);
         let next = next.tell_what_is_there().await;
-        while next.unwell().exists() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let is_well = async {
+            // Bounded: the timeout below ends it.
+            while next.unwell().exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(BOUND, is_well).await.expect("the file `unwell` goes");
         assert_eq!(noticed(&store).await, [hung, ("PROCESS_HUNG".to_owned(), true)]);
     }
 

@@ -443,6 +443,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(shards, clock));
         let (work, pulse) = (Arc::new(Fails), Pulse::default());
         let begins = async {
+            // Bounded: the timeout below ends it.
             loop {
                 let owner = Owner::new(OwnerParts {
                     store: Arc::clone(&store),

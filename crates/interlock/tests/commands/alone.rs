@@ -3,11 +3,11 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _},
     path::Path,
     process::{Child, Command, Stdio},
 };
 
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _, Lines, read_within, wait_until};
 use serde_json::{Value, json};
 
 use super::{Ran, interlock, project};
@@ -51,7 +51,7 @@ impl World {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        Started(child)
+        Started::new(child)
     }
 
     /// The runs that really happened.
@@ -62,9 +62,7 @@ impl World {
 
     /// Waits until a job has begun.
     fn has_run(&self) {
-        while self.ran().is_empty() {
-            std::thread::yield_now();
-        }
+        wait_until("a job to begin", BOUND, || !self.ran().is_empty());
     }
 
     fn slots(&self) -> Vec<Value> {
@@ -94,54 +92,59 @@ pub(crate) fn end_the_runner(project: &Path) {
         let command = String::from_utf8_lossy(&command);
         if command.contains("runner") && command.contains(&ours) {
             let pid = entry.file_name().to_string_lossy().into_owned();
-            let _already_gone = Command::new("kill").args(["-9", &pid]).status();
+            let _already_gone = Command::new("kill").args(["-9", &pid]).status_within(BOUND);
         }
     }
 }
 
 /// A command that runs beside the test.
-struct Started(Child);
+struct Started {
+    child: Child,
+    stderr: Lines,
+}
 
 impl Started {
+    fn new(mut child: Child) -> Self {
+        let stderr = Lines::of(child.stderr.take().unwrap());
+        Self { child, stderr }
+    }
+
     /// Waits until it says something on standard error.
     #[track_caller]
     fn says(&mut self, what: &str) {
-        let mut lines = BufReader::new(self.0.stderr.as_mut().unwrap()).lines();
-        let mut seen = String::new();
-        for line in lines.by_ref() {
-            let line = line.unwrap();
-            if line.contains(what) {
-                return;
-            }
-            seen = format!("{seen}\n{line}");
-        }
-        panic!("it ended without saying `{what}`:{seen}");
+        let expected = format!("the command to say `{what}`");
+        let said = self.stderr.find_within(&expected, BOUND, |line| line.contains(what));
+        assert!(said.is_some(), "it ended without saying `{what}`: {:#?}", self.stderr.heard());
     }
 
     fn signal(&self, signal: &str) {
-        let pid = self.0.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status_within(BOUND).unwrap().success());
     }
 
     /// Waits for its end; what it said on standard error.
     fn end_saying(mut self) -> (Option<i32>, String) {
-        let mut stderr = String::new();
-        self.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-        (self.0.wait().unwrap().code(), stderr)
+        let rest = self.stderr.rest_within("the rest of standard error", BOUND);
+        (self.ended(), rest.join("\n"))
     }
 
     fn end(mut self) -> (Option<i32>, String) {
-        let mut stdout = String::new();
-        self.0.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-        (self.0.wait().unwrap().code(), stdout)
+        let stdout = self.child.stdout.take().unwrap();
+        let stdout = read_within(stdout, "the end of standard output", BOUND);
+        (self.ended(), stdout)
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    fn ended(&mut self) -> Option<i32> {
+        self.child.wait_within("the end of the command", BOUND).code()
     }
 }
 
 impl Drop for Started {
     /// A test that stops half-way leaves nobody behind.
     fn drop(&mut self) {
-        let _already_gone = self.0.kill();
-        let _already_gone = self.0.wait();
+        self.child.kill_and_wait();
     }
 }
 
@@ -226,9 +229,8 @@ fn a_second_interrupt_leaves_the_job_to_the_runner() {
     );
     let mut run = world.start(&["run", "orders"]);
     run.says("JOB_TRIGGERED");
-    while !world.path().join("deaf").exists() {
-        std::thread::yield_now();
-    }
+    let is_deaf = || world.path().join("deaf").exists();
+    wait_until("the job to ignore SIGTERM", BOUND, is_deaf);
     run.signal("-INT");
     run.says("CANCEL_REQUESTED");
     run.signal("-INT");
@@ -295,7 +297,7 @@ fn serve_waits_for_a_command_and_refuses_beside_a_long_one() {
     assert_eq!(asked.code, 0, "{}", asked.stderr);
     assert_eq!(world.ask(&["pause", "orders", "--reason", "a test"]).code, 0);
     waiting.signal("-TERM");
-    assert_eq!(waiting.0.wait().unwrap().code(), Some(0));
+    assert_eq!(waiting.ended(), Some(0));
     assert_eq!(world.ran().len(), 2);
 }
 

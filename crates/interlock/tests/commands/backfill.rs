@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path};
 
+use interlock_wait::{BOUND, wait_until};
 use serde_json::{Value, json};
 
 use super::{Ran, alone::end_the_runner, interlock, project, recorded::story};
@@ -337,9 +338,8 @@ fn what_is_owed_is_left_to_serve() {
     assert_eq!(ask(directory.path(), &seen).code, 0);
     assert_eq!(ask(directory.path(), &["cancel", "history", "1"]).code, 0);
     let late = ["start", "history", "--from", "-10s", "--to", "now"];
-    while !ask(directory.path(), &[&late[..], &["--dry-run"]].concat()).stdout.contains("owed") {
-        std::thread::yield_now();
-    }
+    let plan = || ask(directory.path(), &[&late[..], &["--dry-run"]].concat()).stdout;
+    wait_until("a slot that is owed", BOUND, || plan().contains("owed"));
     let followed = ask(directory.path(), &[&late[..], &["--follow"]].concat());
     end_the_runner(directory.path());
     assert_eq!(followed.code, 4, "{}", followed.stderr);

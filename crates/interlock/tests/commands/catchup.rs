@@ -2,12 +2,9 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Write as _},
+    io::Write as _,
     path::Path,
     process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
-    thread,
-    time::Duration,
 };
 
 use interlock_core::id::ScheduleId;
@@ -15,6 +12,7 @@ use interlock_store::{
     Key, Record,
     record::{InboxRecord, PipelineRecord, SlotRecord, WatermarkRecord},
 };
+use interlock_wait::{BOUND, ChildWithin as _, Lines};
 use serde_json::Value;
 
 use super::{
@@ -236,7 +234,7 @@ fn an_impossible_cron_enqueues_nothing() {
     assert_eq!(ran.code, 1);
     assert!(ran.stdout.contains("never"), "{}{}", ran.stdout, ran.stderr);
     // The daemon that catches the other one up opens nothing of it.
-    let served = Served::start(beside.path());
+    let mut served = Served::start(beside.path());
     served.until("CATCHUP_DONE");
     drop(served);
     let ran = ask(beside.path(), &["slots", "--json", "--from", "2026-01-01", "--to", "+1d"]);
@@ -244,10 +242,15 @@ fn an_impossible_cron_enqueues_nothing() {
     assert!(!slots.is_empty() && slots.iter().all(|it| it["pipeline"] == "orders"), "{slots:?}");
 }
 
+/// A line of the log.
+fn read(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|_| Value::String(line.to_owned()))
+}
+
 /// A real `serve` and the lines of its log.
 struct Served {
     daemon: Child,
-    lines: Receiver<Value>,
+    lines: Lines,
     directory: std::path::PathBuf,
 }
 
@@ -260,37 +263,25 @@ impl Served {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let log = BufReader::new(daemon.stderr.take().unwrap());
-        let (sender, lines) = channel();
-        thread::spawn(move || {
-            for line in log.lines().map_while(Result::ok) {
-                let read = serde_json::from_str(&line).unwrap_or(Value::String(line));
-                if sender.send(read).is_err() {
-                    return;
-                }
-            }
-        });
+        let lines = Lines::of(daemon.stderr.take().unwrap());
         Self { daemon, lines, directory: directory.to_path_buf() }
     }
 
     /// The lines up to one of an event.
     #[track_caller]
-    fn until(&self, event: &str) -> Vec<Value> {
-        let mut seen = Vec::new();
-        while seen.last().is_none_or(|line: &Value| line["event"] != event) {
-            match self.lines.recv_timeout(Duration::from_mins(1)) {
-                Ok(line) => seen.push(line),
-                Err(error) => panic!("no {event} ({error}) in {seen:#?}"),
-            }
-        }
+    fn until(&mut self, event: &str) -> Vec<Value> {
+        let before = self.lines.heard().len();
+        let is_wanted = |line: &str| read(line)["event"] == event;
+        let found = self.lines.find_within(&format!("the event {event}"), BOUND, is_wanted);
+        let seen: Vec<Value> = self.lines.heard()[before..].iter().map(|line| read(line)).collect();
+        assert!(found.is_some(), "it ended without {event}: {seen:#?}");
         seen
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        self.daemon.kill().unwrap();
-        self.daemon.wait().unwrap();
+        self.daemon.kill_and_wait();
         end_the_runner(&self.directory);
     }
 }
@@ -331,7 +322,7 @@ fn a_downtime_that_is_recorded_in_portions_is_summed_up_once() {
     let text = "name: orders\nschedules: [{id: hourly, cron: '* * * * *'}]\ncatchupWindow: 18d\ncatchupMaxRuns: 100000\n\
                 overlapPolicy: all\ntrigger: {type: command, command: 'sleep 60'}\n";
     let directory = downtime(text, &["hourly"]);
-    let served = Served::start(directory.path());
+    let mut served = Served::start(directory.path());
     let mut seen = served.until("CATCHUP_SUMMARY");
     let number = |line: &Value, name: &str| line[name].as_u64().unwrap_or_else(|| panic!("{line}"));
     let summary = seen.last().unwrap().clone();
@@ -427,7 +418,7 @@ fn typed(directory: &Path, answer: &str) -> String {
         .spawn()
         .expect("`script` lends a terminal");
     terminal.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
-    let shown = terminal.wait_with_output().unwrap();
+    let shown = terminal.output_within("the end of `resume` at a terminal", BOUND);
     assert!(shown.status.success(), "{shown:?}");
     String::from_utf8(shown.stdout).unwrap()
 }

@@ -3,11 +3,11 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
 };
 
+use interlock_wait::{BOUND, ChildWithin as _, Lines};
 use serde_json::{Value, json};
 
 use super::{
@@ -296,14 +296,14 @@ fn events_are_json_lines_in_order() {
 }
 
 /// Starts a command that goes on printing.
-fn follow(directory: &Path, arguments: &[&str]) -> (Child, impl Iterator<Item = String> + use<>) {
+fn follow(directory: &Path, arguments: &[&str]) -> (Child, Lines) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_interlock"))
         .args(["-C", directory.to_str().unwrap()])
         .args(arguments)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let lines = Lines::of(child.stdout.take().unwrap());
     (child, lines)
 }
 
@@ -311,11 +311,11 @@ fn follow(directory: &Path, arguments: &[&str]) -> (Child, impl Iterator<Item = 
 fn events_are_followed() {
     let directory = story();
     let (mut child, mut lines) = follow(directory.path(), &["events", "--follow"]);
-    let recorded: Vec<String> = lines.by_ref().take(3).collect();
+    let recorded: Vec<String> =
+        (0..3).map(|_| lines.next_within("three events", BOUND).unwrap()).collect();
     happens(directory.path(), "something new");
-    let new = lines.next().unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let new = lines.next_within("the new event", BOUND).unwrap();
+    child.kill_and_wait();
     assert!(recorded[0].contains("SLOT_OPENED"), "{recorded:?}");
     assert!(new.ends_with(": something new"), "{new}");
 }
@@ -420,13 +420,13 @@ fn a_log_that_grows_is_followed_until_the_run_has_ended() {
     let path = folder.join(format!("{}.log", run_id(3)));
     fs::write(&path, "one\n").unwrap();
     let (mut child, mut lines) = follow(directory.path(), &["logs", "-f", &run_id(3)]);
-    assert_eq!(lines.next().unwrap(), "one");
+    assert_eq!(lines.next_within("the first line", BOUND).unwrap(), "one");
     append(&path, "two\n");
-    assert_eq!(lines.next().unwrap(), "two");
+    assert_eq!(lines.next_within("the second line", BOUND).unwrap(), "two");
     append(&path, "three\n");
     ends(directory.path());
-    assert_eq!(lines.collect::<Vec<_>>(), ["three"]);
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(lines.rest_within("the end of the log", BOUND), ["three"]);
+    assert_eq!(child.wait_within("the end of `logs -f`", BOUND).code(), Some(0));
 }
 
 #[test]

@@ -25,6 +25,8 @@ use std::{
     process::Command,
 };
 
+use interlock_wait::{BOUND, CommandWithin as _};
+
 /// What a command did.
 struct Ran {
     code: i32,
@@ -48,7 +50,7 @@ fn interlock(arguments: &[&str]) -> Ran {
 
 /// Runs a program.
 fn run(command: &mut Command) -> Ran {
-    let output = command.output();
+    let output = command.output_within(BOUND);
     let output = output.unwrap_or_else(|e| panic!("{}: {e}", command.get_program().display()));
     Ran {
         code: output.status.code().unwrap(),

@@ -20,6 +20,7 @@ use interlock_store::{
     },
 };
 use interlock_store_embedded::EmbeddedStore;
+use interlock_wait::{BOUND, ThreadWithin as _};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -261,6 +262,7 @@ impl Daemon {
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             let mut seen = Vec::new();
+            // Bounded: the test stops it, and waits for it with a bound.
             while !stopped.load(Ordering::Relaxed) {
                 for entry in written.inbox() {
                     written.commit(vec![answer(&entry, refusal)]);
@@ -276,7 +278,7 @@ impl Daemon {
     /// What was asked for.
     pub(crate) fn stop(mut self) -> Vec<InboxRecord> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().unwrap().join().unwrap()
+        self.thread.take().unwrap().join_within("the answering daemon to stop", BOUND).unwrap()
     }
 }
 

@@ -5,15 +5,16 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _},
     os::unix::fs::PermissionsExt as _,
     path::Path,
-    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
-    thread,
+    process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
 use interlock_private_server::PrivateRedis;
+use interlock_wait::{
+    BOUND, ChildWithin as _, CommandWithin as _, Lines, read_within, wait_for_seeing,
+};
 
 use crate::{interlock, repository, run};
 
@@ -82,17 +83,7 @@ fn a_program_that_dies_too_often_is_given_up_with_125() {
 /// Waits for the end of a process that may hang.
 #[track_caller]
 fn ends(child: &mut Child) -> ExitStatus {
-    let began = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        if began.elapsed() > Duration::from_secs(30) {
-            child.kill().unwrap();
-            panic!("it does not end");
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
+    child.wait_within("the end of the supervisor", Duration::from_secs(30))
 }
 
 fn supervise(directory: &Path, arguments: &[&str]) -> Command {
@@ -126,15 +117,16 @@ fn who_asks_for_the_end_while_a_hung_program_is_ended_gets_it() {
         let arguments = [&SOON_SILENT[..], &hangs].concat();
         let mut child =
             supervise(folder.path(), &arguments).stderr(Stdio::piped()).spawn().unwrap();
-        let mut says = BufReader::new(child.stderr.take().unwrap());
-        let mut said = String::new();
-        while !said.contains("what it was doing is in") {
-            assert_ne!(says.read_line(&mut said).unwrap(), 0, "{said}");
-        }
-        let asked = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        let mut says = Lines::of(child.stderr.take().unwrap());
+        let is_written = |line: &str| line.contains("what it was doing is in");
+        let written = says.find_within("the report of the hang", BOUND, is_written);
+        assert!(written.is_some(), "{:?}", says.heard());
+        let asked =
+            Command::new("kill").args([signal, &child.id().to_string()]).status_within(BOUND);
         assert!(asked.unwrap().success());
         let code = ends(&mut child).code();
-        says.read_to_string(&mut said).unwrap();
+        says.rest_within("the end of what it says", BOUND);
+        let said = says.heard().join("\n");
         assert_eq!(code, Some(113), "{said}");
         assert_eq!(said.matches("started, process").count(), 1, "{said}");
     }
@@ -144,7 +136,7 @@ fn who_asks_for_the_end_while_a_hung_program_is_ended_gets_it() {
 fn a_pipe_is_no_heartbeat_file_and_is_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(Command::new("mkfifo").arg(&pipe).status_within(BOUND).unwrap().success());
     let pipe = pipe.to_str().unwrap();
     let mut check = Command::new(env!("CARGO_BIN_EXE_interlock"));
     check.args(["heartbeat", "check", pipe, "--max-age", "1s"]);
@@ -152,8 +144,7 @@ fn a_pipe_is_no_heartbeat_file_and_is_not_waited_for() {
     for mut command in [supervise(folder.path(), &listen), check] {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let status = ends(&mut child);
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let said = read_within(child.stderr.take().unwrap(), "the end of what it says", BOUND);
         assert_eq!(status.code(), Some(3), "{said}");
         assert!(said.contains("it is no regular file"), "{said}");
     }
@@ -197,36 +188,48 @@ fn fault_20_what_a_full_disk_does_not_keep_is_said() {
 /// A supervisor whose words can be read one by one.
 struct Watched {
     child: Child,
-    says: BufReader<ChildStderr>,
-    said: String,
+    says: Lines,
 }
 
 impl Watched {
     fn start(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let says = BufReader::new(child.stderr.take().unwrap());
-        Self { child, says, said: String::new() }
+        let says = Lines::of(child.stderr.take().unwrap());
+        Self { child, says }
     }
 
     /// Reads until something was said so often.
     #[track_caller]
     fn until(&mut self, words: &str, times: usize) {
-        while self.said.matches(words).count() < times {
-            assert_ne!(self.says.read_line(&mut self.said).unwrap(), 0, "{words}: {}", self.said);
+        let mut missing = times.saturating_sub(self.said().matches(words).count());
+        if missing == 0 {
+            return;
         }
+        let what = format!("`{words}` for the {times}th time");
+        let found = self.says.find_within(&what, BOUND, |line| {
+            missing = missing.saturating_sub(line.matches(words).count());
+            missing == 0
+        });
+        assert!(found.is_some(), "{words}: {}", self.said());
+    }
+
+    /// All that was read so far.
+    fn said(&self) -> String {
+        self.says.heard().join("\n")
     }
 
     fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+        let mut kill = Command::new("kill");
+        assert!(kill.args([name, &pid]).status_within(BOUND).unwrap().success());
     }
 
     /// Asks for its end; answers with its code and all that it said.
     fn stop(mut self) -> (Option<i32>, String) {
         self.signal("-TERM");
         let code = ends(&mut self.child).code();
-        self.says.read_to_string(&mut self.said).unwrap();
-        (code, self.said)
+        self.says.rest_within("the end of what it says", BOUND);
+        (code, self.said())
     }
 }
 
@@ -295,15 +298,11 @@ fn when_the_terminal_is_closed_the_program_ends_and_is_not_started_again() {
     let mut terminal = terminal.spawn().unwrap();
     let said = || fs::read_to_string(&said).unwrap_or_default();
     let until = |words: &str| {
-        let began = Instant::now();
-        while !said().contains(words) {
-            assert!(began.elapsed() < Duration::from_secs(30), "{words}: {}", said());
-            thread::sleep(Duration::from_millis(20));
-        }
+        let look = || said().contains(words).then_some(());
+        wait_for_seeing(words, Duration::from_secs(30), look, said);
     };
     until("started, process");
-    terminal.kill().unwrap();
-    terminal.wait().unwrap();
+    terminal.kill_and_wait();
     until("it was asked to end");
     assert_eq!(said().matches("started, process").count(), 1, "{}", said());
 }
@@ -350,8 +349,8 @@ fn a_signal_ends_the_program_first_and_its_code_is_ours() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut says = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert_eq!(says.next().unwrap().unwrap(), "ready");
+    let mut says = Lines::of(child.stdout.take().unwrap());
+    assert_eq!(says.next_within("`ready`", BOUND).unwrap(), "ready");
     let pid = child.id().to_string();
     // A second one is told who has it.
     let directory = folder.path().to_str().unwrap();
@@ -362,8 +361,8 @@ fn a_signal_ends_the_program_first_and_its_code_is_ours() {
     let named = format!("` runs already, under process {pid}, since 20");
     assert!(second.stderr.contains(&named), "{}", second.stderr);
     assert!(second.stderr.contains(&format!("kill {pid}")), "{}", second.stderr);
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(9));
+    assert!(Command::new("kill").args(["-TERM", &pid]).status_within(BOUND).unwrap().success());
+    assert_eq!(ends(&mut child).code(), Some(9));
 }
 
 #[test]
@@ -395,7 +394,8 @@ fn a_heartbeat_file_is_judged_by_its_changes() {
 /// A key of the server, by the real client.
 fn redis(server: &PrivateRedis, command: &[&str]) -> String {
     let port = server.port().to_string();
-    let ran = Command::new("redis-cli").args(["-p", &port]).args(command).output().unwrap();
+    let ran =
+        Command::new("redis-cli").args(["-p", &port]).args(command).output_within(BOUND).unwrap();
     String::from_utf8(ran.stdout).unwrap().trim().to_owned()
 }
 

@@ -1,5 +1,7 @@
 //! `interlock validate`.
 
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _};
+
 use super::{interlock, project};
 
 #[test]
@@ -19,7 +21,7 @@ fn the_compose_project_works() {
         .args(["validate", "deploy/compose"])
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .env("INTERLOCK_API_KEY", "0123456789abcdef0123456789abcdef")
-        .output()
+        .output_within(BOUND)
         .unwrap();
     let said = String::from_utf8_lossy(&ran.stdout);
     assert_eq!(said, "1 usable pipeline, 0 errors, 0 warnings\n");
@@ -39,13 +41,20 @@ fn the_compose_project_works() {
             .spawn()
             .unwrap();
         std::io::Write::write_all(&mut child.stdin.take().unwrap(), question.as_bytes()).unwrap();
-        let said = child.wait_with_output().unwrap();
+        let said = child.output_within("the answer of the evaluator", BOUND);
         let answer: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
         answer["status"].as_str().unwrap().to_owned()
     };
     assert_eq!(ask(&port), "FAIL");
     let put = ["-p", &port, "set", "landed:orders", r#"{"rows": 1200}"#];
-    assert!(std::process::Command::new("redis-cli").args(put).output().unwrap().status.success());
+    assert!(
+        std::process::Command::new("redis-cli")
+            .args(put)
+            .output_within(BOUND)
+            .unwrap()
+            .status
+            .success()
+    );
     assert_eq!(ask(&port), "PASS");
     drop(redis);
     assert_eq!(ask(&port), "ERROR");

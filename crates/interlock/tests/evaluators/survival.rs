@@ -6,6 +6,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use interlock_wait::ChildWithin as _;
+
 use crate::house::{is_alive, until, write_script};
 
 const ORDERS: &str = "
@@ -43,8 +45,7 @@ async fn kill_9_of_the_daemon_ends_the_evaluator_and_its_children() {
     let evaluator = until("the evaluator", || pid("pid")).await;
     let child = until("its child", || pid("child")).await;
     assert!(is_alive(evaluator) && is_alive(child));
-    daemon.kill().unwrap();
-    daemon.wait().unwrap();
+    daemon.kill_and_wait();
     until("the evaluator's end", || (!is_alive(evaluator)).then_some(())).await;
     until("its child's end", || (!is_alive(child)).then_some(())).await;
 }

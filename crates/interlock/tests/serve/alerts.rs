@@ -8,9 +8,10 @@ use std::{
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _, wait_for_seeing};
 use serde_json::Value;
 
 use crate::{any_port, end_the_runner, log};
@@ -54,7 +55,9 @@ fn receiver() -> (String, mpsc::Receiver<Sent>) {
     let url = format!("http://{}/hush", listener.local_addr().unwrap());
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
+        // Bounded: no test waits for this thread; it ends with the test's process.
         for stream in listener.incoming().map_while(Result::ok) {
+            stream.set_read_timeout(Some(BOUND)).unwrap();
             let mut reader = BufReader::new(stream.try_clone().unwrap());
             let mut head = String::new();
             while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap_or(0) > 0 {}
@@ -94,8 +97,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let _already_gone = self.0.kill();
-        let _already_gone = self.0.wait();
+        self.0.kill_and_wait();
     }
 }
 
@@ -104,19 +106,15 @@ fn ask(project: &Path, arguments: &[&str]) -> String {
         .arg("-C")
         .arg(project)
         .args(arguments)
-        .output()
+        .output_within(BOUND)
         .unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 
 #[track_caller]
 fn wait_for(project: &Path, what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        let is_in_time = start.elapsed() < Duration::from_mins(1);
-        assert!(is_in_time, "not in a minute: {what}\n{}", log(project));
-        thread::sleep(Duration::from_millis(50));
-    }
+    let look = || holds().then_some(());
+    wait_for_seeing(what, Duration::from_mins(1), look, || log(project));
 }
 
 fn new_project(url: &str) -> tempfile::TempDir {
@@ -145,15 +143,18 @@ fn logged(project: &Path) -> Vec<String> {
 }
 
 /// The next alert of a type; others are taken and left aside.
+#[track_caller]
 fn next(sent: &mpsc::Receiver<Sent>, alert_type: &str, project: &Path) -> Sent {
-    loop {
-        let next = sent.recv_timeout(Duration::from_mins(1));
-        let next = next.unwrap_or_else(|_| panic!("no {alert_type}: {}", log(project)));
+    let look = || {
+        let next = sent.try_recv().ok()?;
         if next.body["alertType"] == alert_type {
-            return next;
+            return Some(next);
         }
         next.answer("200 OK");
-    }
+        None
+    };
+    let what = format!("an alert of type {alert_type}");
+    wait_for_seeing(&what, BOUND, look, || log(project))
 }
 
 #[test]

@@ -18,6 +18,7 @@ use interlock_store::{
 };
 use interlock_store_embedded::EmbeddedStore;
 use interlock_store_redis::{RedisSettings, RedisStore};
+use interlock_wait::ChildWithin as _;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{Daemon, project::Project, tokens::metrics_page};
@@ -132,8 +133,7 @@ fn kill_again_and_again(project: &Project, archive: &PrivatePostgres) {
         if child.try_wait().unwrap().is_some() {
             break;
         }
-        child.kill().unwrap();
-        child.wait().unwrap();
+        child.kill_and_wait();
         kills += 1;
         life = if seen.insert(count()) { life.saturating_sub(30).max(10) } else { life + 20 };
     }

@@ -7,6 +7,8 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _};
+
 use crate::{
     Daemon,
     checker::{JobLog, Ledger, Owed, check},
@@ -110,14 +112,14 @@ impl SmallDisk {
         fs::create_dir(&at).unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(&at);
-        mount.output().is_ok_and(|output| output.status.success()).then(|| Self(at))
+        mount.output_within(BOUND).is_ok_and(|output| output.status.success()).then(|| Self(at))
     }
 }
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         // A disk that stays mounted is untidy, no more.
-        drop(Command::new("umount").arg("-l").arg(&self.0).status());
+        drop(Command::new("umount").arg("-l").arg(&self.0).status_within(BOUND));
     }
 }
 
@@ -213,7 +215,8 @@ fn a_damaged_ledger_is_refused_and_left_as_it_is() {
 
 /// Runs the real binary as a user without rights, as far as this one may.
 fn as_nobody(directory: &Path, arguments: &[&str]) -> Ran {
-    let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
+    let is_root =
+        Command::new("id").arg("-u").output_within(BOUND).is_ok_and(|id| id.stdout == b"0\n");
     if !is_root {
         return interlock(directory, arguments);
     }
@@ -221,7 +224,7 @@ fn as_nobody(directory: &Path, arguments: &[&str]) -> Ran {
     setpriv.args(["-s", "KILL", "30", "setpriv"]);
     setpriv.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     setpriv.arg(env!("CARGO_BIN_EXE_interlock")).args(arguments).arg("-C").arg(directory);
-    let output: Output = setpriv.stdin(Stdio::null()).output().unwrap();
+    let output: Output = setpriv.stdin(Stdio::null()).output_within(BOUND).unwrap();
     output.into()
 }
 
@@ -295,5 +298,5 @@ fn jobs_run_in_the_project_however_it_was_named() {
     let ran = || JobLog::read(project.path()).runs.into_iter().next();
     project.until("a job has written into the project", ran);
     assert!(kill(serve.id()));
-    serve.wait().unwrap();
+    serve.wait_within("the end of `serve` after SIGKILL", BOUND);
 }

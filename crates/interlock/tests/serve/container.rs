@@ -5,6 +5,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _};
+
 use crate::{
     checker::{JobLog, Ledger, check},
     log, open_log,
@@ -35,15 +37,14 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        let _already_gone = self.0.kill();
-        let _already_gone = self.0.wait();
+        self.0.kill_and_wait();
     }
 }
 
 /// Only root may make a namespace of processes, and not everywhere.
 fn may_make_containers() -> bool {
     let mut unshare = Command::new("unshare");
-    let output = unshare.args(["--fork", "--pid", "--mount-proc", "true"]).output();
+    let output = unshare.args(["--fork", "--pid", "--mount-proc", "true"]).output_within(BOUND);
     output.is_ok_and(|output| output.status.success())
 }
 
@@ -92,7 +93,7 @@ fn outside_of_a_container_nothing_is_said_about_one() {
     // The last line of the summary.
     project.until("it is at work", || said().contains("problems").then_some(()));
     assert!(kill(serve.id()));
-    serve.wait().unwrap();
+    serve.wait_within("the end of `serve` after SIGKILL", BOUND);
     let said = said();
     assert!(said.contains("serving 1 pipeline") && !said.contains("container"), "{said}");
 }

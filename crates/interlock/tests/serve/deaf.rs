@@ -8,6 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use interlock_wait::{BOUND, ChildWithin as _};
 use serde_json::Value;
 
 use crate::{
@@ -62,7 +63,7 @@ fn l5_an_interface_that_hangs_silences_the_beacon_is_told_and_ends_the_process()
     });
     // A process is gone when whoever traces its threads has let go of them.
     drop(hung);
-    let ended = daemon.0.wait().unwrap();
+    let ended = daemon.0.wait_within("the end of the process whose interface hangs", BOUND);
     assert_eq!(ended.signal(), Some(6), "{}", tail(&said));
     assert!(beacon.count() <= silent + 1, "one call may have been on its way");
     assert!(TcpStream::connect(address).is_err(), "nobody is there any more");
@@ -104,8 +105,7 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        let _already_gone = self.0.kill();
-        let _already_gone = self.0.wait();
+        self.0.kill_and_wait();
     }
 }
 

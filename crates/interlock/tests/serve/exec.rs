@@ -7,6 +7,10 @@ use std::{
     process::{Command, Stdio},
 };
 
+use interlock_wait::{
+    BOUND, ChildWithin as _, CommandWithin as _, Lines, ListenerWithin as _, ThreadWithin as _,
+};
+
 use crate::{
     bad_input::SmallDisk,
     pings::Site,
@@ -14,7 +18,7 @@ use crate::{
 };
 
 pub(crate) fn exec(site: &Site, arguments: &[&str], job: &[&str]) -> Ran {
-    command(site, arguments, job).stdin(Stdio::null()).output().unwrap().into()
+    command(site, arguments, job).stdin(Stdio::null()).output_within(BOUND).unwrap().into()
 }
 
 fn command(site: &Site, arguments: &[&str], job: &[&str]) -> Command {
@@ -40,21 +44,21 @@ fn exec_passes_streams_codes_and_signals_and_reports_what_happened() {
     cat.args(["exec", "wrapped", "-C"]).arg(site.project.path()).args(["--", "cat"]);
     let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     cat.stdin.take().unwrap().write_all(b"through").unwrap();
-    let output = cat.wait_with_output().unwrap();
+    let output = cat.output_within("the end of `cat`", BOUND);
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"through".as_slice()));
     site.until_ended("wrapped", 2);
     let mut slow = Command::new(env!("CARGO_BIN_EXE_interlock"));
     slow.args(["exec", "wrapped", "-C"]).arg(site.project.path());
     slow.args(["--", "sh", "-c", "trap 'exit 9' TERM; echo on; while :; do sleep 0.05; done"]);
     let mut slow = slow.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut first = [0; 3];
-    slow.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    let mut said = Lines::of(slow.stdout.take().unwrap());
+    assert_eq!(said.next_within("`on`", BOUND).as_deref(), Some("on"));
     // Its start is told while it runs.
     site.project.until("it is under way", || {
         site.runs("wrapped").iter().any(|run| run["status"] == "RUNNING").then_some(())
     });
     assert!(signal(slow.id(), "-TERM"));
-    assert_eq!(slow.wait().unwrap().code(), Some(9));
+    assert_eq!(slow.wait_within("the end of the job after SIGTERM", BOUND).code(), Some(9));
     let gone = exec(&site, &["wrapped"], &["/no/such/program"]);
     assert_eq!(gone.code, 127, "{gone:?}");
     site.project.until("all ended", || {
@@ -104,7 +108,7 @@ fn what_waited_is_delivered_before_what_happened_since() {
     let heard = std::thread::spawn(move || {
         let mut rids: Vec<String> = Vec::new();
         while !rids.iter().any(|rid| rid == "third") {
-            let (stream, _) = listener.accept().unwrap();
+            let stream = listener.accept_within("the next report", BOUND);
             let mut reader = std::io::BufReader::new(stream);
             let (mut line, mut length) = (String::new(), 0);
             while reader.read_line(&mut line).unwrap() > 2 {
@@ -128,7 +132,7 @@ fn what_waited_is_delivered_before_what_happened_since() {
     });
     let ran = exec(&site, &["away", "--server", &server, "--rid", "third"], &["true"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
-    let mut rids = heard.join().unwrap();
+    let mut rids = heard.join_within("three reports", BOUND).unwrap();
     rids.dedup();
     assert_eq!(rids, ["first", "second", "third"]);
 }
@@ -190,14 +194,12 @@ fn an_interface_that_says_nothing_holds_up_neither_output_nor_signals() {
     let mut job = command(&site, &["patient", "--server", &server], &["sh", "-c", text]);
     let mut job = job.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     // Its start is being told; what it prints now, and the signal that it gets, come while nobody answers.
-    let (mut asked, _) = silent.accept().unwrap();
+    let mut asked = silent.accept_within("the start to be told", BOUND);
     writeln!(job.stdin.take().unwrap(), "first").unwrap();
-    let mut printed = [0; 6];
-    job.stdout.as_mut().unwrap().read_exact(&mut printed).unwrap();
+    let mut said = Lines::of(job.stdout.take().unwrap());
+    assert_eq!(said.next_within("what the job printed", BOUND).as_deref(), Some("first"));
     assert!(signal(job.id(), "-TERM"));
-    let mut caught = [0; 7];
-    job.stdout.as_mut().unwrap().read_exact(&mut caught).unwrap();
-    assert_eq!((&printed, &caught), (b"first\n", b"caught\n"));
+    assert_eq!(said.next_within("the job to catch it", BOUND).as_deref(), Some("caught"));
     asked.set_nonblocking(true).unwrap();
     let mut request = vec![0; 65_536];
     let still = loop {
@@ -209,7 +211,7 @@ fn an_interface_that_says_nothing_holds_up_neither_output_nor_signals() {
     };
     assert_eq!(still, ErrorKind::WouldBlock);
     drop((asked, silent));
-    assert_eq!(job.wait().unwrap().code(), Some(9));
+    assert_eq!(job.wait_within("the end of the job", BOUND).code(), Some(9));
     assert_eq!(fs::read_dir(site.project.path().join("spool")).unwrap().count(), 2);
 }
 
@@ -223,14 +225,17 @@ fn exec_runs_the_job_under_a_bad_name_and_with_a_bad_address_and_says_so() {
         (&["named", "--server", "ftp://a"], "", "`ftp://a` is no address"),
     ] {
         let mut command = command(&site, arguments, &["sh", "-c", "echo ran; exit 5"]);
-        let ran: Ran = command.env("INTERLOCK_SERVER", server).output().unwrap().into();
+        let ran: Ran = command.env("INTERLOCK_SERVER", server).output_within(BOUND).unwrap().into();
         assert_eq!((ran.code, ran.stdout.as_str()), (5, "ran\n"), "{}", ran.stderr);
         assert!(ran.stderr.contains(said), "{}", ran.stderr);
     }
     // A host and a port are an address.
     let mut whole = command(&site, &["named"], &["true"]);
-    let ran: Ran =
-        whole.env("INTERLOCK_SERVER", site.address().to_string()).output().unwrap().into();
+    let ran: Ran = whole
+        .env("INTERLOCK_SERVER", site.address().to_string())
+        .output_within(BOUND)
+        .unwrap()
+        .into();
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     site.until_ended("named", 1);
     let ran = exec(&site, &["named", "--rid", "a b"], &["true"]);
@@ -245,8 +250,10 @@ fn answering(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
+        // Bounded: no test waits for this thread; it ends with the test's process.
         for mut stream in listener.incoming().map_while(Result::ok) {
             let mut request = vec![0; 65_536];
+            // Bounded: no test waits for this thread; it ends with the test's process.
             let _gone = stream.read(&mut request);
             let _gone = stream.write_all(answer.as_bytes());
         }
@@ -333,7 +340,7 @@ fn whoever_holds_the_streams_after_the_job_costs_a_second_and_is_not_counted() {
     let began = std::time::Instant::now();
     let job = ["sh", "-c", "echo out; echo err >&2; sleep 300 & echo $! > held; exit 3"];
     let mut held = command(&site, &["holder"], &job);
-    let ran: Ran = held.current_dir(site.project.path()).output().unwrap().into();
+    let ran: Ran = held.current_dir(site.project.path()).output_within(BOUND).unwrap().into();
     let took = began.elapsed();
     let pid: u32 =
         fs::read_to_string(site.project.path().join("held")).unwrap().trim().parse().unwrap();
@@ -356,10 +363,10 @@ fn every_signal_that_is_meant_for_the_job_reaches_it() {
         let text = format!("trap 'exit {code}' {name}; echo on; while :; do sleep 0.05; done");
         let mut job = command(&site, &["signalled"], &["sh", "-c", &text]);
         let mut job = job.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut on = [0; 3];
-        job.stdout.as_mut().unwrap().read_exact(&mut on).unwrap();
+        let mut said = Lines::of(job.stdout.take().unwrap());
+        assert_eq!(said.next_within("`on`", BOUND).as_deref(), Some("on"));
         assert!(signal(job.id(), &format!("-{name}")));
-        assert_eq!(job.wait().unwrap().code(), Some(code), "{name}");
+        assert_eq!(job.wait_within("the end of the job", BOUND).code(), Some(code), "{name}");
     }
     // One that nobody catches is how it ended.
     let ran = exec(&site, &["signalled"], &["sh", "-c", "kill -KILL $$"]);
@@ -373,7 +380,8 @@ fn output_of_any_kind_and_length_passes_whole_and_its_end_is_kept() {
     let site = Site::new(&["loud"]);
     let every_byte = "head -c 3000000 /dev/urandom > all; cat all; printf '\\0\\377end\\n'";
     let mut job = command(&site, &["loud"], &["sh", "-c", every_byte]);
-    let output = job.current_dir(site.project.path()).stdin(Stdio::null()).output().unwrap();
+    let output =
+        job.current_dir(site.project.path()).stdin(Stdio::null()).output_within(BOUND).unwrap();
     let mut all = fs::read(site.project.path().join("all")).unwrap();
     all.extend(b"\0\xffend\n");
     assert!(output.status.success());
@@ -453,7 +461,8 @@ fn what_serve_may_read_and_not_remove_is_taken_once_and_said_once() {
         let ours = format!("file:{}", folder.display());
         fs::write(&file, text.replace("http://127.0.0.1:9", &ours)).unwrap();
     }
-    let read_only = Command::new("mount").args(["-o", "remount,ro"]).arg(&disk.0).status();
+    let read_only =
+        Command::new("mount").args(["-o", "remount,ro"]).arg(&disk.0).status_within(BOUND);
     assert!(read_only.unwrap().success());
     site.serve();
     site.until_ended("fixed", 1);

@@ -3,6 +3,7 @@
 use std::{fs, os::unix::process::ExitStatusExt as _, process::Command};
 
 use interlock_private_server::PrivateRedis;
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _};
 
 use crate::{
     Daemon, log,
@@ -24,8 +25,8 @@ fn a_loop_that_hangs_ends_the_process_and_the_next_start_makes_it_an_incident() 
     project.until("it serves", || log(project.path()).contains("SERVING").then_some(()));
     // A file that can be opened, and never read: what a file system does whose server is gone.
     fs::remove_file(&config).unwrap();
-    assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
-    let ended = daemon.0.wait().unwrap();
+    assert!(Command::new("mkfifo").arg(&config).status_within(BOUND).unwrap().success());
+    let ended = daemon.0.wait_within("the end of the process whose loop hangs", BOUND);
     let said = log(project.path());
     assert_eq!(ended.signal(), Some(6), "{}", tail(&said));
     assert!(said.contains("`reload` has made no progress"), "{}", tail(&said));
@@ -64,7 +65,7 @@ fn a_supervised_program_that_hangs_while_we_serve_is_an_incident_at_once() {
         .arg(project.path())
         .args(["supervise", "--restart", "never", "--max-age", "200ms", "--first-beat", "200ms"])
         .args(["--", "/bin/sleep", "600"])
-        .output()
+        .output_within(BOUND)
         .unwrap();
     let said = String::from_utf8_lossy(&hung.stderr);
     assert_eq!(hung.status.code(), Some(113), "{said}");
@@ -86,7 +87,7 @@ fn a_supervised_program_that_dies_and_one_that_is_given_up_are_incidents() {
         .arg(project.path())
         .args(["supervise", "--name", "crasher", "--restart", "on-failure", "--backoff", "10ms"])
         .args(["--deaths", "3", "--", "/bin/false"])
-        .output()
+        .output_within(BOUND)
         .unwrap();
     let said = String::from_utf8_lossy(&died.stderr);
     assert_eq!(died.status.code(), Some(125), "{said}");
@@ -118,7 +119,10 @@ fn a_key_on_redis_is_fresh_while_the_loops_come_round_and_stale_when_the_process
     project.until("it beats", || (check().code == 0).then_some(()));
     project.until("it beats again", || {
         let port = server.port().to_string();
-        let value = Command::new("redis-cli").args(["-p", &port, "GET", "serve"]).output().unwrap();
+        let value = Command::new("redis-cli")
+            .args(["-p", &port, "GET", "serve"])
+            .output_within(BOUND)
+            .unwrap();
         let value = String::from_utf8(value.stdout).unwrap();
         let sequence: u64 = value.split(' ').nth(2).unwrap().parse().unwrap();
         (sequence > 2).then_some(())

@@ -16,6 +16,7 @@ use std::{
 use interlock_private_server::PrivateRedis;
 use interlock_store::{Role, Shard, Store, conformance::block_on};
 use interlock_store_redis::{RedisSettings, RedisStore};
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _};
 use jiff::Timestamp;
 
 use crate::{
@@ -131,9 +132,9 @@ fn a_process_that_hangs_gives_its_shards_back_before_it_ends() {
     // The loop that reads files hangs; the engine is well, and renews its lease.
     let config = pair.machines[0].path().join("interlock.yaml");
     fs::remove_file(&config).unwrap();
-    assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
+    assert!(Command::new("mkfifo").arg(&config).status_within(BOUND).unwrap().success());
     pair.is_given_back_by(&first);
-    let ended = pair.daemons[0].0.wait().unwrap();
+    let ended = pair.daemons[0].0.wait_within("the end of the process that hangs", BOUND);
     let said = log(pair.machines[0].path());
     assert!(!ended.success(), "{}", tail(&said));
     assert!(said.contains("the shards are given back before this process ends"), "{}", tail(&said));
@@ -150,7 +151,7 @@ fn a_process_that_is_stopped_gives_back_what_its_engine_and_its_watchdog_hold() 
         scope.spawn(|| pair.is_given_back_by(&first));
         assert!(signal(pair.daemons[0].0.id(), "-TERM"));
     });
-    assert!(pair.daemons[0].0.wait().unwrap().success());
+    assert!(pair.daemons[0].0.wait_within("the end of the process after SIGTERM", BOUND).success());
     pair.nothing_is_doubled();
 }
 

@@ -67,8 +67,7 @@ use std::{
     path::Path,
     process::{Child, Command, Stdio},
     sync::Arc,
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use interlock_core::id::PipelineId;
@@ -76,6 +75,7 @@ use interlock_store::{
     LedgerEntry, LedgerQuery, Store as _, conformance::block_on, record::SlotRecord,
 };
 use interlock_store_embedded::EmbeddedStore;
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _, wait_for_seeing};
 use jiff::Timestamp;
 
 /// Lets a project that does not care listen anywhere: of two on the default address one would complain of the other.
@@ -108,8 +108,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         // SIGKILL: what a crash looks like.
-        let _already_gone = self.0.kill();
-        let _already_gone = self.0.wait();
+        self.0.kill_and_wait();
     }
 }
 
@@ -144,21 +143,15 @@ fn log(project: &Path) -> String {
 }
 
 /// Waits until something holds, and says what was seen when it does not.
+#[track_caller]
 fn wait_until(
     project: &Path,
     what: &str,
     holds: impl Fn(&BTreeMap<Timestamp, SlotRecord>) -> bool,
 ) {
-    let start = Instant::now();
-    loop {
-        let slots = ledger(project);
-        if holds(&slots) {
-            return;
-        }
-        let is_in_time = start.elapsed() < Duration::from_mins(1);
-        assert!(is_in_time, "not in a minute: {what}\n{slots:#?}\n{}", log(project));
-        thread::sleep(Duration::from_millis(50));
-    }
+    let look = || holds(&ledger(project)).then_some(());
+    let seen = || format!("{:#?}\n{}", ledger(project), log(project));
+    wait_for_seeing(what, Duration::from_mins(1), look, seen);
 }
 
 /// The runner is meant to outlive the daemon; a test must not leave it behind.
@@ -170,7 +163,7 @@ fn end_the_runner(project: &Path) {
         if command.contains("runner") && command.contains(&ours) {
             let pid = entry.file_name().to_string_lossy().into_owned();
             // It may have gone by itself meanwhile.
-            let _gone = Command::new("kill").args(["-9", &pid]).status();
+            let _gone = Command::new("kill").args(["-9", &pid]).status_within(BOUND);
         }
     }
 }

@@ -18,6 +18,7 @@ use interlock_store::{
     record::{InboxRecord, SensorRecord},
 };
 use interlock_store_redis::{RedisSettings, RedisStore};
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -234,8 +235,8 @@ fn broken_off_by(signal: &str) -> Option<SignedDuration> {
     let busy = project.run(&["store", "copy", "--to", to.to_str().unwrap()]);
     assert!(busy.stderr.contains(", interlock store copy has it until"), "{busy:?}");
     let pid = copying.id().to_string();
-    assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
-    let ended = copying.wait_with_output().unwrap();
+    assert!(Command::new("kill").args([signal, &pid]).status_within(BOUND).unwrap().success());
+    let ended = copying.output_within("the end of a copy that is broken off", BOUND);
     assert!(!ended.status.success(), "{ended:?}");
     let target = RedisStore::find(&elsewhere).unwrap().unwrap();
     let kept = [&store, &target].map(|store| {

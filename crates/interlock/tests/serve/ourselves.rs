@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -55,7 +56,9 @@ impl Receiver {
         let taken = Arc::new(Mutex::new(Vec::new()));
         let sees = Arc::clone(&taken);
         thread::spawn(move || {
+            // Bounded: no test waits for this thread; it ends with the test's process.
             for mut stream in listener.incoming().map_while(Result::ok) {
+                stream.set_read_timeout(Some(BOUND)).unwrap();
                 let mut reader = BufReader::new(stream.try_clone().unwrap());
                 let mut head = String::new();
                 while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap_or(0) > 0 {}
@@ -235,7 +238,7 @@ fn a_job_under_exec_whose_clock_is_finer_than_ours_stops_the_watch_over_nobody()
     let log = log(project.path());
     assert!(!log.contains("the watchdog begins again"), "{log}");
     assert!(signal(job.id(), "-TERM"));
-    job.wait().unwrap();
+    job.wait_within("the end of `exec` after SIGTERM", BOUND);
 }
 
 #[test]
@@ -287,7 +290,11 @@ fn no_proxy_of_the_environment_is_asked() {
         command.env(name, &proxy.url);
     }
     command.env_remove("NO_PROXY").env_remove("no_proxy");
-    let ran = command.arg("-C").arg(project.path()).args(["incidents", "test", "hook"]).output();
+    let ran = command
+        .arg("-C")
+        .arg(project.path())
+        .args(["incidents", "test", "hook"])
+        .output_within(BOUND);
     assert!(ran.unwrap().status.success());
     assert_eq!((hook.count(), proxy.count()), (1, 0));
 }
@@ -300,7 +307,7 @@ fn with_hosts(project: &Project, hosts: &str, arguments: &[&str]) -> Option<std:
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", mount]).arg(&file);
     command.arg(env!("CARGO_BIN_EXE_interlock")).arg("-C").arg(project.path()).args(arguments);
-    let output = command.output().unwrap();
+    let output = command.output_within(BOUND).unwrap();
     let is_allowed = !String::from_utf8_lossy(&output.stderr).contains("Operation not permitted");
     is_allowed.then_some(output)
 }
@@ -369,15 +376,21 @@ fn no_secret_is_in_the_log_at_any_level() {
     let ping = |token: &str| {
         let header = format!("Authorization: Bearer {token}");
         let url = format!("http://{address}/ping/silent/log");
-        let ran =
-            Command::new("curl").args(["-s", "-m", "20", "-H", &header, "-d", "x", &url]).output();
+        let ran = Command::new("curl")
+            .args(["-s", "-m", "20", "-H", &header, "-d", "x", &url])
+            .output_within(BOUND);
         String::from_utf8(ran.unwrap().stdout).unwrap()
     };
     project.until("the right token reports", || (ping("s3cret-token") == "OK").then_some(()));
     assert!(ping("s3cret-wrong").contains("token_needed"));
     let basic = format!("http://:s3cret-token@{address}/ping/silent/log");
     assert!(
-        Command::new("curl").args(["-fs", "-m", "20", &basic]).output().unwrap().status.success()
+        Command::new("curl")
+            .args(["-fs", "-m", "20", &basic])
+            .output_within(BOUND)
+            .unwrap()
+            .status
+            .success()
     );
     project.until("the beacon and the hook were called", || {
         (beacon.count() >= 2 && hook.alert("schedule_missed").is_some()).then_some(())

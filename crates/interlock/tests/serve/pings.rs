@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use interlock_wait::{BOUND, CommandWithin as _, ThreadWithin as _};
 use serde_json::Value;
 
 use crate::{
@@ -93,7 +94,12 @@ impl Site {
 }
 
 pub(crate) fn curl(arguments: &[&str]) -> Ran {
-    Command::new("curl").args(["-sS", "-m", "20"]).args(arguments).output().unwrap().into()
+    Command::new("curl")
+        .args(["-sS", "-m", "20"])
+        .args(arguments)
+        .output_within(BOUND)
+        .unwrap()
+        .into()
 }
 
 #[test]
@@ -261,7 +267,7 @@ fn a_script_as_cron_runs_it_is_one_run_from_start_to_end() {
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .stdin(Stdio::null())
-        .output()
+        .output_within(BOUND)
         .unwrap()
         .into();
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
@@ -311,7 +317,8 @@ for path, body, code, word in [
     assert error["message"] and error["hint"], r.text
 assert s.post(base + "/api/v1/pipelines/etl/run", headers={"Idempotency-Key": "a b"}).status_code == 400
 "#;
-    let python = Command::new("python3").args(["-c", script, &site.url("")]).output().unwrap();
+    let python =
+        Command::new("python3").args(["-c", script, &site.url("")]).output_within(BOUND).unwrap();
     let ran = Ran::from(python);
     assert_eq!(
         ran.code, 0,
@@ -356,7 +363,9 @@ fn a_ping_that_was_answered_is_never_lost_to_a_kill() {
         thread::sleep(Duration::from_millis(150 + dice.below(300)));
         // Dropping it kills it.
         site.daemon = None;
-        answered.extend(senders.into_iter().flat_map(|sender| sender.join().unwrap()));
+        answered.extend(senders.into_iter().flat_map(|sender| {
+            sender.join_within("the senders to notice the kill", BOUND).unwrap()
+        }));
         site.serve();
     }
     assert!(answered.len() > 100, "{} were answered", answered.len());
@@ -377,7 +386,8 @@ fn is_answered(address: SocketAddr, rid: &str) -> bool {
         body.len()
     );
     let mut text = String::new();
-    stream.write_all(request.as_bytes()).is_ok()
+    stream.set_read_timeout(Some(BOUND)).is_ok()
+        && stream.write_all(request.as_bytes()).is_ok()
         && stream.read_to_string(&mut text).is_ok()
         && text.starts_with("HTTP/1.1 200")
         && text.ends_with("OK")

@@ -3,6 +3,7 @@
 use std::{fs, process::Command};
 
 use interlock_private_server::{PrivateCluster, PrivatePostgres, PrivateRedis, certify};
+use interlock_wait::{BOUND, CommandWithin as _};
 
 use crate::archive::numbers;
 use crate::project::{Project, Ran};
@@ -27,7 +28,7 @@ fn run(project: &Project, arguments: &[&str]) -> Ran {
     for name in ["HOOK_URL", "LEDGER_PASSWORD", "INTERLOCK_SERVER"] {
         command.env_remove(name);
     }
-    command.current_dir(project.path()).output().unwrap().into()
+    command.current_dir(project.path()).output_within(BOUND).unwrap().into()
 }
 
 fn spooled(project: &Project) -> Vec<String> {

@@ -19,6 +19,7 @@ use std::{
 use interlock_core::id::PipelineId;
 use interlock_store::{LedgerRow, RunRow, Store as _, conformance::block_on, record::InboxRecord};
 use interlock_store_embedded::EmbeddedStore;
+use interlock_wait::{BOUND, ChildWithin as _};
 use jiff::Timestamp;
 
 use crate::{
@@ -212,7 +213,7 @@ fn end(project: &Project, mut strace: Child) {
     if strace.try_wait().unwrap().is_none() {
         kill(lock.lines().next().unwrap().trim().parse().unwrap());
     }
-    strace.wait().unwrap();
+    strace.wait_within("the end of the traced daemon", BOUND);
 }
 
 /// One death of the daemon.
@@ -255,7 +256,7 @@ fn runner_dies_at(project: &Project, aim: &Aim, number: usize, tally: &mut Tally
     let fate = runner.try_wait().unwrap().map_or(Fate::Survived, |_| Fate::Died);
     drop(daemon);
     project.kill_runner();
-    runner.wait().unwrap();
+    runner.wait_within("the end of the traced runner", BOUND);
     tally.asked.push((pipeline, nominal));
     fate
 }

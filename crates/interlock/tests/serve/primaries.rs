@@ -4,6 +4,7 @@
 use std::{fs, process::Command};
 
 use interlock_private_server::PrivateRedis;
+use interlock_wait::{BOUND, CommandWithin as _};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -31,7 +32,8 @@ fn machine(addr: &str) -> Project {
 
 fn ask(server: &PrivateRedis, words: &[&str]) -> String {
     let port = server.port().to_string();
-    let said = Command::new("redis-cli").args(["-p", &port]).args(words).output().unwrap();
+    let said =
+        Command::new("redis-cli").args(["-p", &port]).args(words).output_within(BOUND).unwrap();
     String::from_utf8(said.stdout).unwrap().trim().to_owned()
 }
 

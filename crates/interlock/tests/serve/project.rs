@@ -5,9 +5,10 @@ use std::{
     os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     process::{Command, Output},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use interlock_wait::{BOUND, CommandWithin as _, wait_for_seeing};
 
 use crate::{end_the_runner, log};
 
@@ -113,16 +114,9 @@ impl Project {
     ///
     /// Two minutes are long, because what became of a lost job is looked for for one (S18).
     #[track_caller]
-    pub(crate) fn until<T>(&self, what: &str, mut holds: impl FnMut() -> Option<T>) -> T {
-        let start = Instant::now();
-        loop {
-            if let Some(found) = holds() {
-                return found;
-            }
-            let is_in_time = start.elapsed() < Duration::from_mins(2);
-            assert!(is_in_time, "not in two minutes: {what}\n{}", tail(&log(self.path())));
-            thread::sleep(Duration::from_millis(20));
-        }
+    pub(crate) fn until<T>(&self, what: &str, holds: impl FnMut() -> Option<T>) -> T {
+        let seen = || tail(&log(self.path())).to_owned();
+        wait_for_seeing(what, Duration::from_mins(2), holds, seen)
     }
 }
 
@@ -138,7 +132,7 @@ impl Drop for Project {
 pub(crate) fn interlock(directory: &Path, arguments: &[&str]) -> Ran {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", "30", env!("CARGO_BIN_EXE_interlock")]);
-    command.args(arguments).arg("-C").arg(directory).output().unwrap().into()
+    command.args(arguments).arg("-C").arg(directory).output_within(BOUND).unwrap().into()
 }
 
 /// Sends SIGKILL; says whether there was somebody to send it to.
@@ -148,7 +142,10 @@ pub(crate) fn kill(pid: u32) -> bool {
 
 /// Sends a signal, such as `-TERM`; says whether there was somebody to send it to.
 pub(crate) fn signal(pid: u32, name: &str) -> bool {
-    Command::new("kill").args([name, &pid.to_string()]).status().is_ok_and(|s| s.success())
+    Command::new("kill")
+        .args([name, &pid.to_string()])
+        .status_within(BOUND)
+        .is_ok_and(|s| s.success())
 }
 
 /// The end of a long text.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use interlock_private_server::{PrivatePostgres, PrivateRedis};
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _};
 
 use crate::{
     log, open_log,
@@ -63,8 +64,7 @@ fn redis_that_forgets_ends_every_term_and_is_an_incident() {
     let kept = completed(&project);
     project.until("slots go on", || (completed(&project) > kept + 2).then_some(()));
     assert!(daemon.try_wait().unwrap().is_none(), "nobody had to start it again");
-    daemon.kill().unwrap();
-    daemon.wait().unwrap();
+    daemon.kill_and_wait();
     let check = project.run(&["events", "--json"]);
     assert_eq!(check.code, 0, "{check:?}");
 }
@@ -75,8 +75,7 @@ fn settings(project: &Project, store: &str) {
 }
 
 fn end(mut daemon: Child) {
-    daemon.kill().unwrap();
-    daemon.wait().unwrap();
+    daemon.kill_and_wait();
 }
 
 /// People hear of it once, and slots go on.
@@ -149,7 +148,7 @@ fn redis_that_comes_back_older_is_noticed_by_a_daemon_that_was_started_again() {
     end(daemon);
     let emptied = Command::new("redis-cli")
         .args(["-p", &server.port().to_string(), "FLUSHALL"])
-        .status()
+        .status_within(BOUND)
         .unwrap();
     assert!(emptied.success());
     let daemon = serve(&project);

@@ -9,6 +9,7 @@ use std::{
 use interlock_core::id::PipelineId;
 use interlock_private_server::{PrivateCluster, PrivatePostgres, PrivateRedis};
 use interlock_store::Shard;
+use interlock_wait::{BOUND, ChildWithin as _};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -418,7 +419,7 @@ fn an_instance_that_is_told_to_stop_says_how_the_jobs_ended_that_it_has_just_sta
     let mut first = Daemon::start(one.path());
     begin(&one);
     assert!(signal(first.0.id(), "-TERM"));
-    assert!(first.0.wait().unwrap().success());
+    assert!(first.0.wait_within("the end of the first instance after SIGTERM", BOUND).success());
     assert_eq!(lone(&other), "completed", "{}", log(one.path()));
 }
 
@@ -428,7 +429,7 @@ fn a_job_is_ended_by_its_host_although_another_owns_its_pipeline() {
     let mut first = Daemon::start(one.path());
     let slot = begin(&one);
     assert!(signal(first.0.id(), "-TERM"));
-    assert!(first.0.wait().unwrap().success());
+    assert!(first.0.wait_within("the end of the first instance after SIGTERM", BOUND).success());
     let _second = Daemon::start(other.path());
     let owns = || log(other.path()).contains("\"openSlots\":1").then_some(());
     other.until("it owns the shard", owns);

@@ -8,12 +8,12 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
 use interlock_store::{Shard, Store as _, conformance::block_on};
 use interlock_store_embedded::EmbeddedStore;
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _, read_within, wait_for};
 use jiff::Timestamp;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -146,14 +146,7 @@ impl Served {
 
     /// How it ended, by itself.
     fn ended(mut self) -> ExitStatus {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(start.elapsed() < PATIENCE, "it did not end");
-            thread::sleep(Duration::from_millis(20));
-        }
+        self.child.wait_within("the end of `serve`", PATIENCE)
     }
 
     fn stop(self) {
@@ -164,17 +157,13 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let _already_gone = self.child.kill();
-        let _already_gone = self.child.wait();
+        self.child.kill_and_wait();
     }
 }
 
-fn wait_until(what: &str, mut holds: impl FnMut() -> Option<()>) {
-    let start = Instant::now();
-    while holds().is_none() {
-        assert!(start.elapsed() < PATIENCE, "not in a minute: {what}");
-        thread::sleep(Duration::from_millis(30));
-    }
+#[track_caller]
+fn wait_until(what: &str, holds: impl FnMut() -> Option<()>) {
+    wait_for(what, PATIENCE, holds);
 }
 
 fn ask(address: &str, path: &str) -> (u16, String) {
@@ -258,7 +247,7 @@ fn what_is_counted_is_what_the_ledger_says() {
         .args(["pause", "ticker", "--reason", "to count", "-C"])
         .arg(project.path())
         .stdout(Stdio::null())
-        .status();
+        .status_within(BOUND);
     assert!(paused.unwrap().success());
     let mut page = String::new();
     wait_until("nothing is open", || {
@@ -402,7 +391,7 @@ fn a_reader_of_the_log_that_hangs_stops_nothing() {
     // Enough of them to fill the smallest pipe with the lines of two seconds.
     let many = ["ticker", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9"];
     let project = Project::new(ANY_PORT, &many);
-    let (mut unread, log) = std::io::pipe().unwrap();
+    let (unread, log) = std::io::pipe().unwrap();
     rustix::pipe::fcntl_setpipe_size(&log, 4_096).unwrap();
     let child = Command::new(env!("CARGO_BIN_EXE_interlock"))
         .arg("serve")
@@ -416,8 +405,7 @@ fn a_reader_of_the_log_that_hangs_stops_nothing() {
     assert_eq!(served.get("/healthz").0, 200);
     served.signal("-TERM");
     assert_eq!(served.ended().code(), Some(0));
-    let mut unread_text = String::new();
-    unread.read_to_string(&mut unread_text).unwrap();
+    let unread_text = read_within(unread, "the end of the log", BOUND);
     assert!(unread_text.len() > 3_500, "the pipe was never full: {}", unread_text.len());
 }
 
@@ -427,7 +415,7 @@ fn a_loop_that_hangs_is_told_and_does_not_hold_up_the_end() {
     let served = project.serve(&["--log", "json"]).ready();
     // To read a pipe that nobody writes is what a dead network drive is like.
     let pipe = project.file("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(Command::new("mkfifo").arg(&pipe).status_within(BOUND).unwrap().success());
     wait_until("unhealthy", || (served.get("/healthz").0 == 503).then_some(()));
     let (_, body) = served.get("/healthz");
     assert!(body.contains("the loop `reload` has not come round for 2"), "{body}");
@@ -446,7 +434,7 @@ fn the_doctor_asks_the_interface_and_the_runner() {
         let asked = Command::new(env!("CARGO_BIN_EXE_interlock"))
             .args(["doctor", "-C"])
             .arg(project.path())
-            .output();
+            .output_within(BOUND);
         let asked = asked.unwrap();
         (asked.status.code(), String::from_utf8(asked.stdout).unwrap())
     };

@@ -6,6 +6,7 @@ use std::{
     net::TcpStream,
 };
 
+use interlock_wait::{BOUND, CommandWithin as _};
 use serde_json::Value;
 
 use crate::{Daemon, log, project::Project};
@@ -31,6 +32,7 @@ pub(crate) fn metrics_page(project: &Project, headers: &str) -> Option<String> {
     let told: Value = serde_json::from_str(&told).ok()?;
     let port = told["address"].as_str()?.rsplit_once(':')?.1.to_owned();
     let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).ok()?;
+    stream.set_read_timeout(Some(BOUND)).ok()?;
     write!(
         stream,
         "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"
@@ -84,8 +86,10 @@ fn tokens_are_made_listed_used_and_revoked_with_and_without_a_daemon() {
     for secret in [&look, &ping] {
         let secret = secret.trim_start_matches("il_");
         assert!(!log(project.path()).contains(secret) && !events.contains(secret));
-        let kept =
-            std::process::Command::new("grep").args(["-rl", secret]).arg(project.path()).output();
+        let kept = std::process::Command::new("grep")
+            .args(["-rl", secret])
+            .arg(project.path())
+            .output_within(BOUND);
         assert_eq!(String::from_utf8(kept.unwrap().stdout).unwrap(), "", "it is kept");
     }
 }

@@ -6,6 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use interlock_wait::ChildWithin as _;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -121,8 +122,7 @@ impl Hung {
 
 impl Drop for Hung {
     fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
+        self.0.kill_and_wait();
     }
 }
 

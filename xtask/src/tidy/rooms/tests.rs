@@ -52,6 +52,21 @@ fn tests_may_not_turn_the_direction_either() {
 }
 
 #[test]
+fn every_crates_tests_see_the_waits_and_what_ships_does_not() {
+    let mut for_tests = dependency(WAIT);
+    for_tests.development = true;
+    let waits = || package(WAIT, vec![]);
+    for name in [CORE, "interlock-engine", "interlock", "xtask"] {
+        let tested = package(name, vec![for_tests.clone()]);
+        assert_eq!(check(&[tested, waits()]), Vec::<String>::new(), "{name}");
+        let linked = package(name, vec![dependency(WAIT)]);
+        assert_eq!(check(&[linked, waits()]).len(), 1, "{name}");
+    }
+    let servers = package("interlock-private-server", vec![dependency(WAIT)]);
+    assert_eq!(check(&[servers, waits()]), Vec::<String>::new());
+}
+
+#[test]
 fn crate_without_a_room_is_reported() {
     let problems = check(&[package("interlock-attic", vec![])]);
     assert!(problems[0].contains("say what `interlock-attic` may see"), "{problems:?}");

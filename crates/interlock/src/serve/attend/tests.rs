@@ -2,6 +2,8 @@
 
 use std::{process, time::Instant};
 
+use interlock_wait::{BOUND, CommandWithin as _};
+
 use super::*;
 
 /// Attends an engine that never ends, and sends SIGTERM again and again until it is left.
@@ -28,12 +30,16 @@ fn leave_a_hung_engine(signals: usize) -> Duration {
         let sending = tokio::spawn(async move {
             for _ in 0..signals {
                 let pid = process::id().to_string();
-                let sent = process::Command::new("kill").args(["-TERM", &pid]).status();
+                let sent = process::Command::new("kill").args(["-TERM", &pid]).status_within(BOUND);
                 assert!(sent.unwrap().success());
                 // Two at once would be one: the next is sent when the first was heard.
-                while !matches!(surface.phase(), Phase::Stopping(_)) {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
+                let is_heard = async {
+                    // Bounded: the timeout below ends it.
+                    while !matches!(surface.phase(), Phase::Stopping(_)) {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                };
+                tokio::time::timeout(BOUND, is_heard).await.expect("the signal is heard");
             }
         });
         let began = now();

@@ -14,6 +14,7 @@ use interlock_store::record::InboxRecord;
 use interlock_store::{Role, Shard, conformance::block_on};
 use interlock_store_embedded::EmbeddedStore;
 use interlock_trigger::web::Web;
+use interlock_wait::BOUND;
 use serde_json::Value;
 
 use super::*;
@@ -36,7 +37,9 @@ impl Receiver {
         let taken = Arc::new(Mutex::new(Vec::new()));
         let sees = Arc::clone(&taken);
         thread::spawn(move || {
+            // Bounded: no test waits for this thread; it ends with the test's process.
             for stream in listener.incoming().map_while(Result::ok) {
+                stream.set_read_timeout(Some(BOUND)).unwrap();
                 let mut reader = BufReader::new(stream.try_clone().unwrap());
                 let mut head = String::new();
                 while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap_or(0) > 0 {}
@@ -70,11 +73,7 @@ impl Receiver {
 
 #[track_caller]
 fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "not in a minute: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
+    interlock_wait::wait_until(what, PATIENCE, holds);
 }
 
 struct House {
@@ -134,6 +133,7 @@ fn l5_beacons_are_called_while_every_loop_comes_round_and_not_a_moment_longer() 
     let (gate, ours) = (Arc::new(Mutex::new(())), pulse);
     let through = Arc::downgrade(&gate);
     thread::spawn(move || {
+        // Bounded: it ends when the test drops the gate.
         while let Some(gate) = through.upgrade() {
             drop(gate.lock().unwrap());
             ours.beat();

@@ -37,6 +37,7 @@ impl Proxy {
             Arc::new(State { is: AtomicU8::new(OPEN), to: port, streams: Mutex::default() });
         let at_work = Arc::clone(&state);
         thread::spawn(move || {
+            // Bounded: no test waits for this thread; it ends with the test's process.
             for stream in listener.incoming().flatten() {
                 match at_work.is.load(SeqCst) {
                     ENDED => return,
@@ -88,7 +89,9 @@ impl State {
 
     fn pump(&self, mut from: TcpStream, mut to: TcpStream) {
         let mut buffer = vec![0; 64 * 1024];
+        // Bounded: no test waits for this thread; it ends with the test's process.
         while let Ok(count @ 1..) = from.read(&mut buffer) {
+            // Bounded: no test waits for this thread, and a proxy that is dropped is not silent.
             while self.is.load(SeqCst) == SILENT {
                 thread::sleep(Duration::from_millis(20));
             }

@@ -15,6 +15,7 @@ use std::{
 };
 
 use interlock_private_server::{PrivateCluster, PrivatePostgres, PrivateRedis};
+use interlock_wait::{BOUND, CommandWithin as _, ThreadWithin as _};
 
 /// A role's shard, as `role:shard`, and its term.
 pub(crate) type Terms = BTreeMap<String, u64>;
@@ -78,7 +79,7 @@ impl Way {
                 let mut lines = Vec::new();
                 for port in ports.iter().take(servers) {
                     let words = ["-p", port, "--raw", "-e", "EVAL", script, "0", home, all];
-                    let said = Command::new("redis-cli").args(words).output().unwrap();
+                    let said = Command::new("redis-cli").args(words).output_within(BOUND).unwrap();
                     let text = String::from_utf8(said.stdout).unwrap();
                     lines.extend(said.status.success().then_some(text)?.lines().map(str::to_owned));
                 }
@@ -147,6 +148,7 @@ impl Watcher {
         let asked = Arc::clone(&is_over);
         let thread = thread::spawn(move || {
             let mut looks: Vec<Look> = Vec::new();
+            // Bounded: the test asks for its end, and waits for it with a bound.
             while !asked.load(Ordering::Relaxed) {
                 looks.extend(way.look().filter(|look| looks.last() != Some(look)));
                 thread::sleep(LOOK_EVERY);
@@ -158,6 +160,6 @@ impl Watcher {
 
     pub(crate) fn saw(self) -> Vec<Look> {
         self.is_over.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap()
+        self.thread.join_within("the watcher's last look", BOUND).unwrap()
     }
 }
