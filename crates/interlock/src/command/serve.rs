@@ -61,7 +61,7 @@ use crate::{
         roster,
         sentinel::{self, Beacons, Sentinel, Spool},
         shards::{Owner, OwnerParts},
-        signals::Signals,
+        signals::{Requests as _, Signals},
         specs::StoredSpecs,
         spooled,
         unreached::Unreached,

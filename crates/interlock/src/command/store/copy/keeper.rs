@@ -14,7 +14,11 @@ use interlock_store::{Lease, Role, Shard, Store, Writer, conformance::block_on};
 use jiff::SignedDuration;
 
 use super::{WHAT, busy};
-use crate::{exit::Failure, place::Place, serve::signals::Signals};
+use crate::{
+    exit::Failure,
+    place::Place,
+    serve::signals::{Requests as _, Signals},
+};
 
 /// How long a lease lasts that is not renewed: so long does everybody wait after a copy that was killed.
 pub(super) const HELD: SignedDuration = SignedDuration::from_secs(6);
