@@ -28,7 +28,8 @@ pub(crate) trait Requests {
     }
 }
 
-/// The signals that `serve` listens to. SIGPIPE needs no ear: Rust ignores it, and the log forgives it.
+/// The signals that `serve` listens to, also those that it inherited as ignored: `serve` does not end on SIGHUP, so `nohup` has
+/// what it wants. SIGPIPE needs no ear: Rust ignores it, and the log forgives it.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: Signal,
