@@ -48,6 +48,7 @@ mod monitor;
 mod names;
 mod probes;
 mod roster;
+pub mod signals;
 mod slot;
 mod stall;
 mod status;

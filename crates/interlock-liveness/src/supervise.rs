@@ -33,7 +33,7 @@ use crate::{
     clock::monotonic,
     forensics::{Fate, report_end},
     heartbeat::{self, Ear},
-    sys,
+    signals, sys,
 };
 
 /// The exit code of a supervisor that gave up.
@@ -231,6 +231,7 @@ pub fn run(
     let _held = lock(supervision)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| SuperviseError::Kernel(error.into()))?;
+    signals::hear_of_children();
     let signals = sys::Signals::take().map_err(SuperviseError::Kernel)?;
     let mut history =
         History::load(supervision.folder.join(format!("{}.deaths", supervision.name)));

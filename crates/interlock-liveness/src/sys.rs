@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "the kernel is asked where nothing safe asks it")]
 
+pub(crate) mod dispositions;
 pub(crate) mod held;
 pub(crate) mod region;
 pub(crate) mod stacks;
@@ -42,11 +43,7 @@ fn checked(answer: libc::c_int) -> io::Result<libc::c_int> {
 /// A real-time signal that nobody has a handler for, from above.
 fn free_signal() -> io::Result<i32> {
     for signal in (libc::SIGRTMIN()..libc::SIGRTMAX()).rev() {
-        let mut now = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: only asks; `now` is a place for the answer.
-        checked(unsafe { libc::sigaction(signal, ptr::null(), now.as_mut_ptr()) })?;
-        // SAFETY: filled in by the call, and all zeroes is a valid value anyway.
-        if unsafe { now.assume_init() }.sa_sigaction == libc::SIG_DFL {
+        if dispositions::disposition(signal)? == libc::SIG_DFL {
             return Ok(signal);
         }
     }
@@ -189,15 +186,17 @@ pub(crate) enum Asked {
 }
 
 impl Signals {
-    /// Takes the signals that a supervisor listens to.
+    /// Takes the signals that a supervisor listens to. One that it inherited as ignored stays ignored: `nohup` says that no hangup
+    /// matters, a script's `&` that no Ctrl-C does. SIGTERM is always heard, or nothing but SIGKILL would end a supervisor.
     pub(crate) fn take() -> io::Result<Self> {
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
         // SAFETY: the set is emptied before it is filled; the descriptor is new and nobody else's.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
-            let pass = [libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
-            for signal in pass.into_iter().chain([libc::SIGTERM, libc::SIGINT]) {
+            let heard = [libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGINT].into_iter();
+            let heard = heard.filter(|signal| !dispositions::is_ignored(*signal));
+            for signal in heard.chain([libc::SIGTERM]) {
                 libc::sigaddset(set.as_mut_ptr(), signal);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut());
@@ -263,7 +262,7 @@ pub(crate) fn ended_child() -> Option<Pid> {
     Pid::from_raw(pid)
 }
 
-/// Has a program start with no signal blocked, and be killed when the thread that starts it ends.
+/// Has a program start with no signal ignored or blocked, and be killed when the thread that starts it ends.
 pub(crate) fn ends_with_us(command: &mut Command) {
     let parent = rustix::process::getpid();
     let prepare = move || {
@@ -271,12 +270,9 @@ pub(crate) fn ends_with_us(command: &mut Command) {
         if rustix::process::getppid() != Some(parent) {
             return Err(io::Error::other("the supervisor is gone"));
         }
-        let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: the set is emptied before it is used.
-        unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), ptr::null_mut());
-        }
+        // In this order: what is still blocked meets the action that the program starts with.
+        dispositions::default_all(None);
+        dispositions::unblock_all();
         Ok(())
     };
     // SAFETY: between fork and exec only system calls are made, and nothing is allocated unless it fails.

@@ -44,6 +44,7 @@ mod why;
 use std::path::Path;
 
 use interlock_evaluator::guard;
+use interlock_liveness::signals;
 
 use crate::{
     arguments::{Arguments, Asking, Command, Reading},
@@ -59,8 +60,15 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
         Command::Init { .. } => init::run(directory, output),
         Command::Validate { json, .. } => validate::run(directory, Form::asked(*json), output),
         Command::Serve(serve) => serve::run(directory, serve, output),
-        Command::Runner { directory } => Ok(serve::run_runner(directory)),
-        Command::EvaluatorGuard { program } => Ok(guard::main(program.as_os_str())),
+        // These two are processes of their own, which only start programs of others: those ignore and block what they do.
+        Command::Runner { directory } => {
+            signals::reset();
+            Ok(serve::run_runner(directory))
+        }
+        Command::EvaluatorGuard { program } => {
+            signals::reset();
+            Ok(guard::main(program.as_os_str()))
+        }
         Command::LivenessHelper { log, arguments } => Ok(reports::help(*log, arguments)),
         Command::Supervise(asked) => supervise::run(directory, asked),
         Command::Heartbeat { command } => heartbeat::run(command, output),

@@ -26,9 +26,13 @@ mod writer;
 
 use std::process::ExitCode;
 
+use interlock_liveness::signals;
+
 use crate::{arguments::Arguments, output::Output};
 
 fn main() -> ExitCode {
+    // Any command may start a process and ask how it ended.
+    signals::hear_of_children();
     let arguments = Arguments::read();
     let mut output = Output::new();
     let result = command::run(&arguments, &mut output);

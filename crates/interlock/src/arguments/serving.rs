@@ -8,7 +8,8 @@ use clap::{Args, ValueEnum, ValueHint};
 #[derive(Debug, Args)]
 #[command(
     after_long_help = "Signals: SIGTERM and SIGINT end it within 10 s (a second one at once); jobs go on, and the \
-                       next `serve` takes them up. SIGHUP reads the files again now.\n\nA pipeline whose file is \
+                       next `serve` takes them up. SIGHUP reads the files again now, \
+                       also under `nohup`. Jobs start with every signal's default action, and none blocked.\n\nA pipeline whose file is \
                        gone is retired. When more than half of the pipelines (and more than one) have lost their \
                        files at once, that is more likely a wrong folder: none is retired, and `serve` says so, \
                        until the files are back or somebody agrees with --retire-missing."

@@ -17,7 +17,9 @@ use super::length;
                        ended a CMD that hung; 125 it died too often; 126 and 127 it \
                        cannot be executed or found at its first start; 3 it cannot be supervised (it runs already).\n\nSignals: SIGTERM and \
                        SIGINT end CMD and then this (a second one does not wait); SIGHUP, SIGUSR1 and SIGUSR2 are passed \
-                       on; closing the terminal ends both. What CMD prints goes where this prints."
+                       on; closing the terminal ends both. One that this inherits as ignored stays ignored, except SIGTERM: \
+                       under `nohup` the terminal may be closed. CMD starts with every signal's default action, and none \
+                       blocked. What CMD prints goes where this prints."
 )]
 pub(crate) struct Supervise {
     /// A file that CMD changes as long as it is well. It finds the whole path in `$INTERLOCK_HEARTBEAT_FILE`.

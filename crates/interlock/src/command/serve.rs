@@ -23,6 +23,7 @@ use interlock_engine::{
     host::Host,
     vitals::{Pulse, Vitals},
 };
+use interlock_liveness::signals;
 use interlock_store::{
     Key, Record, Role, Store,
     kept::{COPYING_KEY, MOVED_KEY},
@@ -61,7 +62,7 @@ use crate::{
         roster,
         sentinel::{self, Beacons, Sentinel, Spool},
         shards::{Owner, OwnerParts},
-        signals::Signals,
+        signals::{Requests as _, Signals},
         specs::StoredSpecs,
         spooled,
         unreached::Unreached,
@@ -78,6 +79,8 @@ const PORTIONS: usize = 2;
 
 pub(super) fn run(directory: &Path, asked: &Serve, output: &mut Output) -> Result<u8, Failure> {
     let roles = Roles::asked(&asked.roles)?;
+    // Before there is another thread, which would block what this one does: a daemon hears SIGTERM however it was started.
+    signals::unblock();
     log::start(asked.log);
     let agreement = if asked.retire_missing { Agreement::Given } else { Agreement::Open };
     let (directory, log) = (directory.to_path_buf(), asked.log);

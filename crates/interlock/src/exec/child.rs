@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use interlock_liveness::signals;
 use rustix::{
     io::ioctl_fionread,
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
@@ -74,6 +75,8 @@ impl Job {
             program.split_first().ok_or_else(|| failed(NOT_FOUND, "no program"))?;
         let mut command = Command::new(name);
         command.args(arguments);
+        // A wrapper: the job ignores and blocks what our caller had ignored and blocked.
+        signals::hand_on(command.as_std_mut());
         // A program behaves otherwise when nobody watches: what is a terminal stays one.
         let (mut ours, is_terminal) = (Vec::new(), io::stdout().is_terminal());
         if let Some((from, to)) = (!is_terminal).then(io::pipe).and_then(Result::ok) {
@@ -169,13 +172,17 @@ fn failed(code: i64, why: &str) -> Ended {
     Ended { code, output: Some(why.to_owned()), at: Instant::now() }
 }
 
-/// Passes signals on to a process, by a handle that cannot mean another.
+/// Passes signals on to a process, by a handle that cannot mean another. One that we inherited as ignored stays ignored: the job
+/// ignores it as well, and that it ends nothing is what the caller wanted (`nohup interlock exec …`).
 fn pass_signals(child: &Child) {
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     let handle = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let Some(handle) = handle.map(Arc::new) else { return };
     let is_terminal = io::stdin().is_terminal();
     for (kind, signal_to_pass, sender) in PASSED {
+        if signals::is_ignored(kind.as_raw_value()) {
+            continue;
+        }
         let Ok(mut stream) = signal(kind) else { continue };
         let handle = Arc::clone(&handle);
         tokio::spawn(async move {

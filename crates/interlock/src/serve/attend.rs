@@ -22,7 +22,7 @@ use crate::{
         guard::{self, Guard},
         http::Interface,
         sentinel::Sentinel,
-        signals::{Asked, Signals},
+        signals::{Asked, Requests},
         watchdog::Beside,
     },
 };
@@ -87,7 +87,10 @@ pub(crate) async fn asked(mut stop: watch::Receiver<bool>) {
 
 impl Parties {
     /// Serves until a signal or the engine's own end; answers with what to say about it.
-    pub(crate) async fn attend(mut self, signals: &mut Signals) -> Result<&'static str, Failure> {
+    pub(crate) async fn attend(
+        mut self,
+        signals: &mut impl Requests,
+    ) -> Result<&'static str, Failure> {
         let ended = if let Some(engine) = self.engine.take() {
             self.attend_engine(engine, signals).await
         } else {
@@ -107,7 +110,7 @@ impl Parties {
     async fn attend_engine(
         &mut self,
         mut engine: Engine,
-        signals: &mut Signals,
+        signals: &mut impl Requests,
     ) -> Result<&'static str, Failure> {
         let mut hangs = self.guard.as_ref().map(Guard::hangs);
         let signal = loop {

@@ -13,7 +13,23 @@ pub(crate) enum Asked {
     Reload,
 }
 
-/// The signals that `serve` listens to. SIGPIPE needs no ear: Rust ignores it, and the log forgives it.
+/// Where requests come from: signals, or a test, which must not signal the process that it shares with others.
+pub(crate) trait Requests {
+    /// The next one.
+    async fn next(&mut self) -> Asked;
+
+    /// The next one that asks to stop, by name.
+    async fn stop(&mut self) -> &'static str {
+        loop {
+            if let Asked::Stop(name) = self.next().await {
+                return name;
+            }
+        }
+    }
+}
+
+/// The signals that `serve` listens to, also those that it inherited as ignored: `serve` does not end on SIGHUP, so `nohup` has
+/// what it wants. SIGPIPE needs no ear: Rust ignores it, and the log forgives it.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: Signal,
@@ -30,24 +46,16 @@ impl Signals {
             hang_up: signal(SignalKind::hangup())?,
         })
     }
+}
 
-    /// The next signal.
-    pub(crate) async fn next(&mut self) -> Asked {
+impl Requests for Signals {
+    async fn next(&mut self) -> Asked {
         tokio::select! {
             biased;
             Some(()) = self.terminate.recv() => Asked::Stop("SIGTERM"),
             Some(()) = self.interrupt.recv() => Asked::Stop("SIGINT"),
             Some(()) = self.hang_up.recv() => Asked::Reload,
             else => std::future::pending().await,
-        }
-    }
-
-    /// The next signal that asks to stop, by name.
-    pub(crate) async fn stop(&mut self) -> &'static str {
-        loop {
-            if let Asked::Stop(name) = self.next().await {
-                return name;
-            }
         }
     }
 }

@@ -12,6 +12,8 @@ mod init;
 mod ledger;
 mod mail;
 mod next;
+#[path = "../serve/process.rs"]
+mod process;
 mod readiness;
 mod recorded;
 mod requests;
@@ -22,7 +24,7 @@ mod validate;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
 };
 
 use interlock_wait::{BOUND, CommandWithin as _};
@@ -52,10 +54,16 @@ fn interlock(arguments: &[&str]) -> Ran {
 fn run(command: &mut Command) -> Ran {
     let output = command.output_within(BOUND);
     let output = output.unwrap_or_else(|e| panic!("{}: {e}", command.get_program().display()));
-    Ran {
-        code: output.status.code().unwrap(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
+    output.into()
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
     }
 }
 

@@ -7,16 +7,32 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
 use interlock_private_server::PrivateRedis;
-use interlock_wait::{
-    BOUND, ChildWithin as _, CommandWithin as _, Lines, read_within, wait_for_seeing,
+use rustix::process::Signal;
+
+use crate::{
+    Ran,
+    process::{BOUND, Lines, PLAIN, SHOW, Started, UNUSUAL, output, signals, started_by},
+    repository,
 };
 
-use crate::{interlock, repository, run};
+/// Runs `interlock` in the repository's root.
+#[track_caller]
+fn interlock(arguments: &[&str]) -> Ran {
+    let mut interlock = Command::new(env!("CARGO_BIN_EXE_interlock"));
+    run(interlock.args(arguments).current_dir(repository()).env_clear())
+}
+
+/// Runs a program, for a while at most.
+#[track_caller]
+fn run(command: &mut Command) -> Ran {
+    output(command).into()
+}
 
 #[test]
 fn exit_codes_are_those_of_the_program() {
@@ -80,15 +96,17 @@ fn a_program_that_dies_too_often_is_given_up_with_125() {
     assert!(ran.stderr.contains("started, process"), "{}", ran.stderr);
 }
 
-/// Waits for the end of a process that may hang.
-#[track_caller]
-fn ends(child: &mut Child) -> ExitStatus {
-    child.wait_within("the end of the supervisor", Duration::from_secs(30))
+/// A supervisor that inherits no ignored and no blocked signal.
+fn supervise(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = started_by(&[PLAIN], &bare(directory, arguments));
+    command.stdout(Stdio::null());
+    command
 }
 
-fn supervise(directory: &Path, arguments: &[&str]) -> Command {
+/// A supervisor that inherits what these tests do.
+fn bare(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interlock"));
-    command.arg("-C").arg(directory).arg("supervise").args(arguments).stdout(Stdio::null());
+    command.arg("-C").arg(directory).arg("supervise").args(arguments);
     command
 }
 
@@ -102,31 +120,23 @@ fn fault_12_a_program_that_hangs_on_a_log_that_nobody_reads_does_not_take_its_su
     let (reader, writer) = std::io::pipe().unwrap();
     let began = Instant::now();
     let arguments = [&SOON_SILENT[..], &fills].concat();
-    let mut child = supervise(folder.path(), &arguments).stderr(writer).spawn().unwrap();
-    assert_eq!(ends(&mut child).code(), Some(113));
+    let mut command = supervise(folder.path(), &arguments);
+    let mut started = Started::new(command.stderr(writer));
+    assert_eq!(started.ends("a supervisor whose log is full").code(), Some(113));
     assert!(began.elapsed() > Duration::from_millis(300));
     drop(reader);
 }
 
 #[test]
 fn who_asks_for_the_end_while_a_hung_program_is_ended_gets_it() {
-    for signal in ["-TERM", "-INT"] {
+    for signal in [Signal::TERM, Signal::INT] {
         let folder = tempfile::tempdir().unwrap();
         let script = "trap '' TERM ABRT; while :; do sleep 0.05; done";
         let hangs = ["--grace", "2s", "--backoff", "10ms", "--", "/bin/sh", "-c", script];
         let arguments = [&SOON_SILENT[..], &hangs].concat();
-        let mut child =
-            supervise(folder.path(), &arguments).stderr(Stdio::piped()).spawn().unwrap();
-        let mut says = Lines::of(child.stderr.take().unwrap());
-        let is_written = |line: &str| line.contains("what it was doing is in");
-        let written = says.find_within("the report of the hang", BOUND, is_written);
-        assert!(written.is_some(), "{:?}", says.heard());
-        let asked =
-            Command::new("kill").args([signal, &child.id().to_string()]).status_within(BOUND);
-        assert!(asked.unwrap().success());
-        let code = ends(&mut child).code();
-        says.rest_within("the end of what it says", BOUND);
-        let said = says.heard().join("\n");
+        let mut asked = Watched::start(supervise(folder.path(), &arguments));
+        asked.says.until("what it was doing is in", 1);
+        let (code, said) = asked.end_by(signal);
         assert_eq!(code, Some(113), "{said}");
         assert_eq!(said.matches("started, process").count(), 1, "{said}");
     }
@@ -136,17 +146,15 @@ fn who_asks_for_the_end_while_a_hung_program_is_ended_gets_it() {
 fn a_pipe_is_no_heartbeat_file_and_is_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status_within(BOUND).unwrap().success());
+    assert_eq!(run(Command::new("mkfifo").arg(&pipe)).code, 0);
     let pipe = pipe.to_str().unwrap();
     let mut check = Command::new(env!("CARGO_BIN_EXE_interlock"));
     check.args(["heartbeat", "check", pipe, "--max-age", "1s"]);
     let listen = ["--heartbeat", pipe, "--max-age", "1s", "--restart", "never", "--", "true"];
     for mut command in [supervise(folder.path(), &listen), check] {
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let status = ends(&mut child);
-        let said = read_within(child.stderr.take().unwrap(), "the end of what it says", BOUND);
-        assert_eq!(status.code(), Some(3), "{said}");
-        assert!(said.contains("it is no regular file"), "{said}");
+        let ran = run(&mut command);
+        assert_eq!(ran.code, 3, "{}", ran.stderr);
+        assert!(ran.stderr.contains("it is no regular file"), "{}", ran.stderr);
     }
     assert!(!Path::new(&format!("{pipe}.seen")).exists());
 }
@@ -187,49 +195,25 @@ fn fault_20_what_a_full_disk_does_not_keep_is_said() {
 
 /// A supervisor whose words can be read one by one.
 struct Watched {
-    child: Child,
+    process: Started,
     says: Lines,
 }
 
 impl Watched {
-    fn start(mut command: Command) -> Self {
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let says = Lines::of(child.stderr.take().unwrap());
-        Self { child, says }
-    }
-
-    /// Reads until something was said so often.
     #[track_caller]
-    fn until(&mut self, words: &str, times: usize) {
-        let mut missing = times.saturating_sub(self.said().matches(words).count());
-        if missing == 0 {
-            return;
-        }
-        let what = format!("`{words}` for the {times}th time");
-        let found = self.says.find_within(&what, BOUND, |line| {
-            missing = missing.saturating_sub(line.matches(words).count());
-            missing == 0
-        });
-        assert!(found.is_some(), "{words}: {}", self.said());
-    }
-
-    /// All that was read so far.
-    fn said(&self) -> String {
-        self.says.heard().join("\n")
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let mut kill = Command::new("kill");
-        assert!(kill.args([name, &pid]).status_within(BOUND).unwrap().success());
+    fn start(mut command: Command) -> Self {
+        let mut process = Started::new(command.stderr(Stdio::piped()));
+        let says = Lines::of(process.child.stderr.take().unwrap());
+        Self { process, says }
     }
 
     /// Asks for its end; answers with its code and all that it said.
-    fn stop(mut self) -> (Option<i32>, String) {
-        self.signal("-TERM");
-        let code = ends(&mut self.child).code();
-        self.says.rest_within("the end of what it says", BOUND);
-        (code, self.said())
+    #[track_caller]
+    fn end_by(mut self, signal: Signal) -> (Option<i32>, String) {
+        self.process.signal(signal);
+        let code = self.process.ends("a supervisor that was asked to end").code();
+        let said = self.says.rest("a supervisor that has ended");
+        (code, String::from_utf8(said).unwrap())
     }
 }
 
@@ -240,19 +224,19 @@ fn whoever_is_done_or_was_ended_by_a_wish_has_not_died() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = [&FEW_DEATHS[..], &["--name", "done", "--", "/bin/true"]].concat();
     let mut done = Watched::start(supervise(folder.path(), &arguments));
-    done.until("it exited with 0", 4);
+    done.says.until("it exited with 0", 4);
     // Between two of them, or with one that is up just then.
-    let (code, said) = done.stop();
+    let (code, said) = done.end_by(Signal::TERM);
     assert!(matches!(code, Some(0 | 143)), "{code:?}: {said}");
     let arguments = [&FEW_DEATHS[..], &["--name", "wish", "--", "/bin/sleep", "600"]].concat();
     let mut wished = Watched::start(supervise(folder.path(), &arguments));
-    for (signal, times) in [("-HUP", 1), ("-USR1", 2), ("-HUP", 3)] {
-        wished.until("started, process", times);
-        wished.signal(signal);
-        wished.until("it was ended by signal", times);
+    for (signal, times) in [(Signal::HUP, 1), (Signal::USR1, 2), (Signal::HUP, 3)] {
+        wished.says.until("started, process", times);
+        wished.process.signal(signal);
+        wished.says.until("it was ended by signal", times);
     }
-    wished.until("started, process", 4);
-    let (code, said) = wished.stop();
+    wished.says.until("started, process", 4);
+    let (code, said) = wished.end_by(Signal::TERM);
     assert_eq!(code, Some(143), "{said}");
     let left = fs::read_dir(folder.path().join(".interlock/supervise")).unwrap().flatten();
     let left: Vec<_> = left.filter(|it| it.path().extension().unwrap() != "lock").collect();
@@ -271,10 +255,11 @@ fn a_program_that_is_away_for_a_moment_is_started_when_it_is_back() {
     let path = program.to_str().unwrap();
     let common = ["--restart", "on-failure", "--backoff", "300ms", "--"];
     let mut away = Watched::start(supervise(folder.path(), &[&common[..], &[path]].concat()));
-    away.until("it cannot be started again: ", 1);
+    away.says.until("it cannot be started again: ", 1);
     write("#!/bin/sh\nexit 0\n");
-    assert_eq!(ends(&mut away.child).code(), Some(0));
-    away.until("started, process", 2);
+    let ended = away.process.ends("a supervisor whose program is done");
+    assert_eq!(ended.code(), Some(0));
+    away.says.until("started, process", 2);
     // Away for good it is given up, like everything else that does not work.
     write("#!/bin/sh\nrm \"$0\"; exit 3\n");
     let common =
@@ -286,25 +271,114 @@ fn a_program_that_is_away_for_a_moment_is_started_when_it_is_back() {
 
 #[test]
 fn when_the_terminal_is_closed_the_program_ends_and_is_not_started_again() {
+    let at = AtTerminal::start("");
+    at.until("started, process", 1);
+    let at = at.close();
+    at.until("it was asked to end", 1);
+    assert_eq!(at.said().matches("started, process").count(), 1, "{}", at.said());
+}
+
+/// A supervisor of `/bin/sleep` at a terminal of its own.
+struct AtTerminal {
+    folder: tempfile::TempDir,
+    terminal: Option<Started>,
+}
+
+impl AtTerminal {
+    /// Started by other words, such as `nohup`.
+    fn start(words: &str) -> Self {
+        let (folder, program) = (tempfile::tempdir().unwrap(), env!("CARGO_BIN_EXE_interlock"));
+        let (plain, path) = (PLAIN.join(" "), folder.path().display());
+        let command = format!(
+            "echo $$ > {path}/pid; exec {plain} {words} {program} -C {path} supervise --restart always --backoff 10ms \
+             -- /bin/sleep 600 >{path}/out 2>{path}/said"
+        );
+        let mut terminal = Command::new("script");
+        terminal.args(["-qec", &command, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        Self { folder, terminal: Some(Started::new(&mut terminal)) }
+    }
+
+    /// Closes the terminal; the kernel sends SIGHUP to the supervisor.
+    fn close(mut self) -> Self {
+        let mut terminal = self.terminal.take().unwrap();
+        terminal.signal(Signal::KILL);
+        terminal.ends("the terminal that was killed");
+        self
+    }
+
+    /// Signals the supervisor.
+    fn signal(&self, name: &str) {
+        let pid = fs::read_to_string(self.folder.path().join("pid")).unwrap();
+        assert_eq!(run(Command::new("kill").args([name, pid.trim()])).code, 0);
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.folder.path().join("said")).unwrap_or_default()
+    }
+
+    #[track_caller]
+    fn until(&self, words: &str, times: usize) {
+        let began = Instant::now();
+        while self.said().matches(words).count() < times {
+            let is_in_time = began.elapsed() < BOUND;
+            assert!(
+                is_in_time,
+                "`{words}` was not said {times} times in {BOUND:?}: {}",
+                self.said()
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn under_nohup_the_terminal_may_be_closed() {
+    let at = AtTerminal::start("nohup");
+    at.until("started, process", 1);
+    let at = at.close();
+    // A SIGHUP by hand is no different: a shell that ends sends it in the same way.
+    at.signal("-HUP");
+    // That it still does its work shows that neither has ended it, nor the program.
+    at.signal("-USR1");
+    at.until("it was ended by signal 10", 1);
+    at.until("started, process", 2);
+    at.signal("-TERM");
+    at.until("it was asked to end", 1);
+    assert_eq!(at.said().matches("it was ended by signal").count(), 1, "{}", at.said());
+}
+
+#[test]
+fn a_program_ignores_and_blocks_nothing_however_its_supervisor_was_started() {
+    for words in UNUSUAL {
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = [&["--restart", "never", "--"], &SHOW[..]].concat();
+        let command = bare(folder.path(), &arguments);
+        let direct = output(&mut started_by(&[PLAIN, words], Command::new(SHOW[0]).arg(SHOW[1])));
+        assert_ne!(signals(&direct.stdout), [0; 3], "{words:?} does nothing");
+        let shown = output(&mut started_by(&[PLAIN, words], &command));
+        assert_eq!(shown.status.code(), Some(0), "{words:?}: {shown:?}");
+        assert_eq!(signals(&shown.stdout), [0; 3], "{words:?}");
+    }
+}
+
+#[test]
+fn a_signal_that_a_supervisor_inherits_as_ignored_stays_ignored_but_sigterm() {
     let folder = tempfile::tempdir().unwrap();
-    let (program, said) = (env!("CARGO_BIN_EXE_interlock"), folder.path().join("said"));
-    let command = format!(
-        "exec {program} -C {} supervise --restart always --backoff 10ms -- /bin/sleep 600 2>{}",
-        folder.path().display(),
-        said.display()
-    );
-    let mut terminal = Command::new("script");
-    terminal.args(["-qec", &command, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::null());
-    let mut terminal = terminal.spawn().unwrap();
-    let said = || fs::read_to_string(&said).unwrap_or_default();
-    let until = |words: &str| {
-        let look = || said().contains(words).then_some(());
-        wait_for_seeing(words, Duration::from_secs(30), look, said);
-    };
-    until("started, process");
-    terminal.kill_and_wait();
-    until("it was asked to end");
-    assert_eq!(said().matches("started, process").count(), 1, "{}", said());
+    let arguments = [&FEW_DEATHS[..], &["--", "/bin/sleep", "600"]].concat();
+    let ignores = ["env", "--ignore-signal=HUP,INT,USR1,TERM", "--block-signal=HUP,INT,TERM"];
+    let command = started_by(&[PLAIN, &ignores], &bare(folder.path(), &arguments));
+    let mut deaf = Watched::start(command);
+    deaf.says.until("started, process", 1);
+    for signal in [Signal::HUP, Signal::INT, Signal::USR1] {
+        deaf.process.signal(signal);
+    }
+    // What was not ignored is passed on, and by then those before it would have been.
+    deaf.process.signal(Signal::USR2);
+    deaf.says.until("it was ended by signal 12", 1);
+    deaf.says.until("started, process", 2);
+    let (code, said) = deaf.end_by(Signal::TERM);
+    assert_eq!(code, Some(143), "{said}");
+    assert_eq!(said.matches("it was ended by signal").count(), 1, "{said}");
 }
 
 #[test]
@@ -341,17 +415,11 @@ fn the_unit_has_systemd_watch_and_never_give_up() {
 fn a_signal_ends_the_program_first_and_its_code_is_ours() {
     let folder = tempfile::tempdir().unwrap();
     let script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done";
-    let mut child = Command::new(env!("CARGO_BIN_EXE_interlock"))
-        .arg("-C")
-        .arg(folder.path())
-        .args(["supervise", "--restart", "always", "--", "/bin/sh", "-c", script])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut says = Lines::of(child.stdout.take().unwrap());
-    assert_eq!(says.next_within("`ready`", BOUND).unwrap(), "ready");
-    let pid = child.id().to_string();
+    let arguments = ["--restart", "always", "--", "/bin/sh", "-c", script];
+    let mut first = supervise(folder.path(), &arguments);
+    let mut first = Started::new(first.stdout(Stdio::piped()).stderr(Stdio::null()));
+    Lines::of(first.child.stdout.take().unwrap()).until("ready", 1);
+    let pid = first.child.id().to_string();
     // A second one is told who has it.
     let directory = folder.path().to_str().unwrap();
     let second = ["-C", directory, "supervise", "--max-age", "9s", "--", "/bin/sh", "-c", script];
@@ -361,8 +429,8 @@ fn a_signal_ends_the_program_first_and_its_code_is_ours() {
     let named = format!("` runs already, under process {pid}, since 20");
     assert!(second.stderr.contains(&named), "{}", second.stderr);
     assert!(second.stderr.contains(&format!("kill {pid}")), "{}", second.stderr);
-    assert!(Command::new("kill").args(["-TERM", &pid]).status_within(BOUND).unwrap().success());
-    assert_eq!(ends(&mut child).code(), Some(9));
+    first.signal(Signal::TERM);
+    assert_eq!(first.ends("a supervisor that was asked to end").code(), Some(9));
 }
 
 #[test]
@@ -394,9 +462,8 @@ fn a_heartbeat_file_is_judged_by_its_changes() {
 /// A key of the server, by the real client.
 fn redis(server: &PrivateRedis, command: &[&str]) -> String {
     let port = server.port().to_string();
-    let ran =
-        Command::new("redis-cli").args(["-p", &port]).args(command).output_within(BOUND).unwrap();
-    String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+    let ran = run(Command::new("redis-cli").args(["-p", &port]).args(command));
+    ran.stdout.trim().to_owned()
 }
 
 #[test]

@@ -64,6 +64,23 @@ async fn programs_run_in_the_project() {
 }
 
 #[tokio::test]
+async fn programs_ignore_and_block_nothing_however_their_guard_was_started() {
+    let ignores =
+        ["env", "--ignore-signal=HUP,INT,QUIT,PIPE,USR1,TERM", "--block-signal=TERM,USR2"];
+    let house = House::with(|options| {
+        options.guard.splice(..0, ignores.map(Into::into));
+    });
+    let list = r"$(sed -nE 's/^Sig(Blk|Ign):\t(.*)/\2/p' /proc/self/status | tr '\n' ' ')";
+    house.script("shows", &format!(r#"printf '{{"status":"PASS","value":"%s"}}' "{list}""#));
+    let answer = house.ask("shows").await;
+    let masks = answer.value.as_ref().and_then(|value| value.as_str()).unwrap_or_default();
+    let masks = masks.split_whitespace().map(|mask| u64::from_str_radix(mask, 16).unwrap());
+    // Without the two numbers that the C library keeps for itself, and has ignored in every program.
+    let masks: Vec<_> = masks.map(|mask| mask & !(0b11 << 31)).collect();
+    assert_eq!(masks, [0, 0], "{}", line(&answer));
+}
+
+#[tokio::test]
 async fn case_40_a_program_that_sleeps_is_ended_with_its_time() {
     let house = House::new();
     house.script("sleep", "echo $$ > $HERE/pid; sleep 60");

@@ -3,25 +3,61 @@
 use std::{
     fs,
     io::{BufRead as _, ErrorKind, Read as _, Write as _},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     process::{Command, Stdio},
+    sync::mpsc::channel,
+    thread,
+    time::{Duration, Instant},
 };
 
-use interlock_wait::{
-    BOUND, ChildWithin as _, CommandWithin as _, Lines, ListenerWithin as _, ThreadWithin as _,
-};
+use rustix::process::Signal;
 
 use crate::{
     bad_input::SmallDisk,
     pings::Site,
+    process::{BOUND, Lines, PLAIN, SHOW, Started, UNUSUAL, output, signals, started_by},
     project::{Ran, signal},
 };
 
+#[track_caller]
 pub(crate) fn exec(site: &Site, arguments: &[&str], job: &[&str]) -> Ran {
-    command(site, arguments, job).stdin(Stdio::null()).output_within(BOUND).unwrap().into()
+    output(&mut command(site, arguments, job)).into()
 }
 
+/// A job that inherits no ignored and no blocked signal.
 fn command(site: &Site, arguments: &[&str], job: &[&str]) -> Command {
+    started_by(&[PLAIN], &bare(site, arguments, job))
+}
+
+/// Starts a job that prints; gives its output to read.
+#[track_caller]
+fn start(mut command: Command) -> (Started, Lines) {
+    let mut job = Started::new(command.stdout(Stdio::piped()));
+    let prints = Lines::of(job.child.stdout.take().unwrap());
+    (job, prints)
+}
+
+/// Waits for a connection.
+#[track_caller]
+fn accept(listener: &TcpListener, what: &str) -> TcpStream {
+    listener.set_nonblocking(true).unwrap();
+    let began = Instant::now();
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false).unwrap();
+                stream.set_read_timeout(Some(BOUND)).unwrap();
+                return stream;
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{what}"),
+        }
+        assert!(began.elapsed() < BOUND, "not in {BOUND:?}: {what} connects");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A job that inherits what these tests do.
+fn bare(site: &Site, arguments: &[&str], job: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interlock"));
     command.arg("exec").args(arguments).arg("-C").arg(site.project.path()).arg("--").args(job);
     command.env("INTERLOCK_SPOOL", site.project.path().join("spool"));
@@ -40,25 +76,24 @@ fn exec_passes_streams_codes_and_signals_and_reports_what_happened() {
     assert!(body.contains("out") && body.contains("err"), "{body}");
     assert!(run["metadata"]["durationMs"].is_u64() && run["startedAt"].is_string(), "{run}");
     // Standard input passes, and a signal reaches the job, whose end it is.
-    let mut cat = Command::new(env!("CARGO_BIN_EXE_interlock"));
-    cat.args(["exec", "wrapped", "-C"]).arg(site.project.path()).args(["--", "cat"]);
-    let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    cat.stdin.take().unwrap().write_all(b"through").unwrap();
-    let output = cat.output_within("the end of `cat`", BOUND);
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"through".as_slice()));
+    let mut cat = command(&site, &["wrapped"], &["cat"]);
+    cat.stdin(Stdio::piped());
+    let (mut cat, prints) = start(cat);
+    cat.child.stdin.take().unwrap().write_all(b"through").unwrap();
+    assert_eq!(cat.ends("`exec cat`, whose input has ended").code(), Some(0));
+    assert_eq!(prints.rest("`exec cat`"), b"through");
     site.until_ended("wrapped", 2);
-    let mut slow = Command::new(env!("CARGO_BIN_EXE_interlock"));
-    slow.args(["exec", "wrapped", "-C"]).arg(site.project.path());
-    slow.args(["--", "sh", "-c", "trap 'exit 9' TERM; echo on; while :; do sleep 0.05; done"]);
-    let mut slow = slow.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut said = Lines::of(slow.stdout.take().unwrap());
-    assert_eq!(said.next_within("`on`", BOUND).as_deref(), Some("on"));
+    let text = "trap 'exit 9' TERM; echo on; while :; do sleep 0.05; done";
+    let mut slow = command(&site, &["wrapped"], &["sh", "-c", text]);
+    slow.stdin(Stdio::null());
+    let (mut slow, mut prints) = start(slow);
+    prints.until("on\n", 1);
     // Its start is told while it runs.
     site.project.until("it is under way", || {
         site.runs("wrapped").iter().any(|run| run["status"] == "RUNNING").then_some(())
     });
-    assert!(signal(slow.id(), "-TERM"));
-    assert_eq!(slow.wait_within("the end of the job after SIGTERM", BOUND).code(), Some(9));
+    slow.signal(Signal::TERM);
+    assert_eq!(slow.ends("`exec` of a job that was asked to end").code(), Some(9));
     let gone = exec(&site, &["wrapped"], &["/no/such/program"]);
     assert_eq!(gone.code, 127, "{gone:?}");
     site.project.until("all ended", || {
@@ -105,10 +140,11 @@ fn what_waited_is_delivered_before_what_happened_since() {
         assert!(ran.stderr.contains("the report is kept"), "nobody is there: {ran:?}");
     }
     let listener = TcpListener::bind(address).unwrap();
-    let heard = std::thread::spawn(move || {
+    let (tell, heard) = channel();
+    thread::spawn(move || {
         let mut rids: Vec<String> = Vec::new();
         while !rids.iter().any(|rid| rid == "third") {
-            let stream = listener.accept_within("the next report", BOUND);
+            let stream = accept(&listener, "`exec` with a report");
             let mut reader = std::io::BufReader::new(stream);
             let (mut line, mut length) = (String::new(), 0);
             while reader.read_line(&mut line).unwrap() > 2 {
@@ -128,11 +164,11 @@ fn what_waited_is_delivered_before_what_happened_since() {
                           {\"key\":\"k\",\"durable\":true}";
             reader.into_inner().write_all(answer.as_bytes()).unwrap();
         }
-        rids
+        tell.send(rids)
     });
     let ran = exec(&site, &["away", "--server", &server, "--rid", "third"], &["true"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
-    let mut rids = heard.join_within("three reports", BOUND).unwrap();
+    let mut rids = heard.recv_timeout(BOUND).expect("the third report comes");
     rids.dedup();
     assert_eq!(rids, ["first", "second", "third"]);
 }
@@ -192,14 +228,15 @@ fn an_interface_that_says_nothing_holds_up_neither_output_nor_signals() {
     let text =
         "trap 'echo caught; exit 9' TERM; read line; echo $line; while :; do sleep 0.05; done";
     let mut job = command(&site, &["patient", "--server", &server], &["sh", "-c", text]);
-    let mut job = job.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    job.stdin(Stdio::piped());
+    let (mut job, mut prints) = start(job);
     // Its start is being told; what it prints now, and the signal that it gets, come while nobody answers.
-    let mut asked = silent.accept_within("the start to be told", BOUND);
-    writeln!(job.stdin.take().unwrap(), "first").unwrap();
-    let mut said = Lines::of(job.stdout.take().unwrap());
-    assert_eq!(said.next_within("what the job printed", BOUND).as_deref(), Some("first"));
-    assert!(signal(job.id(), "-TERM"));
-    assert_eq!(said.next_within("the job to catch it", BOUND).as_deref(), Some("caught"));
+    let mut asked = accept(&silent, "`exec` with the start");
+    writeln!(job.child.stdin.take().unwrap(), "first").unwrap();
+    prints.until("first\n", 1);
+    job.signal(Signal::TERM);
+    prints.until("caught\n", 1);
+    assert_eq!(prints.said(), "first\ncaught\n");
     asked.set_nonblocking(true).unwrap();
     let mut request = vec![0; 65_536];
     let still = loop {
@@ -211,7 +248,7 @@ fn an_interface_that_says_nothing_holds_up_neither_output_nor_signals() {
     };
     assert_eq!(still, ErrorKind::WouldBlock);
     drop((asked, silent));
-    assert_eq!(job.wait_within("the end of the job", BOUND).code(), Some(9));
+    assert_eq!(job.ends("`exec` whose interface is gone").code(), Some(9));
     assert_eq!(fs::read_dir(site.project.path().join("spool")).unwrap().count(), 2);
 }
 
@@ -225,17 +262,13 @@ fn exec_runs_the_job_under_a_bad_name_and_with_a_bad_address_and_says_so() {
         (&["named", "--server", "ftp://a"], "", "`ftp://a` is no address"),
     ] {
         let mut command = command(&site, arguments, &["sh", "-c", "echo ran; exit 5"]);
-        let ran: Ran = command.env("INTERLOCK_SERVER", server).output_within(BOUND).unwrap().into();
+        let ran: Ran = output(command.env("INTERLOCK_SERVER", server)).into();
         assert_eq!((ran.code, ran.stdout.as_str()), (5, "ran\n"), "{}", ran.stderr);
         assert!(ran.stderr.contains(said), "{}", ran.stderr);
     }
     // A host and a port are an address.
     let mut whole = command(&site, &["named"], &["true"]);
-    let ran: Ran = whole
-        .env("INTERLOCK_SERVER", site.address().to_string())
-        .output_within(BOUND)
-        .unwrap()
-        .into();
+    let ran: Ran = output(whole.env("INTERLOCK_SERVER", site.address().to_string())).into();
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     site.until_ended("named", 1);
     let ran = exec(&site, &["named", "--rid", "a b"], &["true"]);
@@ -249,11 +282,9 @@ fn exec_runs_the_job_under_a_bad_name_and_with_a_bad_address_and_says_so() {
 fn answering(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        // Bounded: no test waits for this thread; it ends with the test's process.
+    thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
             let mut request = vec![0; 65_536];
-            // Bounded: no test waits for this thread; it ends with the test's process.
             let _gone = stream.read(&mut request);
             let _gone = stream.write_all(answer.as_bytes());
         }
@@ -337,10 +368,10 @@ fn exec_under_a_name_that_nothing_watches_is_kept_and_is_an_incident() {
 #[test]
 fn whoever_holds_the_streams_after_the_job_costs_a_second_and_is_not_counted() {
     let site = Site::new(&["holder"]);
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let job = ["sh", "-c", "echo out; echo err >&2; sleep 300 & echo $! > held; exit 3"];
     let mut held = command(&site, &["holder"], &job);
-    let ran: Ran = held.current_dir(site.project.path()).output_within(BOUND).unwrap().into();
+    let ran: Ran = output(held.current_dir(site.project.path())).into();
     let took = began.elapsed();
     let pid: u32 =
         fs::read_to_string(site.project.path().join("held")).unwrap().trim().parse().unwrap();
@@ -357,16 +388,21 @@ fn whoever_holds_the_streams_after_the_job_costs_a_second_and_is_not_counted() {
 #[test]
 fn every_signal_that_is_meant_for_the_job_reaches_it() {
     let site = Site::new(&["signalled"]);
-    for (name, code) in
-        [("HUP", 41), ("USR1", 42), ("USR2", 43), ("INT", 44), ("QUIT", 45), ("TERM", 46)]
-    {
+    for (name, signal, code) in [
+        ("HUP", Signal::HUP, 41),
+        ("USR1", Signal::USR1, 42),
+        ("USR2", Signal::USR2, 43),
+        ("INT", Signal::INT, 44),
+        ("QUIT", Signal::QUIT, 45),
+        ("TERM", Signal::TERM, 46),
+    ] {
         let text = format!("trap 'exit {code}' {name}; echo on; while :; do sleep 0.05; done");
         let mut job = command(&site, &["signalled"], &["sh", "-c", &text]);
-        let mut job = job.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = Lines::of(job.stdout.take().unwrap());
-        assert_eq!(said.next_within("`on`", BOUND).as_deref(), Some("on"));
-        assert!(signal(job.id(), &format!("-{name}")));
-        assert_eq!(job.wait_within("the end of the job", BOUND).code(), Some(code), "{name}");
+        job.stdin(Stdio::null());
+        let (mut job, mut prints) = start(job);
+        prints.until("on\n", 1);
+        job.signal(signal);
+        assert_eq!(job.ends(&format!("a job that got {name}")).code(), Some(code), "{name}");
     }
     // One that nobody catches is how it ended.
     let ran = exec(&site, &["signalled"], &["sh", "-c", "kill -KILL $$"]);
@@ -375,13 +411,53 @@ fn every_signal_that_is_meant_for_the_job_reaches_it() {
     assert!(runs.iter().any(|run| run["metadata"]["exitCode"] == 137), "{runs:?}");
 }
 
+/// SIGCHLD, by its bit.
+const CHLD: u64 = 1 << 16;
+
+#[test]
+fn a_job_ignores_and_blocks_what_the_caller_of_exec_does() {
+    let site = Site::new(&["inherits"]);
+    let nothing: &[&str] = &[];
+    for words in UNUSUAL.into_iter().chain([nothing]) {
+        let (by, job) = ([PLAIN, words], bare(&site, &["inherits"], &SHOW));
+        let direct = output(&mut started_by(&by, Command::new(SHOW[0]).arg(SHOW[1])));
+        let wrapped = output(&mut started_by(&by, &job));
+        assert_eq!(wrapped.status.code(), Some(0), "{words:?}: {wrapped:?}");
+        let [blocked, ignored, caught] = signals(&direct.stdout);
+        // The kernel tells no exit code to a process that ignores SIGCHLD, so neither `exec` nor its job does.
+        assert_eq!(signals(&wrapped.stdout), [blocked, ignored & !CHLD, caught], "{words:?}");
+    }
+    let by = [PLAIN, UNUSUAL[3]];
+    let seven = output(&mut started_by(&by, &bare(&site, &["inherits"], &["sh", "-c", "exit 7"])));
+    assert_eq!(seven.status.code(), Some(7), "{seven:?}");
+}
+
+#[test]
+fn under_nohup_a_hangup_ends_neither_exec_nor_the_job() {
+    let site = Site::new(&["lasting"]);
+    // A job that would end of a hangup that is passed on: it does not ignore it any more.
+    let text = "echo on; read line; echo $line; exit 3";
+    let job = ["env", "--default-signal=HUP", "sh", "-c", text];
+    let mut job = started_by(&[PLAIN, &["nohup"]], &bare(&site, &["lasting"], &job));
+    job.stdin(Stdio::piped()).stderr(Stdio::null());
+    let (mut job, mut prints) = start(job);
+    prints.until("on\n", 1);
+    job.signal(Signal::HUP);
+    // A signal that is passed on takes less than this; what is tested is that this one is not.
+    thread::sleep(Duration::from_millis(500));
+    writeln!(job.child.stdin.take().unwrap(), "still there").unwrap();
+    assert_eq!(job.ends("`exec` under nohup").code(), Some(3));
+    assert_eq!(prints.rest("`exec` under nohup"), b"on\nstill there\n");
+    let run = site.until_ended("lasting", 1).remove(0);
+    assert_eq!(run["metadata"]["exitCode"], 3, "{run}");
+}
+
 #[test]
 fn output_of_any_kind_and_length_passes_whole_and_its_end_is_kept() {
     let site = Site::new(&["loud"]);
     let every_byte = "head -c 3000000 /dev/urandom > all; cat all; printf '\\0\\377end\\n'";
     let mut job = command(&site, &["loud"], &["sh", "-c", every_byte]);
-    let output =
-        job.current_dir(site.project.path()).stdin(Stdio::null()).output_within(BOUND).unwrap();
+    let output = output(job.current_dir(site.project.path()));
     let mut all = fs::read(site.project.path().join("all")).unwrap();
     all.extend(b"\0\xffend\n");
     assert!(output.status.success());
@@ -461,13 +537,12 @@ fn what_serve_may_read_and_not_remove_is_taken_once_and_said_once() {
         let ours = format!("file:{}", folder.display());
         fs::write(&file, text.replace("http://127.0.0.1:9", &ours)).unwrap();
     }
-    let read_only =
-        Command::new("mount").args(["-o", "remount,ro"]).arg(&disk.0).status_within(BOUND);
-    assert!(read_only.unwrap().success());
+    let read_only = output(Command::new("mount").args(["-o", "remount,ro"]).arg(&disk.0));
+    assert!(read_only.status.success(), "{read_only:?}");
     site.serve();
     site.until_ended("fixed", 1);
     // What is tested is that nothing more is said.
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    thread::sleep(Duration::from_secs(2));
     let said = crate::log(site.project.path());
     assert_eq!(said.matches("a report that had waited was taken").count(), 2, "a start and an end");
     assert_eq!(said.matches("was taken and cannot be removed").count(), 2);

@@ -23,6 +23,7 @@
 //! | `primaries` | a primary that comes back after its replica has followed, under two instances that name both |
 //! | `rollback` | a Redis or a PostgreSQL that comes back as it was seconds ago |
 //! | `servers` | two instances on one Redis or PostgreSQL, of which one is killed |
+//! | `signals` | a daemon that inherits ignored and blocked signals, from `nohup` and others, and what its jobs inherit |
 //! | `tokens` | who may ask, over real connections |
 //! | `watched` | what does not happen, and who hears of it |
 //! | `traps` | mistakes of other schedulers, with the list of which test guards against which |
@@ -53,9 +54,11 @@ mod pings;
 mod places;
 mod points;
 mod primaries;
+mod process;
 mod project;
 mod rollback;
 mod servers;
+mod signals;
 mod surface;
 mod tokens;
 mod traps;

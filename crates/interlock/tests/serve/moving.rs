@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
@@ -20,9 +20,11 @@ use interlock_store::{
 use interlock_store_redis::{RedisSettings, RedisStore};
 use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _};
 use jiff::{SignedDuration, Timestamp};
+use rustix::process::Signal;
 
 use crate::{
     Daemon, archive,
+    process::{PLAIN, Started, started_by},
     project::{Project, TICKER},
 };
 
@@ -205,45 +207,63 @@ fn copy_that_was_not_finished_is_refused() {
     assert!(ran.code != 0 && ran.stderr.contains("is not empty"), "{ran:?}");
 }
 
-/// Begins a copy from a Redis that holds much, ends it by a signal in the middle, and says until when its leases keep others
-/// away, by the server's clock.
-fn broken_off_by(signal: &str) -> Option<SignedDuration> {
-    let server = PrivateRedis::start();
-    let store = archive::redis(&server);
-    archive::fill(&store);
-    let project = Project::new(&[("ticker", TICKER)]);
-    let settings = |prefix: &str| {
-        format!("provider: redis\nredis: {{addr: '{}', keyPrefix: {prefix}}}\n", server.address())
-    };
-    let to = write(&project, "to.yaml", &settings("elsewhere"));
-    write(&project, "interlock.yaml", &settings("interlock"));
-    let copying = Command::new(env!("CARGO_BIN_EXE_interlock"))
-        .args(["store", "copy", "--to", to.to_str().unwrap(), "-C"])
-        .arg(project.path())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let elsewhere = RedisSettings {
-        key_prefix: "elsewhere".to_owned(),
-        ..RedisSettings::new(server.address())
-    };
-    project.until("it has begun", || {
-        let target = RedisStore::find(&elsewhere).unwrap()?;
-        let key = Key::Sensor(COPYING_KEY.to_owned());
-        block_on(target.read(&PipelineId::system(), &[key])).unwrap().remove(0)
-    });
-    let busy = project.run(&["store", "copy", "--to", to.to_str().unwrap()]);
-    assert!(busy.stderr.contains(", interlock store copy has it until"), "{busy:?}");
-    let pid = copying.id().to_string();
-    assert!(Command::new("kill").args([signal, &pid]).status_within(BOUND).unwrap().success());
-    let ended = copying.output_within("the end of a copy that is broken off", BOUND);
-    assert!(!ended.status.success(), "{ended:?}");
-    let target = RedisStore::find(&elsewhere).unwrap().unwrap();
+/// A copy from a Redis that holds much to another prefix there, which is under way.
+struct Copying {
+    server: PrivateRedis,
+    project: Project,
+    elsewhere: RedisSettings,
+    process: Started,
+}
+
+impl Copying {
+    /// Begins one, started by these words.
+    fn begin(words: &[&[&str]]) -> Self {
+        let server = PrivateRedis::start();
+        archive::fill(&archive::redis(&server));
+        let project = Project::new(&[("ticker", TICKER)]);
+        let to = write(&project, "to.yaml", &settings(&server, "elsewhere"));
+        write(&project, "interlock.yaml", &settings(&server, "interlock"));
+        let mut copy = Command::new(env!("CARGO_BIN_EXE_interlock"));
+        copy.args(["store", "copy", "--to", to.to_str().unwrap(), "-C"]).arg(project.path());
+        let mut copy = started_by(words, &copy);
+        let process = Started::new(copy.stdout(Stdio::null()).stderr(Stdio::null()));
+        let elsewhere = RedisSettings {
+            key_prefix: "elsewhere".to_owned(),
+            ..RedisSettings::new(server.address())
+        };
+        project.until("it has begun", || {
+            let target = RedisStore::find(&elsewhere).unwrap()?;
+            let key = Key::Sensor(COPYING_KEY.to_owned());
+            block_on(target.read(&PipelineId::system(), &[key])).unwrap().remove(0)
+        });
+        let busy = project.run(&["store", "copy", "--to", to.to_str().unwrap()]);
+        assert!(busy.stderr.contains(", interlock store copy has it until"), "{busy:?}");
+        Self { server, project, elsewhere, process }
+    }
+
+    /// Signals it, and waits for its end.
+    fn ends_after(&mut self, signal: Signal) -> ExitStatus {
+        self.process.signal(signal);
+        self.process.ends("a copy that got a signal")
+    }
+}
+
+fn settings(server: &PrivateRedis, prefix: &str) -> String {
+    format!("provider: redis\nredis: {{addr: '{}', keyPrefix: {prefix}}}\n", server.address())
+}
+
+/// Ends a copy by a signal, and says until when its leases keep others away, by the server's clock.
+fn broken_off_by(signal: Signal) -> Option<SignedDuration> {
+    let mut copying = Copying::begin(&[PLAIN]);
+    let ended = copying.ends_after(signal);
+    assert!(!ended.success(), "{ended:?}");
+    let Copying { server, project, elsewhere, .. } = &copying;
+    let (store, target) = (archive::redis(server), RedisStore::find(elsewhere).unwrap().unwrap());
     let kept = [&store, &target].map(|store| {
         let roll = block_on(store.roll()).unwrap().unwrap();
         roll.held.values().map(|(_, until)| until.duration_since(roll.now)).max()
     });
-    write(&project, "interlock.yaml", &settings("elsewhere"));
+    write(project, "interlock.yaml", &settings(server, "elsewhere"));
     let ran = project.run(&["serve"]);
     let how = "--scan --pattern 'elsewhere:*'";
     assert!(ran.stderr.contains("not finished") && ran.stderr.contains(how), "{ran:?}");
@@ -254,11 +274,17 @@ fn broken_off_by(signal: &str) -> Option<SignedDuration> {
 /// minutes, in which slots were missed.
 #[test]
 fn copy_that_is_broken_off_keeps_nobody_away() {
-    for signal in ["-INT", "-TERM"] {
-        assert_eq!(broken_off_by(signal), None, "{signal}");
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        assert_eq!(broken_off_by(signal), None, "{signal:?}");
     }
-    let kept = broken_off_by("-KILL").unwrap();
+    let kept = broken_off_by(Signal::KILL).unwrap();
     assert!(kept <= SignedDuration::from_secs(6), "{kept:?}");
+}
+
+#[test]
+fn under_nohup_a_hangup_does_not_break_a_copy_off() {
+    let ended = Copying::begin(&[PLAIN, &["nohup"]]).ends_after(Signal::HUP);
+    assert!(ended.success(), "{ended:?}");
 }
 
 /// Leases keep owners away, and nobody keeps a report away: the comparison finds it, and the copy is not served.

@@ -1,16 +1,29 @@
-//! An engine that does not end, and real signals to this very process.
+//! An engine that does not end, and requests to stop that come in spite of that.
+//!
+//! The requests are handed in. A real signal would go to every test of this process, and end those that do not listen to it; what a
+//! real one does to `serve` is tested with real processes, in `tests/serve`.
 
-use std::{process, time::Instant};
-
-use interlock_wait::{BOUND, CommandWithin as _};
+use std::time::Instant;
 
 use super::*;
 
-/// Attends an engine that never ends, and sends SIGTERM again and again until it is left.
-fn leave_a_hung_engine(signals: usize) -> Duration {
+/// Requests that a test makes.
+struct Handed(mpsc::UnboundedReceiver<Asked>);
+
+impl Requests for Handed {
+    async fn next(&mut self) -> Asked {
+        match self.0.recv().await {
+            Some(asked) => asked,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Attends an engine that never ends, and asks it to stop so often until it is left.
+fn leave_a_hung_engine(requests: usize) -> Duration {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let took = runtime.block_on(async {
-        let mut ears = Signals::listen().unwrap();
+        let (ask, asked_for) = mpsc::unbounded_channel();
         let hung = |stop| async {
             asked(stop).await;
             std::future::pending().await
@@ -26,25 +39,12 @@ fn leave_a_hung_engine(signals: usize) -> Duration {
             runtime: Beside::new().unwrap(),
             held: Held::default(),
         };
-        let surface = Arc::clone(&parties.surface);
-        let sending = tokio::spawn(async move {
-            for _ in 0..signals {
-                let pid = process::id().to_string();
-                let sent = process::Command::new("kill").args(["-TERM", &pid]).status_within(BOUND);
-                assert!(sent.unwrap().success());
-                // Two at once would be one: the next is sent when the first was heard.
-                let is_heard = async {
-                    // Bounded: the timeout below ends it.
-                    while !matches!(surface.phase(), Phase::Stopping(_)) {
-                        tokio::time::sleep(Duration::from_millis(5)).await;
-                    }
-                };
-                tokio::time::timeout(BOUND, is_heard).await.expect("the signal is heard");
-            }
-        });
-        let began = now();
-        assert_eq!(parties.attend(&mut ears).await.unwrap(), STOPPED);
-        sending.await.unwrap();
+        for _ in 0..requests {
+            ask.send(Asked::Stop("SIGTERM")).unwrap();
+        }
+        let (surface, began) = (Arc::clone(&parties.surface), now());
+        assert_eq!(parties.attend(&mut Handed(asked_for)).await.unwrap(), STOPPED);
+        assert!(matches!(surface.phase(), Phase::Stopping(_)), "{:?}", surface.phase());
         began.elapsed()
     });
     runtime.shutdown_background();

@@ -10,11 +10,17 @@ use std::{
     time::Duration,
 };
 
+use interlock_liveness::signals;
 use interlock_store::{Lease, Role, Shard, Store, Writer, conformance::block_on};
 use jiff::SignedDuration;
+use tokio::signal::unix::SignalKind;
 
 use super::{WHAT, busy};
-use crate::{exit::Failure, place::Place, serve::signals::Signals};
+use crate::{
+    exit::Failure,
+    place::Place,
+    serve::signals::{Asked, Requests as _, Signals},
+};
 
 /// How long a lease lasts that is not renewed: so long does everybody wait after a copy that was killed.
 pub(super) const HELD: SignedDuration = SignedDuration::from_secs(6);
@@ -99,16 +105,17 @@ impl Drop for Keeper {
 pub(super) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From now on a signal ends nothing by itself: leases are given back first.
+    /// From now on a signal ends nothing by itself: leases are given back first. Under `nohup` a hangup does not end it at all.
     pub(super) fn listen() -> Result<Self, Failure> {
         let failed = |error| Failure::failed(format!("cannot listen to signals: {error}"), "");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         let runtime = runtime.map_err(failed)?;
+        let survives_hangup = signals::is_ignored(SignalKind::hangup().as_raw_value());
         let mut signals = runtime.block_on(async { Signals::listen() }).map_err(failed)?;
         let asked = Self::default();
         let heard = asked.clone();
         let listening = move || {
-            runtime.block_on(signals.next());
+            while runtime.block_on(signals.next()) == Asked::Reload && survives_hangup {}
             heard.0.store(true, Ordering::Relaxed);
         };
         thread::Builder::new().name("signals".to_owned()).spawn(listening).map_err(failed)?;
