@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path, process::Command};
 
+use crate::run;
+
 /// Makes an authority (`ca.pem`), and a certificate of its for `localhost` (`cert.pem`, `key.pem`), in a folder.
 pub fn certify(folder: &Path) {
     fs::write(folder.join("names"), "subjectAltName=DNS:localhost\n").unwrap();
@@ -13,7 +15,6 @@ pub fn certify(folder: &Path) {
             .to_owned(),
     ] {
         let arguments = arguments.split_whitespace();
-        let ran = Command::new("openssl").args(arguments).current_dir(folder).output().unwrap();
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        run(Command::new("openssl").args(arguments).current_dir(folder));
     }
 }

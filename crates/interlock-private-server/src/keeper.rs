@@ -15,7 +15,7 @@ use std::{
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 
-use crate::wait_until;
+use crate::{first_line, wait_for, wait_until};
 
 /// `$1` is the folder, `$2` the signal that ends the server at once; the rest is the server.
 const SCRIPT: &str = r#"
@@ -68,8 +68,7 @@ impl Keeper {
         command.args(&plan.line).process_group(0);
         let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let pipe = shell.stdin.take();
-        let mut line = String::new();
-        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let line = first_line("the process id of a server", shell.stdout.take().unwrap());
         let pid = line.trim().parse().ok().and_then(Pid::from_raw).unwrap();
         Self { shell, pipe, pid }
     }
@@ -98,7 +97,11 @@ impl Keeper {
 
     /// Waits for the server's own end, and keeps its data.
     pub(crate) fn wait_and_keep(mut self) {
-        assert!(wait_until(|| self.has_ended(), || false), "the server did not end");
+        wait_for(
+            "the end of a server that was told to end",
+            || self.has_ended(),
+            || format!("process {} still runs", self.pid.as_raw_nonzero()),
+        );
         self.finish("keep\n");
     }
 
@@ -107,7 +110,9 @@ impl Keeper {
             // A keeper that is gone has nothing left to do.
             let _gone = pipe.write_all(wish.as_bytes());
             drop(pipe);
-            let _status = self.shell.wait();
+            // It ends the server within five seconds. This may run while a test fails, so it says nothing if that takes longer.
+            let has_ended = || !matches!(self.shell.try_wait(), Ok(None));
+            let _in_time = wait_until(has_ended, || false);
         }
     }
 }

@@ -23,6 +23,7 @@ mod port;
 mod postgres;
 mod python;
 mod redis;
+mod redis_client;
 
 pub use self::{
     bouncer::PrivateBouncer,
@@ -32,9 +33,13 @@ pub use self::{
     postgres::PrivatePostgres,
     python::PythonServer,
     redis::PrivateRedis,
+    redis_client::{RedisClient, redis_cli},
 };
 
 use std::{
+    io::{BufRead as _, BufReader, Read},
+    process::{Command, Output, Stdio},
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -53,4 +58,38 @@ fn wait_until(mut is_so: impl FnMut() -> bool, mut gave_up: impl FnMut() -> bool
         thread::sleep(LOOK_EVERY);
     }
     true
+}
+
+/// Waits until something is so. If it takes too long, says for what it waited; `seen` tells what was so instead.
+fn wait_for(what: &str, is_so: impl FnMut() -> bool, seen: impl FnOnce() -> String) {
+    assert!(wait_until(is_so, || false), "waited {READY_IN:?} for {what}; last seen:\n{}", seen());
+}
+
+/// The first line that a process writes.
+fn first_line(what: &str, output: impl Read + Send + 'static) -> String {
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(output).read_line(&mut line);
+        let _the_test_has_failed = sender.send(read.map(|_| line));
+    });
+    let Ok(line) = lines.recv_timeout(READY_IN) else {
+        panic!("waited {READY_IN:?} for {what}, but no line came");
+    };
+    line.unwrap()
+}
+
+/// Runs a program that ends by itself, and must end well.
+fn run(command: &mut Command) {
+    let (sender, ended) = mpsc::channel();
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+    thread::spawn(move || {
+        let _the_test_has_failed = sender.send(child.wait_with_output());
+    });
+    let Ok(ended) = ended.recv_timeout(READY_IN) else {
+        panic!("waited {READY_IN:?} for the end of {command:?}");
+    };
+    let Output { status, stderr, .. } = ended.unwrap();
+    assert!(status.success(), "{command:?}: {status}\n{}", String::from_utf8_lossy(&stderr));
 }

@@ -10,6 +10,7 @@ use std::{
 use crate::{
     keeper::{Keeper, Plan, Signal, last_words},
     port::Port,
+    run,
 };
 
 /// Who may run a server that refuses root: the first of them that exists.
@@ -113,8 +114,7 @@ impl PrivatePostgres {
         self.kill();
         let (from, to) = (self.plan.folder.join(from), self.plan.folder.join(to));
         let _there_was_none = fs::remove_dir_all(&to);
-        let copied = Command::new("cp").arg("-a").args([&from, &to]).status().unwrap();
-        assert!(copied.success(), "the data could not be copied");
+        run(Command::new("cp").arg("-a").args([&from, &to]));
         assert!(self.start_again(), "{}", last_words(&self.plan.folder));
     }
 
@@ -143,8 +143,7 @@ fn initialise(programs: &Path, user: Option<&User>, data: &Path) {
         None => Command::new(programs.join("initdb")),
     };
     command.args(["--no-sync", "--auth=trust", "--username=interlock", "--encoding=UTF8"]);
-    let made = command.args(["--locale=C", "-D"]).arg(data).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    run(command.args(["--locale=C", "-D"]).arg(data));
 }
 
 /// Debian keeps the programs of each version in a folder of their own, not on the path.

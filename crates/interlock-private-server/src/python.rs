@@ -1,10 +1,11 @@
 //! A server that is a script of Python: what a client is tried against that nobody here wrote the TLS of.
 
 use std::{
-    io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
 };
+
+use crate::first_line;
 
 /// A running script. Dropped, it ends.
 #[derive(Debug)]
@@ -20,8 +21,7 @@ impl PythonServer {
         let mut python = Command::new("python3");
         python.args(["-c", script]).arg(folder).args(arguments);
         let mut process = python.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let line = first_line("the port of a Python server", process.stdout.take().unwrap());
         Self { process, port: line.trim().parse().unwrap() }
     }
 }

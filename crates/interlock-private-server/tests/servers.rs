@@ -18,10 +18,10 @@ fn answers(port: u16) -> bool {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-fn wait_for(is_so: impl Fn() -> bool) {
+fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(30), "it did not come");
+        assert!(began.elapsed() < Duration::from_secs(30), "waited 30 s for {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -74,12 +74,13 @@ fn server_ends_when_its_owner_is_killed() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    wait_for(|| read(&told).is_some());
+    wait_for("the owner to tell the port and folder of its server", || read(&told).is_some());
     let (port, data) = read(&told).unwrap();
     assert!(answers(port) && data.exists());
     owner.kill().unwrap();
     owner.wait().unwrap();
-    wait_for(|| !answers(port) && !data.exists());
+    let is_gone = || !answers(port) && !data.exists();
+    wait_for("the end of a server whose owner was killed", is_gone);
 }
 
 fn read(told: &Path) -> Option<(u16, PathBuf)> {
