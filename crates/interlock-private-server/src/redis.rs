@@ -42,7 +42,9 @@ impl PrivateRedis {
         let mut line = vec!["redis-server".to_owned()];
         let (text, dir) = (port.to_string(), folder.display().to_string());
         let own = ["--port", &text, "--bind", "127.0.0.1", "--dir", &dir, "--save", ""];
-        line.extend(own.iter().chain(arguments).map(|word| (*word).to_owned()));
+        // By default it waits five seconds for more replicas before it sends its data to the first.
+        let at_once = ["--repl-diskless-sync-delay", "0"];
+        line.extend(own.iter().chain(&at_once).chain(arguments).map(|word| (*word).to_owned()));
         let plan = Plan { line, user: None, signal: "KILL", folder };
         let mut server = Self { plan, port, keeper: None, _ports: ports };
         assert!(
@@ -91,6 +93,11 @@ impl PrivateRedis {
         let keeper = self.keeper.take().unwrap();
         keeper.signal(Signal::KILL);
         keeper.wait_and_keep();
+    }
+
+    /// Ends it if it runs; its ports stay its own.
+    pub(crate) fn end(&mut self) {
+        drop(self.keeper.take());
     }
 
     /// Starts it on the data that it left; false if it ended at once.
