@@ -221,6 +221,11 @@ impl PrivateCluster {
         self.wait();
     }
 
+    /// Starts another server on the port of one that was killed, empty and of no cluster: as when another machine gets its address.
+    pub fn start_stranger_in_place_of(&mut self, number: usize) {
+        self.servers[number].server.start_stranger();
+    }
+
     /// Begins to move the hash slot of a key to another server: some of its keys are there then, some are not.
     pub fn begin_to_move(&self, key: &str) -> Move {
         let from = self.owner_of(key);

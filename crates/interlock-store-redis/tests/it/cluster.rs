@@ -235,6 +235,30 @@ fn the_home_follows_its_slot_to_the_replica() {
     follow(HOME, "interlock");
 }
 
+/// Another machine got the address of a server that died, and the other servers still name it. Its Redis is not taken for a home
+/// that has forgotten everything.
+#[test]
+fn a_redis_of_no_cluster_at_the_address_of_a_server_that_died_is_left_alone() {
+    let mut cluster = PrivateCluster::start();
+    let store = open(&cluster);
+    let (_, own, _) = apart_from_home(&cluster);
+    let writer = acquire(&store, own[0], LONG);
+    tell(&store, writer, "before");
+    let home = cluster.owner_of(HOME);
+    let [stranger, other] =
+        [home, cluster.owner_of(&place(own[0]))].map(|number| cluster.addresses().remove(number));
+    cluster.kill(home);
+    cluster.start_stranger_in_place_of(home);
+    let refused = commit(&store, (writer, pipeline(own[0])), vec![told("late")]);
+    assert_eq!(redis_cli(&stranger, &["DBSIZE"]), "0", "{refused:?}");
+    assert_eq!(store.rollbacks(), 0);
+    let error = RedisStore::open(&RedisSettings::new(other)).unwrap_err();
+    let errors = [refused.unwrap_err(), error];
+    assert!(errors.iter().all(|error| error.is_retryable), "{errors:?}");
+    let said = format!("Redis at {stranger} does not belong to the cluster");
+    assert!(errors.iter().any(|error| error.message.contains(&said)), "{errors:?}");
+}
+
 /// Half of its keys are on another server: nothing is done by halves, and when all are there it goes on.
 #[test]
 fn a_shard_waits_while_its_slot_is_moved_and_goes_along() {
