@@ -18,7 +18,7 @@ pub struct RedisClient {
 impl RedisClient {
     /// Connects to a port of the loopback.
     pub fn connect(port: u16) -> io::Result<Self> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        let stream = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), ANSWERS_IN)?;
         stream.set_read_timeout(Some(ANSWERS_IN))?;
         stream.set_write_timeout(Some(ANSWERS_IN))?;
         Ok(Self { stream: BufReader::new(stream) })

@@ -61,7 +61,8 @@ fn owner_that_will_be_killed() {
     let server = PrivateRedis::start();
     let said = format!("\nserver {} {}", server.port(), server.folder().display());
     std::fs::write(env::var_os("PRIVATE_SERVER_OWNER").unwrap(), said).unwrap();
-    thread::park();
+    // Longer than the test that kills this process, but not for ever if that test fails first.
+    thread::sleep(Duration::from_mins(2));
 }
 
 #[test]

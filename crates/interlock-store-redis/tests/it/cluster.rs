@@ -207,7 +207,7 @@ fn each_shard_is_in_a_slot_of_its_own_and_they_are_on_several_servers() {
     assert_eq!(names["{interlock"].iter().find(of_a_pipeline), None, "that is not at home");
 }
 
-/// Whoever has it dies; its replica follows, and the store goes on without anybody opening it again.
+/// The server that has it dies; its replica takes over, and the store goes on without being opened again.
 fn follow(key: &str, tag: &str) {
     let mut cluster = PrivateCluster::start();
     let store = open(&cluster);
@@ -493,7 +493,8 @@ fn shards_of_a_server_that_has_forgotten_are_one_trouble() {
     assert_eq!(ended.len(), lost.len(), "each is told: {ended:?}");
 }
 
-/// Has the server of a shard die with what its replica never got, and with whoever wrote it; what was last known of the store.
+/// Kills the server of a shard with writes that its replica never got, and drops the store that wrote them; what was last known of
+/// that store. The replica has not taken over yet.
 fn forgets(cluster: &mut PrivateCluster, shard: Shard) -> Mark {
     let store = open(cluster);
     let writer = acquire(&store, shard, SignedDuration::ZERO);
@@ -506,7 +507,7 @@ fn forgets(cluster: &mut PrivateCluster, shard: Shard) -> Mark {
     block_on(store.mark()).unwrap()
 }
 
-/// Who begins before anybody follows waits for nobody, and notices it when it first writes there.
+/// A store that is opened before the replica takes over does not wait for it, and notices the loss when it first writes there.
 #[test]
 fn a_shard_that_has_forgotten_is_noticed_by_who_was_there_before_its_replica_followed() {
     let mut cluster = PrivateCluster::start();
@@ -625,8 +626,13 @@ fn numbers_that_come_too_late_are_replaced() {
 
 /// Who has read up to a number has missed nothing below it, whoever writes where meanwhile.
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a writer that panicked would be waited for without end"
+)]
 fn a_reader_misses_nothing_while_all_shards_write() {
     const EACH: usize = 60;
+    const ALL_WRITTEN_IN: Duration = Duration::from_mins(3);
     let cluster = PrivateCluster::start();
     let store = open(&cluster);
     let writers: Vec<Writer> = shards().map(|shard| acquire(&store, shard, LONG)).collect();
@@ -655,8 +661,16 @@ fn a_reader_misses_nothing_while_all_shards_write() {
             }
         }
         let (mut seen, mut noted, mut after, mut changed) = (Vec::new(), 0, 0, 0);
+        let began = Instant::now();
         loop {
-            let was_over = is_over.load(Ordering::SeqCst) == writers.len();
+            let done = is_over.load(Ordering::SeqCst);
+            let was_over = done == writers.len();
+            assert!(
+                began.elapsed() < ALL_WRITTEN_IN,
+                "waited {ALL_WRITTEN_IN:?} for {} writers: {done} are done, {} events and {noted} changes were read",
+                writers.len(),
+                seen.len()
+            );
             let page = block_on(store.events(None, after, 50)).unwrap();
             after = page.items.last().map_or(after, |event| event.number);
             let changes = block_on(store.changes(changed, 50)).unwrap();
