@@ -12,11 +12,11 @@ use std::{
     process::{Child, ChildStdin, Command, Stdio},
 };
 
-use interlock_wait::{ChildWithin as _, Lines};
+use interlock_wait::Lines;
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 
-use crate::{READY_IN, wait_until};
+use crate::{READY_IN, wait_for, wait_until};
 
 /// `$1` is the folder, `$2` the signal that ends the server at once; the rest is the server.
 const SCRIPT: &str = r#"
@@ -99,7 +99,11 @@ impl Keeper {
 
     /// Waits for the server's own end, and keeps its data.
     pub(crate) fn wait_and_keep(mut self) {
-        assert!(wait_until(|| self.has_ended(), || false), "the server did not end");
+        wait_for(
+            "the end of a server that was told to end",
+            || self.has_ended(),
+            || format!("process {} still runs", self.pid.as_raw_nonzero()),
+        );
         self.finish("keep\n");
     }
 
@@ -108,8 +112,9 @@ impl Keeper {
             // A keeper that is gone has nothing left to do.
             let _gone = pipe.write_all(wish.as_bytes());
             drop(pipe);
-            // It ends within seconds: it kills the server after five.
-            let _status = self.shell.wait_within("the keeper's end", READY_IN);
+            // It ends the server within five seconds. This may run while a test fails, so it says nothing if that takes longer.
+            let has_ended = || !matches!(self.shell.try_wait(), Ok(None));
+            let _in_time = wait_until(has_ended, || false);
         }
     }
 }

@@ -23,6 +23,7 @@ mod port;
 mod postgres;
 mod python;
 mod redis;
+mod redis_client;
 
 pub use self::{
     bouncer::PrivateBouncer,
@@ -32,6 +33,7 @@ pub use self::{
     postgres::PrivatePostgres,
     python::PythonServer,
     redis::PrivateRedis,
+    redis_client::{RedisClient, redis_cli},
 };
 
 use std::{
@@ -53,4 +55,10 @@ fn wait_until(mut is_so: impl FnMut() -> bool, mut gave_up: impl FnMut() -> bool
         thread::sleep(LOOK_EVERY);
     }
     true
+}
+
+/// Waits until something is so; `seen` tells what was so instead.
+#[track_caller]
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool, seen: impl FnOnce() -> String) {
+    interlock_wait::wait_for_seeing(what, READY_IN, || is_so().then_some(()), seen);
 }

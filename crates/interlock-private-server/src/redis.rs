@@ -12,6 +12,9 @@ use crate::{
     port::Port,
 };
 
+/// Keeps everything at once.
+const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
 /// A Redis of our own, which keeps everything at once unless it is told otherwise.
 #[derive(Debug)]
 pub struct PrivateRedis {
@@ -25,7 +28,7 @@ pub struct PrivateRedis {
 impl PrivateRedis {
     /// One that is durable: `appendfsync always`, `noeviction`.
     pub fn start() -> Self {
-        Self::start_with(&["--appendonly", "yes", "--appendfsync", "always"])
+        Self::start_with(&DURABLE)
     }
 
     /// One with more arguments for `redis-server`.
@@ -39,10 +42,7 @@ impl PrivateRedis {
         let own_port = Port::take();
         let port = own_port.number;
         ports.push(own_port);
-        let mut line = vec!["redis-server".to_owned()];
-        let (text, dir) = (port.to_string(), folder.display().to_string());
-        let own = ["--port", &text, "--bind", "127.0.0.1", "--dir", &dir, "--save", ""];
-        line.extend(own.iter().chain(arguments).map(|word| (*word).to_owned()));
+        let line = line(port, &folder, arguments);
         let plan = Plan { line, user: None, signal: "KILL", folder };
         let mut server = Self { plan, port, keeper: None, _ports: ports };
         assert!(
@@ -93,11 +93,33 @@ impl PrivateRedis {
         keeper.wait_and_keep();
     }
 
+    /// Ends it if it runs; its ports stay its own.
+    pub(crate) fn end(&mut self) {
+        drop(self.keeper.take());
+    }
+
+    /// Starts another one on its port, without its data and settings.
+    pub(crate) fn start_stranger(&mut self) {
+        std::fs::remove_dir_all(&self.plan.folder).unwrap();
+        std::fs::create_dir(&self.plan.folder).unwrap();
+        self.plan.line = line(self.port, &self.plan.folder, &DURABLE);
+        assert!(self.start_again(), "{}", last_words(&self.plan.folder));
+    }
+
     /// Starts it on the data that it left; false if it ended at once.
     pub fn start_again(&mut self) -> bool {
         self.keeper = Keeper::start_and_wait(&self.plan, || ping(self.port));
         self.keeper.is_some()
     }
+}
+
+/// How `redis-server` is called.
+fn line(port: u16, folder: &Path, arguments: &[&str]) -> Vec<String> {
+    let (port, dir) = (port.to_string(), folder.display().to_string());
+    let own = ["redis-server", "--port", &port, "--bind", "127.0.0.1", "--dir", &dir, "--save", ""];
+    // By default it waits five seconds for more replicas before it sends its data to the first.
+    let at_once = ["--repl-diskless-sync-delay", "0"];
+    own.iter().chain(&at_once).chain(arguments).map(|word| (*word).to_owned()).collect()
 }
 
 fn ping(port: u16) -> bool {

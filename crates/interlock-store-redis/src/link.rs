@@ -106,6 +106,8 @@ pub(crate) struct Link {
     store: OnceLock<StoreId>,
     /// Whom to ask for what nobody is known to have: the first, and when it does not answer or only follows another the next.
     nodes: Lock<VecDeque<String>>,
+    /// Whether the servers are a cluster, as the first one said that was asked.
+    is_on_cluster: AtomicBool,
     /// Who has which place of a cluster, by its anchor.
     owners: Lock<BTreeMap<String, String>>,
     ways: Lock<BTreeMap<String, Way>>,
@@ -154,6 +156,8 @@ enum Unfit {
     Silent,
     /// It follows another one.
     Replica,
+    /// It belongs to no cluster, and the store is on one.
+    Alone,
 }
 
 impl From<RedisError> for Unfit {
@@ -181,6 +185,7 @@ impl Link {
             nodes: Lock::new(named.iter().cloned().collect()),
             named,
             store: OnceLock::new(),
+            is_on_cluster: AtomicBool::new(false),
             owners: Lock::default(),
             ways: Lock::default(),
             given_up: Lock::default(),
@@ -193,6 +198,7 @@ impl Link {
     pub(crate) async fn is_cluster(&self) -> Result<bool, StoreError> {
         let info: String = self.ask("", redis::cmd("INFO").arg("cluster")).await?;
         let is_cluster = info.lines().any(|line| line.trim_end() == "cluster_enabled:1");
+        self.is_on_cluster.store(is_cluster, Ordering::Relaxed);
         if is_cluster {
             let nodes: String = self.ask("", redis::cmd("CLUSTER").arg("NODES")).await?;
             // `ID HOST:PORT@BUS,NAME FLAGS …`
@@ -526,6 +532,11 @@ impl Link {
         if nature.is_replica {
             return Err(Unfit::Replica);
         }
+        // The others still name the address of a server that died. If another machine has got that address since, its Redis would be
+        // taken for a place that has forgotten everything, and written to.
+        if self.is_on_cluster.load(Ordering::Relaxed) && !nature.is_cluster {
+            return Err(Unfit::Alone);
+        }
         let mut hashes = Vec::with_capacity(SCRIPTS.len());
         for script in SCRIPTS {
             let mut load = redis::cmd("SCRIPT");
@@ -545,6 +556,9 @@ fn trouble(addr: &str, unfit: &Unfit) -> Trouble {
         Unfit::Said(error) => said(addr, error),
         Unfit::Silent => unanswered(addr),
         Unfit::Replica => Trouble::Away(StoreError::retryable(REPLICAS)),
+        Unfit::Alone => Trouble::Away(StoreError::retryable(format!(
+            "Redis at {addr} does not belong to the cluster that the store is on: the server that had this address is gone"
+        ))),
     }
 }
 

@@ -1,15 +1,13 @@
 //! What the tests speak of.
 
-use std::io::Write as _;
-
 use interlock_core::id::{PipelineId, ScheduleId};
+use interlock_private_server::RedisClient;
 use interlock_store::{
     Accepted, Change, Expect, Group, Key, Record, Refusal, Role, Shard, Store, StoreError, Writer,
     conformance::{START, block_on},
     record::WatermarkRecord,
 };
 use interlock_store_redis::{RedisSettings, RedisStore};
-use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _};
 use jiff::SignedDuration;
 
 /// Longer than any test.
@@ -52,29 +50,31 @@ pub(crate) fn advance(
     commit(store, writer, vec![Change::Put(key, expect, record)])
 }
 
-/// Waits until a replica has all that a primary has. `WAIT` knows of nothing but what the same connection has written, so that
+/// Waits until the replica has all that a primary has. `WAIT` knows of nothing but what the same connection has written, so that
 /// writes something last, under this tag.
 pub(crate) fn wait_for_replica(primary: &str, tag: &str) {
-    let port = primary.rsplit(':').next().unwrap();
-    let mut asked = std::process::Command::new("redis-cli")
-        .args(["-p", port])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let words = format!("SET {{{tag}}}:last 1\nWAIT 1 60000\n");
-    asked.stdin.take().unwrap().write_all(words.as_bytes()).unwrap();
-    let said = asked.output_within("the replica to have it", BOUND);
-    assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "OK\n1", "the replica has it");
+    let mut client = RedisClient::connect(port(primary)).unwrap();
+    let mut ask = |words: &[&str]| client.ask(words).unwrap();
+    assert_eq!(ask(&["SET", &format!("{{{tag}}}:last"), "1"]), "OK");
+    let confirmed = ask(&["WAIT", "1", "60000"]);
+    let state = ask(&["INFO", "replication"]);
+    assert_eq!(confirmed, "1", "waited a minute for a replica to confirm the last write:\n{state}");
+    // Another one might have confirmed it in its place.
+    assert!(state.contains("connected_slaves:1"), "there is more than one replica:\n{state}");
+}
+
+fn port(addr: &str) -> u16 {
+    addr.rsplit(':').next().unwrap().parse().unwrap()
 }
 
 /// Asks the server something, as `redis-cli` would.
 pub(crate) fn redis_cli(addr: &str, words: &[&str]) -> String {
-    let port = addr.rsplit(':').next().unwrap();
-    let said = std::process::Command::new("redis-cli")
-        .args(["-p", port])
-        .args(words)
-        .output_within(BOUND)
-        .unwrap();
-    String::from_utf8(said.stdout).unwrap().trim().to_owned()
+    interlock_private_server::redis_cli(port(addr), words)
+}
+
+/// The same as a user of the server.
+pub(crate) fn redis_cli_as((user, password): (&str, &str), addr: &str, words: &[&str]) -> String {
+    let mut client = RedisClient::connect(port(addr)).unwrap();
+    assert_eq!(client.ask(&["AUTH", user, password]).unwrap(), "OK");
+    client.ask(words).unwrap()
 }

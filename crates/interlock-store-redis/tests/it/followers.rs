@@ -114,15 +114,18 @@ fn a_primary_that_was_taken_for_the_only_one_is_left_for_one_that_is_further() {
     new.signal(Signal::CONT);
     let theirs = acquire(&open(new.address()).unwrap(), "they", LONG).unwrap();
     assert!(theirs.term > ours.term);
-    let turned = || {
-        let outcome = advance(&store, ours, Expect::Revision(1)).unwrap();
-        matches!(outcome, Err(Refusal::Term { current }) if current > theirs.term)
-    };
-    let mut waited = (0..60).map(|_| {
-        std::thread::sleep(Duration::from_millis(500));
-        turned()
+    // It looks every five seconds which of them is further.
+    let mut said = (0..600).map(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        advance(&store, ours, Expect::Revision(1)).unwrap()
     });
-    assert!(waited.any(|has_turned| has_turned), "it has turned to the other");
+    let has_turned =
+        |outcome: &_| matches!(outcome, Err(Refusal::Term { current }) if *current > theirs.term);
+    assert!(
+        said.any(|outcome| has_turned(&outcome)),
+        "waited 30 s for the store to turn to the primary that is further; the last answer was {:?}",
+        advance(&store, ours, Expect::Revision(1))
+    );
     assert_eq!(store.rollbacks(), 1, "what was done on the old one is lost, and told");
 }
 

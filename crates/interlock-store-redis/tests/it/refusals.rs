@@ -9,7 +9,7 @@ use interlock_private_server::PrivateRedis;
 use interlock_store::{Store as _, conformance::block_on};
 use interlock_store_redis::{RedisSettings, RedisStore};
 
-use crate::cast::{open, redis_cli};
+use crate::cast::{open, redis_cli, redis_cli_as};
 
 #[test]
 fn server_that_keeps_nothing_is_refused() {
@@ -148,11 +148,8 @@ fn users_of_a_server_are_named() {
         RedisStore::open(&RedisSettings { username, password, ..RedisSettings::new(addr.clone()) })
     };
     assert_eq!(as_user(Some("pipelines")).unwrap().warnings(), [""; 0]);
-    let cli = |words: &[&str]| {
-        let login = ["--user", "pipelines", "--pass", "hunter2", "--no-auth-warning"];
-        redis_cli(&addr, &[&login[..], words].concat())
-    };
-    assert_eq!(cli(&["ACL", "SETUSER", "pipelines", "-config"]), "OK");
+    let forbid = ["ACL", "SETUSER", "pipelines", "-config"];
+    assert_eq!(redis_cli_as(("pipelines", "hunter2"), &addr, &forbid), "OK");
     let store = as_user(Some("pipelines")).unwrap();
     let said = store.warnings().concat();
     assert!(said.contains("does not tell whether") && said.contains("+config|get"), "{said}");

@@ -8,11 +8,11 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Stdio},
-    thread,
     time::{Duration, Instant},
 };
 
 use interlock_private_server::PrivateRedis;
+use interlock_wait::wait_for_seeing;
 use rustix::process::Signal;
 
 use crate::{
@@ -213,7 +213,7 @@ impl Watched {
         self.process.signal(signal);
         let code = self.process.ends("a supervisor that was asked to end").code();
         let said = self.says.rest("a supervisor that has ended");
-        (code, String::from_utf8(said).unwrap())
+        (code, said)
     }
 }
 
@@ -318,16 +318,9 @@ impl AtTerminal {
 
     #[track_caller]
     fn until(&self, words: &str, times: usize) {
-        let began = Instant::now();
-        while self.said().matches(words).count() < times {
-            let is_in_time = began.elapsed() < BOUND;
-            assert!(
-                is_in_time,
-                "`{words}` was not said {times} times in {BOUND:?}: {}",
-                self.said()
-            );
-            thread::sleep(Duration::from_millis(20));
-        }
+        let what = format!("`{words}` to be said {times} times");
+        let is_said = || (self.said().matches(words).count() >= times).then_some(());
+        wait_for_seeing(&what, BOUND, is_said, || self.said());
     }
 }
 

@@ -3,13 +3,14 @@
 use std::{
     fs,
     io::{BufRead as _, ErrorKind, Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     process::{Command, Stdio},
     sync::mpsc::channel,
     thread,
     time::{Duration, Instant},
 };
 
+use interlock_wait::ListenerWithin as _;
 use rustix::process::Signal;
 
 use crate::{
@@ -37,25 +38,6 @@ fn start(mut command: Command) -> (Started, Lines) {
     (job, prints)
 }
 
-/// Waits for a connection.
-#[track_caller]
-fn accept(listener: &TcpListener, what: &str) -> TcpStream {
-    listener.set_nonblocking(true).unwrap();
-    let began = Instant::now();
-    loop {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                stream.set_nonblocking(false).unwrap();
-                stream.set_read_timeout(Some(BOUND)).unwrap();
-                return stream;
-            }
-            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{what}"),
-        }
-        assert!(began.elapsed() < BOUND, "not in {BOUND:?}: {what} connects");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// A job that inherits what these tests do.
 fn bare(site: &Site, arguments: &[&str], job: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interlock"));
@@ -81,13 +63,13 @@ fn exec_passes_streams_codes_and_signals_and_reports_what_happened() {
     let (mut cat, prints) = start(cat);
     cat.child.stdin.take().unwrap().write_all(b"through").unwrap();
     assert_eq!(cat.ends("`exec cat`, whose input has ended").code(), Some(0));
-    assert_eq!(prints.rest("`exec cat`"), b"through");
+    assert_eq!(prints.rest("`exec cat`"), "through");
     site.until_ended("wrapped", 2);
     let text = "trap 'exit 9' TERM; echo on; while :; do sleep 0.05; done";
     let mut slow = command(&site, &["wrapped"], &["sh", "-c", text]);
     slow.stdin(Stdio::null());
     let (mut slow, mut prints) = start(slow);
-    prints.until("on\n", 1);
+    prints.until("on", 1);
     // Its start is told while it runs.
     site.project.until("it is under way", || {
         site.runs("wrapped").iter().any(|run| run["status"] == "RUNNING").then_some(())
@@ -144,7 +126,7 @@ fn what_waited_is_delivered_before_what_happened_since() {
     thread::spawn(move || {
         let mut rids: Vec<String> = Vec::new();
         while !rids.iter().any(|rid| rid == "third") {
-            let stream = accept(&listener, "`exec` with a report");
+            let stream = listener.accept_within("`exec` with a report", BOUND);
             let mut reader = std::io::BufReader::new(stream);
             let (mut line, mut length) = (String::new(), 0);
             while reader.read_line(&mut line).unwrap() > 2 {
@@ -231,12 +213,12 @@ fn an_interface_that_says_nothing_holds_up_neither_output_nor_signals() {
     job.stdin(Stdio::piped());
     let (mut job, mut prints) = start(job);
     // Its start is being told; what it prints now, and the signal that it gets, come while nobody answers.
-    let mut asked = accept(&silent, "`exec` with the start");
+    let mut asked = silent.accept_within("`exec` with the start", BOUND);
     writeln!(job.child.stdin.take().unwrap(), "first").unwrap();
-    prints.until("first\n", 1);
+    prints.until("first", 1);
     job.signal(Signal::TERM);
-    prints.until("caught\n", 1);
-    assert_eq!(prints.said(), "first\ncaught\n");
+    prints.until("caught", 1);
+    assert_eq!(prints.said(), "first\ncaught");
     asked.set_nonblocking(true).unwrap();
     let mut request = vec![0; 65_536];
     let still = loop {
@@ -283,8 +265,10 @@ fn answering(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
+        // Bounded: no test waits for this thread; it ends with the test's process.
         for mut stream in listener.incoming().map_while(Result::ok) {
             let mut request = vec![0; 65_536];
+            // Bounded: no test waits for this thread; it ends with the test's process.
             let _gone = stream.read(&mut request);
             let _gone = stream.write_all(answer.as_bytes());
         }
@@ -400,7 +384,7 @@ fn every_signal_that_is_meant_for_the_job_reaches_it() {
         let mut job = command(&site, &["signalled"], &["sh", "-c", &text]);
         job.stdin(Stdio::null());
         let (mut job, mut prints) = start(job);
-        prints.until("on\n", 1);
+        prints.until("on", 1);
         job.signal(signal);
         assert_eq!(job.ends(&format!("a job that got {name}")).code(), Some(code), "{name}");
     }
@@ -441,13 +425,13 @@ fn under_nohup_a_hangup_ends_neither_exec_nor_the_job() {
     let mut job = started_by(&[PLAIN, &["nohup"]], &bare(&site, &["lasting"], &job));
     job.stdin(Stdio::piped()).stderr(Stdio::null());
     let (mut job, mut prints) = start(job);
-    prints.until("on\n", 1);
+    prints.until("on", 1);
     job.signal(Signal::HUP);
     // A signal that is passed on takes less than this; what is tested is that this one is not.
     thread::sleep(Duration::from_millis(500));
     writeln!(job.child.stdin.take().unwrap(), "still there").unwrap();
     assert_eq!(job.ends("`exec` under nohup").code(), Some(3));
-    assert_eq!(prints.rest("`exec` under nohup"), b"on\nstill there\n");
+    assert_eq!(prints.rest("`exec` under nohup"), "on\nstill there");
     let run = site.until_ended("lasting", 1).remove(0);
     assert_eq!(run["metadata"]["exitCode"], 3, "{run}");
 }

@@ -18,7 +18,6 @@ use interlock_store::{
     record::{InboxRecord, SensorRecord},
 };
 use interlock_store_redis::{RedisSettings, RedisStore};
-use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _};
 use jiff::{SignedDuration, Timestamp};
 use rustix::process::Signal;
 

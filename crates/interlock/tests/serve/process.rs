@@ -1,17 +1,14 @@
 //! Real processes, for several test binaries: each test says which signals they inherit as ignored or blocked, instead of
 //! handing on what the tests were started with (by `nohup`, CI, a script's `&`), and every wait for them has a bound and says what it waited for.
 
-#![expect(clippy::disallowed_methods, reason = "a real process in real time is what is tested")]
-
 use std::{
-    io::{BufRead as _, BufReader, Read},
+    io::Read,
     os::unix::process::CommandExt as _,
-    process::{Child, Command, ExitStatus, Output, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
-    thread,
-    time::{Duration, Instant},
+    process::{Child, Command, ExitStatus, Output},
+    time::Duration,
 };
 
+use interlock_wait::{ChildWithin as _, CommandWithin as _};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// Long enough for anything that should happen at all.
@@ -90,15 +87,9 @@ impl Started {
     /// Waits for its end.
     #[track_caller]
     pub(crate) fn ends(&mut self, what: &str) -> ExitStatus {
-        let began = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                self.is_over = true;
-                return status;
-            }
-            assert!(began.elapsed() < BOUND, "not in {BOUND:?}: the end of {what}");
-            thread::sleep(Duration::from_millis(10));
-        }
+        let status = self.child.wait_within(&format!("the end of {what}"), BOUND);
+        self.is_over = true;
+        status
     }
 }
 
@@ -106,71 +97,50 @@ impl Drop for Started {
     fn drop(&mut self) {
         if !self.is_over {
             let _already_gone = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-            let _already_gone = self.child.wait();
+            self.child.kill_and_wait();
         }
     }
 }
 
-/// A stream, read by a thread of its own.
-pub(crate) struct Lines {
-    lines: Receiver<Vec<u8>>,
-    said: Vec<u8>,
-}
+/// What a process prints, line by line.
+pub(crate) struct Lines(interlock_wait::Lines);
 
 impl Lines {
     pub(crate) fn of(stream: impl Read + Send + 'static) -> Self {
-        let (to, lines) = channel();
-        thread::spawn(move || {
-            let mut stream = BufReader::new(stream);
-            let mut line = Vec::new();
-            while stream.read_until(b'\n', &mut line).is_ok_and(|count| count > 0)
-                && to.send(std::mem::take(&mut line)).is_ok()
-            {}
-        });
-        Self { lines, said: Vec::new() }
+        Self(interlock_wait::Lines::of(stream))
     }
 
     /// Reads until something was said so often.
     #[track_caller]
     pub(crate) fn until(&mut self, words: &str, times: usize) {
-        let began = Instant::now();
-        while self.said().matches(words).count() < times {
-            match self.lines.recv_timeout(BOUND.saturating_sub(began.elapsed())) {
-                Ok(line) => self.said.extend(line),
-                Err(why) => panic!("`{words}` was not said {times} times: {why}: {}", self.said()),
-            }
+        let mut missing = times.saturating_sub(self.said().matches(words).count());
+        if missing == 0 {
+            return;
         }
+        let what = format!("`{words}` to be said {times} times");
+        let found = self.0.find_within(&what, BOUND, |line| {
+            missing = missing.saturating_sub(line.matches(words).count());
+            missing == 0
+        });
+        assert!(found.is_some(), "the output ended without {what}: {}", self.said());
     }
 
-    /// Reads to the end.
+    /// Reads to the end; says all that was read from the beginning.
     #[track_caller]
-    pub(crate) fn rest(mut self, what: &str) -> Vec<u8> {
-        let began = Instant::now();
-        loop {
-            match self.lines.recv_timeout(BOUND.saturating_sub(began.elapsed())) {
-                Ok(line) => self.said.extend(line),
-                Err(RecvTimeoutError::Disconnected) => return self.said,
-                Err(RecvTimeoutError::Timeout) => {
-                    panic!("not in {BOUND:?}: the end of what {what} says: {}", self.said())
-                }
-            }
-        }
+    pub(crate) fn rest(mut self, what: &str) -> String {
+        self.0.rest_within(&format!("the end of what {what} says"), BOUND);
+        self.said()
     }
 
+    /// All that was read so far.
     pub(crate) fn said(&self) -> String {
-        String::from_utf8_lossy(&self.said).into_owned()
+        self.0.heard().join("\n")
     }
 }
 
-/// Runs a command to its end, with nothing to read.
+/// Runs a command to its end, in a group of its own, with nothing to read.
 #[track_caller]
 pub(crate) fn output(command: &mut Command) -> Output {
-    let what = format!("{command:?}");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut started = Started::new(command);
-    let stdout = started.child.stdout.take().map(Lines::of);
-    let stderr = started.child.stderr.take().map(Lines::of);
-    let status = started.ends(&what);
-    let [stdout, stderr] = [stdout, stderr].map(|stream| stream.unwrap().rest(&what));
-    Output { status, stdout, stderr }
+    let ran = command.process_group(0).output_within(BOUND);
+    ran.unwrap_or_else(|e| panic!("{}: {e}", command.get_program().display()))
 }

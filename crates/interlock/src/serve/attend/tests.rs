@@ -12,6 +12,7 @@ struct Handed(mpsc::UnboundedReceiver<Asked>);
 
 impl Requests for Handed {
     async fn next(&mut self) -> Asked {
+        // Bounded: `attend` leaves the engine after its own bound, whatever comes from here.
         match self.0.recv().await {
             Some(asked) => asked,
             None => std::future::pending().await,
