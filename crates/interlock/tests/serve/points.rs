@@ -255,7 +255,7 @@ fn runner_dies_at(project: &Project, aim: &Aim, number: usize, tally: &mut Tally
     let nominal = project.until("it is over", || acknowledged_or_lost(project, pipeline, since));
     let fate = runner.try_wait().unwrap().map_or(Fate::Survived, |_| Fate::Died);
     drop(daemon);
-    project.kill_runner();
+    project.kill_what_the_daemon_left();
     runner.wait_within("the end of the traced runner", BOUND);
     tally.asked.push((pipeline, nominal));
     fate
@@ -278,7 +278,7 @@ fn die_everywhere(
         }
         let (points, Aim { calls, file, runner, .. }) = (tally.points - before, aim);
         println!("{calls} of {file:?} (the runner {runner:?}): {points} points");
-        assert!(points > 0, "{calls} was never called");
+        assert!(points > 0, "{calls} was never called\n{}", tail(&log(project.path())));
     }
     let _last = Daemon::start(project.path());
     project.until("every run is decided", || {

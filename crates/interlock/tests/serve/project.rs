@@ -94,15 +94,17 @@ impl Project {
     pub(crate) fn runners(&self) -> Vec<u32> {
         let Ok(ours) = self.folder().join("runner").canonicalize() else { return vec![] };
         let ours = ours.display().to_string();
-        let is_runner = |command: &[u8]| {
-            let words: Vec<_> = command.split(|byte| *byte == 0).collect();
-            words.get(1) == Some(&b"runner".as_slice()) && words.get(2) == Some(&ours.as_bytes())
-        };
-        let entries = fs::read_dir("/proc").unwrap().flatten();
-        let found = entries.filter(|entry| {
-            fs::read(entry.path().join("cmdline")).is_ok_and(|command| is_runner(&command))
-        });
-        found.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+        processes(|words| words.get(1) == Some(&"runner") && words.get(2) == Some(&ours.as_str()))
+    }
+
+    /// Kills what a dead daemon has left: its runner, and one that it had forked and that had not become a runner yet. That
+    /// one still has the daemon's command line, comes up later, and answers in the place of the next runner.
+    pub(crate) fn kill_what_the_daemon_left(&self) {
+        let ours = self.path().display().to_string();
+        let forked = processes(|words| words.get(1) == Some(&"serve") && words.contains(&&*ours));
+        for pid in forked.into_iter().chain(self.runners()) {
+            kill(pid);
+        }
     }
 
     /// Kills the runner, if there is one.
@@ -175,4 +177,15 @@ impl Dice {
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 31)) % below
     }
+}
+
+/// The processes whose command lines are such.
+fn processes(is_wanted: impl Fn(&[&str]) -> bool) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let found = entries.filter(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        is_wanted(&line.split('\0').collect::<Vec<_>>())
+    });
+    found.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
