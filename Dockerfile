@@ -3,7 +3,7 @@
 FROM rust:1.95-bookworm AS build
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --bin interlock
+RUN cargo build --profile dist --locked --bin interlock
 
 FROM debian:bookworm-slim
 RUN apt-get update \
@@ -11,7 +11,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --create-home --home-dir /var/lib/interlock interlock \
     && install --directory --owner interlock --group interlock /etc/interlock /etc/interlock/.interlock
-COPY --from=build /src/target/release/interlock /usr/local/bin/interlock
+COPY --from=build /src/target/dist/interlock /usr/local/bin/interlock
 USER interlock
 WORKDIR /etc/interlock
 EXPOSE 8420

@@ -96,7 +96,7 @@ pub(crate) fn read_cargo(text: &str) -> Line {
         return read_bar(bar).map_or(Line::Drop, Line::At);
     }
     let word = trimmed.split(' ').next().unwrap_or_default();
-    let is_step = text.starts_with("  ") && CARGO_WORDS.contains(&word);
+    let is_step = text.starts_with(' ') && CARGO_WORDS.contains(&word);
     if is_step || trimmed.is_empty() { Line::Drop } else { Line::Print }
 }
 
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn what_cargo_does_is_dropped_and_what_it_complains_of_is_printed() {
-        for line in ["   Compiling serde v1.0.1", "    \u{1b}[1;32mFinished\u{1b}[0m `dev`", ""] {
+        for line in ["   Compiling serde v1.0.1", " Documenting xtask v0.0.0", "    \u{1b}[1;32mFinished\u{1b}[0m `dev`", ""] {
             assert_eq!(read_cargo(line), Line::Drop, "{line}");
         }
         for line in ["warning: unused variable", "error[E0308]: mismatched types", "Compiling"] {
