@@ -20,8 +20,7 @@ use interlock_api::{
 use interlock_core::id::PipelineId;
 use interlock_engine::vitals::{Pulse, Vitals};
 use interlock_store::{
-    Change, Expect, Group, Key, Record, Role, Shard, Store,
-    conformance::block_on,
+    Change, Expect, Group, Key, Record, Role, Shard, Store, block_on,
     kept::TOKEN_PREFIX,
     memory::MemoryStore,
     record::{InboxRecord, SensorRecord},

@@ -19,8 +19,7 @@ use interlock_core::{
     id::PipelineId,
 };
 use interlock_store::{
-    Change, Expect, Group, Key, Record, Role, Shard, Store,
-    conformance::block_on,
+    Change, Expect, Group, Key, Record, Role, Shard, Store, block_on,
     memory::MemoryStore,
     record::{AgendaRecord, InboxRecord, PipelineRecord},
 };

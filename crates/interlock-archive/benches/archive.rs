@@ -14,9 +14,9 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::PrivatePostgres;
 use interlock_store::{
     EventRow, Freight, Key, Record, Row, RunKey, Store, StoredRow,
-    conformance::{START, closed_slot},
     record::{EventRecord, RunRecord, SlotRecord},
 };
+use interlock_store_conformance::{START, closed_slot};
 use interlock_store_embedded::EmbeddedStore;
 use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::{Client, NoTls};

@@ -227,8 +227,7 @@ mod tests {
     use interlock_config::{Context, SystemZones, ZoneSource as _, parse_pipeline};
     use interlock_core::agenda::Agenda;
     use interlock_store::{
-        Change, Expect, Group, Role, Shard,
-        conformance::block_on,
+        Change, Expect, Group, Role, Shard, block_on,
         memory::MemoryStore,
         record::{AgendaRecord, PipelineRecord, version_text},
     };

@@ -14,6 +14,9 @@ const SLOTS: usize = 16_384;
 /// After how long a replica asks for votes again: the servers give up an election that was asked for after five seconds.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(6);
 
+/// After how long servers that do not know each other are introduced again: a server forgets an introduction after one second.
+const INTRODUCE_AGAIN_AFTER: Duration = Duration::from_secs(2);
+
 /// Three servers that share the hash slots, and one more for each that is to have a replica.
 #[derive(Debug)]
 pub struct PrivateCluster {
@@ -131,15 +134,14 @@ impl PrivateCluster {
         let wait_for_word = ["--cluster-replica-no-failover", "yes"];
         // However long it was cut off: by default it gives up after twenty seconds, which a busy machine may take to kill its primary.
         let at_any_age = ["--cluster-replica-validity-factor", "0"];
-        let replica = Member::start(&[&wait_for_word[..], &at_any_age[..]].concat());
-        self.servers[owner].meet(&replica);
+        self.servers.push(Member::start(&[&wait_for_word[..], &at_any_age[..]].concat()));
+        let replica = &self.servers[self.servers.len() - 1];
+        self.servers[owner].meet(replica);
         let replicates = || replica.ask(&["CLUSTER", "REPLICATE", &id]) == "OK";
-        let nodes = || replica.ask(&["CLUSTER", "NODES"]);
-        wait_for("CLUSTER REPLICATE to be accepted by a new replica", replicates, nodes);
+        self.introduce_until("CLUSTER REPLICATE to be accepted by a new replica", replicates);
         let state = || replica.ask(&["INFO", "replication"]);
         let follows = || state().contains("master_link_status:up");
         wait_for("a new replica to have the data of its primary", follows, state);
-        self.servers.push(replica);
         self.wait();
     }
 
@@ -274,7 +276,33 @@ impl PrivateCluster {
                 first.len() == self.servers.len() && views.all(|view| view.as_ref() == Some(&first))
             })
         };
-        wait_for("the servers of a cluster to agree on it", agree, || self.describe());
+        self.introduce_until("the servers of a cluster to agree on it", agree);
+    }
+
+    /// Waits until something is so, and meanwhile introduces servers again that do not know each other. An introduction takes two steps.
+    /// On a busy machine one of both servers may have given up after a second when the other one is done: that one knows it from
+    /// then on and does not repeat the introduction, and the first one listens to nothing that it says.
+    fn introduce_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let mut introduced = Instant::now();
+        let is_so = || {
+            if introduced.elapsed() > INTRODUCE_AGAIN_AFTER {
+                self.introduce();
+                introduced = Instant::now();
+            }
+            is_so()
+        };
+        wait_for(what, is_so, || self.describe());
+    }
+
+    /// Has each server meet those that it does not know.
+    fn introduce(&self) {
+        for member in &self.servers {
+            let known = member.ask(&["CLUSTER", "NODES"]);
+            let is_unknown = |other: &&Member| !known.contains(&format!(":{}@", other.port()));
+            for other in self.servers.iter().filter(is_unknown) {
+                member.meet(other);
+            }
+        }
     }
 }
 
@@ -364,6 +392,20 @@ mod tests {
         cluster.kill_owner_of(KEY);
         cluster.have_replicas_take_over();
         assert_eq!(value(&cluster), "value");
+    }
+
+    /// As after an introduction of which only one side heard the end.
+    #[test]
+    fn a_server_that_knows_none_of_those_that_know_it_is_introduced_again() {
+        let cluster = PrivateCluster::start();
+        let [first, second, third] = cluster.servers.as_slice() else { panic!("{cluster:?}") };
+        for other in [first, second] {
+            let id = other.ask(&["CLUSTER", "MYID"]);
+            assert_eq!(third.ask(&["CLUSTER", "FORGET", &id]), "OK");
+        }
+        assert_eq!(third.ask(&["CLUSTER", "NODES"]).lines().count(), 1);
+        cluster.wait();
+        assert_eq!(third.view().unwrap().len(), PRIMARIES);
     }
 
     #[test]

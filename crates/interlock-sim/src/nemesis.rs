@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use interlock_core::id::PipelineId;
 use interlock_engine::{Changes, seam::World as _};
 use interlock_store::{
-    Store,
-    conformance::block_on,
+    Store, block_on,
     record::{InboxRecord, SlotName},
 };
 use jiff::{SignedDuration, Span, Timestamp};

@@ -8,8 +8,7 @@ use std::{
 use interlock_core::id::PipelineId;
 use interlock_engine::{Pace, seam::World as _};
 use interlock_store::{
-    Key, LedgerQuery, Record, Rows, Shard, Store, StoreError,
-    conformance::block_on,
+    Key, LedgerQuery, Record, Rows, Shard, Store, StoreError, block_on,
     memory::MemoryStore,
     record::InboxRecord,
     retention::{AnswerSweep, IncidentSweep, KEPT_MIN, Step, Sweep, forget_events},

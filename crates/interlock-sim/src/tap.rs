@@ -8,7 +8,7 @@ use std::{
 use interlock_core::{id::PipelineId, readiness::TraitStatus};
 use interlock_store::{
     Accepted, CHANGES_MAX, Change, Expect, Group, Key, Lease, OutboxRow, Record, Refusal, Role,
-    Store as _, Term, Writer, conformance::block_on, memory::MemoryStore, record::OutboxRecord,
+    Store as _, Term, Writer, block_on, memory::MemoryStore, record::OutboxRecord,
 };
 
 use crate::{

@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use interlock_private_server::PrivatePostgres;
-use interlock_store::conformance::opens::{BATCH, PIPELINES, open_all, report};
+use interlock_store_conformance::opens::{BATCH, PIPELINES, open_all, report};
 use interlock_store_postgres::{PostgresSettings, PostgresStore};
 use tokio_postgres::{
     NoTls,

@@ -8,12 +8,10 @@
 use std::time::Instant;
 
 use interlock_private_server::PrivateRedis;
-use interlock_store::{
-    Record,
-    conformance::{
-        START,
-        opens::{names, open_all, opened_event, opened_slot, report},
-    },
+use interlock_store::Record;
+use interlock_store_conformance::{
+    START,
+    opens::{names, open_all, opened_event, opened_slot, report},
 };
 use interlock_store_redis::{RedisSettings, RedisStore};
 

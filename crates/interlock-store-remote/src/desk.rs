@@ -40,7 +40,7 @@ impl Desk {
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        interlock_store::conformance::block_on(self.ask(work))
+        interlock_store::block_on(self.ask(work))
     }
 }
 

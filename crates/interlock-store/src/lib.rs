@@ -1,7 +1,7 @@
 //! The store contract: what every engine promises, and the records it keeps.
 //!
 //! Interlock keeps one ledger: what was owed, what became of it, and who was told. This crate is the text
-//! to implement an engine from; `conformance` is the test that it was understood. The engines are crates
+//! to implement an engine from; `interlock-store-conformance` is the test that it was understood. The engines are crates
 //! of their own; [`memory`] is the smallest one that is right, and the one the simulator breaks on purpose.
 //!
 //! # The shape of the data
@@ -66,8 +66,8 @@
 //! which says whether trying again makes sense. A version conflict is never an outcome for a user: reload and
 //! plan again. An engine that cannot promise all of this refuses to open; it never imitates it weakly.
 
+mod block_on;
 mod check;
-pub mod conformance;
 mod contract;
 pub mod coverage;
 pub mod encode;
@@ -81,6 +81,7 @@ pub mod story;
 mod together;
 mod whole;
 
+pub use block_on::block_on;
 pub use check::{check_name, check_settlement, may_write, whole_milliseconds};
 pub use contract::{
     Accepted, AgendaRow, Away, BackfillQuery, BackfillRow, CHANGES_MAX, Change, DueRow, EventRow,

@@ -316,6 +316,3 @@ impl Store for MemoryStore {
 fn until(now: Timestamp, ttl: SignedDuration) -> Timestamp {
     now.checked_add(ttl).unwrap_or(Timestamp::MAX)
 }
-
-#[cfg(test)]
-mod tests;

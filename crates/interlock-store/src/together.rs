@@ -76,7 +76,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     use super::*;
-    use crate::conformance::block_on;
+    use crate::block_on;
 
     /// Lets others go first, once.
     async fn give_way() {

@@ -18,8 +18,7 @@ use std::{
 use interlock_config::{Context, SystemZones, ZoneSource as _, parse_pipeline};
 use interlock_core::{agenda::Agenda, id::PipelineId};
 use interlock_store::{
-    Change, Expect, Group, Key, Record, Role, Shard, Store,
-    conformance::block_on,
+    Change, Expect, Group, Key, Record, Role, Shard, Store, block_on,
     record::{AgendaRecord, PipelineRecord, WatermarkRecord, version_text},
 };
 use interlock_store_embedded::EmbeddedStore;

@@ -21,8 +21,7 @@ use interlock_engine::{
     seam::{Task, World},
 };
 use interlock_store::{
-    Role, Shard, Store,
-    conformance::block_on,
+    Role, Shard, Store, block_on,
     record::{InboxRecord, SlotName},
 };
 use interlock_trigger::{

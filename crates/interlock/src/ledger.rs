@@ -12,8 +12,7 @@ use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
 use interlock_store::{
     AgendaRow, Away, BackfillQuery, BackfillRow, EventRow, Key, LedgerEntry, LedgerQuery,
     LedgerRow, OutboxRow, Page, Record, Roll, Row, RunKey, RunQuery, RunRow, Shard, Store,
-    StoreError,
-    conformance::block_on,
+    StoreError, block_on,
     record::{
         AppliedRecord, BackfillRecord, InboxRecord, IncidentRecord, OutboxRecord, PipelineRecord,
         RunRecord, SensorRecord, SlotRecord,

@@ -6,10 +6,10 @@
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    EventRow, Freight, Key, Record, Row, Store as _, StoredRow,
-    conformance::{START, block_on, closed_slot, open_incident},
+    EventRow, Freight, Key, Record, Row, Store as _, StoredRow, block_on,
     record::{AppliedRecord, EventRecord, IncidentRecord},
 };
+use interlock_store_conformance::{START, closed_slot, open_incident};
 use interlock_store_embedded::EmbeddedStore;
 use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _, wait_for_seeing};
 use std::{

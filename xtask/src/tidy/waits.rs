@@ -26,7 +26,7 @@ use super::{File, Problem, has_extension};
 
 /// Sources that are test code although the compiler is not told so.
 const TEST_SOURCES: &[&str] =
-    &["crates/interlock-private-server/src/", "crates/interlock-store/src/conformance/"];
+    &["crates/interlock-private-server/src/", "crates/interlock-store-conformance/src/"];
 
 /// Calls that block without a bound, and what to write instead.
 const CALLS: &[(&str, &str)] = &[

@@ -7,9 +7,9 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::PrivatePostgres;
 use interlock_store::{
     Change, Expect, Group, Key, Record, Role, Rows, RunKey, Shard, Store, Writer,
-    conformance::{START, closed_slot},
     record::{EventRecord, IncidentRecord, RunRecord, SlaRecord, SlotRecord, SpanRecord},
 };
+use interlock_store_conformance::{START, closed_slot};
 use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::{Client, NoTls, Row};
 

@@ -9,8 +9,7 @@ use interlock_core::{
     schedule::{Schedule, jitter_offset},
 };
 use interlock_store::{
-    Key, LedgerEntry, LedgerQuery, Record, Store as _,
-    conformance::block_on,
+    Key, LedgerEntry, LedgerQuery, Record, Store as _, block_on,
     record::{AgendaRecord, PipelineRecord, Shared, SlaRecord, SlotRecord, version_text},
 };
 use jiff::{SignedDuration, Timestamp};

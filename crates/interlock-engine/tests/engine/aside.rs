@@ -12,8 +12,7 @@ use interlock_engine::{
     seam::{Specs, Task},
 };
 use interlock_store::{
-    Change, Expect, Group, Key, Record, Role, Shard, Store as _, conformance::block_on,
-    record::SlotRecord,
+    Change, Expect, Group, Key, Record, Role, Shard, Store as _, block_on, record::SlotRecord,
 };
 use jiff::SignedDuration;
 

@@ -7,7 +7,7 @@ use interlock_engine::seam::World as _;
 use interlock_ports::trigger::StartRequest;
 use interlock_store::{
     BackfillQuery, Change, Expect, Key, LedgerEntry, LedgerQuery, Record, Role, Store as _,
-    conformance::block_on,
+    block_on,
     record::{BackfillRecord, InboxRecord, SlotRecord, SpanRecord, version_text},
 };
 use jiff::SignedDuration;

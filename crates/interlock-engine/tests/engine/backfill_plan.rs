@@ -11,8 +11,7 @@ use interlock_core::{
 use interlock_engine::{Engine, Parts, Prospect, backfill_of, seam::World as _};
 use interlock_ports::trigger::StartRequest;
 use interlock_store::{
-    Key, Record, Shard, Store,
-    conformance::block_on,
+    Key, Record, Shard, Store, block_on,
     record::{InboxRecord, version_text},
 };
 use jiff::{SignedDuration, Timestamp};

@@ -3,7 +3,7 @@
 use interlock_core::{id::PipelineId, run::TriggerType};
 use interlock_engine::{Changes, Engine};
 use interlock_ports::trigger::StartRequest;
-use interlock_store::{Shard, Store as _, conformance::block_on, record::InboxRecord};
+use interlock_store::{Shard, Store as _, block_on, record::InboxRecord};
 
 use crate::{
     Files,

@@ -20,7 +20,7 @@
 
 use interlock_core::{readiness::TraitStatus, retry::FailureCategory};
 use interlock_engine::{Engine, EngineError};
-use interlock_store::{Role, Shard, Store as _, conformance::block_on, record::InboxRecord};
+use interlock_store::{Role, Shard, Store as _, block_on, record::InboxRecord};
 use jiff::SignedDuration;
 use serde_json::json;
 

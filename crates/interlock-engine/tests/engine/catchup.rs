@@ -12,7 +12,7 @@ use interlock_engine::{Changes, Parts};
 use interlock_ports::trigger::StartRequest;
 use interlock_store::{
     Change, Expect, Group, Key, LedgerEntry, LedgerQuery, Record, Role, Shard, Store as _, Writer,
-    conformance::block_on,
+    block_on,
     record::{SlotRecord, SpanRecord},
 };
 use jiff::{SignedDuration, Timestamp};

@@ -3,8 +3,7 @@
 use interlock_core::{agenda::Agenda, slot::Disposition};
 use interlock_engine::{Engine, Owing};
 use interlock_store::{
-    Key, LedgerEntry, LedgerQuery, Record, Role, Store as _, conformance::block_on,
-    record::InboxRecord,
+    Key, LedgerEntry, LedgerQuery, Record, Role, Store as _, block_on, record::InboxRecord,
 };
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;

@@ -6,8 +6,7 @@ use interlock_core::{id::PipelineId, retry::FailureCategory};
 use interlock_engine::{Engine, Parts, seam::World as _};
 use interlock_ports::trigger::StartRequest;
 use interlock_store::{
-    Shard, Store,
-    conformance::block_on,
+    Shard, Store, block_on,
     record::{InboxRecord, SlotName},
 };
 use jiff::{SignedDuration, Timestamp};

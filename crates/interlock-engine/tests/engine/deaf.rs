@@ -2,7 +2,7 @@
 //! late is placed by its true time.
 
 use interlock_core::id::PipelineId;
-use interlock_store::{Store as _, conformance::block_on, record::InboxRecord};
+use interlock_store::{Store as _, block_on, record::InboxRecord};
 use jiff::SignedDuration;
 
 use crate::{

@@ -13,8 +13,7 @@ use interlock_engine::{
     seam::{Task, World},
 };
 use interlock_store::{
-    Shard, Store as _,
-    conformance::block_on,
+    Shard, Store as _, block_on,
     memory::MemoryStore,
     record::{InboxRecord, ReportRecord},
 };

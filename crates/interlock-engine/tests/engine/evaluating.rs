@@ -10,7 +10,7 @@ use interlock_core::{
     readiness::{TraitResult, TraitSpec, TraitStatus},
 };
 use interlock_engine::seam::{Evaluators, Task, World as _};
-use interlock_store::{LedgerQuery, Store as _, conformance::block_on};
+use interlock_store::{LedgerQuery, Store as _, block_on};
 use jiff::SignedDuration;
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use interlock_core::id::PipelineId;
 use interlock_engine::seam::World as _;
-use interlock_store::{Key, Record, Store, conformance::block_on, record::InboxRecord};
+use interlock_store::{Key, Record, Store, block_on, record::InboxRecord};
 use jiff::SignedDuration;
 
 use crate::incidents::{Stage, takes};

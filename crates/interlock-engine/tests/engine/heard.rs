@@ -3,8 +3,7 @@
 use interlock_core::id::PipelineId;
 use interlock_engine::seam::World as _;
 use interlock_store::{
-    Store as _,
-    conformance::block_on,
+    Store as _, block_on,
     record::{InboxRecord, ReportRecord, SlotName},
 };
 use jiff::{SignedDuration, Timestamp};

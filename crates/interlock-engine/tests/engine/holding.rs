@@ -3,8 +3,7 @@
 use interlock_core::{id::PipelineId, incident::Alert};
 use interlock_ports::channel::ChannelPolicy;
 use interlock_store::{
-    Change, Expect, Group, Key, Record, Role, Shard, Store as _,
-    conformance::block_on,
+    Change, Expect, Group, Key, Record, Role, Shard, Store as _, block_on,
     record::{InboxRecord, OutboxRecord},
 };
 use jiff::SignedDuration;

@@ -22,8 +22,7 @@ use interlock_ports::trigger::{
     TriggerFuture, Triggers, What,
 };
 use interlock_store::{
-    Change, Expect, Group, Key, Record, Role, Row, Shard, Store,
-    conformance::block_on,
+    Change, Expect, Group, Key, Record, Role, Row, Shard, Store, block_on,
     memory::MemoryStore,
     record::{InboxRecord, IncidentRecord},
 };

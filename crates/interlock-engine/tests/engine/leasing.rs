@@ -5,7 +5,7 @@ use std::{pin::pin, sync::Arc};
 use interlock_core::id::PipelineId;
 use interlock_engine::{Engine, seam::World as _};
 use interlock_sim::gated::{Gate, Gated, Passage};
-use interlock_store::{Shard, Store as _, conformance::block_on, record::InboxRecord};
+use interlock_store::{Shard, Store as _, block_on, record::InboxRecord};
 use jiff::SignedDuration;
 
 use crate::{

@@ -49,8 +49,8 @@ use interlock_engine::{
     seam::{Evaluators, Specs, Task, World},
 };
 use interlock_store::{
-    Key, LedgerEntry, LedgerQuery, Record, Shard, Store, conformance::block_on,
-    memory::MemoryStore, record::VersionRecord,
+    Key, LedgerEntry, LedgerQuery, Record, Shard, Store, block_on, memory::MemoryStore,
+    record::VersionRecord,
 };
 use jiff::{SignedDuration, Timestamp};
 

@@ -2,8 +2,7 @@
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    Key, Record, Store as _,
-    conformance::block_on,
+    Key, Record, Store as _, block_on,
     record::{InboxRecord, ReportRecord},
 };
 use jiff::SignedDuration;

@@ -2,7 +2,7 @@
 
 use interlock_core::id::PipelineId;
 use interlock_engine::{Pace, Parts};
-use interlock_store::{Forgetting, Store as _, conformance::block_on, record::InboxRecord};
+use interlock_store::{Forgetting, Store as _, block_on, record::InboxRecord};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

@@ -6,8 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_engine::{Engine, Parts, seam::World as _};
 use interlock_store::{
-    Key, LedgerEntry, LedgerQuery, LedgerRow, Record, Shard, Store as _,
-    conformance::block_on,
+    Key, LedgerEntry, LedgerQuery, LedgerRow, Record, Shard, Store as _, block_on,
     record::{InboxRecord, SlotRecord},
 };
 use jiff::{SignedDuration, Timestamp};

@@ -23,8 +23,7 @@ use interlock_ports::trigger::{
     TriggerFuture, Triggers, What,
 };
 use interlock_store::{
-    EventRow, Key, LedgerEntry, LedgerQuery, Record, RunQuery, RunRow, Shard, Store as _,
-    conformance::block_on,
+    EventRow, Key, LedgerEntry, LedgerQuery, Record, RunQuery, RunRow, Shard, Store as _, block_on,
     memory::MemoryStore,
     record::{AppliedRecord, InboxRecord, SlotRecord},
 };

@@ -9,8 +9,7 @@ use interlock_engine::{
     seam::{Specs, Task},
 };
 use interlock_store::{
-    Key, LedgerEntry, LedgerQuery, Shard, Store as _,
-    conformance::block_on,
+    Key, LedgerEntry, LedgerQuery, Shard, Store as _, block_on,
     record::{InboxRecord, version_text},
 };
 use jiff::{

@@ -8,8 +8,7 @@ use interlock_core::{id::PipelineId, retry::FailureCategory};
 use interlock_engine::{Changes, Engine, Parts};
 use interlock_ports::trigger::{Outcome, Report, What};
 use interlock_store::{
-    LedgerEntry, LedgerQuery, Shard, Store as _,
-    conformance::block_on,
+    LedgerEntry, LedgerQuery, Shard, Store as _, block_on,
     record::{InboxRecord, SlotName},
 };
 use jiff::{SignedDuration, Timestamp};

@@ -2,9 +2,7 @@
 
 use interlock_core::retry::FailureCategory;
 use interlock_ports::trigger::StartRequest;
-use interlock_store::{
-    LedgerEntry, LedgerQuery, Store as _, conformance::block_on, record::InboxRecord,
-};
+use interlock_store::{LedgerEntry, LedgerQuery, Store as _, block_on, record::InboxRecord};
 use jiff::SignedDuration;
 
 use crate::{

@@ -16,8 +16,7 @@ use interlock_engine::{
 };
 use interlock_ports::channel::{AlertMessage, Channels, Delivery, DeliveryFuture, RouteFuture};
 use interlock_store::{
-    DueKind, Group, Key, Record, Shard, Store,
-    conformance::block_on,
+    DueKind, Group, Key, Record, Shard, Store, block_on,
     record::{InboxRecord, IncidentRecord},
 };
 use interlock_watchdog::{

@@ -9,8 +9,7 @@ use interlock_core::{
 };
 use interlock_engine::{Prospect, backfill_of, seam::Specs as _};
 use interlock_store::{
-    Key, Record, Store as _,
-    conformance::block_on,
+    Key, Record, Store as _, block_on,
     record::{AppliedRecord, InboxRecord, ReportRecord, SlotName, version_text},
     story,
 };

@@ -11,8 +11,7 @@ use interlock_engine::{Owing, PlanLine};
 use interlock_ports::trigger::Outcome;
 use interlock_store::{
     AgendaRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow, Record, RunQuery, RunRow, Shard,
-    Store as _,
-    conformance::block_on,
+    Store as _, block_on,
     record::{PipelineRecord, Shared},
     story::{self, About, Absence, Story},
 };

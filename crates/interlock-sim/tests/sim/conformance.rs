@@ -13,11 +13,8 @@ use interlock_sim::{
     road::Road,
     tap::Tap,
 };
-use interlock_store::{
-    Store, StoreError,
-    conformance::{START, Subject, check},
-    memory::MemoryStore,
-};
+use interlock_store::{Store, StoreError, memory::MemoryStore};
+use interlock_store_conformance::{START, Subject, check};
 use jiff::SignedDuration;
 
 /// Lets everything through, with a wait at each side that is over at once.

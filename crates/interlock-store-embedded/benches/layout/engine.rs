@@ -4,10 +4,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Change, DueKind, Expect, Group, Key, Record, Role, Shard, Store, Writer,
-    conformance::{START, block_on},
+    Change, DueKind, Expect, Group, Key, Record, Role, Shard, Store, Writer, block_on,
     record::{DueRecord, EventRecord, MarksRecord, SlotRecord, WatermarkRecord},
 };
+use interlock_store_conformance::START;
 use interlock_store_embedded::EmbeddedStore;
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, params};

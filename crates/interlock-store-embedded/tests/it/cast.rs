@@ -8,10 +8,10 @@ use std::{path::Path, sync::Arc};
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, Change, DueKind, Expect, Group, Key, Record, Refusal, Role, Shard, Store, StoreError,
-    Writer,
-    conformance::{START, block_on},
+    Writer, block_on,
     record::{DueRecord, EventRecord, InboxRecord, SlotRecord, VersionRecord},
 };
+use interlock_store_conformance::START;
 use interlock_store_embedded::{Clock, EmbeddedStore};
 use jiff::{SignedDuration, Timestamp};
 

@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use interlock_store::{Store, conformance::block_on};
+use interlock_store::{Store, block_on};
 use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _, Lines};
 use rusqlite::Connection;
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use interlock_store::conformance::{self, Subject};
+use interlock_store_conformance::{self as conformance, Subject};
 use interlock_store_embedded::EmbeddedStore;
 
 #[test]

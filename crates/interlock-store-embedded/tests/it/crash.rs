@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use interlock_store::{Key, Record, Store, conformance::block_on};
+use interlock_store::{Key, Record, Store, block_on};
 
 use crate::{
     cast::{PIPELINES, due_key, pipeline, reader, slot, slot_key},

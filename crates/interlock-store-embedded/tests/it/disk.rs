@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use interlock_store::{Key, Store, conformance::block_on};
+use interlock_store::{Key, Store, block_on};
 use interlock_wait::{BOUND, CommandWithin as _};
 
 use crate::{

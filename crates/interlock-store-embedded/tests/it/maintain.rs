@@ -1,6 +1,6 @@
 //! Checking and copying.
 
-use interlock_store::{Store, conformance::block_on};
+use interlock_store::{Store, block_on};
 use rusqlite::Connection;
 
 use crate::cast::{commit, daemon, group, pipeline, reader, slot_key, writer};

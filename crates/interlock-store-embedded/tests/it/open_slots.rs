@@ -2,8 +2,7 @@
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    Change, Expect, Group, Record, Shard, Store as _, Writer, conformance::block_on,
-    record::SlotRecord,
+    Change, Expect, Group, Record, Shard, Store as _, Writer, block_on, record::SlotRecord,
 };
 use interlock_store_embedded::EmbeddedStore;
 

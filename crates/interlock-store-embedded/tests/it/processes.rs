@@ -8,7 +8,7 @@ use std::{
 };
 
 use interlock_store::{
-    Change, Expect, Group, Key, Record, Shard, Store, conformance::block_on, record::AppliedRecord,
+    Change, Expect, Group, Key, Record, Shard, Store, block_on, record::AppliedRecord,
 };
 use interlock_store_embedded::{EmbeddedStore, OpenInbox};
 
@@ -114,7 +114,7 @@ fn letter_after_a_long_silence_is_found_at_the_next_look() {
 
 /// Writes the answer to a letter.
 fn answer(store: &EmbeddedStore, key: &str) {
-    let at = interlock_store::conformance::START;
+    let at = interlock_store_conformance::START;
     let record = AppliedRecord { at, accepted: true, result: "done".into(), request: None };
     let put =
         Change::Put(Key::Applied(key.to_owned()), Expect::Absent, Record::Applied(record.into()));

@@ -33,9 +33,8 @@ fn torn_ledger_is_reported_and_kept() {
     assert!(!said.is_empty());
     // Opening may succeed, since it does not read every page; whoever meets the damage says so.
     if let Ok(store) = EmbeddedStore::open_daemon(folder.path(), clock()) {
-        let outcome = interlock_store::conformance::block_on(interlock_store::Store::events(
-            &store, None, 0, 100_000,
-        ));
+        let outcome =
+            interlock_store::block_on(interlock_store::Store::events(&store, None, 0, 100_000));
         assert!(outcome.unwrap_err().message.contains("is damaged"));
     }
     assert_eq!(std::fs::metadata(&path).unwrap().len(), bytes.len() as u64);
@@ -89,7 +88,7 @@ fn edited_schema_step_is_found() {
 fn ledger_that_was_set_aside_makes_room_for_a_new_one() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("ledger.db"), "damaged").unwrap();
-    let aside = set_aside(folder.path(), interlock_store::conformance::START).unwrap();
+    let aside = set_aside(folder.path(), interlock_store_conformance::START).unwrap();
     assert_eq!(std::fs::read_to_string(aside).unwrap(), "damaged");
     daemon(folder.path());
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use interlock_private_server::{PrivateBouncer, PrivatePostgres};
-use interlock_store::conformance::{self, Subject};
+use interlock_store_conformance::{self as conformance, Subject};
 use interlock_store_postgres::{PostgresSettings, PostgresStore};
 
 /// Fresh stores, each in a schema of its own.

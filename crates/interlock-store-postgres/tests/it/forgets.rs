@@ -3,10 +3,10 @@
 use interlock_core::id::PipelineId;
 use interlock_private_server::PrivatePostgres;
 use interlock_store::{
-    Accepted, Change, Group, Mark, Recalled, Refusal, Role, Shard, Store as _, Writer,
-    conformance::{START, block_on},
+    Accepted, Change, Group, Mark, Recalled, Refusal, Role, Shard, Store as _, Writer, block_on,
     record::{EventRecord, InboxRecord},
 };
+use interlock_store_conformance::START;
 use interlock_store_postgres::PostgresStore;
 use jiff::SignedDuration;
 

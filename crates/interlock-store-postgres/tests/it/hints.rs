@@ -7,7 +7,7 @@ use std::{
 
 use interlock_core::id::PipelineId;
 use interlock_private_server::{PrivateBouncer, PrivatePostgres};
-use interlock_store::{Hint, Shard, Store, conformance::block_on, record::InboxRecord};
+use interlock_store::{Hint, Shard, Store, block_on, record::InboxRecord};
 use interlock_store_postgres::PostgresStore;
 
 use crate::cast::open;

@@ -8,8 +8,7 @@ use std::{
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::PrivatePostgres;
 use interlock_store::{
-    Change, Expect, Group, Key, Record, Refusal, Row, Store as _, conformance::block_on,
-    record::WatermarkRecord,
+    Change, Expect, Group, Key, Record, Refusal, Row, Store as _, block_on, record::WatermarkRecord,
 };
 use interlock_store_postgres::STOPPED_MAX;
 use interlock_wait::{BOUND, ThreadWithin as _};

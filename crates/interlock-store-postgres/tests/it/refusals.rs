@@ -4,7 +4,7 @@ use interlock_private_server::PrivatePostgres;
 use tokio_postgres::{Client, NoTls};
 
 use crate::cast::open;
-use interlock_store::{Store as _, conformance::block_on};
+use interlock_store::{Store as _, block_on};
 use interlock_store_postgres::{PostgresSettings, PostgresStore};
 
 /// Runs statements beside the store.

@@ -4,9 +4,9 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::RedisClient;
 use interlock_store::{
     Accepted, Change, Expect, Group, Key, Record, Refusal, Role, Shard, Store, StoreError, Writer,
-    conformance::{START, block_on},
-    record::WatermarkRecord,
+    block_on, record::WatermarkRecord,
 };
+use interlock_store_conformance::START;
 use interlock_store_redis::{RedisSettings, RedisStore};
 use jiff::SignedDuration;
 

@@ -14,10 +14,10 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::PrivateCluster;
 use interlock_store::{
     Accepted, Archived, Change, Expect, Group, Key, Mark, Recalled, Record, Refusal, Role, Rows,
-    Shard, Store as _, StoreError, Writer,
-    conformance::{self, START, Subject, block_on, open_incident},
+    Shard, Store as _, StoreError, Writer, block_on,
     record::{EventRecord, InboxRecord, OutboxRecord, SensorRecord, WatermarkRecord},
 };
+use interlock_store_conformance::{self as conformance, START, Subject, open_incident};
 use interlock_store_redis::{RedisSettings, RedisStore};
 use jiff::SignedDuration;
 

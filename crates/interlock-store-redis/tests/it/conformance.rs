@@ -10,10 +10,9 @@ use std::{
 
 use interlock_private_server::PrivateRedis;
 use interlock_store::{
-    Freight, Key, Record, Row, Rows, Store as _, StoredRow,
-    conformance::{self, START, Subject, block_on},
-    record::AppliedRecord,
+    Freight, Key, Record, Row, Rows, Store as _, StoredRow, block_on, record::AppliedRecord,
 };
+use interlock_store_conformance::{self as conformance, START, Subject};
 use interlock_store_redis::{RedisSettings, RedisStore};
 
 use crate::cast::{open, orders, redis_cli};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use interlock_private_server::{PrivateRedis, Signal};
-use interlock_store::{Expect, Refusal, Store as _, conformance::block_on};
+use interlock_store::{Expect, Refusal, Store as _, block_on};
 use interlock_store_redis::{RedisSettings, RedisStore};
 use jiff::SignedDuration;
 

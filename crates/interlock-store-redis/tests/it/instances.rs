@@ -8,10 +8,10 @@ use std::{
 use interlock_core::id::PipelineId;
 use interlock_private_server::PrivateRedis;
 use interlock_store::{
-    Change, Expect, Group, Recalled, Refusal, Role, Shard, Store as _,
-    conformance::{START, block_on},
+    Change, Expect, Group, Recalled, Refusal, Role, Shard, Store as _, block_on,
     record::{EventRecord, InboxRecord},
 };
+use interlock_store_conformance::START;
 use interlock_store_redis::{RedisSettings, RedisStore};
 use interlock_wait::{BOUND, ThreadWithin as _};
 use jiff::SignedDuration;

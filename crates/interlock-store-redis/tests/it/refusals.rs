@@ -6,7 +6,7 @@ use std::{
 };
 
 use interlock_private_server::PrivateRedis;
-use interlock_store::{Store as _, conformance::block_on};
+use interlock_store::{Store as _, block_on};
 use interlock_store_redis::{RedisSettings, RedisStore};
 
 use crate::cast::{open, redis_cli, redis_cli_as};

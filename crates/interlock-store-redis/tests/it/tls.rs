@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use interlock_private_server::{PrivateRedis, certify};
-use interlock_store::{Expect, Store as _, StoreError, conformance::block_on};
+use interlock_store::{Expect, Store as _, StoreError, block_on};
 use interlock_store_redis::{RedisSettings, RedisStore, RedisTls};
 
 use crate::cast::{LONG, acquire, advance};

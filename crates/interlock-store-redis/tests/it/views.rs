@@ -5,10 +5,10 @@ use std::sync::Arc;
 use interlock_core::id::ScheduleId;
 use interlock_private_server::PrivateRedis;
 use interlock_store::{
-    Archived, Change, Expect, Key, Record, RunKey, Store as _,
-    conformance::{START, block_on},
+    Archived, Change, Expect, Key, Record, RunKey, Store as _, block_on,
     record::{EventRecord, MarksRecord, PipelineRecord, RunRecord, SlotRecord},
 };
+use interlock_store_conformance::START;
 use interlock_store_redis::{RedisSettings, RedisStore};
 use jiff::SignedDuration;
 

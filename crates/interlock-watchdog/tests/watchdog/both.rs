@@ -7,7 +7,7 @@ use std::{
 };
 
 use interlock_core::slot::{Disposition, OpenState};
-use interlock_store::{DueKind, Obligation, Shard, Store as _, Subject, conformance::block_on};
+use interlock_store::{DueKind, Obligation, Shard, Store as _, Subject, block_on};
 use interlock_watchdog::{
     Parts, Watchdog,
     seam::{Task, World, ZoneBook},

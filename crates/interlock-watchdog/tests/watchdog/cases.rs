@@ -291,7 +291,7 @@ fn case_27_the_wrapper_scans_at_once_then_on_each_interval_and_stops() {
 fn the_seeds_functions_answer_with_the_seeds_results() {
     let house = house(DAILY);
     let options = house.options(at("10:10"));
-    let missed = interlock_store::conformance::block_on(check_missed_schedules(&options)).unwrap();
+    let missed = interlock_store::block_on(check_missed_schedules(&options)).unwrap();
     let [missed] = missed.as_slice() else { panic!("{missed:?}") };
     assert_eq!((missed.pipeline.as_str(), missed.schedule.as_str()), ("orders", "daily"));
     assert_eq!(
@@ -300,7 +300,7 @@ fn the_seeds_functions_answer_with_the_seeds_results() {
     );
     house.run("orders", ("daily", midnight()), ("RUNNING", at("09:00")), MINUTES(30));
     let options = house.options(at("09:45"));
-    let stuck = interlock_store::conformance::block_on(check_stuck_runs(&options)).unwrap();
+    let stuck = interlock_store::block_on(check_stuck_runs(&options)).unwrap();
     let [stuck] = stuck.as_slice() else { panic!("{stuck:?}") };
     assert_eq!((stuck.status.as_str(), stuck.duration.as_str()), ("RUNNING", "45m0s"));
     // Without somebody to tell nothing is written.

@@ -8,7 +8,7 @@ use interlock_core::{
     sla::{Limit, ResolvedSla},
     slot::{Disposition, OpenState, SlotState},
 };
-use interlock_store::{DueKind, Obligation, Shard, Subject, conformance::block_on};
+use interlock_store::{DueKind, Obligation, Shard, Subject, block_on};
 use interlock_watchdog::{CHECKS, CheckName, once::once};
 use jiff::SignedDuration;
 use serde_json::json;

@@ -15,8 +15,7 @@ use interlock_core::{
 };
 use interlock_store::{
     Change, DueKind, Expect, Group, Key, Obligation, Record, Role, RunKey, Shard, Store as _,
-    Subject, Writer,
-    conformance::block_on,
+    Subject, Writer, block_on,
     memory::MemoryStore,
     record::{
         AgendaRecord, EventRecord, IncidentRecord, PauseRecord, PipelineRecord, RunRecord,

@@ -8,8 +8,7 @@ use interlock_core::{
     slot::{Disposition, OpenState, SkipReason, Slot, SlotState},
 };
 use interlock_store::{
-    Change, DueKind, Expect, Key, Obligation, Record, RunKey, Shard, Store as _, Subject,
-    conformance::block_on,
+    Change, DueKind, Expect, Key, Obligation, Record, RunKey, Shard, Store as _, Subject, block_on,
     record::{SensorRecord, SpanRecord, version_text},
 };
 use jiff::{SignedDuration, Timestamp};

@@ -7,8 +7,7 @@ use std::{
 
 use interlock_core::slot::{Disposition, SlotState};
 use interlock_store::{
-    Change, Expect, Key, Record, Shard, Store as _,
-    conformance::block_on,
+    Change, Expect, Key, Record, Shard, Store as _, block_on,
     record::{EventRecord, InboxRecord, SpanRecord, version_text},
 };
 use interlock_watchdog::{

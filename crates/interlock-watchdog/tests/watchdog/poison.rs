@@ -6,7 +6,7 @@ use interlock_core::{
     id::ScheduleId,
     slot::{OpenState, SlotState},
 };
-use interlock_store::{DueKind, Obligation, Shard, Subject, conformance::block_on};
+use interlock_store::{DueKind, Obligation, Shard, Subject, block_on};
 use interlock_watchdog::{CHECKS, Check, CheckName, Finding, Remedy, Snapshot, once::once};
 use jiff::{SignedDuration, Timestamp};
 

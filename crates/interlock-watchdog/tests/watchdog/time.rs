@@ -5,8 +5,7 @@ use interlock_core::{
     slot::{Disposition, Evaluated, OpenState, SkipReason, Slot, SlotState},
 };
 use interlock_store::{
-    Change, Expect, Key, Record, Store as _,
-    conformance::block_on,
+    Change, Expect, Key, Record, Store as _, block_on,
     record::{InboxRecord, SpanRecord, version_text},
 };
 use interlock_watchdog::CheckName;

@@ -3,7 +3,7 @@
 use std::{env, fs, path::Path};
 
 use interlock_core::slot::{Disposition, OpenState, SlotState};
-use interlock_store::{DueKind, Obligation, Shard, Store as _, Subject, conformance::block_on};
+use interlock_store::{DueKind, Obligation, Shard, Store as _, Subject, block_on};
 use interlock_watchdog::{CheckName, Finding, Snapshot, once::once, wire::event_json};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fs, path::Path, thread, time::Duration};
 
 use interlock_private_server::{PrivatePostgres, PrivateRedis};
-use interlock_store::{Role, RunQuery, RunRow, Shard, Store, conformance::block_on};
+use interlock_store::{Role, RunQuery, RunRow, Shard, Store, block_on};
 use interlock_store_postgres::{PostgresSettings, PostgresStore};
 use interlock_store_redis::{RedisSettings, RedisStore};
 use jiff::{SignedDuration, Timestamp};

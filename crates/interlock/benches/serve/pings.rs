@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use interlock_store::{Shard, Store as _, conformance::block_on};
+use interlock_store::{Shard, Store as _, block_on};
 use interlock_store_embedded::EmbeddedStore;
 
 use crate::served::{Served, now, project};

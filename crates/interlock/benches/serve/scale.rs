@@ -4,7 +4,7 @@
 use std::{fs, path::Path, process::Command, sync::Arc, thread, time::Duration};
 
 use interlock_core::id::{PipelineId, ScheduleId};
-use interlock_store::{Key, Store as _, conformance::block_on};
+use interlock_store::{Key, Store as _, block_on};
 use interlock_store_embedded::EmbeddedStore;
 use jiff::{SignedDuration, Timestamp, Unit};
 use serde_json::Value;

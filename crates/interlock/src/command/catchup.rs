@@ -14,8 +14,7 @@ use interlock_core::{
 };
 use interlock_engine::{EngineError, Owing, PlanLine, pause_after, preview_away};
 use interlock_store::{
-    AgendaRow, LedgerRow,
-    conformance::block_on,
+    AgendaRow, LedgerRow, block_on,
     record::{InboxRecord, PauseRecord, Shared},
 };
 use jiff::{SignedDuration, Timestamp};

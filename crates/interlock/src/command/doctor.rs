@@ -7,7 +7,7 @@ use std::{fs, io::Write as _, path::Path};
 
 use interlock_api::access::stored_tokens;
 use interlock_config::{Loaded, problem::Severity, server::Server};
-use interlock_store::conformance::block_on;
+use interlock_store::block_on;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{

@@ -10,7 +10,7 @@ use interlock_config::{
     zones,
 };
 use interlock_core::{duration, text::TextError};
-use interlock_store::{conformance::block_on, record::InboxRecord};
+use interlock_store::{block_on, record::InboxRecord};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

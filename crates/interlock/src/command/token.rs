@@ -8,7 +8,7 @@ use interlock_api::{
     access::stored_tokens,
     token::{Scope, Token},
 };
-use interlock_store::{conformance::block_on, record::InboxRecord};
+use interlock_store::{block_on, record::InboxRecord};
 use serde_json::{Value, json};
 
 use crate::{

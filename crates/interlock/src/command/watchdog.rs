@@ -4,7 +4,7 @@ use std::{io::Write as _, path::Path, sync::Arc, time::Duration};
 
 use interlock_config::{SystemZones, ZoneSource as _};
 use interlock_core::{id::SlotKey, zone::Zone};
-use interlock_store::{Shard, Store, conformance::block_on, whole_milliseconds};
+use interlock_store::{Shard, Store, block_on, whole_milliseconds};
 use interlock_watchdog::{
     CheckName, Finding,
     once::{CheckOptions, Report, once},

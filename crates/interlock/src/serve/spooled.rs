@@ -87,9 +87,7 @@ async fn take(
 
 #[cfg(test)]
 mod tests {
-    use interlock_store::{
-        Shard, conformance::block_on, memory::MemoryStore, record::ReportRecord as Report,
-    };
+    use interlock_store::{Shard, block_on, memory::MemoryStore, record::ReportRecord as Report};
 
     use super::*;
 

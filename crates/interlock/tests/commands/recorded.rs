@@ -13,7 +13,7 @@ use std::{
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Change, Expect, Group, InboxEntry, Key, Record, Role, RunKey, Shard, Store as _, Writer,
-    conformance::block_on,
+    block_on,
     record::{
         AppliedRecord, EventRecord, InboxRecord, MarksRecord, PauseRecord, PipelineRecord,
         RunRecord, SensorRecord, SlaRecord, SlotRecord, SpanRecord, WatermarkRecord,

@@ -12,10 +12,10 @@ use std::{
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::{PrivatePostgres, PrivateRedis};
 use interlock_store::{
-    EventRow, Freight, Key, Record, Row, RunKey, Store, StoredRow,
-    conformance::{START, block_on, closed_slot},
+    EventRow, Freight, Key, Record, Row, RunKey, Store, StoredRow, block_on,
     record::{EventRecord, RunRecord, SlotRecord},
 };
+use interlock_store_conformance::{START, closed_slot};
 use interlock_store_embedded::EmbeddedStore;
 use interlock_store_redis::{RedisSettings, RedisStore};
 use interlock_wait::ChildWithin as _;

@@ -13,8 +13,7 @@ use std::{
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    AgendaRow, LedgerEntry, LedgerQuery, LedgerRow, RunQuery, RunRow, Shard, Store as _,
-    conformance::block_on,
+    AgendaRow, LedgerEntry, LedgerQuery, LedgerRow, RunQuery, RunRow, Shard, Store as _, block_on,
     record::{SlotRecord, SpanRecord},
 };
 use interlock_store_embedded::EmbeddedStore;

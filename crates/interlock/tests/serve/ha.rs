@@ -14,7 +14,7 @@ use std::{
 
 use interlock_core::id::PipelineId;
 use interlock_private_server::{PrivateCluster, PrivatePostgres, PrivateRedis};
-use interlock_store::{Key, Record, Role, Store, conformance::block_on};
+use interlock_store::{Key, Record, Role, Store, block_on};
 use jiff::{SignedDuration, Timestamp};
 
 use self::{

@@ -14,7 +14,7 @@ use std::{
 };
 
 use interlock_private_server::PrivateRedis;
-use interlock_store::{Role, Shard, Store, conformance::block_on};
+use interlock_store::{Role, Shard, Store, block_on};
 use interlock_store_redis::{RedisSettings, RedisStore};
 use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _};
 use jiff::Timestamp;

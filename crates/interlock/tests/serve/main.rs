@@ -74,9 +74,7 @@ use std::{
 };
 
 use interlock_core::id::PipelineId;
-use interlock_store::{
-    LedgerEntry, LedgerQuery, Store as _, conformance::block_on, record::SlotRecord,
-};
+use interlock_store::{LedgerEntry, LedgerQuery, Store as _, block_on, record::SlotRecord};
 use interlock_store_embedded::EmbeddedStore;
 use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _, wait_for_seeing};
 use jiff::Timestamp;

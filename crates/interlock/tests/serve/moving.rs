@@ -12,11 +12,11 @@ use std::{
 use interlock_core::id::PipelineId;
 use interlock_private_server::{PrivateCluster, PrivatePostgres, PrivateRedis};
 use interlock_store::{
-    Freight, Key, Record, Row, Store as _, StoredRow,
-    conformance::{START, block_on},
+    Freight, Key, Record, Row, Store as _, StoredRow, block_on,
     kept::COPYING_KEY,
     record::{InboxRecord, SensorRecord},
 };
+use interlock_store_conformance::START;
 use interlock_store_redis::{RedisSettings, RedisStore};
 use jiff::{SignedDuration, Timestamp};
 use rustix::process::Signal;

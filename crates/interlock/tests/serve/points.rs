@@ -17,7 +17,7 @@ use std::{
 };
 
 use interlock_core::id::PipelineId;
-use interlock_store::{LedgerRow, RunRow, Store as _, conformance::block_on, record::InboxRecord};
+use interlock_store::{LedgerRow, RunRow, Store as _, block_on, record::InboxRecord};
 use interlock_store_embedded::EmbeddedStore;
 use interlock_wait::{BOUND, ChildWithin as _};
 use jiff::Timestamp;

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use interlock_store::{Shard, Store as _, conformance::block_on};
+use interlock_store::{Shard, Store as _, block_on};
 use interlock_store_embedded::EmbeddedStore;
 use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _, read_within, wait_for};
 use jiff::Timestamp;

@@ -12,8 +12,7 @@ use interlock_core::{
 };
 use interlock_engine::{Forecast, Prospect, ZoneOf};
 use interlock_store::{
-    Store,
-    conformance::block_on,
+    Store, block_on,
     record::{BackfillRecord, version_text},
 };
 use jiff::Timestamp;

@@ -5,8 +5,7 @@ use std::{path::Path, sync::Arc};
 use interlock_config::{SystemZones, ZoneSource as _};
 use interlock_core::{duration, id::PipelineId, text::counted};
 use interlock_store::{
-    Key, Record, Shard,
-    conformance::block_on,
+    Key, Record, Shard, block_on,
     kept::{BARKS_KEY, COVERAGE_PREFIX, LastBark, barks},
 };
 use interlock_watchdog::{DEAF_AFTER, Scanner, Violation, seam::ZoneBook};

@@ -18,8 +18,7 @@ use std::{
 use interlock_core::id::{PipelineId, fnv1a};
 use interlock_store::{
     Change, Expect, Freight, Group, InboxEntry, Key, Record, Role, Row, Rows, Shard, Store,
-    StoredRow, Writer,
-    conformance::block_on,
+    StoredRow, Writer, block_on,
     kept::{COPYING_KEY, MOVED_KEY},
     record::SensorRecord,
 };

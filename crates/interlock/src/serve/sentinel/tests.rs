@@ -11,7 +11,7 @@ use std::{
 use interlock_config::{SystemZones, server::Beacon};
 use interlock_core::{outbound::Outbound, pipeline::Secret};
 use interlock_store::record::InboxRecord;
-use interlock_store::{Role, Shard, conformance::block_on};
+use interlock_store::{Role, Shard, block_on};
 use interlock_store_embedded::EmbeddedStore;
 use interlock_trigger::web::Web;
 use interlock_wait::BOUND;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, sync::Arc};
 use interlock_core::id::PipelineId;
 use interlock_private_server::{PrivateCluster, PrivatePostgres, PrivateRedis};
 use interlock_store::{
-    Key, LedgerEntry, LedgerQuery, LedgerRow, Record, Role, Roll, Store, conformance::block_on,
+    Key, LedgerEntry, LedgerQuery, LedgerRow, Record, Role, Roll, Store, block_on,
 };
 use interlock_store_postgres::{PostgresSettings, PostgresStore};
 use interlock_store_redis::{RedisSettings, RedisStore};

@@ -11,7 +11,7 @@ use std::{
 };
 
 use interlock_liveness::signals;
-use interlock_store::{Lease, Role, Shard, Store, Writer, conformance::block_on};
+use interlock_store::{Lease, Role, Shard, Store, Writer, block_on};
 use jiff::SignedDuration;
 use tokio::signal::unix::SignalKind;
 

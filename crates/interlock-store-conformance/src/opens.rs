@@ -7,12 +7,11 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use jiff::SignedDuration;
 
 use super::{
-    drive::block_on,
+    block_on,
     sample::{START, minute, open_slot, schedule},
 };
-use crate::{
-    contract::{Accepted, Change, Expect, Group, Refusal, Role, Shard, Store, StoreFuture, Writer},
-    key::Key,
+use interlock_store::{
+    Accepted, Change, Expect, Group, Key, Refusal, Role, Shard, Store, StoreFuture, Writer,
     record::{EventRecord, Record, SlotRecord, WatermarkRecord},
 };
 

@@ -13,10 +13,8 @@ use super::{
         watermark,
     },
 };
-use crate::{
-    contract::{Accepted, CHANGES_MAX, Change, Expect, Group, Refusal, Shard},
-    key::Key,
-    record::Record,
+use interlock_store::{
+    Accepted, CHANGES_MAX, Change, Expect, Group, Key, Refusal, Shard, record::Record,
 };
 
 promises!("commit":

@@ -15,11 +15,10 @@ use super::{
         slot_key, span, watermark,
     },
 };
-use crate::{
-    contract::{Accepted, Change, EventRow, Expect, InboxEntry, Refusal, Row},
-    key::Key,
+use interlock_store::{
+    Accepted, Archived, Change, ChangedRow, Changes, EventRow, Expect, Freight, InboxEntry, Key,
+    Mark, Recalled, Refusal, Row, Rows, StoreId, StoredRow,
     record::{InboxRecord, Record, VersionRecord},
-    whole::{Archived, ChangedRow, Changes, Freight, Mark, Recalled, Rows, StoreId, StoredRow},
 };
 
 promises!("whole":

@@ -13,15 +13,13 @@ use super::{
         outbox, outbox_key, pipeline, pipeline_row, run, run_key, slot_key, span, watermark,
     },
 };
-use crate::{
-    contract::{Change, Expect, LedgerQuery, RunQuery},
+use interlock_store::{
+    Archived, Change, Changes, Expect, Forgetting, Key, LedgerQuery, Rows, RunQuery, StoredRow,
     kept,
-    key::Key,
     record::{
         AppliedRecord, InboxRecord, IncidentRecord, OutboxRecord, Record, SlotRecord, SpanRecord,
     },
     retention::{AnswerSweep, IncidentSweep, Step, Sweep, forget_events},
-    whole::{Archived, Changes, Forgetting, Rows, StoredRow},
 };
 
 promises!("retention":
@@ -87,7 +85,7 @@ async fn declared(t: &Subject, name: &str, recorded: i64) {
 async fn ledger(t: &Subject, name: &str) -> Vec<Key> {
     let query = LedgerQuery { pipeline: Some(pipeline(name)), ..LedgerQuery::everything(5_000) };
     let page = t.store.ledger(&query).await.expect("ledger answers");
-    let key = |row: crate::LedgerRow| {
+    let key = |row: interlock_store::LedgerRow| {
         let place = row.place();
         let (schedule, at) = (place.schedule, place.nominal);
         if place.is_span { Key::Span(schedule, at) } else { Key::Slot(schedule, at) }
@@ -113,7 +111,7 @@ async fn floor(t: &Subject) -> Option<Timestamp> {
 /// Sweeps all shards; how many rows went, and in how many steps something did.
 async fn sweep(t: &Subject) -> Result<(usize, usize), &'static str> {
     let (mut all, mut steps) = (0, 0);
-    for shard in (0..t.store.shard_count()).map(crate::Shard) {
+    for shard in (0..t.store.shard_count()).map(interlock_store::Shard) {
         let store = t.store.as_ref();
         let mut sweep = Sweep::begin(store, shard, before()).await.expect("a sweep begins");
         loop {

@@ -10,9 +10,8 @@ use interlock_core::id::PipelineId;
 use jiff::{SignedDuration, Timestamp};
 
 use super::sample::LONG;
-use crate::{
-    contract::{Accepted, Change, Expect, Group, Page, Refusal, Role, Row, Shard, Store, Writer},
-    key::Key,
+use interlock_store::{
+    Accepted, Change, Expect, Group, Key, Page, Refusal, Role, Row, Shard, Store, Writer,
     record::Record,
 };
 
@@ -114,7 +113,7 @@ impl Subject {
 
     /// Creates rows as the engine, in as many groups as it takes.
     pub(super) async fn create(&self, pipeline: &PipelineId, rows: Vec<(Key, Record)>) {
-        for rows in rows.chunks(crate::CHANGES_MAX) {
+        for rows in rows.chunks(interlock_store::CHANGES_MAX) {
             let put = |(key, record): &(Key, Record)| {
                 Change::Put(key.clone(), Expect::Absent, record.clone())
             };

@@ -9,8 +9,8 @@ use super::{
     promises,
     sample::{START, applied, applied_key, open, orders, pipeline, sensor, sensor_key, slot_key},
 };
-use crate::{
-    contract::{Change, Expect, InboxEntry, Shard},
+use interlock_store::{
+    Change, Expect, InboxEntry, Shard,
     record::{InboxRecord, ReportRecord, SlotName},
 };
 

@@ -4,7 +4,8 @@
 //!
 //! ```
 //! use std::sync::{Arc, Mutex};
-//! use interlock_store::{conformance::{self, Subject}, memory::MemoryStore};
+//! use interlock_store::memory::MemoryStore;
+//! use interlock_store_conformance::{self as conformance, Subject};
 //!
 //! conformance::check(|| {
 //!     let clock = Arc::new(Mutex::new(conformance::START));
@@ -65,8 +66,9 @@ use std::{
     pin::Pin,
 };
 
+use interlock_store::block_on;
+
 pub use self::{
-    drive::block_on,
     sample::{START, closed_slot, open_incident},
     subject::Subject,
 };
@@ -86,7 +88,7 @@ pub struct Case {
 /// Lists cases with their names, in the module that is named first.
 macro_rules! promises {
     ($module:literal: $($case:ident),* $(,)?) => {
-        pub(super) const CASES: &[super::Case] = &[$(super::Case {
+        pub(crate) const CASES: &[super::Case] = &[$(super::Case {
             name: concat!($module, "::", stringify!($case)),
             run: |subject| Box::pin($case(subject)),
         }),*];

@@ -14,11 +14,10 @@ use super::{
     },
     subject::take,
 };
-use crate::{
-    check::whole_milliseconds,
-    contract::{AgendaRow, Change, DueRow, Expect, Shard},
-    key::{DueKind, Key},
+use interlock_store::{
+    AgendaRow, Change, DueKind, DueRow, Expect, Key, Shard,
     record::{IncidentRecord, Record},
+    whole_milliseconds,
 };
 
 promises!("pipelines":

@@ -5,9 +5,8 @@ use super::{
     sample::{START, backfill, orders, pipeline},
     subject::take,
 };
-use crate::{
-    contract::{BackfillQuery, BackfillRow, Change, Expect, Refusal, Shard},
-    key::Key,
+use interlock_store::{
+    BackfillQuery, BackfillRow, Change, Expect, Key, Refusal, Shard,
     record::{BackfillRecord, BackfillSlot, Record},
 };
 

@@ -4,10 +4,7 @@ use super::{
     Subject, promises,
     sample::{START, daily, minute, orders, pipeline, run, run_key, schedule},
 };
-use crate::{
-    contract::{Change, Expect, RunQuery, RunRow},
-    key::{Key, RunKey},
-};
+use interlock_store::{Change, Expect, Key, RunKey, RunQuery, RunRow};
 
 promises!("runs":
     runs_come_newest_first,

@@ -10,8 +10,8 @@ use super::{
     promises,
     sample::{LONG, PAST_SHORT, SHORT, orders, outbox, outbox_key, pipeline},
 };
-use crate::{
-    contract::{CHANGES_MAX, Change, Expect, OutboxRow},
+use interlock_store::{
+    CHANGES_MAX, Change, Expect, OutboxRow,
     record::{OutboxRecord, Record},
 };
 

@@ -9,8 +9,8 @@ use interlock_core::id::PipelineId;
 use jiff::SignedDuration;
 
 use super::{
-    Subject,
-    drive::{all, block_on},
+    Subject, block_on,
+    drive::all,
     promises,
     sample::{
         LONG, PAST_SHORT, SHORT, START, applied, applied_key, closed, daily, due, due_key, event,
@@ -18,10 +18,8 @@ use super::{
         slot_key, span, watermark,
     },
 };
-use crate::{
-    contract::{Change, Expect, Group, Lease, Refusal, Role, Shard, Term, Writer},
-    key::Key,
-    record::Record,
+use interlock_store::{
+    Change, Expect, Group, Key, Lease, Refusal, Role, Shard, Term, Writer, record::Record,
 };
 
 promises!("lease":

@@ -9,7 +9,7 @@ use super::{
     sample::{event, open, orders, pipeline, slot_key},
     subject::take,
 };
-use crate::contract::{Change, EventRow, Expect, Shard};
+use interlock_store::{Change, EventRow, Expect, Shard};
 
 promises!("events":
     events_are_numbered_in_commit_order,

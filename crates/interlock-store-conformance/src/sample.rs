@@ -6,8 +6,8 @@ use interlock_core::id::{PipelineId, ScheduleId};
 use jiff::{SignedDuration, Timestamp, civil::date};
 use serde_json::{Value, json};
 
-use crate::{
-    key::{DueKind, Key, RunKey},
+use interlock_store::{
+    DueKind, Key, RunKey,
     record::{
         AppliedRecord, BackfillCounts, BackfillRecord, DueRecord, EventRecord, IncidentRecord,
         MarksRecord, OutboxRecord, PipelineRecord, Record, RunRecord, SensorRecord, SlotRecord,

@@ -8,10 +8,7 @@ use super::{
     sample::{START, closed, daily, minute, open, orders, pipeline, schedule, slot_key, span},
     subject::take,
 };
-use crate::{
-    contract::{Change, Expect, LedgerEntry, LedgerQuery, LedgerRow, Page, Shard},
-    key::Key,
-};
+use interlock_store::{Change, Expect, Key, LedgerEntry, LedgerQuery, LedgerRow, Page, Shard};
 
 promises!("ledger":
     an_interval_has_its_start_and_not_its_end,
