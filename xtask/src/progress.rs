@@ -244,7 +244,12 @@ mod tests {
 
     #[test]
     fn what_cargo_does_is_dropped_and_what_it_complains_of_is_printed() {
-        for line in ["   Compiling serde v1.0.1", " Documenting xtask v0.0.0", "    \u{1b}[1;32mFinished\u{1b}[0m `dev`", ""] {
+        for line in [
+            "   Compiling serde v1.0.1",
+            " Documenting xtask v0.0.0",
+            "    \u{1b}[1;32mFinished\u{1b}[0m `dev`",
+            "",
+        ] {
             assert_eq!(read_cargo(line), Line::Drop, "{line}");
         }
         for line in ["warning: unused variable", "error[E0308]: mismatched types", "Compiling"] {

@@ -31,7 +31,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     steps.run("documentation tests", documentation_tests);
     steps.run("fuzz targets over their seeds", || fuzz::replay_seeds().into());
     steps.run("simulated worlds", || sim::swarm().into());
-    steps.run("tests", || without.step("cargo-nextest", || tests(&without, &mut groups)));
+    steps.run("tests of the simulator", || {
+        without.step("cargo-nextest", || tests(SIMULATOR, &without, &mut groups))
+    });
+    steps.run("tests", || without.step("cargo-nextest", || tests(OTHERS, &without, &mut groups)));
     groups.print();
     steps.finish()
 }
@@ -67,23 +70,31 @@ fn documentation_tests() -> Outcome {
 /// Run by itself, it draws new ones.
 const CASES: (&str, &str) = ("PROPTEST_RNG_SEED", "20260225");
 
-/// What the tests and the simulator are made of, under a heading of its own: it is the longest part of a first run.
+/// The simulator's tests live through years, so they are built as the swarm is: unoptimised they took a tenth of the whole run.
+const SIMULATOR: &[&str] = &["--package", "interlock-sim", "--cargo-profile", "swarm"];
+/// All other tests, on the same build as the quickstart.
+const OTHERS: &[&str] = &["--workspace", "--exclude", "interlock-sim"];
+
+/// What the tests are made of, under a heading of its own: it is the longest part of a first run.
 fn build(without: &Without) -> Outcome {
-    progress::run("build", nextest(without, &["--no-run"]), progress::read_cargo).into()
+    let mut command = nextest(OTHERS, without);
+    command.arg("--no-run");
+    progress::run("build", command, progress::read_cargo).into()
 }
 
-fn tests(without: &Without, groups: &mut Groups) -> Outcome {
+fn tests(which: &[&str], without: &Without, groups: &mut Groups) -> Outcome {
+    let mut command = nextest(which, without);
     // Passed tests are named so that they can be counted; they are not shown.
-    let mut command = nextest(without, &["--status-level", "pass"]);
+    command.args(["--status-level", "pass"]);
     if std::env::var_os(CASES.0).is_none() {
         command.env(CASES.0, CASES.1);
     }
     progress::run("tests", command, |line| groups.read(line)).into()
 }
 
-fn nextest(without: &Without, arguments: &[&str]) -> Command {
-    let mut command = progress::cargo(&["nextest", "run", "--workspace"]);
-    command.args(arguments).args(without.filter());
+fn nextest(which: &[&str], without: &Without) -> Command {
+    let mut command = progress::cargo(&["nextest", "run"]);
+    command.args(which).args(without.filter());
     command
 }
 
