@@ -92,10 +92,10 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 pub(crate) fn read_cargo(text: &str) -> Line {
     let text = plain(text);
     let trimmed = text.trim();
-    if let Some(bar) = trimmed.strip_prefix("Building [") {
-        return read_bar(bar).map_or(Line::Drop, Line::At);
+    let (word, rest) = trimmed.split_once(' ').unwrap_or((trimmed, ""));
+    if BARS.contains(&word) && rest.starts_with('[') {
+        return read_bar(rest).map_or(Line::Drop, Line::At);
     }
-    let word = trimmed.split(' ').next().unwrap_or_default();
     let is_step = text.starts_with(' ') && CARGO_WORDS.contains(&word);
     if is_step || trimmed.is_empty() { Line::Drop } else { Line::Print }
 }
@@ -111,12 +111,17 @@ const CARGO_WORDS: &[&str] = &[
     "Finished",
     "Fresh",
     "Generated",
+    "Installed",
+    "Installing",
     "Locking",
     "Running",
     "Updating",
 ];
 
-/// `====>   ] 12/345: serde, interlock-core(test)`
+/// What cargo draws a bar for.
+const BARS: &[&str] = &["Building", "Downloading", "Fetch"];
+
+/// `[====>   ] 12/345: serde, interlock-core(test)`
 fn read_bar(bar: &str) -> Option<Place> {
     let (_, rest) = bar.split_once("] ")?;
     let (count, names) = rest.split_once(':').unwrap_or((rest, ""));
@@ -245,6 +250,7 @@ mod tests {
     #[test]
     fn what_cargo_does_is_dropped_and_what_it_complains_of_is_printed() {
         for line in [
+            "       Fetch [==>  ] 35 complete; 110 pending",
             "   Compiling serde v1.0.1",
             " Documenting xtask v0.0.0",
             "    \u{1b}[1;32mFinished\u{1b}[0m `dev`",
