@@ -206,7 +206,16 @@ fn provide(missing: &[&Tool], means: Means) -> Result<(), String> {
     for Tool { name, source, .. } in missing {
         if let Source::Crate(version) = source {
             println!("installing the crate {name}: some minutes, once");
-            let install = ["install", "--locked", "--debug", name, "--version", version];
+            // Its own updater and tracepoints are a third of what would be compiled.
+            let install = [
+                "install",
+                "--locked",
+                "--debug",
+                "--no-default-features",
+                name,
+                "--version",
+                version,
+            ];
             progress::run(&format!("installing {name}"), progress::cargo(&install), |line| {
                 progress::read_cargo(line)
             })?;
