@@ -404,6 +404,7 @@ mod tests {
             assert_eq!(third.ask(&["CLUSTER", "FORGET", &id]), "OK");
         }
         assert_eq!(third.ask(&["CLUSTER", "NODES"]).lines().count(), 1);
+        // Bounded: `wait` ends after `READY_IN`.
         cluster.wait();
         assert_eq!(third.view().unwrap().len(), PRIMARIES);
     }
