@@ -44,10 +44,24 @@ impl Ran {
     }
 }
 
-/// Runs `interlock` in the repository's root.
+/// Runs `interlock` beside a copy of the examples. A newcomer who has tried the quickstart has a ledger in the repository's own.
 fn interlock(arguments: &[&str]) -> Ran {
+    let folder = tempfile::tempdir().unwrap();
+    copy_without_ledger(&repository().join("examples"), &folder.path().join("examples"));
     let mut interlock = Command::new(env!("CARGO_BIN_EXE_interlock"));
-    run(interlock.args(arguments).current_dir(repository()).env_clear())
+    run(interlock.args(arguments).current_dir(folder.path()).env_clear())
+}
+
+fn copy_without_ledger(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_file() {
+            fs::copy(from, to).unwrap();
+        } else if entry.file_name() != ".interlock" {
+            copy_without_ledger(&from, &to);
+        }
+    }
 }
 
 /// Runs a program.
