@@ -102,9 +102,21 @@ impl Keeper {
         wait_for(
             "the end of a server that was told to end",
             || self.has_ended(),
-            || format!("process {} still runs", self.pid.as_raw_nonzero()),
+            || self.describe(),
         );
         self.finish("keep\n");
+    }
+
+    /// What the kernel says of the server: whether it runs, waits or is stopped, for what, and which signals wait for it.
+    fn describe(&self) -> String {
+        let folder = format!("/proc/{}", self.pid.as_raw_nonzero());
+        let read = |name: &str| fs::read_to_string(format!("{folder}/{name}")).unwrap_or_default();
+        let told = ["Name", "State", "PPid", "SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt"];
+        let is_told = |line: &&str| told.iter().any(|name| line.starts_with(name));
+        let status = read("status");
+        let status: Vec<&str> = status.lines().filter(is_told).collect();
+        let children = read(&format!("task/{}/children", self.pid.as_raw_nonzero()));
+        format!("{}\nwaits in {}\nchildren {children}", status.join("\n"), read("wchan"))
     }
 
     fn finish(&mut self, wish: &str) {
