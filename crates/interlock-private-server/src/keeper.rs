@@ -10,6 +10,7 @@ use std::{
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use interlock_wait::Lines;
@@ -37,6 +38,9 @@ kill -KILL $pid 2>/dev/null
 wait $pid
 [ "$wish" = keep ] || rm -rf "$folder"
 "#;
+
+/// How long a server may take to end after the signal for that; PostgreSQL gives its own processes five seconds.
+const ENDS_IN: Duration = Duration::from_secs(15);
 
 /// What is to be started, and where its data lies.
 #[derive(Debug)]
@@ -97,14 +101,27 @@ impl Keeper {
         fs::read_to_string(path).map_or(true, |stat| stat.contains(") Z "))
     }
 
-    /// Waits for the server's own end, and keeps its data.
+    /// Waits for the server's own end, and keeps its data. A failing machine does not ask: what has not ended by then is killed, with
+    /// all its processes. PostgreSQL was once seen to stand for a minute after SIGQUIT, with a client that no longer read.
     pub(crate) fn wait_and_keep(mut self) {
-        wait_for(
-            "the end of a server that was told to end",
-            || self.has_ended(),
-            || self.describe(),
-        );
+        let began = Instant::now();
+        if !wait_until(|| self.has_ended(), || began.elapsed() > ENDS_IN) {
+            eprintln!("killed, because it did not end in {ENDS_IN:?}:\n{}", self.describe());
+            for pid in self.children().into_iter().chain([self.pid]) {
+                // It may have ended by itself meanwhile.
+                let _already_gone = kill_process(pid, Signal::KILL);
+            }
+        }
+        wait_for("the end of a server that was killed", || self.has_ended(), || self.describe());
         self.finish("keep\n");
+    }
+
+    /// The processes that the server has started.
+    fn children(&self) -> Vec<Pid> {
+        let pid = self.pid.as_raw_nonzero();
+        let path = format!("/proc/{pid}/task/{pid}/children");
+        let children = fs::read_to_string(path).unwrap_or_default();
+        children.split(' ').filter_map(|word| Pid::from_raw(word.parse().ok()?)).collect()
     }
 
     /// What the kernel says of the server: whether it runs, waits or is stopped, for what, and which signals wait for it.
@@ -115,8 +132,8 @@ impl Keeper {
         let is_told = |line: &&str| told.iter().any(|name| line.starts_with(name));
         let status = read("status");
         let status: Vec<&str> = status.lines().filter(is_told).collect();
-        let children = read(&format!("task/{}/children", self.pid.as_raw_nonzero()));
-        format!("{}\nwaits in {}\nchildren {children}", status.join("\n"), read("wchan"))
+        let children = self.children();
+        format!("{}\nwaits in {}\nchildren {children:?}", status.join("\n"), read("wchan"))
     }
 
     fn finish(&mut self, wish: &str) {

@@ -11,6 +11,7 @@
     clippy::disallowed_methods,
     clippy::missing_panics_doc,
     clippy::panic,
+    clippy::print_stderr,
     clippy::unwrap_used,
     reason = "this is test code that is shared: it waits by the real clock, and what cannot be started fails the test"
 )]
