@@ -3,7 +3,7 @@
 //! A group is the first part of a test's name in its binary, so a module of tests such as `interlock::serve kills`. Times are
 //! those of the tests, several of which run at once: a group's sum says what it costs, not how much later the run ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::progress::{self, Line, Place};
 
@@ -18,7 +18,11 @@ const ENDINGS: &[&str] =
 /// The tests that have ended so far.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    groups: BTreeMap<String, Group>,
+    by_name: BTreeMap<String, Group>,
+    /// Which they are: the list of failures at the end of a run repeats their lines.
+    ended: BTreeSet<String>,
+    /// Tests that were not run.
+    left_out: u64,
 }
 
 /// One group.
@@ -44,10 +48,16 @@ impl Groups {
     /// Reads a line of cargo-nextest's: tests that pass are only counted, all else is shown.
     pub(super) fn read(&mut self, line: &str) -> Line {
         let text = progress::plain(line);
-        let Some(ended) = read_ended(&text) else { return progress::read_cargo(line) };
+        let Some(ended) = read_ended(&text) else {
+            self.left_out += read_left_out(&text).unwrap_or(0);
+            return progress::read_cargo(line);
+        };
         let Ended { word, seconds, count, binary, test } = ended;
+        if !self.ended.insert(format!("{binary} {test}")) {
+            return Line::Print;
+        }
         let module = test.split_once("::").map_or("", |(module, _)| module);
-        let group = self.groups.entry(format!("{binary} {module}")).or_default();
+        let group = self.by_name.entry(format!("{binary} {module}")).or_default();
         group.tests += 1;
         group.seconds += seconds;
         if seconds > group.longest.0 {
@@ -62,7 +72,7 @@ impl Groups {
     /// The slowest groups, slowest first.
     fn slowest(&self) -> Vec<(&str, &Group)> {
         let mut groups: Vec<_> =
-            self.groups.iter().map(|(name, group)| (name.trim(), group)).collect();
+            self.by_name.iter().map(|(name, group)| (name.trim(), group)).collect();
         groups.sort_by(|(_, one), (_, other)| other.seconds.total_cmp(&one.seconds));
         groups.truncate(SHOWN);
         groups
@@ -79,7 +89,16 @@ impl Groups {
         for (name, Group { tests, seconds, longest: (longest, test) }) in slowest {
             println!("{seconds:>9.1} {tests:>6} {longest:>9.1}  {name}: {test}");
         }
+        if self.left_out > 0 {
+            println!("{} tests were left out (--without)", self.left_out);
+        }
     }
+}
+
+/// `Summary [  9.757s] 28 tests run: 28 passed, 4 skipped`
+fn read_left_out(text: &str) -> Option<u64> {
+    let counts = text.trim_start().strip_prefix("Summary [")?;
+    counts.trim_end().strip_suffix(" skipped")?.rsplit_once(' ')?.1.parse().ok()
 }
 
 /// `PASS [  12.345s] ( 3/1716) interlock::serve kills::nothing_is_lost`
@@ -87,7 +106,6 @@ fn read_ended(text: &str) -> Option<Ended<'_>> {
     let (word, rest) = text.trim_start().split_once(" [")?;
     let word = ENDINGS.iter().find(|ending| **ending == word)?;
     let (seconds, rest) = rest.split_once("s] (")?;
-    // The list of failures at the end repeats these lines, without a count.
     let (count, rest) = rest.split_once(") ")?;
     let (done, total) = count.split_once('/')?;
     let (binary, test) = rest.trim().split_once(' ')?;
@@ -137,13 +155,24 @@ mod tests {
         let named: Vec<_> = groups.slowest().into_iter().map(|(name, _)| name).collect();
         assert_eq!(named, ["b::it slow", "a::it quick", "c"]);
         let quick = Group { tests: 2, seconds: 3.0, longest: (2.0, "quick::two".to_owned()) };
-        assert_eq!(groups.groups["a::it quick"], quick);
+        assert_eq!(groups.by_name["a::it quick"], quick);
     }
 
     #[test]
     fn the_final_list_of_failures_counts_nothing_twice() {
         let mut groups = Groups::default();
-        groups.read("        FAIL [   0.010s] interlock::serve kills::one");
-        assert!(groups.groups.is_empty());
+        for _ in 0..2 {
+            let line = "        FAIL [   2.000s] ( 3/1741) interlock::serve kills::one";
+            assert_eq!(groups.read(line), Line::Print);
+        }
+        assert_eq!(groups.by_name["interlock::serve kills"].tests, 1);
+    }
+
+    #[test]
+    fn tests_that_were_left_out_are_counted() {
+        let mut groups = Groups::default();
+        groups.read("     Summary [   9.757s] 28 tests run: 28 passed, 4 skipped");
+        groups.read("     Summary [   1.000s] 9 tests run: 8 passed, 1 failed, 3 skipped");
+        assert_eq!(groups.left_out, 7);
     }
 }
