@@ -12,7 +12,9 @@ mod webhook;
 
 use std::{io, time::Duration};
 
-use interlock_config::server::Channel;
+use interlock_config::server::{AlertFormat, Channel};
+use interlock_core::incident::Alert;
+use serde_json::Value;
 
 pub(crate) use self::{
     console::deliver as to_console, email::Email, file::deliver as to_file, http::Http,
@@ -23,40 +25,6 @@ use interlock_ports::channel::Delivery;
 /// How long the disk or the terminal may take.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// The word for a kind of channel, as in the files.
-pub(crate) fn kind(channel: &Channel) -> &'static str {
-    match channel {
-        Channel::Console => "console",
-        Channel::File { .. } => "file",
-        Channel::Webhook { .. } => "webhook",
-        Channel::Slack(_) => "slack",
-        Channel::Email(_) => "email",
-        Channel::Pagerduty { .. } => "pagerduty",
-        Channel::Http { .. } => "http",
-        Channel::Sns { .. } => "sns",
-        Channel::Eventbridge { .. } => "eventbridge",
-        Channel::Pubsub { .. } => "pubsub",
-        Channel::S3 { .. } => "s3",
-    }
-}
-
-/// Whether this build can deliver to a kind of channel.
-pub(crate) fn is_supported(channel: &Channel) -> bool {
-    match channel {
-        Channel::Console
-        | Channel::File { .. }
-        | Channel::Webhook { .. }
-        | Channel::Slack(_)
-        | Channel::Email(_)
-        | Channel::Pagerduty { .. }
-        | Channel::Http { .. } => true,
-        Channel::Sns { .. }
-        | Channel::Eventbridge { .. }
-        | Channel::Pubsub { .. }
-        | Channel::S3 { .. } => false,
-    }
-}
-
 /// Whether people read it: they want one message for many, programs want each by itself.
 pub(crate) fn is_for_people(channel: &Channel) -> bool {
     match channel {
@@ -64,11 +32,15 @@ pub(crate) fn is_for_people(channel: &Channel) -> bool {
         Channel::File { .. }
         | Channel::Webhook { .. }
         | Channel::Pagerduty { .. }
-        | Channel::Http { .. }
-        | Channel::Sns { .. }
-        | Channel::Eventbridge { .. }
-        | Channel::Pubsub { .. }
-        | Channel::S3 { .. } => false,
+        | Channel::Http { .. } => false,
+    }
+}
+
+/// What a program is sent.
+pub(crate) fn payload(format: AlertFormat, alert: &Alert) -> Value {
+    match format {
+        AlertFormat::Alert => alert.to_json(),
+        AlertFormat::Events => alert.to_event_json(),
     }
 }
 

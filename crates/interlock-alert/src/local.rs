@@ -7,11 +7,12 @@ use std::{
     path::PathBuf,
     pin::Pin,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use interlock_config::{
     route::Subject,
-    server::{Alert as Declared, Channel},
+    server::{Alert as Declared, AlertFormat, Channel},
     silence::Silence,
 };
 use interlock_core::{id::PipelineId, incident::Alert, pipeline::Pipeline};
@@ -19,8 +20,7 @@ use interlock_trigger::web::Web;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::channel::{
-    Email, Http, Pagerduty, Slack, Threads, Webhook, is_for_people, is_supported, kind, to_console,
-    to_file,
+    Email, Http, Pagerduty, Slack, Threads, Webhook, is_for_people, payload, to_console, to_file,
 };
 use interlock_ports::channel::{
     AlertMessage, ChannelPolicy, Channels, Delivery, DeliveryFuture, HoldFuture, HoldReason,
@@ -94,25 +94,6 @@ impl LocalChannels {
     pub fn with_threads_in(self, file: PathBuf) -> Self {
         Self { threads: Threads::kept_in(file), ..self }
     }
-
-    /// A sentence for each declared channel that this build cannot deliver to.
-    pub fn warnings(&self) -> Vec<String> {
-        let channels = self.book.channels();
-        let unsupported = channels.iter().filter(|declared| !is_supported(&declared.channel));
-        unsupported
-            .map(|declared| {
-                format!(
-                    "alerts for `{}` become dead letters, told on the console: {}",
-                    declared.name,
-                    unsupported_reason(&declared.channel)
-                )
-            })
-            .collect()
-    }
-}
-
-fn unsupported_reason(channel: &Channel) -> String {
-    format!("this build does not deliver to channels of type {} yet", kind(channel))
 }
 
 impl Channels for LocalChannels {
@@ -144,9 +125,10 @@ impl Channels for LocalChannels {
         )
     }
 
-    fn deliver(&self, channel: &str, notice: AlertMessage) -> DeliveryFuture {
+    fn deliver(&self, channel: &str, mut notice: AlertMessage) -> DeliveryFuture {
         let channels = self.book.channels();
         let declared = channels.iter().find(|declared| declared.name == channel);
+        let format = declared.map(|declared| declared.format).unwrap_or_default();
         let declared = match declared.map(|declared| declared.channel.clone()) {
             Some(declared) => declared,
             None if channel == CONSOLE => Channel::Console,
@@ -155,35 +137,68 @@ impl Channels for LocalChannels {
                 return Box::pin(std::future::ready(Delivery::Refused { reason }));
             }
         };
+        let send = self.sender(channel, declared, format);
+        let (book, time_limit) = (Arc::clone(&self.book), self.time_limit);
+        Box::pin(async move {
+            let limit = Duration::try_from(time_limit).unwrap_or(Duration::ZERO);
+            // A pipeline that cannot be read in time is told of without its weight.
+            let _too_late =
+                tokio::time::timeout(limit, add_weight(&*book, &mut notice.alert)).await;
+            send(notice).await
+        })
+    }
+}
+
+/// Delivers one alert.
+type AlertSender = Box<dyn FnOnce(AlertMessage) -> DeliveryFuture + Send>;
+
+/// Adds how much its pipeline matters: `tier`, and `critical` where its SLA says so.
+async fn add_weight(book: &dyn Book, alert: &mut Alert) {
+    let Ok(name) = PipelineId::parse(&alert.pipeline_id) else { return };
+    let Some(pipeline) = book.pipeline(&name).await else { return };
+    if let Some(tier) = pipeline.tier {
+        alert.details.entry("tier".to_owned()).or_insert_with(|| tier.into());
+    }
+    if pipeline.sla.critical {
+        alert.details.entry("critical".to_owned()).or_insert_with(|| true.into());
+    }
+}
+
+impl LocalChannels {
+    /// What delivers to a channel, ready to go off by itself.
+    fn sender(&self, name: &str, declared: Channel, format: AlertFormat) -> AlertSender {
         let (web, time_limit) = (self.web.clone(), self.time_limit);
         match declared {
-            Channel::Console => Box::pin(to_console(Arc::clone(&self.console), notice)),
+            Channel::Console => {
+                let console = Arc::clone(&self.console);
+                Box::new(|notice| Box::pin(to_console(console, notice)))
+            }
             Channel::File { path } => {
-                Box::pin(to_file(self.directory.join(path), Arc::clone(&self.files), notice))
+                let (path, files) = (self.directory.join(path), Arc::clone(&self.files));
+                Box::new(move |notice| {
+                    Box::pin(to_file(path, files, payload(format, &notice.alert)))
+                })
             }
             Channel::Webhook { url, secret, headers } => {
-                Box::pin(Webhook { url, secret, headers, time_limit }.deliver(web, notice))
+                let webhook = Webhook { url, secret, headers, format, time_limit };
+                Box::new(|notice| Box::pin(webhook.deliver(web, notice)))
             }
             Channel::Slack(declared) => {
-                let (name, threads) = (channel.to_owned(), self.threads.clone());
+                let (name, threads) = (name.to_owned(), self.threads.clone());
                 let slack = Slack { declared, name, threads, time_limit };
-                Box::pin(slack.deliver(web, notice))
+                Box::new(|notice| Box::pin(slack.deliver(web, notice)))
             }
             Channel::Email(declared) => {
-                Box::pin(Email { declared, time_limit }.deliver(web, notice))
+                let email = Email { declared, time_limit };
+                Box::new(|notice| Box::pin(email.deliver(web, notice)))
             }
             Channel::Pagerduty { routing_key, url } => {
-                Box::pin(Pagerduty { routing_key, url, time_limit }.deliver(web, notice))
+                let pagerduty = Pagerduty { routing_key, url, time_limit };
+                Box::new(|notice| Box::pin(pagerduty.deliver(web, notice)))
             }
             Channel::Http { url, method, headers, body } => {
-                Box::pin(Http { url, method, headers, body, time_limit }.deliver(web, notice))
-            }
-            Channel::Sns { .. }
-            | Channel::Eventbridge { .. }
-            | Channel::Pubsub { .. }
-            | Channel::S3 { .. } => {
-                let reason = unsupported_reason(&declared);
-                Box::pin(std::future::ready(Delivery::Refused { reason }))
+                let http = Http { url, method, headers, body, format, time_limit };
+                Box::new(|notice| Box::pin(http.deliver(web, notice)))
             }
         }
     }
@@ -230,10 +245,8 @@ impl LocalChannels {
 
     async fn others(&self, channel: &str, alert: &Alert) -> Vec<String> {
         let channels = self.book.channels();
-        let works = |name: &String| {
-            name != channel
-                && channels.iter().any(|other| other.name == *name && is_supported(&other.channel))
-        };
+        let works =
+            |name: &String| name != channel && channels.iter().any(|other| other.name == *name);
         let mut others: Vec<String> =
             self.wanted_by(alert).await.into_iter().filter(works).collect();
         if others.is_empty() && channel != CONSOLE {

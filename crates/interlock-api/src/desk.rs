@@ -14,12 +14,12 @@ use std::{
     time::Duration,
 };
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use interlock_config::{SystemZones, ZoneSource as _};
 use interlock_core::{id::PipelineId, pipeline::StartSchedule, schedule::Recurrence};
 use interlock_store::{
     Key, Record, Store, StoreError,
-    record::{AppliedRecord, InboxRecord, PipelineRecord, Shared},
+    record::{AppliedRecord, PipelineRecord, Shared},
 };
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -33,8 +33,6 @@ const KNOWN_MAX: usize = 100_000;
 /// How long the answer to a request is waited for.
 const APPLIED_IN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Bytes of an `Idempotency-Key`.
-const KEY_MAX: usize = 200;
 
 /// What there is of a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,16 +91,6 @@ impl Surface {
         }
     }
 
-    /// Hands in an entry; durable when it returns.
-    pub(crate) async fn post(
-        &self,
-        pipeline: &PipelineId,
-        key: &str,
-        record: &InboxRecord,
-    ) -> Result<(), ApiError> {
-        self.open_store()?.post(pipeline, key, record).await.map_err(refused)
-    }
-
     /// What came of an entry, if that is known soon.
     pub(crate) async fn applied(
         &self,
@@ -131,21 +119,6 @@ impl Desk {
     pub(crate) fn fresh_key(&self) -> String {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         format!("http-{:016x}-{number}", self.process)
-    }
-
-    /// The key of a request: the caller's own, else a fresh one.
-    pub(crate) fn key_of(&self, headers: &HeaderMap) -> Result<String, ApiError> {
-        let Some(given) = headers.get("idempotency-key") else { return Ok(self.fresh_key()) };
-        let text = given.to_str().ok().map(str::trim);
-        let is_fine = |text: &&str| {
-            (1..=KEY_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
-        };
-        text.filter(is_fine).map(|text| format!("given-{text}")).ok_or_else(|| ApiError {
-            status: StatusCode::BAD_REQUEST,
-            code: "bad_idempotency_key",
-            message: "the header `Idempotency-Key` cannot be used".to_owned(),
-            hint: format!("It has 1 to {KEY_MAX} visible ASCII characters, such as a UUID."),
-        })
     }
 
     /// What its row says of a pipeline.

@@ -17,6 +17,7 @@ mod error;
 mod exposition;
 mod health;
 mod hearing;
+mod idempotency;
 mod limits;
 pub mod loops;
 mod metrics;

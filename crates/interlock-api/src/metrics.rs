@@ -114,10 +114,15 @@ fn engine(vitals: &Vitals, page: &mut Page) {
     page.counter("interlock_digests_total", "Messages that stood for many alerts.", digests);
     let digested = one(vitals.digested.get());
     page.counter("interlock_digested_alerts_total", "Alerts that were told in digests.", digested);
-    let agenda = vitals.agenda.get();
+    let agenda = vitals.agenda();
     page.gauge("interlock_agenda_entries", "Instants on the agenda.", None, agenda);
     let pipelines = vitals.pipelines.get();
-    page.gauge("interlock_pipelines", "Pipelines that the ledger knows.", None, pipelines);
+    page.gauge(
+        "interlock_pipelines",
+        "Pipelines that are declared and not retired.",
+        None,
+        pipelines,
+    );
 }
 
 /// What the watchdog found. The first three have the Go controller's names.

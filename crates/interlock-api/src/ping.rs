@@ -21,6 +21,7 @@ use interlock_store::record::{InboxRecord, ReportRecord};
 use crate::{
     desk::{Presence, not_watched, refused, unknown_pipeline},
     error::ApiError,
+    idempotency::{RequestKey, fingerprint},
     query::{self, Query},
     server::Peer,
     surface::Surface,
@@ -94,7 +95,7 @@ struct Asked {
     query: Query,
     said: Said,
     exit_code: Option<i64>,
-    key: String,
+    key: RequestKey,
 }
 
 impl Asked {
@@ -108,7 +109,8 @@ impl Asked {
                 "After the name comes nothing, `start`, `fail`, `log` or an exit code from 0 to 255."
                     .to_owned(),
         })?;
-        let key = surface.desk.key_of(request.headers())?;
+        let route = (request.method(), request.uri().path());
+        let key = RequestKey::of(&surface.desk, route, request.headers(), request.extensions())?;
         Ok(Self { query, said, exit_code, key })
     }
 }
@@ -134,13 +136,33 @@ async fn take(
             return Err(keep(surface, name, report, error).await);
         }
     };
+    // What the path says is in the key.
+    let said_else = || format!("{rid:?} {create} {}", body.as_deref().unwrap_or_default());
+    let fingerprint = key.is_given.then(|| fingerprint(&said_else()));
     let report = ReportRecord {
         rid,
         exit_code,
         source,
+        fingerprint,
         ..ReportRecord::of(said.as_str(), at, body.as_deref())
     };
-    place(surface, name, (report, create), &key).await
+    place_or_keep(surface, name, (report, create), &key).await
+}
+
+/// Hands a report in. One whose key another request has is kept with why: it may be the one that says that a job failed.
+pub(crate) async fn place_or_keep(
+    surface: &Surface,
+    name: &str,
+    (report, create): (ReportRecord, bool),
+    key: &RequestKey,
+) -> Result<Response, ApiError> {
+    let copy = key.is_given.then(|| ReportRecord { fingerprint: None, ..report.clone() });
+    match (place(surface, name, (report, create), key).await, copy) {
+        (Err(error), Some(report)) if error.status == StatusCode::UNPROCESSABLE_ENTITY => {
+            Err(keep(surface, name, report, error).await)
+        }
+        (placed, _) => placed,
+    }
 }
 
 /// Keeps a report that nobody can make anything of, for people to look at; answers with why.
@@ -156,7 +178,7 @@ pub(crate) async fn keep(
         refused: Some(error.message.clone()),
         ..report
     };
-    match place(surface, name, (report, false), &surface.desk.fresh_key()).await {
+    match place(surface, name, (report, false), &RequestKey::fresh(&surface.desk)).await {
         // Then nobody could keep it, and that is what has to be known.
         Err(worse) if worse.status.is_server_error() => worse,
         Ok(_) | Err(_) => error,
@@ -164,21 +186,26 @@ pub(crate) async fn keep(
 }
 
 /// Hands a report in, under its pipeline or under what keeps those that have none.
-pub(crate) async fn place(
+async fn place(
     surface: &Surface,
     name: &str,
     (mut report, create): (ReportRecord, bool),
-    key: &str,
+    key: &RequestKey,
 ) -> Result<Response, ApiError> {
     let id = PipelineId::parse(name).ok();
     let presence = match &id {
         Some(id) => surface.presence(id).await?,
         None => Presence::Absent,
     };
+    let fingerprint = report.fingerprint.clone();
+    let submit = async |pipeline: &PipelineId, report: ReportRecord| {
+        let record = InboxRecord::Report(Box::new(report));
+        surface.submit(pipeline, key, (&record, fingerprint.as_deref())).await
+    };
     match (id, presence) {
         (Some(id), Presence::Watched { from }) => {
             let early = from.filter(|from| report.at < *from);
-            surface.post(&id, key, &InboxRecord::Report(Box::new(report))).await?;
+            submit(&id, report).await?;
             Ok(match early {
                 None => taken(StatusCode::OK, "OK".to_owned()),
                 Some(from) => taken(
@@ -188,19 +215,19 @@ pub(crate) async fn place(
             })
         }
         (Some(id), Presence::Declared) => {
-            surface.post(&id, key, &InboxRecord::Report(Box::new(report))).await?;
+            submit(&id, report).await?;
             Err(not_watched(&id))
         }
         (Some(id), Presence::Absent) if create => {
             surface.create(&id).await?;
             report.create = true;
-            surface.post(&id, key, &InboxRecord::Report(Box::new(report))).await?;
+            submit(&id, report).await?;
             Ok(taken(StatusCode::CREATED, "Created".to_owned()))
         }
         (Some(_), Presence::Absent) | (None, _) => {
             report.pipeline = Some(cut(name, NAME_MAX).to_owned());
             let system = PipelineId::system();
-            surface.post(&system, key, &InboxRecord::Report(Box::new(report))).await?;
+            submit(&system, report).await?;
             Err(unknown_pipeline(cut(name, NAME_MAX)))
         }
     }

@@ -9,7 +9,7 @@ use axum::{
     Json, Router,
     body::Bytes,
     extract::{Path, State},
-    http::{HeaderMap, StatusCode},
+    http::StatusCode,
     response::{IntoResponse as _, Response},
     routing::post,
 };
@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use crate::{
     desk::{Presence, refused, unknown_pipeline},
     error::ApiError,
+    idempotency::{RequestKey, fingerprint},
     ping,
     query::is_rid,
     surface::Surface,
@@ -58,7 +59,7 @@ struct SensorBody {
 async fn put_sensor(
     State(surface): State<Arc<Surface>>,
     Path((pipeline, key)): Path<(String, String)>,
-    headers: HeaderMap,
+    request_key: RequestKey,
     body: Bytes,
 ) -> Result<Response, ApiError> {
     if key.is_empty() || key.len() > SENSOR_KEY_MAX || key.chars().any(char::is_control) {
@@ -68,13 +69,21 @@ async fn put_sensor(
     }
     let SensorBody { value, at } =
         read(&body, r#"{"value": {"rows": 3}, "at": "2026-02-25T09:00:00Z"}"#)?;
+    let has_time = at.is_some();
     let at = match at {
         Some(at) => sensor::parse_time(&at)
             .map_err(|error| invalid("bad_time", error.to_string(), "Leave `at` out for now."))?,
         None => now(&surface).await?,
     };
     let record = InboxRecord::Sensor { key, value, at };
-    ask(&surface, &pipeline, &headers, &record).await
+    let fingerprint = record.fingerprint().map(|mut text| {
+        // A repeat gets another time from us.
+        if !has_time {
+            text.truncate(text.find('.').unwrap_or(text.len()));
+        }
+        text
+    });
+    ask(&surface, &pipeline, &request_key, (&record, fingerprint.as_deref())).await
 }
 
 #[derive(Debug, Deserialize)]
@@ -90,7 +99,7 @@ struct CompleteBody {
 async fn complete(
     State(surface): State<Arc<Surface>>,
     Path(id): Path<String>,
-    headers: HeaderMap,
+    request_key: RequestKey,
     body: Bytes,
 ) -> Result<Response, ApiError> {
     let (pipeline, _) = RunKey::parse(&id)
@@ -110,7 +119,8 @@ async fn complete(
     }
     let CompleteBody { message, category, metadata, .. } = asked;
     let record = InboxRecord::Complete { run_id: id, success, message, category, metadata };
-    ask(&surface, pipeline.as_str(), &headers, &record).await
+    let fingerprint = record.fingerprint();
+    ask(&surface, pipeline.as_str(), &request_key, (&record, fingerprint.as_deref())).await
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -126,7 +136,7 @@ struct RunBody {
 async fn run(
     State(surface): State<Arc<Surface>>,
     Path(pipeline): Path<String>,
-    headers: HeaderMap,
+    request_key: RequestKey,
     body: Bytes,
 ) -> Result<Response, ApiError> {
     let asked: RunBody = if body.is_empty() {
@@ -136,7 +146,9 @@ async fn run(
     };
     let RunBody { slot, force, params } = asked;
     let slot = slot.map(|text| slot_name(&text)).transpose()?;
-    ask(&surface, &pipeline, &headers, &InboxRecord::Run { slot, force, params }).await
+    let record = InboxRecord::Run { slot, force, params, webhook: true };
+    let fingerprint = record.fingerprint();
+    ask(&surface, &pipeline, &request_key, (&record, fingerprint.as_deref())).await
 }
 
 fn slot_name(text: &str) -> Result<SlotName, ApiError> {
@@ -169,11 +181,12 @@ struct ReportBody {
 async fn report(
     State(surface): State<Arc<Surface>>,
     Path(pipeline): Path<String>,
-    headers: HeaderMap,
+    key: Result<RequestKey, ApiError>,
     body: Bytes,
 ) -> Result<Response, ApiError> {
     let received = now(&surface).await?;
-    let (reports, key) = match understood(&surface, &headers, &body, received) {
+    let understood = key.and_then(|key| Ok((understood(&body, received)?, key)));
+    let (reports, key) = match understood {
         Ok(understood) => understood,
         Err(error) => {
             let text = String::from_utf8_lossy(&body);
@@ -181,23 +194,33 @@ async fn report(
             return Err(ping::keep(&surface, &pipeline, report, error).await);
         }
     };
-    let Told { began, report } = reports;
-    let began_key = format!("{key}~start");
+    let Told { began, mut report } = reports;
+    if key.is_given {
+        report.fingerprint = Some(fingerprint_of(&body));
+    }
+    if began.is_some()
+        && let Ok(id) = PipelineId::parse(&pipeline)
+        && let Err(error) = surface.check_key(&id, &key, report.fingerprint.as_deref()).await
+    {
+        // Before the beginning is handed in: of a request under the key of another nothing is.
+        return Err(ping::keep(&surface, &pipeline, report, error).await);
+    }
+    let began_key = key.beside("start");
     // In one write to the disk, where the store joins them.
     let (began, placed) = tokio::join!(
         async {
             match began {
-                Some(began) => {
-                    ping::place(&surface, &pipeline, (began, false), &began_key).await.map(|_| ())
-                }
+                Some(began) => ping::place_or_keep(&surface, &pipeline, (began, false), &began_key)
+                    .await
+                    .map(|_| ()),
                 None => Ok(()),
             }
         },
-        ping::place(&surface, &pipeline, (report, false), &key),
+        ping::place_or_keep(&surface, &pipeline, (report, false), &key),
     );
     let is_early = placed?.status() == StatusCode::ACCEPTED;
     began?;
-    let answer = json!({ "key": key, "durable": true, "owed": !is_early });
+    let answer = json!({ "key": key.stored, "durable": true, "owed": !is_early });
     Ok(Json(answer).into_response())
 }
 
@@ -207,13 +230,19 @@ struct Told {
     report: ReportRecord,
 }
 
-/// What a body says, and its key.
-fn understood(
-    surface: &Surface,
-    headers: &HeaderMap,
-    body: &[u8],
-    received: jiff::Timestamp,
-) -> Result<(Told, String), ApiError> {
+/// What tells a report from another under the same key: all of it, except for what its sender's clock says, and for the beginning
+/// that an end may bring along. When an answer was lost, `exec` sends both again, together or one by one.
+fn fingerprint_of(body: &[u8]) -> String {
+    let mut said: Value = serde_json::from_slice(body).unwrap_or_default();
+    if let Some(fields) = said.as_object_mut() {
+        fields.remove("sentAt");
+        fields.remove("startedAt");
+    }
+    fingerprint(&said.to_string())
+}
+
+/// What a body says.
+fn understood(body: &[u8], received: jiff::Timestamp) -> Result<Told, ApiError> {
     let asked: ReportBody = read(body, r#"{"said": "success", "rid": "a1"}"#)?;
     let ReportBody { said, rid, at, sent_at, exit_code, duration_ms, body, source, started_at } =
         asked;
@@ -249,7 +278,7 @@ fn understood(
         source,
         ..ReportRecord::of(&said, at.unwrap_or(received), None)
     };
-    Ok((Told { began, report }, surface.desk.key_of(headers)?))
+    Ok(Told { began, report })
 }
 
 /// An instant of a clock that says something else than ours. What two clocks may differ by without anybody's fault, and
@@ -280,25 +309,13 @@ async fn known(surface: &Surface, name: &str) -> Result<PipelineId, ApiError> {
 async fn ask(
     surface: &Surface,
     pipeline: &str,
-    headers: &HeaderMap,
-    record: &InboxRecord,
+    key: &RequestKey,
+    request: (&InboxRecord, Option<&str>),
 ) -> Result<Response, ApiError> {
     let id = known(surface, pipeline).await?;
-    let key = surface.desk.key_of(headers)?;
-    surface.post(&id, &key, record).await?;
-    let applied = surface.applied(&id, &key).await?;
-    let asked = applied.as_ref().and_then(|applied| applied.request.as_deref());
-    if asked.is_some_and(|asked| asked != record.fingerprint()) {
-        return Err(ApiError {
-            status: StatusCode::UNPROCESSABLE_ENTITY,
-            code: "key_reused",
-            message: "this `Idempotency-Key` was used for another request".to_owned(),
-            hint: "Nothing was done. Each request needs a key of its own, such as a UUID; only the same request may \
-                   be sent again under its key."
-                .to_owned(),
-        });
-    }
-    answer(&key, applied)
+    surface.submit(&id, key, request).await?;
+    let applied = surface.applied(&id, &key.stored).await?;
+    answer(&key.stored, applied)
 }
 
 fn answer(key: &str, applied: Option<AppliedRecord>) -> Result<Response, ApiError> {
@@ -337,4 +354,23 @@ fn read<T: DeserializeOwned>(body: &[u8], example: &str) -> Result<T, ApiError> 
 
 fn invalid(code: &'static str, message: String, hint: &str) -> ApiError {
     ApiError { status: StatusCode::BAD_REQUEST, code, message, hint: hint.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_that_is_sent_again_is_the_same_and_another_is_not() {
+        let of = |more: &str| {
+            fingerprint_of(format!(r#"{{"said": "success", "rid": "a"{more}}}"#).as_bytes())
+        };
+        let again = r#", "sentAt": "2026-02-25T09:00:05Z", "startedAt": "2026-02-25T09:00:00Z""#;
+        assert_eq!(of(""), of(again));
+        assert_eq!(of(""), of(r#", "startedAt": null"#));
+        for other in [r#", "at": "2026-02-25T09:00:00Z""#, r#", "body": "x""#, r#", "exitCode": 1"#]
+        {
+            assert_ne!(of(""), of(other), "{other}");
+        }
+    }
 }

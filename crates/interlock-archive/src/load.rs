@@ -99,7 +99,6 @@ fn slots(batch: &Batch) -> Rows {
 fn run_logs(batch: &Batch) -> Rows {
     let mut table = Rows::of(RUN_LOGS);
     for ((pipeline, day, schedule), (nominal, slot)) in &batch.run_logs {
-        let status = slot.disposition.as_ref().filter(|_| !slot.is_open());
         let run = RunKey {
             schedule: schedule.clone(),
             nominal: *nominal,
@@ -112,7 +111,7 @@ fn run_logs(batch: &Batch) -> Rows {
             date(*day),
             text(schedule.as_str()),
             instant(Some(*nominal)),
-            text(status.unwrap_or(&slot.state)),
+            text(&slot.wire_status()),
             number(slot.attempt),
             maybe(run_id.as_deref()),
             instant(Some(slot.opened_at)),

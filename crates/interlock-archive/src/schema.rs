@@ -6,7 +6,7 @@ use tokio_postgres::{Client, types::Type};
 use crate::{SCHEMA, failure::ArchiveError};
 
 /// The steps, in order; never edited once released.
-const STEPS: &[&str] = &[include_str!("schema/0001.sql")];
+const STEPS: &[&str] = &[include_str!("schema/0001.sql"), include_str!("schema/0002.sql")];
 
 /// A statement with the schema's name in place of each `@`.
 pub(crate) fn sql(text: &str) -> String {

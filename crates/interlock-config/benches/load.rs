@@ -56,8 +56,8 @@ validation:
     - {key: row-count, check: gte, field: count, value: 1000}
     - {key: freshness, check: age_lt, field: updatedAt, value: 2h}
 job:
-  type: glue
-  config: {jobName: gold-N}
+  type: command
+  config: {command: ./gold-N.sh}
   maxRetries: 2
 postRun:
   rules: [{key: quality, check: gte, field: score, value: 0.95}]

@@ -25,6 +25,7 @@ pub enum Code {
     VariableNotSet,
     Conflict,
     Repeated,
+    Refused,
     Duration,
     Time,
     Date,
@@ -57,7 +58,7 @@ pub enum Code {
     NoEvaluator,
 }
 
-const TABLE: [(Code, &str, &str); 49] = [
+const TABLE: [(Code, &str, &str); 50] = [
     (Code::Unreadable, "IL0101", "A file or directory cannot be read."),
     (Code::NotUtf8, "IL0102", "A file is not UTF-8 text."),
     (Code::TooLarge, "IL0103", "A file is larger than 1 MiB."),
@@ -77,6 +78,11 @@ const TABLE: [(Code, &str, &str); 49] = [
     (Code::VariableNotSet, "IL0208", "An environment variable that is not set."),
     (Code::Conflict, "IL0209", "Two keys that exclude each other, or two spellings of one."),
     (Code::Repeated, "IL0210", "The same entry twice in one list."),
+    (
+        Code::Refused,
+        "IL0211",
+        "A key or a value that is known and that this version does not act on.",
+    ),
     (Code::Duration, "IL0301", "A duration that cannot be read."),
     (Code::Time, "IL0302", "A time of day or a deadline that cannot be read."),
     (Code::Date, "IL0303", "A date or an instant that cannot be read."),
@@ -112,7 +118,7 @@ const TABLE: [(Code, &str, &str); 49] = [
         "A cron expression that is legal and probably means something else.",
     ),
     (Code::SkippedPeriods, "IL0903", "An overlap policy that leaves periods without a run."),
-    (Code::NoEffect, "IL0904", "A key that is accepted and has no effect."),
+    (Code::NoEffect, "IL0904", "A key that has no effect beside what else the file says."),
     (Code::VariableMissingNow, "IL0905", "A variable that the job will need is not set here."),
     (Code::NoEvaluator, "IL0906", "A required trait that no evaluator answers."),
 ];

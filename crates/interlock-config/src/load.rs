@@ -26,7 +26,7 @@ pub use self::{
 };
 use crate::{
     decode::{self, Decoder, Environment, Surroundings, archetype::Archetype},
-    problem::{Code, Problem, Problems, Severity},
+    problem::{Code, Problem, Problems, Severity, Text},
     server::{ServerConfig, StoreConfig},
     shape::{self, FileKind, check},
     source::{Origin, SourceFile, Span},
@@ -183,7 +183,7 @@ pub fn parse_pipeline(
     environment: Environment<'_>,
 ) -> (Option<LoadedPipeline>, Vec<Problem>) {
     let around = surroundings(zones, environment, context);
-    let read = read_pipeline(path, text, &around, context);
+    let read = read_pipeline((path, text), Text::File, &around, context);
     (read.pipeline, read.problems)
 }
 
@@ -261,13 +261,13 @@ struct ReadPipeline {
 }
 
 fn read_pipeline(
-    path: &Path,
-    text: &str,
+    (path, text): (&Path, &str),
+    of: Text,
     around: &Surroundings<'_>,
     context: &Context,
 ) -> ReadPipeline {
     let defaults = context.defaults.as_ref();
-    let mut problems = Problems::default();
+    let mut problems = Problems::of(of);
     let root = checked(text, FileKind::Pipeline, &mut problems);
     let Some(mut root) = root else {
         let file = problems.source(path, text);

@@ -77,12 +77,28 @@ pub(crate) struct Problems {
     found: Vec<Finding>,
     cut_off: usize,
     secrets: BTreeSet<Span>,
+    of: Text,
+}
+
+/// What is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Text {
+    /// A file, which a person can edit.
+    #[default]
+    File,
+    /// A version that the store kept: what was accepted once is read as it was then (S16).
+    Stored,
 }
 
 /// Nobody reads more about one file, and showing them costs time for each (S17).
 const FINDINGS_MAX: usize = 200;
 
 impl Problems {
+    /// None yet, of a file or of what was stored.
+    pub(crate) fn of(of: Text) -> Self {
+        Self { of, ..Self::default() }
+    }
+
     /// Notes a problem; the same one at the same place is noted once.
     pub(crate) fn add(
         &mut self,
@@ -91,6 +107,9 @@ impl Problems {
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
+        if code == Code::Refused && self.of == Text::Stored {
+            return;
+        }
         if self.is_full() {
             self.cut_off += 1;
             return;

@@ -44,8 +44,6 @@ pub enum StoreConfig {
     Redis(Redis),
     /// Postgres.
     Postgres(Postgres),
-    /// `DynamoDB`.
-    Dynamodb(Dynamodb),
 }
 
 /// Redis or Valkey.
@@ -101,23 +99,6 @@ pub struct Postgres {
     pub shards: Option<u16>,
     /// Where a host keeps what is its own.
     pub folder: PathBuf,
-}
-
-/// `DynamoDB`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Dynamodb {
-    /// The table.
-    pub table_name: String,
-    /// The region; the environment's when absent.
-    pub region: Option<String>,
-    /// Another endpoint, for tests.
-    pub endpoint: Option<String>,
-    /// Create the table when it is absent.
-    pub create_table: bool,
-    /// How long a cached readiness is shown.
-    pub readiness_ttl: SignedDuration,
-    /// How long events and the run log of each day are kept.
-    pub retention_ttl: SignedDuration,
 }
 
 /// Long keeping in Postgres.
@@ -232,6 +213,18 @@ pub struct Alert {
     pub repeat: Option<SignedDuration>,
     /// Whether many at once are one message; what its kind does when absent.
     pub digest: Option<bool>,
+    /// What a program is sent.
+    pub format: AlertFormat,
+}
+
+/// What a channel for programs is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AlertFormat {
+    /// The alert, as the local controller wrote it.
+    #[default]
+    Alert,
+    /// The event that it tells of, as the AWS controller published it.
+    Events,
 }
 
 /// How people are told.
@@ -248,10 +241,6 @@ pub enum Channel {
     Email(Email),
     Pagerduty { routing_key: Secret, url: Option<Secret> },
     Http { url: Secret, method: String, headers: BTreeMap<String, Secret>, body: Option<String> },
-    Sns { topic_arn: String },
-    Eventbridge { bus_name: String },
-    Pubsub { project: String, topic: String },
-    S3 { bucket_name: String, prefix: Option<String> },
 }
 
 /// Slack.

@@ -33,12 +33,12 @@ pub enum FileKind {
 }
 
 /// The stores that there are, and the keys of their sections.
-pub(crate) const STORES: [&str; 4] = ["embedded", "redis", "postgres", "dynamodb"];
+pub(crate) const STORES: [&str; 3] = ["embedded", "redis", "postgres"];
 
 /// Whether a key of `interlock.yaml` may say something about the store: one that nobody knows may.
 pub(crate) fn is_about_the_store(key: &str) -> bool {
     let known = FileKind::Config.shape().fields().any(|field| field.is(key));
-    !known || key == "provider" || STORES.contains(&key)
+    !known || key == "provider" || key == "dynamodb" || STORES.contains(&key)
 }
 
 impl FileKind {
@@ -122,6 +122,8 @@ pub(crate) struct Variant {
     pub(crate) any_of: &'static [&'static str],
     /// Further keys are kept as JSON.
     pub(crate) open: bool,
+    /// What to write instead, if nothing acts on these types.
+    pub(crate) refused: &'static str,
 }
 
 impl Variant {
@@ -146,13 +148,27 @@ pub(crate) struct Field {
     pub(crate) required: bool,
     /// What holds without it; empty when nothing does.
     pub(crate) default: &'static str,
+    /// What to write instead, if nothing acts on it; empty when something does.
+    pub(crate) refused: &'static str,
+    /// Words that it does not take although people know them, each with what to write instead.
+    pub(crate) refused_words: &'static [(&'static str, &'static str)],
     /// The first version that knows it.
     pub(crate) since: &'static str,
 }
 
 /// A key that may be left out.
 pub(crate) const fn field(name: &'static str, shape: &'static Shape, doc: &'static str) -> Field {
-    Field { name, aliases: &[], shape, doc, required: false, default: "", since: "0.1" }
+    Field {
+        name,
+        aliases: &[],
+        shape,
+        doc,
+        required: false,
+        default: "",
+        refused: "",
+        refused_words: &[],
+        since: "0.1",
+    }
 }
 
 impl Field {
@@ -172,6 +188,23 @@ impl Field {
     pub(crate) const fn or(mut self, aliases: &'static [&'static str]) -> Self {
         self.aliases = aliases;
         self
+    }
+
+    /// The same key, on which nothing acts: it is refused with what to write instead.
+    pub(crate) const fn refused(mut self, instead: &'static str) -> Self {
+        self.refused = instead;
+        self
+    }
+
+    /// The same key, with words that are refused, each with what to write instead.
+    pub(crate) const fn refusing(mut self, words: &'static [(&'static str, &'static str)]) -> Self {
+        self.refused_words = words;
+        self
+    }
+
+    /// Whether it may be written.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.refused.is_empty()
     }
 
     /// Whether a word in a file is this key.
@@ -202,9 +235,14 @@ impl MapShape {
         self.variants.iter().find(|variant| variant.types.contains(&word))
     }
 
-    /// All words that choose a variant.
+    /// The variants that may be written.
+    pub(crate) fn accepted_variants(&self) -> impl Iterator<Item = &'static Variant> {
+        self.variants.iter().filter(|variant| variant.refused.is_empty())
+    }
+
+    /// All words that choose a variant which may be written.
     pub(crate) fn variant_words(&self) -> Vec<&'static str> {
-        self.variants.iter().flat_map(|variant| variant.types.iter().copied()).collect()
+        self.accepted_variants().flat_map(|variant| variant.types.iter().copied()).collect()
     }
 }
 

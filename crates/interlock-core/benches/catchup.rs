@@ -46,8 +46,17 @@ fn missed(criterion: &mut Criterion) {
     let gap = |start, hours, catchup| {
         let watermark = now - SignedDuration::from_hours(hours);
         let (delay, recorded) = (SignedDuration::ZERO, Recorded::default());
-        let owed = vec![Owed { start, watermark, delay, recorded }];
-        Gap { owed, work: Work::Started, catchup, pauses: vec![], deaf: vec![], now }
+        let owed = vec![Owed { start, watermark, delay, recorded, claimed: vec![] }];
+        Gap {
+            owed,
+            work: Work::Started,
+            catchup,
+            pauses: vec![],
+            deaf: vec![],
+            ran: vec![],
+            uncertain_until: None,
+            now,
+        }
     };
     let window = Some(SignedDuration::from_hours(96));
     let all = Catchup { window, overlap: OverlapPolicy::All, runs_max: 10_000 };

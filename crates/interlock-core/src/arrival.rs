@@ -178,6 +178,8 @@ pub struct Known<'a> {
     pub sensors: &'a Sensors,
     /// The period of the slot.
     pub period: SlotPeriod,
+    /// When its job completed: what was reported before that says nothing about the job's result.
+    pub completed_at: Option<Timestamp>,
     /// The one time of this decision.
     pub now: Timestamp,
 }
@@ -198,7 +200,16 @@ pub enum Consequence {
     /// Data drifted after the job had completed: it runs again if the budget allows.
     Drift(Drift),
     /// The `postRun` rules were asked.
-    PostRun(Verdict),
+    PostRun(PostRunCheck),
+}
+
+/// What the `postRun` rules say of the reports that came after the job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PostRunCheck {
+    /// Over the rules whose sensor was reported after the job: all of them must hold.
+    pub verdict: Verdict,
+    /// The keys of the rules whose sensor has not been reported since.
+    pub missing: Vec<String>,
 }
 
 /// A field that is no longer what the job saw.
@@ -240,7 +251,8 @@ pub fn consequence(pipeline: &Pipeline, means: Means, key: &str, known: &Known<'
                 (Some(drift), false) if state == Some(SlotState::Open(OpenState::Running)) => {
                     Consequence::DriftInFlight(drift)
                 }
-                (None, true) => Consequence::PostRun(judge_post_run(post_run, known)),
+                (None, true) => judge_post_run(post_run, known)
+                    .map_or(Consequence::Nothing, Consequence::PostRun),
                 (_, false) => Consequence::Nothing,
             }
         }
@@ -257,13 +269,32 @@ fn drift(post_run: &PostRun, key: &str, known: &Known<'_>) -> Option<Drift> {
     is_far.then(|| Drift { key: key.to_owned(), before, after })
 }
 
-fn judge_post_run(post_run: &PostRun, known: &Known<'_>) -> Verdict {
-    let readiness = Readiness {
-        rule: Rule::All,
-        conditions: post_run.rules.iter().cloned().map(Condition::Sensor).collect(),
-        upstreams: vec![],
-        fail_open: false,
+/// The keys of the rules whose sensor was not reported after the job, as the watchdog's post-run check sees them.
+pub fn missing_after_run(post_run: &PostRun, known: &Known<'_>) -> Vec<String> {
+    let is_missing = |key: &str| {
+        let newest = sensor::find(known.sensors, key, Some(known.period));
+        let is_newer = |sensor: &Sensor| known.completed_at.is_none_or(|done| sensor.at > done);
+        !newest.is_some_and(|(_, sensor)| is_newer(sensor))
     };
+    let keys = post_run.rules.iter().map(|rule| rule.key.clone());
+    keys.filter(|key| is_missing(key)).collect()
+}
+
+/// Judges what came after the job; nothing while nothing did.
+fn judge_post_run(post_run: &PostRun, known: &Known<'_>) -> Option<PostRunCheck> {
+    let missing = missing_after_run(post_run, known);
+    let came: Vec<Condition> = post_run
+        .rules
+        .iter()
+        .filter(|rule| !missing.contains(&rule.key))
+        .cloned()
+        .map(Condition::Sensor)
+        .collect();
+    if came.is_empty() {
+        return None;
+    }
+    let readiness =
+        Readiness { rule: Rule::All, conditions: came, upstreams: vec![], fail_open: false };
     let evidence = Evidence {
         sensors: known.sensors,
         traits: &BTreeMap::new(),
@@ -271,7 +302,7 @@ fn judge_post_run(post_run: &PostRun, known: &Known<'_>) -> Verdict {
         period: Some(known.period),
         now: known.now,
     };
-    evaluate(&readiness, &evidence)
+    Some(PostRunCheck { verdict: evaluate(&readiness, &evidence), missing })
 }
 
 /// What the `postRun` sensors say now, by rule key: kept with the run that completes.

@@ -150,7 +150,8 @@ pub struct Extent<'a> {
 pub struct Bounded<'a> {
     /// The schedule.
     pub schedule: &'a Schedule,
-    /// Slots after this are its own to record; there is no such bound while the pipeline is paused.
+    /// Slots after this are its own to record; there is no such bound while the pipeline is paused, nor while nobody
+    /// serves.
     pub recorded_until: Option<Timestamp>,
 }
 

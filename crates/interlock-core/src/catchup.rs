@@ -12,6 +12,13 @@
 //! ended or else by the policy, and is not live. What somebody asked for is about that pause alone. So the time before
 //! it, the pause and the time after it are planned one after the other, each by itself.
 //!
+//! What people **named** while nobody served stands ahead of the watermark and is passed over; what a running backfill
+//! has still to come to is left to it. Under `latest` either supersedes everything older. See
+//! `docs/adr/0051-rows-ahead-of-the-watermark.md`.
+//!
+//! After a damaged ledger was **recovered** it is not known what ran up to its last write: what is owed up to then is
+//! `unknown` and does not run. See `docs/adr/0052-recover.md`.
+//!
 //! A plan is recorded in groups, and whoever records it may die between any two. The order of the portions
 //! is what makes that harmless: planned again from the watermarks reached, the choice is the same. See
 //! `docs/adr/0009-catch-up.md` and `docs/adr/0032-pauses.md`.
@@ -48,6 +55,11 @@ pub struct Gap<'a> {
     pub pauses: Vec<Pause>,
     /// Times in which no report could have reached anybody; of use if somebody else runs the pipeline.
     pub deaf: Vec<(Timestamp, Timestamp)>,
+    /// The slots of these schedules that ran or are open, from the first that is owed on, in order of time. Those that a
+    /// watermark has passed are among them: under `latest` they supersede what other schedules still owe.
+    pub ran: Vec<Timestamp>,
+    /// Up to when a recovered ledger does not know what ran: nothing that is owed up to then runs.
+    pub uncertain_until: Option<Timestamp>,
     /// Now.
     pub now: Timestamp,
 }
@@ -63,6 +75,8 @@ pub struct Owed<'a> {
     pub delay: SignedDuration,
     /// What is recorded after the watermark already.
     pub recorded: Recorded,
+    /// The times, each without its end, whose slots a running backfill has still to come to.
+    pub claimed: Vec<(Timestamp, Timestamp)>,
 }
 
 /// Rows and spans that stand after a watermark: a watchdog and people do not wait for the scheduler.
@@ -77,10 +91,14 @@ pub struct Recorded {
 /// Whether catch-up may still change what is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It is open, or was decided.
+    /// It is open, or ran.
+    Ran,
+    /// It was decided that it does not run.
     Settled,
     /// It was called missed or unknown.
     Provisional,
+    /// A backfill opened it and was cancelled before it began: it may run as if it were not recorded (S7).
+    Withdrawn,
 }
 
 /// A pause that is over.
@@ -114,6 +132,8 @@ pub struct Plan {
     pub is_cut_off: bool,
     /// What somebody asked for about these slots, instead of the policy.
     pub wish: Option<Wish>,
+    /// Slots in the gap that ran, or were decided, already: they are not run a second time.
+    pub already_recorded: u64,
 }
 
 /// What is recorded of one schedule, in order of time.
@@ -160,7 +180,7 @@ pub enum Fate {
     Skipped(SkipReason),
     /// Somebody else was to run them, could have reported all the time, and did not.
     Missed,
-    /// Somebody else was to run them, and could not have reported (S10).
+    /// Somebody else was to run them, and could not have reported (S10); or a recovered ledger does not know.
     Unknown,
 }
 
@@ -264,7 +284,8 @@ impl Recorded {
     }
 
     fn is_settled(&self, slot: Timestamp) -> bool {
-        self.at(slot).is_some_and(|(standing, _)| standing == Standing::Settled)
+        let standing = self.at(slot).map(|(standing, _)| standing);
+        matches!(standing, Some(Standing::Ran | Standing::Settled))
     }
 }
 
@@ -292,6 +313,24 @@ impl Owed<'_> {
         next.filter(|slot| *slot <= self.due_until(now))
     }
 
+    /// Whether a running backfill has still to come to a slot.
+    fn is_claimed(&self, slot: Timestamp) -> bool {
+        self.claimed.iter().any(|(from, to)| (*from..*to).contains(&slot))
+    }
+
+    /// Whether catch-up has no say in a slot.
+    fn is_passed_over(&self, slot: Timestamp) -> bool {
+        self.recorded.is_settled(slot) || self.is_claimed(slot)
+    }
+
+    /// The last slot before an instant that a running backfill has still to come to.
+    fn last_claimed(&self, before: Timestamp) -> Option<Timestamp> {
+        let last = |(from, to): &(Timestamp, Timestamp)| {
+            self.start.schedule.previous(before.min(*to)).filter(|slot| slot >= from)
+        };
+        self.claimed.iter().filter_map(last).max()
+    }
+
     /// A sensor opens its slots; what it did not is not replayed.
     fn is_sensor(&self) -> bool {
         matches!(self.start.schedule.recurrence(), Recurrence::Sensor { .. })
@@ -310,12 +349,17 @@ impl Gap<'_> {
             owed.start.schedule.after(owed.watermark).is_some_and(|slot| slot < end)
         };
         // Most have none, and this is asked of everybody whose time has come.
-        if self.pauses.is_empty() {
+        if self.pauses.is_empty() && self.uncertain_until.is_none() {
             let by = (self.work, self.now);
             return self.owed.iter().any(|owed| is_missed(owed, owed.live_from(by)));
         }
         let planner = Planner::new(self);
         planner.is_some_and(|it| self.owed.iter().any(|owed| is_missed(owed, it.end(owed))))
+    }
+
+    /// Whether a recovered ledger does not know if a slot ran.
+    fn is_uncertain(&self, slot: Timestamp) -> bool {
+        self.uncertain_until.is_some_and(|until| slot <= until)
     }
 
     /// Whether a report on a slot may have found nobody who hears, from when it may come to when its absence is a miss.
@@ -402,6 +446,7 @@ struct Walk {
     is_cut_off: bool,
     /// Whether the next skip begins a stretch of its own.
     is_broken: bool,
+    already_recorded: u64,
 }
 
 impl<'a> Planner<'a> {
@@ -424,6 +469,8 @@ impl<'a> Planner<'a> {
         let live_from = owed.live_from((self.gap.work, self.gap.now));
         let gap_until = self.paused_until().filter(|_| !owed.is_sensor());
         let end = gap_until.map_or(live_from, |until| until.max(live_from));
+        // However young a slot is: it may have run.
+        let end = self.gap.uncertain_until.map_or(end, |until| end.max(just_after(until)));
         end.min(self.due_end(owed))
     }
 
@@ -449,7 +496,8 @@ impl<'a> Planner<'a> {
 
     /// From when on missed slots of a schedule may run. A sensor's are not replayed.
     fn window_from(&self, owed: &Owed<'_>) -> Option<Timestamp> {
-        self.policy.map(|(from, _)| from).filter(|_| !owed.is_sensor())
+        let from = self.policy.map(|(from, _)| from).filter(|_| !owed.is_sensor())?;
+        Some(self.gap.uncertain_until.map_or(from, |until| from.max(just_after(until))))
     }
 
     fn choose(&self) -> Choice {
@@ -463,9 +511,18 @@ impl<'a> Planner<'a> {
             }
             Some((_, OverlapPolicy::Latest)) => {
                 let lasts = candidates.filter_map(|(index, it)| Some((self.last(it)?, index)));
-                lasts.max().map_or(Choice::None, |(slot, index)| Choice::One(slot, index))
+                let newest = lasts.max().filter(|(slot, _)| !self.is_superseded(*slot));
+                newest.map_or(Choice::None, |(slot, index)| Choice::One(slot, index))
             }
         }
+    }
+
+    /// Whether a newer slot ran, or a backfill is about to run one: under `latest` that one was the newest.
+    fn is_superseded(&self, slot: Timestamp) -> bool {
+        let is_in_part = |ran: &&Timestamp| self.part.until.is_none_or(|until| **ran < until);
+        let ran = self.gap.ran.iter().rev().find(is_in_part).copied();
+        let claimed = self.gap.owed.iter().filter_map(|owed| owed.last_claimed(self.end(owed)));
+        ran.into_iter().chain(claimed).any(|newer| newer > slot)
     }
 
     /// The first missed slot of a schedule that may run.
@@ -475,7 +532,7 @@ impl<'a> Planner<'a> {
         if slot <= owed.watermark {
             slot = schedule.after(owed.watermark)?;
         }
-        while slot < end && owed.recorded.is_settled(slot) {
+        while slot < end && owed.is_passed_over(slot) {
             slot = schedule.after(slot)?;
         }
         (slot < end).then_some(slot)
@@ -486,7 +543,7 @@ impl<'a> Planner<'a> {
         let (schedule, from) = (&owed.start.schedule, self.window_from(owed)?);
         let may_run = |slot: Timestamp| slot > owed.watermark && slot >= from;
         let mut slot = schedule.previous(self.end(owed))?;
-        while may_run(slot) && owed.recorded.is_settled(slot) {
+        while may_run(slot) && owed.is_passed_over(slot) {
             slot = schedule.previous(slot)?;
         }
         may_run(slot).then_some(slot)
@@ -531,7 +588,9 @@ impl<'a> Planner<'a> {
                     break;
                 }
             }
+            let is_claimed = owed.is_claimed(slot);
             let is_chosen = is_in_window
+                && !is_claimed
                 && match choice {
                     Choice::None => false,
                     Choice::One(one, of) => (slot, index) == (one, of),
@@ -539,8 +598,13 @@ impl<'a> Planner<'a> {
                 };
             let fate = self.fate((slot, owed), from);
             match (owed.recorded.at(slot), fate) {
-                (Some((Standing::Settled, _)), _) => walk.pass(slot),
+                (Some((Standing::Ran | Standing::Settled, _)), _) => {
+                    walk.already_recorded += 1;
+                    walk.pass(slot);
+                }
                 _ if is_chosen => walk.open(slot),
+                // Its backfill runs it as it stands.
+                (Some(_), _) if is_claimed => walk.pass(slot),
                 (None, Fate::Skipped(SkipReason::NoSensor))
                     if owed.is_awaited(slot, self.gap.now) =>
                 {
@@ -550,8 +614,8 @@ impl<'a> Planner<'a> {
                     walk.closes.push(Step::Close(slot, reason));
                     walk.pass(slot);
                 }
-                // What was said of a report that did not come stays as it was said.
-                (Some((Standing::Provisional, Form::Row | Form::Span)), _) => walk.pass(slot),
+                // What was said of a report that did not come stays as it was said, and a cancel stays one.
+                (Some((Standing::Provisional | Standing::Withdrawn, _)), _) => walk.pass(slot),
                 (None, fate) => walk.skip(slot, fate),
             }
             next = owed.start.schedule.after(slot);
@@ -561,8 +625,14 @@ impl<'a> Planner<'a> {
 
     /// What becomes of a missed slot that does not run.
     fn fate(&self, (slot, owed): (Timestamp, &Owed<'_>), window_from: Option<Timestamp>) -> Fate {
+        if self.gap.is_uncertain(slot) {
+            return Fate::Unknown;
+        }
         if self.gap.pauses.iter().any(|pause| pause.covers(slot)) {
             return Fate::Skipped(SkipReason::Paused);
+        }
+        if owed.is_claimed(slot) {
+            return Fate::Skipped(SkipReason::Superseded);
         }
         match self.gap.work {
             Work::Watched if self.gap.is_deaf(slot, owed.start) => Fate::Unknown,
@@ -612,7 +682,8 @@ impl<'a> Planner<'a> {
     fn put_together(&self, walks: Vec<Walk>) -> Plan {
         let is_cut_off = walks.iter().any(|walk| walk.is_cut_off);
         let wish = self.part.asked.map(|(_, wish)| wish);
-        let mut plan = Plan { portions: vec![], is_cut_off, wish };
+        let already_recorded = walks.iter().map(|walk| walk.already_recorded).sum();
+        let mut plan = Plan { portions: vec![], is_cut_off, wish, already_recorded };
         let (mut leads, mut rests) = (Vec::new(), Vec::new());
         for (owed, walk) in walks.into_iter().enumerate() {
             if !walk.closes.is_empty() {
@@ -684,6 +755,10 @@ impl Walk {
             _ => steps.push(Step::Skip(Stretch { first: slot, last: slot, count: 1, fate })),
         }
     }
+}
+
+fn just_after(at: Timestamp) -> Timestamp {
+    at.saturating_add(SignedDuration::from_nanos(1)).unwrap_or(Timestamp::MAX)
 }
 
 fn minus(at: Timestamp, duration: SignedDuration) -> Timestamp {

@@ -468,9 +468,10 @@ fn is_live(slot: &Slot) -> bool {
         TriggerType::Scheduler
         | TriggerType::Catchup
         | TriggerType::External
-        | TriggerType::Webhook
         | TriggerType::Subdag => true,
-        TriggerType::Manual | TriggerType::Retry | TriggerType::Backfill => false,
+        TriggerType::Manual | TriggerType::Webhook | TriggerType::Retry | TriggerType::Backfill => {
+            false
+        }
     }
 }
 

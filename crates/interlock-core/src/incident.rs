@@ -5,10 +5,14 @@
 //! what follows into the event's own group (S12). What people do is an event too: [`by_hand`] says which.
 
 mod alert;
+mod event_json;
 
 use jiff::civil::Date;
 
-pub use self::alert::Alert;
+pub use self::{
+    alert::{Alert, EVENT, EVENT_MESSAGE},
+    event_json::event_json,
+};
 use crate::id::{PipelineId, ScheduleId};
 
 /// How bad it is.
@@ -153,6 +157,8 @@ const EXTRA: Family = Family { prefix: "extra", scope: Scope::Day };
 const NOT_WATCHED: Family = Family { prefix: "not-watched", scope: Scope::Pipeline };
 const NO_SENSOR: Family = Family { prefix: "no-sensor", scope: Scope::Day };
 const POST_RUN: Family = Family { prefix: "post-run", scope: Scope::Day };
+/// Apart from the sensor that is missing: that it came and says that the result is bad must be told even if the other was.
+const POST_RUN_BAD: Family = Family { prefix: "post-run-failed", scope: Scope::Day };
 const RECOVERED: Family = Family { prefix: "recovered", scope: Scope::Day };
 /// Of a thing, not of the pipeline: every pause is an event, only one without an end is an incident.
 const PAUSED: Family = Family { prefix: "paused", scope: Scope::Thing };
@@ -184,6 +190,8 @@ const UNSAFE: Family = Family { prefix: "unsafe", scope: Scope::Thing };
 const FILES: Family = Family { prefix: "files", scope: Scope::Thing };
 /// The store has forgotten what it acknowledged.
 const ROLLBACK: Family = Family { prefix: "rollback", scope: Scope::Thing };
+/// A damaged ledger was set aside.
+const DAMAGED: Family = Family { prefix: "damaged", scope: Scope::Thing };
 /// The one that somebody names.
 const NAMED: Family = Family { prefix: "", scope: Scope::Key };
 
@@ -268,6 +276,12 @@ const OPENS: &[Opens] = &[
         Level::Warning,
         ("post_run_sensor_missing", "was not reported on after its run"),
     ),
+    opens(
+        "POST_RUN_FAILED",
+        POST_RUN_BAD,
+        Level::Error,
+        ("post_run_failed", "completed, and its result does not pass the postRun rules"),
+    ),
     opens("REPORT_EXTRA", EXTRA, Level::Warning, ("report_extra", "reported more than once")),
     opens(
         "JOB_NOT_WATCHED",
@@ -339,6 +353,12 @@ const OPENS: &[Opens] = &[
         Level::Error,
         ("store_rollback", "has forgotten what it acknowledged"),
     ),
+    opens(
+        "STORE_RECOVERED",
+        DAMAGED,
+        Level::Error,
+        ("store_recovered", "was damaged and is set aside"),
+    ),
     opens("PROCESS_HUNG", HUNG, Level::Error, ("process_hung", "hung, and was ended")),
     opens("PROCESS_DIED", DIED, Level::Warning, ("process_died", "died, and was started again")),
     opens(
@@ -374,7 +394,9 @@ const RESOLVES: &[(&str, &[Family])] = &[
     ("JOB_FAILED", &[STUCK]),
     ("JOB_CANCELLED", &[STUCK]),
     ("SLA_MET", &[SLA_AT_RISK]),
-    ("POST_RUN_PASSED", &[POST_RUN]),
+    ("POST_RUN_PASSED", &[POST_RUN, POST_RUN_BAD]),
+    // They came late, and all of them: what they say is another matter.
+    ("POST_RUN_SENSORS_ARRIVED", &[POST_RUN]),
     ("PIPELINE_DECLARED", &[NOT_WATCHED]),
     ("PIPELINE_CHANGED", &[NOT_WATCHED]),
     ("PIPELINE_RESUMED", &[PAUSED]),
@@ -406,6 +428,7 @@ const NOTICES: &[(&str, &str)] = &[
     ("FILES_DIFFER", "FILES_AGREE"),
     // What was lost does not come back: a person says when it is dealt with.
     ("STORE_ROLLBACK", "STORE_ROLLBACK"),
+    ("STORE_RECOVERED", "STORE_RECOVERED"),
     ("PROCESS_HUNG", "PROCESS_WELL"),
     ("PROCESS_DIED", "PROCESS_WELL"),
     ("PROCESS_GIVEN_UP", "PROCESS_WELL"),
@@ -501,9 +524,9 @@ pub fn has_consequences(kind: &str) -> bool {
 }
 
 /// What the keys of older days begin with that are over too when this one is over by an event of this kind: a good
-/// slot ends what its schedule left open before.
+/// slot ends what its schedule left open before, and so does a good check after a run.
 pub fn older_days<'a>(kind: &str, key: &'a str) -> Option<&'a str> {
-    if kind != "JOB_COMPLETED" {
+    if kind != "JOB_COMPLETED" && kind != "POST_RUN_PASSED" {
         return None;
     }
     let (before, day) = key.rsplit_once(':')?;

@@ -21,6 +21,13 @@ pub struct Sensor {
     pub at: Timestamp,
 }
 
+impl Sensor {
+    /// What was reported, and when.
+    pub fn new(value: Value, at: Timestamp) -> Self {
+        Self { value, at }
+    }
+}
+
 /// The sensors of one pipeline by key.
 pub type Sensors = BTreeMap<String, Sensor>;
 

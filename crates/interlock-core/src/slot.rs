@@ -285,6 +285,27 @@ impl Disposition {
             Self::Completed | Self::Failed | Self::Cancelled => false,
         }
     }
+
+    /// Whether it says that the slot was missed, by that word or by giving it up.
+    pub fn is_miss(self) -> bool {
+        self.is_absence() && self != Self::Unknown
+    }
+}
+
+/// What readers of the first Interlock know a failed slot as: no attempt is left, and nothing starts one by itself.
+pub const FAILED_FINAL: &str = "FAILED_FINAL";
+
+/// The status of a slot in the words of the first Interlock, whose readers look for it in run logs: by its state and, once
+/// closed, its disposition, as stored.
+pub fn wire_status(state: &str, disposition: Option<&str>) -> String {
+    match disposition.unwrap_or(state) {
+        "waiting" | "queued" => "PENDING".to_owned(),
+        // The next attempt is to come: its trigger is not over.
+        "backoff" => "RUNNING".to_owned(),
+        "monitoring" => "COMPLETED_MONITORING".to_owned(),
+        "failed" => FAILED_FINAL.to_owned(),
+        word => word.to_uppercase(),
+    }
 }
 
 impl SlotState {
@@ -365,6 +386,16 @@ impl Slot {
         Self { sla: (!sla.is_empty()).then(|| Box::new(sla)), ..self }
     }
 
+    /// The marks that stay on it when it opens again. One that was given up (`skipped`, without a catch-up that would run it)
+    /// was missed too, and is marked so now at the latest: its state will say something else.
+    pub fn inherited_marks(&self) -> Marks {
+        let SlotState::Closed(disposition) = self.state else { return self.marks };
+        // It was decided when it was recorded, or at the end of the time that it had.
+        let decided_at = if self.generation == 0 { self.opened_at } else { self.closes_at };
+        let missed_at = disposition.is_miss().then_some(decided_at);
+        Marks { missed_at: self.marks.missed_at.or(missed_at), ..self.marks }
+    }
+
     /// Opens a closed slot again, as its next generation.
     pub fn reopen(&self, state: OpenState, opening: Opening) -> Result<Self, IllegalSlotChange> {
         if self.state.is_open() {
@@ -372,7 +403,7 @@ impl Slot {
         }
         let mut slot = Self::open(state, opening);
         slot.generation = self.generation + 1;
-        slot.marks = self.marks;
+        slot.marks = self.inherited_marks();
         slot.reruns.clone_from(&self.reruns);
         Ok(slot)
     }
@@ -454,6 +485,24 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
+    #[test]
+    fn readers_of_the_first_interlock_find_their_words() {
+        for (state, disposition, status) in [
+            ("waiting", None, "PENDING"),
+            ("queued", None, "PENDING"),
+            ("running", None, "RUNNING"),
+            ("backoff", None, "RUNNING"),
+            ("monitoring", None, "COMPLETED_MONITORING"),
+            ("closed", Some("completed"), "COMPLETED"),
+            ("closed", Some("failed"), "FAILED_FINAL"),
+            ("closed", Some("cancelled"), "CANCELLED"),
+            ("closed", Some("skipped"), "SKIPPED"),
+            ("closed", Some("missed"), "MISSED"),
+        ] {
+            assert_eq!(wire_status(state, disposition), status, "{state} {disposition:?}");
+        }
+    }
+
     fn opening(opened_by: TriggerType) -> Opening {
         let date = Date::constant(2026, 2, 25);
         Opening { opened_by, date, at: at(100), closes_at: at(200), version: 7 }
@@ -508,6 +557,20 @@ mod tests {
         assert_eq!((missed.generation, missed.marks.missed_at), (0, Some(at(100))));
         let again = missed.reopen(OpenState::Waiting, opening(TriggerType::Catchup)).unwrap();
         assert_eq!((again.generation, again.marks.missed_at), (1, Some(at(100))));
+        // One that was given up was missed too; one that was left out was not.
+        for (reason, missed_at) in [
+            (SkipReason::NoCatchup, Some(at(100))),
+            (SkipReason::Capped, Some(at(100))),
+            (SkipReason::Overlap, None),
+            (SkipReason::Paused, None),
+        ] {
+            let given_up =
+                Slot::decided(Disposition::Skipped(reason), opening(TriggerType::Scheduler));
+            let again = given_up.reopen(OpenState::Waiting, opening(TriggerType::Manual)).unwrap();
+            assert_eq!(again.marks.missed_at, missed_at, "{reason:?}");
+            let third = again.close(Disposition::Completed, at(160)).unwrap();
+            assert_eq!(third.marks.late, missed_at.is_some(), "{reason:?}");
+        }
         assert!(again.reopen(OpenState::Waiting, opening(TriggerType::Manual)).is_err());
         let done = again.close(Disposition::Failed, at(150)).unwrap();
         let third = done.reopen(OpenState::Waiting, opening(TriggerType::Manual)).unwrap();

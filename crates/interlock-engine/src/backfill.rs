@@ -29,6 +29,7 @@ use crate::{
     ending::{Ender, end_wanted},
     engine::{Engine, EngineError},
     prospect::Prospect,
+    solo::Scope,
     state::{OpenSlot, PipelineState},
     write::{Event, Planned},
 };
@@ -221,12 +222,12 @@ impl Engine {
         }
         self.settle().await?;
         let Some(state) = self.pipelines.0.get(step.pipeline) else { return Ok(Came::ToRest) };
-        let prospect = state.prospect(&spec, &step.record, step.now)?;
+        let prospect = state.prospect(&spec, &step.record, (step.now, &self.scope))?;
         let cursor = step.record.cursor()?;
         let portion =
             prospect.portion(self.store.as_ref(), cursor.as_ref(), at_once.max(room)).await?;
         let opened = step.take(&portion, (&spec, version), room);
-        if let crate::solo::Scope::One(one) = &mut self.scope {
+        if let Scope::One(one) = &mut self.scope {
             one.drive_all(opened.iter().cloned());
         }
         if portion.is_end && portion.slots.is_empty() {
@@ -249,7 +250,7 @@ impl Engine {
         let Some(state) = self.pipelines.0.get(step.pipeline) else { return Ok(false) };
         let spec = self.specs.pipeline(step.pipeline, state.version).await;
         let spec = spec.map_err(EngineError::Declaration)?;
-        let prospect = state.prospect(&spec, &step.record, step.now)?;
+        let prospect = state.prospect(&spec, &step.record, (step.now, &self.scope))?;
         let cursor = step.record.cursor()?;
         let portion = prospect.portion(self.store.as_ref(), cursor.as_ref(), 1).await?;
         Ok(portion.is_end && portion.slots.is_empty())
@@ -320,14 +321,15 @@ pub(crate) fn event(
 }
 
 impl PipelineState {
-    /// What a backfill of it goes through, as things are now.
+    /// What a backfill of it goes through, as things are now. Whoever owns one pipeline only records nothing that is
+    /// due: what is owed then is the backfill's, and becomes rows ahead of the watermark.
     pub(crate) fn prospect<'a>(
         &self,
         spec: &'a Pipeline,
         record: &BackfillRecord,
-        now: Timestamp,
+        (now, scope): (Timestamp, &Scope),
     ) -> Result<Prospect<'a>, EngineError> {
-        let is_held = self.is_paused(now) || !spec.enabled;
+        let is_held = self.is_paused(now) || !spec.enabled || !scope.is_shard();
         let recorded_until =
             |id: &ScheduleId| self.watermark(id).map(|(at, _)| at).filter(|_| !is_held);
         Ok(Prospect::new(spec, record, recorded_until)?)

@@ -5,6 +5,7 @@
 //! run beside the loop, so that no slot waits behind another's.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
@@ -98,6 +99,7 @@ impl Engine {
             self.note_who_waits(pipeline, room);
         }
         self.commit(planned).await?;
+        self.show_readiness().await;
         // One that was set aside has its time already.
         for pipeline in &dirty {
             if !self.aside.contains_key(pipeline) {
@@ -225,6 +227,7 @@ impl Engine {
     ) -> Result<Vec<Planned>, EngineError> {
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(vec![]) };
         if (state.open.is_empty() && !state.has_more_queued) || state.version == 0 {
+            self.remembered.readiness.over(pipeline);
             return Ok(vec![]);
         }
         let specs = self.specs_of(pipeline).await.map_err(EngineError::Declaration)?;
@@ -268,14 +271,8 @@ impl Engine {
         let (specs, host, deaf) = (&specs, &self.host, &deaf[..]);
         let stepper = Stepper { pipeline, specs, state, now, stuck_after, host, deaf };
         let moved: BTreeSet<_> = moves.iter().map(|(index, _)| *index).collect();
-        let untouched = seen.iter().enumerate().filter(|(index, _)| !moved.contains(index));
-        let evaluated = untouched.filter_map(|(_, (place, _))| {
-            let mut plan = Planned::new(pipeline, self.writer);
-            let drives = self.scope.drives(place) && !state.is_asking();
-            stepper.evaluated(place, verdicts.get(*place).filter(|_| drives)?, &mut plan)?;
-            Some(plan)
-        });
-        let evaluated: Vec<_> = evaluated.collect();
+        let looks = self.first_looks(&stepper, (&seen, &moved), &verdicts);
+        let waits = waiting_longest(&seen, &moved, &verdicts).filter(|_| !state.is_asking());
         let next = next_in_line(spec, &candidates, &moves).and_then(|index| seen.get(index));
         let steps = moves
             .into_iter()
@@ -290,9 +287,28 @@ impl Engine {
                 plan.next = next.and_then(|(next, _)| stepper.rehearse(next, &plan));
                 Some(plan)
             })
-            .chain(evaluated)
+            .chain(looks)
             .collect();
+        let shown_for = self.store.readiness_ttl();
+        self.remembered.readiness.found(pipeline, waits, (shown_for, now));
         Ok(steps)
+    }
+
+    /// The first looks at slots that were not ready and stay as they are.
+    fn first_looks(
+        &self,
+        stepper: &Stepper<'_>,
+        (seen, moved): (&[SeenSlot<'_>], &BTreeSet<usize>),
+        verdicts: &BTreeMap<SlotPlace, Arc<Verdict>>,
+    ) -> Vec<Planned> {
+        let untouched = seen.iter().enumerate().filter(|(index, _)| !moved.contains(index));
+        let looks = untouched.filter_map(|(_, (place, _))| {
+            let mut plan = Planned::new(stepper.pipeline, self.writer);
+            let drives = self.scope.drives(place) && !stepper.state.is_asking();
+            stepper.evaluated(place, verdicts.get(*place).filter(|_| drives)?, &mut plan)?;
+            Some(plan)
+        });
+        looks.collect()
     }
 
     /// The declaration in force and those of the versions under which open slots were recorded (S16).
@@ -465,6 +481,21 @@ impl Engine {
             self.wake_at(pipeline, at);
         }
     }
+}
+
+/// An open slot as a plan sees it.
+type SeenSlot<'a> = (&'a SlotPlace, Cow<'a, Slot>);
+
+/// The slot that has waited longest and goes on waiting, with why.
+fn waiting_longest(
+    seen: &[SeenSlot<'_>],
+    moved: &BTreeSet<usize>,
+    verdicts: &BTreeMap<SlotPlace, Arc<Verdict>>,
+) -> Option<(SlotPlace, Arc<Verdict>)> {
+    let waits = |slot: &Slot| slot.state == SlotState::Open(OpenState::Waiting);
+    let rest = seen.iter().enumerate().filter(|(index, _)| !moved.contains(index));
+    let mut rest = rest.filter(|(_, (_, slot))| waits(slot));
+    rest.find_map(|(_, (place, _))| Some(((*place).clone(), Arc::clone(verdicts.get(*place)?))))
 }
 
 /// Until an evaluator has answered it is not known whether those whose turn came are ready: they stay where they are, and are

@@ -46,8 +46,7 @@ impl Engine {
     /// against after a start.
     pub fn in_force(&self) -> impl Iterator<Item = (&PipelineId, u64)> {
         // The system's own rows are of no declaration.
-        let declared = |state: &PipelineState| state.row.is_some() && !state.is_retired();
-        let all = self.pipelines.0.iter().filter(move |(_, state)| declared(state));
+        let all = self.pipelines.0.iter().filter(|(_, state)| state.is_declared());
         all.map(|(name, state)| (name, state.version))
     }
 
@@ -212,6 +211,7 @@ impl Engine {
                 agenda,
                 ahead: &ahead,
                 deaf: &[],
+                uncertain_until: None,
                 version,
                 now,
                 writer: self.writer,
@@ -231,6 +231,8 @@ impl Engine {
                     catchup: &agenda.catchup,
                     pauses: vec![],
                     deaf: vec![],
+                    ran: vec![],
+                    uncertain_until: None,
                     now,
                 };
                 let groups = recording.groups((&gap, &plan), &[revision], usize::MAX).groups;

@@ -28,7 +28,8 @@ use crate::{
     gap::Survey,
     host::{Host, Part, Trust},
     inbox::Heard,
-    progress::Progress,
+    progress::{Progress, Said},
+    readiness_views::ReadinessViews,
     registers::{Active, Dependents, Restraint, Wakes},
     scheduler::plus,
     seam::{Evaluators, Specs, Task, World},
@@ -59,13 +60,17 @@ impl Default for Pace {
     }
 }
 
-/// What was read, and is not read again until it changes.
+/// What was read, or is shown, and is neither again until it changes.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
     /// The misses that stand open.
     pub(crate) gaps: Gaps,
     /// The schedules of upstreams.
     pub(crate) starts: KnownStarts,
+    /// What is shown of pipelines that wait.
+    pub(crate) readiness: ReadinessViews,
+    /// Up to when a recovered ledger does not know what ran.
+    pub(crate) uncertain_until: Option<Timestamp>,
 }
 
 /// How much at once.
@@ -314,7 +319,7 @@ impl Engine {
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
         let (renew_at, vitals) = (world.now() + pace.lease / 3, Arc::clone(&host.vitals));
         trust.given(asked_at, pace.lease);
-        let (part, (sender, messages)) = (Part::of(Arc::clone(&vitals)), mpsc::unbounded_channel());
+        let (part, (sender, messages)) = (Part::of(&host), mpsc::unbounded_channel());
         let evaluators = Arc::new(Counting { evaluators, vitals: Arc::clone(&vitals) });
         Ok(Some(Self {
             pipelines: Pipelines::new(Arc::clone(&specs), store.shard_count()),
@@ -419,7 +424,15 @@ impl Engine {
         }
         self.tell_progress();
         self.vitals.pass_ended(self.world.uptime().saturating_sub(began));
-        self.part.counts(self.agenda.len(), self.pipelines.0.len());
+        let kept = [
+            self.agenda.len(),
+            self.pipelines.0.len(),
+            self.dirty.len(),
+            self.news.len(),
+            self.held.len(),
+            self.reports.len() + self.messages.len(),
+        ];
+        self.part.counts(self.pipelines.declared(), kept);
         Ok(self.next_wake())
     }
 
@@ -454,16 +467,17 @@ impl Engine {
                 pipelines.get(name).is_some_and(|state| state.is_caught_up_on())
             };
             for said in self.progress.tell(is_pending, now) {
-                said.log(self.shard());
+                self.log_catchup(said, now);
             }
         } else if let Some(said) = self.progress.so_far(now) {
-            said.log(self.shard());
+            self.log_catchup(said, now);
         }
+        self.part.catchup.passed(now).iter().for_each(Said::log);
     }
 
-    /// Its shard, if there are others.
-    pub(crate) fn shard(&self) -> Option<Shard> {
-        (self.store.shard_count() > 1).then_some(self.writer.shard)
+    /// Logs what there is to say of a catch-up, together with the other engines of the process.
+    pub(crate) fn log_catchup(&self, said: Said, now: Timestamp) {
+        self.part.catchup.add(said, now).iter().for_each(Said::log);
     }
 
     fn next_wake(&self) -> Timestamp {

@@ -5,20 +5,21 @@ use std::collections::BTreeMap;
 
 use interlock_core::{
     agenda::{Agenda, Work},
+    backfill::{Order, Standing as RecordedSlot, State},
     catchup::{Gap, Owed, Pause, Plan, Recorded, Standing, Wish, plan},
     id::{PipelineId, ScheduleId},
     pipeline::StartSchedule,
     slot::{Disposition, Slot, SlotState},
 };
 use interlock_store::{
-    LedgerEntry, LedgerQuery, LedgerRow, Store,
+    BackfillQuery, LedgerEntry, LedgerQuery, LedgerRow, Store,
     coverage::{ALWAYS, deaf},
-    kept::Stretch,
-    record::PauseRecord,
+    kept::{Stretch, uncertain_until},
+    record::{BackfillRecord, PauseRecord, Unreadable},
 };
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{engine::EngineError, state::SlotPlace};
+use crate::{engine::EngineError, scheduler::plus, state::SlotPlace};
 
 /// Rows per page.
 const PAGE: usize = 1_000;
@@ -38,11 +39,70 @@ pub struct Owing<'a> {
     pub now: Timestamp,
 }
 
-/// What stands after the watermarks.
+/// What stands after the watermarks, and what is spoken for there.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ahead {
     pub(crate) slots: BTreeMap<SlotPlace, (Slot, u64)>,
     pub(crate) spans: Vec<AheadSpan>,
+    pub(crate) claims: Vec<Claim>,
+    /// Up to when a recovered ledger does not know what ran.
+    pub(crate) uncertain_until: Option<Timestamp>,
+}
+
+/// What a running backfill has still to come to: slots of a schedule from an instant up to another.
+#[derive(Debug, Clone)]
+pub(crate) struct Claim {
+    schedule: ScheduleId,
+    from: Timestamp,
+    to: Timestamp,
+}
+
+impl Claim {
+    /// The claims of a backfill. One that is paused has none: it may never go on.
+    pub(crate) fn of(record: &BackfillRecord) -> Result<Vec<Self>, Unreadable> {
+        if record.standing()? != State::Running {
+            return Ok(vec![]);
+        }
+        let cursor = record.cursor()?;
+        let order = record.order()?;
+        let claim = |schedule: &String| {
+            let schedule = ScheduleId::any(schedule).ok()?;
+            let (mut from, mut to) = (record.from, record.to);
+            if let Some((at, last)) = &cursor {
+                // Among slots of one instant those come first whose schedule does.
+                let just_after = plus(*at, SignedDuration::from_nanos(1));
+                match order {
+                    Order::Ascending if schedule > *last => from = *at,
+                    Order::Ascending => from = just_after,
+                    Order::Descending if schedule < *last => to = just_after.min(to),
+                    Order::Descending => to = *at,
+                }
+            }
+            Some(Self { schedule, from, to })
+        };
+        Ok(record.schedules.iter().filter_map(claim).collect())
+    }
+
+    /// Reads those of a pipeline.
+    async fn read(store: &dyn Store, pipeline: &PipelineId) -> Result<Vec<Self>, EngineError> {
+        let mut query = BackfillQuery {
+            pipeline: Some(pipeline.clone()),
+            unfinished: true,
+            limit: PAGE,
+            ..BackfillQuery::default()
+        };
+        let mut claims = Vec::new();
+        loop {
+            let page = store.backfills(&query).await?;
+            for row in &page.items {
+                claims.extend(Self::of(&row.record)?);
+            }
+            query.after = page.items.last().map(|row| (row.pipeline.clone(), row.number));
+            if !page.more {
+                return Ok(claims);
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -59,7 +119,9 @@ impl<'a> Owing<'a> {
     /// by a conflict that a slot whose time has just come is recorded; whoever only looks has to read it.
     pub async fn plan(&self, store: &dyn Store) -> Result<(Gap<'a>, Plan), EngineError> {
         let gap = if self.first().is_some_and(|first| first <= self.now) {
-            let ahead = Ahead::read(store, self).await?;
+            let mut ahead = Ahead::read(store, self).await?;
+            ahead.claims = Claim::read(store, self.pipeline).await?;
+            ahead.uncertain_until = uncertain_until(store).await?;
             Gap { deaf: self.deaf(store).await?, ..self.gap(&ahead) }
         } else {
             self.gap(&Ahead::default())
@@ -86,7 +148,14 @@ impl<'a> Owing<'a> {
         });
         let pauses = pauses.collect();
         let (work, catchup) = (self.agenda.work, &self.agenda.catchup);
-        Gap { owed, work, catchup, pauses, deaf: vec![], now: self.now }
+        let is_owed = |schedule| owed.iter().any(|owed| owed.start.schedule.id() == schedule);
+        let ran = ahead.slots.iter().filter(|((_, schedule), (slot, _))| {
+            standing(slot) == Standing::Ran && is_owed(schedule)
+        });
+        // Slots are in order of time.
+        let ran = ran.map(|((nominal, _), _)| *nominal).collect();
+        let uncertain_until = ahead.uncertain_until;
+        Gap { owed, work, catchup, pauses, deaf: vec![], ran, uncertain_until, now: self.now }
     }
 
     /// Goes on behind what a plan records, to plan what it cut off.
@@ -185,7 +254,10 @@ impl Ahead {
         (start, watermark): (&'a StartSchedule, Timestamp),
         delay: SignedDuration,
     ) -> Owed<'a> {
-        Owed { start, watermark, delay, recorded: self.of(start.schedule.id(), watermark) }
+        let id = start.schedule.id();
+        let claims = self.claims.iter().filter(|claim| claim.schedule == *id);
+        let claimed = claims.map(|claim| (claim.from, claim.to)).collect();
+        Owed { start, watermark, delay, recorded: self.of(id, watermark), claimed }
     }
 
     /// What stands of one schedule.
@@ -201,7 +273,9 @@ impl Ahead {
     /// When a slot was found missing by the span that covers it.
     pub(crate) fn missed_at(&self, (nominal, schedule): &SlotPlace) -> Option<Timestamp> {
         let covers = |span: &&AheadSpan| {
-            span.schedule == *schedule && (span.first..=span.last).contains(nominal)
+            span.schedule == *schedule
+                && span.standing == Standing::Provisional
+                && (span.first..=span.last).contains(nominal)
         };
         self.spans.iter().find(covers).map(|span| span.recorded_at)
     }
@@ -248,14 +322,21 @@ impl Survey {
 }
 
 fn standing(slot: &Slot) -> Standing {
-    match slot.state {
+    // One that a cancelled backfill had not begun stands as it did before that.
+    let Some(RecordedSlot { state, .. }) = RecordedSlot::of(slot) else {
+        return Standing::Withdrawn;
+    };
+    let is_as_before = state != slot.state;
+    match state {
+        SlotState::Closed(Disposition::Missed | Disposition::Unknown) if is_as_before => {
+            Standing::Withdrawn
+        }
         SlotState::Closed(Disposition::Missed | Disposition::Unknown) => Standing::Provisional,
+        SlotState::Closed(Disposition::Cancelled) if slot.attempt == 0 => Standing::Settled,
+        SlotState::Closed(Disposition::Skipped(_)) => Standing::Settled,
         SlotState::Closed(
-            Disposition::Completed
-            | Disposition::Failed
-            | Disposition::Cancelled
-            | Disposition::Skipped(_),
+            Disposition::Completed | Disposition::Failed | Disposition::Cancelled,
         )
-        | SlotState::Open(_) => Standing::Settled,
+        | SlotState::Open(_) => Standing::Ran,
     }
 }

@@ -20,10 +20,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{
+    catchup_log::{CatchupLog, CatchupMember},
     ending::StartsUnderWay,
     engine::NewsOf,
     seam::World,
-    vitals::{Pulse, Vitals},
+    vitals::{KEPT, Pulse, Vitals},
 };
 
 /// Kept with a run whose job can be looked for on one host only: its name.
@@ -38,6 +39,7 @@ pub struct Host {
     pub vitals: Arc<Vitals>,
     pub(crate) starts: StartsUnderWay,
     pub(crate) busy: Arc<Busy>,
+    pub(crate) catchups: CatchupLog,
 }
 
 impl Host {
@@ -125,35 +127,43 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What an engine adds to the numbers that all of them share, taken back when it ends.
+/// What an engine adds to what all of them share, taken back when it ends.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) vitals: Arc<Vitals>,
     /// This engine's own.
     pub(crate) pulse: Pulse,
-    pub(crate) agenda: u64,
+    kept: [u64; KEPT.len()],
     pub(crate) pipelines: u64,
+    /// Its place among those that catch up.
+    pub(crate) catchup: CatchupMember,
 }
 
 impl Part {
     /// Nothing yet.
-    pub(crate) fn of(vitals: Arc<Vitals>) -> Self {
-        Self { vitals, pulse: Pulse::default(), agenda: 0, pipelines: 0 }
+    pub(crate) fn of(host: &Host) -> Self {
+        let (vitals, catchup) = (Arc::clone(&host.vitals), host.catchups.enter());
+        Self { vitals, pulse: Pulse::default(), kept: [0; KEPT.len()], pipelines: 0, catchup }
     }
 
-    /// A pass is over: so much is before it now.
-    pub(crate) fn counts(&mut self, agenda: usize, pipelines: usize) {
+    /// A pass is over: so many pipelines are declared now, and so much is kept, in the order of [`KEPT`].
+    pub(crate) fn counts(&mut self, pipelines: usize, kept: [usize; KEPT.len()]) {
         self.pulse.beat();
-        let (agenda, pipelines) = (agenda as u64, pipelines as u64);
-        self.vitals.agenda.moved(std::mem::replace(&mut self.agenda, agenda), agenda);
+        self.moved(pipelines as u64, kept.map(|entries| entries as u64));
+    }
+
+    fn moved(&mut self, pipelines: u64, kept: [u64; KEPT.len()]) {
         self.vitals.pipelines.moved(std::mem::replace(&mut self.pipelines, pipelines), pipelines);
+        let before = std::mem::replace(&mut self.kept, kept);
+        for ((number, before), after) in self.vitals.kept.iter().zip(before).zip(kept) {
+            number.moved(before, after);
+        }
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        self.vitals.agenda.moved(self.agenda, 0);
-        self.vitals.pipelines.moved(self.pipelines, 0);
+        self.moved(0, [0; KEPT.len()]);
     }
 }
 

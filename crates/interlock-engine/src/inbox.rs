@@ -7,7 +7,7 @@ use interlock_core::{
     agenda::Agenda,
     firing::Ending,
     id::{PipelineId, ScheduleId},
-    pipeline::{Pipeline, TriggerKind},
+    pipeline::{Pipeline, StartSchedule, TriggerKind},
     report::{Report, Said},
     retry::FailureCategory,
     run::{RunEvent, TriggerType},
@@ -93,7 +93,7 @@ impl Engine {
                     (false, json!({ "reason": reason }))
                 }
             };
-            let request = Some(entry.record.fingerprint());
+            let request = entry.record.fingerprint();
             let record = AppliedRecord { at: now, accepted, result, request };
             plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record.into()));
             let pipeline = entry.pipeline.clone();
@@ -192,8 +192,8 @@ impl Engine {
         };
         Ok(match &entry.record {
             InboxRecord::Sensor { key, value, at } => {
-                let sensor = Sensor { value: value.clone(), at: *at };
-                let arrival = Arrival { pipeline, spec: &spec, key, sensor, now };
+                let (sensor, received_at) = (Sensor::new(value.clone(), *at), entry.received_at);
+                let arrival = Arrival { pipeline, spec: &spec, key, sensor, received_at, now };
                 let answer = self.take_sensor(&arrival, plan).await?;
                 self.drop_old_reports(pipeline, (key, now), plan).await?;
                 Ok(answer)
@@ -203,13 +203,8 @@ impl Engine {
             {
                 Err(reason)
             }
-            InboxRecord::Run { slot: None, force, params } => {
-                let wish = Wish { params: params.clone(), force: *force, ..Wish::default() };
-                Ok(self.open_manual(pipeline, &spec, (wish, now), plan))
-            }
-            InboxRecord::Run { slot: Some(name), force, params } => {
-                let wish = Wish { params: params.clone(), force: *force, ..Wish::default() };
-                self.reopen(pipeline, &spec, (name, wish, now), plan).await?
+            InboxRecord::Run { .. } => {
+                self.apply_run((pipeline, &spec), (&entry.record, now), plan).await?
             }
             InboxRecord::Rerun { slot, reason } => {
                 self.rerun(pipeline, &spec, (slot, reason, now), plan).await?
@@ -248,10 +243,28 @@ impl Engine {
         })
     }
 
+    /// Opens the slot that is asked for: a new one, or one of a schedule.
+    async fn apply_run(
+        &mut self,
+        (pipeline, spec): (&PipelineId, &Pipeline),
+        (asked, now): (&InboxRecord, Timestamp),
+        plan: &mut Planned,
+    ) -> Result<Answer, EngineError> {
+        let InboxRecord::Run { slot, force, params, webhook } = asked else {
+            return Ok(Err("it asks for no run".to_owned()));
+        };
+        let wish = Wish { params: params.clone(), force: *force, ..Wish::default() };
+        let asked_by = if *webhook { TriggerType::Webhook } else { TriggerType::Manual };
+        match slot {
+            None => Ok(Ok(self.open_manual((pipeline, spec), asked_by, (wish, now), plan))),
+            Some(name) => self.reopen((pipeline, spec), (name, asked_by, wish), now, plan).await,
+        }
+    }
+
     fn open_manual(
         &self,
-        pipeline: &PipelineId,
-        spec: &Pipeline,
+        (pipeline, spec): (&PipelineId, &Pipeline),
+        opened_by: TriggerType,
         (wish, now): (Wish, Timestamp),
         plan: &mut Planned,
     ) -> Value {
@@ -267,13 +280,8 @@ impl Engine {
         let zone =
             spec.starts.first().map(|start| start.schedule.timing().zone.time_zone().clone());
         let date = nominal.to_zoned(zone.unwrap_or(jiff::tz::TimeZone::UTC)).date();
-        let opening = Opening {
-            opened_by: TriggerType::Manual,
-            date,
-            at: now,
-            closes_at: plus(now, OUT_OF_TURN_WINDOW),
-            version,
-        };
+        let opening =
+            Opening { opened_by, date, at: now, closes_at: plus(now, OUT_OF_TURN_WINDOW), version };
         let mut slot = Slot::open(OpenState::Waiting, opening).promising(spec.sla.out_of_turn());
         slot.wish = Some(Box::new(wish));
         plan.slot(&place, 0, &slot);
@@ -329,9 +337,9 @@ impl Engine {
     /// Opens a slot that is closed or absent, for a person.
     async fn reopen(
         &mut self,
-        pipeline: &PipelineId,
-        spec: &Pipeline,
-        (name, wish, now): (&SlotName, Wish, Timestamp),
+        (pipeline, spec): (&PipelineId, &Pipeline),
+        (name, opened_by, wish): (&SlotName, TriggerType, Wish),
+        now: Timestamp,
         plan: &mut Planned,
     ) -> Result<Answer, EngineError> {
         let Ok(schedule) = ScheduleId::any(&name.schedule) else {
@@ -352,7 +360,7 @@ impl Engine {
             }
             (Some((slot, revision)), _) => {
                 let opening = Opening {
-                    opened_by: TriggerType::Manual,
+                    opened_by,
                     date: slot.date,
                     at: now,
                     closes_at: plus(now, OUT_OF_TURN_WINDOW),
@@ -363,20 +371,11 @@ impl Engine {
                     Err(illegal) => return Ok(Err(illegal.to_string())),
                 }
             }
-            // Opened here, it would be in the way of the schedule, which opens it at its time.
             (None, Some(opener))
                 if opener.start.schedule.is_slot(name.nominal)
-                    && self.is_unrecorded(pipeline, &place) =>
+                    && let Some(why) =
+                        self.forbids_ahead(pipeline, opener.start, (&place, now)) =>
             {
-                let why = if name.nominal > now {
-                    "not due yet: its schedule opens it at its time"
-                } else if self.pipelines.get_mut(pipeline).is_paused(now) {
-                    "not recorded yet, because the pipeline is paused: its `resume` decides about it, and a \
-                     backfill can run it before"
-                } else {
-                    "owed and not recorded yet: `interlock serve` records it first, by the catch-up policy; \
-                     after that it can be run by hand"
-                };
                 return Ok(Err(format!("{schedule}/{} is {why}", name.nominal)));
             }
             (None, Some(_)) if self.is_below_floor(name.nominal, now).await? => {
@@ -387,8 +386,9 @@ impl Engine {
                 )));
             }
             (None, Some(opener)) if opener.start.schedule.is_slot(name.nominal) => {
-                let mut slot = opener.open(name.nominal, TriggerType::Manual);
+                let mut slot = opener.open(name.nominal, opened_by);
                 slot.closes_at = plus(now, OUT_OF_TURN_WINDOW);
+                slot.marks.missed_at = self.missed_in_span(pipeline, &place).await?;
                 (slot, 0)
             }
             (None, _) => {
@@ -431,10 +431,29 @@ impl Engine {
         }
     }
 
-    /// Whether a slot is still to be recorded by its schedule.
-    fn is_unrecorded(&self, pipeline: &PipelineId, (nominal, schedule): &SlotPlace) -> bool {
-        let watermark = self.pipelines.0.get(pipeline).and_then(|state| state.watermark(schedule));
-        watermark.is_some_and(|(watermark, _)| *nominal > watermark)
+    /// Why a slot that its schedule has yet to record cannot be opened by hand, if so. One that is due becomes a row ahead
+    /// of the watermark.
+    fn forbids_ahead(
+        &self,
+        pipeline: &PipelineId,
+        start: &StartSchedule,
+        ((nominal, schedule), now): (&SlotPlace, Timestamp),
+    ) -> Option<&'static str> {
+        let state = self.pipelines.0.get(pipeline)?;
+        let (watermark, _) = state.watermark(schedule)?;
+        if *nominal <= watermark {
+            None
+        } else if plus(*nominal, start.delay(pipeline)) > now {
+            // Opened here, it would be in the way of the schedule, which opens it at its time.
+            Some("not due yet: its schedule opens it at its time")
+        } else if state.is_paused(now) {
+            Some(
+                "not recorded yet, because the pipeline is paused: its `resume` decides about it, and a backfill can \
+                 run it before",
+            )
+        } else {
+            None
+        }
     }
 
     fn complete(

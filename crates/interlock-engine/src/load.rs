@@ -8,6 +8,7 @@ use interlock_core::{
 };
 use interlock_store::{
     AgendaRow, BackfillQuery, Key, LedgerEntry, LedgerQuery, LedgerRow, Record, RunQuery,
+    kept::uncertain_until,
 };
 
 use crate::{
@@ -27,6 +28,10 @@ impl Engine {
     pub(crate) async fn load(&mut self) -> Result<(), EngineError> {
         let shard = self.writer.shard;
         let store = Arc::clone(&self.store);
+        if store.shard_count() == 1 {
+            // Only a file is ever recovered; of several servers the one that is asked may be away.
+            self.remembered.uncertain_until = uncertain_until(store.as_ref()).await?;
+        }
         let mut page = store.agenda(shard, None, AGENDAS).await?;
         loop {
             let last = page.items.last().filter(|_| page.more).map(|row| row.pipeline.clone());

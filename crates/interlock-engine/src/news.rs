@@ -16,7 +16,7 @@ use interlock_core::{
     retry::{Decision, Failure, FailureCategory, next_attempt},
     run::RunEvent,
     sensor::Sensors,
-    slot::{Disposition, OpenState},
+    slot::{Disposition, FAILED_FINAL, OpenState},
 };
 use interlock_ports::trigger::{CancelFailure, LookUp, Outcome, StartFailure, StartRequest, What};
 use interlock_store::{
@@ -409,7 +409,8 @@ impl<'a> Teller<'a> {
                 self.event("RETRY_SCHEDULED", end.at, format!("attempt {attempt} at {at:.0}"))
             }
             Decision::GiveUp { reason } => {
-                self.event("RETRY_EXHAUSTED", end.at, reason.to_string())
+                let event = self.event("RETRY_EXHAUSTED", end.at, reason.to_string());
+                event.detail("status", FAILED_FINAL)
             }
         };
         plan.event(follow_up);

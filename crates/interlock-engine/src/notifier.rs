@@ -9,6 +9,7 @@
 //! what was claimed waits for its turn, a few tries at once; many at once become one message (`digest`).
 
 mod digest;
+mod drain;
 mod ending;
 mod history;
 mod lane;
@@ -29,9 +30,12 @@ use interlock_store::{
     CHANGES_MAX, OutboxRow, Store, StoreError, StoreFuture, record::OutboxRecord, together,
 };
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
-pub use self::patience::Patience;
+pub use self::{
+    drain::{DeliveryState, Undelivered},
+    patience::Patience,
+};
 use self::{lane::Lane, way::Way};
 use crate::{
     scheduler::plus,
@@ -80,6 +84,8 @@ pub struct Notifier {
     claim_at: Timestamp,
     sender: mpsc::UnboundedSender<Tried>,
     tried: mpsc::UnboundedReceiver<Tried>,
+    /// Tells when there is something new in the outbox.
+    news: Arc<Notify>,
 }
 
 impl Notifier {
@@ -99,11 +105,18 @@ impl Notifier {
             claim_at: Timestamp::MIN,
             sender,
             tried,
+            news: Arc::default(),
         }
     }
 
-    /// Delivers until it is told to stop or the store fails for good. What is being tried then is tried again by
-    /// the next one.
+    /// The same, looking into the outbox at once when it is told that there is something new.
+    #[must_use]
+    pub fn woken_by(self, news: Arc<Notify>) -> Self {
+        Self { news, ..self }
+    }
+
+    /// Delivers until it is told to stop or the store fails for good. What waits then goes back to the outbox; what is
+    /// being tried, and does not end in a moment, is tried again by the next one.
     pub async fn run(mut self, mut stop: Task<()>) -> Result<(), StoreError> {
         loop {
             self.pulse.beat();
@@ -117,10 +130,15 @@ impl Notifier {
                 Err(error) => return Err(error),
             };
             let sleep = self.world.sleep_until(plus(self.world.now(), look));
+            let news = Arc::clone(&self.news);
             let tried = tokio::select! {
                 biased;
-                () = &mut stop => return Ok(()),
+                () = &mut stop => return self.leave().await,
                 tried = self.tried.recv() => tried,
+                () = news.notified() => {
+                    self.claim_at = Timestamp::MIN;
+                    None
+                }
                 () = sleep => None,
             };
             if let Some(tried) = tried {

@@ -7,7 +7,6 @@ use interlock_core::{
     duration,
     pipeline::{Pipeline, PostRun, StuckAction},
     run::TriggerType,
-    sla::Limit,
     slot::Slot,
 };
 use interlock_store::{DueKind, Obligation, RunKey, Subject};
@@ -33,14 +32,6 @@ fn stuck(spec: &Pipeline, key: &RunKey, began: Timestamp, default: SignedDuratio
     Obligation::new(at, DueKind::Stuck, Subject::Run(key.clone())).detail("action", action)
 }
 
-/// The first of warning and breach that is still to come.
-fn first_stage(limit: Limit, subject: Subject, now: Timestamp) -> Obligation {
-    match limit.warning_at.filter(|at| *at > now) {
-        Some(at) => Obligation::new(at, DueKind::SlaWarning, subject),
-        None => Obligation::new(limit.breach_at, DueKind::SlaBreach, subject),
-    }
-}
-
 impl Planned {
     /// A run begins.
     pub(crate) fn will_end(
@@ -63,19 +54,15 @@ impl Planned {
     pub(crate) fn will_complete(&mut self, place: &SlotPlace, slot: &Slot, now: Timestamp) {
         let subject = || Subject::Slot(place.1.clone(), place.0);
         if let Some(limit) = slot.sla.as_deref().and_then(|sla| sla.completion) {
-            self.group.changes.push(first_stage(limit, subject(), now).put());
+            self.group.changes.push(Obligation::of_limit(limit, subject(), now).put());
         }
     }
 
-    /// The budget of a slot begins: with its first sensor, else with its first run.
+    /// The budget of a slot begins: with its first sensor, else with its first run; of a job that runs elsewhere, when it reports
+    /// its start.
     pub(crate) fn spends(&mut self, place: &SlotPlace, slot: &Slot, first: Timestamp) {
-        let Some(sla) = slot.sla.as_deref() else { return };
-        let (Some(limit), Some(budget)) = (sla.relative(first), sla.duration_max) else { return };
-        let subject = Subject::Budget(place.1.clone(), place.0);
-        let due = first_stage(limit, subject, first)
-            .detail("sensorArrivalAt", first.to_string())
-            .detail("maxDuration", duration::format(budget));
-        self.group.changes.push(due.put());
+        let due = Obligation::of_budget(place, slot, first);
+        self.group.changes.extend(due.map(Obligation::put));
     }
 
     /// A run completed, after which something is to be reported.

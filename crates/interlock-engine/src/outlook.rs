@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use crate::{
     aside::guarded,
     engine::{Engine, EngineError},
-    gap::{Ahead, Owing},
+    gap::{Ahead, Claim, Owing},
 };
 
 /// So many slots are counted before anything is recorded: some tenths of a second.
@@ -44,7 +44,7 @@ impl Totals {
         self.missed.saturating_sub(self.run + self.would_run)
     }
 
-    fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.missed += other.missed;
         self.run += other.run;
         self.would_run += other.would_run;
@@ -83,7 +83,7 @@ impl Engine {
         missed.retain(|pipeline, _| without.binary_search(pipeline).is_err());
         if !missed.is_empty() {
             let said = self.progress.announce(Outlook { missed: &missed, totals, now });
-            said.log(self.shard());
+            self.log_catchup(said, now);
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Engine {
 
     fn missed_since(&self, pipeline: &PipelineId, now: Timestamp) -> Option<Timestamp> {
         let owing = self.pipelines.0.get(pipeline)?.owing(pipeline, now)?;
-        if owing.gap(&Ahead::default()).has_missed() { owing.first() } else { None }
+        if owing.gap(&self.nothing_ahead()).has_missed() { owing.first() } else { None }
     }
 
     /// What becomes of everything that a pipeline missed, one plan after the other.
@@ -125,13 +125,24 @@ impl Engine {
         }
     }
 
+    /// What is known of every pipeline before anything of it is read.
+    pub(crate) fn nothing_ahead(&self) -> Ahead {
+        Ahead { uncertain_until: self.remembered.uncertain_until, ..Ahead::default() }
+    }
+
     /// What is recorded of what a pipeline owes.
     pub(crate) async fn ahead_of(&self, owing: &Owing<'_>) -> Result<Ahead, EngineError> {
         let survey = self.survey.as_ref().filter(|_| !self.blocked.contains(owing.pipeline));
-        match survey.and_then(|survey| survey.of(owing)) {
-            Some(ahead) => Ok(ahead),
-            None => Ahead::read(self.store.as_ref(), owing).await,
+        let mut ahead = match survey.and_then(|survey| survey.of(owing)) {
+            Some(ahead) => ahead,
+            None => Ahead::read(self.store.as_ref(), owing).await?,
+        };
+        ahead.uncertain_until = self.remembered.uncertain_until;
+        let state = self.pipelines.0.get(owing.pipeline);
+        for (record, _) in state.iter().flat_map(|state| state.backfills.values()) {
+            ahead.claims.extend(Claim::of(record)?);
         }
+        Ok(ahead)
     }
 
     /// When no report on what a pipeline owes could have reached anybody.

@@ -1,4 +1,5 @@
-//! What the log says about a catch-up as a whole: what there is to do, how far that is recorded, and that it is done.
+//! What the log says about a catch-up as a whole: what there is to do, how far that is recorded, and that it is done. Here
+//! for one shard; what a process says of all of its shards together is put together in `catchup_log`.
 //!
 //! What there is to do is summed up once, before any of it is recorded (`outlook`); what became of it is counted from
 //! the groups that were accepted. Long plans are recorded in portions, a pass each: how far that is, is said now and
@@ -14,7 +15,7 @@ use interlock_core::{
     slot::{OpenState, SlotState},
     text::counted,
 };
-use interlock_store::{Change, Group, Key, Record, Shard, record::SlotRecord};
+use interlock_store::{Change, Group, Key, Record, record::SlotRecord};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -24,7 +25,7 @@ use crate::{
 };
 
 /// While what was missed is being recorded, how far that is is said so often.
-const SAID_EVERY: SignedDuration = SignedDuration::from_secs(10);
+pub(crate) const SAID_EVERY: SignedDuration = SignedDuration::from_secs(10);
 
 /// A catch-up that is under way, over all pipelines.
 #[derive(Debug, Default)]
@@ -38,8 +39,11 @@ pub(crate) struct Progress {
     /// Pipelines that may have slots of it open, and those of them to which something happened.
     pending: BTreeSet<PipelineId>,
     touched: BTreeSet<PipelineId>,
-    /// Slots that an earlier process opened and did not bring to their end.
+    /// Slots that an earlier process opened and did not bring to their end, and those of them that were told.
     left: u64,
+    taken_up: u64,
+    /// Pipelines whose slots were summed up or taken up.
+    pipelines: u64,
     /// The first slot that was missed and what was counted until then, while there was too much to sum up.
     is_to_sum_up: Option<(Timestamp, Counts)>,
     /// How many slots were summed up, and when something was last said about them.
@@ -52,15 +56,71 @@ pub(crate) struct Progress {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Missed slots that are recorded, and those of them that were opened to run.
-    recorded: u64,
-    opened: u64,
+    pub(crate) recorded: u64,
+    pub(crate) opened: u64,
     /// Those of them that only would run (`dryRun`).
-    rehearsed: u64,
-    completed: u64,
-    failed: u64,
-    cancelled: u64,
+    pub(crate) rehearsed: u64,
+    pub(crate) completed: u64,
+    pub(crate) failed: u64,
+    pub(crate) cancelled: u64,
     /// Those that were never opened, and those that were and did not run in the end.
-    skipped: u64,
+    pub(crate) skipped: u64,
+}
+
+impl Counts {
+    fn and(self, other: Self) -> Self {
+        Self {
+            recorded: self.recorded + other.recorded,
+            opened: self.opened + other.opened,
+            rehearsed: self.rehearsed + other.rehearsed,
+            completed: self.completed + other.completed,
+            failed: self.failed + other.failed,
+            cancelled: self.cancelled + other.cancelled,
+            skipped: self.skipped + other.skipped,
+        }
+    }
+}
+
+/// What there is to catch up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) pipelines: u64,
+    pub(crate) totals: Totals,
+    pub(crate) since: Timestamp,
+    pub(crate) until: Timestamp,
+}
+
+impl Summary {
+    /// Both together.
+    pub(crate) fn and(mut self, other: Option<Self>) -> Self {
+        let Some(other) = other else { return self };
+        self.totals.add(other.totals);
+        let (since, until) = (self.since.min(other.since), self.until.max(other.until));
+        Self { pipelines: self.pipelines + other.pipelines, since, until, ..self }
+    }
+}
+
+/// What became of it, counted as in the summary: the slots that were missed, and of them those that ran, would run and did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Done {
+    pub(crate) pipelines: u64,
+    /// Those that were summed up, and those that an earlier process had left.
+    pub(crate) missed: u64,
+    pub(crate) counts: Counts,
+    pub(crate) took: SignedDuration,
+}
+
+impl Done {
+    /// Both together, which took as long as the longer.
+    pub(crate) fn and(self, other: Option<Self>) -> Self {
+        let Some(other) = other else { return self };
+        Self {
+            pipelines: self.pipelines + other.pipelines,
+            missed: self.missed + other.missed,
+            counts: self.counts.and(other.counts),
+            took: self.took.max(other.took),
+        }
+    }
 }
 
 /// What is left of what a pipeline missed when a portion of it is recorded.
@@ -73,18 +133,18 @@ pub(crate) enum Rest {
 }
 
 /// What is said of a catch-up as a whole.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Said {
     /// So many pipelines missed slots; how many slots is not known yet.
-    Begins { pipelines: u64, since: Timestamp, until: Timestamp },
+    Begins(Summary),
     /// What there is to do.
-    Summary { pipelines: u64, totals: Totals, since: Timestamp, until: Timestamp },
+    Summary(Summary),
     /// So much of that is recorded.
     SoFar { recorded: u64, missed: u64 },
     /// An earlier process left so much.
     GoesOn { slots: u64, pipelines: u64 },
     /// It is over.
-    Done { counts: Counts, took: SignedDuration },
+    Done(Done),
 }
 
 impl Progress {
@@ -104,12 +164,16 @@ impl Progress {
         self.announced.extend(missed.keys().cloned());
         self.began.get_or_insert(now);
         self.said_at = Some(now);
-        if let Some(totals) = totals {
+        self.pipelines += pipelines;
+        let is_counted = totals.is_some();
+        let totals = totals.unwrap_or_default();
+        let summary = Summary { pipelines, totals, since, until: now };
+        if is_counted {
             self.total += totals.missed;
-            return Said::Summary { pipelines, totals, since, until: now };
+            return Said::Summary(summary);
         }
         self.is_to_sum_up.get_or_insert((since, self.counts));
-        Said::Begins { pipelines, since, until: now }
+        Said::Begins(summary)
     }
 
     /// Whether what a pipeline missed was said and is not recorded yet.
@@ -203,8 +267,10 @@ impl Progress {
     ) -> Vec<Said> {
         let mut said = Vec::new();
         if self.left > 0 {
-            said.push(Said::GoesOn { slots: self.left, pipelines: self.pending.len() as u64 });
-            self.left = 0;
+            let pipelines = self.pending.len() as u64;
+            said.push(Said::GoesOn { slots: self.left, pipelines });
+            self.taken_up += std::mem::take(&mut self.left);
+            self.pipelines += pipelines;
             self.began.get_or_insert(now);
             self.touched.clone_from(&self.pending);
         }
@@ -219,7 +285,7 @@ impl Progress {
             let run = (counts.opened - before.opened).saturating_sub(would_run);
             let totals = Totals { missed: counts.recorded - before.recorded, run, would_run };
             let pipelines = self.announced.len() as u64;
-            said.push(Said::Summary { pipelines, totals, since, until: now });
+            said.push(Said::Summary(Summary { pipelines, totals, since, until: now }));
         }
         // All of that is recorded; what is missed from now on is news.
         self.announced.clear();
@@ -229,7 +295,8 @@ impl Progress {
             }
         }
         if self.pending.is_empty() {
-            said.push(Said::Done { counts, took: now.duration_since(began) });
+            let (missed, took) = (counts.recorded + self.taken_up, now.duration_since(began));
+            said.push(Said::Done(Done { pipelines: self.pipelines, missed, counts, took }));
             *self = Self::default();
         }
         said
@@ -237,72 +304,89 @@ impl Progress {
 }
 
 impl Said {
-    /// Says it; of a shard, if there are several.
-    pub(crate) fn log(&self, shard: Option<Shard>) {
-        let shard = shard.map(|Shard(number)| number);
-        let catch_up = shard.map_or("catch-up".to_owned(), |it| format!("catch-up of shard {it}"));
+    /// Says it.
+    pub(crate) fn log(&self) {
         match *self {
-            Self::Begins { pipelines, since, until } => tracing::info!(
+            Self::Begins(Summary { pipelines, since, until, .. }) => tracing::info!(
                 event = "CATCHUP_BEGINS",
-                shard,
                 pipelines,
                 from = %format_args!("{since:.0}"),
                 until = %format_args!("{until:.0}"),
-                "{catch_up} begins: {} missed slots from {since:.0} to {until:.0}, too many to count before they are recorded",
+                "catch-up begins: {} missed slots from {since:.0} to {until:.0}, too many to count before they are recorded",
                 counted(pipelines, "pipeline"),
             ),
-            Self::Summary { pipelines, totals, since, until } => {
-                let (Totals { missed, run, would_run }, skipped) = (totals, totals.skipped());
-                let rehearsed = match would_run {
-                    0 => String::new(),
-                    count => format!("{count} would run (dry run), "),
-                };
-                tracing::info!(
-                    event = "CATCHUP_SUMMARY",
-                    shard,
-                    pipelines,
-                    missed,
-                    toRun = run,
-                    wouldRun = (would_run > 0).then_some(would_run),
-                    skipped,
-                    from = %format_args!("{since:.0}"),
-                    until = %format_args!("{until:.0}"),
-                    "{catch_up}: {} missed {} from {since:.0} to {until:.0}: {run} to run, {rehearsed}{skipped} skipped",
-                    counted(pipelines, "pipeline"),
-                    counted(missed, "slot"),
-                );
-            }
+            Self::Summary(summary) => summary.log(),
             Self::SoFar { recorded, missed } => tracing::info!(
                 event = "CATCHUP_PROGRESS",
-                shard,
                 recorded,
                 missed,
-                "{catch_up}: {recorded} of the {} are recorded so far",
+                "catch-up: {recorded} of the {} are recorded so far",
                 counted(missed, "missed slot"),
             ),
             Self::GoesOn { slots, pipelines } => tracing::info!(
                 event = "CATCHUP_GOES_ON",
-                shard,
                 slots,
                 pipelines,
-                "{catch_up} goes on: {} of {} left",
+                "catch-up goes on: {} of {} left",
                 counted(slots, "slot"),
                 counted(pipelines, "pipeline"),
             ),
-            Self::Done { counts: Counts { completed, failed, cancelled, skipped, .. }, took } => {
-                tracing::info!(
-                    event = "CATCHUP_DONE",
-                    shard,
-                    completed,
-                    failed,
-                    cancelled,
-                    skipped,
-                    milliseconds = i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
-                    "{catch_up} is done: {completed} completed, {failed} failed, {cancelled} cancelled, \
-                     {skipped} skipped, in {took:#}"
-                );
-            }
+            Self::Done(done) => done.log(),
         }
+    }
+}
+
+/// Those that would run, in the middle of a sentence.
+fn rehearsed(would_run: u64) -> String {
+    match would_run {
+        0 => String::new(),
+        count => format!("{count} would run (dry run), "),
+    }
+}
+
+impl Summary {
+    fn log(&self) {
+        let Self { pipelines, totals, since, until } = *self;
+        let (Totals { missed, run, would_run }, skipped) = (totals, totals.skipped());
+        tracing::info!(
+            event = "CATCHUP_SUMMARY",
+            pipelines,
+            missed,
+            toRun = run,
+            wouldRun = (would_run > 0).then_some(would_run),
+            skipped,
+            from = %format_args!("{since:.0}"),
+            until = %format_args!("{until:.0}"),
+            "catch-up: {} missed {} from {since:.0} to {until:.0}: {run} to run, {}{skipped} skipped",
+            counted(pipelines, "pipeline"),
+            counted(missed, "slot"),
+            rehearsed(would_run),
+        );
+    }
+}
+
+impl Done {
+    fn log(&self) {
+        let Self { pipelines, missed, counts, took } = *self;
+        let Counts { completed, failed, cancelled, rehearsed: would_run, .. } = counts;
+        // One that only would run is opened, and closed as skipped.
+        let skipped = counts.skipped.saturating_sub(would_run);
+        tracing::info!(
+            event = "CATCHUP_DONE",
+            pipelines,
+            missed,
+            completed,
+            failed,
+            cancelled,
+            wouldRun = (would_run > 0).then_some(would_run),
+            skipped,
+            milliseconds = i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
+            "catch-up is done: {} missed {}: {completed} completed, {failed} failed, {cancelled} cancelled, \
+             {}{skipped} skipped, in {took:#}",
+            counted(pipelines, "pipeline"),
+            counted(missed, "slot"),
+            rehearsed(would_run),
+        );
     }
 }
 
@@ -414,7 +498,7 @@ mod tests {
         let mut progress = Progress::default();
         let (missed, totals) = (missed(&["orders"]), totals(9, 4));
         let outlook = Outlook { missed: &missed, totals: Some(totals), now: at(100) };
-        let summary = Said::Summary { pipelines: 1, totals, since: at(0), until: at(100) };
+        let summary = Said::Summary(Summary { pipelines: 1, totals, since: at(0), until: at(100) });
         assert_eq!(progress.announce(outlook), summary);
         assert!(progress.is_announced(&orders()));
         let recorded = vec![
@@ -441,7 +525,8 @@ mod tests {
             ..Counts::default()
         };
         let took = SignedDuration::from_secs(10);
-        assert_eq!(progress.tell(|_| false, at(110)), [Said::Done { counts, took }]);
+        let done = Done { pipelines: 1, missed: 9, counts, took };
+        assert_eq!(progress.tell(|_| false, at(110)), [Said::Done(done)]);
         assert_eq!(progress.tell(|_| false, at(111)), [], "once");
     }
 
@@ -459,7 +544,8 @@ mod tests {
         let counts = Counts { completed: 1, ..Counts::default() };
         let took = SignedDuration::from_secs(5);
         // The other thirteen were closed by somebody else.
-        assert_eq!(progress.tell(|_| false, at(10)), [Said::Done { counts, took }]);
+        let done = Done { pipelines: 1, missed: 14, counts, took };
+        assert_eq!(progress.tell(|_| false, at(10)), [Said::Done(done)]);
     }
 
     #[test]
@@ -487,13 +573,14 @@ mod tests {
         let mut progress = Progress::default();
         let missed = missed(&["orders", "sales"]);
         let outlook = Outlook { missed: &missed, totals: None, now: at(9) };
-        let begins = Said::Begins { pipelines: 2, since: at(0), until: at(9) };
-        assert_eq!(progress.announce(outlook), begins);
+        let begins =
+            Summary { pipelines: 2, totals: Totals::default(), since: at(0), until: at(9) };
+        assert_eq!(progress.announce(outlook), Said::Begins(begins));
         progress.saw(&group(vec![event("CATCHUP_QUEUED", Some(20))]));
         assert_eq!(progress.so_far(at(90)), None, "of how many?");
         progress.saw(&group(vec![event("SLOTS_MISSED", Some(5))]));
         let totals = totals(25, 20);
-        let summary = Said::Summary { pipelines: 2, totals, since: at(0), until: at(10) };
-        assert_eq!(progress.tell(|_| true, at(10)), [summary]);
+        let summary = Summary { pipelines: 2, totals, since: at(0), until: at(10) };
+        assert_eq!(progress.tell(|_| true, at(10)), [Said::Summary(summary)]);
     }
 }

@@ -61,7 +61,8 @@ impl Portion {
 }
 
 impl<'a> Prospect<'a> {
-    /// Of a pipeline, by how far its schedules are recorded; while it is paused or disabled that is no bound.
+    /// Of a pipeline, by how far its schedules are recorded; that is no bound while it is paused or disabled, and while
+    /// nobody records what is due.
     pub fn new(
         spec: &'a Pipeline,
         record: &BackfillRecord,
@@ -187,7 +188,7 @@ impl Portion {
             LedgerEntry::Span(SpanRecord { last, disposition, reason, recorded_at, .. }) => {
                 let disposition = Disposition::parse(disposition, reason.as_deref())
                     .map_err(|error| Unreadable::Word(error.message))?;
-                if disposition == Disposition::Missed {
+                if disposition.is_miss() {
                     self.missed.push((row.schedule.clone(), row.nominal, *last, *recorded_at));
                 }
                 self.ledger.spans.push((row.schedule.clone(), row.nominal, *last, disposition));

@@ -44,6 +44,8 @@ pub(crate) struct Recording<'a> {
     pub(crate) ahead: &'a Ahead,
     /// Times in which no report could have reached anybody.
     pub(crate) deaf: &'a [(Timestamp, Timestamp)],
+    /// Up to when a recovered ledger does not know what ran.
+    pub(crate) uncertain_until: Option<Timestamp>,
     pub(crate) version: u64,
     pub(crate) now: Timestamp,
     pub(crate) writer: Writer,
@@ -123,15 +125,17 @@ impl Recording<'_> {
         let noun = if self.rest_of.is_some() { "more slot" } else { "slot" };
         let run = self.outcome(counts.run);
         let message = format!(
-            "{} {} missed: {} {run} ({policy}); skipped: {}",
+            "{} {} missed: {} {run} ({policy}); skipped: {}{}",
             counted(missed, noun),
             if missed == 1 { "was" } else { "were" },
             counts.run,
             if skipped.is_empty() { "none" } else { &skipped },
+            already_recorded(plan.already_recorded),
         );
         let run = if self.agenda.is_rehearsal { "wouldRun" } else { "run" };
         let event = Event::of("CATCHUP_PLANNED", self.now, message).detail("policy", policy);
-        first.event(event.detail("missed", missed).detail(run, counts.run));
+        let event = event.detail("missed", missed).detail(run, counts.run);
+        first.event(event.detail("alreadyRecorded", plan.already_recorded));
         // It comes before what it is the reason of.
         first.group.changes.rotate_right(1);
     }
@@ -143,6 +147,14 @@ impl Recording<'_> {
             1 => "runs",
             _ => "run",
         }
+    }
+}
+
+/// What is said of slots that ran before this plan, by hand or by a backfill.
+fn already_recorded(count: u64) -> String {
+    match count {
+        0 => String::new(),
+        count => format!("; not run again, because recorded already: {count}"),
     }
 }
 
@@ -246,7 +258,7 @@ impl Groups<'_> {
             }
             if let Some((before, known)) = self.recording.ahead.slots.get(&place) {
                 slot.generation = before.generation + 1;
-                slot.marks = before.marks;
+                slot.marks = before.inherited_marks();
                 slot.reruns.clone_from(&before.reruns);
                 revision = *known;
             }
@@ -354,8 +366,14 @@ impl Groups<'_> {
             Fate::Missed | Fate::Skipped(_) if is_listed => "IRREGULAR_SCHEDULE_MISSED",
             Fate::Missed | Fate::Skipped(_) => "SCHEDULE_MISSED",
         };
-        let deaf = self.deaf(stretch);
+        let is_uncertain =
+            self.recording.uncertain_until.is_some_and(|until| stretch.first <= until);
+        let deaf = self.deaf(stretch).filter(|_| !is_uncertain);
         let says = match (stretch.fate, deaf) {
+            (Fate::Unknown, _) if is_uncertain => {
+                let ran = if stretch.count == 1 { "it ran" } else { "they ran" };
+                format!("unknown: the recovered ledger does not say whether {ran}")
+            }
             (Fate::Unknown, Some((from, until))) => {
                 format!("unknown: we could not hear from {from} to {until}")
             }

@@ -111,7 +111,8 @@ impl Engine {
                 (false, json!({ "reason": reason }))
             }
         };
-        let applied = AppliedRecord { at: now, accepted, result, request: None };
+        let request = entry.record.fingerprint();
+        let applied = AppliedRecord { at: now, accepted, result, request };
         plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(applied.into()));
         Ok(Some(plan))
     }
@@ -367,10 +368,21 @@ impl Engine {
             version: interlock_store::record::version_number(&span.version)?,
         };
         let mut slot = Slot::decided(disposition, opening);
-        if disposition.is_absence() && disposition != Disposition::Unknown {
+        if disposition.is_miss() {
             slot.marks.missed_at = Some(span.recorded_at);
         }
         Ok(Standing::Known(slot, 0))
+    }
+
+    /// When a slot that a span stands for was found to be missed, if it was.
+    pub(crate) async fn missed_in_span(
+        &self,
+        pipeline: &PipelineId,
+        place: &SlotPlace,
+    ) -> Result<Option<Timestamp>, EngineError> {
+        let Some(span) = self.span_over(pipeline, place).await? else { return Ok(None) };
+        let disposition = Disposition::parse(&span.disposition, span.reason.as_deref());
+        Ok(disposition.is_ok_and(Disposition::is_miss).then_some(span.recorded_at))
     }
 
     /// The span that stands for a slot.

@@ -8,6 +8,7 @@ use interlock_core::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
+    obligations::began_with_sensor,
     scheduler::plus,
     state::SlotPlace,
     write::{Event, Planned},
@@ -49,13 +50,17 @@ impl Rerun<'_> {
             closes_at: plus(now, OUT_OF_TURN_WINDOW),
             version: self.version,
         };
-        let mut slot = self.slot.rerun(self.source, spec.reruns, opening)?;
+        let slot = self.slot.rerun(self.source, spec.reruns, opening)?;
+        let mut slot = slot.promising(spec.sla.out_of_turn());
         slot.wish = Some(Box::new(Wish {
             reason: Some(self.why.to_owned()),
             original_run: self.original_run,
             ..Wish::default()
         }));
         plan.slot(self.place, self.revision, &slot);
+        if began_with_sensor(&slot) {
+            plan.spends(self.place, &slot, now);
+        }
         let message = format!("{}, generation {}", self.why, slot.generation);
         plan.event(Event::of("RERUN_ACCEPTED", now, message).about(self.place));
         Ok(())

@@ -173,10 +173,10 @@ impl Engine {
         let Some(owing) = state.owing(pipeline, now) else { return Ok(Opening::default()) };
         // What others recorded ahead of the watermark matters to catch-up; live slots find out by a conflict.
         let is_blocked = self.blocked.contains(pipeline);
-        let ahead = if is_blocked || owing.gap(&Ahead::default()).has_missed() {
+        let ahead = if is_blocked || owing.gap(&self.nothing_ahead()).has_missed() {
             self.ahead_of(&owing).await?
         } else {
-            state.ahead(&owing)
+            Ahead { uncertain_until: self.remembered.uncertain_until, ..state.ahead(&owing) }
         };
         let mut gap = owing.gap(&ahead);
         if gap.has_missed() {
@@ -192,6 +192,7 @@ impl Engine {
             agenda: &state.agenda,
             ahead: &ahead,
             deaf: &gap.deaf,
+            uncertain_until: gap.uncertain_until,
             version: state.version,
             now,
             writer: self.writer,
@@ -235,7 +236,7 @@ impl PipelineState {
         let open = open.map(|(place, open)| (place.clone(), (open.slot.clone(), open.revision)));
         let decided = self.heard.as_ref().and_then(|heard| heard.decided.as_ref());
         let decided = decided.map(|it| (it.place.clone(), (it.slot.clone(), it.revision)));
-        Ahead { slots: open.chain(decided).collect(), spans: vec![] }
+        Ahead { slots: open.chain(decided).collect(), ..Ahead::default() }
     }
 }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::{
     agenda::Agenda,
-    arrival::{self, Concern, Consequence, Drift, Freshness, Known, Means},
+    arrival::{self, Concern, Consequence, Drift, Freshness, Known, Means, PostRunCheck},
     id::PipelineId,
     pipeline::Pipeline,
     readiness::Outcome,
@@ -37,6 +37,8 @@ pub(crate) struct Arrival<'a> {
     pub(crate) spec: &'a Arc<Pipeline>,
     pub(crate) key: &'a str,
     pub(crate) sensor: Sensor,
+    /// When it reached us; it may have waited for an owner.
+    pub(crate) received_at: Timestamp,
     pub(crate) now: Timestamp,
 }
 
@@ -56,7 +58,7 @@ impl Engine {
         arrival: &Arrival<'_>,
         plan: &mut Planned,
     ) -> Result<Value, EngineError> {
-        let Arrival { pipeline, spec, key, sensor, now } = arrival;
+        let Arrival { pipeline, spec, key, sensor, now, received_at: _ } = arrival;
         self.load_sensors(pipeline, &SpecsInUse::only(Arc::clone(spec))).await?;
         let known = self.known_sensor(pipeline, key).await?;
         let freshness = arrival::freshness(known.as_ref(), sensor);
@@ -218,6 +220,11 @@ impl Engine {
 }
 
 impl Arrival<'_> {
+    /// When it reached us, by the clock of the process that took it in, which may be ahead of ours.
+    fn came(&self) -> Timestamp {
+        self.received_at.min(self.now)
+    }
+
     /// Writes what follows from the report for a slot.
     fn write(
         &self,
@@ -234,6 +241,7 @@ impl Arrival<'_> {
             baseline: touched.baseline.as_ref(),
             sensors,
             period: start.period_of(touched.place.0),
+            completed_at: touched.last_run.as_ref().and_then(|run| run.record.ended_at),
             now: self.now,
         };
         let follows = arrival::consequence(self.spec, touched.means, self.key, &known);
@@ -245,7 +253,7 @@ impl Arrival<'_> {
                 let slot = opener.open(touched.place.0, TriggerType::Sensor);
                 plan.slot(&touched.place, 0, &slot);
                 plan.will_complete(&touched.place, &slot, self.now);
-                plan.spends(&touched.place, &slot, self.now);
+                plan.spends(&touched.place, &slot, self.came());
                 let message = format!("sensor {} came", self.key);
                 plan.event(Event::of("SLOT_OPENED", self.now, message).about(&touched.place));
             }
@@ -259,13 +267,55 @@ impl Arrival<'_> {
             Consequence::Drift(drift) => {
                 self.again(touched, version, ("data-drift", Some(drift)), plan);
             }
-            Consequence::PostRun(verdict) => {
-                let is_ready = verdict.outcome == Outcome::Ready;
-                let kind = if is_ready { "POST_RUN_PASSED" } else { "POST_RUN_FAILED" };
-                let event = Event::of(kind, self.now, self.key).about(&touched.place);
-                plan.event(event.detail("evidence", verdict.to_string()));
-            }
+            Consequence::PostRun(check) => self.check_post_run(touched, &check, plan),
         }
+        if touched.means == Means::PostRun {
+            self.record_late_sensors(touched, &known, plan);
+        }
+    }
+
+    /// Records what the `postRun` rules say of the reports that came after the job. While some have not come and those that
+    /// have are fine, nothing is said yet: the watchdog says when it is too late.
+    fn check_post_run(&self, touched: &Touched, check: &PostRunCheck, plan: &mut Planned) {
+        let Some((slot, _)) = &touched.slot else { return };
+        let PostRunCheck { verdict, missing } = check;
+        let event = |kind: &'static str| {
+            let event = Event::of(kind, self.now, self.key).about(&touched.place);
+            let event = event.detail("evidence", verdict.to_string());
+            event.detail("date", slot.date.to_string())
+        };
+        if verdict.outcome != Outcome::Ready {
+            let (pipeline, schedule, at) = (self.pipeline, &touched.place.1, touched.place.0);
+            let why = verdict.blocking().into_iter().map(|it| match it.reason.as_str() {
+                "" => it.asked.clone(),
+                reason => format!("{}, {reason}", it.asked),
+            });
+            let alert = format!(
+                "Pipeline {pipeline} schedule {schedule} on {}: completed, and its result fails the postRun rules: {}. \
+                 Look at the data; `interlock rerun {pipeline} {schedule}/{at} --reason 'bad result'` runs it again.",
+                slot.date,
+                why.collect::<Vec<_>>().join("; "),
+            );
+            plan.event(event("POST_RUN_FAILED").detail("alert", alert));
+        } else if missing.is_empty() {
+            plan.event(event("POST_RUN_PASSED"));
+        }
+    }
+
+    /// All sensors after a job have come, and late: what the watchdog said of them is over, whatever they say.
+    fn record_late_sensors(&self, touched: &Touched, known: &Known<'_>, plan: &mut Planned) {
+        let (Some(post_run), Some(completed)) = (&self.spec.post_run, known.completed_at) else {
+            return;
+        };
+        let Some(slot) = known.slot else { return };
+        let is_late = self.now >= plus(completed, post_run.sensor_timeout);
+        let is_passed = plan.has_event("POST_RUN_PASSED");
+        if !is_late || is_passed || !arrival::missing_after_run(post_run, known).is_empty() {
+            return;
+        }
+        let message = format!("{}: all post-run sensors have come", self.key);
+        let event = Event::of("POST_RUN_SENSORS_ARRIVED", self.now, message).about(&touched.place);
+        plan.event(event.detail("date", slot.date.to_string()));
     }
 
     /// A slot that waited for its sensor is the sensor's from now on, with its own time to be ready.
@@ -282,7 +332,7 @@ impl Arrival<'_> {
         let Ok(mut waiting) = slot.advance(OpenState::Waiting, opening.closes_at) else { return };
         waiting.opened_by = TriggerType::Sensor;
         plan.slot(&touched.place, *revision, &waiting);
-        plan.spends(&touched.place, &waiting, self.now);
+        plan.spends(&touched.place, &waiting, self.came());
         let message = format!("sensor {} came", self.key);
         plan.event(Event::of("SENSOR_ARRIVED", self.now, message).about(&touched.place));
     }

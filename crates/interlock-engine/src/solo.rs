@@ -1,8 +1,10 @@
 //! One pipeline only, for a command while nobody serves.
 //!
 //! It holds the shard's lease like any owner, and does less: it applies that pipeline's inbox, records what
-//! its jobs report, and steps only the slots that it was told to drive. It opens nothing that is due, moves
-//! no watermark, retires nothing and judges nobody's absence: all of that waits for `serve`. The other open
+//! its jobs report, and steps only the slots that it was told to drive. It opens nothing that is due by itself, moves
+//! no watermark, retires nothing and judges nobody's absence: all of that waits for `serve`. A slot that is owed and that
+//! a person names (`run --slot`, a backfill) becomes a row ahead of the watermark, which the next catch-up passes over
+//! (`docs/adr/0051-rows-ahead-of-the-watermark.md`). The other open
 //! slots of the pipeline keep their places (S6); what the runner tells about other pipelines stays with the
 //! runner, unacknowledged, and is told again to the next owner.
 //!
@@ -173,7 +175,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the backfill that is driven can only be carried on by somebody who records what is owed.
+    /// Whether the backfill that is driven has nothing open and nothing to open, and is not over: it is paused, or its
+    /// pipeline starts nothing.
     pub fn backfill_waits(&self) -> bool {
         let Scope::One(one) = &self.scope else { return false };
         let state = self.pipelines.0.get(&one.pipeline);

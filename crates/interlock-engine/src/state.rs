@@ -41,6 +41,8 @@ pub(crate) struct Pipelines(
     pub(crate) Agendas,
     /// Queued slots that the shard keeps in memory.
     usize,
+    /// How many are declared and not retired: requests about other names have entries too.
+    usize,
 );
 
 /// Makes agendas from rows.
@@ -137,7 +139,7 @@ impl Agendas {
 impl Pipelines {
     pub(crate) fn new(specs: Arc<dyn Specs>, shard_count: u16) -> Self {
         let kept = QUEUED_KEPT / usize::from(shard_count.max(1));
-        Self(BTreeMap::new(), Agendas { shared: Shared::default(), specs }, kept)
+        Self(BTreeMap::new(), Agendas { shared: Shared::default(), specs }, kept, 0)
     }
 
     /// How many slots of its queue a pipeline keeps in memory.
@@ -158,11 +160,19 @@ impl Pipelines {
     ) -> Result<(), Unreadable> {
         self.get_mut(pipeline);
         let share = self.share();
-        let Self(states, agendas, _) = self;
+        let Self(states, agendas, _, declared) = self;
         let Some(state) = states.get_mut(pipeline) else { return Ok(()) };
-        rows.iter().try_for_each(|(key, record, revision)| {
+        let before = usize::from(state.is_declared());
+        let read = rows.iter().try_for_each(|(key, record, revision)| {
             state.put(key, record, *revision, (&mut *agendas, share))
-        })
+        });
+        *declared = (*declared + usize::from(state.is_declared())).saturating_sub(before);
+        read
+    }
+
+    /// How many are declared and not retired.
+    pub(crate) fn declared(&self) -> usize {
+        self.3
     }
 
     /// Takes over an open slot as the store lists it.
@@ -386,6 +396,11 @@ impl PipelineState {
     pub(crate) fn pause(&self, now: Timestamp) -> Option<&PauseRecord> {
         let pause = self.row.as_ref().and_then(|(row, _)| row.pause.as_deref())?;
         pause.is_in_force(now).then_some(pause)
+    }
+
+    /// Whether a file declares it, as far as the ledger knows.
+    pub(crate) fn is_declared(&self) -> bool {
+        self.row.is_some() && !self.is_retired()
     }
 
     pub(crate) fn is_retired(&self) -> bool {

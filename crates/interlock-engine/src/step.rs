@@ -8,7 +8,9 @@ use interlock_core::{
     id::PipelineId,
     readiness::Verdict,
     run::{RunEvent, TriggerType},
-    slot::{Disposition, Evaluated, OpenState, RerunSource, SkipReason, Slot, SlotState},
+    slot::{
+        Disposition, Evaluated, FAILED_FINAL, OpenState, RerunSource, SkipReason, Slot, SlotState,
+    },
 };
 use interlock_ports::trigger::StartRequest;
 use interlock_store::{RunKey, kept::Stretch};
@@ -237,6 +239,9 @@ impl Stepper<'_> {
         }
         let kind = close_kind(disposition, open.slot.state);
         let mut event = Event::of(kind, now, slot.state.to_string()).about(place);
+        if disposition == Disposition::Failed {
+            event = event.detail("status", FAILED_FINAL);
+        }
         if disposition == Disposition::Unknown {
             event = self.unheard(place, open, event);
         }
@@ -271,12 +276,17 @@ fn close_kind(disposition: Disposition, from: SlotState) -> &'static str {
 
 /// Adds what evaluators said, by the trait's type.
 fn with_traits<'a>(event: Event<'a>, verdict: &Verdict) -> Event<'a> {
+    let said = traits_said(verdict);
+    if said.is_empty() { event } else { event.detail("traits", said) }
+}
+
+/// What evaluators said, by the trait's type.
+pub(crate) fn traits_said(verdict: &Verdict) -> serde_json::Map<String, Value> {
     let said = verdict.traits().into_iter().map(|(part, status)| {
         let said = json!({ "status": status.as_str(), "reason": part.reason, "value": part.seen });
         (part.name.clone(), said)
     });
-    let said: serde_json::Map<String, Value> = said.collect();
-    if said.is_empty() { event } else { event.detail("traits", said) }
+    said.collect()
 }
 
 /// Why the conditions do not hold, for people.

@@ -205,7 +205,8 @@ impl Follow {
 fn may_be_watched(group: &Group) -> bool {
     const A_WHILE: jiff::SignedDuration = jiff::SignedDuration::from_mins(1);
     let began = events(group).map(|event| event.at).min();
-    if events(group).any(|event| event.kind == "PIPELINE_RESUMED") {
+    let of_the_watchdog = ["PIPELINE_RESUMED", "POST_RUN_PASSED", "POST_RUN_SENSORS_ARRIVED"];
+    if events(group).any(|event| of_the_watchdog.contains(&&*event.kind)) {
         return true;
     }
     group.changes.iter().any(|change| match change {
@@ -223,7 +224,8 @@ fn may_be_watched(group: &Group) -> bool {
 
 /// Whether a slot may be one of those that were given up: a span of them bears no marks.
 fn is_out_of_turn(opened_by: &str) -> bool {
-    let words = [TriggerType::Backfill, TriggerType::Catchup, TriggerType::Manual];
+    let words =
+        [TriggerType::Backfill, TriggerType::Catchup, TriggerType::Manual, TriggerType::Webhook];
     words.iter().any(|word| word.as_str() == opened_by)
 }
 
@@ -297,6 +299,18 @@ fn day_of(group: &Group, event: &EventRecord, open: &OpenSlots) -> Option<(Sched
     Some((place.1, date.or_else(said)?))
 }
 
+/// Whether an incident of checks after runs is about a later slot than the one whose check passed: that one is still to pass.
+fn is_about_later_slot(event: &EventRecord, incident: &IncidentRecord) -> bool {
+    if !event.kind.starts_with("POST_RUN_") || &*event.kind == "POST_RUN_FAILED" {
+        return false;
+    }
+    let nominal =
+        |slot: &str| slot.rsplit_once('/').and_then(|(_, at)| at.parse::<Timestamp>().ok());
+    let last = ["lastSlot", "slot"].iter().find_map(|name| incident.details.get(*name));
+    let last = last.and_then(Value::as_str).and_then(nominal);
+    last.zip(event.slot.as_deref().and_then(nominal)).is_some_and(|(last, own)| last > own)
+}
+
 /// Adds to a group the incidents and notifications that follow from its events, given the incidents as they
 /// are; those are then as they will be. Needs no role: whoever writes events may call it. What is unfilled stays open.
 pub(crate) fn add_what_follows(
@@ -334,6 +348,9 @@ impl Follow {
                 let (stored, revision) =
                     known.get(&place).map_or((None, 0), |(r, n)| (Some(r.as_ref()), *n));
                 let before = changed.get(&key).or(stored);
+                if before.is_some_and(|before| is_about_later_slot(event, before)) {
+                    continue;
+                }
                 // A state that only a later version knows is not resolved.
                 let state = before.map(|r| r.standing().unwrap_or(IncidentState::Open));
                 let name = |word: &str| format!("{key}~{}~{word}", revision + 1);

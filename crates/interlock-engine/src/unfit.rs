@@ -78,7 +78,7 @@ impl Engine {
         let now = self.world.now();
         let mut plan = Planned::new(&entry.pipeline, self.writer);
         rejected(entry, reason, now, &mut plan);
-        let request = Some(entry.record.fingerprint());
+        let request = entry.record.fingerprint();
         let result = json!({ "reason": reason });
         let record = AppliedRecord { at: now, accepted: false, result, request };
         plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record.into()));

@@ -4,6 +4,7 @@
 //! ([`Vitals::count`]), so that none can say something else than the ledger. Nothing here reads a clock; the
 //! numbers start from nothing with each process, except the open slots, which are loaded.
 
+use std::cmp::Reverse;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -16,6 +17,7 @@ use interlock_core::{
     run::{RunState, TriggerType},
     slot::{Disposition, SkipReason},
 };
+use interlock_ports::trigger::Report;
 use interlock_store::{
     Change, Expect, Group, Key, Record,
     kept::HEARD_PREFIX,
@@ -24,9 +26,21 @@ use interlock_store::{
 use jiff::Timestamp;
 
 use crate::{
+    engine::News,
     seam::{Evaluators, Task},
-    state::{Pipelines, SlotPlace},
+    state::{OpenSlot, PipelineState, Pipelines, SlotPlace},
+    write::Planned,
 };
+
+/// What an engine keeps in memory, and the bytes of one entry without what it points to.
+pub(crate) const KEPT: [(&str, usize); 6] = [
+    ("agenda", size_of::<Reverse<(Timestamp, PipelineId)>>()),
+    ("pipelines", size_of::<PipelineState>()),
+    ("queue of pipelines to look at", size_of::<PipelineId>()),
+    ("queue of run updates", size_of::<News>()),
+    ("queue of groups to commit", size_of::<Planned>()),
+    ("queue of reports and messages", size_of::<Report>()),
+];
 
 /// How late slots are opened, in seconds: L1 promises one.
 const LAG_BOUNDS: [f64; 12] =
@@ -201,9 +215,9 @@ pub struct Vitals {
     pub digested: Number,
     /// Slots that are not decided.
     pub open_slots: Number,
-    /// Instants on the agenda.
-    pub agenda: Number,
-    /// Pipelines that the ledger knows.
+    /// What the engines kept in memory after their last passes, in the order of [`KEPT`].
+    pub(crate) kept: [Number; KEPT.len()],
+    /// Pipelines that are declared and not retired.
     pub pipelines: Number,
 }
 
@@ -235,7 +249,7 @@ impl Default for Vitals {
             digests: Number::default(),
             digested: Number::default(),
             open_slots: Number::default(),
-            agenda: Number::default(),
+            kept: std::array::from_fn(|_| Number::default()),
             pipelines: Number::default(),
         }
     }
@@ -307,6 +321,21 @@ impl Vitals {
     pub(crate) fn pass_ended(&self, took: Duration) {
         self.pass_duration.measure(took);
         self.pulse.beat();
+    }
+
+    /// Instants on the agenda.
+    pub fn agenda(&self) -> u64 {
+        self.kept.first().map_or(0, Number::get)
+    }
+
+    /// What the engines keep in memory: a name, how many, and the bytes of that without what it points to. Reads numbers,
+    /// and nothing else: a report of a hang has them.
+    pub fn memory(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
+        let own = KEPT.iter().zip(&self.kept);
+        let own = own.map(|((name, bytes), number)| (*name, number.get(), *bytes));
+        let open = ("open slots", self.open_slots.get(), size_of::<OpenSlot>());
+        let all = own.chain(std::iter::once(open));
+        all.map(|(name, entries, bytes)| (name, entries, entries.saturating_mul(bytes as u64)))
     }
 
     /// A pipeline was loaded again: no group says what changed of its open slots.

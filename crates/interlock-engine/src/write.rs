@@ -108,6 +108,13 @@ impl Planned {
         self.group.changes.push(Change::Put(key, expect(run.revision), Record::Run(record.into())));
     }
 
+    /// Whether the group says this already.
+    pub(crate) fn has_event(&self, kind: &str) -> bool {
+        let is_it =
+            |change: &Change| matches!(change, Change::Append(event) if event.kind == *kind);
+        self.group.changes.iter().any(is_it)
+    }
+
     /// Moves a run on; a report that the state machine does not know is no change.
     pub(crate) fn run(
         &mut self,

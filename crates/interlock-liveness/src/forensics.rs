@@ -11,6 +11,7 @@
 pub(crate) mod arena;
 mod collector;
 mod gathered;
+mod heap;
 mod observed;
 mod report;
 mod scribe;

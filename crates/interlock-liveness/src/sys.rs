@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "the kernel is asked where nothing safe asks it")]
 
 pub(crate) mod dispositions;
+pub(crate) mod heap;
 pub(crate) mod held;
 pub(crate) mod region;
 pub(crate) mod stacks;

@@ -31,6 +31,7 @@ pub use self::{
     certificates::certify,
     cluster::{Move, PrivateCluster},
     keeper::Signal,
+    port::Port,
     postgres::PrivatePostgres,
     python::PythonServer,
     redis::PrivateRedis,

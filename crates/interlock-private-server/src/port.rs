@@ -20,14 +20,15 @@ static LOOKED_AT: AtomicUsize = AtomicUsize::new(0);
 
 /// A port that is ours until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Port {
-    pub(crate) number: u16,
+pub struct Port {
+    /// Its number.
+    pub number: u16,
     _held: File,
 }
 
 impl Port {
     /// One that nobody listens on, and that no other test will choose.
-    pub(crate) fn take() -> Self {
+    pub fn take() -> Self {
         let folder = folder();
         // Tests that begin together begin to look at different places.
         let first = std::process::id().wrapping_mul(7_919) as usize % PORTS.len();

@@ -177,6 +177,7 @@ impl<G: Gate> Store for Gated<G> {
         fn events<'a>(&'a self, pipeline: Option<&'a PipelineId>, after: u64, limit: usize) -> StoreFuture<'a, Page<EventRow>>;
         fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>>;
         fn post<'a>(&'a self, pipeline: &'a PipelineId, key: &'a str, record: &'a InboxRecord) -> StoreFuture<'a, ()>;
+        fn posted<'a>(&'a self, pipeline: &'a PipelineId, key: &'a str) -> StoreFuture<'a, Option<InboxRecord>>;
         fn inbox(&self, shard: Shard, limit: usize) -> StoreFuture<'_, Page<InboxEntry>>;
         fn claim(&self, limit: usize, ttl: SignedDuration) -> StoreFuture<'_, Vec<OutboxRow>>;
         fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>>;

@@ -407,7 +407,7 @@ impl Nemesis {
             (Fault::SteerBackfill, _) => self.steering(name, draw),
             (_, slot) => {
                 let slot = slot.filter(|_| draw.chance(500));
-                InboxRecord::Run { slot, force, params }
+                InboxRecord::Run { slot, force, params, webhook: false }
             }
         };
         self.post(name, number, &record);

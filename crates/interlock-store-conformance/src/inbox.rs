@@ -24,6 +24,7 @@ promises!("inbox":
     a_page_of_the_inbox_says_whether_there_is_more,
     an_entry_goes_with_its_answer_in_one_group,
     an_entry_stays_when_its_group_is_refused,
+    the_entry_that_waits_under_a_key_is_read_by_it,
     an_applied_key_does_not_come_back,
     an_answer_is_read_by_its_key,
     every_kind_of_entry_comes_back_as_it_went_in,
@@ -145,6 +146,23 @@ async fn an_entry_stays_when_its_group_is_refused(t: Subject) {
     assert_eq!(t.revision(&orders(), &applied_key("a")).await, 0);
 }
 
+async fn the_entry_that_waits_under_a_key_is_read_by_it(t: Subject) {
+    let posted = async |name: &PipelineId, key: &str| {
+        t.store.posted(name, key).await.expect("posted answers")
+    };
+    assert_eq!(posted(&orders(), "a").await, None, "of a pipeline that nobody has heard of");
+    post(&t, &orders(), "a", &report(1)).await;
+    post(&t, &orders(), "a", &report(2)).await;
+    post(&t, &orders(), "b", &report(3)).await;
+    assert_eq!(posted(&orders(), "a").await, Some(report(1)), "the first has the key");
+    assert_eq!(posted(&orders(), "b").await, Some(report(3)));
+    assert_eq!(posted(&pipeline("stock"), "a").await, None, "of another pipeline");
+    t.write(&orders(), apply("a")).await;
+    assert_eq!(posted(&orders(), "a").await, None, "its answer stands for it");
+    post(&t, &orders(), "a", &report(4)).await;
+    assert_eq!(posted(&orders(), "a").await, None);
+}
+
 async fn an_applied_key_does_not_come_back(t: Subject) {
     post(&t, &orders(), "a", &report(1)).await;
     t.write(&orders(), apply("a")).await;
@@ -172,8 +190,9 @@ async fn every_kind_of_entry_comes_back_as_it_went_in(t: Subject) {
             slot: Some(slot()),
             force: true,
             params: [("day".to_owned(), "1".to_owned())].into(),
+            webhook: false,
         },
-        InboxRecord::Run { slot: None, force: false, params: [].into() },
+        InboxRecord::Run { slot: None, force: false, params: [].into(), webhook: false },
         InboxRecord::Rerun { slot: slot(), reason: "late".into() },
         InboxRecord::Cancel { slot: slot(), reason: String::new() },
         InboxRecord::Pause { reason: "moving".into(), until: Some(START) },
@@ -196,6 +215,7 @@ async fn every_kind_of_entry_comes_back_as_it_went_in(t: Subject) {
             pipeline: None,
             create: false,
             refused: None,
+            fingerprint: Some("0123456789abcdef".into()),
         })),
     ];
     for (number, record) in records.iter().enumerate() {

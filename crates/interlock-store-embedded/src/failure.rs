@@ -124,8 +124,8 @@ pub(crate) fn damaged(path: &Path, detail: &str) -> String {
     let file = path.display();
     format!(
         "{file} is damaged or no ledger of Interlock ({detail}). Nothing was changed. `interlock store check` \
-         says what can still be read; restore a backup over it, or start with `interlock serve --recover`, \
-         which sets the file aside and begins a new one"
+         says what is wrong; restore a backup over it, or start with `interlock serve --recover`, which sets the \
+         file aside and begins a new one with what can still be read"
     )
 }
 

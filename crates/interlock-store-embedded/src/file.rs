@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use interlock_private_files::{self as private_files, Extent};
 use interlock_store::StoreError;
 use rusqlite::{Connection, OpenFlags};
 
@@ -23,6 +24,32 @@ pub(crate) fn ledger_path(folder: &Path) -> PathBuf {
     folder.join("ledger.db")
 }
 
+/// What the names of the store's files begin with.
+pub const FILE_NAMES: &[&str] = &["ledger.db", "inbox.db", "daemon.lock"];
+
+/// Makes the folder of a ledger, for its owner alone.
+pub(crate) fn create_folder(folder: &Path) -> Result<(), StoreError> {
+    private_files::create_folder(folder).map_err(|error| {
+        StoreError::permanent(format!("cannot create {}: {error}", folder.display()))
+    })
+}
+
+/// Closes the files of a ledger to everybody but their owner: an older version made them for everybody to read. What
+/// belongs to another user stays as it is, and `interlock doctor` names it.
+pub(crate) fn restrict(folder: &Path) -> Result<(), StoreError> {
+    let restricted = private_files::restrict(folder, Extent::Files(FILE_NAMES));
+    restricted.map(|_not_ours| ()).map_err(|error| {
+        StoreError::permanent(format!("cannot read the folder {}: {error}", folder.display()))
+    })
+}
+
+/// Makes a database's file before SQLite does, which would make it for everybody to read; the log beside a database has the
+/// database's permissions.
+pub(crate) fn create_database(path: &Path) {
+    // What is wrong with the path, SQLite says when it opens it.
+    let _sqlite_says = private_files::create_file(path);
+}
+
 /// Refuses folders on which a ledger would come to harm.
 pub(crate) fn check_folder(folder: &Path) -> Result<(), StoreError> {
     let Some(kind) = remote_type(folder) else { return Ok(()) };
@@ -37,6 +64,7 @@ pub(crate) fn check_folder(folder: &Path) -> Result<(), StoreError> {
 
 /// The connection that writes.
 pub(crate) fn open_writing(path: &Path) -> Result<Connection, StoreError> {
+    create_database(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let db = opened(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     // Before anything is set: the journal mode is a change of the file, which may not be ours.

@@ -14,6 +14,7 @@ use rusqlite::{
 
 use crate::{
     failure::{Failure, Trouble},
+    file::create_database,
     mailbox::{PATIENCE, VERSION, open_existing, patiently},
     queue::Letter,
 };
@@ -90,6 +91,7 @@ fn leave_all(folder: &Path, letters: &[Letter], patience: Duration) -> Result<()
 }
 
 fn open_or_make(path: &Path, patience: Duration) -> Result<Connection, rusqlite::Error> {
+    create_database(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     db.busy_timeout(patience)?;

@@ -13,6 +13,8 @@
 //! what they post goes to `inbox.db`, so that nothing they do, and no moment at which they are stopped or
 //! killed, can keep the daemon waiting.
 //!
+//! A damaged ledger is refused. [`recover()`] sets it aside and begins a new one with what can be read of it.
+//!
 //! There is one shard: leases are about ownership between processes, and only one can own this.
 //!
 //! No runtime is needed: calls are handed to threads of the store's own, and the futures are woken by them.
@@ -35,7 +37,9 @@ mod network;
 mod queue;
 mod read;
 mod readers;
+mod recover;
 mod runs;
+mod salvage;
 mod schema;
 mod store;
 mod table;
@@ -43,7 +47,9 @@ mod whole;
 mod writer;
 
 pub use self::{
+    file::FILE_NAMES,
     leave::{Entry, OpenInbox, leave},
-    maintain::{backup, check, set_aside},
+    maintain::{backup, check},
+    recover::{Recovery, recover},
     store::{Clock, EmbeddedStore},
 };

@@ -4,7 +4,7 @@
 //! the file, and on the second line what the process is, are only for people.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{File, TryLockError},
     io::{Read, Seek, Write},
     path::Path,
     thread,
@@ -30,7 +30,7 @@ impl DaemonLock {
         let failed = |error: std::io::Error| {
             StoreError::permanent(format!("{} cannot be used: {error}", path.display()))
         };
-        let mut options = OpenOptions::new();
+        let mut options = interlock_private_files::open_options();
         // Not truncated: it may name the process that has the lock.
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(&path).map_err(failed)?;

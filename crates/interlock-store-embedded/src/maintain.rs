@@ -1,4 +1,4 @@
-//! What an operator does with a ledger: check it, copy it, set it aside.
+//! What an operator does with a ledger: check it, copy it.
 //!
 //! These block, and open connections of their own: they work beside a running daemon, and on a file that
 //! a store refuses to open.
@@ -6,13 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use interlock_store::{Key, StoreError};
-use jiff::Timestamp;
 use rusqlite::{Connection, backup::Backup};
 
 use crate::{
     failure::{Failure, Trouble},
-    file::{ledger_path, open_reading},
-    lock::DaemonLock,
+    file::{create_database, ledger_path, open_reading},
     read::{decoded, timestamp},
     schema,
 };
@@ -157,28 +155,10 @@ pub fn backup(folder: &Path, to: &Path) -> Result<(), StoreError> {
 }
 
 fn copy(from: &Connection, to: &Path) -> Result<(), rusqlite::Error> {
+    create_database(to);
     let mut copy = Connection::open(to)?;
     // All pages in one step: it reads one state, and a busy daemon cannot make it begin again.
     Backup::new(from, &mut copy)?.step(-1)?;
     // One file, without a log beside it.
     copy.execute_batch("PRAGMA journal_mode = DELETE;")
-}
-
-/// Sets the ledger of a folder aside, so that a new one can begin; says where it is now.
-pub fn set_aside(folder: &Path, now: Timestamp) -> Result<PathBuf, StoreError> {
-    let _lock = DaemonLock::take(folder, "setting the ledger aside")?;
-    let name = format!("ledger.db.damaged-{}", now.strftime("%Y%m%dT%H%M%SZ"));
-    for ending in ["", "-wal", "-shm"] {
-        let from = folder.join(format!("ledger.db{ending}"));
-        let to = folder.join(format!("{name}{ending}"));
-        match std::fs::rename(&from, &to) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => {
-                let message = format!("{} cannot be set aside: {error}", from.display());
-                return Err(StoreError::permanent(message));
-            }
-        }
-    }
-    Ok(folder.join(name))
 }

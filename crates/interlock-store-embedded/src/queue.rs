@@ -45,6 +45,17 @@ pub(crate) fn is_known(db: &Connection, pipeline: i64, key: &str) -> Result<bool
     db.prepare_cached(known)?.query_one(params![pipeline, key], |row| row.get(0))
 }
 
+/// What waits in the inbox under a key of a pipeline, encoded.
+pub(crate) fn posted(
+    db: &Connection,
+    pipeline: i64,
+    key: &str,
+) -> Result<Option<String>, rusqlite::Error> {
+    db.prepare_cached("SELECT body FROM inbox WHERE pipeline = ?1 AND key = ?2")?
+        .query_row(params![pipeline, key], |row| row.get(0))
+        .optional()
+}
+
 /// Takes over letters from the `inbox.db` of an epoch, up to a number, once.
 pub(crate) fn import(
     ledger: &mut Ledger<'_>,

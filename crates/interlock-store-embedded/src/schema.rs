@@ -36,6 +36,12 @@ pub(crate) fn refuse_foreign(db: &Connection, path: &Path) -> Result<(), StoreEr
     check(&found, path)
 }
 
+/// Whether a newer Interlock wrote a file, as far as it says.
+pub(crate) fn is_newer(db: &Connection) -> bool {
+    let newer = |found: &Found| found.application == APPLICATION && found.version > STEPS.len();
+    examine(db).is_ok_and(|found| newer(&found))
+}
+
 /// Brings a file to the present schema, or refuses it.
 pub(crate) fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let said = |failure: Failure| Trouble::of(failure, path).error();

@@ -37,7 +37,7 @@ use crate::{
     queue::{self, Letter},
     read,
     readers::Readers,
-    runs, schema, whole,
+    recover, runs, schema, whole,
     writer::{LITTLE, Ledger, Writer},
 };
 
@@ -84,11 +84,11 @@ impl EmbeddedStore {
 
     /// Opens the ledger to write it, and has whoever comes second told what the first one is.
     pub fn open_daemon_as(folder: &Path, clock: Clock, what: &str) -> Result<Self, StoreError> {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            StoreError::permanent(format!("{} cannot be made: {error}", folder.display()))
-        })?;
+        file::create_folder(folder)?;
         file::check_folder(folder)?;
         let lock = DaemonLock::take(folder, what)?;
+        file::restrict(folder)?;
+        recover::finish(folder)?;
         let path = file::ledger_path(folder);
         let mut db = file::open_writing(&path)?;
         schema::migrate(&mut db, &path)?;
@@ -394,6 +394,17 @@ impl Store for EmbeddedStore {
         }
     }
 
+    fn posted<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        key: &'a str,
+    ) -> StoreFuture<'a, Option<InboxRecord>> {
+        let (pipeline, key) = (pipeline.clone(), key.to_owned());
+        // What other processes leave, the daemon sees once it has taken it over.
+        let folder = matches!(self.access, Access::Reader).then(|| self.folder.clone());
+        self.ask(move |db| posted_under(db, folder.as_deref(), (&pipeline, &key)))
+    }
+
     fn inbox(&self, shard: Shard, limit: usize) -> StoreFuture<'_, Page<InboxEntry>> {
         if shard.0 >= SHARDS {
             return nothing();
@@ -495,6 +506,27 @@ fn leave(db: &Connection, folder: &Path, letter: &Letter) -> Result<(), Failure>
 }
 
 /// The inbox as another process sees it: what the daemon has, then what it has not taken over yet.
+/// The entry that waits under a key: in the ledger, else among the letters of a folder that nobody has taken over.
+fn posted_under(
+    db: &Connection,
+    folder: Option<&Path>,
+    (pipeline, key): (&PipelineId, &str),
+) -> Result<Option<InboxRecord>, Failure> {
+    let named = name_id(db, pipeline)?;
+    if let Some(id) = named {
+        if let Some(body) = queue::posted(db, id, key)? {
+            return Ok(Some(InboxRecord::read(&body)));
+        }
+        if queue::is_known(db, id, key)? {
+            return Ok(None);
+        }
+    }
+    let Some(folder) = folder else { return Ok(None) };
+    let letters = mailbox::waiting(folder, db)?;
+    let own = letters.into_iter().find(|it| it.pipeline == *pipeline && it.key == key);
+    Ok(own.map(|letter| InboxRecord::read(&letter.body)))
+}
+
 fn inbox_beside(db: &Connection, folder: &Path, limit: usize) -> Result<Page<InboxEntry>, Failure> {
     let mut found = read::inbox(db, limit)?;
     let mut number = found.last().map_or(0, |entry| entry.number);

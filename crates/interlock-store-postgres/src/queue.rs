@@ -61,6 +61,19 @@ pub(crate) async fn post(
     .await
 }
 
+/// The entry that waits under a key.
+pub(crate) async fn posted(
+    pool: &Arc<Pool>,
+    pipeline: &PipelineId,
+    key: &str,
+) -> Result<Option<InboxRecord>, StoreError> {
+    check_text(key)?;
+    let sql = "SELECT body FROM @inbox WHERE pipeline = $1 AND key = $2";
+    let name = pipeline.as_str();
+    let rows = pool.query(sql, &[(&name, Type::TEXT), (&key, Type::TEXT)]).await?;
+    Ok(rows.first().map(|row| InboxRecord::read(row.get(0))))
+}
+
 /// Entries that are not applied, oldest first.
 pub(crate) async fn inbox(
     pool: &Arc<Pool>,

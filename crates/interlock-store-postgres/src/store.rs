@@ -299,6 +299,15 @@ impl Store for PostgresStore {
         })
     }
 
+    fn posted<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        key: &'a str,
+    ) -> StoreFuture<'a, Option<InboxRecord>> {
+        let (pipeline, key) = (pipeline.clone(), key.to_owned());
+        self.ask(move |pool| async move { queue::posted(&pool, &pipeline, &key).await })
+    }
+
     fn hint(&self, shard: Shard) -> Option<Hint> {
         self.hints.wait(&self.desk, &self.pool, shard)
     }

@@ -2,7 +2,7 @@
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    InboxEntry, Key, OutboxRow, Page, Record, Shard, StoreError, for_each,
+    InboxEntry, Key, OutboxRow, Page, ReadinessView, Record, Shard, StoreError, for_each,
     record::{InboxRecord, OutboxRecord},
 };
 use interlock_store_remote::{instant, one_more, page, whole_ttl};
@@ -14,7 +14,7 @@ use crate::{
     link::Script,
     place::{Place, merged},
     read::pair,
-    request::{Server, list, number},
+    request::{Server, list, number, optional},
     views::Views,
 };
 
@@ -38,6 +38,54 @@ pub(crate) async fn post(
         body,
     ];
     server.write(place, Script::Queue, arguments).await.map(drop)
+}
+
+/// Pipelines whose readiness is shown by one request.
+const SHOWN: usize = 200;
+
+/// Shows what pipelines wait for.
+pub(crate) async fn show_readiness(
+    server: &Server,
+    views: &Views,
+    shown: &[ReadinessView],
+) -> Result<(), StoreError> {
+    let mut places: Vec<(&Place, Vec<&ReadinessView>)> = Vec::new();
+    for view in shown {
+        let place = server.places.of(&view.pipeline);
+        match places.iter_mut().find(|(known, _)| std::ptr::eq(*known, place)) {
+            Some((_, own)) => own.push(view),
+            None => places.push((place, vec![view])),
+        }
+    }
+    for (place, own) in places {
+        for portion in own.chunks(SHOWN) {
+            let mut arguments = vec!["show".to_owned(), portion.len().to_string()];
+            for view in portion {
+                views.of_readiness(&place.keys, view, &mut arguments);
+            }
+            server.write(place, Script::Queue, arguments).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The entry that waits under a key.
+pub(crate) async fn posted(
+    server: &Server,
+    pipeline: &PipelineId,
+    key: &str,
+) -> Result<Option<InboxRecord>, StoreError> {
+    let place = server.places.of(pipeline);
+    let letters = place.keys.name(&format!("letters:{pipeline}"));
+    let asked = ["rows", "1", &letters, key].map(str::to_owned).to_vec();
+    let Some(value) = list(server.read(place, asked).await?)?.into_iter().next() else {
+        return Ok(None);
+    };
+    let Some(value) = optional(value)? else { return Ok(None) };
+    let found = entry(&format!("{pipeline} {key}"), &value).ok_or_else(|| {
+        StoreError::permanent(format!("an entry of the inbox cannot be read: {pipeline} {key}"))
+    })?;
+    Ok(Some(found.record))
 }
 
 /// Entries that are not applied, oldest first.

@@ -13,8 +13,8 @@ use interlock_core::id::{PipelineId, ScheduleId, check_key_prefix};
 use interlock_store::{
     Accepted, AgendaRow, Archived, Away, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
     Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, OutboxRow,
-    Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, Rows, RunQuery, RunRow, Shard,
-    Store, StoreError, StoreFuture, Writer, check_name, check_settlement,
+    Page, Portion, ReadinessView, Recalled, Record, Refusal, Role, Roll, Row, Rows, RunQuery,
+    RunRow, Shard, Store, StoreError, StoreFuture, Writer, check_name, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, OnRollback, chance, instant};
@@ -513,6 +513,24 @@ impl Store for RedisStore {
         }
         let (pipeline, key, body) = (pipeline.clone(), key.to_owned(), record.encode());
         self.ask(move |server| async move { queue::post(&server, &pipeline, &key, body).await })
+    }
+
+    fn readiness_ttl(&self) -> Option<SignedDuration> {
+        Some(SignedDuration::from_millis(self.views.readiness_ms))
+    }
+
+    fn show_readiness(&self, shown: Vec<ReadinessView>) -> StoreFuture<'_, ()> {
+        let views = Arc::clone(&self.views);
+        self.ask(move |server| async move { queue::show_readiness(&server, &views, &shown).await })
+    }
+
+    fn posted<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        key: &'a str,
+    ) -> StoreFuture<'a, Option<InboxRecord>> {
+        let (pipeline, key) = (pipeline.clone(), key.to_owned());
+        self.ask(move |server| async move { queue::posted(&server, &pipeline, &key).await })
     }
 
     fn inbox(&self, shard: Shard, limit: usize) -> StoreFuture<'_, Page<InboxEntry>> {

@@ -1,9 +1,9 @@
 //! What the first Interlock kept beside the ledger, for those who look with `redis-cli`: a run's status, the run
-//! log of each day, the newest runs of a pipeline, and whether it was ready when that was last decided, with what each trait's
-//! evaluator had said. Nothing is decided by them, and they expire.
+//! log of each day, the newest runs of a pipeline, and whether it was ready when that was last decided or, while it waits, last
+//! looked at, with what each trait's evaluator had said. Nothing is decided by them, and they expire.
 
 use interlock_core::id::PipelineId;
-use interlock_store::{Key, Record, record::EventRecord};
+use interlock_store::{Key, ReadinessView, Record, record::EventRecord};
 use interlock_store_remote::micros;
 use serde_json::Value;
 
@@ -49,13 +49,12 @@ impl Views {
             }
             (Key::Slot(schedule, nominal), Record::Slot(slot)) => {
                 into.push("2".to_owned());
-                let status = slot.disposition.as_ref().filter(|_| !slot.is_open());
                 let fields = [
                     ("pipelineId", pipeline.to_string()),
                     ("scheduleId", schedule.to_string()),
                     ("date", slot.date.to_string()),
                     ("slot", fixed(*nominal)),
-                    ("status", status.unwrap_or(&slot.state).to_string()),
+                    ("status", slot.wire_status()),
                     ("attempt", slot.attempt.to_string()),
                 ];
                 let place = format!("runlog:{pipeline}:{}:{schedule}", slot.date);
@@ -78,16 +77,31 @@ impl Views {
         into: &mut Vec<String>,
     ) {
         let blocking = event.details.get("blocking").and_then(Value::as_array);
-        let blocking: Vec<&str> =
-            blocking.into_iter().flatten().filter_map(Value::as_str).collect();
+        let blocking: Vec<String> = blocking
+            .into_iter()
+            .flatten()
+            .filter_map(|it| it.as_str().map(str::to_owned))
+            .collect();
+        let starts = matches!(event.kind.as_str(), "JOB_TRIGGERED" | "DRY_RUN_WOULD_TRIGGER");
+        if blocking.is_empty() && !starts {
+            return into.push("0".to_owned());
+        }
         let evidence = event.details.get("evidence").and_then(Value::as_str).unwrap_or_default();
-        let status = match event.kind.as_str() {
-            _ if !blocking.is_empty() => "NOT_READY",
-            "JOB_TRIGGERED" | "DRY_RUN_WOULD_TRIGGER" => "READY",
-            _ => return into.push("0".to_owned()),
-        };
         let traits = event.details.get("traits").and_then(Value::as_object);
-        let traits: Vec<(&String, &Value)> = traits.into_iter().flatten().collect();
+        let view = ReadinessView {
+            pipeline: pipeline.clone(),
+            slot: event.slot.clone().unwrap_or_default(),
+            at: event.at,
+            blocking,
+            evidence: evidence.to_owned(),
+            traits: traits.cloned().unwrap_or_default(),
+        };
+        self.of_readiness(keys, &view, into);
+    }
+
+    /// The views of what a pipeline waits for, or that it is ready, as arguments, with their number in front.
+    pub(crate) fn of_readiness(&self, keys: &Keys, view: &ReadinessView, into: &mut Vec<String>) {
+        let ReadinessView { pipeline, slot, at, blocking, evidence, traits } = view;
         into.push((1 + traits.len()).to_string());
         for (kind, said) in traits {
             let text = |name: &str| match said.get(name) {
@@ -101,18 +115,19 @@ impl Views {
                 ("status", text("status")),
                 ("value", text("value")),
                 ("reason", text("reason")),
-                ("evaluatedAt", event.at.to_string()),
+                ("evaluatedAt", at.to_string()),
             ];
             let place = keys.name(&format!("trait:{pipeline}:{kind}"));
             hash(place, self.readiness_ms, &fields, into);
         }
+        let status = if blocking.is_empty() { "READY" } else { "NOT_READY" };
         let fields = [
             ("pipelineId", pipeline.to_string()),
             ("status", status.to_owned()),
-            ("slot", event.slot.clone().unwrap_or_default()),
-            ("evaluatedAt", event.at.to_string()),
+            ("slot", slot.clone()),
+            ("evaluatedAt", at.to_string()),
             ("blocking", blocking.join("; ")),
-            ("evidence", evidence.to_owned()),
+            ("evidence", evidence.clone()),
         ];
         hash(keys.name(&format!("readiness:{pipeline}")), self.readiness_ms, &fields, into);
     }

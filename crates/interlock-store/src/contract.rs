@@ -463,6 +463,23 @@ impl Away {
     }
 }
 
+/// Whether a pipeline is ready, as it is shown to those who look into the store itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReadinessView {
+    /// Whose.
+    pub pipeline: PipelineId,
+    /// Of which slot, as `schedule/instant`.
+    pub slot: String,
+    /// When that was found out.
+    pub at: Timestamp,
+    /// What it waits for; ready when empty.
+    pub blocking: Vec<String>,
+    /// The whole verdict, for people.
+    pub evidence: String,
+    /// What evaluators said, by the trait's type: `status`, `value` and `reason`.
+    pub traits: serde_json::Map<String, serde_json::Value>,
+}
+
 /// An engine. Each verb's promise is in the crate's documentation.
 pub trait Store: Send + Sync + fmt::Debug {
     /// The present instant by the store's clock, in whole milliseconds.
@@ -613,6 +630,26 @@ pub trait Store: Send + Sync + fmt::Debug {
         key: &'a str,
         record: &'a InboxRecord,
     ) -> StoreFuture<'a, ()>;
+
+    /// The entry that waits in the inbox under a key of a pipeline; none before it is posted and once its answer is written.
+    /// After a post, this or the answer's `request` says which request has the key.
+    fn posted<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        key: &'a str,
+    ) -> StoreFuture<'a, Option<InboxRecord>>;
+
+    /// How long it is shown beside the ledger whether pipelines are ready, for those who look into the store itself; none
+    /// where nothing is shown.
+    fn readiness_ttl(&self) -> Option<SignedDuration> {
+        None
+    }
+
+    /// Shows of pipelines that wait what they wait for. Nothing is decided by it, it expires, and needs no lease; what an
+    /// event says of readiness is shown with the event.
+    fn show_readiness(&self, _shown: Vec<ReadinessView>) -> StoreFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
 
     /// Ends when something may have been posted for a shard after this was called. It may come for nothing, or not at all: who
     /// waits for it looks into the inbox now and then as well. `None` from an engine that gives no hints, or cannot now.

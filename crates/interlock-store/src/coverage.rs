@@ -1,9 +1,9 @@
 //! Times in which nobody could have reported (S10).
 //!
 //! Whoever listens to reports says so every few seconds; one row per instance has the stretches of time in which it could
-//! hear, and the inbox what is not yet applied. What lies between the stretches of all of them is a time in which nobody
-//! heard. Before anybody ever listened, and where nobody does, reports come by command alone; what counts then is whether
-//! the watchdog's process was up.
+//! hear, and the inbox what is not yet applied. Single passes of the watchdog cover time too ([`PassCoverage`]). What lies
+//! between the stretches of all of them is a time in which nobody heard. Before anybody ever listened, and where nobody does,
+//! reports come by command alone; what counts then is whether the watchdog's process was up.
 
 use interlock_core::id::PipelineId;
 use jiff::{SignedDuration, Timestamp};
@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     contract::{Shard, Store, StoreError},
     kept::{COVERAGE_PREFIX, Stretch, heard},
+    pass_coverage::PassCoverage,
     record::InboxRecord,
 };
 
@@ -29,6 +30,17 @@ pub async fn deaf(
     unwatched: &[Stretch],
     now: Timestamp,
 ) -> Result<Vec<Stretch>, StoreError> {
+    let passes = PassCoverage::read(store).await?;
+    deaf_beside(store, unwatched, &passes, now).await
+}
+
+/// The same for a pass that knows when passes saw, itself included.
+pub async fn deaf_beside(
+    store: &dyn Store,
+    unwatched: &[Stretch],
+    passes: &PassCoverage,
+    now: Timestamp,
+) -> Result<Vec<Stretch>, StoreError> {
     let mut stretches = Vec::new();
     for (key, row) in store.sensors(&PipelineId::system()).await? {
         if key.starts_with(COVERAGE_PREFIX) {
@@ -42,6 +54,10 @@ pub async fn deaf(
             stretches.push((since, until));
         }
     }
+    if stretches.is_empty() {
+        return Ok(unwatched.iter().chain(passes.holes()).copied().collect());
+    }
+    stretches.extend(passes.covered());
     Ok(breaks(stretches, unwatched, now))
 }
 

@@ -81,16 +81,27 @@ impl InboxRecord {
         })
     }
 
-    /// What tells it from another request under the same idempotency key: all that it says, except for when a sensor was
-    /// read, which is filled in for whoever does not say it.
-    pub fn fingerprint(&self) -> String {
-        let text = if let Self::Sensor { key, value, at: _ } = self {
+    /// What tells it from another request under the same idempotency key; none of what no caller waits for. Of a sensor it has two
+    /// parts, without and with its time (`value.time`): the receiver fills in the time that a caller leaves out, so a repeat
+    /// without a time is compared by the first part alone. See [`Self::is_repeat`].
+    pub fn fingerprint(&self) -> Option<String> {
+        let hash =
+            |it: &Self| format!("{:016x}", interlock_core::id::fnv1a(it.encode().as_bytes()));
+        if let Self::Report(report) = self {
+            return report.fingerprint.clone();
+        }
+        if let Self::Sensor { key, value, at: _ } = self {
             let (key, value, at) = (key.clone(), value.clone(), jiff::Timestamp::UNIX_EPOCH);
-            Self::Sensor { key, value, at }.encode()
-        } else {
-            self.encode()
-        };
-        format!("{:016x}", interlock_core::id::fnv1a(text.as_bytes()))
+            let untimed = Self::Sensor { key, value, at };
+            return Some(format!("{}.{}", hash(&untimed), hash(self)));
+        }
+        (!matches!(self, Self::Job { .. })).then(|| hash(self))
+    }
+
+    /// Whether a request with this fingerprint may be the repeat of an earlier one.
+    pub fn is_repeat(earlier: &str, fingerprint: &str) -> bool {
+        earlier == fingerprint
+            || earlier.split_once('.').is_some_and(|(first, _)| first == fingerprint)
     }
 
     /// The report or request that a text stands for.

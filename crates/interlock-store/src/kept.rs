@@ -33,6 +33,24 @@ pub const HEARD_PREFIX: &str = "heard/";
 /// The key of the row that says before which instant slots may have been taken out.
 pub const FLOOR_KEY: &str = "retention/floor";
 
+/// The key of the row that a recovered ledger has.
+pub const RECOVERED_KEY: &str = "recovered";
+
+/// Up to which instant a recovered ledger does not know what ran: nothing that is owed up to then may run by itself.
+pub async fn uncertain_until(store: &dyn Store) -> Result<Option<Timestamp>, StoreError> {
+    let key = Key::Sensor(RECOVERED_KEY.to_owned());
+    let rows = store.read(&PipelineId::system(), &[key]).await?;
+    let until = |record: &Record| if let Record::Sensor(it) = record { Some(it.at) } else { None };
+    Ok(rows.into_iter().flatten().find_map(|row| until(&row.record)))
+}
+
+/// That row.
+pub fn recovered_record(uncertain_until: Timestamp, now: Timestamp) -> Record {
+    let value = json!({ "uncertainUntil": uncertain_until.to_string() });
+    let at = uncertain_until;
+    Record::Sensor(SensorRecord { value, at, received_at: now, unheeded: false }.into())
+}
+
 /// Before which instant slots and runs may have been taken out: one that is not there may have been there.
 pub async fn floor(store: &dyn Store) -> Result<Option<Timestamp>, StoreError> {
     let key = Key::Sensor(FLOOR_KEY.to_owned());

@@ -47,7 +47,7 @@
 //!   divide the shards by ([`interlock_core::ownership`]). Nobody gets a right by it, and it need not outlive the server.
 //! - [`Store::post`] appends to the inbox, from anyone, without a lease. An entry has an idempotency key: the
 //!   same key again for the same pipeline is the same entry. The owner applies entries and writes the answer as `Applied` in the
-//!   same group as their consequences. [`Store::hint`] says that there may be something, where an engine can tell without
+//!   same group as their consequences; [`Store::posted`] says what waits under a key. [`Store::hint`] says that there may be something, where an engine can tell without
 //!   being asked.
 //! - [`Store::claim`] hands out outbox rows to one deliverer each, until the claim expires; [`Store::settle`]
 //!   replaces a claimed row by what came of it, which may be nothing, itself, or one row for each channel.
@@ -75,6 +75,7 @@ pub mod kept;
 mod key;
 pub mod memory;
 mod obligation;
+pub mod pass_coverage;
 pub mod record;
 pub mod retention;
 pub mod story;
@@ -86,8 +87,8 @@ pub use check::{check_name, check_settlement, may_write, whole_milliseconds};
 pub use contract::{
     Accepted, AgendaRow, Away, BackfillQuery, BackfillRow, CHANGES_MAX, Change, DueRow, EventRow,
     Expect, Group, Hint, InboxEntry, Lease, LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow,
-    OutboxRow, Page, Refusal, Role, Roll, Row, RunPlace, RunQuery, RunRow, Shard, Store,
-    StoreError, StoreFuture, Term, Writer,
+    OutboxRow, Page, ReadinessView, Refusal, Role, Roll, Row, RunPlace, RunQuery, RunRow, Shard,
+    Store, StoreError, StoreFuture, Term, Writer,
 };
 pub use key::{DueKind, Key, RunKey};
 pub use obligation::{Obligation, Subject};

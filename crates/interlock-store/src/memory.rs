@@ -255,6 +255,14 @@ impl Store for MemoryStore {
         self.with(move |state, now| state.post(pipeline, key, record, now))
     }
 
+    fn posted<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        key: &'a str,
+    ) -> StoreFuture<'a, Option<InboxRecord>> {
+        self.with(move |state, _| state.posted(pipeline, key))
+    }
+
     fn inbox(&self, shard: Shard, limit: usize) -> StoreFuture<'_, Page<InboxEntry>> {
         self.with(move |state, _| state.inbox(shard, limit))
     }

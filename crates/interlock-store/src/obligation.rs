@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use interlock_core::id::ScheduleId;
+use interlock_core::{duration, id::ScheduleId, sla::Limit, slot::Slot};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -44,12 +44,49 @@ pub enum Subject {
 }
 
 const BUDGET: &str = "budget";
+/// Details of a budget's row.
+const ARRIVED: &str = "sensorArrivalAt";
+const GENERATION: &str = "generation";
 const PIPELINE: &str = "pipeline";
 
 impl Obligation {
     /// One without details.
     pub fn new(at: Timestamp, kind: DueKind, subject: Subject) -> Self {
         Self { at: not_before(at), kind, subject, details: BTreeMap::new() }
+    }
+
+    /// The first of a limit's warning and breach that is still to come.
+    pub fn of_limit(limit: Limit, subject: Subject, now: Timestamp) -> Self {
+        match limit.warning_at.filter(|at| *at > now) {
+            Some(at) => Self::new(at, DueKind::SlaWarning, subject),
+            None => Self::new(limit.breach_at, DueKind::SlaBreach, subject),
+        }
+    }
+
+    /// The budget of a slot, from its first sensor on; none where the slot has none. It is that of one generation: a slot that
+    /// is opened again gets a new one, and what is left of the old one is overtaken.
+    pub fn of_budget(
+        (nominal, schedule): &(Timestamp, ScheduleId),
+        slot: &Slot,
+        first: Timestamp,
+    ) -> Option<Self> {
+        let sla = slot.sla.as_deref()?;
+        let (limit, budget) = (sla.relative(first)?, sla.duration_max?);
+        let subject = Subject::Budget(schedule.clone(), *nominal);
+        let due = Self::of_limit(limit, subject, first)
+            .detail(ARRIVED, first.to_string())
+            .detail(GENERATION, slot.generation)
+            .detail("maxDuration", duration::format(budget));
+        Some(due)
+    }
+
+    /// When the budget of a slot began, if this is about the generation that the slot is in.
+    pub fn budget_began(&self, slot: &Slot) -> Option<Timestamp> {
+        let generation = self.details.get(GENERATION).and_then(Value::as_u64);
+        // Rows of before generations were written are about the first one.
+        let is_of_slot = generation.unwrap_or(1) == u64::from(slot.generation.max(1));
+        let arrived = self.details.get(ARRIVED).and_then(Value::as_str)?;
+        arrived.parse().ok().filter(|_| is_of_slot)
     }
 
     /// When it is looked at.

@@ -232,7 +232,7 @@ pub struct AppliedRecord {
     /// What came of it, for people and scripts.
     pub result: Value,
     /// What was asked, as [`InboxRecord::fingerprint`] says: a key that is used again for something else gets no answer
-    /// of this. Absent for what was applied before that was kept, and for reports, which nobody waits for.
+    /// of this. Absent for what was applied before that was kept, and for reports that came without a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
 }
@@ -282,6 +282,9 @@ pub enum InboxRecord {
         /// Parameters.
         #[serde(default)]
         params: BTreeMap<String, String>,
+        /// Whether it came over HTTP, from another system; else a person asks.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        webhook: bool,
     },
     /// Run a closed slot again.
     Rerun {

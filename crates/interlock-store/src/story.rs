@@ -19,7 +19,7 @@ pub use self::{
     },
 };
 use crate::{
-    EventRow, LedgerEntry, RunRow,
+    EventRow, LedgerEntry, LedgerRow, RunRow,
     check::whole_milliseconds,
     record::{MarksRecord, SlaRecord, SlotRecord, SpanRecord},
 };
@@ -205,19 +205,20 @@ pub struct About<'a> {
     pipeline: &'a PipelineId,
     /// As events name it.
     slot: String,
-    /// What is said of many in a row is said under the last.
-    last: Option<String>,
+    /// What is said of many in a row is said under the last: of the spans that cover the slot, also if it has a row by now.
+    lasts: Vec<String>,
 }
 
 impl<'a> About<'a> {
-    /// Those about a slot, by its row or the span that covers it.
-    pub fn new(key: &'a SlotKey, entry: &LedgerEntry) -> Self {
-        let last = match entry {
+    /// Those about a slot, given what the ledger has at its instant.
+    pub fn new(key: &'a SlotKey, rows: &[LedgerRow]) -> Self {
+        let own = rows.iter().filter(|row| row.schedule == key.schedule);
+        let lasts = own.filter_map(|row| match &row.entry {
             LedgerEntry::Span(span) => Some(format!("{}/{}", key.schedule, span.last)),
             LedgerEntry::Slot(_) => None,
-        };
+        });
         let slot = format!("{}/{}", key.schedule, key.nominal);
-        Self { pipeline: &key.pipeline, slot, last }
+        Self { pipeline: &key.pipeline, slot, lasts: lasts.collect() }
     }
 
     /// Whether an event is one of them.
@@ -225,12 +226,10 @@ impl<'a> About<'a> {
         let is_absence = |kind: &str| {
             matches!(kind, "SCHEDULE_MISSED" | "SCHEDULE_UNKNOWN" | "IRREGULAR_SCHEDULE_MISSED")
         };
-        let slot = event.record.slot.as_deref();
+        let Some(slot) = event.record.slot.as_deref() else { return false };
+        let is_of_span = || self.lasts.iter().any(|last| last == slot);
         event.pipeline == *self.pipeline
-            && (slot == Some(self.slot.as_str())
-                || (slot.is_some()
-                    && slot == self.last.as_deref()
-                    && is_absence(&event.record.kind)))
+            && (slot == self.slot || (is_absence(&event.record.kind) && is_of_span()))
     }
 }
 

@@ -440,7 +440,12 @@ fn reports_and_requests_are_written_as_ever() {
     let sensor = InboxRecord::Sensor { key: "landed".into(), value: json!(true), at: nine() };
     check_inbox("inbox-sensor", &sensor);
     let params = BTreeMap::from([("day".into(), "2026-02-25".into())]);
-    check_inbox("inbox-run", &InboxRecord::Run { slot: Some(slot()), force: true, params });
+    let asked = InboxRecord::Run { slot: None, force: false, params: [].into(), webhook: true };
+    check_inbox("inbox-run-webhook", &asked);
+    check_inbox(
+        "inbox-run",
+        &InboxRecord::Run { slot: Some(slot()), force: true, params, webhook: false },
+    );
     let rerun = InboxRecord::Rerun { slot: slot(), reason: "late data".into() };
     check_inbox("inbox-rerun", &rerun);
     let cancel = InboxRecord::Cancel { slot: slot(), reason: "wrong day".into() };
@@ -511,7 +516,10 @@ fn what_jobs_say_about_themselves_is_written_as_ever() {
         pipeline: None,
         create: false,
         refused: None,
+        fingerprint: None,
     };
+    let keyed = ReportRecord { fingerprint: Some("c0ffee0000000001".into()), ..report.clone() };
+    check_inbox("inbox-report-keyed", &InboxRecord::Report(Box::new(keyed)));
     check_inbox("inbox-report", &InboxRecord::Report(Box::new(report.clone())));
     let bare = ReportRecord {
         said: "success".into(),

@@ -153,7 +153,7 @@ impl Watchdog {
         changes.extend(events.into_iter().map(Arc::new).map(Change::Append));
         let group = Group { pipeline, writer, changes };
         // Somebody who was faster changed the incident: it is looked at again in a second.
-        let _left = self.make_durable(vec![Planned { group, asks: vec![], said: None }]).await?;
+        let _left = self.make_durable(vec![Planned::only(group)]).await?;
         Ok(())
     }
 }

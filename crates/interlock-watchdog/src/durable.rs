@@ -52,6 +52,9 @@ impl Watchdog {
         results: Done,
     ) -> Result<Left, WatchdogError> {
         let mut left = Left::default();
+        if planned.iter().any(|plan| !plan.notifications.is_empty()) {
+            (self.notified)();
+        }
         for (plan, result) in planned.into_iter().zip(results) {
             let pipeline = plan.group.pipeline;
             match (result, plan.said) {
@@ -99,7 +102,7 @@ impl Watchdog {
     ) -> Result<(), WatchdogError> {
         let mut failed = failed.clone();
         if let Some((pipeline, reason)) = self.unwatched.first_key_value() {
-            none_can_be_done(&self.checks, (pipeline, reason), &mut failed);
+            none_can_be_done(&self.checks, &format!("{pipeline}: {reason}"), &mut failed);
         }
         let names: BTreeSet<CheckName> = failed.keys().copied().collect();
         self.vitals.could_not(names.len());
@@ -107,14 +110,10 @@ impl Watchdog {
         if names == self.told_failed || (names.is_empty() && !self.aside.is_empty()) {
             return Ok(());
         }
-        let event = if names.is_empty() {
-            system_event("WATCHDOG_RECOVERED", "all watchdog checks can be done again".into(), now)
-        } else {
-            degraded(&failed, now)
-        };
+        let event = if names.is_empty() { recovered(now) } else { degraded(&failed, now) };
         let (pipeline, writer) = (PipelineId::system(), self.writer);
         let group = Group { pipeline, writer, changes: vec![Change::Append(event.into())] };
-        self.make_durable(vec![Planned { group, asks: vec![], said: None }]).await?;
+        self.make_durable(vec![Planned::only(group)]).await?;
         self.told_failed = names;
         Ok(())
     }
@@ -164,8 +163,13 @@ pub(crate) fn degraded(failed: &BTreeMap<CheckName, String>, now: Timestamp) -> 
     event
 }
 
+/// All checks can be done again.
+pub(crate) fn recovered(now: Timestamp) -> EventRecord {
+    system_event("WATCHDOG_RECOVERED", "all watchdog checks can be done again".to_owned(), now)
+}
+
 /// Says a finding in the log: a warning, unless it is good news.
-fn say(finding: &Finding) {
+pub(crate) fn say(finding: &Finding) {
     let Finding { event, pipeline, .. } = finding;
     let check = finding.check.as_str();
     let slot = finding.slot.as_ref().map(|(at, id)| format!("{id}/{at}"));

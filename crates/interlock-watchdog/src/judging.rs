@@ -7,7 +7,8 @@ use std::{
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    Accepted, Group, InboxEntry, Key, Record, Refusal, Row, Shard, Store, StoreError, for_each,
+    Accepted, Change, Group, InboxEntry, Key, Record, Refusal, Row, Shard, Store, StoreError,
+    for_each,
     record::{InboxRecord, PipelineRecord},
     together,
 };
@@ -57,7 +58,11 @@ pub(crate) async fn judge_all(
     let gathered = for_each(asked.collect(), |(pipeline, revision, question)| async move {
         match gatherer.snapshot(&pipeline, revision, question).await {
             Ok(gathered) => Ok((pipeline, Ok(gathered))),
-            Err(GatherError::Unreadable(reason)) => Ok((pipeline, Err(reason))),
+            Err(GatherError::Unreadable(reason)) => Ok((pipeline, Err(reason.to_string()))),
+            // What cannot be read of one pipeline, however often it is tried, is that pipeline's alone (S21).
+            Err(GatherError::Store(error)) if !error.is_retryable => {
+                Ok((pipeline, Err(error.to_string())))
+            }
             Err(GatherError::Store(error)) => Err(error),
         }
     });
@@ -81,7 +86,7 @@ pub(crate) async fn judge_all(
                 outcome.judged.push(JudgedPipeline { pipeline, next, findings });
             }
             Err(reason) => {
-                none_can_be_done(checks, (&pipeline, &reason.to_string()), &mut outcome.failed);
+                none_can_be_done(checks, &format!("{pipeline}: {reason}"), &mut outcome.failed);
                 outcome.aside.push(pipeline);
             }
         }
@@ -89,16 +94,90 @@ pub(crate) async fn judge_all(
     Ok(outcome)
 }
 
-/// Without its agenda, or without a snapshot, none of the checks can be done for a pipeline.
+/// None of the checks can be done: for a pipeline without its agenda or a snapshot, for a shard that cannot be read.
 pub(crate) fn none_can_be_done(
     checks: &[(CheckName, Check)],
-    (pipeline, reason): (&PipelineId, &str),
+    reason: &str,
     failed: &mut BTreeMap<CheckName, String>,
 ) {
     for (name, _) in checks {
-        failed.entry(*name).or_insert_with(|| format!("{pipeline}: {reason}"));
+        failed.entry(*name).or_insert_with(|| reason.to_owned());
     }
 }
+
+/// Checks whose sources could be read so far. A source that cannot be read fails the checks that rest on it, and no other.
+#[derive(Debug)]
+pub(crate) struct UsableChecks {
+    pub(crate) checks: Vec<(CheckName, Check)>,
+    /// The others, and why.
+    pub(crate) failed: BTreeMap<CheckName, String>,
+    /// The sources that were asked: what rests on each that could not be read, and why.
+    pub(crate) sources: BTreeMap<&'static str, BTreeMap<CheckName, String>>,
+}
+
+impl UsableChecks {
+    pub(crate) fn new(checks: &[(CheckName, Check)]) -> Self {
+        Self { checks: checks.to_vec(), failed: BTreeMap::new(), sources: BTreeMap::new() }
+    }
+
+    /// What was read of a source that feeds these checks; nothing if it could not be.
+    pub(crate) fn read<T: Default>(
+        &mut self,
+        (source, feeds): (&'static str, &[CheckName]),
+        read: Result<T, StoreError>,
+    ) -> T {
+        let failed = self.sources.entry(source).or_default();
+        read.unwrap_or_else(|error| {
+            let reason = format!("{source}: {error}");
+            failed.extend(feeds.iter().map(|name| (*name, reason.clone())));
+            for (name, _) in self.checks.extract_if(.., |(name, _)| feeds.contains(name)) {
+                self.failed.insert(name, reason.clone());
+            }
+            T::default()
+        })
+    }
+}
+
+/// What a loop that comes round again makes of a read: a store that is away is asked again, what can never be read is a
+/// source that failed.
+pub(crate) fn for_good<T>(
+    read: Result<T, StoreError>,
+) -> Result<Result<T, StoreError>, StoreError> {
+    match read {
+        Err(error) if error.is_retryable => Err(error),
+        read => Ok(read),
+    }
+}
+
+/// What rests on the due index.
+pub(crate) const DUE_INDEX: (&str, &[CheckName]) = (
+    "the due index",
+    &[
+        CheckName::StuckRuns,
+        CheckName::StaleTriggers,
+        CheckName::SlaScheduling,
+        CheckName::TriggerDeadlines,
+        CheckName::PostRunSensors,
+        CheckName::RelativeSlaBreaches,
+        CheckName::PausedTooLong,
+    ],
+);
+/// What rests on the open slots.
+pub(crate) const OPEN_SLOTS: (&str, &[CheckName]) =
+    ("the open slots", &[CheckName::StuckRuns, CheckName::StaleTriggers, CheckName::SlaScheduling]);
+/// Nothing is called absent while a report may wait in the inbox.
+pub(crate) const INBOX: (&str, &[CheckName]) = (
+    "the inbox",
+    &[
+        CheckName::MissedSchedules,
+        CheckName::MissedInclusionSchedules,
+        CheckName::StaleTriggers,
+        CheckName::TriggerDeadlines,
+    ],
+);
+/// Nor while it is not known whether a report could have come.
+pub(crate) const COVERAGE: (&str, &[CheckName]) =
+    ("when reports could come", &[CheckName::MissedSchedules, CheckName::MissedInclusionSchedules]);
 
 /// Why a plan is not durable.
 #[derive(Debug, thiserror::Error)]
@@ -140,12 +219,22 @@ pub(crate) async fn commit(
     let mut incidents = known(store, telling, planned).await?;
     for plan in planned.iter_mut() {
         telling.add(&mut plan.group, &mut incidents);
+        plan.notifications = notifications(&plan.group);
     }
     let groups = planned.iter_mut().map(|plan| {
         let Group { pipeline, writer, changes } = &mut plan.group;
         Group { pipeline: pipeline.clone(), writer: *writer, changes: std::mem::take(changes) }
     });
     commit_together(store, groups.collect()).await
+}
+
+/// The names of the notifications in a group.
+fn notifications(group: &Group) -> Vec<String> {
+    let names = group.changes.iter().filter_map(|change| match change {
+        Change::Put(Key::Outbox(name), ..) => Some(name.clone()),
+        Change::Put(..) | Change::Delete(..) | Change::Append(_) => None,
+    });
+    names.collect()
 }
 
 /// One call for all; only if that cannot be done one for each pipeline, so that it is known whose fault it is.

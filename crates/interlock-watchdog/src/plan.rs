@@ -18,6 +18,15 @@ pub(crate) struct Planned {
     pub(crate) asks: Vec<(String, InboxRecord)>,
     /// What is said, for the log and the numbers.
     pub(crate) said: Option<Box<Finding>>,
+    /// The names of the notifications that follow for people, once that is decided.
+    pub(crate) notifications: Vec<String>,
+}
+
+impl Planned {
+    /// A group that nothing goes before.
+    pub(crate) fn only(group: Group) -> Self {
+        Self { group, asks: vec![], said: None, notifications: vec![] }
+    }
 }
 
 /// Turns the findings of a pipeline into groups.
@@ -67,7 +76,7 @@ impl Planner {
         asks: Vec<(String, InboxRecord)>,
     ) -> Planned {
         let group = Group { pipeline: pipeline.clone(), writer: self.writer, changes };
-        Planned { group, asks, said: None }
+        Planned { asks, ..Planned::only(group) }
     }
 
     fn say_that_it_is_late(&self, finding: &mut Finding) {

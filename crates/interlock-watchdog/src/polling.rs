@@ -1,19 +1,61 @@
-//! The names under which the Go controller offered its watchdog (seed 000): two checks as functions, their results,
-//! and a wrapper that polls. Each is a thin reading of [`once`].
+//! The watchdog as functions: two checks, their results, and a wrapper that polls, under the names of the first
+//! controller. Each is a thin reading of [`all_shards`], so each sees every shard.
+//!
+//! [`CheckOptions`] takes the time, the threshold for stuck runs, the function that delivers alerts and the logger. It
+//! takes no calendars: they are compiled into the schedules when a pipeline is declared, so a day that is excluded owes
+//! nothing here.
+//!
+//! ```
+//! use std::sync::{Arc, Mutex};
+//!
+//! use interlock_config::{SystemZones, ZoneSource as _};
+//! use interlock_store::{block_on, memory::MemoryStore};
+//! use interlock_watchdog::{
+//!     once::CheckOptions,
+//!     polling::{check_missed_schedules, check_stuck_runs},
+//! };
+//! use jiff::{SignedDuration, Timestamp};
+//!
+//! // Any store; those of `interlock-store-redis` and `interlock-store-postgres` are opened by their settings.
+//! let store = Arc::new(MemoryStore::new(12, Arc::new(Timestamp::now)));
+//! let zones = SystemZones::new();
+//! let zones = Arc::new(move |name: &str| zones.zone(name));
+//!
+//! let sent = Arc::new(Mutex::new(Vec::new()));
+//! let outgoing = Arc::clone(&sent);
+//! let options = CheckOptions::new(store, zones, Timestamp::now())
+//!     .stuck_after(SignedDuration::from_mins(45))
+//!     .alerting(Arc::new(move |alert| {
+//!         outgoing.lock().map_err(|error| error.to_string())?.push(alert.to_json());
+//!         Ok(())
+//!     }))
+//!     .logging(Arc::new(|line| println!("{line}")));
+//! for missed in block_on(check_missed_schedules(&options))? {
+//!     println!("{}/{} missed its deadline on {}", missed.pipeline, missed.schedule, missed.date);
+//! }
+//! for stuck in block_on(check_stuck_runs(&options))? {
+//!     println!("{}/{} has been {} for {}", stuck.pipeline, stuck.schedule, stuck.status, stuck.duration);
+//! }
+//! assert!(sent.lock().unwrap().is_empty(), "nothing is declared, so nothing is missing");
+//! # Ok::<(), interlock_watchdog::WatchdogError>(())
+//! ```
+//!
+//! These options write nothing, so a second call delivers the same again. With [`CheckOptions::telling`] findings are
+//! recorded, each alert is delivered once per pipeline, schedule and day, and one that could not be delivered stays in
+//! the outbox.
 
 use std::sync::Arc;
 
 use interlock_core::id::{PipelineId, ScheduleId};
-use interlock_store::{Shard, Store};
 use jiff::{SignedDuration, civil::Date};
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 
 use crate::{
     finding::{CheckName, Finding},
-    once::{CheckOptions, Report, once},
+    once::{CheckOptions, Report, all_shards},
     resident::WatchdogError,
-    seam::{Task, Telling, World, ZoneBook},
+    seam::{Task, World},
 };
 
 /// A slot that was missed.
@@ -49,14 +91,14 @@ pub async fn check_missed_schedules(
     options: &CheckOptions,
 ) -> Result<Vec<MissedSchedule>, WatchdogError> {
     let options = options.clone().only(CheckName::MissedSchedules);
-    let found = once(&options, Shard(0)).await?.unwrap_or_default().findings;
+    let found = all_shards(&options).await?.findings;
     Ok(found.iter().filter_map(missed).collect())
 }
 
 /// Finds runs that have not ended for too long.
 pub async fn check_stuck_runs(options: &CheckOptions) -> Result<Vec<StuckRun>, WatchdogError> {
     let options = options.clone().only(CheckName::StuckRuns);
-    let found = once(&options, Shard(0)).await?.unwrap_or_default().findings;
+    let found = all_shards(&options).await?.findings;
     Ok(found.iter().filter_map(stuck).collect())
 }
 
@@ -91,9 +133,7 @@ pub type OnScan = Arc<dyn Fn(Result<Report, WatchdogError>) + Send + Sync>;
 /// A watchdog that scans at once and then on each interval. The resident one is better: it wakes at deadlines.
 pub struct PollingWatchdog {
     world: Arc<dyn World>,
-    store: Arc<dyn Store>,
-    telling: Arc<dyn Telling>,
-    zones: ZoneBook,
+    options: CheckOptions,
     interval: SignedDuration,
 }
 
@@ -111,15 +151,9 @@ impl std::fmt::Debug for PollingWatchdog {
 }
 
 impl PollingWatchdog {
-    /// One that scans this often.
-    pub fn new(
-        world: Arc<dyn World>,
-        store: Arc<dyn Store>,
-        telling: Arc<dyn Telling>,
-        zones: ZoneBook,
-        interval: SignedDuration,
-    ) -> Self {
-        Self { world, store, telling, zones, interval }
+    /// One that scans this often, with these options: their time is replaced by that of each scan.
+    pub fn new(world: Arc<dyn World>, options: CheckOptions, interval: SignedDuration) -> Self {
+        Self { world, options, interval }
     }
 
     /// Begins: the task is to be run by the caller's runtime.
@@ -137,10 +171,8 @@ impl PollingWatchdog {
     async fn poll(&self, stop: &Notify, on_scan: &OnScan) {
         loop {
             let now = self.world.now();
-            let options = CheckOptions::new(Arc::clone(&self.store), Arc::clone(&self.zones), now)
-                .telling(Arc::clone(&self.telling));
-            let report = once(&options, Shard(0)).await;
-            on_scan(report.map(Option::unwrap_or_default));
+            let options = CheckOptions { now, ..self.options.clone() };
+            on_scan(all_shards(&options).await);
             let next = crate::owed::plus(now, self.interval);
             tokio::select! {
                 biased;

@@ -23,7 +23,10 @@ use crate::{
     check::Check,
     finding::CheckName,
     gather::{Agendas, Gatherer, Next, Question, Surroundings},
-    judging::{Done, Outcome, commit, judge_all, none_can_be_done, unapplied},
+    judging::{
+        COVERAGE, DUE_INDEX, Done, INBOX, Outcome, UsableChecks, commit, for_good, judge_all,
+        none_can_be_done, unapplied,
+    },
     load::{self, PAGE},
     owed::plus,
     plan::{Planned, Planner},
@@ -46,6 +49,8 @@ const BLIND_AFTER: SignedDuration = SignedDuration::from_secs(60);
 const SLEPT: SignedDuration = SignedDuration::from_millis(4_500);
 /// How long a pipeline that could not be judged is left alone.
 const ASIDE_FOR: SignedDuration = SignedDuration::from_secs(60);
+/// When what rests on a source that could not be read is looked at again.
+const SOURCE_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// When a pipeline is judged again whose rows changed under the plan.
 const AGAIN_AFTER: SignedDuration = SignedDuration::from_millis(200);
 
@@ -69,6 +74,7 @@ pub struct Watchdog {
     pub(crate) vitals: Arc<WatchdogVitals>,
     came_round: Arc<dyn Fn() + Send + Sync>,
     failed: Arc<dyn Fn(&StoreError) + Send + Sync>,
+    pub(crate) notified: Arc<dyn Fn() + Send + Sync>,
     pub(crate) pace: Pace,
     pub(crate) writer: Writer,
     pub(crate) list: Watchlist,
@@ -88,6 +94,8 @@ pub struct Watchdog {
     pub(crate) unwatched: BTreeMap<PipelineId, String>,
     /// The checks that people were told of.
     pub(crate) told_failed: BTreeSet<CheckName>,
+    /// Sources that could not be read when they were last asked, with the checks that rest on them.
+    pub(crate) unreadable: BTreeMap<&'static str, BTreeMap<CheckName, String>>,
     /// Whether they were told that some pipelines are not watched.
     pub(crate) told_unwatched: bool,
     pub(crate) sweep: Sweep,
@@ -172,9 +180,10 @@ impl Watchdog {
     }
 
     async fn judge_what_is_due(&mut self, now: Timestamp) -> Result<(), WatchdogError> {
-        let mut asked = self.questions(now).await?;
-        self.sweep_a_page(now, &mut asked).await?;
-        self.look_at(asked, now).await
+        let mut usable = UsableChecks::new(&self.checks);
+        let mut asked = self.questions(now, &mut usable).await?;
+        self.sweep_a_page(now, &mut asked, &mut usable).await?;
+        self.look_at(asked, usable, now).await
     }
 
     async fn keep_the_lease(&mut self, now: Timestamp) -> Result<(), WatchdogError> {
@@ -272,6 +281,7 @@ impl Watchdog {
     async fn questions(
         &mut self,
         now: Timestamp,
+        usable: &mut UsableChecks,
     ) -> Result<BTreeMap<PipelineId, Question>, WatchdogError> {
         let mut asked: BTreeMap<PipelineId, Question> = BTreeMap::new();
         while asked.len() < PASS_MAX
@@ -283,7 +293,8 @@ impl Watchdog {
         if now < self.due_at {
             return Ok(asked);
         }
-        for row in self.due_rows(now).await? {
+        let due = self.due_rows(now).await;
+        for row in usable.read(DUE_INDEX, for_good(due)?) {
             if let Some(due) = row.obligation() {
                 asked.entry(row.pipeline).or_default().due.push(due);
             }
@@ -292,7 +303,7 @@ impl Watchdog {
     }
 
     /// Due entries, except of pipelines that are left alone: those must not fill the page.
-    async fn due_rows(&mut self, now: Timestamp) -> Result<Vec<DueRow>, WatchdogError> {
+    async fn due_rows(&mut self, now: Timestamp) -> Result<Vec<DueRow>, StoreError> {
         let (mut limit, ahead) = (PAGE, plus(now, self.pace.look * LOOKS_AHEAD));
         loop {
             let page = self.store.due(self.writer.shard, ahead, limit).await?;
@@ -315,6 +326,7 @@ impl Watchdog {
     async fn look_at(
         &mut self,
         mut asked: BTreeMap<PipelineId, Question>,
+        mut usable: UsableChecks,
         now: Timestamp,
     ) -> Result<(), WatchdogError> {
         for (pipeline, until) in &self.aside {
@@ -323,7 +335,12 @@ impl Watchdog {
             }
         }
         if asked.is_empty() {
-            return Ok(());
+            // A source that could not be read is told of also when there is nothing else to do, and so is its end.
+            return if self.note_sources(&mut usable) {
+                self.tell_what_failed(&usable.failed, now).await
+            } else {
+                Ok(())
+            };
         }
         let mut around = Surroundings {
             unapplied: BTreeSet::new(),
@@ -333,17 +350,45 @@ impl Watchdog {
         };
         if asked.values().any(|question| question.from.is_some()) {
             let (store, shard) = (self.store.as_ref(), self.writer.shard);
-            around.unapplied = unapplied(store, shard).await?;
+            let inbox = unapplied(store, shard).await;
+            around.unapplied = usable.read(INBOX, for_good(inbox)?);
         }
         let is_reported = |(pipeline, question): (&PipelineId, &Question)| {
             question.from.is_some() && self.list.is_reported(pipeline)
         };
         if asked.iter().any(is_reported) {
-            around.blind = deaf(self.store.as_ref(), &self.blind, now).await?;
+            let deaf = deaf(self.store.as_ref(), &self.blind, now).await;
+            around.blind = usable.read(COVERAGE, for_good(deaf)?);
         }
-        let mut failed = BTreeMap::new();
-        self.judge_by_portions(asked, &around, &mut failed).await?;
-        self.tell_what_failed(&failed, now).await
+        if usable.failed.contains_key(&CheckName::MissedSchedules) {
+            // What cannot be judged now must not count as judged.
+            for (pipeline, question) in asked.iter_mut().filter(|(_, it)| it.from.is_some()) {
+                question.from = None;
+                self.list.arm(pipeline, plus(now, SOURCE_AGAIN));
+            }
+        }
+        self.note_sources(&mut usable);
+        self.judge_by_portions(asked, &around, &mut usable).await?;
+        self.tell_what_failed(&usable.failed, now).await
+    }
+
+    /// Remembers which of the sources that were asked could not be read. One that was not asked now is as it was before: its
+    /// checks are still failed. Answers whether anything changed.
+    fn note_sources(&mut self, usable: &mut UsableChecks) -> bool {
+        let before = self.unreadable.clone();
+        for (source, failed) in std::mem::take(&mut usable.sources) {
+            if failed.is_empty() {
+                self.unreadable.remove(source);
+            } else if !before.contains_key(source) {
+                let reason = failed.values().next().map(String::as_str).unwrap_or_default();
+                tracing::error!(reason, "the watchdog cannot read {source}");
+                self.unreadable.insert(source, failed);
+            }
+        }
+        for (name, reason) in self.unreadable.values().flatten() {
+            usable.failed.entry(*name).or_insert_with(|| reason.clone());
+        }
+        !self.unreadable.keys().eq(before.keys())
     }
 
     /// While one portion is made durable the next is read and judged: the one waits for the disk, the other computes.
@@ -351,8 +396,9 @@ impl Watchdog {
         &mut self,
         asked: BTreeMap<PipelineId, Question>,
         around: &Surroundings,
-        failed: &mut BTreeMap<CheckName, String>,
+        usable: &mut UsableChecks,
     ) -> Result<(), WatchdogError> {
+        let UsableChecks { checks, failed, .. } = usable;
         let (store, telling) = (Arc::clone(&self.store), Arc::clone(&self.telling));
         let (store, zones) = (store.as_ref(), Arc::clone(&self.list.zones));
         let agendas = Arc::clone(&self.agendas);
@@ -363,7 +409,7 @@ impl Watchdog {
             let is_last = chunk.is_empty();
             let gatherer = Gatherer { store, around, zones: &zones, agendas: &agendas };
             let (outcome, results) = tokio::join!(
-                judge_all(&gatherer, &self.list, &self.checks, chunk),
+                judge_all(&gatherer, &self.list, checks, chunk),
                 commit(store, telling.as_ref(), &mut judged.planned),
             );
             self.settle_portion(judged, results?, around.now, failed)?;
@@ -404,7 +450,7 @@ impl Watchdog {
         let mut portion = portion;
         let left = self.say_what_was_found(portion.planned, results)?;
         for (pipeline, reason) in &left.impossible {
-            none_can_be_done(&self.checks, (pipeline, reason), failed);
+            none_can_be_done(&self.checks, &format!("{pipeline}: {reason}"), failed);
             portion.aside.push(pipeline.clone());
         }
         for (pipeline, next) in portion.until {

@@ -100,7 +100,15 @@ impl Watchdog {
         if self.scanning.told.is_none() {
             self.scanning.told = Some(told(store.as_ref(), shard).await?);
         }
-        let scanned = self.scanning.scanner.page(store.as_ref(), (shard, PAGE), now).await?;
+        let scanned = match self.scanning.scanner.page(store.as_ref(), (shard, PAGE), now).await {
+            // What can never be read is told of by the checks that need it; the others must not end with this.
+            Err(error) if !error.is_retryable => {
+                tracing::error!(%error, "the ledger cannot be scanned");
+                self.scanning.next_at = plus(now, self.pace.rotation);
+                return Ok(());
+            }
+            scanned => scanned?,
+        };
         let took = self.world.now().duration_since(now);
         let least = if scanned.is_last { self.pace.rotation } else { REST_MIN };
         self.scanning.next_at = plus(now, (took * RESTS).min(REST_MAX).max(least));
@@ -116,7 +124,7 @@ impl Watchdog {
             event.details.insert("invariant".to_owned(), found.invariant.into());
             let (pipeline, writer) = (found.pipeline.clone(), self.writer);
             let group = Group { pipeline, writer, changes: vec![Change::Append(event.into())] };
-            planned.push(Planned { group, asks: vec![], said: None });
+            planned.push(Planned::only(group));
         }
         let left = self.make_durable(planned).await?;
         // What could not be said is found again.

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use interlock_core::{id::PipelineId, slot::OpenState};
-use interlock_store::{DueKind, LedgerEntry, LedgerRow, Obligation, Subject};
+use interlock_store::{DueKind, LedgerEntry, LedgerRow, Obligation, StoreError, Subject};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     gather::{Question, Reconciles},
+    judging::{OPEN_SLOTS, UsableChecks, for_good},
     load::{self, OpenPlace},
     owed::plus,
     resident::{Watchdog, WatchdogError},
@@ -54,8 +55,10 @@ impl Watchdog {
         &mut self,
         now: Timestamp,
         asked: &mut BTreeMap<PipelineId, Question>,
+        usable: &mut UsableChecks,
     ) -> Result<(), WatchdogError> {
-        self.sweep_open_slots(now, asked).await?;
+        let open = self.sweep_open_slots(now, asked).await;
+        usable.read(OPEN_SLOTS, for_good(open)?);
         self.sweep_sensors(now, asked);
         if self.sweep.next_at.is_some_and(|at| now < at) {
             return Ok(());
@@ -96,7 +99,7 @@ impl Watchdog {
         &mut self,
         now: Timestamp,
         asked: &mut BTreeMap<PipelineId, Question>,
-    ) -> Result<(), WatchdogError> {
+    ) -> Result<(), StoreError> {
         if self.sweep.open_at.is_some_and(|at| now < at) {
             return Ok(());
         }

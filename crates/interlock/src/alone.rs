@@ -31,7 +31,7 @@ use interlock_trigger::{
 use jiff::{SignedDuration, Timestamp};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
-    signal::unix::{Signal, SignalKind, signal},
+    signal::unix::SignalKind,
     sync::mpsc,
     task::JoinSet,
 };
@@ -39,6 +39,7 @@ use tokio::{
 use crate::{
     clock,
     exit::Failure,
+    interrupts::listen,
     ledger::Ledger,
     narrator::{Narrator, Told},
     output::Output,
@@ -58,11 +59,22 @@ pub(crate) struct Alone {
     runtime: Runtime,
 }
 
+/// How far a slot is driven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// To its end.
+    Ended,
+    /// Until its job runs, or it is known to wait for something.
+    Started,
+}
+
 /// How driving a slot ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Driven {
     /// The slot is decided.
     Ended,
+    /// Its job runs, which is as far as it was to be driven.
+    Started,
     /// It was left to whoever comes next.
     Left,
 }
@@ -169,11 +181,11 @@ impl Alone {
         })
     }
 
-    /// Brings a slot to its end in the foreground. The first interrupt asks its job to end, the second
-    /// leaves it to the runner.
+    /// Drives a slot in the foreground. An interrupt leaves its job to the runner, which keeps it.
     pub(crate) fn drive(
         self,
         slot: &SlotKey,
+        until: Until,
         narrator: &mut Narrator<'_>,
         output: &mut Output,
     ) -> Result<Driven, Failure> {
@@ -181,25 +193,23 @@ impl Alone {
         runtime.block_on(async {
             let mut interrupted = listen(SignalKind::interrupt())?;
             let mut terminated = listen(SignalKind::terminate())?;
-            let mut was_asked = false;
             // Before anything is triggered: what is older than the runner's journal is uncertain (S18).
             triggers.get().map_err(|message| Failure::failed(message, ""))?;
             engine.drive(&slot.schedule, slot.nominal).await;
             let driven = loop {
                 let wake = engine.pass().await?;
                 let verdict = engine.verdict(&slot.schedule, slot.nominal);
-                if narrator.tell(verdict, output)? == Told::Ended {
-                    break Driven::Ended;
+                match (narrator.tell(verdict, output)?, until) {
+                    (Told::Ended, _) => break Driven::Ended,
+                    (Told::Waiting, Until::Started) => break Driven::Left,
+                    (Told::Open, Until::Started) if narrator.has_started()? => {
+                        break Driven::Started;
+                    }
+                    (Told::Waiting | Told::Open, Until::Started | Until::Ended) => {}
                 }
                 tokio::select! {
                     biased;
-                    _ = interrupted.recv() => {
-                        if was_asked {
-                            break Driven::Left;
-                        }
-                        was_asked = true;
-                        narrator.interrupt(output)?;
-                    }
+                    _ = interrupted.recv() => break Driven::Left,
                     _ = terminated.recv() => break Driven::Left,
                     () = engine.wait(wake) => {}
                 }
@@ -242,10 +252,6 @@ impl Alone {
             Ok(driven)
         })
     }
-}
-
-fn listen(kind: SignalKind) -> Result<Signal, Failure> {
-    signal(kind).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}"), ""))
 }
 
 fn is_running(ledger: &Ledger, pipeline: &PipelineId, slot: &SlotName) -> Result<bool, Failure> {

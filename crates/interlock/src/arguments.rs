@@ -2,6 +2,8 @@
 
 mod asking;
 mod backfill;
+#[cfg(test)]
+mod printed;
 mod reading;
 mod serving;
 mod supervising;
@@ -36,7 +38,7 @@ use crate::moment::Moment;
 #[command(name = "interlock", version, propagate_version = true, max_term_width = 100)]
 #[command(
     after_help = "Exit codes: 0 done, 1 problems found or refused, 2 bad command line, 3 could not be done, \
-                  4 accepted, not yet applied, 5 cannot be told."
+                  4 accepted, not yet applied, 5 cannot be told, 6 part of the store cannot be reached."
 )]
 pub(crate) struct Arguments {
     /// The project: the directory with `interlock.yaml`, or with `pipelines/` when there is none.

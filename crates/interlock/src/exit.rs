@@ -50,6 +50,11 @@ impl Failure {
         Self::failed(format!("cannot {doing} {}: {error}", path.display()), "")
     }
 
+    /// The same, with what to do next.
+    pub(crate) fn with_help(self, help: impl Into<String>) -> Self {
+        Self { help: help.into(), ..self }
+    }
+
     pub(crate) fn exit_code(&self) -> u8 {
         self.code
     }

@@ -145,8 +145,9 @@ impl Inbox {
 
     /// Becomes the pipeline's owner if nobody writes the ledger.
     pub(crate) fn alone(&self, what: &str) -> Result<Option<Alone>, Failure> {
-        if self.ledger.writing() != Writing::Nobody {
-            return Ok(None);
+        match self.ledger.writing() {
+            Writing::Nobody | Writing::StandIn(_) => {}
+            Writing::Serve | Writing::Command(_) => return Ok(None),
         }
         Alone::take(&self.directory, &self.ledger, &self.pipeline, what)
     }
@@ -175,7 +176,7 @@ impl Inbox {
                  `interlock serve`, or the next request for {}, applies it",
                 self.pipeline
             )?,
-            Writing::Nobody => writeln!(
+            Writing::Nobody | Writing::StandIn(_) => writeln!(
                 output.out,
                 ": the next `interlock serve`, or the next request for {}, applies it",
                 self.pipeline
@@ -191,7 +192,7 @@ pub(crate) fn fresh_key() -> String {
     format!("cli-{}-{}-{chance:016x}", clock::now().as_millisecond(), std::process::id())
 }
 
-fn exit_code(answer: Option<&AppliedRecord>) -> u8 {
+pub(crate) fn exit_code(answer: Option<&AppliedRecord>) -> u8 {
     match answer {
         Some(answer) if answer.accepted => SUCCESS,
         Some(_) => PROBLEMS,

@@ -1,7 +1,7 @@
 //! The JSON of ledger rows that scripts rely on. Its shapes are documented in `docs/json.md` and pinned by
 //! the tests of the commands.
 
-use interlock_core::id::SlotKey;
+use interlock_core::{id::SlotKey, slot::wire_status};
 use interlock_store::{
     BackfillRow, EventRow, LedgerRow, OutboxRow, RunRow,
     record::{HandRecord, MarksRecord, SensorRecord, SlaRecord, SlotRecord, SpanRecord},
@@ -29,6 +29,7 @@ pub(crate) fn slot(key: &SlotKey, slot: &SlotRecord, runs: &[RunRow]) -> Value {
         "state": slot.state,
         "disposition": slot.disposition,
         "reason": slot.reason,
+        "status": slot.wire_status(),
         "marks": marks(&slot.marks),
         "generation": slot.generation,
         "attempt": slot.attempt,
@@ -98,6 +99,7 @@ pub(crate) fn slot_of_span(key: &SlotKey, date: Date, span: &SpanRecord) -> Valu
         "state": "closed",
         "disposition": span.disposition,
         "reason": span.reason,
+        "status": wire_status("closed", Some(&span.disposition)),
         "marks": marks(&MarksRecord::default()),
         "generation": 0,
         "attempt": 0,
@@ -122,6 +124,7 @@ pub(crate) fn span(key: &SlotKey, span: &SpanRecord) -> Value {
         "state": "closed",
         "disposition": span.disposition,
         "reason": span.reason,
+        "status": wire_status("closed", Some(&span.disposition)),
         "version": span.version,
         "recordedAt": span.recorded_at.to_string(),
     })

@@ -9,6 +9,7 @@ mod environment;
 mod exec;
 mod exit;
 mod inbox;
+mod interrupts;
 mod ledger;
 mod ledger_json;
 mod moment;
@@ -19,7 +20,6 @@ mod place;
 mod project;
 #[cfg(feature = "redis")]
 mod redis_beat;
-mod replace;
 mod serve;
 mod slot_name;
 mod writer;

@@ -11,7 +11,7 @@ use interlock_core::{
 };
 use interlock_store::{
     EventRow,
-    record::{InboxRecord, SlotName, SlotRecord},
+    record::SlotRecord,
     story::{self, sentence},
 };
 use interlock_trigger::runner::log_path;
@@ -21,7 +21,6 @@ use crate::{
     clock,
     command::logs::print_from,
     exit::{Failure, PROBLEMS, SUCCESS},
-    inbox::fresh_key,
     ledger::Ledger,
     output::{Form, Output},
 };
@@ -48,7 +47,9 @@ pub(crate) struct Narrator<'a> {
 pub(crate) enum Told {
     /// The slot is decided, or only monitored any more.
     Ended,
-    /// It is not.
+    /// It waits, for a reason that has been the same for a few looks.
+    Waiting,
+    /// Neither.
     Open,
 }
 
@@ -78,10 +79,20 @@ impl<'a> Narrator<'a> {
         if self.form == Form::Text {
             self.tell_events(output)?;
             self.print_log(output)?;
-            self.tell_waiting(&record, verdict, output)?;
         }
-        let is_over = !record.is_open() || record.state == "monitoring";
-        Ok(if is_over { Told::Ended } else { Told::Open })
+        self.tell_waiting(&record, verdict, output)?;
+        if !record.is_open() || record.state == "monitoring" {
+            return Ok(Told::Ended);
+        }
+        let is_waiting = self.waiting.1 >= LOOKS && !self.waiting.0.is_empty();
+        Ok(if is_waiting { Told::Waiting } else { Told::Open })
+    }
+
+    /// Whether its job runs: one that is only about to be triggered may not have reached the runner.
+    pub(crate) fn has_started(&self) -> Result<bool, Failure> {
+        let SlotKey { pipeline, schedule, nominal } = &self.slot;
+        let runs = self.ledger.runs_of(pipeline, schedule, *nominal)?;
+        Ok(runs.last().is_some_and(|run| run.record.status == "RUNNING"))
     }
 
     fn tell_events(&mut self, output: &mut Output) -> Result<(), Failure> {
@@ -138,7 +149,7 @@ impl<'a> Narrator<'a> {
         self.waiting = (reason, looks);
         if looks == LOOKS && self.waiting.0 != self.told {
             self.told.clone_from(&self.waiting.0);
-            if !self.told.is_empty() {
+            if !self.told.is_empty() && self.form == Form::Text {
                 writeln!(output.err, "{}", self.told)?;
             }
         }
@@ -184,20 +195,6 @@ impl<'a> Narrator<'a> {
                 .then(|| format!("{}/{} ({})", key.schedule, key.nominal, slot.state))
         });
         Ok(others.collect())
-    }
-
-    /// Asks for the end of the slot's run.
-    pub(crate) fn interrupt(&mut self, output: &mut Output) -> Result<(), Failure> {
-        let slot =
-            SlotName { schedule: self.slot.schedule.to_string(), nominal: self.slot.nominal };
-        let reason = "interrupted at the terminal".to_owned();
-        let record = InboxRecord::Cancel { slot, reason };
-        self.ledger.post(&self.slot.pipeline, &fresh_key(), &record)?;
-        writeln!(
-            output.err,
-            "interrupted: the job is asked to end; once more leaves it to the runner"
-        )?;
-        Ok(())
     }
 
     /// How it stands at the end, and the exit code for that.

@@ -3,7 +3,7 @@
 
 use std::{
     fmt,
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     hash::{BuildHasher as _, RandomState},
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -20,6 +20,7 @@ use interlock_config::{
     server::{ServerConfig, StoreConfig},
 };
 use interlock_engine::Pace;
+use interlock_private_files::{self as private_files, Exposed, Extent};
 use interlock_store::Store;
 use interlock_store_embedded::EmbeddedStore;
 use jiff::SignedDuration;
@@ -76,7 +77,6 @@ impl Place {
             StoreConfig::Embedded { path } => directory.join(path),
             StoreConfig::Redis(config) => directory.join(&config.folder),
             StoreConfig::Postgres(config) => directory.join(&config.folder),
-            StoreConfig::Dynamodb(_) => directory.join(".interlock"),
         };
         Self { folder, directory: directory.to_owned(), store: store.clone() }
     }
@@ -89,11 +89,12 @@ impl Place {
     /// Whether anything was ever recorded there.
     pub(crate) fn exists(&self) -> Result<bool, Failure> {
         match &self.store {
-            StoreConfig::Embedded { .. } => Ok(self.folder.join("ledger.db").exists()),
-            StoreConfig::Redis(config) => server::redis_exists(config, &self.directory),
-            StoreConfig::Postgres(_) | StoreConfig::Dynamodb(_) => {
-                Ok(self.on_server(Asked::Find)?.is_some())
+            StoreConfig::Embedded { .. } => {
+                let ledger = self.folder.join("ledger.db");
+                ledger.try_exists().map_err(|error| self.closed_to_us(&error))
             }
+            StoreConfig::Redis(config) => server::redis_exists(config, &self.directory),
+            StoreConfig::Postgres(_) => Ok(self.on_server(Asked::Find)?.is_some()),
         }
     }
 
@@ -102,12 +103,44 @@ impl Place {
         writer::writing(&self.folder) == Writing::Serve
     }
 
+    /// The process on this machine that judges absence for it, if there is one.
+    pub(crate) fn watched_by(&self) -> Option<String> {
+        match writer::writing(&self.folder) {
+            Writing::Serve => Some(format!("`{SERVE}`")),
+            Writing::StandIn(process) => Some(process),
+            Writing::Nobody | Writing::Command(_) => None,
+        }
+    }
+
     /// Opens the ledger to read it and to leave requests; one that somebody is just making is waited for.
     pub(crate) fn open_reader(&self) -> Result<Arc<dyn Store>, Failure> {
         if self.is_embedded() {
+            // Whether there is one is found out by opening it; whether we may look is said first.
+            self.exists()?;
             return Ok(Arc::new(open_reader(&self.folder)?));
         }
         self.on_server(Asked::Find)?.ok_or_else(|| self.nothing_recorded())
+    }
+
+    /// What a user hears who may not look into the folder: not that nothing is there.
+    fn closed_to_us(&self, error: &io::Error) -> Failure {
+        let folder = self.folder.display();
+        let owner = private_files::owner(&self.folder).unwrap_or_else(|| "its owner".to_owned());
+        Failure::failed(
+            format!("cannot look into {folder}: {error}"),
+            format!(
+                "Only {owner} may read it: run the command as that user (`sudo -u {owner} interlock …`), or ask the HTTP interface."
+            ),
+        )
+    }
+
+    /// Whether this user may add files to the folder; one that does not exist yet is tried.
+    pub(crate) fn may_write(&self) -> bool {
+        use rustix::fs::{Access, access};
+        !matches!(
+            access(&self.folder, Access::WRITE_OK | Access::EXEC_OK),
+            Err(rustix::io::Errno::ACCESS)
+        )
     }
 
     /// Opens the ledger for a person who looks: what cannot be reached of it is left out, and the store says so.
@@ -140,7 +173,6 @@ impl Place {
             StoreConfig::Embedded { .. } => return Ok(None),
             StoreConfig::Redis(config) => server::redis(config, &self.directory, asked)?,
             StoreConfig::Postgres(config) => server::postgres(config, asked)?,
-            StoreConfig::Dynamodb(_) => return Err(absent("dynamodb")),
         };
         if let (Some(store), Some(said)) = (&store, self.shards())
             && store.shard_count() != said
@@ -181,7 +213,6 @@ impl Place {
             StoreConfig::Postgres(config) => {
                 format!("`DROP SCHEMA {} CASCADE;` in that database.", config.schema)
             }
-            StoreConfig::Dynamodb(config) => format!("delete the table {}.", config.table_name),
         }
     }
 
@@ -190,7 +221,7 @@ impl Place {
         match &self.store {
             StoreConfig::Redis(config) => config.shards,
             StoreConfig::Postgres(config) => config.shards,
-            StoreConfig::Embedded { .. } | StoreConfig::Dynamodb(_) => None,
+            StoreConfig::Embedded { .. } => None,
         }
     }
 
@@ -199,13 +230,13 @@ impl Place {
         if self.is_embedded() {
             return Ok(Held::default());
         }
-        fs::create_dir_all(&self.folder)
+        private_files::create_folder(&self.folder)
             .map_err(|error| Failure::file("create", &self.folder, &error))?;
         let path = self.folder.join("daemon.lock");
         let failed = |error: std::io::Error| Failure::file("lock", &path, &error);
-        let options =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut file = options.map_err(failed)?;
+        let mut options = private_files::open_options();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -221,6 +252,24 @@ impl Place {
         let said = format!("{}\n{SERVE}\n", std::process::id());
         file.set_len(0).and_then(|()| file.write_all(said.as_bytes())).map_err(failed)?;
         Ok(Held(Some(file)))
+    }
+
+    /// What of the folder is closed to other users. A folder that is the project itself holds files that they may read.
+    pub(crate) fn private_extent(&self) -> Extent<'static> {
+        let canonical = |path: &Path| fs::canonicalize(path).ok();
+        let is_project = canonical(&self.folder) == canonical(&self.directory);
+        if is_project {
+            Extent::Files(interlock_store_embedded::FILE_NAMES)
+        } else {
+            Extent::Folder
+        }
+    }
+
+    /// Closes the folder to other users; answers what is left open to them because it belongs to another user.
+    pub(crate) fn make_private(&self) -> Result<Vec<Exposed>, Failure> {
+        private_files::create_folder(&self.folder)
+            .and_then(|()| private_files::restrict(&self.folder, self.private_extent()))
+            .map_err(|error| Failure::file("restrict", &self.folder, &error))
     }
 
     /// How long a lease lasts, and how often the inbox is looked at. Where others wait for a lease, they must not wait for
@@ -249,8 +298,8 @@ impl Place {
         }
         let path = self.folder.join("host");
         let name = format!("{}-{:08x}", host_name(), chance() & 0xffff_ffff);
-        fs::create_dir_all(&self.folder)
-            .and_then(|()| fs::write(&path, &name))
+        private_files::create_folder(&self.folder)
+            .and_then(|()| private_files::replace(&path, &name))
             .map_err(|error| Failure::file("write", &path, &error))?;
         Ok(Some(name))
     }
@@ -315,11 +364,11 @@ impl fmt::Display for Place {
                 let server = server::postgres_place(config).unwrap_or_default();
                 write!(f, "postgres {server} (schema {})", config.schema)
             }
-            StoreConfig::Dynamodb(config) => write!(f, "dynamodb {}", config.table_name),
         }
     }
 }
 
+#[cfg(not(all(feature = "redis", feature = "postgres")))]
 fn absent(provider: &str) -> Failure {
     Failure::failed(
         format!("this build has no store on {provider}"),

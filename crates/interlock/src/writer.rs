@@ -1,7 +1,10 @@
 //! Who writes the ledger: `interlock serve`, else a command for as long as it needs to.
+//!
+//! A `serve` without the engine stands in: it writes while no other process wants to. Whoever wants the ledger then holds a
+//! second lock while it waits, and the stand-in lets go. Both locks end with their process.
 
 use std::{
-    fs::{self, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions, TryLockError},
     os::unix::fs::MetadataExt as _,
     path::Path,
     sync::Arc,
@@ -20,6 +23,15 @@ pub(crate) const HOLDER: &str = "daemon";
 /// What the lock calls a daemon.
 pub(crate) const SERVE: &str = "interlock serve";
 
+/// What the lock calls a `serve` without the engine.
+pub(crate) const STAND_IN: &str = "interlock serve without the engine";
+
+/// The file whose lock says that another process wants the ledger of a stand-in.
+const WANTED: &str = "daemon.wanted";
+
+/// How long a stand-in may take to let go of the ledger.
+const LETS_GO_IN: Duration = Duration::from_secs(5);
+
 /// How long `serve` waits for a command to have finished.
 pub(crate) const SERVE_WAITS: Duration = Duration::from_secs(5);
 
@@ -35,6 +47,8 @@ pub(crate) enum Writing {
     Serve,
     /// A command, which looks after one pipeline only.
     Command(String),
+    /// A `serve` without the engine, which lets go of the ledger when it is wanted.
+    StandIn(String),
 }
 
 /// Who writes the ledger of a folder.
@@ -55,6 +69,7 @@ pub(crate) fn writing(folder: &Path) -> Writing {
         // It has just taken the lock and not yet said who it is.
         _ if pid.is_empty() => Writing::Command("another process".to_owned()),
         "" | SERVE => Writing::Serve,
+        STAND_IN => Writing::StandIn(format!("`{STAND_IN}` (process {pid})")),
         command => Writing::Command(format!("`{command}` (process {pid})")),
     }
 }
@@ -78,30 +93,79 @@ fn is_listed(locks: &str, path: &Path, pid: &str) -> bool {
     holders.contains(&pid) || (!holders.is_empty() && is_locked(path))
 }
 
+/// Says, for as long as it lives, that this process wants the ledger of a stand-in.
+#[derive(Debug)]
+struct Wanted {
+    _file: File,
+}
+
+impl Wanted {
+    fn say(folder: &Path) -> Option<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(folder.join(WANTED)).ok()?;
+        // The stand-in may be trying it for an instant; then the next look says it.
+        file.try_lock_shared().ok()?;
+        Some(Self { _file: file })
+    }
+}
+
+/// Whether a process waits for the stand-in of a folder to let go of the ledger.
+pub(crate) fn is_wanted(folder: &Path) -> bool {
+    let Ok(file) = OpenOptions::new().read(true).open(folder.join(WANTED)) else { return false };
+    matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+}
+
 /// Opens the ledger of a folder to write it; makes it if there is none. Waits so long for a command that is
-/// just writing; a daemon is not waited for.
+/// just writing, and as long as it takes for a stand-in to let go; a daemon is not waited for.
 pub(crate) fn open(
     folder: &Path,
     what: &str,
     patience: Duration,
 ) -> Result<EmbeddedStore, Failure> {
-    let mut waited = Duration::ZERO;
+    let (mut waited, mut wanted) = (Duration::ZERO, None);
     loop {
-        match EmbeddedStore::open_daemon_as(folder, Arc::new(clock::now), what) {
-            Err(error)
-                if error.is_retryable && waited < patience && writing(folder) != Writing::Serve =>
-            {
-                thread::sleep(LOOK_EVERY);
-                waited += LOOK_EVERY;
-            }
+        let error = match EmbeddedStore::open_daemon_as(folder, Arc::new(clock::now), what) {
+            Err(error) if error.is_retryable => error,
             opened => return Ok(opened?),
+        };
+        let patience = match writing(folder) {
+            Writing::Serve => return Err(error.into()),
+            Writing::StandIn(_) => {
+                wanted = wanted.or_else(|| Wanted::say(folder));
+                patience.max(LETS_GO_IN)
+            }
+            // A stand-in that has let go, and whoever waits for it too.
+            Writing::Nobody | Writing::Command(_) if wanted.is_some() => patience.max(LETS_GO_IN),
+            Writing::Nobody | Writing::Command(_) => patience,
+        };
+        if waited >= patience {
+            return Err(error.into());
         }
+        thread::sleep(LOOK_EVERY);
+        waited += LOOK_EVERY;
     }
 }
 
-/// Opens the ledger of a folder to write it, unless somebody else writes it just now.
+/// Opens the ledger of a folder to write it, unless another process writes it just now; a stand-in lets go of it.
 pub(crate) fn try_open(folder: &Path, what: &str) -> Result<Option<EmbeddedStore>, Failure> {
-    match EmbeddedStore::open_daemon_as(folder, Arc::new(clock::now), what) {
+    let opened = match EmbeddedStore::open_daemon_as(folder, Arc::new(clock::now), what) {
+        Ok(store) => return Ok(Some(store)),
+        Err(error) => error,
+    };
+    match writing(folder) {
+        _ if !opened.is_retryable => Err(opened.into()),
+        Writing::StandIn(_) => Ok(open(folder, what, LETS_GO_IN).ok()),
+        Writing::Nobody | Writing::Serve | Writing::Command(_) => Ok(None),
+    }
+}
+
+/// Opens the ledger of a folder for a stand-in: only while no other process has it or wants it.
+pub(crate) fn stand_in(folder: &Path) -> Result<Option<EmbeddedStore>, Failure> {
+    if is_wanted(folder) {
+        return Ok(None);
+    }
+    match EmbeddedStore::open_daemon_as(folder, Arc::new(clock::now), STAND_IN) {
         Ok(store) => Ok(Some(store)),
         Err(error) if error.is_retryable => Ok(None),
         Err(error) => Err(error.into()),

@@ -40,6 +40,9 @@ const ROOMS: &[Room] = &[
         sees: &[CORE, POSTGRES, "interlock-store", "interlock-store-remote"],
         tests_see: PRIVATE_SERVERS,
     },
+    // How files are made that only their owner may read.
+    room(PRIVATE_FILES, &[]),
+    room("interlock-store-embedded", &[CORE, PRIVATE_FILES, "interlock-store"]),
     room("interlock-store-*", &[CORE, "interlock-store"]),
     // It copies what any store gives out.
     Room {
@@ -55,7 +58,7 @@ const ROOMS: &[Room] = &[
     room(PORTS, &[CORE]),
     room("interlock-trigger", &[CORE, PORTS]),
     // The declared channels, and the HTTP client.
-    room("interlock-alert", &[CORE, PORTS, "interlock-config", "interlock-trigger"]),
+    room("interlock-alert", &[CORE, PORTS, PRIVATE_FILES, "interlock-config", "interlock-trigger"]),
     // Its tests let it be watched, in the simulator's world.
     Room {
         name: "interlock-engine",
@@ -83,6 +86,7 @@ const WAIT: &str = "interlock-wait";
 /// The suite that every store passes: what ships does not link it.
 const CONFORMANCE: &str = "interlock-store-conformance";
 
+const PRIVATE_FILES: &str = "interlock-private-files";
 const PORTS: &str = "interlock-ports";
 const POSTGRES: &str = "interlock-postgres";
 const BELOW_REMOTE: &[&str] = &[CORE, "interlock-store", "interlock-store-remote"];

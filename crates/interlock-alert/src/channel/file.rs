@@ -7,16 +7,17 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use interlock_ports::channel::{AlertMessage, Delivery};
+use interlock_ports::channel::Delivery;
+use serde_json::Value;
 
-/// Appends an alert. One at a time, by the lock: a line that could not be written whole is taken back.
+/// Appends what a program is sent. One at a time, by the lock: a line that could not be written whole is taken back.
 pub(crate) async fn deliver(
     path: PathBuf,
     one_at_a_time: Arc<Mutex<()>>,
-    notice: AlertMessage,
+    payload: Value,
 ) -> Delivery {
     let what = path.display().to_string();
-    let line = format!("{}\n", notice.alert.to_json());
+    let line = format!("{payload}\n");
     super::blocking(&what, move || {
         let _turn = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         append(&path, &line)

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use interlock_config::server::AlertFormat;
 use interlock_core::{incident::Alert, pipeline::Secret};
 use interlock_trigger::web::{Call, Web};
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use super::post::{idempotency_key, post};
+use super::{
+    payload,
+    post::{idempotency_key, post},
+};
 use interlock_ports::channel::{AlertMessage, Delivery};
 
 /// Where to, and what.
@@ -16,6 +20,7 @@ pub(crate) struct Http {
     pub(crate) method: String,
     pub(crate) headers: BTreeMap<String, Secret>,
     pub(crate) body: Option<String>,
+    pub(crate) format: AlertFormat,
     pub(crate) time_limit: SignedDuration,
 }
 
@@ -23,8 +28,8 @@ impl Http {
     /// Sends an alert.
     pub(crate) async fn deliver(self, web: Web, notice: AlertMessage) -> Delivery {
         let body = match &self.body {
-            Some(template) => fill(template, &notice),
-            None => notice.alert.to_json().to_string(),
+            Some(template) => fill(template, &notice, self.format),
+            None => payload(self.format, &notice.alert).to_string(),
         };
         let headers = self.headers.iter();
         let mut headers: Vec<(String, String)> =
@@ -46,7 +51,7 @@ impl Http {
 
 /// Replaces `{{name}}` by what the alert says. In a body that is JSON a value is escaped so that it stays a part of a
 /// text; a name that says nothing leaves nothing.
-fn fill(template: &str, notice: &AlertMessage) -> String {
+fn fill(template: &str, notice: &AlertMessage, format: AlertFormat) -> String {
     let is_json = template.trim_start().starts_with(['{', '[']) && !template.starts_with("{{");
     let (mut filled, mut rest) = (String::new(), template);
     while let Some((before, after)) = rest.split_once("{{") {
@@ -57,7 +62,7 @@ fn fill(template: &str, notice: &AlertMessage) -> String {
             continue;
         };
         let name = name.trim();
-        match value(name, notice) {
+        match value(name, notice, format) {
             Some(text) if is_json && name != "json" => filled.push_str(&escaped(&text)),
             Some(text) => filled.push_str(&text),
             None => {}
@@ -67,7 +72,7 @@ fn fill(template: &str, notice: &AlertMessage) -> String {
     filled + rest
 }
 
-fn value(name: &str, notice: &AlertMessage) -> Option<String> {
+fn value(name: &str, notice: &AlertMessage, format: AlertFormat) -> Option<String> {
     let AlertMessage { alert, key, .. } = notice;
     let Alert { level, alert_type, pipeline_id, message, timestamp, .. } = alert;
     Some(match name {
@@ -78,7 +83,7 @@ fn value(name: &str, notice: &AlertMessage) -> Option<String> {
         "timestamp" => timestamp.to_string(),
         "state" => alert.state().map(|state| state.as_str().to_owned())?,
         "key" => alert.incident().map_or_else(|| key.clone(), str::to_owned),
-        "json" => alert.to_json().to_string(),
+        "json" => payload(format, alert).to_string(),
         other => {
             let value = alert.details.get(other.strip_prefix("details.")?)?;
             value.as_str().map_or_else(|| value.to_string(), str::to_owned)
@@ -113,6 +118,7 @@ mod tests {
         let body = fill(
             r#"{"text": "{{ message }}", "runs": {{details.runs}}, "no": "{{details.no}}{{what}}", "k": "{{key}}", "a": {{json}}}"#,
             &notice,
+            AlertFormat::Alert,
         );
         let json: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(
@@ -124,6 +130,9 @@ mod tests {
             (&json["k"], &json["a"]),
             (&Value::from("failed:orders"), &notice.alert.to_json())
         );
-        assert_eq!(fill("{{level}}: {{pipelineId}} {{open", &notice), "error: orders {{open");
+        assert_eq!(
+            fill("{{level}}: {{pipelineId}} {{open", &notice, AlertFormat::Alert),
+            "error: orders {{open"
+        );
     }
 }

@@ -5,12 +5,13 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions},
+    fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use interlock_private_files as private_files;
 use serde_json::{Value, json};
 
 /// Threads that are remembered; the oldest days go first.
@@ -88,15 +89,11 @@ fn read(line: &str) -> Option<(Place, String)> {
 
 /// A line at a time: one that was broken off by a crash stands alone, because each begins a new line.
 fn append(file: &Path, line: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().create(true).append(true).open(file)?;
+    let mut file = private_files::open_options().create(true).append(true).open(file)?;
     file.write_all(format!("\n{line}").as_bytes())
 }
 
 fn rewrite(file: &Path, threads: &BTreeMap<Place, String>) -> io::Result<()> {
-    let beside = file.with_extension("new");
     let text: String = threads.iter().map(|(place, thread)| line(place, thread)).collect();
-    let mut written = File::create(&beside)?;
-    written.write_all(text.as_bytes())?;
-    written.sync_all()?;
-    fs::rename(&beside, file)
+    private_files::replace(file, &text)
 }

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use interlock_config::server::AlertFormat;
 use interlock_core::pipeline::Secret;
 use interlock_trigger::web::{Call, Web};
 use jiff::SignedDuration;
 
-use super::post::{idempotency_key, post};
+use super::{
+    payload,
+    post::{idempotency_key, post},
+};
 use crate::signature::sign;
 use interlock_ports::channel::{AlertMessage, Delivery};
 
@@ -15,6 +19,7 @@ pub(crate) struct Webhook {
     pub(crate) url: Secret,
     pub(crate) secret: Option<Secret>,
     pub(crate) headers: BTreeMap<String, Secret>,
+    pub(crate) format: AlertFormat,
     pub(crate) time_limit: SignedDuration,
 }
 
@@ -28,7 +33,7 @@ impl Webhook {
     }
 
     fn call(&self, notice: &AlertMessage) -> Call {
-        let body = notice.alert.to_json().to_string();
+        let body = payload(self.format, &notice.alert).to_string();
         let timestamp = notice.at.as_second().to_string();
         // Ours come last, and the last one wins.
         let mut headers: Vec<(String, String)> = self

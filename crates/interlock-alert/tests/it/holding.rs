@@ -56,6 +56,49 @@ async fn hold(when: Option<AlertFilter>, troubled: &'static str) -> Option<HoldR
 }
 
 #[tokio::test]
+async fn an_alert_carries_how_much_its_pipeline_matters() {
+    for (more, expected) in [
+        ("tier: 2\nsla: {maxDuration: 1h, critical: true}\n", (Value::from(2), Value::from(true))),
+        ("", (Value::Null, Value::Null)),
+    ] {
+        let zones = SystemZones::new();
+        let text = format!("{PIPELINE}{more}");
+        let (loaded, problems) =
+            parse_pipeline(Path::new("p.yaml"), &text, &Context::default(), &zones, &|_| None);
+        let pipeline = Arc::new(loaded.unwrap_or_else(|| panic!("{problems:?}")).pipeline);
+        let log = Channel::File { path: "alerts.jsonl".into() };
+        let Bench { folder, .. } = Bench::new(vec![]);
+        let book = Arc::new(Filed {
+            pipeline,
+            channels: [declared_as("log", log, AlertFilter::default())].into(),
+        });
+        let web = Web::new(&Outbound::default()).unwrap();
+        let console = Arc::new(|_: &str| Ok(()));
+        let channels = LocalChannels::new(book, web, console, folder.path().to_owned());
+        assert_eq!(channels.deliver("log", notice()).await, Delivery::Delivered);
+        let line = fs::read_to_string(folder.path().join("alerts.jsonl")).unwrap();
+        let details = serde_json::from_str::<Value>(&line).unwrap()["details"].clone();
+        assert_eq!((details["tier"].clone(), details["critical"].clone()), expected, "{line}");
+    }
+}
+
+/// A book with one pipeline and some channels.
+struct Filed {
+    pipeline: Arc<Pipeline>,
+    channels: Arc<[Declared]>,
+}
+
+impl Book for Filed {
+    fn channels(&self) -> Arc<[Declared]> {
+        Arc::clone(&self.channels)
+    }
+
+    fn pipeline<'a>(&'a self, _: &'a PipelineId) -> Known<'a> {
+        Box::pin(std::future::ready(Some(Arc::clone(&self.pipeline))))
+    }
+}
+
+#[tokio::test]
 async fn a_silence_holds_what_it_matches_by_owner_label_pipeline_type_and_level() {
     let list = |text: &str| vec![text.to_owned()];
     let none = AlertFilter::default;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
+mod events;
 mod holding;
 mod kinds;
 mod mail;
@@ -18,7 +19,7 @@ use std::{
 use interlock_alert::{
     AlertMessage, Book, Channels, Delivery, Known, LocalChannels, signature::sign,
 };
-use interlock_config::server::{Alert as Declared, AlertFilter, Channel};
+use interlock_config::server::{Alert as Declared, AlertFilter, AlertFormat, Channel};
 use interlock_core::{id::PipelineId, incident::Alert, outbound::Outbound, pipeline::Secret};
 use interlock_trigger::web::Web;
 use jiff::{SignedDuration, Timestamp};
@@ -39,6 +40,22 @@ impl Book for Fixed {
     }
 }
 
+/// A channel as a file declares it that says nothing else.
+fn declared_as(name: &str, channel: Channel, when: AlertFilter) -> Declared {
+    Declared {
+        name: name.to_owned(),
+        channel,
+        when,
+        after: None,
+        findings: 1,
+        of: 0,
+        recovered: 1,
+        repeat: None,
+        digest: None,
+        format: AlertFormat::Alert,
+    }
+}
+
 struct Bench {
     channels: LocalChannels,
     printed: Arc<Mutex<Vec<String>>>,
@@ -47,17 +64,14 @@ struct Bench {
 
 impl Bench {
     fn new(declared: Vec<(&str, Channel, AlertFilter)>) -> Self {
-        let declared = declared.into_iter().map(|(name, channel, when)| Declared {
-            name: name.to_owned(),
-            channel,
-            when,
-            after: None,
-            findings: 1,
-            of: 0,
-            recovered: 1,
-            repeat: None,
-            digest: None,
-        });
+        Self::sending(AlertFormat::Alert, declared)
+    }
+
+    /// The same for channels that are sent something in this format.
+    fn sending(format: AlertFormat, declared: Vec<(&str, Channel, AlertFilter)>) -> Self {
+        let declared = declared
+            .into_iter()
+            .map(|(name, channel, when)| Declared { format, ..declared_as(name, channel, when) });
         let (folder, printed) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let lines = Arc::clone(&printed);
         let console = Arc::new(move |line: &str| {
@@ -247,34 +261,22 @@ async fn the_console_gets_a_line_and_is_there_without_being_declared() {
 }
 
 #[tokio::test]
-async fn a_kind_that_is_not_there_yet_is_said_and_refused_and_told_on_the_console() {
-    let sns = Channel::Sns { topic_arn: "arn".into() };
-    let bench = Bench::new(vec![("ops", sns, AlertFilter::default())]);
-    assert_eq!(
-        bench.channels.warnings(),
-        [
-            "alerts for `ops` become dead letters, told on the console: this build does not deliver to \
-          channels of type sns yet"
-        ]
-    );
-    let delivery = bench.deliver("ops").await;
-    assert!(matches!(delivery, Delivery::Refused { .. }), "{delivery:?}");
-    assert_eq!(bench.channels.instead_of("ops", &alert()).await, ["console"]);
+async fn a_channel_that_was_taken_out_is_said_and_told_on_the_console() {
+    let bench = Bench::new(vec![]);
     let gone = bench.deliver("gone").await;
     assert_eq!(reason(&gone), "interlock.yaml has no alert channel `gone` any more");
+    assert_eq!(bench.channels.instead_of("gone", &alert()).await, ["console"]);
 }
 
 #[tokio::test]
 async fn routes_follow_the_filters_and_dead_letters_go_to_others_that_work() {
     let only = |level: &str| AlertFilter { levels: vec![level.into()], ..AlertFilter::default() };
-    let sns = Channel::Sns { topic_arn: "arn".into() };
     let bench = Bench::new(vec![
         ("hook", webhook("http://127.0.0.1:1"), only("error")),
         ("quiet", Channel::Console, only("info")),
-        ("ops", sns, AlertFilter::default()),
         ("log", Channel::File { path: "a".into() }, AlertFilter::default()),
     ]);
-    assert_eq!(bench.channels.route(&alert()).await, ["hook", "ops", "log"]);
+    assert_eq!(bench.channels.route(&alert()).await, ["hook", "log"]);
     assert_eq!(bench.channels.instead_of("hook", &alert()).await, ["log"]);
     assert_eq!(bench.channels.instead_of("log", &alert()).await, ["hook"]);
     let console = Bench::new(vec![("console", Channel::Console, AlertFilter::default())]);

@@ -107,3 +107,27 @@ async fn case_83_without_its_cursor_nothing_is_inserted() {
     archive(&store, &server).await;
     is_archived(store.as_ref(), &client).await;
 }
+
+/// An archive that was made before run logs had the status that their readers know, and before missed slots that ran later were
+/// counted once.
+#[tokio::test]
+async fn an_older_archive_gets_the_statuses_and_the_counts_of_this_one() {
+    let (store, server) = (memory(), PrivatePostgres::start());
+    let grown = Grown::new(Arc::clone(&store)).await;
+    let client = connect(&server).await;
+    grown.open(0..30).await;
+    archive(&store, &server).await;
+    let older = "DELETE FROM archive.migrations WHERE step = 2;
+        UPDATE archive.run_logs SET status = (ARRAY['failed', 'running'])[1 + (date - '2026-02-25')];
+        TRUNCATE archive.spans;
+        INSERT INTO archive.spans VALUES ('orders', 'hourly', '2026-02-25T00:00Z', '2026-02-25T03:00Z', 4, 'skipped',
+            'no_catchup', 'ab', '2026-02-25T05:00Z');
+        UPDATE archive.slots SET missed_at = '2026-02-25T05:00Z', disposition = 'completed'
+            WHERE slot IN ('2026-02-25T01:00Z', '2026-02-25T09:00Z')";
+    client.batch_execute(older).await.unwrap();
+    archive(&store, &server).await;
+    let statuses = "SELECT status FROM archive.run_logs ORDER BY date";
+    assert_eq!(texts(&client, statuses).await, ["FAILED_FINAL", "RUNNING"]);
+    let missed = "SELECT missed::text FROM archive.missed_by_pipeline";
+    assert_eq!(texts(&client, missed).await, ["5"], "four in a row, one of which ran, and one");
+}

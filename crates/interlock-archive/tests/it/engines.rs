@@ -32,7 +32,7 @@ async fn history_and_changes_are_archived(store: Arc<dyn Store>, server: &Privat
     let last =
         texts(&client, "SELECT status || ' ' || run_id FROM archive.run_logs ORDER BY date").await;
     assert_eq!(last.len(), 30, "one for each date");
-    assert_eq!(last[0], "completed orders~hourly~20260225T230000Z~1~1", "the last slot of it");
+    assert_eq!(last[0], "COMPLETED orders~hourly~20260225T230000Z~1~1", "the last slot of it");
 }
 
 fn memory() -> Arc<dyn Store> {

@@ -14,8 +14,12 @@ use super::{Decoder, count, json, json_dict, text};
 use crate::{
     problem::Code,
     shape::TYPE,
+    source::Origin,
     yaml::{Node, Value},
 };
+
+/// Why nothing here prepares, starts or retries a job of type `external`.
+const ELSEWHERE: &str = "something else starts the job";
 
 const REQUEST_TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
 
@@ -86,6 +90,7 @@ impl Decoder<'_> {
             "external" => TriggerKind::External,
             name => TriggerKind::Other { name: name.to_owned(), options: options(node, name) },
         };
+        self.warn_idle(node, &kind);
         let timeout = self.seconds(node, "timeout");
         Some(Trigger {
             kind,
@@ -93,6 +98,62 @@ impl Decoder<'_> {
             timeout: timeout.or_else(|| self.duration(root, "timeout")),
             poll_interval: self.seconds(node, "pollInterval"),
         })
+    }
+
+    /// Says which keys have no effect on a kind of job.
+    fn warn_idle(&mut self, node: &Node, kind: &TriggerKind) {
+        let unpolled = &[("pollInterval", "the end of this job is not polled")];
+        let idle: &[(&str, &str)] = match kind {
+            TriggerKind::Http(HttpTrigger { completion: HttpCompletion::Poll { .. }, .. })
+            | TriggerKind::Airflow(_)
+            | TriggerKind::Other { .. } => &[],
+            TriggerKind::Http(_) | TriggerKind::Command(_) | TriggerKind::Steps(_) => unpolled,
+            TriggerKind::External => &[
+                ("pollInterval", ELSEWHERE),
+                ("timeout", "something else starts the job; a schedule's `maxDuration` limits it"),
+                ("onUncertain", ELSEWHERE),
+            ],
+        };
+        for (key, why) in idle {
+            if let Some(entry) = node.entry(key) {
+                let message = format!("`{key}` has no effect: {why}");
+                self.problems.add(entry.key_span, Code::NoEffect, message, "Remove it.");
+            }
+        }
+    }
+
+    /// Says which keys of a pipeline have no effect because of where its job runs. What `defaults` say for all pipelines may
+    /// well concern the others.
+    pub(super) fn warn_idle_keys(&mut self, root: &Node, kind: &TriggerKind) {
+        const ON_HOST: &[&str] = &["env", "workdir", "shell", "handlers"];
+        const STARTED: &[&str] = &[
+            "catchupWindow",
+            "overlapPolicy",
+            "catchupMaxRuns",
+            "maxActiveRuns",
+            "retry",
+            "skipIfSuccessful",
+            "failOpen",
+            "validation",
+            "archetype",
+            "traits",
+            "params",
+            "postRun",
+        ];
+        let idle: &[(&[&str], &str)] = match kind {
+            TriggerKind::External => &[(ON_HOST, ELSEWHERE), (STARTED, ELSEWHERE)],
+            TriggerKind::Http(_) | TriggerKind::Airflow(_) => {
+                &[(ON_HOST, "the job does not run on this host")]
+            }
+            TriggerKind::Command(_) | TriggerKind::Steps(_) | TriggerKind::Other { .. } => &[],
+        };
+        for (keys, why) in idle {
+            let entries = keys.iter().filter_map(|key| root.entry(key));
+            for entry in entries.filter(|entry| entry.key_span.origin == Origin::File) {
+                let message = format!("`{}` has no effect: {why}", entry.key);
+                self.problems.add(entry.key_span, Code::NoEffect, message, "Remove it.");
+            }
+        }
     }
 
     fn go_job(&mut self, root: &Node, node: &Node) -> Option<Trigger> {

@@ -33,6 +33,9 @@ impl Decoder<'_> {
         self.add_conditions(root, &mut readiness, schedules.conditions);
         let catchup = self.catchup(root);
         self.warn(root, &readiness, &catchup);
+        if let Some(trigger) = &trigger {
+            self.warn_idle_keys(root, &trigger.kind);
+        }
         let identity = root.get("pipeline");
         let also = |key| text(root, key).or_else(|| identity.and_then(|node| text(node, key)));
         Some(Pipeline {
@@ -141,12 +144,6 @@ impl Decoder<'_> {
                 "Add `trigger:`, `steps:` or `job:`; `trigger: {type: external}` only watches.",
             );
         }
-        for key in ["cascade", "quarantine"] {
-            if let Some(entry) = root.entry(key) {
-                let message = format!("`{key}` is not supported and has no effect");
-                self.problems.add(entry.key_span, Code::NoEffect, message, "Remove it.");
-            }
-        }
         let sensors = readiness.conditions.iter().any(|c| matches!(c, Condition::Sensor(_)));
         if let Some(policy) = root.get("overlapPolicy")
             && sensors
@@ -188,8 +185,8 @@ impl Decoder<'_> {
                 let at = sla.get("validationTimeout").map_or(sla.span, |node| node.span);
                 self.problems.add(
                     at,
-                    Code::NoEffect,
-                    "`validationTimeout` has no effect as a time of day",
+                    Code::Refused,
+                    "this version does not act on a `validationTimeout` that is a time of day",
                     "Write a duration, or use `evaluation.window`.",
                 );
                 None
@@ -248,9 +245,9 @@ impl Decoder<'_> {
             if category == FailureCategory::Permanent {
                 self.problems.add(
                     item.span,
-                    Code::NoEffect,
+                    Code::Refused,
                     "PERMANENT failures are not tried again by this list",
-                    "Their own budget is `job.maxCodeRetries`.",
+                    "Remove it; their own budget is `job.maxCodeRetries`.",
                 );
             }
             if !found.contains(&category) {
@@ -263,12 +260,20 @@ impl Decoder<'_> {
     }
 
     fn sla(&mut self, root: &Node) -> SlaSpec {
-        let Some(node) = root.get("sla") else { return SlaSpec::default() };
+        let flat = self.duration(root, "maxDurationSLA");
+        let nested = root.get("sla").and_then(|sla| sla.get("maxDuration"));
+        if let (Some(_), Some(entry)) = (nested, root.entry("maxDurationSLA")) {
+            let message = "`maxDurationSLA` and `sla.maxDuration` say the same thing twice";
+            self.problems.add(entry.key_span, Code::Conflict, message, "Keep one of them.");
+        }
+        let Some(node) = root.get("sla") else {
+            return SlaSpec { duration_max: flat, ..SlaSpec::default() };
+        };
         SlaSpec {
             evaluation: self.deadline(node, "evaluationDeadline"),
             completion: self.deadline(node, "completionDeadline"),
             expected_duration: self.duration(node, "expectedDuration"),
-            duration_max: self.duration(node, "maxDuration"),
+            duration_max: self.duration(node, "maxDuration").or(flat),
             zone: self.zone(node, "timezone"),
             critical: flag(node, "critical").unwrap_or(false),
         }

@@ -190,10 +190,6 @@ impl Decoder<'_> {
     /// What is checked after completion.
     pub(super) fn post_run(&mut self, root: &Node) -> Option<PostRun> {
         let node = root.get("postRun")?;
-        if let Some(entry) = node.entry("evaluation") {
-            let message = "`postRun.evaluation` has no effect";
-            self.problems.add(entry.key_span, Code::NoEffect, message, "Remove it.");
-        }
         Some(PostRun {
             rules: self.rules(node),
             sensor_timeout: self.duration(node, "sensorTimeout").unwrap_or(SENSOR_TIMEOUT),

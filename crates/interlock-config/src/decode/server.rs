@@ -16,8 +16,8 @@ use crate::{
     placeholder::{self, Kind},
     problem::Code,
     server::{
-        Archiver, Beacon, Dirs, Dynamodb, Engine, Postgres, Redis, RedisTls, Retention, Scope,
-        Server, ServerConfig, StoreConfig, Token, Watchdog, Watcher,
+        Archiver, Beacon, Dirs, Engine, Postgres, Redis, RedisTls, Retention, Scope, Server,
+        ServerConfig, StoreConfig, Token, Watchdog, Watcher,
     },
     shape::STORES,
     yaml::Node,
@@ -136,7 +136,6 @@ impl Decoder<'_> {
         match provider {
             "redis" => Some(StoreConfig::Redis(self.redis(node))),
             "postgres" => self.postgres(node, root).map(StoreConfig::Postgres),
-            "dynamodb" => self.dynamodb(node, root).map(StoreConfig::Dynamodb),
             _ => Some(embedded(node)),
         }
     }
@@ -200,18 +199,6 @@ impl Decoder<'_> {
             folder: folder(node, "folder"),
             retention_ttl: self.duration(node, "retentionTtl"),
             dsn: self.needed(node, root, "postgres", "dsn")?,
-        })
-    }
-
-    fn dynamodb(&mut self, node: &Node, root: &Node) -> Option<Dynamodb> {
-        let table = self.needed(node, root, "dynamodb", "tableName");
-        Some(Dynamodb {
-            region: text(node, "region"),
-            endpoint: self.resolved(node, "endpoint"),
-            create_table: flag(node, "createTable").unwrap_or(false),
-            readiness_ttl: self.duration_or(node, "readinessTtl", HOUR),
-            retention_ttl: self.duration_or(node, "retentionTtl", 168 * HOUR),
-            table_name: table?.expose().to_owned(),
         })
     }
 

@@ -9,12 +9,12 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use super::{
-    CONFIG_FILE, Context, Defaults, LoadedPipeline, checked, decoder, move_to, parse_pipeline,
+    CONFIG_FILE, Context, Defaults, LoadedPipeline, checked, decoder, move_to, read_pipeline,
     surroundings,
 };
 use crate::{
     decode::{self, Environment},
-    problem::{Problem, Problems, Severity},
+    problem::{Problem, Problems, Severity, Text},
     shape::FileKind,
     source::{Origin, SourceFile},
     yaml::{Node, Value},
@@ -82,8 +82,9 @@ pub fn decode_version(
         add(&mut around, (key, text), zones, environment)?;
     }
     let path = Path::new("the stored version");
-    let (pipeline, problems) = parse_pipeline(path, source, &around, zones, environment);
-    pipeline.ok_or_else(|| complaint("the stored declaration", &problems))
+    let here = surroundings(zones, environment, &around);
+    let read = read_pipeline((path, source), Text::Stored, &here, &around);
+    read.pipeline.ok_or_else(|| complaint("the stored declaration", &read.problems))
 }
 
 fn add(
@@ -96,7 +97,7 @@ fn add(
         around.zone = zones::resolve(zones, text).map_err(|error| error.message)?;
         return Ok(());
     }
-    let mut problems = Problems::default();
+    let mut problems = Problems::of(Text::Stored);
     if key == DEFAULTS {
         let whole = format!("{{\"{DEFAULTS}\": {text}}}");
         let root = checked(&whole, FileKind::Config, &mut problems);

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     decode::{self, Environment},
-    problem::{Problem, Severity},
+    problem::{Problem, Severity, Text},
     server::ServerConfig,
     source::{SourceFile, overwrite},
     zones::ZoneSource,
@@ -134,7 +134,7 @@ pub(super) fn read_file(
         };
     };
     let around = surroundings(zones, environment, context);
-    let read = read_pipeline(&path, &text, &around, context);
+    let read = read_pipeline((&path, &text), Text::File, &around, context);
     ReadFile {
         text: read.pipeline.is_none().then_some(text),
         pipeline: read.pipeline,

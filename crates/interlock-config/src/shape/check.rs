@@ -122,8 +122,14 @@ impl Checker<'_> {
             return None;
         };
         let found = entry.value.text().and_then(|word| shape.variant(word));
-        if found.is_none() {
-            self.not_allowed(&entry.value, TYPE, &words);
+        match (found, entry.value.text()) {
+            (Some(variant), Some(word)) if !variant.refused.is_empty() => {
+                let message =
+                    format!("this version does not act on `{TYPE}: {word}` in {}", shape.name);
+                self.problems.add(entry.value.span, Code::Refused, message, variant.refused);
+            }
+            (Some(_), _) => {}
+            (None, _) => self.not_allowed(&entry.value, TYPE, &words),
         }
         found
     }
@@ -143,7 +149,25 @@ impl Checker<'_> {
             }
             return Keep::No;
         }
+        if !field.is_accepted() {
+            let message = format!("this version does not act on `{written}`");
+            self.problems.add(entry.key_span, Code::Refused, message, field.refused);
+        }
+        if self.refuse_word(&entry.value, field, written) {
+            return Keep::No;
+        }
         self.value(&mut entry.value, field.shape, written, entry.key_span)
+    }
+
+    /// Whether a value is a word that people know and nothing here acts on.
+    fn refuse_word(&mut self, node: &Node, field: &Field, written: &str) -> bool {
+        let word = node.text().unwrap_or_default();
+        let found = field.refused_words.iter().find(|(refused, _)| *refused == word);
+        if let Some((word, instead)) = found {
+            let message = format!("this version does not act on `{written}: {word}`");
+            self.problems.add(node.span, Code::Refused, message, *instead);
+        }
+        found.is_some()
     }
 
     fn value(&mut self, node: &mut Node, shape: &'static Shape, name: &str, at: Span) -> Keep {
@@ -301,6 +325,7 @@ impl Checker<'_> {
         if self.problems.is_full() {
             return self.problems.add(entry.key_span, Code::UnknownKey, "", "");
         }
+        let fields: Vec<_> = fields.iter().filter(|field| field.is_accepted()).collect();
         let names: Vec<_> = fields
             .iter()
             .flat_map(|field| std::iter::once(field.name).chain(field.aliases.iter().copied()))

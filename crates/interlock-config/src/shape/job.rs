@@ -64,7 +64,11 @@ const AIRFLOW_MAP: &MapShape = &MapShape {
     variants: &[],
 };
 
-/// Kinds that other builds bring; their options are kept as they are written.
+/// What to write for a job that has no adapter.
+const NO_ADAPTER: &str = "Start it by `type: http` with a `pollUrl`, or by `type: command` with its own command line tool; \
+    `type: external` watches a job that something else starts.";
+
+/// Kinds of the Go controller that nothing here starts. Stored versions may have them, with their options as they were written.
 const OTHER_TYPES: &[&str] = &[
     "glue",
     "emr",
@@ -105,12 +109,14 @@ pub(super) const TRIGGER: &MapShape = &MapShape {
             .required()]],
             any_of: &[],
             open: false,
+            refused: "",
         },
         Variant {
             types: &["steps"],
             groups: &[&[field("steps", &STEPS, "Named commands with an order.")]],
             any_of: &[],
             open: false,
+            refused: "",
         },
         Variant {
             types: &["http"],
@@ -124,6 +130,7 @@ pub(super) const TRIGGER: &MapShape = &MapShape {
             ],
             any_of: &["url", "http"],
             open: false,
+            refused: "",
         },
         Variant {
             types: &["airflow"],
@@ -137,9 +144,10 @@ pub(super) const TRIGGER: &MapShape = &MapShape {
             ],
             any_of: &["url", "airflow"],
             open: false,
+            refused: "",
         },
-        Variant { types: &["external"], groups: &[], any_of: &[], open: false },
-        Variant { types: OTHER_TYPES, groups: &[], any_of: &[], open: true },
+        Variant { types: &["external"], groups: &[], any_of: &[], open: false, refused: "" },
+        Variant { types: OTHER_TYPES, groups: &[], any_of: &[], open: true, refused: NO_ADAPTER },
     ],
 };
 
@@ -180,25 +188,29 @@ pub(super) const JOB: &MapShape = &MapShape {
             groups: &[&[field("config", &Shape::Map(COMMAND_MAP), "What to run.").required()]],
             any_of: &[],
             open: false,
+            refused: "",
         },
         Variant {
             types: &["http"],
             groups: &[&[field("config", &Shape::Map(HTTP_MAP), "The request.").required()]],
             any_of: &[],
             open: false,
+            refused: "",
         },
         Variant {
             types: &["airflow"],
             groups: &[&[field("config", &Shape::Map(AIRFLOW_MAP), "The DAG.").required()]],
             any_of: &[],
             open: false,
+            refused: "",
         },
-        Variant { types: &["external"], groups: &[], any_of: &[], open: false },
+        Variant { types: &["external"], groups: &[], any_of: &[], open: false, refused: "" },
         Variant {
             types: OTHER_TYPES,
             groups: &[&[field("config", &JSON_DICT, "The job's options, kept as they are.")]],
             any_of: &[],
             open: false,
+            refused: NO_ADAPTER,
         },
     ],
 };

@@ -53,7 +53,9 @@ const POST_RUN: &MapShape = &map(
             .default("sensor_count"),
         field("driftThreshold", &Shape::Number { min: 0.0 }, "How much it may differ.")
             .default("0"),
-        field("evaluation", &Shape::Map(EVALUATION), "Accepted; has no effect."),
+        field("evaluation", &Shape::Map(EVALUATION), "How the rules are asked over time.").refused(
+            "Remove it: the rules are asked at each report and when `sensorTimeout` is over.",
+        ),
     ]],
 );
 
@@ -88,7 +90,8 @@ const SLA: &MapShape = &map(
             .or(&["deadline"]),
         field("expectedDuration", &DURATION, "The warning comes this long before the breach.")
             .or(&["atRiskLeadTime"]),
-        field("maxDuration", &DURATION, "How long everything may take from the first sensor."),
+        field("maxDuration", &DURATION, "How long everything may take from the first sensor.")
+            .or(&["maxDurationSLA"]),
         field("validationTimeout", &DEADLINE, "A duration: when a slot is given up as not ready."),
         field("timezone", &ZONE, "The zone of `HH:MM`.").default("the schedule's"),
         field("critical", &Shape::Bool, "Carried to alerts.").default("false"),
@@ -151,9 +154,11 @@ const DEPENDS_ON: Shape = Shape::Either(&[
 ]);
 
 const CASCADE: &MapShape =
-    &map("cascade", &[&[field("delayBetween", &TEXT, "Accepted; has no effect.")]]);
-const QUARANTINE: &MapShape =
-    &map("quarantine", &[&[field("blocking", &Shape::Bool, "Accepted; has no effect.")]]);
+    &map("cascade", &[&[field("delayBetween", &TEXT, "The pause between two reruns.")]]);
+const QUARANTINE: &MapShape = &map(
+    "quarantine",
+    &[&[field("blocking", &Shape::Bool, "Whether bad rows stop what follows.")]],
+);
 
 const OWN: &[Field] = &[
     field("name", &Shape::Text(Format::Name), "The pipeline's name, which is its identity."),
@@ -178,8 +183,12 @@ const OWN: &[Field] = &[
     field("steps", &STEPS, "Named commands with an order."),
     field("postRun", &Shape::Map(POST_RUN), "What is checked after completion."),
     field("params", &TEXT_DICT, "Default parameters, `${params.k}`."),
-    field("cascade", &Shape::Map(CASCADE), "Accepted; has no effect."),
-    field("quarantine", &Shape::Map(QUARANTINE), "Accepted; has no effect."),
+    field("cascade", &Shape::Map(CASCADE), "Reruns of what depends on it.").refused(
+        "Remove it, and write `dependsOn` in the pipelines that follow this one.",
+    ),
+    field("quarantine", &Shape::Map(QUARANTINE), "Rows that were set aside.").refused(
+        "Remove it, and let the job report a sensor that a rule of `validation` or `postRun` looks at.",
+    ),
 ];
 
 /// Keys that `defaults:` in interlock.yaml may set for every pipeline.
@@ -209,6 +218,7 @@ const SHARED: &[Field] = &[
     field("failOpen", &Shape::Bool, "Run even when readiness cannot be told.").default("false"),
     field("retry", &Shape::Map(RETRY), "What is tried again."),
     field("sla", &Shape::Map(SLA), "What the pipeline promises about time."),
+    field("maxDurationSLA", &DURATION, "The same as `sla.maxDuration`."),
     field("watch", &Shape::Map(WATCH), "Whether and how it is watched."),
     field("stuck", &Shape::Map(STUCK), "When a run is stuck, and what then."),
     field("stuckRunThreshold", &DURATION, "The same as `stuck.threshold`."),
@@ -220,7 +230,8 @@ const SHARED: &[Field] = &[
     field("skipIfSuccessful", &Shape::Bool, "Do not run a slot whose period already succeeded.")
         .default("false"),
     field("dryRun", &Shape::Bool, "Record what would be done, start nothing.").default("false"),
-    field("retention", &DURATION, "How long history is kept.").default("the store's"),
+    field("retention", &DURATION, "How long history is kept.")
+        .refused("Write `retention.slots` and `retention.events` in interlock.yaml: they hold for all pipelines."),
 ];
 
 /// A pipeline.

@@ -1,6 +1,6 @@
 //! Where a key belongs, for people who wrote it in the wrong place.
 
-use super::{MapShape, Shape, Variant};
+use super::{Field, MapShape, Shape, Variant};
 
 impl MapShape {
     /// Where else in this file a key may stand, unless it is too common a word to tell.
@@ -26,8 +26,9 @@ impl MapShape {
             return;
         }
         seen.push(self);
-        let fields: Vec<_> =
-            self.fields().chain(self.variants.iter().flat_map(Variant::fields)).collect();
+        let fields: Vec<&Field> =
+            self.fields().chain(self.accepted_variants().flat_map(Variant::fields)).collect();
+        let fields: Vec<_> = fields.into_iter().filter(|field| field.is_accepted()).collect();
         if fields.iter().any(|field| field.is(key)) {
             found(self, path);
         }

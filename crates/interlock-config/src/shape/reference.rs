@@ -52,6 +52,10 @@ fn table(page: &mut String, map: &'static MapShape, path: &str, seen: &mut Vec<&
     }
     for variant in map.variants {
         line(page, &format!("\nWith `{TYPE}: {}`:\n", variant.types.join(" | ")));
+        if !variant.refused.is_empty() {
+            line(page, &format!("Refused (IL0211). {}", variant.refused));
+            continue;
+        }
         if variant.open {
             line(page, "Any further keys, kept as they are written.");
         } else if variant.groups.is_empty() {
@@ -63,7 +67,8 @@ fn table(page: &mut String, map: &'static MapShape, path: &str, seen: &mut Vec<&
             row(page, field);
         }
     }
-    for field in map.fields().chain(map.variants.iter().flat_map(Variant::fields)) {
+    let inside = map.fields().chain(map.accepted_variants().flat_map(Variant::fields));
+    for field in inside.filter(|field| field.is_accepted()) {
         let path =
             if path.is_empty() { field.name.to_owned() } else { format!("{path}.{}", field.name) };
         for inner in field.shape.maps() {
@@ -81,8 +86,20 @@ fn row(page: &mut String, field: &Field) {
     for alias in field.aliases {
         write!(key, ", `{alias}`").unwrap_or_default();
     }
+    if !field.is_accepted() {
+        line(
+            page,
+            &format!("| {key} | refused (IL0211) |  | {} | {} |", field.refused, field.since),
+        );
+        return;
+    }
     let default = if field.required { "required" } else { field.default };
-    let cells = [&key, &words(field.shape), default, field.doc, field.since];
+    let refused: Vec<_> = field.refused_words.iter().map(|(word, _)| format!("`{word}`")).collect();
+    let doc = match refused.as_slice() {
+        [] => field.doc.to_owned(),
+        words => format!("{} Refused (IL0211): {}.", field.doc, words.join(", ")),
+    };
+    let cells = [&key, &words(field.shape), default, &doc, field.since];
     line(page, &format!("| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | ")));
 }
 

@@ -19,8 +19,7 @@ fn of_map(shape: &MapShape) -> Value {
         return object(&shape.fields().collect::<Vec<_>>(), shape.any_of, None);
     }
     let variants: Vec<_> = shape
-        .variants
-        .iter()
+        .accepted_variants()
         .map(|variant| {
             let fields: Vec<_> = shape.fields().chain(variant.fields()).collect();
             object(&fields, variant.any_of, Some(variant))
@@ -36,7 +35,7 @@ fn object(fields: &[&Field], any_of: &[&str], variant: Option<&Variant>) -> Valu
         properties.insert(TYPE.into(), json!({ "enum": variant.types }));
         required.push(TYPE);
     }
-    for field in fields {
+    for field in fields.iter().filter(|field| field.is_accepted()) {
         for name in std::iter::once(&field.name).chain(field.aliases) {
             properties.insert((*name).into(), of_field(field));
         }

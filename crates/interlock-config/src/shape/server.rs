@@ -1,8 +1,8 @@
 //! What `interlock.yaml` may say.
 
 use super::{
-    DURATION, ENV_DICT, Field, Format, MapShape, SECONDS, Shape, TEXT, TEXT_DICT, TEXTS, Variant,
-    ZONE, field, map, pipeline::DEFAULTS,
+    DURATION, ENV_DICT, Field, Format, JSON_DICT, MapShape, SECONDS, STORES, Shape, TEXT,
+    TEXT_DICT, TEXTS, Variant, ZONE, field, map, pipeline::DEFAULTS,
 };
 
 const SECRET: Shape = Shape::Text(Format::Secret);
@@ -91,19 +91,8 @@ const POSTGRES: &MapShape = &map(
     ]],
 );
 
-const DYNAMODB: &MapShape = &map(
-    "dynamodb",
-    &[
-        &[
-            field("tableName", &TEXT, "The table.").required(),
-            field("region", &TEXT, "The AWS region.").default("the environment's"),
-            field("endpoint", &Shape::Text(Format::Url), "Another endpoint, for tests."),
-            field("createTable", &Shape::Bool, "Create the table when it is absent.")
-                .default("false"),
-        ],
-        TTLS,
-    ],
-);
+/// What to write as long as no store is on `DynamoDB`.
+const NO_DYNAMODB: &str = "Write `provider: redis` or `provider: postgres` for several instances, `provider: embedded` for one.";
 
 const ARCHIVER: &MapShape = &map(
     "archiver",
@@ -119,7 +108,12 @@ const ARCHIVER: &MapShape = &map(
 const WATCHDOG: &MapShape = &map(
     "watchdog",
     &[&[
-        field("enabled", &Shape::Bool, "Judge absence.").default("true"),
+        field(
+            "enabled",
+            &Shape::Bool,
+            "Judge absence. With `false`, `serve` has no role `watchdog`.",
+        )
+        .default("true"),
         field("interval", &DURATION, "How often everything is swept besides every deadline.")
             .default("5m"),
         field("stuckRunThreshold", &DURATION, "When a run counts as stuck.").default("30m"),
@@ -129,7 +123,12 @@ const WATCHDOG: &MapShape = &map(
 const WATCHER: &MapShape = &map(
     "watcher",
     &[&[
-        field("enabled", &Shape::Bool, "Evaluate readiness.").default("true"),
+        field(
+            "enabled",
+            &Shape::Bool,
+            "Open slots, evaluate readiness and start jobs. With `false`, `serve` has no role `engine`.",
+        )
+        .default("true"),
         field("defaultInterval", &DURATION, "How often, where a pipeline does not say.")
             .default("5m"),
     ]],
@@ -241,10 +240,25 @@ const ALERT_FILTER: &MapShape = &map(
 );
 
 const fn channel(types: &'static [&'static str], groups: &'static [&'static [Field]]) -> Variant {
-    Variant { types, groups, any_of: &[], open: false }
+    Variant { types, groups, any_of: &[], open: false, refused: "" }
 }
 
+/// A channel of a cloud, which nothing here delivers to.
+const fn cloud_channel(types: &'static [&'static str], instead: &'static str) -> Variant {
+    Variant { types, groups: &[], any_of: &[], open: true, refused: instead }
+}
+
+const NO_TOPIC: &str =
+    "Write `type: webhook` with the address of a function or gateway that publishes it.";
+const NO_BUCKET: &str = "Write `type: file` and copy the file, or `type: webhook`.";
+
 const HEADERS: Field = field("headers", &ENV_DICT, "Extra headers.");
+const ALERT_FORMAT: Field = field(
+    "format",
+    &Shape::Choice(&["alert", "events"]),
+    "What is sent: the alert, or the event that it tells of as `{source, detail-type, detail}`.",
+)
+.default("alert");
 const HOOK: Field = field("url", &SECRET, "Where to.").required();
 
 const ALERT: &MapShape = &MapShape {
@@ -286,12 +300,15 @@ const ALERT: &MapShape = &MapShape {
         channel(&["console"], &[]),
         channel(
             &["file"],
-            &[&[field("path", &Shape::Text(Format::Path), "JSON lines are appended here.")
-                .required()]],
+            &[&[
+                field("path", &Shape::Text(Format::Path), "JSON lines are appended here.")
+                    .required(),
+                ALERT_FORMAT,
+            ]],
         ),
         channel(
             &["webhook"],
-            &[&[HOOK, field("secret", &SECRET, "Signs every request."), HEADERS]],
+            &[&[HOOK, field("secret", &SECRET, "Signs every request."), HEADERS, ALERT_FORMAT]],
         ),
         Variant {
             types: &["slack"],
@@ -302,6 +319,7 @@ const ALERT: &MapShape = &MapShape {
             ]],
             any_of: &["url", "token"],
             open: false,
+            refused: "",
         },
         channel(
             &["email"],
@@ -335,24 +353,11 @@ const ALERT: &MapShape = &MapShape {
                      `{{timestamp}}`, `{{key}}`, `{{details.NAME}}`, `{{json}}`.",
                 )
                     .default("the alert as JSON"),
+                ALERT_FORMAT,
             ]],
         ),
-        channel(&["sns"], &[&[field("topicArn", &TEXT, "The topic.").required()]]),
-        channel(&["eventbridge"], &[&[field("busName", &TEXT, "The bus.").required()]]),
-        channel(
-            &["pubsub"],
-            &[&[
-                field("project", &TEXT, "The project.").required(),
-                field("topic", &TEXT, "The topic.").required(),
-            ]],
-        ),
-        channel(
-            &["s3"],
-            &[&[
-                field("bucketName", &TEXT, "The bucket.").required(),
-                field("prefix", &TEXT, "In front of every key."),
-            ]],
-        ),
+        cloud_channel(&["sns", "eventbridge", "pubsub"], NO_TOPIC),
+        cloud_channel(&["s3"], NO_BUCKET),
     ],
 };
 
@@ -360,16 +365,13 @@ const ALERT: &MapShape = &MapShape {
 pub(super) const CONFIG: &MapShape = &map(
     "interlock.yaml",
     &[&[
-        field(
-            "provider",
-            &Shape::Choice(&["embedded", "redis", "postgres", "dynamodb"]),
-            "Which store.",
-        )
-        .default("the store whose section is there, else embedded"),
+        field("provider", &Shape::Choice(&STORES), "Which store.")
+            .default("the store whose section is there, else embedded")
+            .refusing(&[("dynamodb", NO_DYNAMODB)]),
         field("embedded", &Shape::Map(EMBEDDED), "One file, no server."),
         field("redis", &Shape::Map(REDIS), "Redis or Valkey."),
         field("postgres", &Shape::Map(POSTGRES), "Postgres."),
-        field("dynamodb", &Shape::Map(DYNAMODB), "DynamoDB."),
+        field("dynamodb", &JSON_DICT, "DynamoDB.").refused(NO_DYNAMODB),
         field("archiver", &Shape::Map(ARCHIVER), "Long keeping in Postgres."),
         field("watchdog", &Shape::Map(WATCHDOG), "Who judges absence."),
         field("watcher", &Shape::Map(WATCHER), "Who asks for readiness."),

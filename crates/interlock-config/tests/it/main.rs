@@ -7,6 +7,7 @@ mod broken;
 mod cases;
 mod directory;
 mod hostile;
+mod keys;
 mod meaning;
 mod schema;
 mod secrets;

@@ -12,7 +12,7 @@ use interlock_core::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use crate::support::{codes, config, good, pipeline, problems, render};
+use crate::support::{codes, config, good, load, pipeline, problems, render};
 
 #[test]
 fn every_good_example_is_free_of_errors() {
@@ -160,7 +160,7 @@ fn warnings_do_not_stop_a_pipeline() {
              validation: {rules: [{key: k, check: exists}]}\n",
             "IL0903",
         ),
-        ("cascade: {delayBetween: 5s}\n", "IL0904"),
+        ("validation: {rules: [{key: k, check: exists, value: 1}]}\n", "IL0904"),
         ("env: {A: '${NOT_SET_ANYWHERE}'}\n", "IL0905"),
         ("traits: {fresh: {}}\n", "IL0906"),
     ] {
@@ -169,6 +169,40 @@ fn warnings_do_not_stop_a_pipeline() {
         pipeline(&text);
     }
     assert_eq!(codes("name: a1\n"), ["IL0901"]);
+}
+
+#[test]
+fn what_has_no_effect_on_a_kind_of_job_is_said() {
+    for (trigger, expected) in [
+        ("type: command, command: x, pollInterval: 7s", &["IL0904"][..]),
+        ("type: http, url: 'http://a', pollInterval: 7s", &["IL0904"]),
+        ("type: http, url: 'http://a', pollUrl: 'http://b', pollInterval: 7s", &[]),
+        ("type: airflow, url: 'http://a', dagId: d, pollInterval: 7s", &[]),
+        ("type: external, timeout: 1h, onUncertain: retry", &["IL0904", "IL0904"]),
+        ("type: command, command: x, timeout: 1h, onUncertain: retry", &[]),
+    ] {
+        let text = format!("name: a1\nschedule: '0 9 * * *'\ntrigger: {{{trigger}}}\n");
+        assert_eq!(codes(&text), expected, "{trigger}");
+    }
+    let more = "env: {A: b}\nworkdir: /tmp\nshell: bash\nhandlers: {exit: x}\ncatchupWindow: 1d\nretry: {maxAttempts: 2}\n\
+                postRun: {rules: [{key: rows, check: exists}]}\n";
+    for (trigger, expected) in [
+        ("type: command, command: x", 0),
+        ("type: http, url: 'http://a'", 4),
+        ("type: airflow, url: 'http://a', dagId: d", 4),
+        ("type: external", 7),
+    ] {
+        let text = format!("name: a1\nschedule: '0 9 * * *'\ntrigger: {{{trigger}}}\n{more}");
+        assert_eq!(codes(&text), vec!["IL0904"; expected], "{trigger}");
+    }
+    // What is said for all pipelines may concern the others.
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("pipelines")).unwrap();
+    let watched = "name: a1\nschedule: '0 9 * * *'\ntrigger: {type: external}\n";
+    std::fs::write(dir.path().join("pipelines/a1.yaml"), watched).unwrap();
+    let defaults = "defaults: {env: {A: b}, retry: {maxAttempts: 2}}\n";
+    std::fs::write(dir.path().join("interlock.yaml"), defaults).unwrap();
+    assert_eq!(render(&load(dir.path()).problems), "");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use interlock_core::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use crate::support::{codes, config, good, pipeline};
+use crate::support::{broken, codes, config, good, pipeline, stored};
 
 const HOURS: fn(i64) -> SignedDuration = SignedDuration::from_hours;
 const MINUTES: fn(i64) -> SignedDuration = SignedDuration::from_mins;
@@ -121,8 +121,21 @@ fn seed_003_redis_and_archiver() {
 }
 
 #[test]
+fn durations_that_nobody_writes_are_those_of_the_seeds() {
+    let found = pipeline(
+        "name: orders\nschedule: '0 9 * * *'\ntrigger: {type: command, command: 'true'}\n\
+         watch: {monitoring: {enabled: true}}\npostRun: {rules: [{key: rows, check: exists}]}\n",
+    );
+    assert_eq!(found.monitoring, Some(HOURS(2)));
+    assert_eq!(found.post_run.unwrap().sensor_timeout, HOURS(2));
+}
+
+#[test]
 fn seed_002_post_run() {
-    let found = pipeline(&good("pipeline", "seed002_post_run"));
+    // Its Glue job is refused, and the rest means what the seed says.
+    let text = broken("pipeline", "refused_seed002_post_run");
+    assert_eq!(codes(&text), ["IL0211"]);
+    let found = stored(&text);
     assert_eq!(ids(&found), ["stream"]);
     let post_run = found.post_run.unwrap();
     assert_eq!(post_run.sensor_timeout, HOURS(2));
@@ -132,6 +145,20 @@ fn seed_002_post_run() {
     assert_eq!(post_run.rules[0].check, Check::Gte);
     assert_eq!(post_run.rules[0].field.as_deref(), Some("count"));
     assert_eq!(post_run.rules[0].operand, Operand::Value(1000.into()));
+}
+
+#[test]
+fn seed_002_spells_the_longest_duration_in_a_word_of_its_own() {
+    let base = "name: a1\nsteps: [{name: a, command: x}]\n";
+    let expected = pipeline(&format!("{base}sla: {{maxDuration: 2h}}\n"));
+    assert_eq!(expected.sla.duration_max, Some(HOURS(2)));
+    for spelled in ["maxDurationSLA: 2h", "sla: {maxDurationSLA: 2h}"] {
+        assert_eq!(pipeline(&format!("{base}{spelled}\n")), expected, "{spelled}");
+    }
+    let beside = pipeline(&format!("{base}maxDurationSLA: 2h\nsla: {{critical: true}}\n"));
+    assert_eq!((beside.sla.duration_max, beside.sla.critical), (Some(HOURS(2)), true));
+    let twice = format!("{base}maxDurationSLA: 2h\nsla: {{maxDuration: 1h}}\n");
+    assert_eq!(codes(&twice), ["IL0209"]);
 }
 
 #[test]
@@ -163,11 +190,24 @@ fn the_go_readme_example() {
     assert_eq!((found.reruns.drift_max, found.reruns.manual_max), (3, 1));
     let trigger = found.trigger.unwrap();
     assert_eq!(trigger.timeout, Some(HOURS(2)));
-    let TriggerKind::Other { name, options } = trigger.kind else { panic!("glue") };
-    assert_eq!(name, "glue");
-    assert_eq!(options["jobName"], "gold-revenue-etl");
+    let shell = CommandLine::Shell("./gold-revenue-etl.sh --mode full".to_owned());
+    assert_eq!(trigger.kind, TriggerKind::Command(shell));
     let post_run = found.post_run.unwrap();
     assert!((post_run.drift_threshold - 10.0).abs() < f64::EPSILON);
+}
+
+#[test]
+fn what_an_earlier_version_accepted_is_refused_in_a_file_and_read_from_the_store() {
+    let text = broken("pipeline", "refused_go_aws_readme");
+    assert_eq!(codes(&text), ["IL0211"], "nothing starts Glue jobs");
+    let TriggerKind::Other { name, options } = stored(&text).trigger.unwrap().kind else {
+        panic!("glue")
+    };
+    assert_eq!((name.as_str(), &options["jobName"]), ("glue", &"gold-revenue-etl".into()));
+    let text =
+        "name: a1\ncascade: {delayBetween: 5s}\nretention: 30d\nsteps: [{name: a, command: x}]\n";
+    assert_eq!(codes(text), ["IL0211", "IL0211"]);
+    assert_eq!(stored(text).name.as_str(), "a1");
 }
 
 #[test]
@@ -202,7 +242,7 @@ fn the_go_schema_with_an_hourly_sensor() {
 #[test]
 fn the_go_schema_of_local_mode() {
     let text = good("pipeline", "go_local");
-    assert_eq!(codes(&text), ["IL0904", "IL0904"], "cascade and quarantine have no effect");
+    assert!(codes(&text).is_empty());
     let found = pipeline(&text);
     assert_eq!(ids(&found), ["morning", "evening"]);
     assert_eq!(found.starts[0].schedule.timing().zone.name(), "Europe/Riga");

@@ -6,8 +6,8 @@ use std::{
 };
 
 use interlock_config::{
-    Context, FileKind, Loaded, Problem, Severity, SystemZones, load_dir, parse_config,
-    parse_pipeline, server::ServerConfig,
+    Context, FileKind, Loaded, Problem, Severity, SystemZones, decode_version, load_dir,
+    parse_config, parse_pipeline, server::ServerConfig,
 };
 use interlock_core::pipeline::Pipeline;
 
@@ -116,6 +116,24 @@ pub(crate) fn config(text: &str) -> ServerConfig {
     let (config, problems) = parse_config("interlock.yaml".as_ref(), text, zones(), &environment);
     assert_eq!(render(&problems), "");
     config.unwrap()
+}
+
+/// A pipeline as a store kept it, with the calendars and archetypes of the good examples.
+pub(crate) fn stored(text: &str) -> Pipeline {
+    let named = |kind: &str| {
+        let files = files(&format!("good/{kind}")).into_iter();
+        let name = |text: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix("name: "));
+            line.unwrap().to_owned()
+        };
+        files.map(|(_, text)| (format!("{kind}/{}", name(&text)), text)).collect::<Vec<_>>()
+    };
+    let context = [named("calendar"), named("archetype")].concat().into_iter().collect();
+    decode_version(text, &context, zones(), &environment).unwrap().pipeline
+}
+
+pub(crate) fn broken(kind: &str, name: &str) -> String {
+    std::fs::read_to_string(fixtures().join(format!("broken/{kind}/{name}.yaml"))).unwrap()
 }
 
 pub(crate) fn good(kind: &str, name: &str) -> String {

@@ -184,8 +184,14 @@ fn late_data_is_data_after_the_job() {
         let slot = state.map(slot);
         let sensors = Sensors::new();
         let period = SlotPeriod::day(Date::constant(2026, 3, 3));
-        let known =
-            Known { slot: slot.as_ref(), baseline: None, sensors: &sensors, period, now: at(NOW) };
+        let known = Known {
+            slot: slot.as_ref(),
+            baseline: None,
+            sensors: &sensors,
+            period,
+            completed_at: None,
+            now: at(NOW),
+        };
         consequence(&daily, Means::Data, "orders", &known)
     };
     assert_eq!(follows(None), Consequence::Opens);
@@ -196,8 +202,14 @@ fn late_data_is_data_after_the_job() {
     let early = Slot { opened_by: TriggerType::Scheduler, ..slot(WAITING) };
     let sensors = Sensors::new();
     let period = SlotPeriod::day(Date::constant(2026, 3, 3));
-    let known =
-        Known { slot: Some(&early), baseline: None, sensors: &sensors, period, now: at(NOW) };
+    let known = Known {
+        slot: Some(&early),
+        baseline: None,
+        sensors: &sensors,
+        period,
+        completed_at: None,
+        now: at(NOW),
+    };
     assert_eq!(consequence(&daily, Means::Data, "orders", &known), Consequence::Arrives);
     let done = SlotState::Closed(Disposition::Completed);
     assert_eq!(follows(Some(done)), Consequence::LateData);
@@ -218,6 +230,7 @@ fn counted(state: SlotState, before: Option<Value>, after: &Value) -> Consequenc
         baseline: baseline.as_ref(),
         sensors: &sensors,
         period: SlotPeriod::day(Date::constant(2026, 3, 3)),
+        completed_at: None,
         now: at(NOW),
     };
     consequence(&checked(), Means::PostRun, "orders-out#2026-03-03", &known)
@@ -243,10 +256,42 @@ fn d1_23_drift_is_more_than_the_threshold_and_zero_is_a_number() {
 #[test]
 fn the_rules_are_asked_when_nothing_drifted() {
     let done = SlotState::Closed(Disposition::Completed);
-    let Consequence::PostRun(verdict) = counted(done, Some(json!(5)), &json!(6)) else {
+    let Consequence::PostRun(check) = counted(done, Some(json!(5)), &json!(6)) else {
         panic!("not judged");
     };
-    assert_eq!(verdict.outcome, Outcome::Ready);
+    assert_eq!((check.verdict.outcome, check.missing), (Outcome::Ready, vec![]));
+}
+
+#[test]
+fn only_what_was_reported_after_the_job_is_judged() {
+    let mut job = checked();
+    job.post_run.as_mut().unwrap().rules.push(rule("refunds", Check::Exists));
+    let slot = slot(SlotState::Closed(Disposition::Completed));
+    let after = |minutes: i64| Sensor {
+        value: json!({ "sensor_count": 5 }),
+        at: at(NOW) + SignedDuration::from_mins(minutes),
+    };
+    let judge = |sensors: &Sensors| {
+        let known = Known {
+            slot: Some(&slot),
+            baseline: None,
+            sensors,
+            period: SlotPeriod::day(Date::constant(2026, 3, 3)),
+            completed_at: Some(at(NOW)),
+            now: at(NOW),
+        };
+        consequence(&job, Means::PostRun, "orders-out", &known)
+    };
+    let both = |out: i64, refunds: i64| {
+        let (out, refunds) = (after(out), after(refunds));
+        Sensors::from([("orders-out".to_owned(), out), ("refunds".to_owned(), refunds)])
+    };
+    assert_eq!(judge(&both(0, -5)), Consequence::Nothing, "all of it is from before the end");
+    let Consequence::PostRun(check) = judge(&both(1, -5)) else { panic!("not judged") };
+    assert_eq!(check.missing, ["refunds"], "an old report is none");
+    assert_eq!(check.verdict.outcome, Outcome::Ready, "what has not come is not judged");
+    let Consequence::PostRun(check) = judge(&both(1, 2)) else { panic!("not judged") };
+    assert_eq!(check.missing, Vec::<String>::new());
 }
 
 #[test]

@@ -24,5 +24,5 @@ pub fn plan_away(owed: &Owed<'_>, until: Timestamp) -> Plan {
     let is_cut_off = next.is_some();
     let watermark = if is_cut_off { walk.lead_until } else { walk.lead_until.map(|_| until) };
     let portion = watermark.map(|_| Portion { owed: 0, steps: walk.lead, watermark });
-    Plan { portions: portion.into_iter().collect(), is_cut_off, wish: None }
+    Plan { portions: portion.into_iter().collect(), is_cut_off, ..Plan::default() }
 }

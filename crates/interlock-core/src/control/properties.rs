@@ -132,7 +132,11 @@ fn has_not_begun(given: &Given) -> bool {
 
 /// What a schedule owes, as against what people, backfills and reruns ask for.
 fn is_owed((slot, ..): &Given) -> bool {
-    slot.generation == 1 && !matches!(slot.opened_by, TriggerType::Manual | TriggerType::Backfill)
+    let is_asked_for = matches!(
+        slot.opened_by,
+        TriggerType::Manual | TriggerType::Webhook | TriggerType::Backfill
+    );
+    slot.generation == 1 && !is_asked_for
 }
 
 fn is_start(step: Option<Move>) -> bool {
@@ -147,7 +151,7 @@ prop_compose! {
         state in prop::sample::select(OpenState::ALL.to_vec()),
         opened_by in prop::sample::select(vec![
             TriggerType::Scheduler, TriggerType::Scheduler, TriggerType::Catchup,
-            TriggerType::Sensor, TriggerType::Reconcile, TriggerType::Manual, TriggerType::Backfill,
+            TriggerType::Sensor, TriggerType::Reconcile, TriggerType::Manual, TriggerType::Webhook, TriggerType::Backfill,
         ]),
         again in any::<bool>(),
         closes_in in prop::sample::select(vec![-100_i64, -30, 50, 500, 500, 500]),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::IncidentState;
+use super::{ACKNOWLEDGED_BY_HAND, IncidentState, RESOLVED_BY_HAND, event_json};
 
 /// What is sent to people and programs.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +23,11 @@ pub struct Alert {
     /// When it happened.
     pub timestamp: Timestamp,
 }
+
+/// The detail that names the kind of the event that an alert tells of.
+pub const EVENT: &str = "event";
+/// The detail with that event's own sentence.
+pub const EVENT_MESSAGE: &str = "eventMessage";
 
 impl Alert {
     /// The JSON of an alert: receivers rely on it.
@@ -51,6 +56,27 @@ impl Alert {
                 .unwrap_or_default(),
             timestamp: text("timestamp").parse().unwrap_or(Timestamp::UNIX_EPOCH),
         }
+    }
+
+    /// The event that it tells of as `{source, detail-type, detail}`. An end, or that somebody looks, is an event of its own,
+    /// which names the incident and the event that opened it.
+    pub fn to_event_json(&self) -> Value {
+        let text = |key: &str| self.details.get(key).and_then(Value::as_str);
+        let opened = text(EVENT).map_or_else(|| self.alert_type.to_uppercase(), str::to_owned);
+        let about = |kind: &str, message: &str| {
+            event_json(kind, &self.pipeline_id, &self.details, (message, self.timestamp))
+        };
+        let kind = match self.state() {
+            Some(IncidentState::Resolved) => RESOLVED_BY_HAND,
+            Some(IncidentState::Acknowledged) => ACKNOWLEDGED_BY_HAND,
+            Some(IncidentState::Open) | None => {
+                return about(&opened, text(EVENT_MESSAGE).unwrap_or(&self.message));
+            }
+        };
+        let mut event = about(kind, &self.line());
+        event["detail"]["event"] = opened.into();
+        event["detail"]["incident"] = self.incident().into();
+        event
     }
 
     /// How the incident stands that it tells of; `None` for what is no incident, such as a dead letter.

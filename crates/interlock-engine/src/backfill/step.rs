@@ -70,7 +70,7 @@ impl Step<'_> {
         let mut revision = 0;
         if let Some((known, known_revision)) = portion.rows.get(place) {
             slot.generation = known.generation + 1;
-            slot.marks = known.marks;
+            slot.marks = known.inherited_marks();
             slot.reruns.clone_from(&known.reruns);
             revision = *known_revision;
         } else {

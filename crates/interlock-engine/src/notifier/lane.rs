@@ -51,6 +51,11 @@ impl Lane {
         self.queue.len()
     }
 
+    /// Takes out all that waits.
+    pub(super) fn take_waiting(&mut self) -> Vec<OutboxRow> {
+        self.queue.drain(..).map(|(_, row)| row).collect()
+    }
+
     pub(super) fn queue(&mut self, row: OutboxRow, now: Timestamp) {
         let first = self.came.map_or(now, |(first, _)| first);
         self.came = Some((first, now));

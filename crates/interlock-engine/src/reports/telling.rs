@@ -6,7 +6,7 @@ use interlock_core::{
     pipeline::StartSchedule,
     report::{End, Extra, Meaning, slot_after},
     run::{RunState, TriggerType},
-    slot::{OpenState, Slot},
+    slot::{FAILED_FINAL, OpenState, Slot, SlotState},
 };
 use interlock_store::{
     DueKind, Key, Obligation, Record, RunKey, Subject,
@@ -71,6 +71,10 @@ impl Telling<'_> {
             Meaning::Noted => {
                 let said = self.event("JOB_LOGGED", "it says something");
                 let said = said.detail("body", self.hearing.record.body.clone());
+                let said = match &self.hearing.record.rid {
+                    Some(rid) => said.detail(RID, rid.as_str()),
+                    None => said,
+                };
                 plan.event(match run {
                     Some(run) => said.run(run.key.id(self.hearing.pipeline)),
                     None => said,
@@ -139,6 +143,9 @@ impl Telling<'_> {
             if is_fresh && after.state.is_open() {
                 plan.will_complete(self.place, after, self.hearing.now);
             }
+            if after.state == SlotState::Open(OpenState::Running) && slot.attempt == 0 {
+                plan.spends(self.place, after, self.at());
+            }
         }
         if let Some(next) = next.filter(|_| !is_outdated) {
             plan.group.changes.push(switch_due(self.place, slot.closes_at).delete());
@@ -185,7 +192,8 @@ impl Telling<'_> {
             Some(message) => {
                 plan.event(self.event("JOB_FAILED", message).run(self.id(key)));
                 let next = "who runs it decides whether it is tried again";
-                plan.event(self.event("RETRY_EXHAUSTED", next).run(self.id(key)));
+                let event = self.event("RETRY_EXHAUSTED", next).run(self.id(key));
+                plan.event(event.detail("status", FAILED_FINAL));
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use interlock_core::{
     id::PipelineId,
-    incident::{Alert, Finding, IncidentState, RESOLVED_BY_HAND},
+    incident::{Alert, EVENT, EVENT_MESSAGE, Finding, IncidentState, RESOLVED_BY_HAND},
 };
 use interlock_store::{
     Group,
@@ -114,6 +114,10 @@ impl Telling<'_> {
         let mut details = self.event.details.clone();
         details.remove(ALERT);
         details.insert("type".to_owned(), alert_type.into());
+        details.insert(EVENT.to_owned(), self.event.kind.to_string().into());
+        if !self.event.message.is_empty() {
+            details.insert(EVENT_MESSAGE.to_owned(), self.event.message.clone().into());
+        }
         if let Some((schedule, date)) = day_of(self.group, self.event, self.open) {
             details.insert("scheduleId".to_owned(), schedule.as_str().into());
             details.insert("date".to_owned(), date.to_string().into());

@@ -153,6 +153,8 @@ fn an_alert_says_what_happened_and_why() {
         "details": {
             "scheduleId": "hourly",
             "date": "2026-02-25",
+            "event": "RETRY_EXHAUSTED",
+            "eventMessage": "no attempt is left",
             "incident": "failed:orders:hourly:2026-02-25",
             "slot": "hourly/2026-02-25T09:00:00Z",
             "runId": "run",

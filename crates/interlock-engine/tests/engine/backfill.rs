@@ -10,7 +10,7 @@ use interlock_store::{
     block_on,
     record::{BackfillRecord, InboxRecord, SlotRecord, SpanRecord, version_text},
 };
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     catchup::{row, write},
@@ -26,9 +26,14 @@ pub(crate) fn hourly(more: &str) -> String {
 
 /// A request for the slots from one time to another of the day.
 pub(crate) fn start(from: &str, to: &str) -> InboxRecord {
+    start_at(at(from), at(to))
+}
+
+/// The same between two instants.
+pub(crate) fn start_at(from: Timestamp, to: Timestamp) -> InboxRecord {
     InboxRecord::StartBackfill {
-        from: at(from),
-        to: at(to),
+        from,
+        to,
         schedules: vec![],
         reprocess: "missing".to_owned(),
         order: "asc".to_owned(),

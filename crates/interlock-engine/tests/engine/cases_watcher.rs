@@ -409,8 +409,12 @@ fn case_38_reports_do_not_make_it_ask_more_often() {
 fn case_38_an_unknown_pipeline_is_an_error_for_whoever_asks() {
     let mut stage = stage(&at_ten(""), SUCCEEDS);
     stage.until(at("09:01"));
-    let run =
-        InboxRecord::Run { slot: None, force: false, params: std::collections::BTreeMap::new() };
+    let run = InboxRecord::Run {
+        slot: None,
+        force: false,
+        params: std::collections::BTreeMap::new(),
+        webhook: false,
+    };
     let answer = stage.ask("ordres", &run);
     assert!(!answer.accepted);
     assert_eq!(answer.result, json!({"reason": "there is no pipeline `ordres`"}));

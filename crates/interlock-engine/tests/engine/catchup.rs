@@ -207,6 +207,20 @@ fn no_slot_runs_twice_when_the_crash_falls_between_dispatch_and_its_record() {
 }
 
 #[test]
+fn a_catch_up_run_that_failed_is_not_run_again_at_the_next_start() {
+    let fails = || Job::Fails(FailureCategory::Permanent);
+    let mut stage = after_downtime("all", fails);
+    assert!(stage.until(at("16:50")).is_none());
+    let first = stage.started();
+    assert_eq!(first.len(), 7, "10:00, and six that were missed: {first:?}");
+    stage.crash();
+    assert!(stage.until(at("16:58")).is_none());
+    assert_eq!(stage.started(), first);
+    let failed = stage.slots().iter().filter(|slot| slot.ends_with(" failed")).count();
+    assert_eq!(failed, 7, "{:?}", stage.slots());
+}
+
+#[test]
 fn touching_or_editing_the_file_during_catch_up_loses_nothing() {
     let before = hourly("all");
     let stage = Stage::new(at("09:30"), &[&before], |_| Job::Succeeds(10 * 60));
@@ -384,6 +398,8 @@ fn a_manual_or_backfilled_run_of_a_slot_is_not_repeated_by_catch_up() {
     let slots: Vec<_> =
         stage.requests().iter().map(|it| it.slot.strftime("%H").to_string()).collect();
     assert_eq!(slots, ["10", "11", "13", "14", "15", "16"]);
+    let planned = stage.told(&["CATCHUP_PLANNED"]);
+    assert!(planned[0].ends_with("; not run again, because recorded already: 1"), "{planned:?}");
 }
 
 #[test]

@@ -193,7 +193,8 @@ fn the_slot_of_a_stop_is_not_run() {
     stage.until(at("09:40"));
     let stop = || SlotName { schedule: "stop".to_owned(), nominal: at("09:30") };
     let rerun = InboxRecord::Rerun { slot: stop(), reason: "again".to_owned() };
-    let run = InboxRecord::Run { slot: Some(stop()), force: true, params: [].into() };
+    let run =
+        InboxRecord::Run { slot: Some(stop()), force: true, params: [].into(), webhook: false };
     for request in [rerun, run] {
         let answer = stage.ask("feed", &request);
         assert!(!answer.accepted, "{answer:?}");
@@ -209,7 +210,7 @@ fn a_restart_starts_a_new_run_once_the_old_one_has_ended() {
     let params = [("day".to_owned(), "monday".to_owned())].into();
     let asked = stage.ask("feed", &cancel("09:00"));
     assert!(asked.accepted);
-    let run = InboxRecord::Run { slot: Some(slot("09:00")), force: false, params };
+    let run = InboxRecord::Run { slot: Some(slot("09:00")), force: false, params, webhook: false };
     assert!(stage.ask("feed", &run).accepted);
     stage.until(at("09:40"));
     assert_eq!(

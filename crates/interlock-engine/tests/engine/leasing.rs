@@ -64,7 +64,7 @@ fn a_lease_is_believed_from_when_it_was_asked_for_and_not_from_the_answer_on() {
     until("08:58");
     // While it waits for the answer.
     let orders = PipelineId::parse("orders").unwrap();
-    let run = InboxRecord::Run { slot: None, force: false, params: [].into() };
+    let run = InboxRecord::Run { slot: None, force: false, params: [].into(), webhook: false };
     block_on(stage.store.post(&orders, "now", &run)).unwrap();
     until("09:05");
     let opened = stage.told(&["JOB_TRIGGERED"]);

@@ -7,10 +7,12 @@ mod aside;
 mod backfill;
 mod backfill_plan;
 mod backfill_steering;
+mod budgets;
 mod cases_monitoring;
 mod cases_watcher;
 mod catchup;
 mod catchup_pause;
+mod catchup_shards;
 mod control_schedules;
 mod crashing;
 mod deaf;
@@ -227,8 +229,14 @@ impl Machine {
             .unwrap()
             .schedule;
         let mut recorded = BTreeSet::new();
+        // A backfill opens slots of a span: their rows stand over it (S3).
+        let mut over = BTreeSet::new();
         for row in rows.into_iter().filter(|row| row.schedule == *id) {
             let slots = match row.entry {
+                LedgerEntry::Slot(slot) if slot.opened_by == "backfill" => {
+                    assert!(over.insert(row.nominal));
+                    vec![]
+                }
                 LedgerEntry::Slot(_) => vec![row.nominal],
                 LedgerEntry::Span(span) => {
                     let end = span.last + SignedDuration::from_nanos(1);
@@ -241,6 +249,7 @@ impl Machine {
                 assert!(recorded.insert(slot), "{name}/{id}/{slot} is recorded twice");
             }
         }
+        recorded.append(&mut over);
         recorded
     }
 }

@@ -99,7 +99,7 @@ fn what_is_refused_is_kept_also_when_nobody_waited_for_the_answer() {
         &stage,
         "backup",
         "run",
-        &InboxRecord::Run { slot: None, force: false, params: [].into() },
+        &InboxRecord::Run { slot: None, force: false, params: [].into(), webhook: false },
     );
     post(&stage, "backup", "look", &InboxRecord::Look {});
     post(&stage, "nowhere", "look", &InboxRecord::Look {});

@@ -359,7 +359,7 @@ fn work_done_by_hand_since_the_last_slot_is_not_done_again() {
         format!("name: orders\nschedule: \"0 10 * * *\"\nskipIfSuccessful: true\n{COMMAND}");
     let mut stage = Stage::new(at("09:00"), &[&pipeline], |_| SUCCEEDS);
     stage.until(at("09:30"));
-    let run = InboxRecord::Run { slot: None, force: false, params: [].into() };
+    let run = InboxRecord::Run { slot: None, force: false, params: [].into(), webhook: false };
     assert!(stage.ask("orders", &run).accepted);
     stage.until(at("10:01"));
     assert_eq!(stage.slots()[1], "cron/2026-02-24T10:00:00Z skipped(superseded)");

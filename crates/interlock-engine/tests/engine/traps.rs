@@ -163,7 +163,8 @@ fn dagu_e23_a_slot_that_somebody_asks_for_before_its_time_still_has_its_time() {
     stage.until(at("10:30"));
     // Of an hour that has not come.
     let name = SlotName { schedule: "cron".to_owned(), nominal: at("12:00") };
-    let run = InboxRecord::Run { slot: Some(name), force: false, params: [].into() };
+    let run =
+        InboxRecord::Run { slot: Some(name), force: false, params: [].into(), webhook: false };
     let answer = stage.ask("hourly", &run);
     assert!(!answer.accepted && answer.result["reason"].as_str().unwrap().contains("at its time"));
     stage.until(at("13:30"));
@@ -240,7 +241,7 @@ fn two_runs_asked_for_in_one_millisecond_are_two_slots() {
     let mut stage = stage("09:30");
     stage.until(at("09:31"));
     let name = PipelineId::parse("hourly").unwrap();
-    let run = InboxRecord::Run { slot: None, force: false, params: [].into() };
+    let run = InboxRecord::Run { slot: None, force: false, params: [].into(), webhook: false };
     for key in ["one", "other"] {
         block_on(stage.store.post(&name, key, &run)).unwrap();
     }

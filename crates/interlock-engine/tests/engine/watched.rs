@@ -566,6 +566,87 @@ impl interlock_sim::gated::Gate for Failing {
     }
 }
 
+/// For some time one kind of question cannot be answered, however often it is asked.
+struct Damaged {
+    world: Virtual,
+    verb: &'static str,
+    until: Timestamp,
+}
+
+impl std::fmt::Debug for Damaged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} cannot be answered until {}", self.verb, self.until)
+    }
+}
+
+impl interlock_sim::gated::Gate for Damaged {
+    fn enter(&self, verb: &'static str) -> Option<interlock_sim::gated::Passage<'_>> {
+        let fails = verb == self.verb && self.world.time() < self.until;
+        let error = interlock_store::StoreError::permanent("a row cannot be read");
+        Some(Box::pin(std::future::ready(if fails { Err(error) } else { Ok(()) })))
+    }
+
+    fn leave(&self, _: &'static str) -> Option<interlock_sim::gated::Passage<'_>> {
+        None
+    }
+}
+
+/// What is told when one kind of question cannot be answered until 09:35, and a deadline passes at 09:30.
+fn with_a_damaged(verb: &'static str) -> Vec<(String, String)> {
+    let mut stage = Stage::new(at("08:00"), &[DEADLINE], |_| Job::Succeeds(5));
+    assert!(stage.until(at("08:05")).is_none());
+    let gate = Damaged { world: stage.world.clone(), verb, until: at("09:35") };
+    let store = interlock_sim::gated::Gated::new(Arc::clone(&stage.store) as _, gate);
+    alone(&stage, Arc::new(store), at("09:40"));
+    let kinds = ["SCHEDULE_MISSED", "WATCHDOG_DEGRADED", "WATCHDOG_RECOVERED"];
+    let told = stage.events().into_iter().filter(|row| kinds.contains(&row.record.kind.as_str()));
+    told.map(|row| (row.record.kind.to_string(), row.record.message.clone())).collect()
+}
+
+#[test]
+fn a_source_that_cannot_be_read_fails_the_checks_that_rest_on_it_and_no_other() {
+    for (verb, failed) in [
+        (
+            "due",
+            "stuck-runs, stale-triggers, sla-scheduling, trigger-deadlines, post-run-sensors, relative-sla-breaches, paused-too-long",
+        ),
+        ("open_slots", "stuck-runs, stale-triggers, sla-scheduling"),
+    ] {
+        let told = with_a_damaged(verb);
+        let kinds: Vec<&str> = told.iter().map(|(kind, _)| kind.as_str()).collect();
+        let expected = ["WATCHDOG_DEGRADED", "SCHEDULE_MISSED", "WATCHDOG_RECOVERED"];
+        assert_eq!(kinds, expected, "{verb}: the miss is told all the same");
+        assert_eq!(told[0].1, format!("watchdog checks failed: {failed}"));
+    }
+}
+
+#[test]
+fn what_rests_on_an_unreadable_inbox_is_not_called_judged() {
+    let told = with_a_damaged("inbox");
+    let kinds: Vec<&str> = told.iter().map(|(kind, _)| kind.as_str()).collect();
+    // A report may be in it: nothing is missed until it can be read.
+    assert_eq!(kinds, ["WATCHDOG_DEGRADED", "SCHEDULE_MISSED", "WATCHDOG_RECOVERED"], "{told:?}");
+    assert!(told[0].1.contains("missed-schedules"), "{told:?}");
+    assert!(told[1].1.contains("nine") || told[1].1.contains("orders"), "{told:?}");
+}
+
+#[test]
+fn a_single_pass_with_an_unreadable_source_judges_the_rest_and_says_what_failed() {
+    let mut stage = Stage::new(at("08:00"), &[DEADLINE], |_| Job::Succeeds(5));
+    assert!(stage.until(at("08:05")).is_none());
+    hang(&stage, at("09:31"));
+    let gate = Damaged { world: stage.world.clone(), verb: "due", until: at("09:35") };
+    let store = interlock_sim::gated::Gated::new(Arc::clone(&stage.store) as _, gate);
+    let zones = SystemZones::new();
+    let zones = Arc::new(move |name: &str| zones.zone(name));
+    let options = CheckOptions::new(Arc::new(store), zones, stage.world.time());
+    let options = options.telling(Arc::new(EngineTelling));
+    let report = block_on(interlock_watchdog::once::all_shards(&options)).unwrap();
+    assert_eq!((report.findings.len(), report.failed.len()), (1, 7));
+    assert_eq!(report.notifications.len(), 2, "the miss, and which checks failed");
+    assert_eq!(stage.told(&["SCHEDULE_MISSED", "WATCHDOG_DEGRADED"]).len(), 2);
+}
+
 #[test]
 fn what_a_failing_store_kept_from_being_judged_is_judged_when_it_answers() {
     let mut stage = Stage::new(at("08:00"), &[DEADLINE], |_| Job::Succeeds(5));

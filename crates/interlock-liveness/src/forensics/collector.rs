@@ -1,6 +1,7 @@
 //! The sick process's side: has the threads store their stacks, and tells the helper.
 
 use std::{
+    fmt,
     fs::File,
     io::{self, Write as _},
     os::{fd::AsRawFd as _, unix::process::CommandExt as _},
@@ -17,6 +18,7 @@ use rustix::{
 use super::{
     Dumped, Dumper, Wait,
     arena::LENGTH,
+    heap::HeapReader,
     scribe::{GATHERED, WRITTEN},
 };
 use crate::{clock::monotonic, hooks::Expiry, ladder::Rung, roster::Roster, sys::stacks::Arena};
@@ -26,6 +28,17 @@ const MESSAGE_MAX: usize = 4_096;
 /// How many dumps are taken in a minute, at most.
 const PER_MINUTE: usize = 5;
 const MINUTE: u64 = 60_000_000_000;
+
+/// Writes down what a program knows of its own memory, a line each.
+struct Facts(Box<FactsFn>);
+
+type FactsFn = dyn Fn(&mut dyn io::Write) + Send;
+
+impl fmt::Debug for Facts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Facts")
+    }
+}
 
 /// Takes the stacks of all threads, and has a helper write them down.
 #[derive(Debug)]
@@ -38,6 +51,8 @@ pub struct Forensics {
     tell: ChildStdin,
     told: ChildStdout,
     message: Box<[u8; MESSAGE_MAX]>,
+    heap: HeapReader,
+    facts: Option<Facts>,
     /// When the last dumps were taken.
     taken: [u64; PER_MINUTE],
     is_limited: bool,
@@ -66,7 +81,10 @@ impl Forensics {
         let _no_such_rule = set_ptracer(PTracer::ProcessID(Pid::from_child(&helper)));
         let (taken, is_limited, unread, unwritten) = ([0; PER_MINUTE], true, 0, 0);
         let message = Box::new([0; MESSAGE_MAX]);
+        let heap = HeapReader::start()?;
         Ok(Self {
+            heap,
+            facts: None,
             arena,
             memory,
             helper,
@@ -78,6 +96,14 @@ impl Forensics {
             unread,
             unwritten,
         })
+    }
+
+    /// Has a report say what the program keeps in memory: entries and bytes, a line each. Called on the monitor's thread while
+    /// the program hangs, so it may neither allocate nor wait: numbers that were counted before are read.
+    #[must_use]
+    pub fn saying(mut self, facts: impl Fn(&mut dyn io::Write) + Send + 'static) -> Self {
+        self.facts = Some(Facts(Box::new(facts)));
+        self
     }
 
     /// Takes every dump, however many there are: to measure them.
@@ -110,7 +136,11 @@ impl Forensics {
         let Some((_, body)) = self.message.split_first_chunk_mut::<4>() else { return 0 };
         let room = body.len();
         let mut rest = body;
-        let _full = writeln!(rest, "{dump} {places}\n{expiry}");
+        let _full = writeln!(rest, "{dump} {places}\n{expiry}\n{}", self.heap.answer());
+        if let Some(Facts(say)) = &self.facts {
+            say(&mut rest);
+        }
+        let _full = writeln!(rest);
         for (cold, own, rung, age) in roster.standings(now) {
             let (name, millis) = (&cold.name, age / 1_000_000);
             let phase = own.phase().name().unwrap_or("-");
@@ -158,6 +188,7 @@ impl Dumper for Forensics {
         if wait == Wait::Briefly {
             self.wait(|it| it.unread == 0);
         }
+        self.heap.ask();
         let began = monotonic();
         let filled = self.arena.fill();
         let took = monotonic().saturating_sub(began);

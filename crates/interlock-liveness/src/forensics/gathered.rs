@@ -1,6 +1,6 @@
 //! Everything that can only be had while a process is there.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, time::Duration};
 
 use super::{arena::Copied, observed};
 use crate::{
@@ -12,7 +12,9 @@ use crate::{
 /// So many processes of a program are described; the others are counted.
 const PROCESSES_MAX: usize = 16;
 /// How long may be spent on stopping threads to read them: one that hangs in the kernel is waited for a while, and there may be many.
-const TRACED_IN: std::time::Duration = std::time::Duration::from_secs(1);
+const TRACED_IN: Duration = Duration::from_secs(1);
+/// How long threads may take to get back to where they waited, after the signal that had them store their stacks.
+const AT_REST_IN: Duration = Duration::from_millis(200);
 
 /// What there is to know of one process.
 pub(super) struct Gathered {
@@ -28,8 +30,13 @@ pub(super) struct Gathered {
 
 impl Gathered {
     /// Gathers it. The stacks of threads that did not store them are read from outside.
-    fn of(pid: u32, mut copied: Vec<Copied>, tracer: &mut Tracer, until: u64) -> Self {
-        let threads = observed::threads(pid);
+    fn of(
+        pid: u32,
+        threads: BTreeMap<i32, observed::Observed>,
+        mut copied: Vec<Copied>,
+        tracer: &mut Tracer,
+        until: u64,
+    ) -> Self {
         let is_missing = |thread: &&i32| !copied.iter().any(|known| known.thread == **thread);
         let missing: Vec<i32> = threads.keys().filter(is_missing).copied().collect();
         let in_time = missing.into_iter().take_while(|_| monotonic() < until);
@@ -54,7 +61,9 @@ impl Scene {
     /// One process alone, most of whose threads have stored their stacks themselves.
     pub(super) fn of_one(pid: u32, copied: Vec<Copied>, tracer: &mut Tracer) -> Self {
         let until = monotonic().saturating_add(nanos(TRACED_IN));
-        Self { processes: vec![Gathered::of(pid, copied, tracer, until)], left_out: 0 }
+        let threads = observed::threads_at_rest(pid, AT_REST_IN);
+        let process = Gathered::of(pid, threads, copied, tracer, until);
+        Self { processes: vec![process], left_out: 0 }
     }
 
     /// A child of ours and all else that descends from us: what hangs may be behind a shell.
@@ -63,7 +72,8 @@ impl Scene {
         let kin = kin::descendants_of(std::process::id().cast_signed()).into_iter();
         let kin: Vec<u32> = kin.map(i32::cast_unsigned).filter(|it| *it != pid).collect();
         let described = std::iter::once(pid).chain(kin.iter().copied()).take(PROCESSES_MAX);
-        let processes = described.map(|pid| Gathered::of(pid, vec![], tracer, until)).collect();
+        let gather = |pid| Gathered::of(pid, observed::threads(pid), vec![], tracer, until);
+        let processes = described.map(gather).collect();
         Self { processes, left_out: (kin.len() + 1).saturating_sub(PROCESSES_MAX) }
     }
 }

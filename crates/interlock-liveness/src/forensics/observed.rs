@@ -1,8 +1,16 @@
 //! What `/proc` says of a process and its threads: who waits where in the kernel, memory, descriptors.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf};
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf, thread, time::Duration};
 
-use crate::kin::after_name;
+use crate::{
+    clock::{monotonic, nanos},
+    kin::after_name,
+};
+
+/// The state of a thread that runs or could.
+const RUNS: &str = "R";
+/// How often a thread that runs is looked at again.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// So many descriptors are listed.
 const LISTED_MAX: usize = 64;
@@ -26,6 +34,25 @@ pub(super) fn threads(pid: u32) -> BTreeMap<i32, Observed> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return BTreeMap::new() };
     let ids = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok());
     ids.map(|thread: i32| (thread, observe(pid, thread))).collect()
+}
+
+/// The same for a process whose threads were just woken by a signal: those that run are looked at again until they wait or
+/// `patience` is over. On a busy machine a thread that hangs in a system call needs a while to get back into it, and would
+/// be taken for one that spins.
+pub(super) fn threads_at_rest(pid: u32, patience: Duration) -> BTreeMap<i32, Observed> {
+    let until = monotonic().saturating_add(nanos(patience));
+    let mut threads = threads(pid);
+    loop {
+        let mut is_any_running = false;
+        for (thread, observed) in threads.iter_mut().filter(|(_, it)| it.state == RUNS) {
+            *observed = observe(pid, *thread);
+            is_any_running |= observed.state == RUNS;
+        }
+        if !is_any_running || monotonic() >= until {
+            return threads;
+        }
+        thread::sleep(LOOK_EVERY);
+    }
 }
 
 fn observe(pid: u32, thread: i32) -> Observed {
@@ -92,4 +119,34 @@ pub(super) fn descriptors(pid: u32) -> String {
         let _written = writeln!(text, "{number} -> {}", target.display());
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use interlock_wait::{BOUND, ChildWithin as _, ThreadWithin as _, wait_for};
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_still_runs_is_looked_at_until_it_waits() {
+        let home = tempfile::tempdir().unwrap();
+        let enough = home.path().join("enough");
+        // It computes until it is told, and then hangs.
+        let busy = "while [ ! -e \"$0\" ]; do :; done; exec sleep 600";
+        let mut child = Command::new("sh").args(["-c", busy]).arg(&enough).spawn().unwrap();
+        let state = |threads: BTreeMap<i32, Observed>| threads.into_values().next().unwrap().state;
+        wait_for("the shell computes", BOUND, || {
+            (state(threads(child.id())) == RUNS).then_some(())
+        });
+        let telling = thread::spawn(move || {
+            thread::sleep(LOOK_EVERY * 10);
+            fs::write(enough, "").unwrap();
+        });
+        let at_rest = state(threads_at_rest(child.id(), BOUND));
+        telling.join_within("the thread that tells it", BOUND).unwrap();
+        child.kill_and_wait();
+        assert_eq!(at_rest, "S");
+    }
 }

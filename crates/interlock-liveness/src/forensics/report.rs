@@ -37,7 +37,7 @@ pub(crate) fn report_on(pid: u32, folder: &Path, (name, why): (&str, &str)) -> R
     while tracer.let_go() && monotonic() < ends {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let subject = Subject { pid, name, why, watches: "" };
+    let subject = Subject { pid, name, why, heap: "", watches: "" };
     let text = text(&subject, &scene, &mut Names::ready());
     let kept = place(folder, &subject).and_then(|path| {
         in_trouble(folder, name, || keep(&path, &text))?;

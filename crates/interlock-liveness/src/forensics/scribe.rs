@@ -62,12 +62,13 @@ pub fn help(arguments: &[String], mut tell: impl FnMut(Written<'_>)) -> io::Resu
         let message = String::from_utf8_lossy(&message);
         let mut lines = message.splitn(3, '\n');
         let mut line = || lines.next().unwrap_or_default();
-        let (head, why, watches) = (line(), line(), line());
+        let (head, why, rest) = (line(), line(), line());
+        let (heap, watches) = rest.split_once("\n\n").unwrap_or((rest, ""));
         let mut numbers = head.split(' ').filter_map(|number| number.parse().ok());
         let (dump, places) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         let copied = arena::read(&arena, dump, places as usize)?;
         let scene = Scene::of_one(number, copied, &mut tracer);
-        let subject = Subject { pid: number, name, why, watches };
+        let subject = Subject { pid: number, name, why, heap, watches };
         // Without names first: they take a while, and with a process 1 its helper ends too. A disk that is full must not end
         // the helper: the next report may fit.
         let path = place(Path::new(folder), &subject);

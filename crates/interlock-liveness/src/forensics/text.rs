@@ -21,6 +21,8 @@ pub(super) struct Subject<'a> {
     pub(super) pid: u32,
     pub(super) name: &'a str,
     pub(super) why: &'a str,
+    /// What the process itself said of its memory; nothing of one that is only supervised.
+    pub(super) heap: &'a str,
     /// What the process itself said of its watches.
     pub(super) watches: &'a str,
 }
@@ -37,9 +39,12 @@ pub(super) fn header(name: &str, why: &str, pid: u32) -> String {
 
 /// All of it. The stacks of each process have a share of the room, so that one with many threads leaves some for the others.
 pub(super) fn text(subject: &Subject<'_>, scene: &Scene, names: &mut Names) -> String {
-    let Subject { pid, name, why, watches } = subject;
+    let Subject { pid, name, why, heap, watches } = subject;
     let mut text = header(name, why, *pid);
     let _written = writeln!(text, "\n== watches\n{watches}");
+    if !heap.is_empty() {
+        let _written = writeln!(text, "== heap\n{}\n", heap.trim_end());
+    }
     text.push_str(&overview(scene));
     let end: String = scene.processes.iter().map(|it| possessions(it, *pid)).collect();
     let mut left = scene.processes.len();
@@ -185,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_process_with_very_many_threads_leaves_room_for_the_others() {
-        let subject = Subject { pid: 1_000, name: "it", why: "no sign", watches: "" };
+        let subject = Subject { pid: 1_000, name: "it", why: "no sign", heap: "", watches: "" };
         let processes = vec![process(1_000, 1_000), process(5_000, 2), process(6_000, 1_000)];
         let scene = Scene { processes, left_out: 7 };
         let text = text(&subject, &scene, &mut Names::Unwanted);

@@ -23,6 +23,11 @@ struct World {
 
 impl World {
     fn new(ladder: Ladder, shape: impl FnOnce(&mut Cold)) -> Self {
+        Self::booted(1_000 * SECOND, ladder, shape)
+    }
+
+    /// One on a machine that has been up for so long.
+    fn booted(boottime: u64, ladder: Ladder, shape: impl FnOnce(&mut Cold)) -> Self {
         let slots = Slots::new(BLOCK * 3).unwrap();
         let mut places = Places::of(&slots);
         let slot = places.allot().unwrap();
@@ -33,7 +38,7 @@ impl World {
         roster.set_tick(SECOND / 4);
         roster.add(row);
         let start = 1_000 * SECOND;
-        let now = Reading { monotonic: start, boottime: start, planned: start };
+        let now = Reading { monotonic: start, boottime, planned: start };
         let mut world = Self { roster, slot, places, now, acts: vec![] };
         world.slot.command(Mandate::Armed);
         world.after(0);
@@ -147,9 +152,9 @@ fn fault_17_sleep_is_forgiven_to_a_watch_and_ends_a_term_at_once() {
     let cell = FenceCell::default();
     let _term = cell.grant(1, BootInstant::now().after(Duration::from_secs(30))).unwrap();
     let held = cell.clone();
-    let mut world = World::new(ladder(), |cold| cold.fence = Some(held));
+    // The term is one of this machine's real time; a made-up one that is later would end it on a machine that has just booted.
     let real = crate::clock::boottime();
-    world.now.boottime = real;
+    let mut world = World::booted(real, ladder(), |cold| cold.fence = Some(held));
     world.look();
     assert!(cell.is_held());
     // The lid is closed for an hour.

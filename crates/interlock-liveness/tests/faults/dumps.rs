@@ -55,6 +55,11 @@ fn fault_01_the_report_names_both_threads_of_a_deadlock_their_lines_and_their_lo
         assert!(thread.contains("patient.rs:") && thread.contains("call 202 0x"), "{thread}");
         assert!(thread.contains("Mutex"), "{thread}");
     }
+    // The allocator's numbers, beside what the program counts itself.
+    let heap = of_thread(&report, "== heap\nallocator: ");
+    let in_use = heap.split("allocator: ").nth(1).and_then(|it| it.split(' ').next()).unwrap();
+    assert!(in_use.parse::<u64>().unwrap() > 1_000, "{heap}");
+    assert!(heap.contains(" bytes free, ") && heap.ends_with("\naccounts: 2 entries"), "{heap}");
     for part in ["== watches\ntransfer: ", "phase commit", "VmRSS:", "Rss:", " open\n"] {
         assert!(report.contains(part), "{part}: {report}");
     }

@@ -118,7 +118,8 @@ pub(crate) fn slot_is_written(
     if new.is_missing() {
         return told("S10", format!("a report that did not come is called {}", new.disposition));
     }
-    let is_first = old.is_none() && new.generation <= 1 && new.opened_by != "manual";
+    let is_first =
+        old.is_none() && new.generation <= 1 && !matches!(new.opened_by, "manual" | "webhook");
     if is_first {
         begins_a_period(book, place, (&truth, period))?;
     }

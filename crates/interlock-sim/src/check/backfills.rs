@@ -56,6 +56,15 @@ pub(crate) fn becomes(record: &BackfillRecord) -> &'static str {
     }
 }
 
+/// Whether a backfill that runs was asked for a slot: catch-up leaves it to that one.
+pub(crate) fn claims(book: &Book, (schedule, at): &Place) -> bool {
+    book.backfills.values().any(|backfill| {
+        backfill.state == "running"
+            && (backfill.from..backfill.to).contains(at)
+            && backfill.schedules.iter().any(|id| id == schedule.as_str())
+    })
+}
+
 /// Whether a run of a backfill begins in a group.
 pub(crate) fn begins(group: &Group) -> bool {
     group.changes.iter().any(|change| {

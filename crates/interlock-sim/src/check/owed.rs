@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     Finding, Scene,
     arrivals::deadline_of,
+    backfills,
     book::{Book, Place, SeenSlot, SeenSpan},
     slots::{is_control, lies_in_pause},
 };
@@ -36,7 +37,7 @@ pub(crate) fn watermark_moves(
         return Ok(0);
     }
     let owed = naive::slots(&truth, pattern, old, new);
-    let is_planned = |slot: &SeenSlot| !matches!(slot.opened_by, "manual" | "backfill");
+    let is_planned = |slot: &SeenSlot| !matches!(slot.opened_by, "manual" | "webhook" | "backfill");
     // What the watchdog recorded ahead of the watermark keeps the version of then (S16), and is judged by it.
     let is_of_then = |version: u64, at: Timestamp| {
         version != judged && !owed_then(scene, (version, schedule), at, at).is_empty()
@@ -136,6 +137,9 @@ pub(crate) fn slot_is_planned(
         // What was called missed keeps the time of that.
         let was_missing = book.slots.contains_key(place);
         let at = if was_missing { scene.planned_at } else { slot.opened_at };
+        if slot.reason == "superseded" && backfills::claims(book, place) {
+            return Ok(());
+        }
         let found = reason_is_right(book, (place.1, place.1), (slot.reason, at), &truth);
         return found.map_err(|message| Finding::of("S5", message).about(place));
     }
@@ -168,6 +172,17 @@ pub(crate) fn span_is_planned(
                 format!("skipped(paused) up to {}, and nothing was at {awake}", span.last);
             Err(Finding::of("S5", message).about(place))
         });
+    }
+    // What a running backfill will come to is left to it, whatever the policy; the others follow from that.
+    let owed = owed_then(scene, (span.version, &place.0), place.1, span.last);
+    let is_claimed = |at: &Timestamp| backfills::claims(book, &(place.0.clone(), *at));
+    if span.reason == "superseded" && owed.iter().any(is_claimed) {
+        let others = owed.iter().filter(|at| !is_claimed(at));
+        let wrong = others.filter_map(|at| {
+            reason_is_right(book, (*at, *at), (span.reason, span.recorded_at), &truth).err()
+        });
+        let wrong = wrong.map(|message| Finding::of("S5", message).about(place)).next();
+        return wrong.map_or(Ok(()), Err);
     }
     let found =
         reason_is_right(book, (place.1, span.last), (span.reason, span.recorded_at), &truth);

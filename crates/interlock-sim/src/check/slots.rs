@@ -93,7 +93,7 @@ fn is_only_marked(old: &SeenSlot, new: &SeenSlot) -> bool {
 
 fn first_row(book: &Book, place: &Place, new: &SeenSlot, scene: &Scene<'_>) -> Result<(), Finding> {
     let told = |invariant, message: String| Err(Finding::of(invariant, message).about(place));
-    let by_hand = matches!(new.opened_by, "manual" | "backfill");
+    let by_hand = matches!(new.opened_by, "manual" | "webhook" | "backfill");
     if new.is_open() && new.generation == 0 {
         return told("S2", "an open slot of generation 0".to_owned());
     }

@@ -9,14 +9,14 @@ use interlock_core::{
 };
 use interlock_engine::{Prospect, backfill_of, seam::Specs as _};
 use interlock_store::{
-    Key, Record, Store as _, block_on,
+    BackfillQuery, Key, Record, Store as _, block_on,
     record::{AppliedRecord, InboxRecord, ReportRecord, SlotName, version_text},
     story,
 };
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    house::House,
+    house::{Commanded, House},
     line::{Ping, Slot, Wish},
 };
 
@@ -24,6 +24,8 @@ use super::{
 const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 /// How often it is looked for.
 const LOOK_EVERY: SignedDuration = SignedDuration::from_millis(500);
+/// How long a command drives what it asked for.
+const COMMAND_PATIENCE: SignedDuration = SignedDuration::from_hours(1);
 /// Slots of a backfill that are judged at a time.
 const AT_ONCE: usize = 1_000;
 
@@ -36,6 +38,11 @@ impl House {
     ) -> Result<Vec<String>, String> {
         let record = self.record(pipeline, wish)?;
         let key = self.post(pipeline, &record)?;
+        if !self.is_any_up()
+            && let Wish::Run(Some(_)) | Wish::Backfill { .. } = wish
+        {
+            return self.command(pipeline, (&record, &key));
+        }
         if !self.is_any_up() {
             return Ok(vec![
                 "accepted, not yet applied: the next `interlock serve` applies it".to_owned(),
@@ -45,14 +52,62 @@ impl House {
         while self.now() < latest {
             self.pass_until(self.now() + LOOK_EVERY)?;
             if let Some(answer) = self.applied(pipeline, &key)? {
-                return Ok(vec![if answer.accepted {
-                    format!("done{}", story::answer(&answer.result))
-                } else {
-                    format!("refused: {}", story::refusal(&answer.result))
-                }]);
+                return Ok(vec![said(&answer)]);
             }
         }
         Ok(vec!["accepted, not yet applied: `interlock serve` has not got to it".to_owned()])
+    }
+
+    /// Without a daemon a command does by itself what it asks for, and stays until that has ended.
+    fn command(
+        &mut self,
+        pipeline: &PipelineId,
+        (record, key): (&InboxRecord, &str),
+    ) -> Result<Vec<String>, String> {
+        let declared = self.files.declarations().into_iter();
+        let declared = declared.clone().find(|it| it.pipeline.name == *pipeline);
+        let declared = declared.ok_or_else(|| format!("there is no file of {pipeline}"))?;
+        let slot = if let InboxRecord::Run { slot: Some(name), .. } = record {
+            let schedule = ScheduleId::any(&name.schedule).map_err(|error| error.message)?;
+            Some((schedule, name.nominal))
+        } else {
+            None
+        };
+        self.begin_command(Commanded { pipeline: pipeline.clone(), slot: slot.clone(), declared })?;
+        let latest = self.now() + COMMAND_PATIENCE;
+        while self.now() < latest {
+            self.pass_until(self.now() + LOOK_EVERY)?;
+            if let Some(answer) = self.applied(pipeline, key)?
+                && (!answer.accepted || self.has_ended(pipeline, slot.as_ref())?)
+            {
+                self.end_command()?;
+                return Ok(vec![said(&answer)]);
+            }
+        }
+        self.end_command()?;
+        Ok(vec!["left as it is: the next `interlock serve` takes it up".to_owned()])
+    }
+
+    /// Whether a slot, or every backfill of a pipeline, has come to its end.
+    fn has_ended(
+        &self,
+        pipeline: &PipelineId,
+        slot: Option<&(ScheduleId, Timestamp)>,
+    ) -> Result<bool, String> {
+        let said = |error: interlock_store::StoreError| error.to_string();
+        if let Some((schedule, nominal)) = slot {
+            let key = Key::Slot(schedule.clone(), *nominal);
+            let rows = block_on(self.store.read(pipeline, &[key])).map_err(said)?;
+            let row = rows.into_iter().next().flatten().map(|row| row.record);
+            return Ok(matches!(row, Some(Record::Slot(slot)) if !slot.is_open()));
+        }
+        let query = BackfillQuery {
+            pipeline: Some(pipeline.clone()),
+            unfinished: true,
+            limit: 1,
+            ..BackfillQuery::default()
+        };
+        Ok(block_on(self.store.backfills(&query)).map_err(said)?.items.is_empty())
     }
 
     /// A job that somebody else runs says something; nobody waits for what becomes of it.
@@ -95,6 +150,7 @@ impl House {
                 slot: slot.as_ref().map(|slot| self.slot_name(pipeline, slot)).transpose()?,
                 force: false,
                 params: std::collections::BTreeMap::new(),
+                webhook: false,
             },
             Wish::Rerun(slot) => {
                 InboxRecord::Rerun { slot: self.slot_name(pipeline, slot)?, reason: reason() }
@@ -171,7 +227,8 @@ impl House {
             return Ok(first);
         };
         let said = |error: &dyn std::fmt::Display| error.to_string();
-        let recorded_until = |id: &ScheduleId| self.watermark(pipeline, id);
+        let recorded_until =
+            |id: &ScheduleId| self.watermark(pipeline, id).filter(|_| self.is_any_up());
         let prospect =
             Prospect::new(&spec, &record, recorded_until).map_err(|error| said(&error))?;
         let (mut total, mut hash, mut cursor) = (0, Fingerprint::default(), None::<Place>);
@@ -189,5 +246,13 @@ impl House {
                 return Ok(request(total, version_text(hash.0)));
             }
         }
+    }
+}
+
+fn said(answer: &AppliedRecord) -> String {
+    if answer.accepted {
+        format!("done{}", story::answer(&answer.result))
+    } else {
+        format!("refused: {}", story::refusal(&answer.result))
     }
 }

@@ -11,13 +11,15 @@ use std::{
 use interlock_config::{Context, Problem, SystemZones, ZoneSource as _, parse_pipeline};
 use interlock_core::{
     agenda::{Agenda, Work},
-    id::PipelineId,
+    id::{PipelineId, ScheduleId},
 };
 use interlock_engine::{
-    Changes, Engine, EngineError, Limits, Notifier, NotifierParts, Pace, Parts, Patience,
-    host::Host, seam::World, vitals::Pulse,
+    Changes, Declaration, Engine, EngineError, Limits, Notifier, NotifierParts, Pace, Parts,
+    Patience, host::Host, seam::World, vitals::Pulse,
 };
-use interlock_store::{Shard, Store, memory::MemoryStore, record::InboxRecord, whole_milliseconds};
+use interlock_store::{
+    BackfillQuery, Shard, Store, memory::MemoryStore, record::InboxRecord, whole_milliseconds,
+};
 use interlock_watchdog::{
     Pace as WatchdogPace, Parts as WatchdogParts, Watchdog, seam as watchdog, seam::Task,
 };
@@ -38,6 +40,8 @@ use crate::{
 
 /// How many instances there may be.
 const INSTANCES: Pid = 3;
+/// The process of a command, which owns a pipeline while no instance is up.
+const COMMAND: Pid = INSTANCES + 1;
 /// How often an instance says that it listens.
 const LISTENS_EVERY: SignedDuration = SignedDuration::from_secs(10);
 /// What had to end is tried again after so long.
@@ -85,7 +89,7 @@ impl House {
         };
         let clockwork = Clockwork::new(*now);
         let clock = clockwork.clone();
-        let roads = (1..=INSTANCES).map(|pid| (pid, Road::new(&clockwork, pid))).collect();
+        let roads = (1..=COMMAND).map(|pid| (pid, Road::new(&clockwork, pid))).collect();
         let clock = Arc::new(move || whole_milliseconds(clock.time()));
         Ok(Self {
             store: Arc::new(MemoryStore::new(1, clock)),
@@ -259,6 +263,22 @@ impl House {
         Ok(())
     }
 
+    /// A command does to its end what it asked for, as the owner of its pipeline.
+    pub(super) fn begin_command(&self, asked: Commanded) -> Result<(), String> {
+        self.clockwork.kill(COMMAND);
+        let instance = self.instance(COMMAND)?;
+        let world = instance.machine.own.clone();
+        world.spawn("the command", instance.command(asked));
+        Ok(())
+    }
+
+    /// The command is done, or has had enough.
+    pub(super) fn end_command(&self) -> Result<(), String> {
+        self.clockwork.kill(COMMAND);
+        // Its lease is over before anybody else comes: a command that ends gives it back.
+        self.pass_until(self.now() + LEASE)
+    }
+
     fn stop(&self, pid: Pid) -> Result<(), String> {
         self.must_be_up(pid)?;
         if let Some(life) = self.up.lock().get(&pid) {
@@ -289,6 +309,14 @@ impl House {
     }
 }
 
+/// What a command drives to its end.
+pub(super) struct Commanded {
+    pub(super) pipeline: PipelineId,
+    /// The slot that it named; else the last backfill of the pipeline.
+    pub(super) slot: Option<(ScheduleId, Timestamp)>,
+    pub(super) declared: Declaration,
+}
+
 /// An instance of Interlock.
 #[derive(Clone)]
 struct Instance {
@@ -314,23 +342,59 @@ impl Instance {
         })
     }
 
+    fn parts(&self, declarations: mpsc::Receiver<Changes>) -> Parts {
+        Parts {
+            world: Arc::new(self.machine.clone()),
+            store: Arc::clone(&self.store),
+            specs: Arc::new(self.files.clone()),
+            triggers: Arc::new(self.cast.clone()),
+            evaluators: Arc::new(self.cast.clone()),
+            reports: self.cast.connect(self.pid),
+            declarations,
+            holder: format!("instance {}, life {}", self.pid, self.clockwork.life(self.pid)),
+            pace: Pace { lease: LEASE, inbox: LOOK },
+            limits: Limits::default(),
+            host: Host::default(),
+        }
+    }
+
+    /// What a command does without a daemon: it takes the pipeline, applies its inbox and drives what it asked for for as
+    /// long as it is let. Until an earlier owner's lease is over it waits.
+    fn command(self, asked: Commanded) -> Task<()> {
+        Box::pin(async move {
+            let Commanded { pipeline, slot, declared } = asked;
+            let mut engine = loop {
+                let parts = self.parts(mpsc::channel(1).1);
+                match Engine::open_one(parts, &pipeline, Some(&declared)).await {
+                    Ok(Some(engine)) => break engine,
+                    Ok(None) | Err(_) => self.machine.nature.sleep(LOOK).await,
+                }
+            };
+            let Ok(_) = engine.pass().await else { return };
+            if let Some((schedule, nominal)) = &slot {
+                engine.drive(schedule, *nominal).await;
+            } else {
+                let query = BackfillQuery {
+                    pipeline: Some(pipeline),
+                    unfinished: true,
+                    limit: usize::MAX,
+                    ..BackfillQuery::default()
+                };
+                let Ok(found) = self.store.backfills(&query).await else { return };
+                let Some(last) = found.items.last() else { return };
+                let Ok(()) = engine.drive_backfill(last.number).await else { return };
+            }
+            while let Ok(wake) = engine.pass().await {
+                engine.wait(wake).await;
+            }
+        })
+    }
+
     /// Waits for the pipelines and owns them until it is asked to end.
     async fn own(&self, stopped: &watch::Receiver<bool>) -> Result<(), EngineError> {
         loop {
             let (changed, declarations) = mpsc::channel(16);
-            let parts = Parts {
-                world: Arc::new(self.machine.clone()),
-                store: Arc::clone(&self.store),
-                specs: Arc::new(self.files.clone()),
-                triggers: Arc::new(self.cast.clone()),
-                evaluators: Arc::new(self.cast.clone()),
-                reports: self.cast.connect(self.pid),
-                declarations,
-                holder: format!("instance {}, life {}", self.pid, self.clockwork.life(self.pid)),
-                pace: Pace { lease: LEASE, inbox: LOOK },
-                limits: Limits::default(),
-                host: Host::default(),
-            };
+            let parts = self.parts(declarations);
             let Some(mut engine) = Engine::open(parts, Shard(0)).await? else {
                 self.machine.nature.sleep(LOOK).await;
                 continue;

@@ -199,13 +199,13 @@ impl House {
         // A row wins over the span that covers it.
         rows.sort_by_key(|row| matches!(row.entry, LedgerEntry::Span(_)));
         let mut told: BTreeMap<ScheduleId, Vec<String>> = BTreeMap::new();
-        for row in rows {
+        for row in rows.clone() {
             let asked = slot.schedule.as_ref().is_none_or(|schedule| *schedule == row.schedule);
             if !asked || told.contains_key(&row.schedule) || !self.is_slot(&row, at) {
                 continue;
             }
             let key = SlotKey { pipeline: row.pipeline, schedule: row.schedule, nominal: at };
-            let about = About::new(&key, &row.entry);
+            let about = About::new(&key, &rows);
             let events = self.event_rows(Some(pipeline))?;
             let events = events.into_iter().filter(|event| about.is_told_by(event)).collect();
             let runs = self.runs_of(&key)?;

@@ -6,6 +6,8 @@ use std::{
 };
 
 use interlock_store::{Key, Store, block_on};
+use interlock_store_conformance::START;
+use interlock_store_embedded::recover;
 use interlock_wait::{BOUND, CommandWithin as _};
 
 use crate::{
@@ -93,4 +95,38 @@ fn failing_disk_stops_the_store_and_loses_nothing_acknowledged() {
         let rows = block_on(store.read(&pipeline(0), &[Key::Version(number)])).unwrap();
         assert!(rows[0].is_some(), "{number}");
     }
+}
+
+#[test]
+fn a_recovery_on_a_full_disk_changes_nothing_and_works_once_there_is_room() {
+    let Some(disk) = SmallDisk::mount() else {
+        println!("only root may mount a small disk: not tried");
+        return;
+    };
+    let folder = disk.path().join("store");
+    let store = daemon(&folder);
+    let right = writer(&store);
+    for number in 0..60 {
+        commit(&store, bulky(right, number, 20_000)).unwrap().unwrap();
+    }
+    drop(store);
+    let path = folder.join("ledger.db");
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE);").unwrap();
+    drop(db);
+    let mut damaged = std::fs::read(&path).unwrap();
+    damaged[4096 * 20..4096 * 21].fill(0x5a);
+    std::fs::write(&path, &damaged).unwrap();
+    // All but a few pages.
+    let filler: PathBuf = disk.path().join("filler");
+    let room = (6 << 20) - damaged.len() - (256 << 10);
+    std::fs::write(&filler, vec![0; room]).unwrap();
+    let error = recover(&folder, START).unwrap_err();
+    assert!(error.message.contains("the disk is full under"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), damaged, "it stands as it stood");
+    assert!(!folder.join("ledger.db.recovering").exists());
+    std::fs::remove_file(&filler).unwrap();
+    assert!(recover(&folder, START).unwrap().is_some());
+    let rows = block_on(daemon(&folder).read(&pipeline(0), &[Key::Version(1)])).unwrap();
+    assert!(rows[0].is_some());
 }

@@ -13,4 +13,5 @@ mod disk;
 mod maintain;
 mod open_slots;
 mod processes;
+mod recover;
 mod refusals;

@@ -1,6 +1,6 @@
 //! Files that are not what they should be are refused with what to do, and never changed.
 
-use interlock_store_embedded::{EmbeddedStore, set_aside};
+use interlock_store_embedded::EmbeddedStore;
 use rusqlite::Connection;
 
 use crate::cast::{clock, commit, daemon, group, writer};
@@ -82,13 +82,4 @@ fn edited_schema_step_is_found() {
     Connection::open(&path).unwrap().execute_batch(edit).unwrap();
     let error = EmbeddedStore::open_daemon(folder.path(), clock()).unwrap_err();
     assert!(error.message.contains("step 1 of its schema"), "{error}");
-}
-
-#[test]
-fn ledger_that_was_set_aside_makes_room_for_a_new_one() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("ledger.db"), "damaged").unwrap();
-    let aside = set_aside(folder.path(), interlock_store_conformance::START).unwrap();
-    assert_eq!(std::fs::read_to_string(aside).unwrap(), "damaged");
-    daemon(folder.path());
 }

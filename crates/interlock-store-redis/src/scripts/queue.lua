@@ -49,6 +49,11 @@ return once(function()
         return post()
     elseif verb == 'claim' then
         return claim()
+    elseif verb == 'show' then
+        for _ = 1, count() do
+            view(count())
+        end
+        return {}
     end
     return settle()
 end)

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use interlock_core::id::ScheduleId;
+use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_private_server::PrivateRedis;
 use interlock_store::{
-    Archived, Change, Expect, Key, Record, RunKey, Store as _, block_on,
+    Archived, Change, Expect, Key, ReadinessView, Record, RunKey, Store as _, block_on,
     record::{EventRecord, MarksRecord, PipelineRecord, RunRecord, SlotRecord},
 };
 use interlock_store_conformance::START;
@@ -104,7 +104,7 @@ fn keys_of_the_seed_are_where_it_says() {
     assert_eq!(ask(&["TTL", &format!("interlock:run:{id}")]), "-1", "a run's row never expires");
     assert_eq!(ask(&["ZRANGE", "interlock:runs:orders", "0", "-1"]), id);
     let runlog = "interlock:runlog:orders:2026-02-25:daily";
-    assert_eq!(ask(&["HGET", runlog, "status"]), "running");
+    assert_eq!(ask(&["HGET", runlog, "status"]), "RUNNING");
     assert!(ask(&["TTL", runlog]).parse::<i64>().unwrap() > 604_000, "case 81: it expires");
     assert_eq!(ask(&["ZRANGE", "interlock:runlogs:orders", "0", "-1"]), "2026-02-25:daily");
     assert!(ask(&["XRANGE", "interlock:events:orders", "-", "+"]).contains("RUN_STARTED"));
@@ -179,6 +179,77 @@ fn cases_68_and_71_readiness_is_shown_once_it_was_decided_and_expires() {
     assert_eq!(field("slot"), format!("daily/{START}"));
     let ttl = redis_cli(&addr, &["TTL", key]).parse::<i64>().unwrap();
     assert!((590..=600).contains(&ttl), "{ttl}");
+}
+
+/// While a slot waits nothing is recorded; what it waits for is shown all the same, and expires.
+#[test]
+fn what_a_pipeline_waits_for_is_shown_without_an_event_and_without_a_lease() {
+    let server = PrivateRedis::start();
+    let addr = server.address();
+    let shown = RedisSettings {
+        readiness_ttl: SignedDuration::from_mins(10),
+        ..RedisSettings::new(addr.clone())
+    };
+    let store = RedisStore::open(&shown).unwrap();
+    assert_eq!(store.readiness_ttl(), Some(SignedDuration::from_mins(10)));
+    let view = |pipeline: &str, blocking: &[&str]| ReadinessView {
+        pipeline: PipelineId::parse(pipeline).unwrap(),
+        slot: format!("daily/{START}"),
+        at: START,
+        blocking: blocking.iter().map(|it| (*it).to_owned()).collect(),
+        evidence: "x landed exists".to_owned(),
+        traits:
+            serde_json::json!({ "fresh": { "status": "FAIL", "reason": "too old", "value": 3 } })
+                .as_object()
+                .unwrap()
+                .clone(),
+    };
+    let many = (0..450).map(|number| view(&format!("p-{number}"), &["landed: it is not there"]));
+    block_on(store.show_readiness(many.collect())).unwrap();
+    let ask = |words: &[&str]| redis_cli(&addr, words);
+    for pipeline in ["p-0", "p-199", "p-200", "p-449"] {
+        let (key, of) = (
+            format!("interlock:readiness:{pipeline}"),
+            format!("interlock:trait:{pipeline}:fresh"),
+        );
+        assert_eq!(ask(&["HGET", &key, "status"]), "NOT_READY");
+        assert_eq!(ask(&["HGET", &key, "blocking"]), "landed: it is not there");
+        assert_eq!(ask(&["HGET", &of, "status"]), "FAIL");
+        assert_eq!(ask(&["HGET", &of, "value"]), "3");
+        for key in [key, of] {
+            let ttl = ask(&["TTL", &key]).parse::<i64>().unwrap();
+            assert!((590..=600).contains(&ttl), "{key}: {ttl}");
+        }
+    }
+    block_on(store.show_readiness(vec![view("p-0", &[])])).unwrap();
+    assert_eq!(ask(&["HGET", "interlock:readiness:p-0", "status"]), "READY");
+}
+
+/// Who looked for the status of a trigger finds the words of the first Interlock.
+#[test]
+fn a_run_log_has_the_status_that_its_readers_know() {
+    let server = PrivateRedis::start();
+    let addr = server.address();
+    let store = RedisStore::open(&RedisSettings::new(addr.clone())).unwrap();
+    let writer = acquire(&store, "one", LONG).unwrap();
+    let Record::Slot(running) = slot() else { unreachable!("it is one") };
+    for (revision, (disposition, status)) in
+        [("completed", "COMPLETED"), ("failed", "FAILED_FINAL"), ("skipped", "SKIPPED")]
+            .into_iter()
+            .enumerate()
+    {
+        let closed = SlotRecord {
+            state: "closed".into(),
+            disposition: Some(disposition.into()),
+            ..running.as_ref().clone()
+        };
+        let expect = if revision == 0 { Expect::Absent } else { Expect::Revision(revision as u64) };
+        let record = Record::Slot(closed.into());
+        let change = Change::Put(Key::Slot(daily(), START), expect, record);
+        commit(&store, writer, vec![change]).unwrap().unwrap();
+        let log = "interlock:runlog:orders:2026-02-25:daily";
+        assert_eq!(redis_cli(&addr, &["HGET", log, "status"]), status);
+    }
 }
 
 /// Case 81: run logs expire, and each change counts anew. A run's row does not: what decides is taken out by retention alone.

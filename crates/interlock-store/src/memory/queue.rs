@@ -35,6 +35,11 @@ impl State {
         self.inbox.insert(entry.number, entry);
     }
 
+    pub(super) fn posted(&self, pipeline: &PipelineId, key: &str) -> Option<InboxRecord> {
+        let number = self.inbox_numbers.get(&(pipeline.clone(), key.to_owned()))?;
+        self.inbox.get(number).map(|entry| entry.record.clone())
+    }
+
     pub(super) fn inbox(&self, shard: Shard, limit: usize) -> Page<InboxEntry> {
         let here = |entry: &&InboxEntry| Shard::of(&entry.pipeline, self.shard_count) == shard;
         page(self.inbox.values().filter(here).cloned(), limit)

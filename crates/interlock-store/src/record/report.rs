@@ -35,6 +35,9 @@ pub struct ReportRecord {
     /// Why whoever heard it could make nothing of it: it is kept for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// What tells the request that it came by from another under the same `Idempotency-Key`, if it came under one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
 }
 
 impl ReportRecord {
@@ -54,6 +57,7 @@ impl ReportRecord {
             pipeline: None,
             create: false,
             refused: None,
+            fingerprint: None,
         }
     }
 }

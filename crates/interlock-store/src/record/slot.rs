@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use interlock_core::{
     run::TriggerType,
     sla::{Limit, ResolvedSla},
-    slot::{Disposition, Evaluated, Marks, OpenState, Reruns, Slot, SlotState, Wish},
+    slot::{Disposition, Evaluated, Marks, OpenState, Reruns, Slot, SlotState, Wish, wire_status},
 };
 use jiff::{SignedDuration, Timestamp, civil::Date};
 use serde::{Deserialize, Serialize};
@@ -193,6 +193,11 @@ pub struct MarksRecord {
 }
 
 impl SlotRecord {
+    /// Its status in the words of the first Interlock.
+    pub fn wire_status(&self) -> String {
+        wire_status(&self.state, self.disposition.as_deref())
+    }
+
     /// The stored twin of a slot.
     pub fn from_core(slot: &Slot) -> Self {
         let (state, disposition, reason) = match slot.state {

@@ -4,7 +4,7 @@ use interlock_core::{
     agenda::Work,
     duration,
     run::{RunEvent, RunState},
-    slot::{Disposition, OpenState, SlotState},
+    slot::{Disposition, FAILED_FINAL, OpenState, SlotState},
 };
 use interlock_store::{
     DueKind, Obligation, RunKey, RunRow, Subject,
@@ -119,6 +119,7 @@ fn stale_trigger(snapshot: &Snapshot, due: &Obligation, now: Timestamp) -> Optio
         .due(known.slot.closes_at)
         .says(message.clone())
         .detail("source", "watchdog")
+        .detail("status", FAILED_FINAL)
         .detail("ttlExpired", known.slot.closes_at.to_string())
         .detail("actionHint", "find out what became of its job, then `interlock rerun`")
         .with(Remedy::Drop(due.clone()));
@@ -164,7 +165,7 @@ fn overdue_run(
     if known.slot.state == SlotState::Open(OpenState::Waiting) {
         return Some(fail_run(finding, run, failed));
     }
-    Some(fail(finding, (&place, known), run, failed))
+    Some(fail(finding.detail("status", FAILED_FINAL), (&place, known), run, failed))
 }
 
 /// Adds that slot and run are failed.

@@ -46,7 +46,7 @@ pub(super) fn reconciliation(snapshot: &Snapshot, now: Timestamp) -> Vec<Finding
             if place.0 >= plus(now, -RECENT)
                 && seen.insert(place)
                 && let Some(finding) =
-                    start.and_then(|start| recover(snapshot, start, place, (key, now)))
+                    start.and_then(|start| recover(snapshot, start, place, (key, reported, now)))
             {
                 found.push(finding);
             }
@@ -66,7 +66,7 @@ fn recover(
     snapshot: &Snapshot,
     start: &Arc<StartSchedule>,
     place: &Place,
-    (key, now): (&str, Timestamp),
+    (key, reported, now): (&str, &Reported, Timestamp),
 ) -> Option<Finding> {
     let agenda = &snapshot.agenda;
     let closes_at = agenda.closes_at(start, place.0, TriggerType::Reconcile, now);
@@ -92,21 +92,24 @@ fn recover(
     slot.opened_by = TriggerType::Reconcile;
     slot.marks.recovered = true;
     let look = Subject::Slot(place.1.clone(), place.0);
+    let budget = Obligation::of_budget(place, &slot, reported.received_at);
     let message =
         format!("sensor {key} came and no slot was opened: opened {}/{}", place.1, place.0);
+    let finding = Finding::of(
+        CheckName::SensorTriggerReconciliation,
+        "TRIGGER_RECOVERED",
+        &snapshot.pipeline,
+    );
+    let finding = budget.into_iter().fold(finding, |it, budget| it.with(Remedy::Arm(budget)));
     Some(
-        Finding::of(
-            CheckName::SensorTriggerReconciliation,
-            "TRIGGER_RECOVERED",
-            &snapshot.pipeline,
-        )
-        .about(place, date)
-        .says(message.clone())
-        .alerts(format!("Pipeline {}: {message}", snapshot.pipeline))
-        .detail("source", "reconciliation")
-        .detail("sensor", key)
-        .with(Remedy::Slot(place.clone(), revision, Box::new(slot)))
-        .with(Remedy::Arm(Obligation::new(now, DueKind::Closes, look))),
+        finding
+            .about(place, date)
+            .says(message.clone())
+            .alerts(format!("Pipeline {}: {message}", snapshot.pipeline))
+            .detail("source", "reconciliation")
+            .detail("sensor", key)
+            .with(Remedy::Slot(place.clone(), revision, Box::new(slot)))
+            .with(Remedy::Arm(Obligation::new(now, DueKind::Closes, look))),
     )
 }
 

@@ -30,7 +30,7 @@ pub(super) fn scheduling(snapshot: &Snapshot, now: Timestamp) -> Vec<Finding> {
         if limit.breach_at > now && !snapshot.armed.contains(&place) && !is_paused(&place) {
             let subject = Subject::Slot(place.1.clone(), place.0);
             let arm = Finding::silent(CheckName::SlaScheduling, &snapshot.pipeline);
-            found.push(arm.with(Remedy::Arm(first_stage(limit, subject, now))));
+            found.push(arm.with(Remedy::Arm(Obligation::of_limit(limit, subject, now))));
         }
     }
     found
@@ -53,14 +53,6 @@ fn promised(snapshot: &Snapshot) -> Vec<(Place, Limit)> {
     open.chain(owed).collect()
 }
 
-/// The entry that comes first.
-fn first_stage(limit: Limit, subject: Subject, now: Timestamp) -> Obligation {
-    match limit.warning_at.filter(|at| *at > now) {
-        Some(at) => Obligation::new(at, DueKind::SlaWarning, subject),
-        None => Obligation::new(limit.breach_at, DueKind::SlaBreach, subject),
-    }
-}
-
 /// What a slot promises about its end: as it was stored with it, else as it would be.
 fn limit_of(snapshot: &Snapshot, place: &Place) -> Option<Limit> {
     if let Some(known) = snapshot.slots.get(place) {
@@ -78,10 +70,9 @@ pub(super) fn relative_breaches(snapshot: &Snapshot, now: Timestamp) -> Vec<Find
             (due.kind, &due.subject)
         {
             let place = (*nominal, schedule.clone());
-            let first = due.details.get("sensorArrivalAt").and_then(|at| at.as_str());
-            let first = first.and_then(|at| at.parse().ok());
-            let sla = snapshot.slots.get(&place).and_then(|known| known.slot.sla.as_deref());
-            let limit = sla.zip(first).and_then(|(sla, first)| sla.relative(first));
+            let slot = snapshot.slots.get(&place).map(|known| &known.slot);
+            let limit =
+                slot.and_then(|slot| slot.sla.as_deref()?.relative(due.budget_began(slot)?));
             found.push(Firing { snapshot, due, place, limit, now, kinds: RELATIVE }.fire());
         }
     }

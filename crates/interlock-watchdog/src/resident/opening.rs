@@ -82,6 +82,8 @@ pub struct Parts {
     pub came_round: Arc<dyn Fn() + Send + Sync>,
     /// Called each time that it could not, because the store failed; it is tried again.
     pub failed: Arc<dyn Fn(&StoreError) + Send + Sync>,
+    /// Called each time that there is something new for people in the outbox.
+    pub notified: Arc<dyn Fn() + Send + Sync>,
     /// The channels that a miss of nobody's pipeline goes to: those must hear a bark.
     pub hears: Hearers,
 }
@@ -114,6 +116,7 @@ impl Parts {
             vitals: Arc::default(),
             came_round: Arc::new(|| {}),
             failed: Arc::new(|_| {}),
+            notified: Arc::new(|| {}),
             hears: Arc::new(Vec::new),
         }
     }
@@ -124,6 +127,7 @@ impl Watchdog {
     pub async fn open(parts: Parts, shard: Shard) -> Result<Option<Self>, WatchdogError> {
         let Parts { world, store, telling, zones, holder, pace, checks, vitals, .. } = parts;
         let (came_round, failed, hears) = (parts.came_round, parts.failed, parts.hears);
+        let notified = parts.notified;
         let lease = store.acquire(Role::Watchdog, shard, &holder, pace.lease).await?;
         let Some(Lease { writer, .. }) = lease else { return Ok(None) };
         let now = world.now();
@@ -136,6 +140,7 @@ impl Watchdog {
             vitals,
             came_round,
             failed,
+            notified,
             pace,
             writer,
             hears,
@@ -152,6 +157,7 @@ impl Watchdog {
             aside: BTreeMap::new(),
             unwatched: BTreeMap::new(),
             told_failed: BTreeSet::new(),
+            unreadable: BTreeMap::new(),
             told_unwatched: false,
             sweep: Sweep::default(),
             renew_at: plus(now, pace.lease / 3),

@@ -16,7 +16,7 @@ use interlock_watchdog::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use crate::house::{EngineTelling, House, at, instant, zones};
+use crate::house::{EngineTelling, House, at, instant};
 
 const DAILY: &str = "
 name: orders
@@ -263,9 +263,7 @@ fn case_27_the_wrapper_scans_at_once_then_on_each_interval_and_stops() {
     let world = Arc::new(Ticking { now: Arc::clone(&house.clock), waited: AtomicUsize::new(0) });
     let polling = PollingWatchdog::new(
         Arc::clone(&world) as _,
-        Arc::clone(&house.store) as _,
-        Arc::new(EngineTelling),
-        zones(),
+        house.options(at("10:10")).telling(Arc::new(EngineTelling)),
         MINUTES(5),
     );
     let scans = Arc::new(Mutex::new(Vec::new()));

@@ -86,18 +86,28 @@ fn declared(pipeline: &Pipeline, first_seen: Timestamp) -> Record {
 pub(crate) struct House {
     pub(crate) clock: Arc<Mutex<Timestamp>>,
     pub(crate) store: Arc<MemoryStore>,
-    engine: Writer,
+    /// The engine's rights, by shard.
+    engines: Vec<Writer>,
 }
 
 impl House {
     /// With these pipelines, known since some days before and recorded up to an instant.
     pub(crate) fn new(files: &[&str], recorded: Timestamp) -> Self {
+        Self::with_shards(1, files, recorded)
+    }
+
+    /// The same with several shards.
+    pub(crate) fn with_shards(shards: u16, files: &[&str], recorded: Timestamp) -> Self {
         let clock = Arc::new(Mutex::new(recorded));
         let reading = Arc::clone(&clock);
-        let store = Arc::new(MemoryStore::new(1, Arc::new(move || *reading.lock().unwrap())));
+        let store = Arc::new(MemoryStore::new(shards, Arc::new(move || *reading.lock().unwrap())));
         let year = SignedDuration::from_hours(10_000);
-        let lease = block_on(store.acquire(Role::Engine, Shard(0), "engine", year)).unwrap();
-        let house = Self { clock, store, engine: lease.unwrap().writer };
+        let engines = (0..shards).map(|shard| {
+            let lease = block_on(store.acquire(Role::Engine, Shard(shard), "engine", year));
+            lease.unwrap().unwrap().writer
+        });
+        let engines = engines.collect();
+        let house = Self { clock, store, engines };
         for file in files {
             house.declare(file, instant("2026-02-20T00:00:00Z"), recorded);
         }
@@ -129,7 +139,9 @@ impl House {
     /// Writes as the engine.
     pub(crate) fn write(&self, pipeline: &str, changes: Vec<Change>) {
         let pipeline = PipelineId::any(pipeline).unwrap();
-        let group = Group { pipeline, writer: self.engine, changes };
+        let shard = Shard::of(&pipeline, self.store.shard_count());
+        let writer = self.engines[usize::from(shard.0)];
+        let group = Group { pipeline, writer, changes };
         let results = block_on(self.store.commit(vec![group])).unwrap();
         assert!(results.iter().all(Result::is_ok), "{results:?}");
     }
@@ -188,6 +200,7 @@ impl House {
         let slot = match status {
             "COMPLETED" => slot.close(Disposition::Completed, created_at).unwrap(),
             "FAILED" => slot.close(Disposition::Failed, created_at).unwrap(),
+            "CANCELLED" => slot.close(Disposition::Cancelled, created_at).unwrap(),
             _ => slot,
         };
         self.slot(pipeline, (schedule, nominal), &slot);

@@ -6,6 +6,7 @@ mod both;
 mod cases;
 mod deleted;
 mod house;
+mod library;
 mod obligations;
 mod ourselves;
 mod poison;

@@ -190,6 +190,11 @@ fn a_budget_counts_from_the_first_sensor() {
 }
 
 fn post_run(house: &House) {
+    post_run_of(house, &["output-row-count"]);
+}
+
+/// A completion after which something is to be reported under these keys.
+fn post_run_of(house: &House, keys: &[&str]) {
     let mut slot = waiting(nine());
     slot.state = SlotState::Open(OpenState::Running);
     let slot = slot.close(Disposition::Completed, at("09:10")).unwrap();
@@ -198,7 +203,7 @@ fn post_run(house: &House) {
         .detail("completedAt", at("09:10").to_string())
         .detail("sensorTimeout", "2h")
         .detail("generation", 1)
-        .detail("ruleKeys", json!(["output-row-count"]));
+        .detail("ruleKeys", json!(keys));
     house.due("orders", due);
 }
 
@@ -265,6 +270,62 @@ fn a_sensor_whose_slot_nobody_opened_opens_it_once() {
     for (time, asked) in [("08:32", 1), ("08:33", 2)] {
         assert_eq!(house.found(at(time)), NOTHING);
         assert_eq!(block_on(house.store.inbox(Shard(0), 10)).unwrap().items.len(), asked);
+    }
+}
+
+#[test]
+fn a_slot_that_was_opened_by_the_watchdog_has_its_budget_from_the_sensor_on() {
+    let house = House::new(&[&format!("{STREAM}sla: {{maxDuration: 30m}}\n")], at("08:00"));
+    assert_eq!(house.found(at("08:00")), NOTHING);
+    house.sensor("orders", "ready", json!({"date": "2026-02-24"}), at("08:30"));
+    assert_eq!(house.found(at("08:40")).len(), 1, "it is opened");
+    // The warning came a quarter before.
+    assert_eq!(house.found(at("08:59")).len(), 1);
+    assert_eq!(
+        house.found(at("09:01")),
+        ["relative-sla-breaches RELATIVE_SLA_BREACH stream/2026-02-24T00:00:00Z"]
+    );
+}
+
+#[test]
+fn a_budget_of_an_earlier_generation_says_nothing_of_this_one() {
+    let house = house(CRON);
+    let budget =
+        ResolvedSla { duration_max: Some(SignedDuration::from_mins(30)), ..Default::default() };
+    let mut slot = waiting(nine()).promising(budget);
+    let place = (nine(), cron());
+    house.due("orders", Obligation::of_budget(&place, &slot, nine()).unwrap());
+    slot.generation = 2;
+    house.slot("orders", ("cron", nine()), &slot);
+    assert_eq!(house.found(at("09:31")), NOTHING);
+    assert_eq!(due_rows(&house), []);
+}
+
+#[test]
+fn a_run_is_stuck_while_it_is_starting_too_and_not_once_it_is_over() {
+    for (status, is_stuck) in [
+        ("PENDING", true),
+        ("TRIGGERING", true),
+        ("RUNNING", true),
+        ("FAILED", false),
+        ("CANCELLED", false),
+    ] {
+        let house = house(CRON);
+        house.run("orders", ("cron", nine()), (status, nine()), SignedDuration::from_mins(30));
+        assert_eq!(house.found(at("09:31")).len(), usize::from(is_stuck), "{status}");
+    }
+}
+
+#[test]
+fn each_rule_of_a_post_run_wants_its_own_report() {
+    for (reported, missing) in [(&["rows"][..], 1), (&["checksum"], 1), (&["rows", "checksum"], 0)]
+    {
+        let house = house(CRON);
+        post_run_of(&house, &["rows", "checksum"]);
+        for key in reported {
+            house.sensor("orders", key, json!({"count": 5}), at("09:30"));
+        }
+        assert_eq!(house.found(at("11:11")).len(), missing, "{reported:?}");
     }
 }
 

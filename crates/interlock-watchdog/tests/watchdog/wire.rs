@@ -2,7 +2,10 @@
 
 use std::{env, fs, path::Path};
 
-use interlock_core::slot::{Disposition, OpenState, SlotState};
+use interlock_core::{
+    incident::Alert,
+    slot::{Disposition, OpenState, SlotState},
+};
 use interlock_store::{DueKind, Obligation, Shard, Store as _, Subject, block_on};
 use interlock_watchdog::{CheckName, Finding, Snapshot, once::once, wire::event_json};
 use jiff::{SignedDuration, Timestamp};
@@ -11,7 +14,7 @@ use serde_json::{Value, json};
 use crate::house::{EngineTelling, House, instant, waiting};
 
 /// Compares with the golden file; `UPDATE_GOLDEN=1` writes it.
-fn check(name: &str, value: &Value) {
+pub(crate) fn check(name: &str, value: &Value) {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.json"));
     let text = format!("{}\n", serde_json::to_string_pretty(value).unwrap());
@@ -28,7 +31,13 @@ fn events(house: &House, kind: &str) -> Vec<Value> {
     found.map(|row| event_json(&row.pipeline, &row.record)).collect()
 }
 
-fn silver() -> House {
+/// What a channel for events is sent of the alert of a type.
+fn told_as_event(house: &House, alert_type: &str) -> Value {
+    let found = house.alerts().into_iter().find(|alert| alert["alertType"] == alert_type);
+    Alert::from_json(&found.unwrap()).to_event_json()
+}
+
+pub(crate) fn silver() -> House {
     let file = "
 name: earthquake-silver
 schedules: [{name: daily, after: '09:00', deadline: '09:20'}]
@@ -129,6 +138,7 @@ fn seed_002_events() {
         })
     );
     check("event-schedule-missed", &missed);
+    check("event-schedule-missed", &told_as_event(&house, "schedule_missed"));
     let (timeout, missing) = silver_orders();
     check("event-sfn-timeout", &timeout);
     check("event-post-run-sensor-missing", &missing);
@@ -155,6 +165,7 @@ trigger: {type: command, command: 'true'}
     house.slot("silver-orders", ("stream", midnight), &slot);
     house.pass(instant("2026-03-01T12:30:00Z"));
     let timeout = events(&house, "SFN_TIMEOUT").remove(0);
+    check("event-sfn-timeout", &told_as_event(&house, "job_timeout"));
     let house = House::new(&[file], midnight);
     let slot = slot.close(Disposition::Completed, instant("2026-03-01T12:29:00Z")).unwrap();
     house.slot("silver-orders", ("stream", midnight), &slot);
@@ -166,6 +177,8 @@ trigger: {type: command, command: 'true'}
         .detail("ruleKeys", json!(["output-row-count"]));
     house.due("silver-orders", due);
     house.pass(instant("2026-03-01T14:30:00Z"));
+    let told = told_as_event(&house, "post_run_sensor_missing");
+    check("event-post-run-sensor-missing", &told);
     (timeout, events(&house, "POST_RUN_SENSOR_MISSING").remove(0))
 }
 
@@ -214,6 +227,7 @@ fn a_check_that_fails_is_named_and_the_others_run() {
         })
     );
     check("event-watchdog-degraded", &degraded);
+    check("event-watchdog-degraded", &told_as_event(&house, "watchdog_degraded"));
     assert!(house.incidents().contains_key("watchdog-degraded:_system"));
     // What could not be judged is not called judged.
     assert_eq!(house.found(instant("2026-03-01T12:31:00Z")), Vec::<String>::new());

@@ -40,8 +40,8 @@ pub(crate) enum Asking {
         #[command(subcommand)]
         command: SensorCommand,
     },
-    /// Run a pipeline now, or one of its slots. While `serve` runs it is asked to; otherwise the run is
-    /// followed here to its end, and the exit code is 0 if it completed, 1 if it ended otherwise.
+    /// Run a pipeline now, or one of its slots, and wait for the end. The exit code is 0 if it completed, 1 if it ended
+    /// otherwise. Ctrl-C leaves the run going and exits with 4. Needs no `serve`; one that is there runs it.
     Run(Run),
     /// Run a closed slot again.
     Rerun {
@@ -191,11 +191,21 @@ pub(crate) struct Run {
     /// A parameter of the job, `key=value`; can be repeated.
     #[arg(short = 'p', long = "param", value_name = "K=V", value_parser = parameter)]
     pub(crate) params: Vec<(String, String)>,
-    /// Follow it to its end while `serve` runs it, too.
+    /// Do not wait: return once `serve` has accepted it or, without one, once its job has started.
+    #[arg(long)]
+    detach: bool,
+    /// Wait for the end, as without it; takes back a `--detach` in front of it.
     #[arg(short, long)]
-    pub(crate) follow: bool,
+    follow: bool,
     #[command(flatten)]
     pub(crate) sending: Sending,
+}
+
+impl Run {
+    /// Whether the end is not waited for.
+    pub(crate) fn is_detached(&self) -> bool {
+        self.detach && !self.follow
+    }
 }
 
 pub(super) fn parameter(text: &str) -> Result<(String, String), String> {

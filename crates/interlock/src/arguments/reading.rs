@@ -57,7 +57,8 @@ pub(crate) enum Reading {
         #[command(flatten)]
         list: ListIncidents,
     },
-    /// Judge once what should have happened and did not: for a cron job, or to ask what would be found.
+    /// Judge once what should have happened and did not, record it and deliver the alerts: for a crontab. With `--at`, only
+    /// print what would be found then.
     Watchdog(WatchdogPass),
     /// Look at how far schedules are recorded.
     Watermark {
@@ -260,7 +261,7 @@ pub(crate) struct WatchdogPass {
     /// Only this check.
     #[arg(long, value_name = "NAME", value_parser = CHECKS)]
     pub(crate) check: Option<String>,
-    /// Print `{"findings": […], "failed": […]}`.
+    /// Print `{"findings": […], "failed": […], "alerts": {…}}`.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -12,7 +12,9 @@ use clap::{Args, ValueEnum, ValueHint};
                        also under `nohup`. Jobs start with every signal's default action, and none blocked.\n\nA pipeline whose file is \
                        gone is retired. When more than half of the pipelines (and more than one) have lost their \
                        files at once, that is more likely a wrong folder: none is retired, and `serve` says so, \
-                       until the files are back or somebody agrees with --retire-missing."
+                       until the files are back or you start it with --retire-missing.\n\nWith --recover nothing is deleted: \
+                       the damaged file gets another name, and an incident says what was lost. Slots up to its last write that \
+                       are not recorded any more are `unknown` and do not run by themselves."
 )]
 pub(crate) struct Serve {
     /// Which project; the current directory when absent.
@@ -21,12 +23,16 @@ pub(crate) struct Serve {
     /// How the log is written.
     #[arg(long, value_enum, default_value_t = LogForm::Text)]
     pub(crate) log: LogForm,
-    /// Which parts run in this process [default: all that there are]
+    /// Which parts run in this process, such as `watchdog,notifier` beside an engine elsewhere [default: all that are not
+    /// switched off in interlock.yaml]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ROLE,…")]
     pub(crate) roles: Vec<RoleName>,
     /// Retire every pipeline that has no file at this start, even if that is more than half of them.
     #[arg(long)]
     pub(crate) retire_missing: bool,
+    /// Set a damaged ledger aside and begin a new one with what can be read of it; a sound one is served as it is.
+    #[arg(long)]
+    pub(crate) recover: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -54,6 +54,7 @@ pub(super) fn run(directory: &Path, depth: Depth, output: &mut Output) -> Result
         ("server", server(&place, &loaded.config.server)),
         ("clock", clock(directory)),
         ("zones", zones()),
+        ("private", private(&place)),
         ("disk", disk(if folder.is_dir() { &folder } else { directory })),
     ];
     if depth == Depth::Live {
@@ -104,6 +105,9 @@ fn store(place: &Place) -> Finding {
 
 /// Either answer is good: it is said because everything else depends on it.
 fn daemon(place: &Place) -> Finding {
+    if !place.may_write() {
+        return Bad("cannot tell: its state folder is another user's".to_owned());
+    }
     let is_served = place.is_served();
     Good(if is_served { "running" } else { "not running" }.to_owned())
 }
@@ -181,6 +185,33 @@ fn zone_version() -> Option<String> {
         text.lines().next()?.strip_prefix("# version ").map(str::to_owned)
     });
     version.map(|version| version.trim().to_owned())
+}
+
+/// How many open files are named.
+const NAMED_MAX: usize = 5;
+
+/// Whether other users of this machine are kept out of the state folder: the ledger holds whole declarations, secrets included.
+fn private(place: &Place) -> Finding {
+    let folder = &place.folder;
+    if !folder.is_dir() {
+        return Good("nothing was recorded yet".to_owned());
+    }
+    let open = match interlock_private_files::exposed(folder, place.private_extent()) {
+        Ok(open) if open.is_empty() => {
+            return Good("only its owner may read the state folder".to_owned());
+        }
+        Ok(open) => open,
+        Err(error) => return Bad(format!("{} cannot be examined: {error}", folder.display())),
+    };
+    let named = open.iter().take(NAMED_MAX);
+    let named: Vec<_> =
+        named.map(|it| format!("{} ({:04o})", it.path.display(), it.mode)).collect();
+    let more = open.len().saturating_sub(NAMED_MAX);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    Bad(format!(
+        "other users of this machine can read {}{more}; `interlock serve` closes what it owns when it starts",
+        named.join(", ")
+    ))
 }
 
 fn disk(directory: &Path) -> Finding {

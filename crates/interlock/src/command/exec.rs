@@ -65,8 +65,8 @@ pub(super) fn run(directory: &Path, exec: &Exec, output: &mut Output) -> Result<
     Ok(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-/// Where reports go: to the interface that is named, else into the inbox of the project here, else to this machine's
-/// interface.
+/// Where reports go: to the interface that is named, else into the inbox of the project here, or to the project's interface
+/// where only another user may write into that; else to this machine's interface.
 fn way(directory: &Path, exec: &Exec) -> Way {
     let named = exec.server.clone().or_else(|| environment::variable("INTERLOCK_SERVER"));
     let token = environment::variable("INTERLOCK_TOKEN");
@@ -85,10 +85,11 @@ fn way(directory: &Path, exec: &Exec) -> Way {
     if !is_project {
         return to(HERE);
     }
-    if place.is_embedded() {
+    if place.is_embedded() && place.may_write() {
         return Way::Inbox(place.folder);
     }
-    // The ledger is on a server, which takes longer to reach than a job's wrapper may: whoever serves the project does it.
+    // The ledger is another user's, or on a server, which takes longer to reach than a job's wrapper may: the process that
+    // serves the project writes the report down.
     if let Some(address) = interface(directory, &place) {
         return to(&format!("http://{address}")).for_project(directory);
     }

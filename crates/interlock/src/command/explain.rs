@@ -122,7 +122,7 @@ impl Asked<'_> {
             return Ok(Explanation::Waiting { slot, state, verdict, text });
         }
         let runs = self.ledger.runs_of(&slot.pipeline, &slot.schedule, slot.nominal)?;
-        let events = why::events_of(self.ledger, &slot, &row.entry, &runs)?;
+        let events = why::events_of(self.ledger, &slot, std::slice::from_ref(row), &runs)?;
         let decisions: Vec<_> = events.found.iter().filter_map(Decision::of).collect();
         let mut remarks = self.remarks(&row.entry, &decisions);
         remarks.extend(

@@ -15,9 +15,9 @@ use std::{
 use interlock_api::{Phase, Surface};
 use interlock_config::{
     SystemZones,
-    server::{Server, ServerConfig},
+    server::{Beacon, Server, ServerConfig},
 };
-use interlock_core::id::PipelineId;
+use interlock_core::{id::PipelineId, outbound::Outbound};
 use interlock_engine::{
     Changes, Pace,
     host::Host,
@@ -28,10 +28,11 @@ use interlock_store::{
     Key, Record, Role, Store,
     kept::{COPYING_KEY, MOVED_KEY},
 };
+use interlock_store_embedded::recover;
 use interlock_trigger::web::Web;
 use tokio::{
     runtime::Handle,
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
     task::spawn_blocking,
 };
 
@@ -44,18 +45,20 @@ use crate::{
     place::{Held, Place},
     serve::{
         archiver,
-        attend::{self, END_IN, Loop, Parties, asked},
+        attend::{self, END_IN, Loop, Parties, ServeEnd, asked},
         broken::BrokenFiles,
-        caution, concord,
+        caution,
+        channel_reload::ChannelReload,
+        concord,
         engines::Engines,
         evaluators,
-        files::{Agreement, Files, Scan},
+        files::{Agreement, Files},
         greeting::Greeting,
-        guard::Guard,
+        guard::{Guard, Memory},
         http::Interface,
         letters::{Teller, Ways},
-        log, making, notifier,
-        reload::{self, Reload, rendered},
+        log, making, notifier, refused,
+        reload::{self, Reload, tell_problems},
         reports::Reports,
         retention,
         roles::Roles,
@@ -64,7 +67,7 @@ use crate::{
         shards::{Owner, OwnerParts},
         signals::{Requests as _, Signals},
         specs::StoredSpecs,
-        spooled,
+        spooled, stand_in,
         unreached::Unreached,
         watchdog::{self, Beside},
         wiring,
@@ -78,23 +81,27 @@ use crate::{
 const PORTIONS: usize = 2;
 
 pub(super) fn run(directory: &Path, asked: &Serve, output: &mut Output) -> Result<u8, Failure> {
-    let roles = Roles::asked(&asked.roles)?;
+    let roles = Roles::asked(&asked.roles);
     // Before there is another thread, which would block what this one does: a daemon hears SIGTERM however it was started.
     signals::unblock();
     log::start(asked.log);
     let agreement = if asked.retire_missing { Agreement::Given } else { Agreement::Open };
     let (directory, log) = (directory.to_path_buf(), asked.log);
-    let project = Project { directory, roles, agreement, log };
+    let damaged = if asked.recover { Damaged::SetAside } else { Damaged::Refused };
+    let project = Project { directory, roles, agreement, log, damaged };
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}"), ""))?;
     let ended = runtime.block_on(serve(project, output));
     // A thread that is blocked must not keep the process.
     runtime.shutdown_background();
-    if let Ok(message) = &ended {
+    if let Ok(ServeEnd::Stopped(message)) = &ended {
         say(asked.log, output, message);
     }
     log::finish();
-    ended.map(|_| SUCCESS)
+    match ended? {
+        ServeEnd::Stopped(_) => Ok(SUCCESS),
+        ServeEnd::HandedOver(_guard) => match stand_in::begin_again()? {},
+    }
 }
 
 /// Says something about the process itself; that nobody reads it is no failure.
@@ -113,9 +120,17 @@ struct Project {
     roles: Roles,
     agreement: Agreement,
     log: LogForm,
+    damaged: Damaged,
 }
 
-async fn serve(project: Project, output: &mut Output) -> Result<&'static str, Failure> {
+/// What becomes of a damaged ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Damaged {
+    Refused,
+    SetAside,
+}
+
+async fn serve(project: Project, output: &mut Output) -> Result<ServeEnd, Failure> {
     let form = project.log;
     let mut signals = Signals::listen()
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}"), ""))?;
@@ -123,9 +138,9 @@ async fn serve(project: Project, output: &mut Output) -> Result<&'static str, Fa
         biased;
         signal = signals.stop() => {
             tracing::info!("{signal} while starting");
-            return Ok("stopped before it was at work");
+            return Ok(ServeEnd::Stopped("stopped before it was at work"));
         }
-        started = start(project) => started?,
+        started = start_or_tell(project) => started?,
     };
     let (parties, greeting, witness) = started;
     let greeted = greeting.say(form, output);
@@ -139,72 +154,108 @@ async fn serve(project: Project, output: &mut Output) -> Result<&'static str, Fa
     ended
 }
 
+/// Starts; if the ledger is the reason that it cannot, the channels of the files are told without it.
+async fn start_or_tell(project: Project) -> Result<(Parties, Greeting, Option<Witness>), Failure> {
+    let directory = project.directory.clone();
+    let started = start(project).await;
+    if let Err(refusal) = &started {
+        refused::tell(&directory, refusal).await;
+    }
+    started
+}
+
 async fn start(project: Project) -> Result<(Parties, Greeting, Option<Witness>), Failure> {
-    let Project { directory, roles, agreement, log } = project;
+    let Project { directory, roles, agreement, log, damaged } = project;
     let surface = Arc::new(Surface::new(env!("CARGO_PKG_VERSION")));
     let zones = Arc::new(SystemZones::new());
     let (from, zones_read) = (directory.clone(), Arc::clone(&zones));
     let config = blocking(move || Files::around(&from, &zones_read)).await??.config;
-    let roles = roles.given(config.archiver.as_ref())?;
+    let roles = roles.given(&config)?;
     let place = Place::of(&directory)?;
-    let (folder, holder) = (place.folder.clone(), place.holder());
-    let ours = holder.clone();
-    let (store, held) = open(&place, &roles).await?;
+    let (store, held) = open(&place, &roles, damaged).await?;
     refuse_left_behind(store.as_ref(), &place).await?;
     let witness = witness(&place, &roles, &store).await?;
     surface.enter(Phase::Starting("the ledger is being loaded"));
     surface.store.get_or_init(|| Arc::clone(&store));
     surface.maker.get_or_init(|| making::maker(&directory, &config.dirs.pipelines));
-    let interface = interface(&roles, &config, (&folder, &surface)).await?;
+    let interface = interface(&roles, &config, (&place.folder, &surface)).await?;
     let mut greeting = greeting(&place, &roles, &surface);
-    let names = spooled::names((&directory, &folder), interface.as_ref().map(Interface::address));
-    tokio::spawn(spooled::take_over(Arc::clone(&store), names));
+    take_over_spooled((&directory, &place.folder), interface.as_ref(), &store);
     let (reload, asked) = mpsc::unbounded_channel();
     let runtime = beside()?;
     let beside = runtime.handle().cloned().unwrap_or_else(Handle::current);
     archiver::start((&roles, &place, &config), &store, (&beside, &surface)).await?;
-    let (mut sentinel, mut watchdog) = (None, None);
+    let served = Served {
+        directory: &directory,
+        place: &place,
+        config: &config,
+        roles: &roles,
+        files: Files::new(&directory, &place.folder, Arc::clone(&zones)),
+        specs: StoredSpecs::new(Arc::clone(&store), Arc::clone(&zones)),
+        zones,
+        store: Arc::clone(&store),
+        holder: place.holder(),
+        unreached: Arc::default(),
+        news: Arc::default(),
+        surface: &surface,
+        beside: &beside,
+    };
+    let folder = machine_folder(&place, &roles);
+    let mut loops = OtherLoops::default();
     let engine = if roles.has(RoleName::Engine) {
-        let (directory, place, config) = (directory.as_path(), &place, &config);
-        let unreached = Arc::<Unreached>::default();
-        let served = Served { directory, place, config, zones, unreached: Arc::clone(&unreached) };
-        let (changes, declarations) = mpsc::channel(PORTIONS);
-        let specs = StoredSpecs::new(Arc::clone(&store), Arc::clone(&served.zones));
-        let files = Files::new(directory, &folder, Arc::clone(&served.zones));
-        let by = (holder.clone(), files.clone(), agreement);
-        let (mut owner, host) = served.owner((&store, specs.clone()), by, declarations)?;
-        let (told, broken) = begin((&mut owner, &files), &store, &mut greeting).await?;
-        if roles.has(RoleName::Watchdog) && config.watchdog.enabled {
-            let around = served.around_watchdog(&surface, &store, (holder, files.clone()));
-            watchdog = Some(Loop::begin(&beside, |stop| watchdog::run(around, stop)));
-        }
-        if roles.has(RoleName::Notifier) {
-            let pulse = watched(&surface, "notifier", notifier::BOUND);
-            let (files, vitals) = (files.clone(), Arc::clone(&host.vitals));
-            let outbound = &config.engine.outbound;
-            let (store, threads) = (Arc::clone(&store), folder.join("threads.jsonl"));
-            let around = notifier::Around { files, specs, store, outbound, vitals, pulse, threads };
-            start_notifier(&beside, around)?;
-        }
-        let (around, seen) = ((folder.as_path(), config), (Arc::clone(&host.vitals), unreached));
-        sentinel = Some(post_sentinel((&surface, &store), around, files.clone(), seen)?);
-        let pulse = watched(&surface, "reload", reload::BOUND);
-        tokio::spawn(Reload { files, engine: changes, asked, pulse, told, broken }.watch());
-        tokio::spawn(retention::keep_logs(folder.join("runner"), config.retention.logs));
-        let kept = retention::Kept::of(config);
-        beside.spawn(retention::keep_ledger(Arc::clone(&store), ours.clone(), kept));
-        beside.spawn(retention::keep_answers(Arc::clone(&store), ours));
-        let reports = Reports::found_by(&folder, &store);
-        tokio::spawn(reports.tell_what_is_there().await.tell_what_comes());
-        Some(run_engines(owner, host, &surface))
+        let started = served.begin_engine(agreement, &mut greeting).await?;
+        loops = served.start_others(&folder, &started.host.vitals)?;
+        Some(served.run_engine(started, asked).await)
     } else {
+        served.watch_channels(asked);
+        if roles.write_the_ledger() {
+            let vitals = Arc::clone(surface.vitals.get_or_init(Arc::default));
+            loops = served.start_others(&folder, &vitals)?;
+            served.tell_hang_reports(&folder).await;
+        }
         None
     };
     surface.enter(Phase::Serving);
-    let guard = guard((&folder, log), &config.server, &surface, &beside)?;
-    let parties =
-        Parties { surface, interface, engine, watchdog, sentinel, guard, reload, runtime, held };
+    let guard = guard((&folder, log), &config.server, (&surface, served.memory()), &beside)?;
+    let stands_in_for = stands_in(&place, &roles).then(|| place.folder.clone());
+    let OtherLoops { watchdog, notifier, sentinel } = loops;
+    let parties = Parties {
+        surface,
+        interface,
+        engine,
+        watchdog,
+        notifier,
+        stands_in_for,
+        sentinel,
+        guard,
+        reload,
+        runtime,
+        held,
+    };
     Ok((parties, greeting, witness))
+}
+
+/// Takes over what jobs reported while no process was there to hear it.
+fn take_over_spooled(
+    project: (&Path, &Path),
+    interface: Option<&Interface>,
+    store: &Arc<dyn Store>,
+) {
+    let names = spooled::names(project, interface.map(Interface::address));
+    tokio::spawn(spooled::take_over(Arc::clone(store), names));
+}
+
+/// Whether this process writes an embedded ledger only while no other process wants to.
+fn stands_in(place: &Place, roles: &Roles) -> bool {
+    place.is_embedded() && !roles.has(RoleName::Engine) && roles.write_the_ledger()
+}
+
+/// Where this process keeps what is its own: the project's folder, and beside an engine a folder in it.
+fn machine_folder(place: &Place, roles: &Roles) -> PathBuf {
+    if roles.has(RoleName::Engine) || !roles.write_the_ledger() {
+        return place.folder.clone();
+    }
+    place.folder.join(roles.words().join("-"))
 }
 
 /// What this machine remembers of the store; whoever has the engine, and with it the folder, keeps it.
@@ -235,7 +286,7 @@ async fn begin(
     let mut told = BTreeSet::new();
     if let Some((overview, scan)) = owner.parts.work.begun.lock().await.take() {
         greeting.take(overview, &scan);
-        told = tell_problems(&scan);
+        told = tell_problems(&scan.problems, &BTreeSet::new());
         broken.report(&scan).await;
     }
     let roll = store.roll().await?;
@@ -247,11 +298,11 @@ async fn begin(
 fn guard(
     around: (&Path, LogForm),
     server: &Server,
-    surface: &Surface,
+    (surface, memory): (&Surface, Memory),
     beside: &Handle,
 ) -> Result<Option<Guard>, Failure> {
     let runtimes = [("main", &Handle::current()), ("beside", beside)];
-    let mut guard = match Guard::start(around, &surface.loops, &runtimes) {
+    let mut guard = match Guard::start(around, &surface.loops, memory, &runtimes) {
         Ok(guard) => guard,
         Err(error) => {
             tracing::error!(%error, "nobody ends this process if it hangs");
@@ -273,7 +324,7 @@ fn guard(
 fn greeting(place: &Place, roles: &Roles, surface: &Surface) -> Greeting {
     Greeting {
         pipelines: 0,
-        problems: 0,
+        problems: (0, String::new()),
         held: 0,
         reach: surface.reach(),
         roles: roles.words(),
@@ -297,25 +348,24 @@ async fn interface(
 }
 
 /// Lets a notifier run where the engine cannot block it.
-fn start_notifier(beside: &Handle, around: notifier::Around<'_>) -> Result<(), Failure> {
+fn start_notifier(beside: &Handle, around: notifier::Around<'_>) -> Result<Loop<()>, Failure> {
     let entered = beside.enter();
     let notifier = notifier::open(around)
         .map_err(|error| failed(format!("cannot make an HTTP client: {error}")))?;
     drop(entered);
-    beside.spawn(notifier::run(notifier));
-    Ok(())
+    Ok(Loop::begin(beside, |stop| notifier::run(notifier, stop)))
 }
 
 /// Has somebody watch this process, on a thread of its own.
 fn post_sentinel(
     (surface, store): (&Arc<Surface>, &Arc<dyn Store>),
-    (folder, config): (&Path, &ServerConfig),
+    (folder, beacons, outbound): (&Path, &[Beacon], &Outbound),
     files: Files,
     (vitals, unreached): (Arc<Vitals>, Arc<Unreached>),
 ) -> Result<Sentinel, Failure> {
     let (surface, store) = (Arc::clone(surface), Arc::clone(store));
-    let (folder, outbound) = (folder.to_path_buf(), config.engine.outbound.clone());
-    let beacons = config.beacons.clone();
+    let (folder, outbound) = (folder.to_path_buf(), outbound.clone());
+    let beacons = beacons.to_vec();
     let pulse = watched(&surface, "sentinel", sentinel::BOUND);
     let around = move || {
         let web = Web::new(&outbound).map_err(io::Error::other)?;
@@ -324,18 +374,6 @@ fn post_sentinel(
         Ok(sentinel::Around { surface, store, vitals, beacons, spool, pulse, unreached })
     };
     Sentinel::start(around).map_err(|error| failed(format!("cannot watch this process: {error}")))
-}
-
-/// Says what is wrong with the files; answers with what was said.
-fn tell_problems(scan: &Scan) -> BTreeSet<String> {
-    let told = rendered(&scan.problems);
-    for problem in &told {
-        tracing::warn!("{problem}");
-    }
-    if !told.is_empty() {
-        tracing::warn!("what was loaded of a broken file stays in force");
-    }
-    told
 }
 
 /// The runtime that the engine cannot block.
@@ -361,10 +399,32 @@ async fn blocking<T: Send + 'static>(
     spawn_blocking(work).await.map_err(|error| failed(error.to_string()))
 }
 
-/// The store: to write it, beside an engine; else only to read it and to leave requests.
-async fn open(place: &Place, roles: &Roles) -> Result<(Arc<dyn Store>, Held), Failure> {
-    let (place, is_writer) = (place.clone(), roles.has(RoleName::Engine));
+/// The store: to write it for an engine, to write it while no other process wants to for what judges and tells, else
+/// only to read it and to leave requests.
+async fn open(
+    place: &Place,
+    roles: &Roles,
+    damaged: Damaged,
+) -> Result<(Arc<dyn Store>, Held), Failure> {
+    let is_writer = roles.has(RoleName::Engine);
+    let recovers = damaged == Damaged::SetAside;
+    if recovers && !(is_writer && place.is_embedded()) {
+        return Err(Failure::usage(
+            "`--recover` is about a ledger in a file, and about the process that writes it",
+            "A store on a server is recovered with that server's own means. Without `--roles` a process writes.",
+        ));
+    }
+    if is_writer || roles.write_the_ledger() {
+        close_to_others(place)?;
+    }
+    if stands_in(place, roles) {
+        return Ok((stand_in::take(&place.folder).await?, Held::default()));
+    }
+    let place = place.clone();
     let opened = blocking(move || -> Result<_, Failure> {
+        if recovers && let Some(recovery) = recover(&place.folder, clock::now())? {
+            tracing::warn!("{}", recovery.message);
+        }
         if is_writer {
             let held = place.hold()?;
             Ok((place.open_writer(writer::SERVE, writer::SERVE_WAITS)?, held))
@@ -374,6 +434,16 @@ async fn open(place: &Place, roles: &Roles) -> Result<(Arc<dyn Store>, Held), Fa
         }
     });
     opened.await?
+}
+
+/// Closes the state folder to other users of this machine: the ledger holds whole declarations.
+fn close_to_others(place: &Place) -> Result<(), Failure> {
+    for open in place.make_private()? {
+        let (path, mode) = (open.path.display(), format!("{:04o}", open.mode));
+        let error = open.error.map(|error| error.to_string()).unwrap_or_default();
+        tracing::warn!(%path, %mode, %error, "other users of this machine can read this file of the state folder");
+    }
+    Ok(())
 }
 
 /// Refuses a store that `interlock store copy` has not finished, where what is missing would be owed again; and one that it
@@ -405,23 +475,139 @@ async fn refuse_left_behind(store: &dyn Store, place: &Place) -> Result<(), Fail
     }
 }
 
-/// A project that is served by engines.
+/// A project that is served, and what its loops are built from.
 struct Served<'a> {
     directory: &'a Path,
     place: &'a Place,
     config: &'a ServerConfig,
+    roles: &'a Roles,
+    files: Files,
+    specs: StoredSpecs,
     zones: Arc<SystemZones>,
+    store: Arc<dyn Store>,
+    /// Who this process is to the store's leases.
+    holder: String,
     unreached: Arc<Unreached>,
+    /// From the watchdog to the notifier: there is something new in the outbox.
+    news: Arc<Notify>,
+    surface: &'a Arc<Surface>,
+    /// The runtime that the engine cannot block.
+    beside: &'a Handle,
+}
+
+/// Engines that have loaded what is theirs.
+struct StartedEngine {
+    owner: Owner<Engines>,
+    host: Host,
+    /// Where changes of the files go.
+    changes: mpsc::Sender<Changes>,
+    /// What was said of the files.
+    told: BTreeSet<String>,
+    broken: BrokenFiles,
+}
+
+/// The loops beside the engine, or without one.
+#[derive(Default)]
+struct OtherLoops {
+    watchdog: Option<Loop<()>>,
+    notifier: Option<Loop<()>>,
+    sentinel: Option<Sentinel>,
 }
 
 impl Served<'_> {
+    /// What a report of a hang says of memory.
+    fn memory(&self) -> Memory {
+        let vitals = self.surface.vitals.get().cloned();
+        Memory { vitals, declarations: self.specs.kept() }
+    }
+
+    /// Loads what this instance owns.
+    async fn begin_engine(
+        &self,
+        agreement: Agreement,
+        greeting: &mut Greeting,
+    ) -> Result<StartedEngine, Failure> {
+        let (changes, declarations) = mpsc::channel(PORTIONS);
+        let (mut owner, host) = self.owner(agreement, declarations)?;
+        let (told, broken) = begin((&mut owner, &self.files), &self.store, greeting).await?;
+        Ok(StartedEngine { owner, host, changes, told, broken })
+    }
+
+    /// Starts what judges, tells and looks after this process, as far as that is among the roles.
+    fn start_others(&self, folder: &Path, vitals: &Arc<Vitals>) -> Result<OtherLoops, Failure> {
+        let mut loops = OtherLoops::default();
+        if self.roles.has(RoleName::Watchdog) {
+            let around = self.around_watchdog();
+            loops.watchdog = Some(Loop::begin(self.beside, |stop| watchdog::run(around, stop)));
+        }
+        if self.roles.has(RoleName::Notifier) {
+            let around = notifier::Around {
+                files: self.files.clone(),
+                specs: self.specs.clone(),
+                store: Arc::clone(&self.store),
+                outbound: &self.config.engine.outbound,
+                vitals: Arc::clone(vitals),
+                pulse: watched(self.surface, "notifier", notifier::BOUND),
+                threads: self.place.folder.join("threads.jsonl"),
+                console: notifier::console(),
+                news: Arc::clone(&self.news),
+            };
+            loops.notifier = Some(start_notifier(self.beside, around)?);
+        }
+        let seen = (Arc::clone(vitals), Arc::clone(&self.unreached));
+        let around = (folder, self.beacons(), &self.config.engine.outbound);
+        let watched = (self.surface, &self.store);
+        loops.sentinel = Some(post_sentinel(watched, around, self.files.clone(), seen)?);
+        Ok(loops)
+    }
+
+    /// The beacons say that pipelines are run: a process that only watches must not say it for an engine that is dead.
+    fn beacons(&self) -> &[Beacon] {
+        if self.roles.has(RoleName::Engine) { &self.config.beacons } else { &[] }
+    }
+
+    /// Lets the engines run, and what only their process does.
+    async fn run_engine(
+        &self,
+        started: StartedEngine,
+        asked: mpsc::UnboundedReceiver<()>,
+    ) -> attend::Engine {
+        let StartedEngine { owner, host, changes, told, broken } = started;
+        let pulse = watched(self.surface, "reload", reload::BOUND);
+        let files = self.files.clone();
+        tokio::spawn(Reload { files, engine: changes, asked, pulse, told, broken }.watch());
+        let folder = &self.place.folder;
+        tokio::spawn(retention::keep_logs(folder.join("runner"), self.config.retention.logs));
+        let (store, holder) = (&self.store, &self.holder);
+        let kept = retention::Kept::of(self.config);
+        self.beside.spawn(retention::keep_ledger(Arc::clone(store), holder.clone(), kept));
+        self.beside.spawn(retention::keep_answers(Arc::clone(store), holder.clone()));
+        self.tell_hang_reports(folder).await;
+        run_engines(owner, host, self.surface)
+    }
+
+    /// Has people told of processes that hung.
+    async fn tell_hang_reports(&self, folder: &Path) {
+        let reports = Reports::found_by(folder, &self.store);
+        tokio::spawn(reports.tell_what_is_there().await.tell_what_comes());
+    }
+
+    /// Uses the alert channels of `interlock.yaml` as they are and as they will be, where no engine reads the files.
+    fn watch_channels(&self, asked: mpsc::UnboundedReceiver<()>) {
+        self.files.use_channels(&self.config.alerts);
+        let pulse = watched(self.surface, "reload", reload::BOUND);
+        let (files, zones) = (self.files.clone(), Arc::clone(&self.zones));
+        tokio::spawn(ChannelReload { files, zones, asked, pulse }.watch());
+    }
+
     /// Who owns shards of the store, and what its engines share.
     fn owner(
         &self,
-        (store, specs): (&Arc<dyn Store>, StoredSpecs),
-        (holder, files, agreement): (String, Files, Agreement),
+        agreement: Agreement,
         declarations: mpsc::Receiver<Changes>,
     ) -> Result<(Owner<Engines>, Host), Failure> {
+        let (store, specs) = (&self.store, self.specs.clone());
+        let (holder, files) = (self.holder.clone(), self.files.clone());
         let (reports_in, reports) = mpsc::unbounded_channel();
         let outbound = &self.config.engine.outbound;
         let runner = self.place.folder.join("runner");
@@ -486,22 +672,18 @@ impl Served<'_> {
     }
 
     /// What the watchdog needs of the rest.
-    fn around_watchdog(
-        &self,
-        surface: &Surface,
-        store: &Arc<dyn Store>,
-        (holder, files): (String, Files),
-    ) -> watchdog::Around {
+    fn around_watchdog(&self) -> watchdog::Around {
         watchdog::Around {
-            store: Arc::clone(store),
-            holder,
+            store: Arc::clone(&self.store),
+            holder: self.holder.clone(),
             lease: self.place.pace().lease,
             zones: Arc::clone(&self.zones),
             config: self.config.watchdog.clone(),
-            vitals: Arc::clone(surface.watchdog.get_or_init(Arc::default)),
-            pulse: watched(surface, "watchdog", watchdog::BOUND),
-            files,
+            vitals: Arc::clone(self.surface.watchdog.get_or_init(Arc::default)),
+            pulse: watched(self.surface, "watchdog", watchdog::BOUND),
+            files: self.files.clone(),
             unreached: Arc::clone(&self.unreached),
+            news: Arc::clone(&self.news),
         }
     }
 }

@@ -12,9 +12,10 @@ use interlock_core::{
     pipeline::Pipeline,
 };
 use interlock_store::{
-    AgendaRow, BackfillQuery, BackfillRow, LedgerEntry, LedgerRow, record::PauseRecord, story,
+    AgendaRow, BackfillQuery, BackfillRow, LedgerEntry, LedgerQuery, LedgerRow, RunQuery,
+    record::PauseRecord, story,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
@@ -66,9 +67,10 @@ pub(super) fn run(
     let mut standings = Vec::new();
     for name in names {
         let seen = seen.get(&name).copied();
+        let slots = open.get(&name).map_or(&[][..], Vec::as_slice);
         standings.push(Standing {
-            last: seen.map(|row| last_slot(&ledger, row)).transpose()?.flatten(),
-            open: open.get(&name).map_or(&[][..], Vec::as_slice),
+            last: seen.map(|row| last_slot(&ledger, row, slots)).transpose()?.flatten(),
+            open: slots,
             backfills: backfills.iter().filter(|row| row.pipeline == name).collect(),
             is_disabled: declared.get(&name).is_some_and(|pipeline| !pipeline.enabled),
             next: declared.get(&name).copied().and_then(next_slot),
@@ -97,14 +99,55 @@ fn names(loaded: &Loaded, seen: &[AgendaRow], only: Option<&PipelineId>) -> BTre
     declared.chain(recorded.map(|row| row.pipeline.clone())).collect()
 }
 
-/// What stands at the latest watermark; a stop is no work.
-fn last_slot(ledger: &Ledger, row: &AgendaRow) -> Result<Option<LedgerRow>, Failure> {
+/// What stands at the latest watermark, or what a sensor opened since; a stop is no work.
+fn last_slot(
+    ledger: &Ledger,
+    row: &AgendaRow,
+    open: &[LedgerRow],
+) -> Result<Option<LedgerRow>, Failure> {
     let starts = row.watermarks.iter().filter(|(schedule, _)| !schedule.is_control());
     let latest = starts.max_by_key(|(_, watermark)| watermark.record.at);
-    let Some((schedule, watermark)) = latest else { return Ok(None) };
-    let rows = ledger.rows_at(&row.pipeline, watermark.record.at)?;
-    // A row comes before the span that covers it.
-    Ok(rows.into_iter().find(|found| found.schedule == *schedule))
+    let marked = match latest {
+        Some((schedule, watermark)) => {
+            let rows = ledger.rows_at(&row.pipeline, watermark.record.at)?;
+            // A row comes before the span that covers it.
+            rows.into_iter().find(|found| found.schedule == *schedule)
+        }
+        None => None,
+    };
+    // No watermark passes what sensors open: of that, what is open and what ran last.
+    let newest = RunQuery { pipeline: Some(row.pipeline.clone()), limit: 1, ..RunQuery::default() };
+    let ran = match ledger.runs(&newest)?.items.first() {
+        Some(run) => ledger.rows_at(&row.pipeline, run.key.nominal)?,
+        None => Vec::new(),
+    };
+    let is_marked = marked.is_some();
+    let known = ran.into_iter().chain(open.iter().cloned()).chain(marked);
+    let last = known.filter(|row| is_scheduled(&row.schedule)).max_by_key(slot_instant);
+    if is_marked {
+        return Ok(last);
+    }
+    let later = last_since(ledger, &row.pipeline, last.as_ref().map(slot_instant))?;
+    Ok(later.or(last))
+}
+
+/// The last slot since an instant, else of the last month: one that never ran, such as one whose sensor did not pass.
+fn last_since(
+    ledger: &Ledger,
+    pipeline: &PipelineId,
+    since: Option<Timestamp>,
+) -> Result<Option<LedgerRow>, Failure> {
+    let month = clock::now().checked_sub(SignedDuration::from_hours(24 * 32));
+    let from = since.or(month.ok()).unwrap_or(Timestamp::MIN);
+    let everything = LedgerQuery::everything(0);
+    let query = LedgerQuery { pipeline: Some(pipeline.clone()), from, ..everything };
+    let rows = ledger.rows(&query)?.into_iter().filter(|row| is_scheduled(&row.schedule));
+    Ok(rows.max_by_key(slot_instant))
+}
+
+/// Whether slots of it are owed or awaited: neither a stop nor what a person asked for.
+fn is_scheduled(schedule: &ScheduleId) -> bool {
+    !schedule.is_control() && schedule.as_str() != "manual"
 }
 
 /// The next slot of a pipeline that owes any.

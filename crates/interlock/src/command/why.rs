@@ -7,7 +7,7 @@ use interlock_core::{
     pipeline::Pipeline,
 };
 use interlock_store::{
-    EventRow, LedgerEntry, RunRow,
+    EventRow, LedgerEntry, LedgerRow, RunRow,
     record::PipelineRecord,
     story::{About, Absence, Story},
 };
@@ -63,7 +63,8 @@ fn recorded(
     let at = typed.at(&zone);
     let mut stories: Vec<(Story, Option<u64>)> = Vec::new();
     let is_below = ledger.floor()?.is_some_and(|floor| at < floor);
-    for row in ledger.rows_at(pipeline, at)? {
+    let rows = ledger.rows_at(pipeline, at)?;
+    for row in rows.clone() {
         // A span may have covered a row that was taken out.
         if is_below && matches!(row.entry, LedgerEntry::Span(_)) {
             continue;
@@ -76,7 +77,7 @@ fn recorded(
             continue;
         }
         let runs = ledger.runs_of(pipeline, &key.schedule, at)?;
-        let events = events_of(ledger, &key, &row.entry, &runs)?;
+        let events = events_of(ledger, &key, &rows, &runs)?;
         let Events { found, rest_after } = events;
         stories.push((Story { key, entry: row.entry, runs, events: found }, rest_after));
     }
@@ -95,16 +96,17 @@ fn is_slot_of(declared: Option<&Pipeline>, key: &SlotKey, entry: &LedgerEntry) -
 pub(super) fn events_of(
     ledger: &Ledger,
     key: &SlotKey,
-    entry: &LedgerEntry,
+    rows: &[LedgerRow],
     runs: &[RunRow],
 ) -> Result<Events, Failure> {
-    let recorded = match entry {
+    let own = rows.iter().filter(|row| row.schedule == key.schedule);
+    let recorded = own.map(|row| match &row.entry {
         LedgerEntry::Slot(slot) => slot.opened_at,
         LedgerEntry::Span(span) => span.recorded_at,
-    };
+    });
     let created = runs.iter().map(|run| run.record.created_at);
-    let since = created.chain([recorded, key.nominal]).min().unwrap_or(recorded);
-    let about = About::new(key, entry);
+    let since = created.chain(recorded).chain([key.nominal]).min().unwrap_or(key.nominal);
+    let about = About::new(key, rows);
     let mut found = Vec::new();
     let mut after = ledger.events_since(&key.pipeline, since)?;
     for _ in 0..PAGES_MAX {

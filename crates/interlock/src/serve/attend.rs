@@ -3,7 +3,7 @@
 //! The end is bounded: whatever does not end in time is left, because everything that matters is in the store. Shards are
 //! given back, the engine's and the watchdog's, so that another instance need not wait until their leases are over.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use interlock_api::{Phase, Surface};
 use interlock_engine::EngineError;
@@ -23,6 +23,7 @@ use crate::{
         http::Interface,
         sentinel::Sentinel,
         signals::{Asked, Requests},
+        stand_in,
         watchdog::Beside,
     },
 };
@@ -31,6 +32,8 @@ use crate::{
 pub(crate) const END_IN: Duration = Duration::from_secs(10);
 /// How long the watchdog's part of it may take.
 const WATCHDOG_ENDS_IN: Duration = Duration::from_secs(2);
+/// How long the notifier's part of it may take.
+const NOTIFIER_ENDS_IN: Duration = Duration::from_secs(2);
 const STOPPED: &str = "stopped; jobs that run go on, and the next `serve` takes them up";
 
 /// Everything that runs, and how to reach it.
@@ -39,7 +42,10 @@ pub(crate) struct Parties {
     pub(crate) interface: Option<Interface>,
     pub(crate) engine: Option<Engine>,
     pub(crate) watchdog: Option<Loop<()>>,
-    /// Watches the others, where there is an engine.
+    pub(crate) notifier: Option<Loop<()>>,
+    /// The folder of a ledger that this process lets go of when another one wants it.
+    pub(crate) stands_in_for: Option<PathBuf>,
+    /// Watches the others, where there are any.
     pub(crate) sentinel: Option<Sentinel>,
     /// Ends this process when it hangs.
     pub(crate) guard: Option<Guard>,
@@ -51,6 +57,16 @@ pub(crate) struct Parties {
     /// Keeps a second one away.
     #[expect(dead_code, reason = "it ends when it is dropped")]
     pub(crate) held: Held,
+}
+
+/// How serving ended.
+#[derive(Debug)]
+pub(crate) enum ServeEnd {
+    /// It is over; this is what to say about it.
+    Stopped(&'static str),
+    /// Another process wants the ledger. The guard keeps its post until the next image is there: it would say that the
+    /// process stops.
+    HandedOver(Option<Guard>),
 }
 
 /// The engine's loop.
@@ -86,25 +102,53 @@ pub(crate) async fn asked(mut stop: watch::Receiver<bool>) {
 }
 
 impl Parties {
-    /// Serves until a signal or the engine's own end; answers with what to say about it.
-    pub(crate) async fn attend(
-        mut self,
-        signals: &mut impl Requests,
-    ) -> Result<&'static str, Failure> {
-        let ended = if let Some(engine) = self.engine.take() {
-            self.attend_engine(engine, signals).await
-        } else {
-            let signal = signals.stop().await;
-            tracing::info!("{signal}: stopping");
-            Ok("stopped")
+    /// Serves until a signal, the engine's own end, or until another process wants the ledger.
+    pub(crate) async fn attend(mut self, signals: &mut impl Requests) -> Result<ServeEnd, Failure> {
+        let ended = match self.engine.take() {
+            Some(engine) => self.attend_engine(engine, signals).await.map(ServeEnd::Stopped),
+            None => self.attend_others(signals).await,
         };
-        if let Some(watchdog) = self.watchdog.take() {
-            let _it_is_left = timeout(WATCHDOG_ENDS_IN, watchdog.end()).await;
-        }
+        let watchdog = self.watchdog.take();
+        let watchdog = async { timeout(WATCHDOG_ENDS_IN, watchdog?.end()).await.ok() };
+        let notifier = self.notifier.take();
+        let notifier = async { timeout(NOTIFIER_ENDS_IN, notifier?.end()).await.ok() };
+        let _they_are_left = join!(watchdog, notifier);
         if let Some(interface) = self.interface.take() {
             interface.stop();
         }
         ended
+    }
+
+    /// Attends everything but an engine.
+    async fn attend_others(&mut self, signals: &mut impl Requests) -> Result<ServeEnd, Failure> {
+        let mut hangs = self.guard.as_ref().map(Guard::hangs);
+        loop {
+            tokio::select! {
+                biased;
+                asked = signals.next() => match asked {
+                    Asked::Stop(signal) => {
+                        drop(self.guard.take());
+                        tracing::info!("{signal}: stopping");
+                        return Ok(ServeEnd::Stopped("stopped"));
+                    }
+                    Asked::Reload if self.reload.send(()).is_ok() => {
+                        tracing::info!("SIGHUP: reading interlock.yaml");
+                    }
+                    Asked::Reload => tracing::warn!("SIGHUP: this process reads no files"),
+                },
+                () = stand_in::is_wanted(self.stands_in_for.as_ref()) => {
+                    tracing::info!("another process wants the ledger: handing it over");
+                    return Ok(ServeEnd::HandedOver(self.guard.take()));
+                }
+                what = guard::hung(hangs.as_mut()) => {
+                    let watchdog = self.watchdog.take();
+                    return Err(guard::give_back(what, async { watchdog?.end().await.ok() }).await);
+                }
+                reason = stands_down(self.sentinel.as_mut()) => {
+                    return Err(Failure::failed(reason, "Set the clocks right; another instance goes on."));
+                }
+            }
+        }
     }
 
     async fn attend_engine(
@@ -152,8 +196,8 @@ impl Parties {
                 tracing::error!("the engine did not end its pass in {seconds} s: ending without it; nothing is lost");
             }
         }
-        // Nor is the watchdog waited for.
-        self.watchdog = None;
+        // Nor are the others waited for.
+        (self.watchdog, self.notifier) = (None, None);
         Ok(STOPPED)
     }
 }

@@ -105,6 +105,12 @@ impl Files {
         Self { directory, state, zones, known: Arc::new(Mutex::new(known)) }
     }
 
+    /// The same, with the channels that were read already.
+    pub(crate) fn with_alerts(self, alerts: &[Alert]) -> Self {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).alerts = alerts.into();
+        self
+    }
+
     /// Reads what stands around the pipelines.
     pub(crate) fn around(directory: &Path, zones: &SystemZones) -> Result<Around, Failure> {
         if !directory.is_dir() {
@@ -146,6 +152,11 @@ impl Files {
         }
         known.is_scanned |= scan.is_whole;
         Ok(scan)
+    }
+
+    /// Uses these alert channels, for a process that looks at no pipelines' files.
+    pub(crate) fn use_channels(&self, alerts: &[Alert]) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).alerts = alerts.into();
     }
 
     /// The project.

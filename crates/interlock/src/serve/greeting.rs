@@ -11,7 +11,7 @@ use crate::{
     arguments::LogForm,
     exit::Failure,
     output::{Output, instant},
-    serve::files::Scan,
+    serve::{files::Scan, reload::counted_problems},
 };
 
 const CONTAINER: &str = "this is a container of its own: jobs end with it, and are then uncertain";
@@ -20,8 +20,8 @@ const CONTAINER: &str = "this is a container of its own: jobs end with it, and a
 #[derive(Debug)]
 pub(crate) struct Greeting {
     pub(crate) pipelines: usize,
-    /// Problems in the files.
-    pub(crate) problems: usize,
+    /// Problems in the files, and in words.
+    pub(crate) problems: (usize, String),
     /// Where the ledger is.
     pub(crate) place: String,
     pub(crate) reach: Reach,
@@ -39,7 +39,7 @@ impl Greeting {
     /// Takes over what the engine found.
     pub(crate) fn take(&mut self, overview: Overview, scan: &Scan) {
         self.pipelines = scan.count;
-        self.problems = scan.problems.len();
+        self.problems = (scan.problems.len(), counted_problems(&scan.problems));
         self.held = scan.spared;
         self.overview = Some(overview);
     }
@@ -57,10 +57,7 @@ impl Greeting {
 
     fn print(&self, output: &mut Output) -> Result<(), Failure> {
         let out = &mut output.out;
-        let schedules = self.overview.as_ref().map_or(0, |overview| overview.schedules);
-        let (pipelines, schedules) =
-            (counted(self.pipelines, "pipeline"), counted(schedules, "schedule"));
-        writeln!(out, "serving {pipelines} with {schedules}; {}", self.roles.join(", "))?;
+        writeln!(out, "{}", self.first_line())?;
         writeln!(out, "  ledger    {}", self.place)?;
         if let Some(shards) = &self.shards {
             writeln!(out, "  shards    {shards}")?;
@@ -87,14 +84,28 @@ impl Greeting {
                 )?;
             }
         }
-        match self.problems {
-            0 => writeln!(out, "  problems  none")?,
-            count => writeln!(out, "  problems  {count}; `interlock validate` shows them")?,
+        match (&self.problems, &self.overview) {
+            // Without an engine this process does not read the pipelines' files.
+            (_, None) => {}
+            ((0, _), Some(_)) => writeln!(out, "  problems  none")?,
+            ((_, words), Some(_)) => {
+                writeln!(out, "  problems  {words}; `interlock validate` shows them")?;
+            }
         }
         if interlock_trigger::runner::is_pid_one_namespace() {
             writeln!(out, "  note      {CONTAINER}")?;
         }
         Ok(out.flush()?)
+    }
+
+    /// What runs in this process, and for how many pipelines if it runs them.
+    fn first_line(&self) -> String {
+        let roles = self.roles.join(", ");
+        let Some(overview) = &self.overview else {
+            return format!("running {roles}; the engine runs elsewhere, or not at all");
+        };
+        let schedules = counted(overview.schedules, "schedule");
+        format!("serving {} with {schedules}; {roles}", counted(self.pipelines, "pipeline"))
     }
 
     fn next(&self, overview: &Overview) -> String {
@@ -133,13 +144,13 @@ impl Greeting {
             runsTakenUp = overview.map_or(0, |overview| overview.active_runs),
             shards = self.shards.as_deref(),
             held = self.held,
-            problems = self.problems,
+            problems = self.problems.0,
             ledger = %self.place,
             url = self.url(),
             roles = self.roles.join(","),
             isContainer = interlock_trigger::runner::is_pid_one_namespace(),
-            "serving {}",
-            counted(self.pipelines, "pipeline")
+            "{}",
+            self.first_line()
         );
     }
 }

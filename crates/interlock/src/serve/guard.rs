@@ -12,13 +12,19 @@ use std::{
     io::{self, IsTerminal as _},
     path::Path,
     process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
 use interlock_api::loops::Loops;
+use interlock_core::pipeline::Pipeline;
+use interlock_engine::vitals::Vitals;
 use interlock_liveness::{
-    Blocking, Deadman, Event, Ladder, Monitor, Observed, Probe, Probes, Rung, Systemd, Workers,
-    forensics::Forensics, heartbeat::inherited,
+    Blocking, Carrier, Deadman, Event, Ladder, Monitor, Observed, Probe, Probes, Rung, Systemd,
+    Workers, forensics::Forensics, heartbeat::inherited,
 };
 use tokio::{
     runtime::Handle,
@@ -55,22 +61,17 @@ impl Guard {
     pub(crate) fn start(
         (folder, log): (&Path, LogForm),
         loops: &Loops,
+        memory: Memory,
         runtimes: &[(&str, &Handle)],
     ) -> io::Result<Self> {
         let mut builder = Monitor::builder().deadman(deadman()).on_event(|event| tell(&event));
-        match forensics(folder, log) {
+        let forensics = forensics(folder, log).map(|it| it.saying(move |out| memory.write(out)));
+        match forensics {
             Ok(forensics) => builder = builder.forensics(forensics),
             Err(error) => tracing::warn!(%error, "nobody can write down where this process hangs"),
         }
-        // A way that cannot be taken is said. It is no reason to guard nothing.
-        for carrier in had(inherited(environment::variable)).into_iter().flatten() {
+        for carrier in carriers() {
             builder = builder.beat(carrier);
-        }
-        if let Some(key) = had(key()).flatten() {
-            builder = builder.beat(key);
-        }
-        if let Some(systemd) = had(Systemd::from_variables(environment::variable)).flatten() {
-            builder = builder.beat(systemd);
         }
         let monitor = builder.start().map_err(io::Error::other)?;
         let (ends, hangs) = watch::channel(None);
@@ -121,6 +122,43 @@ impl Guard {
     pub(crate) fn probe(&self) -> Probe {
         self.monitor.probe()
     }
+}
+
+/// What a report of a hang says of this process's memory, beside the allocator's numbers. Nothing here waits or allocates.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// What the engines count; none without the engine's role.
+    pub(crate) vitals: Option<Arc<Vitals>>,
+    /// How many declarations are cached.
+    pub(crate) declarations: Arc<AtomicU64>,
+}
+
+impl Memory {
+    fn write(&self, out: &mut dyn io::Write) {
+        let cached = self.declarations.load(Relaxed);
+        let bytes = cached.saturating_mul(size_of::<Pipeline>() as u64);
+        let cache = ("cache of declarations", cached, bytes);
+        let kept = self.vitals.iter().flat_map(|vitals| vitals.memory());
+        for (name, entries, bytes) in kept.chain(std::iter::once(cache)) {
+            let _full = writeln!(
+                out,
+                "{name}: {entries} entries, {bytes} bytes without what they point to"
+            );
+        }
+    }
+}
+
+/// The ways on which a supervisor expects signs of life of this process. One that cannot be taken is said; it is no reason to
+/// guard nothing.
+pub(crate) fn carriers() -> Vec<Box<dyn Carrier>> {
+    let mut carriers = had(inherited(environment::variable)).unwrap_or_default();
+    if let Some(key) = had(key()).flatten() {
+        carriers.push(Box::new(key));
+    }
+    if let Some(systemd) = had(Systemd::from_variables(environment::variable)).flatten() {
+        carriers.push(Box::new(systemd));
+    }
+    carriers
 }
 
 /// A way for heartbeats, if it can be had.

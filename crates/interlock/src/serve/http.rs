@@ -21,9 +21,10 @@ use interlock_api::{
     token::{Scope, Token},
 };
 use interlock_config::server::{Scope as Declared, Server};
+use interlock_private_files as private_files;
 use serde_json::{Value, json};
 
-use crate::{clock, exit::Failure, replace::replace};
+use crate::{clock, exit::Failure};
 
 /// The file in the state folder that says where the interface is.
 pub(crate) const FILE: &str = "http.json";
@@ -208,5 +209,5 @@ fn write(file: &Path, address: SocketAddr) -> io::Result<()> {
         "pid": std::process::id(),
         "startedAt": clock::now().to_string(),
     });
-    replace(file, &format!("{told}\n"))
+    private_files::replace(file, &format!("{told}\n"))
 }

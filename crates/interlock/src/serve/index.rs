@@ -13,8 +13,7 @@ use std::{
 
 use interlock_config::Upstream;
 use interlock_core::id::{PipelineId, fnv1a};
-
-use crate::replace::replace;
+use interlock_private_files as private_files;
 
 /// The first words of the file; another number is another format.
 const FORMAT: &str = "interlock-files 1";
@@ -97,7 +96,7 @@ impl Index {
 
     /// Puts an index in the place of the last one.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
-        replace(path, &self.text())
+        private_files::replace(path, &self.text())
     }
 
     fn text(&self) -> String {

@@ -21,10 +21,11 @@ use interlock_store::{
 };
 use interlock_trigger::web::Web;
 use jiff::{SignedDuration, Timestamp};
+use tokio::sync::{Notify, watch};
 
 use crate::{
     clock,
-    serve::{files::Files, specs::StoredSpecs, world::TokioWorld},
+    serve::{attend::asked, files::Files, specs::StoredSpecs, world::TokioWorld},
 };
 
 /// How long one look at the outbox may take before the loop counts as late.
@@ -45,11 +46,15 @@ pub(crate) struct Around<'a> {
     pub(crate) pulse: Pulse,
     /// Where channels keep which thread a message belongs to.
     pub(crate) threads: PathBuf,
+    /// Where the console is.
+    pub(crate) console: Console,
+    /// Tells when there is something new in the outbox.
+    pub(crate) news: Arc<Notify>,
 }
 
 /// A notifier for the channels that the files declare, and a word about those that it cannot serve.
 pub(crate) fn open(around: Around<'_>) -> io::Result<Notifier> {
-    let Around { files, specs, store, outbound, vitals, pulse, threads } = around;
+    let Around { files, specs, store, outbound, vitals, pulse, threads, console, news } = around;
     let web = Web::new(outbound).map_err(io::Error::other)?;
     let directory = files.directory().to_path_buf();
     let zones = SystemZones::new();
@@ -60,18 +65,16 @@ pub(crate) fn open(around: Around<'_>) -> io::Result<Notifier> {
         zones,
         silences: Mutex::default(),
     });
-    let channels = LocalChannels::new(book, web, console(), directory).with_threads_in(threads);
-    for warning in channels.warnings() {
-        tracing::warn!("{warning}");
-    }
+    let channels = LocalChannels::new(book, web, console, directory).with_threads_in(threads);
     let (world, channels) = (Arc::new(TokioWorld::new()), Arc::new(channels));
     let patience = Patience::default();
-    Ok(Notifier::new(NotifierParts { world, store, channels, patience, vitals, pulse }))
+    let parts = NotifierParts { world, store, channels, patience, vitals, pulse };
+    Ok(Notifier::new(parts).woken_by(news))
 }
 
-/// Delivers until the process ends; what is being tried then is tried again by the next one.
-pub(crate) async fn run(notifier: Notifier) {
-    if let Err(error) = notifier.run(Box::pin(std::future::pending())).await {
+/// Delivers until it is asked to end; what is being tried then is tried again by the next one.
+pub(crate) async fn run(notifier: Notifier, stop: watch::Receiver<bool>) {
+    if let Err(error) = notifier.run(Box::pin(asked(stop))).await {
         tracing::error!(%error, "alerts are no longer delivered");
     }
 }
@@ -83,6 +86,11 @@ pub(crate) fn console() -> Console {
         writeln!(out, "{line}")?;
         out.flush()
     })
+}
+
+/// The console of a command whose standard output is its answer.
+pub(crate) fn console_on_stderr() -> Console {
+    Arc::new(|line| writeln!(io::stderr().lock(), "{line}"))
 }
 
 /// Channels from the files, owners and labels from the declarations in force.

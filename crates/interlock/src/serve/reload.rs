@@ -42,9 +42,36 @@ pub(crate) struct Reload {
     pub(crate) broken: BrokenFiles,
 }
 
-/// The problems of a load, as they are told.
-pub(crate) fn rendered(problems: &[Problem]) -> BTreeSet<String> {
-    problems.iter().map(|problem| problem.render().trim_end().to_owned()).collect()
+/// Says which problems are new; answers with all of them, as they are told. Only a file with an error is broken: one with
+/// a mere warning is in force as it stands.
+pub(crate) fn tell_problems(problems: &[Problem], known: &BTreeSet<String>) -> BTreeSet<String> {
+    let mut told = BTreeSet::new();
+    let mut broken = BTreeSet::new();
+    for problem in problems {
+        let text = problem.render().trim_end().to_owned();
+        if !known.contains(&text) && !told.contains(&text) {
+            tracing::warn!("{text}");
+            if problem.severity == Severity::Error {
+                broken.insert(problem.file.path.display().to_string());
+            }
+        }
+        told.insert(text);
+    }
+    if !broken.is_empty() {
+        let files = broken.into_iter().collect::<Vec<_>>().join(", ");
+        tracing::warn!("{files}: broken; what was loaded of it before stays in force");
+    }
+    told
+}
+
+/// Errors and warnings, counted.
+pub(crate) fn counted_problems(problems: &[Problem]) -> String {
+    let errors = problems.iter().filter(|it| it.severity == Severity::Error).count();
+    let warnings = problems.len() - errors;
+    let words = [(errors, "error"), (warnings, "warning")];
+    let words = words.iter().filter(|(count, _)| *count > 0);
+    let words: Vec<_> = words.map(|(count, word)| counted(*count, word)).collect();
+    if words.is_empty() { "no problems".to_owned() } else { words.join(" and ") }
 }
 
 impl Reload {
@@ -118,21 +145,12 @@ impl Reload {
             problems,
             "the files were read again: {}, {}",
             counted(pipelines, "usable pipeline"),
-            counted(problems, "problem"),
+            counted_problems(&scan.problems),
         );
     }
 
     /// Problems that were there before are not told again.
     fn tell_problems(&mut self, scan: &Scan) {
-        let problems = rendered(&scan.problems);
-        let mut new = problems.difference(&self.told).peekable();
-        let is_news = new.peek().is_some();
-        for problem in new {
-            tracing::warn!("{problem}");
-        }
-        if is_news && scan.problems.iter().any(|it| it.severity == Severity::Error) {
-            tracing::warn!("what was loaded of a broken file stays in force");
-        }
-        self.told = problems;
+        self.told = tell_problems(&scan.problems, &self.told);
     }
 }

@@ -210,10 +210,10 @@ fn tell_log(written: Written<'_>) {
     }
 }
 
-/// What a log has room for: the watches, the processes and how much memory there is, then thread by thread where it is.
+/// What a log has room for: the watches, the heap, the processes and how much memory there is, then thread by thread where it is.
 pub(crate) fn excerpt(text: &str, most: usize) -> Vec<&str> {
     let parts = || text.split("\n\n").map(str::trim).filter(|part| part.contains('\n'));
-    let sections = ["== watches", "== processes", "== memory"];
+    let sections = ["== watches", "== heap", "== processes", "== memory"];
     let section = sections.iter().filter_map(|name| parts().find(|part| part.starts_with(name)));
     // The kernel's long account of memory is in the file.
     let section = section.map(|part| part.split("\nRss:").next().unwrap_or(part));

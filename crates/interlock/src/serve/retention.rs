@@ -88,7 +88,7 @@ impl Kept {
         }
         let own = match &config.store {
             StoreConfig::Postgres(postgres) => postgres.retention_ttl,
-            StoreConfig::Embedded { .. } | StoreConfig::Redis(_) | StoreConfig::Dynamodb(_) => None,
+            StoreConfig::Embedded { .. } | StoreConfig::Redis(_) => None,
         };
         let events = config.retention.events;
         Self { slots: slots.max(KEPT_MIN), events: own.map_or(events, |own| own.min(events)) }

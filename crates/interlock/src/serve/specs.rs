@@ -6,7 +6,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use interlock_config::{SystemZones, ZoneSource as _, decode_version};
@@ -28,11 +31,18 @@ pub(crate) struct StoredSpecs {
     store: Arc<dyn Store>,
     zones: Arc<SystemZones>,
     cache: Arc<Mutex<Cache>>,
+    /// How many are kept, for whoever must not wait.
+    kept: Arc<AtomicU64>,
 }
 
 impl StoredSpecs {
     pub(crate) fn new(store: Arc<dyn Store>, zones: Arc<SystemZones>) -> Self {
-        Self { store, zones, cache: Arc::default() }
+        Self { store, zones, cache: Arc::default(), kept: Arc::default() }
+    }
+
+    /// How many declarations are kept, as a number that can be read at any time.
+    pub(crate) fn kept(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.kept)
     }
 
     async fn read(&self, name: &PipelineId, version: u64) -> Result<Declaration, String> {
@@ -72,6 +82,7 @@ impl Specs for StoredSpecs {
             let found = this.read(&key.0, key.1).await?.pipeline;
             let mut cache = this.cache.lock().unwrap_or_else(PoisonError::into_inner);
             cache.put(key, Arc::clone(&found));
+            this.kept.store(cache.found.len() as u64, Relaxed);
             Ok(found)
         })
     }

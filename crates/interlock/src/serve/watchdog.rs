@@ -17,7 +17,7 @@ use interlock_watchdog::{Pace, Parts, Watchdog, WatchdogError, WatchdogVitals, s
 use jiff::SignedDuration;
 use tokio::{
     runtime::{Builder, Handle, Runtime},
-    sync::{oneshot, watch},
+    sync::{Notify, oneshot, watch},
     task::JoinSet,
     time::sleep,
 };
@@ -79,6 +79,8 @@ pub(crate) struct Around {
     pub(crate) pulse: Pulse,
     pub(crate) files: Files,
     pub(crate) unreached: Arc<Unreached>,
+    /// Wakes the notifier.
+    pub(crate) news: Arc<Notify>,
 }
 
 /// Watches until it is asked to end, as many shards as are this process's share. A store that fails is tried again.
@@ -187,6 +189,8 @@ fn parts(around: &Arc<Around>, shard: Shard, pulse: Pulse) -> Parts {
         pulse.beat();
         reached.reached(Role::Watchdog, shard);
     });
+    let news = Arc::clone(&around.news);
+    parts.notified = Arc::new(move || news.notify_one());
     let files = around.files.clone();
     parts.hears = Arc::new(move || hears_misses(&files.alerts(), &PipelineId::system()));
     parts

@@ -12,13 +12,14 @@ use std::{
     time::Duration,
 };
 
+use interlock_private_files as private_files;
 use interlock_store::{Mark, Recalled, Store, StoreError, StoreId};
 use tokio::{
     task::spawn_blocking,
     time::{sleep, timeout},
 };
 
-use crate::{exit::Failure, place::Place, replace::replace};
+use crate::{exit::Failure, place::Place};
 
 /// How often it is written: what is written later is not missed when it is gone. A Redis with `appendfsync everysec` loses
 /// about as much.
@@ -110,5 +111,5 @@ fn write(path: &Path, mark: Mark) -> io::Result<()> {
     if fs::read_to_string(path).is_ok_and(|known| known == text) {
         return Ok(());
     }
-    replace(path, &text)
+    private_files::replace(path, &text)
 }

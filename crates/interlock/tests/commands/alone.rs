@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    os::unix::process::CommandExt as _,
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -42,16 +43,34 @@ impl World {
 
     /// Starts a command and leaves it running.
     fn start(&self, arguments: &[&str]) -> Started {
-        let child = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        Started::new(self.command(arguments).spawn().unwrap())
+    }
+
+    /// The same as a shell in a terminal starts it, so that its group can be interrupted.
+    fn start_in_own_group(&self, arguments: &[&str]) -> Started {
+        Started::new(self.command(arguments).process_group(0).spawn().unwrap())
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interlock"));
+        command
             .args(["-C", self.path().to_str().unwrap()])
             .args(arguments)
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Started::new(child)
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Starts `serve`, and waits until it serves.
+    fn serve(&self) -> Started {
+        let serve = self.start(&["serve"]);
+        wait_until("serve to have the ledger", BOUND, || {
+            let lock = fs::read_to_string(self.path().join(".interlock/daemon.lock"));
+            lock.is_ok_and(|lock| lock.starts_with(&format!("{}\n", serve.child.id())))
+        });
+        serve
     }
 
     /// The runs that really happened.
@@ -111,10 +130,17 @@ impl Started {
 
     /// Waits until it says something on standard error.
     #[track_caller]
-    fn says(&mut self, what: &str) {
+    fn says(&mut self, what: &str) -> String {
         let expected = format!("the command to say `{what}`");
         let said = self.stderr.find_within(&expected, BOUND, |line| line.contains(what));
-        assert!(said.is_some(), "it ended without saying `{what}`: {:#?}", self.stderr.heard());
+        let heard = self.stderr.heard();
+        said.unwrap_or_else(|| panic!("it ended without saying `{what}`: {heard:#?}"))
+    }
+
+    fn signal_group(&self, signal: &str) {
+        let group = format!("-{}", self.child.id());
+        let sent = Command::new("kill").args([signal, "--", &group]).status_within(BOUND);
+        assert!(sent.unwrap().success());
     }
 
     fn signal(&self, signal: &str) {
@@ -209,35 +235,131 @@ fn a_sensor_from_another_process_starts_the_run_that_waits_for_it() {
     assert_eq!(world.ran().len(), 1);
 }
 
+/// A job that runs until it is let go.
+const HELD: &str =
+    "while test -e ran.log && ! test -e enough; do sleep 0.05; done; echo at last; exit 3";
+
+/// The commands in backticks of a line, each as its words.
+fn commands_in(line: &str) -> Vec<Vec<String>> {
+    let quoted = line.split('`').skip(1).step_by(2);
+    let commands = quoted.filter_map(|text| text.strip_prefix("interlock "));
+    commands.map(|text| text.split(' ').map(str::to_owned).collect()).collect()
+}
+
 #[test]
-fn an_interrupt_ends_the_job_and_the_slot() {
-    let world = World::new("", "while test -e ran.log; do sleep 0.05; done");
-    let mut run = world.start(&["run", "orders"]);
+fn an_interrupt_leaves_the_run_going_and_what_it_prints_works() {
+    let world = World::new("retry: {maxAttempts: 1}", HELD);
+    let mut run = world.start_in_own_group(&["run", "orders"]);
     run.says("JOB_TRIGGERED");
-    run.signal("-INT");
-    run.says("JOB_CANCELLED");
-    assert_eq!(run.end().0, Some(1));
+    world.has_run();
+    // As a terminal does it: to the whole group, in which the runner must not be.
+    run.signal_group("-INT");
+    let left = run.says("its job goes on, and the next `interlock serve` records its end");
+    assert_eq!(run.end().0, Some(4));
+    assert_eq!(world.only_slot()["state"], "running");
+    fs::write(world.path().join("enough"), "").unwrap();
+    let printed = commands_in(&left);
+    let take_up = printed.iter().find(|command| command[0] == "run").unwrap();
+    let taken_up = world.ask(&take_up.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!((taken_up.code, taken_up.stdout.as_str()), (1, "at last\n"), "{}", taken_up.stderr);
+    assert_eq!(world.ran().len(), 1, "nothing is doubled");
+}
+
+#[test]
+fn what_an_interrupt_left_can_be_cancelled_as_it_says() {
+    let world = World::new("", HELD);
+    let mut run = world.start_in_own_group(&["run", "orders", "--json"]);
+    world.has_run();
+    run.signal_group("-INT");
+    let left = run.says("its job goes on");
+    let (code, stdout) = run.end();
+    assert_eq!(code, Some(4));
+    let result: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((&result["accepted"], &result["ended"]), (&json!(true), &Value::Null), "{stdout}");
+    let printed = commands_in(&left);
+    let cancel = printed.iter().find(|command| command[0] == "cancel").unwrap();
+    let cancelled = world.ask(&cancel.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(cancelled.code, 0, "{}", cancelled.stderr);
     assert_eq!(world.only_slot()["disposition"], "cancelled");
 }
 
 #[test]
-fn a_second_interrupt_leaves_the_job_to_the_runner() {
-    // A job that does not want to end, once it is deaf: `JOB_TRIGGERED` is said before its first line.
-    let world = World::new(
-        "",
-        "trap '' TERM; touch deaf; while test -e ran.log && ! test -e enough; do sleep 0.05; done",
-    );
-    let mut run = world.start(&["run", "orders"]);
-    run.says("JOB_TRIGGERED");
-    let is_deaf = || world.path().join("deaf").exists();
-    wait_until("the job to ignore SIGTERM", BOUND, is_deaf);
-    run.signal("-INT");
-    run.says("CANCEL_REQUESTED");
-    run.signal("-INT");
-    run.says("left as it is");
-    assert_eq!(run.end().0, Some(4));
+fn a_detached_run_without_a_daemon_returns_once_its_job_has_started() {
+    let world = World::new("retry: {maxAttempts: 1}", HELD);
+    let ran = world.ask(&["run", "orders", "--detach"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let name = world.only_slot()["slot"].as_str().unwrap().to_owned();
+    assert_eq!(ran.stdout, format!("done: slot {name}\n"));
+    world.has_run();
     assert_eq!(world.only_slot()["state"], "running");
     fs::write(world.path().join("enough"), "").unwrap();
+    assert_eq!(world.ask(&["run", "orders", "--slot", &name]).code, 1);
+    assert_eq!(world.ran().len(), 1, "nothing is doubled");
+}
+
+#[test]
+fn a_detached_run_that_must_wait_says_for_what_and_is_accepted() {
+    let world = World::new(GATED, "true");
+    let ran = world.ask(&["run", "orders", "--detach"]);
+    assert_eq!(ran.code, 4, "{}", ran.stderr);
+    assert!(ran.stderr.contains("waiting until it is ready"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the next `interlock serve` goes on with it"), "{}", ran.stderr);
+    assert!(world.ran().is_empty());
+}
+
+#[test]
+fn run_waits_for_what_serve_runs_and_exits_as_it_ended() {
+    let world = World::new("retry: {maxAttempts: 1}", "echo no good; exit 3");
+    let serve = world.serve();
+    let ran = world.ask(&["run", "orders"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, "no good\n"), "{}", ran.stderr);
+    assert!(ran.stderr.trim_end().ends_with("is failed"), "{}", ran.stderr);
+    let ran = world.ask(&["run", "orders", "--json"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, ""));
+    assert_eq!(ran.json()["ended"]["disposition"], "failed");
+    let ran = world.ask(&["run", "orders", "--detach"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stdout.starts_with("done: slot orders/manual/"), "{}", ran.stdout);
+    let ran = world.ask(&["run", "orders", "--detach", "--follow"]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    drop(serve);
+}
+
+#[test]
+fn an_interrupt_while_serve_runs_it_leaves_the_run_going() {
+    let world = World::new("retry: {maxAttempts: 1}", HELD);
+    let serve = world.serve();
+    let mut run = world.start_in_own_group(&["run", "orders"]);
+    world.has_run();
+    run.says("JOB_TRIGGERED");
+    run.signal_group("-INT");
+    let left = run.says("its job goes on");
+    assert_eq!(run.end().0, Some(4));
+    fs::write(world.path().join("enough"), "").unwrap();
+    let printed = commands_in(&left);
+    let wait = printed.iter().find(|command| command[0] == "wait").unwrap();
+    let waited = world.ask(&wait.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(waited.code, 1, "{}{}", waited.stdout, waited.stderr);
+    assert_eq!(world.ran().len(), 1, "nothing is doubled");
+    drop(serve);
+}
+
+#[test]
+fn a_run_goes_on_waiting_over_a_restart_of_serve() {
+    let world = World::new("retry: {maxAttempts: 1}", HELD);
+    let first = world.serve();
+    let mut run = world.start(&["run", "orders"]);
+    run.says("JOB_TRIGGERED");
+    world.has_run();
+    first.signal("-TERM");
+    assert_eq!(first.end().0, Some(0));
+    run.says("`interlock serve` has stopped");
+    // It took nothing over, so that the next one is not kept out.
+    let next = world.serve();
+    fs::write(world.path().join("enough"), "").unwrap();
+    assert_eq!(run.end(), (Some(1), "at last\n".to_owned()));
+    assert_eq!(world.ran().len(), 1, "nothing is doubled");
+    drop(next);
 }
 
 #[test]
@@ -489,4 +611,30 @@ fn a_run_waits_for_the_place_of_one_that_was_left_behind() {
     let slots = world.slots();
     assert!(slots.iter().all(|slot| slot["disposition"] == "completed"), "{slots:#?}");
     assert_eq!(world.ran().len(), 2);
+}
+
+#[test]
+fn status_shows_the_last_slot_of_a_pipeline_that_sensors_start() {
+    let gate = "sensor: {key: landed, check: exists}";
+    let job = "trigger: {type: command, command: 'true'}";
+    let orders = format!("name: orders\nschedule: {{{gate}}}\n{job}\n");
+    // Beside a schedule with a watermark of its own.
+    let yearly = "{id: yearly, cron: '0 0 1 1 *'}";
+    let mixed = format!("name: mixed\nschedules: [{yearly}, {{id: stream, {gate}}}]\n{job}\n");
+    let files = [("pipelines/orders.yaml", orders.as_str()), ("pipelines/mixed.yaml", &mixed)];
+    let world = World(project(&files));
+    let serve = world.serve();
+    for name in ["orders", "mixed"] {
+        let last = || world.ask(&["status", name, "--json"]).json()[0]["last"].clone();
+        let is_seen = || world.ask(&["status", name]).stdout.contains(name);
+        wait_until("it is declared", BOUND, is_seen);
+        let put = world.ask(&["sensor", "put", name, "landed", "{}"]);
+        assert_eq!(put.code, 0, "{}", put.stderr);
+        wait_until("the sensor's slot to be shown", BOUND, || last()["disposition"] == "completed");
+        assert_eq!(last()["schedule"], "stream");
+        // What a person asks for is no slot of a schedule.
+        assert_eq!(world.ask(&["run", name]).code, 0);
+        assert_eq!(last()["schedule"], "stream");
+    }
+    drop(serve);
 }

@@ -2,10 +2,15 @@
 
 use std::{fs, path::Path};
 
-use interlock_wait::{BOUND, wait_until};
+use interlock_wait::{BOUND, ChildWithin as _, wait_until};
 use serde_json::{Value, json};
 
-use super::{Ran, alone::end_the_runner, interlock, project, recorded::story};
+use super::{
+    Ran,
+    alone::end_the_runner,
+    interlock, project,
+    recorded::{Daemon, story},
+};
 
 const HISTORY: &str = "\
 name: history
@@ -38,6 +43,7 @@ fn start<'a>(pipeline: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 #[test]
 fn the_dry_run_says_of_each_slot_what_would_become_of_it() {
     let directory = story();
+    let served = Daemon::start(directory.path(), None);
     let range = ["--from", "2026-02-25T00:00Z", "--to", "2026-02-25T15:00Z"];
     let ran = ask(
         directory.path(),
@@ -53,17 +59,20 @@ hourly    2026-02-25T12:00:00Z                                    open       wai
 hourly    2026-02-25T13:00:00Z to 2026-02-25T14:00:00Z (2 slots)  owed       its schedule records it first
 10 of 15 slots would run, 2 exist, 1 open, 2 owed; 1 at a time (`maxActiveRuns` is 1); plan 32045952335e5d83
 ";
+    assert_eq!(served.stop(), []);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, expected), "{}", ran.stderr);
 }
 
 #[test]
 fn the_dry_run_is_an_object_for_scripts() {
     let directory = story();
+    let served = Daemon::start(directory.path(), None);
     let range = ["--from", "2026-02-25T11:00Z", "--to", "2026-02-25T14:00Z"];
     let ran = ask(
         directory.path(),
         &[&["start", "orders", "--dry-run", "--json", "--reprocess", "all"], &range[..]].concat(),
     );
+    assert_eq!(served.stop(), []);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let slot = |hour: &str, verdict: &str, reason: Value| {
         let slot = format!("2026-02-25T{hour}:00:00Z");
@@ -141,11 +150,14 @@ fn scripts_get_slots_in_the_order_of_the_backfill_and_days_where_they_belong() {
 fn what_is_owed_is_said_to_be_and_a_range_the_wrong_way_round_names_its_options() {
     let directory = story();
     let range = ["--from", "2026-02-25T13:00Z", "--to", "2026-02-25T15:00Z"];
-    let ran =
-        ask(directory.path(), &[&["start", "orders", "--reprocess", "all"], &range[..]].concat());
-    assert_eq!(ran.code, 1);
-    assert!(ran.stderr.contains("none of the 2 slots in the range would run"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("2 of them are owed: `interlock serve` records"), "{}", ran.stderr);
+    let asked = [&["start", "orders", "--dry-run"], &range[..]].concat();
+    let alone = ask(directory.path(), &asked);
+    assert!(alone.stdout.contains("2 of 2 slots would run;"), "{}", alone.stdout);
+    // What serves records them first, by the policy.
+    let served = Daemon::start(directory.path(), None);
+    let ran = ask(directory.path(), &asked);
+    assert!(ran.stdout.contains("0 of 2 slots would run, 2 owed;"), "{}", ran.stdout);
+    assert_eq!(served.stop(), []);
     let range = ["--from", "2026-02-25T15:00Z", "--to", "2026-02-25T13:00Z"];
     let ran = ask(directory.path(), &[&["start", "orders"], &range[..]].concat());
     assert_eq!(ran.code, 2);
@@ -298,6 +310,14 @@ fn without_serve_it_is_recorded_and_with_follow_it_runs_here() {
         "no `interlock serve` is running: it runs when one does (`--follow` runs one here)\n"
     );
     assert_eq!(ran(directory.path()), [] as [&str; 0]);
+    // Taken up here, too; while it is paused there is nothing to do.
+    assert_eq!(ask(directory.path(), &["pause", "history", "1"]).code, 0);
+    let paused = ask(directory.path(), &["follow", "history", "1"]);
+    assert_eq!(paused.code, 4, "{}", paused.stderr);
+    let left =
+        "left as it is: `interlock serve`, or `interlock backfill follow history 1`, takes it up\n";
+    assert!(paused.stderr.ends_with(left), "{}", paused.stderr);
+    assert_eq!(ask(directory.path(), &["resume", "history", "1"]).code, 0);
     for (word, state) in [("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")] {
         let steered = ask(directory.path(), &[word, "history", "1"]);
         let expected = format!("done: backfill 1, state {state}\n");
@@ -328,27 +348,71 @@ fn without_serve_it_is_recorded_and_with_follow_it_runs_here() {
     check_list(directory.path());
 }
 
+/// Seed 004: a gap is worked off while nothing serves, and the next start only replays what is left of it.
 #[test]
-fn what_is_owed_is_left_to_serve() {
-    let secondly = HISTORY.replace("cron: '0 * * 1 *'", "every: 1s");
+fn what_is_owed_runs_here_ahead_of_the_watermark_and_serve_passes_over_it() {
+    let secondly = HISTORY
+        .replace("cron: '0 * * 1 *'", "every: 1s")
+        .replace("maxActiveRuns: 2", "catchupWindow: 1d\noverlapPolicy: all\nmaxActiveRuns: 9");
     let directory = project(&[("pipelines/history.yaml", &secondly)]);
-    // A request is its first sight; from then on its slots are the schedule's to record, which nobody does.
+    let path = directory.path();
+    // A request is its first sight; from then on its slots are owed, and nothing records them.
     let seen =
         ["start", "history", "--from", "2026-01-01T00:00:00Z", "--to", "2026-01-01T00:00:02Z"];
-    assert_eq!(ask(directory.path(), &seen).code, 0);
-    assert_eq!(ask(directory.path(), &["cancel", "history", "1"]).code, 0);
-    let late = ["start", "history", "--from", "-10s", "--to", "now"];
-    let plan = || ask(directory.path(), &[&late[..], &["--dry-run"]].concat()).stdout;
-    wait_until("a slot that is owed", BOUND, || plan().contains("owed"));
-    let followed = ask(directory.path(), &[&late[..], &["--follow"]].concat());
-    end_the_runner(directory.path());
-    assert_eq!(followed.code, 4, "{}", followed.stderr);
-    let left = "left as it is: `interlock serve` takes it up\n";
-    assert!(followed.stderr.ends_with(left), "{}", followed.stderr);
-    let listed = ask(directory.path(), &["list", "--json"]).json();
-    let record = &listed[1];
-    assert_eq!(record["state"], "running", "{record}");
-    assert_eq!((&record["open"], &record["completed"]), (&json!([]), &record["total"]));
+    assert_eq!(ask(path, &seen).code, 0);
+    let taken_up = ask(path, &["follow", "history", "1"]);
+    assert_eq!(taken_up.code, 0, "{}", taken_up.stderr);
+    let all =
+        |arguments: &[&str]| interlock(&[&["-C", path.to_str().unwrap()], arguments].concat());
+    let watermark = || all(&["watermark", "show", "history", "--json"]).json()[0]["at"].clone();
+    let first = watermark();
+    let range = ["start", "history", "--from", first.as_str().unwrap(), "--to", "now"];
+    let range = [&range[..], &["--concurrency", "9"]].concat();
+    let planned = || ask(path, &[&range[..], &["--dry-run", "--json"]].concat()).json();
+    wait_until("slots that are owed", BOUND, || planned()["total"].as_u64() > Some(3));
+    let followed = ask(path, &[&range[..], &["--follow"]].concat());
+    assert_eq!(followed.code, 0, "{}", followed.stderr);
+    let backfilled = ran(path);
+    assert!(backfilled.len() > 3, "{backfilled:?}");
+    // One alone, by its name.
+    let slots = all(&["slots", "history", "--json"]).json();
+    let last = slots.as_array().unwrap().iter().map(|slot| slot["slot"].as_str().unwrap());
+    let last = last.map(|name| name.rsplit_once('/').map_or(name, |(_, at)| at));
+    let last: jiff::Timestamp = last.max().unwrap().parse().unwrap();
+    let next = (last + jiff::SignedDuration::from_secs(1)).to_string();
+    wait_until("the next slot is owed", BOUND, || {
+        all(&["run", "history", "--slot", &next]).code == 0
+    });
+    assert_eq!(watermark(), first, "S4: no watermark passes what is not recorded");
+    let by_hand = ran(path);
+    let serve = serve(path);
+    let reached = || watermark().as_str().unwrap().parse::<jiff::Timestamp>().unwrap() > last;
+    wait_until("the catch-up to pass over it", BOUND, reached);
+    drop(serve);
+    end_the_runner(path);
+    let mut slots: Vec<_> = ran(path).iter().map(|run| run[..run.len() - 4].to_owned()).collect();
+    assert!(slots.len() > by_hand.len(), "what is left of the gap is caught up");
+    slots.sort();
+    let count = slots.len();
+    slots.dedup();
+    assert_eq!(slots.len(), count, "no slot ran twice");
+}
+
+/// A `serve` that ends with the test.
+struct Served(std::process::Child);
+
+fn serve(directory: &Path) -> Served {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_interlock"));
+    command.args(["-C", directory.to_str().unwrap(), "serve"]);
+    command.env_clear().env("PATH", "/usr/bin:/bin");
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    Served(command.spawn().unwrap())
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.kill_and_wait();
+    }
 }
 
 #[track_caller]

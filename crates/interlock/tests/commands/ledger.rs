@@ -64,7 +64,7 @@ fn slots_as_json_have_the_documented_shape() {
         "pipeline": "orders", "schedule": "hourly",
         "first": "2026-02-25T07:00:00Z", "last": "2026-02-25T10:00:00Z", "count": 4,
         "state": "closed", "disposition": "skipped", "reason": "no_catchup",
-        "version": "00000000000000ab", "recordedAt": "2026-02-25T10:30:00Z",
+        "status": "SKIPPED", "version": "00000000000000ab", "recordedAt": "2026-02-25T10:30:00Z",
     });
     let no_marks = json!({
         "missedAt": null, "late": false, "uncertain": false, "recovered": false,
@@ -73,7 +73,7 @@ fn slots_as_json_have_the_documented_shape() {
         "pipeline": "orders", "schedule": "hourly",
         "slot": "orders/hourly/2026-02-25T12:00:00Z", "utc": "2026-02-25T12:00:00Z",
         "date": "2026-02-25", "state": "waiting", "disposition": null, "reason": null,
-        "marks": no_marks, "generation": 1, "attempt": 0, "openedBy": "scheduler",
+        "status": "PENDING", "marks": no_marks, "generation": 1, "attempt": 0, "openedBy": "scheduler",
         "openedAt": "2026-02-25T12:00:00Z", "closesAt": "2026-02-25T13:00:00Z",
         "retryAt": null, "version": "00000000000000ab", "runs": [],
         "sla": {
@@ -446,7 +446,7 @@ fn the_store_is_where_the_project_says() {
         ),
         (
             "provider: dynamodb\ndynamodb: {tableName: ledger}\n",
-            "this build has no store on dynamodb",
+            "this version does not act on `provider: dynamodb`",
         ),
     ] {
         fs::write(directory.path().join("interlock.yaml"), config).unwrap();

@@ -47,16 +47,17 @@ fn a_sensor_is_reported() {
 fn a_run_is_asked_for() {
     let params = [("a".to_owned(), "b=c".to_owned())].into();
     check_request(
-        &["run", "orders", "--force", "-p", "a=b=c"],
-        &InboxRecord::Run { slot: None, force: true, params },
+        &["run", "orders", "--detach", "--force", "-p", "a=b=c"],
+        &InboxRecord::Run { slot: None, force: true, params, webhook: false },
     );
     let of_slot = InboxRecord::Run {
         slot: Some(eleven()),
         force: false,
         params: std::collections::BTreeMap::new(),
+        webhook: false,
     };
-    check_request(&["run", "orders", "--slot", "2026-02-25T11:00Z"], &of_slot);
-    let named = ["run", "orders", "--slot", "2026-02-25T11:00", "--schedule", "hourly"];
+    check_request(&["run", "orders", "--detach", "--slot", "2026-02-25T11:00Z"], &of_slot);
+    let named = ["run", "orders", "--detach", "--slot", "2026-02-25T11:00", "--schedule", "hourly"];
     check_request(&named, &of_slot);
 }
 

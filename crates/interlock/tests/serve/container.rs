@@ -63,7 +63,7 @@ fn jobs_end_with_the_container_and_the_next_start_says_uncertain() {
         let said = fs::read_to_string(project.path().join("serve.out")).unwrap();
         said.contains("jobs end with it, and are then uncertain").then_some(())
     });
-    assert_eq!(project.run(&["run", "longish"]).code, 0);
+    assert_eq!(project.run(&["run", "longish", "--detach"]).code, 0);
     project.until("the job runs", || JobLog::read(project.path()).runs.into_iter().next());
     drop(container);
 

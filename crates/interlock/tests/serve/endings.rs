@@ -46,7 +46,7 @@ impl Project {
         self.until("its job runs", || {
             // A stop may come before the job has said who it is.
             if self.ends("manual").iter().all(|end| end != "open") && self.jobs().is_empty() {
-                assert_eq!(self.run(&["run", "feed"]).code, 0);
+                assert_eq!(self.run(&["run", "feed", "--detach"]).code, 0);
             }
             (!self.jobs().is_empty()).then_some(())
         });

@@ -36,6 +36,18 @@ fn a_loop_that_hangs_ends_the_process_and_the_next_start_makes_it_an_incident() 
     let text = fs::read_to_string(&last.path).unwrap();
     // Where the kernel lets a reader wait for a writer.
     assert!(text.contains("reload: hard") && text.contains("wait_for_partner"), "{text}");
+    // How much memory there is, and in what: the thread that hangs does not hold the allocator, and before the shards are given
+    // back their engines have something.
+    let soft = reports.iter().find(|report| report.why.ends_with("(soft)")).unwrap();
+    let text = fs::read_to_string(&soft.path).unwrap();
+    let heap = text.split("== heap\n").nth(1).and_then(|rest| rest.split("\n\n").next()).unwrap();
+    let lines: Vec<&str> = heap.lines().collect();
+    assert!(lines[0].starts_with("allocator: ") && lines[0].contains("bytes in use"), "{heap}");
+    assert!(lines.iter().any(|line| line.starts_with("agenda: 1 entries, ")), "{heap}");
+    for name in ["pipelines", "open slots", "queue of run updates", "cache of declarations"] {
+        assert!(lines.iter().any(|line| line.starts_with(&format!("{name}: "))), "{name}: {heap}");
+    }
+    assert!(said.contains("allocator: "), "{}", tail(&said));
     fs::remove_file(&config).unwrap();
     fs::write(&config, "server: {addr: '127.0.0.1:0'}\n").unwrap();
     let _next = Daemon::start(project.path());

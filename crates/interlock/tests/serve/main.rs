@@ -20,10 +20,14 @@
 //! | `exec` | jobs wrapped by `exec`, with the interface there, gone, and silent |
 //! | `pings` | reports by `curl`, scripts and Python; kills between receipt and answer; a silent crowd |
 //! | `places` | a project whose `interlock.yaml` has a problem, and where its ledger then is |
+//! | `private` | who may read what it keeps |
 //! | `primaries` | a primary that comes back after its replica has followed, under two instances that name both |
+//! | `recover` | a ledger whose pages or log are damaged, and a start that is refused for it |
 //! | `rollback` | a Redis or a PostgreSQL that comes back as it was seconds ago |
 //! | `servers` | two instances on one Redis or PostgreSQL, of which one is killed |
+//! | `settings` | the settings for all pipelines, and what they do |
 //! | `signals` | a daemon that inherits ignored and blocked signals, from `nohup` and others, and what its jobs inherit |
+//! | `standalone` | a watchdog without an engine: beside one that is killed, as the ledger's stand-in, and as a single pass |
 //! | `tokens` | who may ask, over real connections |
 //! | `watched` | what does not happen, and who hears of it |
 //! | `traps` | mistakes of other schedulers, with the list of which test guards against which |
@@ -54,11 +58,15 @@ mod pings;
 mod places;
 mod points;
 mod primaries;
+mod private;
 mod process;
 mod project;
+mod recover;
 mod rollback;
 mod servers;
+mod settings;
 mod signals;
+mod standalone;
 mod surface;
 mod tokens;
 mod traps;
@@ -93,9 +101,19 @@ struct Daemon(Child);
 
 impl Daemon {
     fn start(project: &Path) -> Self {
+        Self::with(project, &[])
+    }
+
+    /// One that runs only some parts, such as `watchdog,notifier`.
+    fn with_roles(project: &Path, roles: &str) -> Self {
+        Self::with(project, &["--roles", roles])
+    }
+
+    fn with(project: &Path, arguments: &[&str]) -> Self {
         any_port(project);
         let child = Command::new(env!("CARGO_BIN_EXE_interlock"))
             .args(["serve", "--log", "json"])
+            .args(arguments)
             .arg(project)
             .env("INTERLOCK_SPOOL", project.join("spool"))
             .stdout(Stdio::null())

@@ -122,6 +122,10 @@ fn a_line_of_curl_reports_and_its_answers_are_those_that_people_know() {
     let failed = runs.iter().find(|run| run["status"] == "FAILED").unwrap();
     assert_eq!(failed["metadata"]["rid"], "r-1");
     assert_eq!(failed["metadata"]["exitCode"], 3);
+    let slots = site.project.run(&["slots", "nightly", "--json"]).stdout;
+    let slots: Vec<Value> = serde_json::from_str(&slots).unwrap();
+    let failed_slot = slots.iter().find(|slot| slot["disposition"] == "failed").unwrap();
+    assert_eq!(failed_slot["status"], "FAILED_FINAL", "{failed_slot}");
     let body = failed["metadata"]["body"].as_str().unwrap();
     assert!(body.starts_with("xxx") && body.ends_with("(cut off)") && body.len() < 100_100);
     for (path, status) in [
@@ -195,13 +199,110 @@ fn a_key_that_is_used_again_for_another_request_is_refused() {
     let (one, two) = (r#"{"value": 1}"#, r#"{"value": 2}"#);
     assert!(ask("sensors/rows", one).ends_with("200"));
     assert!(ask("sensors/rows", one).ends_with("200"), "the same again gets the same answer");
-    for (path, body) in [("sensors/rows", two), ("sensors/lines", one), ("run", "{}")] {
-        let answer = ask(path, body);
-        assert!(answer.contains("key_reused") && answer.ends_with("422"), "{path}: {answer}");
+    let timed = r#"{"value": 1, "at": "2026-02-25T09:00:00Z"}"#;
+    for body in [two, timed] {
+        let answer = ask("sensors/rows", body);
+        assert!(answer.contains("key_reused") && answer.ends_with("422"), "{body}: {answer}");
     }
     let kept = site.project.run(&["sensor", "get", "own", "rows"]).stdout;
     assert!(kept.contains("\"value\": 1"), "{kept}");
-    assert_eq!(site.runs("own"), Vec::<Value>::new(), "nothing was run");
+    // Another path is another key.
+    assert!(ask("sensors/lines", one).ends_with("200"));
+    let kept = site.project.run(&["sensor", "get", "own", "lines"]).stdout;
+    assert!(kept.contains("\"value\": 1"), "{kept}");
+    assert!(ask("run", "{}").ends_with("200"));
+    let another = ask("run", r#"{"force": true}"#);
+    assert!(another.contains("key_reused"), "{another}");
+    let run = site.until_runs("own", 1).remove(0);
+    assert_eq!(run["triggerType"], "webhook", "another system asked: {run}");
+    let by_hand = site.project.run(&["run", "own"]);
+    assert_eq!(by_hand.code, 0, "{by_hand:?}");
+    let runs = site.until_runs("own", 2);
+    assert!(runs.iter().any(|run| run["triggerType"] == "manual"), "{runs:?}");
+}
+
+/// The keys of one token, and of one route, are no others'.
+#[test]
+fn a_key_belongs_to_its_token_its_method_and_its_path() {
+    let mut site = Site::new(&["ext"]);
+    let token = |arguments: &[&str]| {
+        let ran = site.project.run(&[&["token", "create", "--json"], arguments].concat());
+        let made: Value = serde_json::from_str(&ran.stdout).unwrap();
+        format!("Authorization: Bearer {}", made["token"].as_str().unwrap())
+    };
+    let ci = token(&["ci", "--scope", "ping", "--pipeline", "ext"]);
+    let admin = token(&["root", "--scope", "admin"]);
+    let ask = |token: &str, key: &str, more: &[&str]| {
+        let key = format!("Idempotency-Key: {key}");
+        let head = ["-w", "%{http_code}", "-H", token, "-H", &key];
+        curl(&[&head[..], more].concat()).stdout
+    };
+    // Until the interface has heard of the tokens, each request is one without a token.
+    site.project.until("a token is asked for", || {
+        curl(&["-w", "%{http_code}", &site.url("/metrics")]).stdout.ends_with("401").then_some(())
+    });
+    let url = site.url("/ping/ext/log?rid=r-7");
+    site.project.until("the token is known", || {
+        (ask(&ci, "release-42", &["-d", "built", &url]) == "OK200").then_some(())
+    });
+    let landed = site.url("/api/v1/pipelines/ext/sensors/landed");
+    site.project.until("the other one is known", || {
+        let answer = ask(&admin, "release-42", &["-d", r#"{"value": 7}"#, &landed]);
+        answer.ends_with("200").then_some(())
+    });
+    let kept = site.project.run(&["sensor", "get", "ext", "landed"]).stdout;
+    assert!(kept.contains("\"value\": 7"), "{kept}");
+    let logged = site.project.until("what it said is an event", || {
+        let shown = site.events(&["ext", "--json"]);
+        shown.lines().find(|line| line.contains("JOB_LOGGED")).map(str::to_owned)
+    });
+    let logged: Value = serde_json::from_str(&logged).unwrap();
+    assert_eq!(logged["details"]["rid"], "r-7", "{logged}");
+    // The success and the failure are two reports.
+    for path in ["/ping/ext?rid=a", "/ping/ext/fail?rid=b"] {
+        assert_eq!(ask(&ci, "k", &[&site.url(path)]), "OK200", "{path}");
+    }
+    let runs = site.until_ended("ext", 2);
+    assert!(runs.iter().any(|run| run["status"] == "FAILED"), "{runs:?}");
+    // Under one of them the same again is answered the same, and another is refused and kept; after a restart too.
+    for _ in 0..2 {
+        assert_eq!(ask(&ci, "k", &[&site.url("/ping/ext/?rid=a")]), "OK200");
+        for other in ["/ping/ext?rid=c", "/ping/ext", "/ping/ext/fail?rid=a"] {
+            let answer = ask(&ci, "k", &[&site.url(other)]);
+            assert!(answer.contains("key_reused") && answer.ends_with("422"), "{other}: {answer}");
+        }
+        site.daemon = None;
+        site.serve();
+    }
+    assert_eq!(site.runs("ext").len(), 2);
+    site.project.until("what was refused is kept", || {
+        let rejected = site.events(&["--rejected"]);
+        (rejected.matches("`Idempotency-Key` was used for another").count() == 6).then_some(())
+    });
+}
+
+#[test]
+fn of_requests_under_one_key_at_the_same_time_one_is_taken() {
+    let site = Site::new(&["ext"]);
+    let url = site.url("/ping/ext");
+    let answers: Vec<String> = thread::scope(|scope| {
+        let ask = |number: usize| {
+            let (url, body) = (url.clone(), format!("{number}"));
+            scope.spawn(move || {
+                let key = "Idempotency-Key: one";
+                curl(&["-w", "%{http_code}", "-H", key, "-d", &body, &url]).stdout
+            })
+        };
+        let asked: Vec<_> = (0..8).map(ask).collect();
+        // Bounded: curl gives up after 20 s.
+        asked.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    let taken = answers.iter().filter(|answer| *answer == "OK200").count();
+    let refused = answers.iter().filter(|answer| answer.ends_with("422")).count();
+    assert_eq!((taken, refused), (1, 7), "{answers:?}");
+    let said = answers.iter().position(|answer| answer == "OK200").unwrap();
+    let run = site.until_ended("ext", 1).remove(0);
+    assert_eq!(run["metadata"]["body"], said.to_string(), "the one that was answered with OK");
 }
 
 #[test]

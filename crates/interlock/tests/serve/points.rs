@@ -129,7 +129,8 @@ fn ask(project: &Project, pipeline: &str) -> Timestamp {
     // Not by the command, which would run the job itself while nobody serves.
     let asked_at = Timestamp::now();
     let store = EmbeddedStore::open_reader(&project.folder(), Arc::new(Timestamp::now)).unwrap();
-    let record = InboxRecord::Run { slot: None, force: false, params: BTreeMap::new() };
+    let record =
+        InboxRecord::Run { slot: None, force: false, params: BTreeMap::new(), webhook: false };
     let name = PipelineId::parse(pipeline).unwrap();
     block_on(store.post(&name, &format!("test-{asked_at}"), &record)).unwrap();
     asked_at

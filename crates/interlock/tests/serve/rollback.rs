@@ -84,7 +84,7 @@ fn is_told(project: &Project) {
     project.until("people are told", || incidents().contains("STORE_ROLLBACK").then_some(()));
     let kept = completed(project);
     project.until("slots go on", || (completed(project) > kept + 2).then_some(()));
-    assert_eq!(incidents().matches("\"STORE_ROLLBACK\"").count(), 1, "{}", incidents());
+    assert_eq!(incidents().matches("\"kind\": \"STORE_ROLLBACK\"").count(), 1, "{}", incidents());
     assert_eq!(log(project.path()).matches("STORE_ROLLBACK:").count(), 1, "it is told once");
 }
 

@@ -3,13 +3,14 @@
 use std::{
     collections::BTreeMap,
     fs,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use interlock_core::id::PipelineId;
 use interlock_private_server::{PrivateCluster, PrivatePostgres, PrivateRedis};
 use interlock_store::Shard;
-use interlock_wait::{BOUND, ChildWithin as _};
+use interlock_wait::{BOUND, ChildWithin as _, CommandWithin as _, Lines};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -398,7 +399,7 @@ fn pair(command: &str) -> (PrivateRedis, [Project; 2]) {
 /// Asks for a run, and waits until its job has begun; answers with its slot.
 fn begin(machine: &Project) -> String {
     machine.until("it serves", || (machine.run(&["status"]).code == 0).then_some(()));
-    let ran = machine.run(&["run", "lone", "--json"]);
+    let ran = machine.run(&["run", "lone", "--detach", "--json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     machine.until("it has begun", || machine.path().join("begun.log").exists().then_some(()));
     let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -424,6 +425,39 @@ fn an_instance_that_is_told_to_stop_says_how_the_jobs_ended_that_it_has_just_sta
 }
 
 #[test]
+fn a_run_is_waited_for_on_another_machine_and_over_a_restart_of_the_server() {
+    let (mut server, [one, other]) = pair("while test ! -e go; do sleep 0.05; done");
+    let daemon = Daemon::start(one.path());
+    // Whoever owns the shard runs it: a command would, if it came before.
+    one.until("it owns the shard", || log(one.path()).contains("SERVING").then_some(()));
+    let mut run = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .args(["run", "lone", "-C"])
+        .arg(other.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = Lines::of(run.stderr.take().unwrap());
+    let begins = |line: &str| line.contains("JOB_TRIGGERED");
+    assert!(said.find_within("it says that the job has begun", BOUND, begins).is_some());
+    one.until("its job has begun", || one.path().join("begun.log").exists().then_some(()));
+    server.kill();
+    let goes_on = |line: &str| line.contains("the run goes on, and is looked for again");
+    assert!(said.find_within("it says that it cannot look", BOUND, goes_on).is_some());
+    assert!(run.try_wait().unwrap().is_none(), "it waits on");
+    // The daemon ends when it cannot reach its store for so long; whoever keeps it running starts it again.
+    drop(daemon);
+    assert!(server.start_again());
+    let _next = Daemon::start(one.path());
+    fs::write(one.path().join("go"), "").unwrap();
+    one.until("the slot ends", || (lone(&one) == "completed").then_some(()));
+    let said = said.rest_within("what it says", BOUND).join("\n");
+    let ended = run.wait_within("the end of the run", BOUND);
+    assert_eq!(ended.code(), Some(0), "{said}\n{}", log(one.path()));
+    assert!(said.ends_with("is completed"), "{said}");
+}
+
+#[test]
 fn a_job_is_ended_by_its_host_although_another_owns_its_pipeline() {
     let (_server, [one, other]) = pair("exec sleep 600");
     let mut first = Daemon::start(one.path());
@@ -442,6 +476,33 @@ fn a_job_is_ended_by_its_host_although_another_owns_its_pipeline() {
     let expected = format!("{}, where the job runs, is asked to end it", host.as_str().unwrap());
     assert_eq!(state.as_str(), Some(expected.as_str()));
     other.until("it is cancelled", || (lone(&other) == "cancelled").then_some(()));
+}
+
+/// Nothing is recorded while a slot waits; who looks with `redis-cli` sees what it waits for.
+#[test]
+fn what_a_slot_waits_for_is_in_redis_while_it_waits() {
+    let server = PrivateRedis::start();
+    let settings = format!("provider: redis\nredis: {{addr: '{}'}}\n", server.address());
+    let gated = "name: gated\nschedule: '0 0 1 1 *'\ntrigger: {type: command, command: 'true'}\n\
+                 validation: {trigger: ALL, rules: [{key: landed, check: exists}]}\n";
+    let project = machine_for(("gated", gated), &settings);
+    let _daemon = Daemon::start(project.path());
+    project.until("it serves", || (project.run(&["status"]).code == 0).then_some(()));
+    let (_, port) =
+        server.address().rsplit_once(':').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let field = |name: &str| {
+        let asked = ["-p", &port, "HGET", "interlock:readiness:gated", name];
+        let ran = Command::new("redis-cli").args(asked).output_within(BOUND).unwrap();
+        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+    };
+    let ran = project.run(&["run", "gated", "--detach", "--json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    project.until("it is shown that it waits", || (field("status") == "NOT_READY").then_some(()));
+    assert!(field("blocking").contains("landed"), "{}", field("blocking"));
+    assert!(field("slot").starts_with("manual/"), "{}", field("slot"));
+    let put = project.run(&["sensor", "put", "gated", "landed", "true"]);
+    assert_eq!(put.code, 0, "{put:?}");
+    project.until("it is shown that it is ready", || (field("status") == "READY").then_some(()));
 }
 
 #[test]

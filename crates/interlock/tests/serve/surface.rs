@@ -505,3 +505,50 @@ fn a_file_that_is_broken_at_start_up_does_not_retire_its_pipeline() {
     project.serve(&["--log", "json"]).ready().stop();
     assert!(project.retired().contains(&("two".to_owned(), true)), "{:?}", project.retired());
 }
+
+#[test]
+fn the_number_of_pipelines_is_that_of_the_declared_ones() {
+    let project = Project::new(ANY_PORT, &["one", "two", "three"]);
+    let served = project.serve(&["--log", "json"]).ready();
+    let counted = |served: &Served| metric(&served.get("/metrics").1, "interlock_pipelines");
+    wait_until("all three are counted", || (counted(&served) == 3).then_some(()));
+    // While it runs, and over a start: what is retired stays in the ledger, and is no pipeline any more.
+    fs::remove_file(project.file("two")).unwrap();
+    wait_until("one is gone", || (counted(&served) == 2).then_some(()));
+    served.stop();
+    let served = project.serve(&["--log", "json"]).ready();
+    wait_until("two are left", || (counted(&served) == 2).then_some(()));
+    // Nobody declares the system's own rows.
+    let barked = std::process::Command::new(env!("CARGO_BIN_EXE_interlock"))
+        .args(["-C", project.path().to_str().unwrap(), "bark"])
+        .output_within(BOUND)
+        .unwrap();
+    assert!(barked.status.code().is_some(), "{barked:?}");
+    assert_eq!(counted(&served), 2);
+    served.stop();
+}
+
+#[test]
+fn a_file_with_a_mere_warning_is_not_called_broken() {
+    let project = Project::new(ANY_PORT, &["one"]);
+    // No trigger: it is never due, which is a warning.
+    fs::write(project.file("quiet"), "name: quiet\nschedule: '0 9 * * *'\n").unwrap();
+    let served = project.serve(&["--log", "json"]).ready();
+    let log = || project.text("serve.log");
+    wait_until("the warning is told", || log().contains("IL0901").then_some(()));
+    assert!(!log().contains("stays in force"), "{}", log());
+    fs::write(project.file("bad"), "name: [unclosed\n").unwrap();
+    wait_until("the broken one is named", || {
+        log()
+            .contains("bad.yaml: broken; what was loaded of it before stays in force")
+            .then_some(())
+    });
+    // Another warning is news; that something else is broken is not.
+    fs::write(project.file("still"), "name: still\nschedule: '0 9 * * *'\n").unwrap();
+    wait_until("the second warning is told", || {
+        (log().matches("IL0901").count() == 2).then_some(())
+    });
+    wait_until("the files were read", || log().contains("1 error and 2 warnings").then_some(()));
+    assert_eq!(log().matches("stays in force").count(), 1, "{}", log());
+    served.stop();
+}

@@ -115,7 +115,7 @@ fn a_daemon_told_to_stop_ends_and_the_next_one_goes_on_at_once() {
     let project = Project::new(&[("ticker", TICKER), ("patient", PATIENT)]);
     let mut first = Daemon::start(project.path());
     completes_more(&project, "it ticks");
-    assert_eq!(project.run(&["run", "patient"]).code, 0);
+    assert_eq!(project.run(&["run", "patient", "--detach"]).code, 0);
     project.until("the job runs", || (count(&project, "patient", "open") == 1).then_some(()));
     assert!(signal(first.0.id(), "-TERM"));
     let status = project.until("it ends", || first.0.try_wait().unwrap());
@@ -163,7 +163,7 @@ fn a_rerun_of_a_slot_that_runs_is_refused() {
     let project = Project::new(&[("patient", PATIENT)]);
     let _daemon = Daemon::start(project.path());
     project.until("it is declared", || Ledger::read(&project.folder())?.agenda.into_iter().next());
-    assert_eq!(project.run(&["run", "patient"]).code, 0);
+    assert_eq!(project.run(&["run", "patient", "--detach"]).code, 0);
     let slot = project.until("it runs", || {
         let ledger = Ledger::read(&project.folder())?;
         ledger.slots().find(|(_, slot)| slot.state == "running").map(|(row, _)| row.nominal)
@@ -193,7 +193,7 @@ fn a_dry_run_starts_nothing_also_when_it_is_asked_for() {
             .map(|(row, _)| row.nominal)
     });
     let before = count(&project, "shadow", "skipped");
-    assert_eq!(project.run(&["run", "shadow"]).code, 0);
+    assert_eq!(project.run(&["run", "shadow", "--detach"]).code, 0);
     let slot = format!("second/{skipped}");
     project.run(&["rerun", "shadow", &slot, "--reason", "for real"]);
     let more = || (count(&project, "shadow", "skipped") >= before + 3).then_some(());

@@ -7,7 +7,7 @@ use interlock_core::pipeline::Secret;
 use crate::{
     decode::{Decoder, count, dict, flag, text, texts},
     problem::Code,
-    server::{Alert, AlertFilter, Channel, Email, MailTls, Slack},
+    server::{Alert, AlertFilter, AlertFormat, Channel, Email, MailTls, Slack},
     shape::TYPE,
     yaml::Node,
 };
@@ -17,7 +17,7 @@ impl Decoder<'_> {
         let Some(node) = root.get("alerts") else {
             let when = AlertFilter::default();
             let (name, channel) = ("console".to_owned(), Channel::Console);
-            let (after, repeat, digest) = (None, None, None);
+            let (after, repeat, digest, format) = (None, None, None, AlertFormat::default());
             let (findings, of, recovered) = (1, 0, 1);
             return vec![Alert {
                 name,
@@ -29,6 +29,7 @@ impl Decoder<'_> {
                 recovered,
                 repeat,
                 digest,
+                format,
             }];
         };
         let mut alerts: Vec<Alert> = Vec::new();
@@ -51,7 +52,7 @@ impl Decoder<'_> {
             let (findings, digest) = (count(item, "findings").unwrap_or(1), flag(item, "digest"));
             let of = self.of_the_last(item, findings);
             let recovered = count(item, "recovered").unwrap_or(1);
-            let when = filter(item);
+            let (when, format) = (filter(item), self.format(item));
             alerts.push(Alert {
                 name,
                 channel,
@@ -62,6 +63,7 @@ impl Decoder<'_> {
                 recovered,
                 repeat,
                 digest,
+                format,
             });
         }
         alerts
@@ -79,6 +81,18 @@ impl Decoder<'_> {
             self.problems.add(node.span, Code::OutOfRange, message, help);
         }
         of
+    }
+
+    /// What a program is sent. Each event is sent by itself: there is none that stands for many.
+    fn format(&mut self, item: &Node) -> AlertFormat {
+        let Some("events") = item.get("format").and_then(Node::text) else {
+            return AlertFormat::Alert;
+        };
+        if let Some(node) = item.get("digest").filter(|_| flag(item, "digest") == Some(true)) {
+            let message = "a digest is no event: `format: events` sends each by itself";
+            self.problems.add(node.span, Code::Conflict, message, "Leave `digest` away.");
+        }
+        AlertFormat::Events
     }
 
     fn channel(&mut self, node: &Node) -> Option<Channel> {
@@ -101,15 +115,9 @@ impl Decoder<'_> {
                 body: text(node, "body"),
                 url: self.secret_url(node, "url")?,
             },
-            "sns" => Channel::Sns { topic_arn: text(node, "topicArn")? },
-            "eventbridge" => Channel::Eventbridge { bus_name: text(node, "busName")? },
-            "pubsub" => {
-                Channel::Pubsub { project: text(node, "project")?, topic: text(node, "topic")? }
-            }
-            "s3" => {
-                Channel::S3 { bucket_name: text(node, "bucketName")?, prefix: text(node, "prefix") }
-            }
-            _ => Channel::Console,
+            "console" => Channel::Console,
+            // A kind that is refused.
+            _ => return None,
         })
     }
 

@@ -61,7 +61,7 @@ pub(super) fn run(
     }
 }
 
-/// Follows one that was started before; somebody else drives it.
+/// Follows one that was started before: `serve` drives it, else this process.
 pub(super) fn attach(
     inbox: &Inbox,
     number: u64,
@@ -72,13 +72,17 @@ pub(super) fn attach(
     let Some(record) = inbox.ledger.backfill(name, number)? else {
         return Err(Failure::refused(format!("{name} has no backfill {number}"), ""));
     };
-    if record.is_unfinished() && !inbox.ledger.is_served() {
-        return Err(Failure::refused(
-            format!("nobody goes on with backfill {number} while no `interlock serve` is running"),
-            "Start it: it takes the backfill up where it stands.",
-        ));
+    let following = Following::new(inbox, number, sending);
+    if !record.is_unfinished() || inbox.ledger.is_served() {
+        return following.watched(output);
     }
-    Following::new(inbox, number, sending).watched(output)
+    match inbox.alone(&format!("interlock backfill {name}"))? {
+        Some(alone) => following.here(alone, output),
+        None => Err(Failure::refused(
+            format!("backfill {number} waits: another process has the ledger"),
+            "Try again when that one has ended, or start `interlock serve`.",
+        )),
+    }
 }
 
 fn number(answer: &AppliedRecord) -> Option<u64> {
@@ -111,8 +115,12 @@ impl<'a> Following<'a> {
     fn here(mut self, alone: Alone, output: &mut Output) -> Result<u8, Failure> {
         match alone.drive_backfill(self.number, || self.tell(output))? {
             Driven::Ended => self.end(output),
-            Driven::Left => {
-                writeln!(output.err, "left as it is: `interlock serve` takes it up")?;
+            Driven::Left | Driven::Started => {
+                let (name, number) = (&self.inbox.pipeline, self.number);
+                writeln!(
+                    output.err,
+                    "left as it is: `interlock serve`, or `interlock backfill follow {name} {number}`, takes it up"
+                )?;
                 Ok(ACCEPTED)
             }
         }

@@ -161,7 +161,9 @@ fn plan(
     let ledger = Ledger::open(directory)?;
     let row = ledger.pipeline(&spec.name)?;
     let pause = row.and_then(|row| row.pause);
-    let is_held = pause.is_some_and(|pause| pause.is_in_force(now)) || !spec.enabled;
+    // While nobody records what is due, what is owed is the backfill's.
+    let is_held =
+        pause.is_some_and(|pause| pause.is_in_force(now)) || !spec.enabled || !ledger.is_served();
     let watermarks = watermarks(&ledger, &spec.name, record)?;
     let store: &dyn Store = ledger.store();
     Planner { store, spec, record, now }.plan(|id| {

@@ -34,6 +34,8 @@ fn leave_a_hung_engine(requests: usize) -> Duration {
             interface: None,
             engine: Some(Loop::begin(&Handle::current(), hung)),
             watchdog: None,
+            notifier: None,
+            stands_in_for: None,
             sentinel: None,
             guard: None,
             reload: mpsc::unbounded_channel().0,
@@ -44,7 +46,8 @@ fn leave_a_hung_engine(requests: usize) -> Duration {
             ask.send(Asked::Stop("SIGTERM")).unwrap();
         }
         let (surface, began) = (Arc::clone(&parties.surface), now());
-        assert_eq!(parties.attend(&mut Handed(asked_for)).await.unwrap(), STOPPED);
+        let ended = parties.attend(&mut Handed(asked_for)).await.unwrap();
+        assert!(matches!(ended, ServeEnd::Stopped(STOPPED)), "{ended:?}");
         assert!(matches!(surface.phase(), Phase::Stopping(_)), "{:?}", surface.phase());
         began.elapsed()
     });

@@ -18,12 +18,13 @@ use interlock_core::{
     id::PipelineId,
     incident::{Alert, IncidentState, Level},
 };
+use interlock_private_files as private_files;
 use interlock_trigger::web::Web;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 
-use crate::{clock, replace::replace, serve::files::Files};
+use crate::{clock, serve::files::Files};
 
 /// The folder of alarms, in the state folder.
 const FOLDER: &str = "spool";
@@ -230,7 +231,8 @@ impl Spool {
         let text =
             json!({ "what": what, "alert": alarm.alert.to_json(), "told": told }).to_string();
         let path = self.folder.join(file_name(what));
-        let written = fs::create_dir_all(&self.folder).and_then(|()| replace(&path, &text));
+        let written = private_files::create_folder(&self.folder)
+            .and_then(|()| private_files::replace(&path, &text));
         if let Err(error) = written {
             tracing::warn!(
                 "an alarm is told, but cannot be written to {}: {error}",
