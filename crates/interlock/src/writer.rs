@@ -53,15 +53,16 @@ pub(crate) enum Writing {
 
 /// Who writes the ledger of a folder.
 ///
-/// Where the system lists its locks they are only looked at: to try the lock, even for an instant, could
-/// make somebody who starts just then wait.
+/// Where the system lists its locks they are only looked at: to try the lock, even for an instant, could make a process
+/// that starts just then wait. The list is read a page at a time, and lacks a lock when others before it are released between
+/// two pages; so the lock of a process that is alive and not listed is tried all the same.
 pub(crate) fn writing(folder: &Path) -> Writing {
     let path = folder.join("daemon.lock");
     let text = fs::read_to_string(&path).unwrap_or_default();
     let mut lines = text.lines();
     let (pid, what) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
     let is_held = match fs::read_to_string("/proc/locks") {
-        Ok(locks) => is_listed(&locks, &path, pid),
+        Ok(locks) => is_listed(&locks, &path, pid) || (is_alive(pid) && is_locked(&path)),
         Err(_) => is_locked(&path),
     };
     match what {
@@ -72,6 +73,10 @@ pub(crate) fn writing(folder: &Path) -> Writing {
         STAND_IN => Writing::StandIn(format!("`{STAND_IN}` (process {pid})")),
         command => Writing::Command(format!("`{command}` (process {pid})")),
     }
+}
+
+fn is_alive(pid: &str) -> bool {
+    pid.parse::<u32>().is_ok() && Path::new("/proc").join(pid).exists()
 }
 
 fn is_locked(path: &Path) -> bool {
@@ -169,5 +174,61 @@ pub(crate) fn stand_in(folder: &Path) -> Result<Option<EmbeddedStore>, Failure> 
         Ok(store) => Ok(Some(store)),
         Err(error) if error.is_retryable => Ok(None),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, File},
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+    };
+
+    use super::*;
+
+    /// Locks a file of a folder, which is made for it.
+    fn lock(folder: &Path, name: &str) -> File {
+        let file = File::create(folder.join(name)).unwrap();
+        file.lock().unwrap();
+        file
+    }
+
+    #[test]
+    fn a_daemon_is_seen_while_the_systems_list_of_locks_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let _lock = lock(path, "daemon.lock");
+        let text = format!("{}\n{SERVE}\n", std::process::id());
+        fs::write(path.join("daemon.lock"), text).unwrap();
+        // The newest come first in the list: pages of locks before the daemon's, which come and go while the list is read.
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for thread in 0..3 {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    let name = |n| format!("other-{thread}-{n}");
+                    let files: Vec<File> = (0..300).map(|n| lock(path, &name(n))).collect();
+                    // Bounded: the looks below end it.
+                    while !is_over.load(Ordering::Relaxed) {
+                        files.iter().for_each(|file| file.unlock().unwrap());
+                        files.iter().for_each(|file| file.lock().unwrap());
+                    }
+                });
+            }
+            let unseen = (0..500).filter(|_| writing(path) != Writing::Serve).count();
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(unseen, 0, "of 500 looks");
+        });
+    }
+
+    #[test]
+    fn the_lock_of_a_process_that_ended_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(writing(folder.path()), Writing::Nobody);
+        let file = lock(folder.path(), "daemon.lock");
+        fs::write(folder.path().join("daemon.lock"), format!("{}\n{SERVE}\n", u32::MAX)).unwrap();
+        drop(file);
+        assert_eq!(writing(folder.path()), Writing::Nobody);
     }
 }
