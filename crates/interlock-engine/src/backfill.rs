@@ -25,10 +25,10 @@ use jiff::Timestamp;
 
 use self::step::Step;
 use crate::{
-    aside::guarded,
     ending::{Ender, end_wanted},
     engine::{Engine, EngineError},
     prospect::Prospect,
+    quarantine::guarded,
     solo::Scope,
     state::{OpenSlot, PipelineState},
     write::{Event, Planned},

@@ -6,13 +6,12 @@ use std::{
     task::Poll,
 };
 
-use interlock_core::retry::FailureCategory;
+use interlock_core::{id::PipelineId, retry::FailureCategory};
 use interlock_ports::trigger::StartFailure;
 use interlock_store::{Accepted, Change, Group, Refusal, record::EventRecord};
 use serde_json::Value;
 
 use crate::{
-    aside::guarded,
     engine::{Engine, EngineError, Message, News, NewsOf},
     recording::{CATCHUP_QUEUED, DRY_RUN, caught_up},
     unfit::Unfit,
@@ -114,7 +113,7 @@ impl Engine {
         batch: Vec<Planned>,
         results: Vec<Result<Accepted, Refusal>>,
     ) -> Result<(), EngineError> {
-        let mut conflicts = BTreeSet::new();
+        let (mut conflicts, mut first_conflict) = (BTreeSet::new(), None);
         let (mut accepted, mut acts, mut nexts, mut is_deposed) = (vec![], vec![], vec![], false);
         for (plan, result) in batch.into_iter().zip(results) {
             match result {
@@ -136,7 +135,8 @@ impl Engine {
                 ) => self.unfit.push(Unfit { plan, reason: refusal.to_string() }),
                 Err(refusal @ (Refusal::Conflict { .. } | Refusal::Behind)) => {
                     self.vitals.groups_refused.add(1);
-                    tracing::warn!(pipeline = %plan.group.pipeline, %refusal, "reloading");
+                    tracing::debug!(pipeline = %plan.group.pipeline, %refusal, "refused");
+                    first_conflict.get_or_insert_with(|| refusal.to_string());
                     conflicts.insert(plan.group.pipeline);
                 }
             }
@@ -162,12 +162,24 @@ impl Engine {
         if is_deposed {
             return Err(EngineError::Deposed);
         }
-        for pipeline in conflicts {
-            if let Err(reason) = guarded(self.reload(&pipeline)).await? {
-                self.poisoned.push((pipeline, reason));
-            }
-        }
-        Ok(())
+        self.absorb_conflicts(conflicts, first_conflict).await
+    }
+
+    /// Others wrote to these pipelines meanwhile: they are loaded again, and planned by what is there now.
+    async fn absorb_conflicts(
+        &mut self,
+        conflicts: BTreeSet<PipelineId>,
+        first_conflict: Option<String>,
+    ) -> Result<(), EngineError> {
+        let (Some(pipeline), Some(refusal)) = (conflicts.first(), first_conflict) else {
+            return Ok(());
+        };
+        let pipelines = conflicts.len();
+        tracing::warn!(
+            pipelines, first = %pipeline, refusal,
+            "others wrote to pipelines that were about to be written; loading those again"
+        );
+        self.reload_all(&conflicts).await
     }
 
     /// Absorbs a group that was accepted, if that is yet to be done.

@@ -22,15 +22,15 @@ use interlock_core::{
     sensor::Sensors,
     slot::{OpenState, Slot, SlotState},
 };
-use interlock_store::{RunQuery, StoreFuture, coverage, kept::Stretch, together};
+use interlock_store::{RunQuery, StoreFuture, kept::Stretch, together};
 use jiff::{SignedDuration, Timestamp, civil::Date};
 
 use crate::{
-    aside::guarded,
     asking::{Answered, OwedAnswer},
     engine::{Engine, EngineError},
     evidence::{self, Gathered},
     host::Trust,
+    quarantine::guarded,
     scheduler::plus,
     state::{Answer, PipelineState, SlotPlace},
     step::Stepper,
@@ -42,23 +42,6 @@ use crate::{
 const FETCHED: usize = 100;
 
 impl Engine {
-    /// Times in which nobody could have reported, if that decides how a slot is closed which the watchdog has not.
-    async fn deaf(
-        &self,
-        pipeline: &PipelineId,
-        now: Timestamp,
-    ) -> Result<Vec<Stretch>, EngineError> {
-        let state = self.pipelines.0.get(pipeline).filter(|it| it.agenda.work == Work::Watched);
-        let is_over = |slot: &Slot| {
-            slot.state == SlotState::Open(OpenState::Waiting)
-                && plus(slot.closes_at, OWNER_WAITS) <= now
-        };
-        if !state.is_some_and(|state| state.open.values().any(|open| is_over(&open.slot))) {
-            return Ok(vec![]);
-        }
-        Ok(coverage::deaf(self.store.as_ref(), &[], now).await?)
-    }
-
     /// Steps every pipeline that something happened to, or whose time came.
     pub(crate) async fn step_what_is_dirty(&mut self) -> Result<(), EngineError> {
         let now = self.world.now();
@@ -73,9 +56,13 @@ impl Engine {
             self.inbox_at = now;
             self.dirty.extend(put_off);
         }
+        self.learn_what_others_closed(&dirty, now).await?;
         let mut planned = Vec::new();
         for (place, pipeline) in dirty.iter().enumerate() {
             if place % FETCHED == 0 {
+                if place > 0 {
+                    self.show_progress().await?;
+                }
                 self.fetch_declarations(dirty.iter().skip(place).take(FETCHED)).await?;
             }
             if self.is_aside(pipeline, now) {
@@ -240,7 +227,7 @@ impl Engine {
         let verdicts = self.verdicts(pipeline, &specs, (&near, now)).await?;
         self.scope.saw(&verdicts);
         let done_at = self.last_success(pipeline, spec).await?;
-        let deaf = self.deaf(pipeline, now).await?;
+        let deaf = self.outages_for_overdue(pipeline, now).await?;
         let Some(state) = self.pipelines.0.get(pipeline) else { return Ok(vec![]) };
         let flow = state.flow(spec, now);
         let seen = self.scope.view(&state.open, &near);
@@ -627,6 +614,16 @@ impl PipelineState {
                 slot.closes_at
             }
         }
+    }
+
+    /// Whether the watchdog should have closed an open slot by now, by its deadline or its time limit.
+    pub(crate) fn is_overdue(&self, place: &SlotPlace, slot: &Slot, now: Timestamp) -> bool {
+        let is_of_the_watchdog = match slot.state {
+            SlotState::Open(OpenState::Running) => true,
+            SlotState::Open(OpenState::Waiting) => self.is_watched(place, slot),
+            SlotState::Open(_) | SlotState::Closed(_) => false,
+        };
+        is_of_the_watchdog && plus(slot.closes_at, OWNER_WAITS) <= now
     }
 
     /// Whether somebody else should have closed a slot before the owner does: the watchdog, by its deadline.

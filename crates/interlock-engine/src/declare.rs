@@ -20,9 +20,9 @@ use interlock_store::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    aside::guarded,
     engine::{Declaration, Engine, EngineError},
     gap::Ahead,
+    quarantine::guarded,
     recording::Recording,
     scheduler::{Opener, plus},
     state::PipelineState,

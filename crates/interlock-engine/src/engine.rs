@@ -15,13 +15,13 @@ use interlock_core::{clock::ClockWatch, id::PipelineId, pipeline::Pipeline, read
 use interlock_ports::trigger::{CancelFailure, LookUp, Report, StartFailure, Triggers, What};
 use interlock_store::{
     Hint, Lease, Role, Shard, Store, StoreError, Writer,
+    kept::Stretch,
     record::{Unreadable, VersionRecord},
 };
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
 use crate::{
-    aside::Aside,
     asking::Answered,
     declare::Changes,
     ending::StartsUnderWay,
@@ -29,6 +29,7 @@ use crate::{
     host::{Host, Part, Trust},
     inbox::Heard,
     progress::{Progress, Said},
+    quarantine::Aside,
     readiness_views::ReadinessViews,
     registers::{Active, Dependents, Restraint, Wakes},
     scheduler::plus,
@@ -69,6 +70,8 @@ pub(crate) struct Remembered {
     pub(crate) starts: KnownStarts,
     /// What is shown of pipelines that wait.
     pub(crate) readiness: ReadinessViews,
+    /// Times in which no report could arrive, as they were at an instant.
+    pub(crate) outages: Option<(Timestamp, Arc<[Stretch]>)>,
     /// Up to when a recovered ledger does not know what ran.
     pub(crate) uncertain_until: Option<Timestamp>,
 }
@@ -229,6 +232,8 @@ pub struct Engine {
     pub(crate) blocked: BTreeSet<PipelineId>,
     /// What was recorded of missed slots when their catch-up began.
     pub(crate) survey: Option<Survey>,
+    /// What is recorded of those that are blocked, while they are planned.
+    pub(crate) blocked_survey: Option<Survey>,
     /// Pipelines with a backfill that is not finished.
     pub(crate) backfilling: BTreeSet<PipelineId>,
     /// Runs under way.
@@ -339,6 +344,7 @@ impl Engine {
             restraint: Restraint::default(),
             blocked: BTreeSet::new(),
             survey: None,
+            blocked_survey: None,
             backfilling: BTreeSet::new(),
             active: Active::among(Arc::clone(&host.busy)),
             dependents: Dependents::default(),

@@ -23,6 +23,8 @@ use crate::{engine::EngineError, scheduler::plus, state::SlotPlace};
 
 /// Rows per page.
 const PAGE: usize = 1_000;
+/// Rows for each pipeline that is asked about, up to which one read of everything is worth it.
+const ROWS_WORTH: usize = 4;
 
 /// A pipeline, as far as what it owes is concerned.
 #[derive(Debug, Clone)]
@@ -294,24 +296,27 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Reads what stands from an instant on.
+    /// Reads what stands from an instant on, for so many pipelines: of each the watchdog may have recorded a few slots.
     pub(crate) async fn since(
         store: &dyn Store,
-        from: Timestamp,
-        now: Timestamp,
+        pipelines: usize,
+        (from, now): (Timestamp, Timestamp),
     ) -> Result<Self, EngineError> {
         let until = now.saturating_add(SignedDuration::from_millis(1)).unwrap_or(Timestamp::MAX);
-        let query = LedgerQuery { from, until, ..LedgerQuery::everything(PAGE) };
-        let page = store.ledger(&query).await?;
+        let mut query = LedgerQuery { from, until, ..LedgerQuery::everything(PAGE) };
         let deaf = deaf(store, &[ALWAYS], now).await?;
-        if page.more {
-            return Ok(Self { from, found: None, deaf });
-        }
         let mut found = BTreeMap::<PipelineId, Ahead>::new();
-        for row in &page.items {
-            found.entry(row.pipeline.clone()).or_default().take(row)?;
+        for _ in 0..=pipelines * ROWS_WORTH / PAGE {
+            let page = store.ledger(&query).await?;
+            for row in &page.items {
+                found.entry(row.pipeline.clone()).or_default().take(row)?;
+            }
+            query.after = page.items.last().map(LedgerRow::place);
+            if !page.more {
+                return Ok(Self { from, found: Some(found), deaf });
+            }
         }
-        Ok(Self { from, found: Some(found), deaf })
+        Ok(Self { from, found: None, deaf })
     }
 
     /// What stands of a pipeline, if that is known.

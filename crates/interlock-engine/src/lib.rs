@@ -6,7 +6,6 @@
 //!
 //! Invariant: nothing acts on the world before the group that says so is accepted by the store.
 
-mod aside;
 mod asking;
 mod backfill;
 mod catchup_log;
@@ -32,15 +31,18 @@ mod obligations;
 mod old_reports;
 mod open;
 mod outlook;
+mod overdue;
 mod overview;
 mod pause;
 mod preview;
 mod progress;
 mod prospect;
+mod quarantine;
 mod queue;
 mod readiness_views;
 mod recording;
 mod registers;
+mod reload;
 mod reports;
 mod request;
 mod rerun;

@@ -27,11 +27,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
-    aside::guarded,
     controller::SpecsInUse,
     ending::end_wanted,
     engine::{Engine, EngineError, News, NewsOf},
     host::{HOST, Host, news_of},
+    quarantine::guarded,
     request::{is_active, request, run_closes_at, with},
     scheduler::plus,
     state::{KnownRun, OpenSlot, SlotPlace},

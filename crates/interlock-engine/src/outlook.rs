@@ -10,9 +10,9 @@ use interlock_core::{catchup, id::PipelineId};
 use jiff::Timestamp;
 
 use crate::{
-    aside::guarded,
     engine::{Engine, EngineError},
     gap::{Ahead, Claim, Owing},
+    quarantine::guarded,
 };
 
 /// So many slots are counted before anything is recorded: some tenths of a second.
@@ -132,8 +132,9 @@ impl Engine {
 
     /// What is recorded of what a pipeline owes.
     pub(crate) async fn ahead_of(&self, owing: &Owing<'_>) -> Result<Ahead, EngineError> {
-        let survey = self.survey.as_ref().filter(|_| !self.blocked.contains(owing.pipeline));
-        let mut ahead = match survey.and_then(|survey| survey.of(owing)) {
+        let is_blocked = self.blocked.contains(owing.pipeline);
+        let survey = if is_blocked { &self.blocked_survey } else { &self.survey };
+        let mut ahead = match survey.as_ref().and_then(|survey| survey.of(owing)) {
             Some(ahead) => ahead,
             None => Ahead::read(self.store.as_ref(), owing).await?,
         };

@@ -20,10 +20,10 @@ use interlock_core::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    aside::guarded,
     engine::{Engine, EngineError},
     gap::{Ahead, Owing, Survey},
     progress::Rest,
+    quarantine::guarded,
     recording::Recording,
     state::PipelineState,
     write::Planned,
@@ -36,6 +36,8 @@ const DUE_MAX: usize = 10_000;
 const CATCHUP_GROUPS_MAX: usize = 500;
 /// With fewer pipelines than this each is asked about by itself what is recorded of it.
 const SURVEY_WORTH: usize = 20;
+/// So many pipelines are planned between two signs that the pass goes on.
+const SHOWN_EVERY: usize = 500;
 /// When a pipeline whose due slots could not be recorded is looked at again.
 const STUCK_LOOK: SignedDuration = SignedDuration::from_secs(1);
 
@@ -56,11 +58,15 @@ impl Engine {
             self.put_off_what_reports_may_open(&mut due, now);
             let missed = self.missed_by(due.iter().map(|(pipeline, _)| pipeline), now);
             self.survey(&missed, now).await?;
+            self.survey_blocked(&due, now).await?;
             self.announce_what_was_missed(&missed, now).await?;
             let mut planned = Vec::new();
             let (mut later, mut failed) = (BTreeSet::new(), BTreeSet::new());
             let mut rests = BTreeMap::new();
-            for (pipeline, _) in &due {
+            for (place, (pipeline, _)) in due.iter().enumerate() {
+                if place > 0 && place % SHOWN_EVERY == 0 {
+                    self.show_progress().await?;
+                }
                 let has_missed = missed.contains_key(pipeline);
                 if has_missed && left == 0 {
                     later.insert(pipeline.clone());
@@ -156,7 +162,27 @@ impl Engine {
             return Ok(());
         }
         if let Some(first) = missed.values().min() {
-            self.survey = Some(Survey::since(self.store.as_ref(), *first, now).await?);
+            self.survey =
+                Some(Survey::since(self.store.as_ref(), missed.len(), (*first, now)).await?);
+        }
+        Ok(())
+    }
+
+    /// Finds out together what is recorded of pipelines whose due slots met rows of others, if those are many.
+    async fn survey_blocked(
+        &mut self,
+        due: &[(PipelineId, Timestamp)],
+        now: Timestamp,
+    ) -> Result<(), EngineError> {
+        let blocked = due.iter().filter(|(pipeline, _)| self.blocked.contains(pipeline));
+        let first = |pipeline| self.pipelines.0.get(pipeline)?.owing(pipeline, now)?.first();
+        let firsts: Vec<_> = blocked.filter_map(|(pipeline, _)| first(pipeline)).collect();
+        self.blocked_survey = None;
+        if firsts.len() >= SURVEY_WORTH
+            && let Some(first) = firsts.iter().min()
+        {
+            self.blocked_survey =
+                Some(Survey::since(self.store.as_ref(), firsts.len(), (*first, now)).await?);
         }
         Ok(())
     }

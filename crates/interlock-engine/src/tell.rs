@@ -25,7 +25,7 @@ use interlock_core::{
     run::TriggerType,
 };
 use interlock_store::{
-    CHANGES_MAX, Change, Expect, Group, Key, Record, Row,
+    CHANGES_MAX, Change, Expect, Group, Key, Record, Row, RowsQuery,
     record::{EventRecord, IncidentRecord, OutboxRecord},
     whole_milliseconds,
 };
@@ -35,12 +35,14 @@ use serde_json::Value;
 use self::life::{Telling, notification};
 use crate::{
     engine::{Engine, EngineError},
+    load::PAGE,
+    reload::ONE_BY_ONE_MAX,
     state::{OpenSlot, SlotPlace},
     write::{Event, Planned},
 };
 
-/// Rows per page when loading.
-const PAGE: usize = 1_000;
+/// Open incidents of one pipeline that are read first.
+const FEW: usize = 32;
 
 /// The open slots of a pipeline.
 type OpenSlots = BTreeMap<SlotPlace, OpenSlot>;
@@ -49,100 +51,139 @@ type OpenSlots = BTreeMap<SlotPlace, OpenSlot>;
 pub type Known = BTreeMap<(PipelineId, String), (Arc<IncidentRecord>, u64)>;
 
 impl Engine {
-    /// Loads the incidents that are open.
-    pub(crate) async fn load_incidents(&mut self) -> Result<(), EngineError> {
-        self.load_incidents_after(None, None).await
-    }
-
-    /// Forgets what it thought of a pipeline's incidents and loads them again.
-    pub(crate) async fn reload_incidents(&mut self, name: &PipelineId) -> Result<(), EngineError> {
-        self.pipelines.get_mut(name).incidents.clear();
-        self.remembered.gaps.forget(name);
-        // Every key comes after the empty one.
-        self.load_incidents_after(Some((name.clone(), String::new())), Some(name)).await
-    }
-
-    async fn load_incidents_after(
+    /// Loads the incidents that are open, of these pipelines or of all.
+    pub(crate) async fn load_incidents(
         &mut self,
-        mut last: Option<(PipelineId, String)>,
-        only: Option<&PipelineId>,
+        only: Option<&BTreeSet<PipelineId>>,
     ) -> Result<(), EngineError> {
+        let mut last: Option<(PipelineId, String)> = None;
         loop {
             let page = self.store.open_incidents(self.writer.shard, last.as_ref(), PAGE).await?;
             for (pipeline, key, row) in page.items {
-                if only.is_some_and(|only| pipeline != *only) {
+                last = Some((pipeline.clone(), key.clone()));
+                if only.is_none_or(|only| only.contains(&pipeline)) {
+                    let state = self.pipelines.get_mut(&pipeline);
+                    state.incidents.insert(key, (row.record.into(), row.revision));
+                }
+            }
+            let is_past =
+                only.zip(last.as_ref()).is_some_and(|(only, (at, _))| Some(at) > only.last());
+            if !page.more || is_past {
+                return Ok(());
+            }
+            self.show_progress().await?;
+        }
+    }
+
+    /// Forgets what it thought of the incidents of pipelines and loads them again; of many, from the list of the shard's.
+    pub(crate) async fn reload_incidents_of(
+        &mut self,
+        pipelines: &BTreeSet<PipelineId>,
+    ) -> Result<(), EngineError> {
+        if pipelines.len() <= ONE_BY_ONE_MAX {
+            for pipeline in pipelines {
+                self.reload_incidents(pipeline).await?;
+            }
+            return Ok(());
+        }
+        for pipeline in pipelines {
+            self.forget_incidents(pipeline);
+        }
+        self.load_incidents(Some(pipelines)).await
+    }
+
+    /// The same of one.
+    pub(crate) async fn reload_incidents(&mut self, name: &PipelineId) -> Result<(), EngineError> {
+        self.forget_incidents(name);
+        // Every key comes after the empty one. Most pipelines have few; those of others, which come next, are read for nothing.
+        let (mut last, mut limit) = ((name.clone(), String::new()), FEW);
+        loop {
+            let page = self.store.open_incidents(self.writer.shard, Some(&last), limit).await?;
+            for (pipeline, key, row) in page.items {
+                if pipeline != *name {
                     return Ok(());
                 }
-                last = Some((pipeline.clone(), key.clone()));
-                let state = self.pipelines.get_mut(&pipeline);
+                last.1.clone_from(&key);
+                let state = self.pipelines.get_mut(name);
                 state.incidents.insert(key, (row.record.into(), row.revision));
             }
             if !page.more {
                 return Ok(());
             }
+            limit = PAGE;
         }
     }
 
-    /// Adds to each group what follows from its events.
-    pub(crate) async fn tell(&self, planned: &mut [Planned]) -> Result<(), EngineError> {
-        let (mut known, nothing) = (Known::new(), OpenSlots::new());
-        for plan in planned.iter_mut().filter(|plan| !plan.is_held) {
+    fn forget_incidents(&mut self, pipeline: &PipelineId) {
+        self.pipelines.get_mut(pipeline).incidents.clear();
+        self.remembered.gaps.forget(pipeline);
+    }
+
+    /// Adds to each group what follows from its events. The incidents of all of them are read in batches, not group by group: ten
+    /// thousand jobs may fail at once.
+    pub(crate) async fn tell(&mut self, planned: &mut [Planned]) -> Result<(), EngineError> {
+        let (followed, mut known) = self.incidents_of(planned).await?;
+        let nothing = OpenSlots::new();
+        for (index, follow) in followed {
+            let Some(plan) = planned.get_mut(index) else { continue };
+            if !follow.changes_anything(&plan.group, &known) {
+                continue;
+            }
+            let unfilled = self.unfilled(&plan.group, &known).await?;
             let state = self.pipelines.0.get(&plan.group.pipeline);
             let open = state.map_or(&nothing, |state| &state.open);
-            let follow = Follow::from(&plan.group, open);
+            follow.add(&mut plan.group, &mut known, (open, &unfilled));
+        }
+        Ok(())
+    }
+
+    /// What follows from groups that incidents follow from, each by its place among them, and the incidents that those are about.
+    async fn incidents_of(
+        &mut self,
+        planned: &[Planned],
+    ) -> Result<(Vec<(usize, Follow)>, Known), EngineError> {
+        let (mut known, nothing) = (Known::new(), OpenSlots::new());
+        let (mut followed, mut unknown) = (Vec::new(), BTreeMap::<_, BTreeSet<String>>::new());
+        for (index, plan) in planned.iter().enumerate().filter(|(_, plan)| !plan.is_held) {
+            let pipeline = &plan.group.pipeline;
+            let state = self.pipelines.0.get(pipeline);
+            let follow = Follow::from(&plan.group, state.map_or(&nothing, |state| &state.open));
             let mut keys = follow.keys(&plan.group);
             if keys.is_empty() {
                 continue;
             }
             let incidents = state.map(|state| &state.incidents);
             keys.extend(incidents.into_iter().flat_map(|all| follow.older(&plan.group, all)));
-            self.know(&plan.group.pipeline, keys, &mut known).await?;
-            if !follow.changes_anything(&plan.group, &known) {
-                continue;
-            }
-            let unfilled = self.unfilled(&plan.group, &known).await?;
-            follow.add(&mut plan.group, &mut known, (open, &unfilled));
-        }
-        Ok(())
-    }
-
-    /// Finds the incidents that a group is about.
-    async fn know(
-        &self,
-        pipeline: &PipelineId,
-        keys: BTreeSet<(String, Need)>,
-        known: &mut Known,
-    ) -> Result<(), EngineError> {
-        let state = self.pipelines.0.get(pipeline);
-        let mut unknown = Vec::new();
-        for (key, need) in keys {
-            let place = (pipeline.clone(), key);
-            if known.contains_key(&place) {
-                continue;
-            }
-            match (state.and_then(|state| state.incidents.get(&place.1)), need) {
-                (Some(open), _) => {
-                    known.insert(place, open.clone());
+            for (key, need) in keys {
+                match (incidents.and_then(|all| all.get(&key)), need) {
+                    (Some(open), _) => {
+                        known.insert((pipeline.clone(), key), open.clone());
+                    }
+                    (None, Need::Any) => {
+                        unknown.entry(pipeline).or_default().insert(key);
+                    }
+                    (None, Need::Open) => {}
                 }
-                (None, Need::Any) => unknown.push(Key::Incident(place.1)),
-                (None, Need::Open) => {}
+            }
+            followed.push((index, follow));
+        }
+        let keys = |keys: BTreeSet<String>| keys.into_iter().map(Key::Incident).collect();
+        let queries = unknown
+            .into_iter()
+            .map(|(pipeline, all)| RowsQuery { pipeline: pipeline.clone(), keys: keys(all) });
+        let queries: Vec<_> = queries.collect();
+        let found = self.read_rows(&queries).await?;
+        for (query, rows) in queries.into_iter().zip(found) {
+            for (key, row) in query.keys.into_iter().zip(rows) {
+                let Some(Row { record: Record::Incident(record), revision }) = row else {
+                    continue;
+                };
+                if let Key::Incident(key) = key {
+                    known.insert((query.pipeline.clone(), key), (record, revision));
+                }
             }
         }
-        if unknown.is_empty() {
-            return Ok(());
-        }
-        let rows = self.store.read(pipeline, &unknown).await?;
-        for (key, row) in unknown.into_iter().zip(rows) {
-            if let (Key::Incident(key), Some(Row { record: Record::Incident(record), revision })) =
-                (key, row)
-            {
-                known.insert(
-                    (pipeline.clone(), key),
-                    (Arc::unwrap_or_clone(record.into()), revision),
-                );
-            }
-        }
-        Ok(())
+        Ok((followed, known))
     }
 }
 

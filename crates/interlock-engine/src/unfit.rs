@@ -14,7 +14,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    aside::guarded,
     engine::{Engine, EngineError},
     reports,
     write::{Event, Planned},
@@ -62,9 +61,7 @@ impl Engine {
             let pipeline = plan.group.pipeline;
             self.vitals.groups_refused.add(1);
             tracing::error!(%pipeline, reason, "the store can never take it");
-            if let Err(reason) = guarded(self.reload(&pipeline)).await? {
-                self.poisoned.push((pipeline.clone(), reason));
-            }
+            self.reload_all(&BTreeSet::from([pipeline.clone()])).await?;
             match plan.request {
                 Some(entry) => answers.push(self.refuse(&entry, &reason)),
                 None => self.poisoned.push((pipeline, reason)),

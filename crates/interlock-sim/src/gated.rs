@@ -8,9 +8,9 @@ use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, OutboxRow,
-    Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, Rows, RunQuery, RunRow, Shard,
-    Store, StoreError, StoreFuture, Writer,
+    Forgetting, FoundRows, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark,
+    OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, Rows, RowsQuery,
+    RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -167,6 +167,7 @@ impl<G: Gate> Store for Gated<G> {
         fn announce<'a>(&'a self, role: Role, instance: &'a str, ttl: SignedDuration) -> StoreFuture<'a, ()>;
         fn roll(&self) -> StoreFuture<'_, Option<Roll>>;
         fn read<'a>(&'a self, pipeline: &'a PipelineId, keys: &'a [Key]) -> StoreFuture<'a, Vec<Option<Row<Record>>>>;
+        fn read_many<'a>(&'a self, asked: &'a [RowsQuery]) -> StoreFuture<'a, Vec<FoundRows>>;
         fn agenda<'a>(&'a self, shard: Shard, after: Option<&'a PipelineId>, limit: usize) -> StoreFuture<'a, Page<AgendaRow>>;
         fn revisions<'a>(&'a self, shard: Shard, after: Option<&'a PipelineId>, limit: usize) -> StoreFuture<'a, Page<(PipelineId, u64)>>;
         fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>>;

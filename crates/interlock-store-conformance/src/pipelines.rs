@@ -15,7 +15,7 @@ use super::{
     subject::take,
 };
 use interlock_store::{
-    AgendaRow, Change, DueKind, DueRow, Expect, Key, Shard,
+    AgendaRow, Change, DueKind, DueRow, Expect, Key, READ_MAX, RowsQuery, Shard,
     record::{IncidentRecord, Record},
     whole_milliseconds,
 };
@@ -38,6 +38,7 @@ promises!("pipelines":
     a_deleted_due_entry_is_gone,
     due_entries_differ_by_each_part_of_their_key,
     an_unknown_pipeline_has_nothing,
+    rows_of_many_pipelines_are_read_at_once_in_the_order_asked,
 );
 
 async fn the_clock_ticks_in_milliseconds_and_goes_on(t: Subject) {
@@ -331,4 +332,25 @@ async fn an_unknown_pipeline_has_nothing(t: Subject) {
     assert_eq!(sensors(&t, &nobody).await, BTreeMap::new());
     let incidents = t.store.incidents(Some(&nobody), 10).await.expect("incidents answers");
     assert_eq!((incidents.items.len(), incidents.more), (0, false));
+}
+
+async fn rows_of_many_pipelines_are_read_at_once_in_the_order_asked(t: Subject) {
+    let count = READ_MAX / 2;
+    let name = |number: usize| pipeline(&format!("p{number}"));
+    for number in (0..count).filter(|number| number % 3 != 1) {
+        t.create(&name(number), vec![(sensor_key("k"), sensor(json!(number)))]).await;
+    }
+    // Backwards, a key that is there and one that is not, one pipeline twice, and one that is asked for nothing.
+    let both = || vec![Key::Pipeline, sensor_key("k")];
+    let asked = (0..count).rev().map(|number| RowsQuery { pipeline: name(number), keys: both() });
+    let mut asked: Vec<_> = asked.collect();
+    asked.push(RowsQuery { pipeline: name(0), keys: vec![] });
+    asked.push(RowsQuery { pipeline: name(0), keys: vec![sensor_key("k")] });
+    let found = t.store.read_many(&asked).await.expect("read_many answers");
+    assert_eq!(found.len(), asked.len());
+    for (query, rows) in asked.iter().zip(found) {
+        let alone = t.store.read(&query.pipeline, &query.keys).await.expect("read answers");
+        assert_eq!(rows, alone, "{query:?}");
+    }
+    assert_eq!(t.store.read_many(&[]).await.expect("read_many answers"), Vec::<Vec<_>>::new());
 }

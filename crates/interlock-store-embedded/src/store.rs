@@ -13,9 +13,9 @@ use std::{
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, OutboxRow,
-    Page, Portion, Record, Refusal, Role, Row, Rows, RunQuery, RunRow, Shard, Store, StoreError,
-    StoreFuture, Writer as Right, check_name, check_settlement,
+    Forgetting, FoundRows, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark,
+    OutboxRow, Page, Portion, Record, Refusal, Role, Row, Rows, RowsQuery, RunQuery, RunRow, Shard,
+    Store, StoreError, StoreFuture, Writer as Right, check_name, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
     whole_milliseconds,
 };
@@ -266,6 +266,13 @@ impl Store for EmbeddedStore {
         }
         let (pipeline, keys) = (pipeline.clone(), keys.to_vec());
         self.ask(move |db| read::rows(db, &pipeline, &keys))
+    }
+
+    fn read_many<'a>(&'a self, asked: &'a [RowsQuery]) -> StoreFuture<'a, Vec<FoundRows>> {
+        let asked = asked.to_vec();
+        self.ask(move |db| {
+            asked.iter().map(|query| read::rows(db, &query.pipeline, &query.keys)).collect()
+        })
     }
 
     fn agenda<'a>(

@@ -11,9 +11,9 @@ use interlock_core::id::{PipelineId, ScheduleId, check_schema};
 use interlock_postgres::Address;
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, Freight, Group, Hint, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark,
-    OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, Rows, RunQuery, RunRow,
-    Shard, Store, StoreError, StoreFuture, Writer, check_settlement,
+    Forgetting, FoundRows, Freight, Group, Hint, InboxEntry, Key, Lease, LedgerQuery, LedgerRow,
+    Mark, OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, Rows, RowsQuery,
+    RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, OnRollback};
@@ -195,6 +195,15 @@ impl Store for PostgresStore {
         let (pipeline, keys) = (pipeline.clone(), keys.to_vec());
         let crowd = Arc::clone(&self.crowd);
         self.ask(move |pool| async move { crowd.read(&pool, pipeline, keys).await })
+    }
+
+    fn read_many<'a>(&'a self, asked: &'a [RowsQuery]) -> StoreFuture<'a, Vec<FoundRows>> {
+        let asked = asked.to_vec();
+        self.ask(move |pool| async move {
+            let all: Vec<(&PipelineId, &[Key])> =
+                asked.iter().map(|it| (&it.pipeline, it.keys.as_slice())).collect();
+            read::rows(&pool, &all).await
+        })
     }
 
     fn agenda<'a>(

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Key, OutboxRow, Page, Record, Row,
-    Shard, StoreError, for_each,
+    AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, FoundRows, Key, OutboxRow, Page,
+    Record, Row, RowsQuery, Shard, StoreError, for_each,
     record::{EventRecord, IncidentRecord, SensorRecord},
 };
 use interlock_store_remote::{Found, key_text, micros, one_more, page};
@@ -143,19 +143,55 @@ pub(crate) async fn rows(
     server: &Server,
     pipeline: &PipelineId,
     keys: &[Key],
-) -> Result<Vec<Option<Row<Record>>>, StoreError> {
-    let place = server.places.of(pipeline);
-    let mut asked = vec!["rows".to_owned(), keys.len().to_string()];
-    for key in keys {
+) -> Result<FoundRows, StoreError> {
+    let all = keys.iter().map(|key| (pipeline, key)).collect();
+    rows_of_place(server, server.places.of(pipeline), all).await
+}
+
+/// Reads rows of many pipelines: one call for each place that has some.
+pub(crate) async fn rows_of_many(
+    server: &Server,
+    asked: &[RowsQuery],
+) -> Result<Vec<FoundRows>, StoreError> {
+    let mut by_place: BTreeMap<&str, (&Place, Vec<usize>)> = BTreeMap::new();
+    for (number, query) in asked.iter().enumerate() {
+        let place = server.places.of(&query.pipeline);
+        by_place.entry(&place.anchor).or_insert((place, vec![])).1.push(number);
+    }
+    let answers = for_each(by_place.into_values().collect(), |(place, numbers)| async move {
+        let queries = numbers.iter().filter_map(|number| asked.get(*number));
+        let all = queries.flat_map(|it| it.keys.iter().map(move |key| (&it.pipeline, key)));
+        let rows = rows_of_place(server, place, all.collect()).await?;
+        Ok((numbers, rows))
+    });
+    let mut found = vec![vec![]; asked.len()];
+    for (numbers, rows) in answers.await? {
+        let mut rows = rows.into_iter();
+        for number in numbers {
+            if let (Some(query), Some(found)) = (asked.get(number), found.get_mut(number)) {
+                found.extend(rows.by_ref().take(query.keys.len()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn rows_of_place(
+    server: &Server,
+    place: &Place,
+    all: Vec<(&PipelineId, &Key)>,
+) -> Result<FoundRows, StoreError> {
+    let mut asked = vec!["rows".to_owned(), all.len().to_string()];
+    for (pipeline, key) in &all {
         asked.extend(place.keys.address(pipeline, key));
     }
     let values = list(server.read(place, asked).await?)?;
-    let row = |(key, value): (&Key, Value)| {
+    let row = |((pipeline, key), value): ((&PipelineId, &Key), Value)| {
         let Some(value) = optional(value)? else { return Ok(None) };
         let found = keys::read(pipeline.as_str(), (key.kind(), &key_text(key)), &value)?;
         Ok(Some(found.row()))
     };
-    keys.iter().zip(values).map(row).collect()
+    all.into_iter().zip(values).map(row).collect()
 }
 
 /// The pipelines of a shard with their watermarks, by name.

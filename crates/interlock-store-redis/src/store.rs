@@ -12,9 +12,10 @@ use std::{
 use interlock_core::id::{PipelineId, ScheduleId, check_key_prefix};
 use interlock_store::{
     Accepted, AgendaRow, Archived, Away, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, OutboxRow,
-    Page, Portion, ReadinessView, Recalled, Record, Refusal, Role, Roll, Row, Rows, RunQuery,
-    RunRow, Shard, Store, StoreError, StoreFuture, Writer, check_name, check_settlement,
+    Forgetting, FoundRows, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark,
+    OutboxRow, Page, Portion, ReadinessView, Recalled, Record, Refusal, Role, Roll, Row, Rows,
+    RowsQuery, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer, check_name,
+    check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, OnRollback, chance, instant};
@@ -401,6 +402,11 @@ impl Store for RedisStore {
     ) -> StoreFuture<'a, Vec<Option<Row<Record>>>> {
         let (pipeline, keys) = (pipeline.clone(), keys.to_vec());
         self.ask(move |server| async move { read::rows(&server, &pipeline, &keys).await })
+    }
+
+    fn read_many<'a>(&'a self, asked: &'a [RowsQuery]) -> StoreFuture<'a, Vec<FoundRows>> {
+        let asked = asked.to_vec();
+        self.ask(move |server| async move { read::rows_of_many(&server, &asked).await })
     }
 
     fn agenda<'a>(

@@ -17,11 +17,15 @@ use crate::{
         BackfillRecord, DueRecord, EventRecord, InboxRecord, IncidentRecord, OutboxRecord,
         PipelineRecord, Record, RunRecord, SensorRecord, SlotRecord, SpanRecord, WatermarkRecord,
     },
+    together,
     whole::{Archived, Changes, Forgetting, Freight, Mark, Portion, Recalled, Rows},
 };
 
 /// Most changes in one group: what the smallest transaction of any engine can hold.
 pub const CHANGES_MAX: usize = 25;
+
+/// Most rows that one [`Store::read_many`] is asked for: milliseconds of work on every engine.
+pub const READ_MAX: usize = 500;
 
 /// A future that an engine hands out.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -206,6 +210,18 @@ pub struct Row<T> {
     /// How often it was written.
     pub revision: u64,
 }
+
+/// Rows of one pipeline that are asked for by their keys.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RowsQuery {
+    /// Whose.
+    pub pipeline: PipelineId,
+    /// Which ones.
+    pub keys: Vec<Key>,
+}
+
+/// What was found of a [`RowsQuery`]: a row for each of its keys, `None` where there is none.
+pub type FoundRows = Vec<Option<Row<Record>>>;
 
 /// An event with its number.
 #[derive(Debug, Clone, PartialEq)]
@@ -536,6 +552,14 @@ pub trait Store: Send + Sync + fmt::Debug {
         pipeline: &'a PipelineId,
         keys: &'a [Key],
     ) -> StoreFuture<'a, Vec<Option<Row<Record>>>>;
+
+    /// The same for many pipelines, in the order asked, in as few calls of the engine as it can. Each pipeline's rows are of one
+    /// instant; those of two pipelines need not be. More rows than [`READ_MAX`] are for several calls of the caller's, which can
+    /// show in between that it goes on.
+    fn read_many<'a>(&'a self, asked: &'a [RowsQuery]) -> StoreFuture<'a, Vec<FoundRows>> {
+        let reads = asked.iter().map(|query| self.read(&query.pipeline, &query.keys));
+        Box::pin(together(reads.collect()))
+    }
 
     /// The pipelines of a shard with their watermarks, by name, after a given one.
     fn agenda<'a>(

@@ -29,9 +29,9 @@ pub use self::state::State;
 use crate::{
     check::{check_name, check_settlement, whole_milliseconds},
     contract::{
-        Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Group, InboxEntry,
-        Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role, Roll, Row, RunQuery, RunRow,
-        Shard, Store, StoreError, StoreFuture, Writer,
+        Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, FoundRows, Group,
+        InboxEntry, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role, Roll, Row,
+        RowsQuery, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
     },
     key::Key,
     record::{InboxRecord, IncidentRecord, OutboxRecord, Record, SensorRecord},
@@ -165,6 +165,15 @@ impl Store for MemoryStore {
         keys: &'a [Key],
     ) -> StoreFuture<'a, Vec<Option<Row<Record>>>> {
         self.with(move |state, _| keys.iter().map(|key| state.row(pipeline, key)).collect())
+    }
+
+    fn read_many<'a>(&'a self, asked: &'a [RowsQuery]) -> StoreFuture<'a, Vec<FoundRows>> {
+        self.with(move |state, _| {
+            let of = |query: &RowsQuery| {
+                query.keys.iter().map(|key| state.row(&query.pipeline, key)).collect()
+            };
+            asked.iter().map(of).collect()
+        })
     }
 
     fn agenda<'a>(

@@ -23,6 +23,7 @@ mod heard;
 mod holding;
 mod incidents;
 mod leasing;
+mod mass;
 mod refused;
 mod reports;
 mod solo;

@@ -153,6 +153,11 @@ impl Stage {
         (self.host.vitals.open_slots.get(), open.len())
     }
 
+    /// How many groups the store refused so far.
+    pub(crate) fn refused(&self) -> u64 {
+        self.host.vitals.groups_refused.get()
+    }
+
     /// Runs an engine until this instant; it lives on, and the next call continues. `None` while it lives.
     pub(crate) fn until(&mut self, at: Timestamp) -> Option<Result<(), EngineError>> {
         if self.life.is_none() {

@@ -1,0 +1,195 @@
+//! Thousands of pipelines to which the same happens at one instant: what it costs is counted in calls of the store.
+
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{Arc, Mutex},
+};
+
+use interlock_core::retry::FailureCategory;
+use interlock_engine::Engine;
+use interlock_sim::gated::{Gate, Gated, Passage};
+use interlock_store::{
+    Change, Expect, Group, Key, READ_MAX, Record, Role, Shard, Store, Writer, block_on,
+    memory::MemoryStore, record::SlotRecord,
+};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    stage::{Job, Stage, at},
+    watched::watch,
+};
+
+/// As many as a test can declare without optimisation within seconds.
+const PIPELINES: usize = 3_000;
+
+/// Pages and batches that so many rows may take, where each is at least half full.
+const BATCHES: u64 = (2 * PIPELINES / READ_MAX) as u64;
+
+/// Counts the calls of an engine, and may write before its first large commit.
+#[derive(Clone)]
+struct Calls(Arc<Mutex<Counted>>);
+
+#[derive(Default)]
+struct Counted {
+    calls: BTreeMap<&'static str, u64>,
+    /// The store to write to as the watchdog, once.
+    rival: Option<(Arc<MemoryStore>, Writer)>,
+    /// When the engine was slow to show that it lives is not seen here; how many groups others had overtaken is.
+    overtaken: usize,
+}
+
+impl std::fmt::Debug for Calls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Calls")
+    }
+}
+
+impl Gate for Calls {
+    fn enter(&self, verb: &'static str) -> Option<Passage<'_>> {
+        *self.0.lock().unwrap().calls.entry(verb).or_default() += 1;
+        None
+    }
+
+    fn leave(&self, _: &'static str) -> Option<Passage<'_>> {
+        None
+    }
+
+    fn commits(&self, groups: Vec<Group>) -> Vec<Group> {
+        let rival =
+            if groups.len() >= PIPELINES / 3 { self.0.lock().unwrap().rival.clone() } else { None };
+        if let Some((store, writer)) = rival {
+            let missed: Vec<Group> = groups.iter().filter_map(|it| missed(it, writer)).collect();
+            let results = block_on(store.commit(missed)).unwrap();
+            self.0.lock().unwrap().overtaken += results.iter().filter(|it| it.is_ok()).count();
+        }
+        groups
+    }
+}
+
+/// What the watchdog writes about the slot that a group opens.
+fn missed(group: &Group, writer: Writer) -> Option<Group> {
+    let change = group.changes.iter().find_map(|change| match change {
+        Change::Put(key @ Key::Slot(..), Expect::Absent, Record::Slot(slot)) => {
+            let (state, disposition) = ("closed".into(), Some("missed".into()));
+            let slot = SlotRecord { state, disposition, ..slot.as_ref().clone() };
+            Some(Change::Put(key.clone(), Expect::Absent, Record::Slot(slot.into())))
+        }
+        Change::Put(..) | Change::Delete(..) | Change::Append(_) => None,
+    });
+    Some(Group { pipeline: group.pipeline.clone(), writer, changes: vec![change?] })
+}
+
+/// A machine with thousands of pipelines that are due every hour, and an engine on it whose calls are counted.
+struct Fleet {
+    stage: Stage,
+    calls: Calls,
+    life: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Fleet {
+    fn new(trigger: &str) -> Self {
+        let text = |number| {
+            format!(
+                "name: p{number}\nschedules: [{{id: h, cron: '0 * * * *', grace: 30s}}]\n\
+                 trigger: {trigger}\n"
+            )
+        };
+        let texts: Vec<String> = (0..PIPELINES).map(text).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let stage = Stage::new(at("08:30"), &texts, |_| Job::Fails(FailureCategory::Permanent));
+        let calls = Calls(Arc::default());
+        let mut parts = stage.parts("test");
+        parts.limits.runs_max = u32::MAX;
+        parts.store = Arc::new(Gated::new(Arc::clone(&stage.store) as _, calls.clone()));
+        let files = stage.files.clone();
+        let life = Box::pin(async move {
+            let mut engine = Engine::open(parts, Shard(0)).await.unwrap().unwrap();
+            let changes = files.changes(&engine);
+            engine.declare(&changes).await.unwrap();
+            engine.run(Box::pin(std::future::pending())).await.unwrap();
+        });
+        Self { stage, calls, life }
+    }
+
+    fn goes_on(&mut self, until: &str) {
+        assert!(self.stage.world.run(pin!(&mut self.life), at(until)).is_none(), "it lives");
+    }
+
+    /// The calls since this was asked last.
+    fn calls(&self) -> BTreeMap<&'static str, u64> {
+        std::mem::take(&mut self.calls.0.lock().unwrap().calls)
+    }
+
+    /// How many slots of an instant there are, by what became of them.
+    fn slots(&self, nominal: Timestamp) -> BTreeMap<String, usize> {
+        let query = interlock_store::LedgerQuery {
+            from: nominal,
+            until: nominal + SignedDuration::from_secs(1),
+            ..interlock_store::LedgerQuery::everything(10 * PIPELINES)
+        };
+        let mut counts = BTreeMap::new();
+        for row in block_on(self.stage.store.ledger(&query)).unwrap().items {
+            let interlock_store::LedgerEntry::Slot(slot) = row.entry else { panic!("a span") };
+            let word = slot.disposition.clone().unwrap_or_else(|| slot.state.clone());
+            *counts.entry(word.to_string()).or_default() += 1;
+        }
+        counts
+    }
+}
+
+/// What reads row by row or pipeline by pipeline is asked for so often at most, and so are batches and pages.
+#[track_caller]
+fn are_few(calls: &BTreeMap<&'static str, u64>) {
+    for verb in ["read", "ledger", "runs", "sensors", "backfills", "inbox", "revisions"] {
+        let count = calls.get(verb).copied().unwrap_or_default();
+        assert!(count <= 250, "{verb} {count} times: {calls:?}");
+    }
+    for verb in ["read_many", "open_slots", "open_incidents", "agenda", "commit"] {
+        let count = calls.get(verb).copied().unwrap_or_default();
+        assert!(count <= 4 * BATCHES, "{verb} {count} times: {calls:?}");
+    }
+}
+
+#[test]
+fn slots_that_the_watchdog_closed_are_learned_in_batches_and_nothing_is_refused() {
+    let mut fleet = Fleet::new("{type: external}");
+    let heard = watch(&fleet.stage);
+    fleet.goes_on("08:59");
+    fleet.calls();
+    fleet.goes_on("09:10");
+    assert_eq!(fleet.slots(at("09:00")), [("missed".to_owned(), PIPELINES)].into());
+    are_few(&fleet.calls());
+    assert_eq!(fleet.stage.refused(), 0, "the engine knew before it planned");
+    assert_eq!(fleet.stage.undecided(), (0, 0));
+    assert!(!heard.lines().is_empty(), "somebody was told");
+}
+
+#[test]
+fn thousands_of_conflicts_are_absorbed_by_batched_reads() {
+    let mut fleet = Fleet::new("{type: external}");
+    fleet.goes_on("08:59");
+    fleet.calls();
+    let hour = SignedDuration::from_hours(1);
+    let store = Arc::clone(&fleet.stage.store);
+    let lease = block_on(store.acquire(Role::Watchdog, Shard(0), "rival", hour)).unwrap().unwrap();
+    fleet.calls.0.lock().unwrap().rival = Some((store, lease.writer));
+    fleet.goes_on("09:10");
+    assert_eq!(fleet.calls.0.lock().unwrap().overtaken, PIPELINES);
+    assert_eq!(fleet.stage.refused(), PIPELINES as u64);
+    assert_eq!(fleet.slots(at("09:00")), [("missed".to_owned(), PIPELINES)].into());
+    are_few(&fleet.calls());
+    assert_eq!(fleet.stage.undecided(), (0, 0));
+}
+
+#[test]
+fn thousands_of_failures_read_their_incidents_in_batches() {
+    let mut fleet = Fleet::new("{type: command, command: 'false'}");
+    fleet.goes_on("08:59");
+    fleet.calls();
+    fleet.goes_on("09:10");
+    assert_eq!(fleet.slots(at("09:00")), [("failed".to_owned(), PIPELINES)].into());
+    are_few(&fleet.calls());
+    let incidents = block_on(fleet.stage.store.open_incidents(Shard(0), None, 10 * PIPELINES));
+    assert_eq!(incidents.unwrap().items.len(), PIPELINES);
+}
