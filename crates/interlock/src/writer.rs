@@ -211,8 +211,12 @@ mod tests {
                     let files: Vec<File> = (0..300).map(|n| lock(path, &name(n))).collect();
                     // Bounded: the looks below end it.
                     while !is_over.load(Ordering::Relaxed) {
-                        files.iter().for_each(|file| file.unlock().unwrap());
-                        files.iter().for_each(|file| file.lock().unwrap());
+                        for file in &files {
+                            file.unlock().unwrap();
+                        }
+                        for file in &files {
+                            file.lock().unwrap();
+                        }
                     }
                 });
             }
