@@ -12,9 +12,10 @@ use std::{
 use interlock_core::id::{PipelineId, ScheduleId, check_key_prefix};
 use interlock_store::{
     Accepted, AgendaRow, Archived, Away, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark, OutboxRow,
-    Page, Portion, ReadinessView, Recalled, Record, Refusal, Role, Roll, Row, Rows, RunQuery,
-    RunRow, Shard, Store, StoreError, StoreFuture, Writer, check_name, check_settlement,
+    Forgetting, Freight, Group, InboxEntry, IncidentQuery, Key, Lease, LedgerQuery, LedgerRow,
+    Mark, OutboxRow, Page, PipelineKeys, Portion, ReadinessView, Recalled, Record, Refusal, Role,
+    Roll, Row, Rows, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer, check_name,
+    check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, OnRollback, chance, instant};
@@ -403,6 +404,14 @@ impl Store for RedisStore {
         self.ask(move |server| async move { read::rows(&server, &pipeline, &keys).await })
     }
 
+    fn read_many<'a>(
+        &'a self,
+        asked: &'a [PipelineKeys],
+    ) -> StoreFuture<'a, Vec<Vec<Option<Row<Record>>>>> {
+        let asked = asked.to_vec();
+        self.ask(move |server| async move { read::rows_of_many(&server, &asked).await })
+    }
+
     fn agenda<'a>(
         &'a self,
         shard: Shard,
@@ -453,13 +462,12 @@ impl Store for RedisStore {
         self.ask(move |server| async move { read::sensors(&server, &pipeline).await })
     }
 
-    fn incidents<'a>(
+    fn incidents_by<'a>(
         &'a self,
-        pipeline: Option<&'a PipelineId>,
-        limit: usize,
+        query: &'a IncidentQuery,
     ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
-        let pipeline = pipeline.cloned();
-        self.ask(move |server| async move { read::incidents(&server, pipeline, limit).await })
+        let query = query.clone();
+        self.ask(move |server| async move { read::incidents(&server, &query).await })
     }
 
     fn open_incidents<'a>(

@@ -350,6 +350,47 @@ impl RunRow {
     }
 }
 
+/// Which incidents are asked for, newest first: by (`opened_at`, pipeline, key), descending.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct IncidentQuery {
+    /// Only of this pipeline.
+    pub pipeline: Option<PipelineId>,
+    /// Only those that are not resolved, or only those that are.
+    pub is_open: Option<bool>,
+    /// After this place: older ones.
+    pub after: Option<IncidentPlace>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Where an incident stands in the order of [`IncidentQuery`], which is descending.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IncidentPlace {
+    /// When it was opened.
+    pub opened_at: Timestamp,
+    /// Whose it is.
+    pub pipeline: PipelineId,
+    /// Its key.
+    pub key: String,
+}
+
+impl IncidentPlace {
+    /// The place of a row: what to continue after.
+    pub fn of((pipeline, key, row): &(PipelineId, String, Row<IncidentRecord>)) -> Self {
+        let opened_at = row.record.opened_at;
+        Self { opened_at, pipeline: pipeline.clone(), key: key.clone() }
+    }
+}
+
+/// Keys of one pipeline, to be read with those of others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PipelineKeys {
+    /// Whose rows.
+    pub pipeline: PipelineId,
+    /// Which ones.
+    pub keys: Vec<Key>,
+}
+
 /// A run with its address.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunRow {
@@ -537,6 +578,16 @@ pub trait Store: Send + Sync + fmt::Debug {
         keys: &'a [Key],
     ) -> StoreFuture<'a, Vec<Option<Row<Record>>>>;
 
+    /// Reads rows of many pipelines, as [`read`](Self::read) does of one, in the order asked; at most a page of keys. An engine asks its
+    /// server once for each place that has some of them.
+    fn read_many<'a>(
+        &'a self,
+        asked: &'a [PipelineKeys],
+    ) -> StoreFuture<'a, Vec<Vec<Option<Row<Record>>>>> {
+        let each = asked.iter().map(|of| self.read(&of.pipeline, &of.keys)).collect();
+        Box::pin(crate::together(each))
+    }
+
     /// The pipelines of a shard with their watermarks, by name, after a given one.
     fn agenda<'a>(
         &'a self,
@@ -581,12 +632,21 @@ pub trait Store: Send + Sync + fmt::Debug {
         pipeline: &'a PipelineId,
     ) -> StoreFuture<'a, BTreeMap<String, Row<SensorRecord>>>;
 
-    /// Incidents of one pipeline or of all, newest first: by `opened_at`, descending.
+    /// Incidents, newest first.
+    fn incidents_by<'a>(
+        &'a self,
+        query: &'a IncidentQuery,
+    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
+
+    /// The newest incidents of one pipeline or of all.
     fn incidents<'a>(
         &'a self,
         pipeline: Option<&'a PipelineId>,
         limit: usize,
-    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
+    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
+        let query = IncidentQuery { pipeline: pipeline.cloned(), limit, ..Default::default() };
+        Box::pin(async move { self.incidents_by(&query).await })
+    }
 
     /// Every incident of a shard that is not resolved, in the order (pipeline, key), after a given one.
     fn open_incidents<'a>(

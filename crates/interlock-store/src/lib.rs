@@ -86,9 +86,9 @@ pub use block_on::block_on;
 pub use check::{check_name, check_settlement, may_write, whole_milliseconds};
 pub use contract::{
     Accepted, AgendaRow, Away, BackfillQuery, BackfillRow, CHANGES_MAX, Change, DueRow, EventRow,
-    Expect, Group, Hint, InboxEntry, Lease, LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow,
-    OutboxRow, Page, ReadinessView, Refusal, Role, Roll, Row, RunPlace, RunQuery, RunRow, Shard,
-    Store, StoreError, StoreFuture, Term, Writer,
+    Expect, Group, Hint, InboxEntry, IncidentPlace, IncidentQuery, Lease, LedgerEntry, LedgerPlace,
+    LedgerQuery, LedgerRow, OutboxRow, Page, PipelineKeys, ReadinessView, Refusal, Role, Roll, Row,
+    RunPlace, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Term, Writer,
 };
 pub use key::{DueKind, Key, RunKey};
 pub use obligation::{Obligation, Subject};
