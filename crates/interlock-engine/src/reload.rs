@@ -12,6 +12,7 @@ use interlock_core::{
 };
 use interlock_store::{
     BackfillQuery, FoundRows, Key, LedgerQuery, LedgerRow, READ_MAX, Record, RowsQuery, RunKey,
+    read_batches,
 };
 
 use crate::{
@@ -230,7 +231,7 @@ impl Engine {
         queries: &[RowsQuery],
     ) -> Result<Vec<FoundRows>, EngineError> {
         let mut found = Vec::with_capacity(queries.len());
-        for (number, batch) in batches(queries).into_iter().enumerate() {
+        for (number, batch) in read_batches(queries).into_iter().enumerate() {
             if number > 0 {
                 self.show_progress().await?;
             }
@@ -349,21 +350,4 @@ fn attempts(place: &SlotPlace, open: &OpenSlot) -> impl Iterator<Item = Key> {
     (first..=last).map(move |attempt| {
         Key::Run(RunKey { schedule: schedule.clone(), nominal, generation, attempt })
     })
-}
-
-/// Parts of what is asked for, each of about as many rows as one call may ask for.
-fn batches(queries: &[RowsQuery]) -> Vec<&[RowsQuery]> {
-    let (mut batches, mut rest, mut rows, mut count) = (Vec::new(), queries, 0, 0);
-    for query in queries {
-        if count > 0 && rows + query.keys.len() > READ_MAX {
-            let (batch, others) = rest.split_at(count);
-            batches.push(batch);
-            (rest, rows, count) = (others, 0, 0);
-        }
-        (rows, count) = (rows + query.keys.len(), count + 1);
-    }
-    if !rest.is_empty() {
-        batches.push(rest);
-    }
-    batches
 }

@@ -8,9 +8,9 @@ use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, FoundRows, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark,
-    OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, Rows, RowsQuery,
-    RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
+    Forgetting, FoundRows, Freight, Group, InboxEntry, IncidentQuery, Key, Lease, LedgerQuery,
+    LedgerRow, Mark, OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, Rows,
+    RowsQuery, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -175,6 +175,7 @@ impl<G: Gate> Store for Gated<G> {
         fn runs<'a>(&'a self, query: &'a RunQuery) -> StoreFuture<'a, Page<RunRow>>;
         fn sensors<'a>(&'a self, pipeline: &'a PipelineId) -> StoreFuture<'a, BTreeMap<String, Row<SensorRecord>>>;
         fn incidents<'a>(&'a self, pipeline: Option<&'a PipelineId>, limit: usize) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
+        fn incidents_by<'a>(&'a self, query: &'a IncidentQuery) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
         fn events<'a>(&'a self, pipeline: Option<&'a PipelineId>, after: u64, limit: usize) -> StoreFuture<'a, Page<EventRow>>;
         fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>>;
         fn post<'a>(&'a self, pipeline: &'a PipelineId, key: &'a str, record: &'a InboxRecord) -> StoreFuture<'a, ()>;

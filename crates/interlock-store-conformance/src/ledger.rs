@@ -16,6 +16,7 @@ promises!("ledger":
     pages_part_rows_of_one_instant_without_loss,
     a_span_and_the_row_of_its_first_slot_are_both_found,
     a_span_is_found_wherever_it_touches_the_interval,
+    pages_of_slots_and_spans_lose_neither,
     dispositions_and_open_slots_can_be_asked_for,
     one_pipeline_can_be_asked_for,
     slots_of_two_schedules_at_one_instant_are_apart,
@@ -134,6 +135,40 @@ async fn a_span_is_found_wherever_it_touches_the_interval(t: Subject) {
             let query = LedgerQuery { from: minute(*from), until: minute(*until), ..everything() };
             let found = !ledger(&t, &query).await.is_empty();
             assert_eq!(found, is_found, "10 to 20 in {from} until {until}");
+        }
+    }
+}
+
+/// Spans that begin before the interval, with slots, between them and after them, of several pipelines at one instant.
+async fn pages_of_slots_and_spans_lose_neither(t: Subject) {
+    for name in ["aa", "bb", "cc"] {
+        let slot = |at| (slot_key(at), closed(if at % 2 == 0 { "completed" } else { "missed" }));
+        let long = |at, until, word| (Key::Span(daily(), minute(at)), span(minute(until), word));
+        let mut rows: Vec<_> = (1..9).map(slot).collect();
+        rows.extend([long(-30, 5, "missed"), long(-20, -10, "missed"), long(-8, 9, "skipped")]);
+        rows.extend([long(3, 4, "skipped"), long(4, 6, "missed"), long(40, 50, "missed")]);
+        t.create(&pipeline(name), rows).await;
+    }
+    let all = LedgerQuery { from: minute(0), until: minute(30), ..everything() };
+    for (disposition, count) in [(None, 3 * 12), (Some("missed"), 3 * 6), (Some("skipped"), 3 * 2)]
+    {
+        let query = LedgerQuery { disposition: disposition.map(str::to_owned), ..all.clone() };
+        let expected = ledger(&t, &query).await;
+        assert_eq!(expected.len(), count, "{disposition:?}");
+        assert!(expected.is_sorted_by_key(LedgerRow::place));
+        for limit in 1..=7 {
+            let mut query = LedgerQuery { limit, ..query.clone() };
+            let mut found = Vec::new();
+            loop {
+                let page = t.store.ledger(&query).await.expect("ledger answers");
+                let more = page.more;
+                take(&mut found, page, limit);
+                query.after = found.last().map(LedgerRow::place);
+                if !more {
+                    break;
+                }
+            }
+            assert_eq!(found, expected, "pages of {limit}, {disposition:?}");
         }
     }
 }

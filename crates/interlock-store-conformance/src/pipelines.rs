@@ -15,7 +15,8 @@ use super::{
     subject::take,
 };
 use interlock_store::{
-    AgendaRow, Change, DueKind, DueRow, Expect, Key, READ_MAX, RowsQuery, Shard,
+    AgendaRow, CHANGES_MAX, Change, DueKind, DueRow, Expect, IncidentPlace, IncidentQuery, Key,
+    READ_MAX, RowsQuery, Shard,
     record::{IncidentRecord, Record},
     whole_milliseconds,
 };
@@ -31,6 +32,9 @@ promises!("pipelines":
     sensors_are_listed_by_their_keys,
     sensor_values_come_back_as_they_went_in,
     incidents_come_newest_first,
+    pages_of_incidents_go_on_where_the_last_ended,
+    incidents_go_on_after_a_place_where_nothing_is_any_more,
+    six_thousand_incidents_of_one_instant_are_told_in_pages,
     open_incidents_are_listed_by_pipeline_and_key,
     what_belongs_to_no_pipeline_is_kept_like_any_other,
     due_entries_come_earliest_first,
@@ -209,6 +213,101 @@ async fn incidents_come_newest_first(t: Subject) {
     let found: Vec<_> =
         page.items.iter().map(|(_, key, row)| (key.as_str(), row.revision)).collect();
     assert_eq!((found, page.more), (vec![("middle", 1)], true));
+}
+
+/// Ten pipelines with incidents of three instants each; those of every third are resolved.
+async fn incidents_of_three_instants(t: &Subject) -> Vec<(IncidentPlace, bool)> {
+    let mut all = Vec::new();
+    for number in 0..10 {
+        let name = pipeline(&format!("p{number}"));
+        let rows = [1, 2, 2, 2, 3].into_iter().enumerate().map(|(place, at)| {
+            let Record::Incident(record) = incident(minute(at)) else {
+                panic!("an incident is one")
+            };
+            let is_open = (number + place) % 3 > 0;
+            let state = if is_open { "acknowledged" } else { "resolved" };
+            let record = IncidentRecord { state: state.into(), ..Arc::unwrap_or_clone(record) };
+            let key = format!("{place}/{number} é");
+            let (opened_at, pipeline) = (minute(at), name.clone());
+            all.push((IncidentPlace { opened_at, pipeline, key: key.clone() }, is_open));
+            (Key::Incident(key), Record::Incident(record.into()))
+        });
+        let rows: Vec<_> = rows.collect();
+        t.create(&name, rows).await;
+    }
+    all.sort_by(|(one, _), (other, _)| other.cmp(one));
+    all
+}
+
+async fn pages_of_incidents_go_on_where_the_last_ended(t: Subject) {
+    let all = incidents_of_three_instants(&t).await;
+    for (limit, is_open, only) in [
+        (1, None, None),
+        (7, None, None),
+        (4, Some(true), None),
+        (4, Some(false), None),
+        (2, Some(true), Some(pipeline("p4"))),
+        (100, None, Some(pipeline("p4"))),
+    ] {
+        let expected: Vec<_> = all
+            .iter()
+            .filter(|(place, is)| {
+                is_open.is_none_or(|wanted| wanted == *is)
+                    && only.as_ref().is_none_or(|name| place.pipeline == *name)
+            })
+            .map(|(place, _)| place.clone())
+            .collect();
+        let mut query = IncidentQuery { pipeline: only, is_open, after: None, limit };
+        let mut found = Vec::new();
+        loop {
+            let page = t.store.incidents_by(&query).await.expect("incidents answers");
+            assert!(page.items.len() == limit || !page.more, "a page is full while there is more");
+            found.extend(page.items.iter().map(IncidentPlace::of));
+            query.after = found.last().cloned();
+            if !page.more {
+                break;
+            }
+        }
+        assert_eq!(found, expected, "pages of {limit}, open: {is_open:?}");
+    }
+}
+
+/// A page goes on after an incident that was opened anew, or is gone: what it stood before comes next, and nothing twice.
+async fn incidents_go_on_after_a_place_where_nothing_is_any_more(t: Subject) {
+    let all = incidents_of_three_instants(&t).await;
+    let (last, _) = &all[14];
+    let key = Key::Incident(last.key.clone());
+    t.write(&last.pipeline, vec![Change::Delete(key, Expect::Any)]).await;
+    let after = Some(last.clone());
+    let query = IncidentQuery { after, limit: 100, ..IncidentQuery::default() };
+    let page = t.store.incidents_by(&query).await.expect("incidents answers");
+    let found: Vec<_> = page.items.iter().map(IncidentPlace::of).collect();
+    let expected: Vec<_> = all[15..].iter().map(|(place, _)| place.clone()).collect();
+    assert_eq!(found, expected);
+}
+
+/// All that miss at once are opened at once: a page is found however many have its instant.
+async fn six_thousand_incidents_of_one_instant_are_told_in_pages(t: Subject) {
+    let names: Vec<_> = (0..240).map(|number| pipeline(&format!("p{number:03}"))).collect();
+    for name in &names {
+        let row = |number: usize| (Key::Incident(format!("{number:02}")), incident(START));
+        t.create(name, (0..CHANGES_MAX).map(row).collect()).await;
+    }
+    let count = names.len() * CHANGES_MAX;
+    for limit in [count, 1_000] {
+        let mut query = IncidentQuery { limit, ..IncidentQuery::default() };
+        let mut found: Vec<IncidentPlace> = Vec::new();
+        loop {
+            let page = t.store.incidents_by(&query).await.expect("incidents answers");
+            found.extend(page.items.iter().map(IncidentPlace::of));
+            query.after = found.last().cloned();
+            if !page.more || page.items.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(found.len(), count, "pages of {limit}");
+        assert!(found.is_sorted_by(|one, other| one > other), "in order, and none twice");
+    }
 }
 
 async fn open_incidents_are_listed_by_pipeline_and_key(t: Subject) {

@@ -6,12 +6,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    AgendaRow, BackfillQuery, BackfillRow, DueKind, DueRow, EventRow, InboxEntry, Key, OutboxRow,
-    Page, Record, Row,
+    AgendaRow, BackfillQuery, BackfillRow, DueKind, DueRow, EventRow, InboxEntry, IncidentQuery,
+    Key, OutboxRow, Page, Record, Row,
     record::{EventRecord, InboxRecord, IncidentRecord, SensorRecord},
 };
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params, params_from_iter, types::Value};
+use rusqlite::{
+    Connection, OptionalExtension, named_params, params, params_from_iter, types::Value,
+};
 
 use crate::{failure::Failure, memory::name_id, table::Address};
 
@@ -163,43 +165,57 @@ pub(crate) fn sensors(
 /// An incident with its address.
 type IncidentRow = (PipelineId, String, Row<IncidentRecord>);
 
-/// Incidents of one pipeline or of all, newest first.
+/// Incidents, newest first.
 pub(crate) fn incidents(
     db: &Connection,
-    pipeline: Option<&PipelineId>,
-    limit: usize,
+    query: &IncidentQuery,
 ) -> Result<Page<IncidentRow>, Failure> {
-    let only = match pipeline {
-        Some(_) => "i.pipeline = (SELECT id FROM names WHERE name = ?1)",
-        None => "?1 IS NULL",
+    let only = match query.pipeline {
+        Some(_) => "i.pipeline = (SELECT id FROM names WHERE name = :only)",
+        None => ":only IS NULL",
+    };
+    // The first comparison follows from the second; it is the one that an index is entered by.
+    let after = match query.after {
+        Some(_) => "i.opened_at <= :at AND (i.opened_at, n.name, i.key) < (:at, :name, :key)",
+        None => ":at IS NULL AND :name IS NULL AND :key IS NULL",
     };
     let mut statement = db.prepare_cached(&format!(
         "SELECT n.name, i.key, i.revision, i.body
-         FROM incidents i JOIN names n ON n.id = i.pipeline
-         WHERE {only} ORDER BY i.opened_at DESC, n.name, i.key LIMIT ?2"
+         FROM incidents i CROSS JOIN names n ON n.id = i.pipeline
+         WHERE {only} AND {after}
+           AND (:open IS NULL OR (json_extract(i.body, '$.state') <> 'resolved') = :open)
+         ORDER BY i.opened_at DESC, n.name DESC, i.key DESC LIMIT :limit"
     ))?;
-    let rows = statement.query(params![pipeline.map(PipelineId::as_str), one_more(limit)])?;
-    Ok(page(incident_rows(rows)?, limit))
+    let after = query.after.as_ref();
+    let rows = statement.query(named_params! {
+        ":only": query.pipeline.as_ref().map(PipelineId::as_str),
+        ":at": after.map(|after| instant(after.opened_at)),
+        ":name": after.map(|after| after.pipeline.as_str()),
+        ":key": after.map(|after| after.key.as_str()),
+        ":open": query.is_open,
+        ":limit": one_more(query.limit),
+    })?;
+    Ok(page(incident_rows(rows)?, query.limit))
 }
 
-/// Incidents that are not resolved, in the order (pipeline, key), after a given one. Asked once in the life of a
-/// daemon, and there are few: no index is kept for it.
+/// Incidents that are not resolved, in the order (pipeline, key), after a given one.
 pub(crate) fn open_incidents(
     db: &Connection,
     after: Option<&(PipelineId, String)>,
     limit: usize,
 ) -> Result<Page<IncidentRow>, Failure> {
-    let mut statement = db.prepare_cached(
-        "SELECT n.name, i.key, i.revision, i.body
-         FROM incidents i JOIN names n ON n.id = i.pipeline
-         WHERE (?1 IS NULL OR (n.name, i.key) > (?1, ?2))
-           AND json_extract(i.body, '$.state') <> 'resolved'
-         ORDER BY n.name, i.key LIMIT ?3",
-    )?;
-    let (name, key) = after.map(|(name, key)| (name.as_str(), key.as_str())).unzip();
+    let mut statement = db.prepare_cached(OPEN_INCIDENTS)?;
+    let (name, key) = after.map_or(("", ""), |(name, key)| (name.as_str(), key.as_str()));
     let rows = statement.query(params![name, key, one_more(limit)])?;
     Ok(page(incident_rows(rows)?, limit))
 }
+
+/// Names in their order, and of each what the index has: a page begins where the last one ended.
+const OPEN_INCIDENTS: &str = "SELECT n.name, i.key, i.revision, i.body
+     FROM names n CROSS JOIN incidents i INDEXED BY incidents_open ON i.pipeline = n.id
+     WHERE n.name >= ?1 AND (n.name > ?1 OR i.key > ?2)
+       AND iif(json_valid(i.body), json_extract(i.body, '$.state') <> 'resolved', TRUE)
+     ORDER BY n.name, i.key LIMIT ?3";
 
 fn incident_rows(mut rows: rusqlite::Rows<'_>) -> Result<Vec<IncidentRow>, Failure> {
     let mut found = Vec::new();

@@ -13,9 +13,10 @@ use std::{
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, FoundRows, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark,
-    OutboxRow, Page, Portion, Record, Refusal, Role, Row, Rows, RowsQuery, RunQuery, RunRow, Shard,
-    Store, StoreError, StoreFuture, Writer as Right, check_name, check_settlement,
+    Forgetting, FoundRows, Freight, Group, InboxEntry, IncidentQuery, Key, Lease, LedgerQuery,
+    LedgerRow, Mark, OutboxRow, Page, Portion, Record, Refusal, Role, Row, Rows, RowsQuery,
+    RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer as Right, check_name,
+    check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
     whole_milliseconds,
 };
@@ -332,13 +333,12 @@ impl Store for EmbeddedStore {
         self.ask(move |db| read::sensors(db, &pipeline))
     }
 
-    fn incidents<'a>(
+    fn incidents_by<'a>(
         &'a self,
-        pipeline: Option<&'a PipelineId>,
-        limit: usize,
+        query: &'a IncidentQuery,
     ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
-        let pipeline = pipeline.cloned();
-        self.ask(move |db| read::incidents(db, pipeline.as_ref(), limit))
+        let query = query.clone();
+        self.ask(move |db| read::incidents(db, &query))
     }
 
     fn open_incidents<'a>(

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, Key, OutboxRow, Page, Record, Row,
-    Shard, StoreError,
+    AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, IncidentQuery, Key, OutboxRow, Page,
+    Record, Row, Shard, StoreError,
     record::{EventRecord, IncidentRecord, SensorRecord, WatermarkRecord},
 };
 use interlock_store_remote::{Found, key_text, micros, one_more, page};
@@ -215,17 +215,30 @@ pub(crate) async fn sensors(
 /// An incident with its address.
 pub(crate) type IncidentRow = (PipelineId, String, Row<IncidentRecord>);
 
-/// Incidents of one pipeline or of all, newest first.
+/// Incidents, newest first.
 pub(crate) async fn incidents(
     pool: &Arc<Pool>,
-    pipeline: Option<PipelineId>,
-    limit: usize,
+    query: &IncidentQuery,
 ) -> Result<Page<IncidentRow>, StoreError> {
-    let (name, rows_max) = (pipeline.as_ref().map(PipelineId::as_str), one_more(limit));
-    let from = "incidents r WHERE $1 IS NULL OR r.pipeline = $1
-        ORDER BY r.at_us DESC, r.pipeline, r.name LIMIT $2";
-    let params = [(&name as _, Type::TEXT), (&rows_max as _, Type::INT8)];
-    listing(pool, from, &params, (limit, Found::incident)).await
+    let name = query.pipeline.as_ref().map(PipelineId::as_str);
+    let after = query.after.as_ref();
+    let at = after.map(|after| micros(after.opened_at));
+    let (of, key) = after.map_or(("", ""), |after| (after.pipeline.as_str(), after.key.as_str()));
+    let rows_max = one_more(query.limit);
+    // The comparison of instants alone is the one that an index is entered by.
+    let from = "incidents r WHERE ($1 IS NULL OR r.pipeline = $1)
+        AND ($2 IS NULL OR (r.word <> 'resolved') = $2)
+        AND ($3 IS NULL OR (r.at_us <= $3 AND (r.at_us, r.pipeline, r.name) < ($3, $4, $5)))
+        ORDER BY r.at_us DESC, r.pipeline DESC, r.name DESC LIMIT $6";
+    let params = [
+        (&name as _, Type::TEXT),
+        (&query.is_open as _, Type::BOOL),
+        (&at as _, Type::INT8),
+        (&of as _, Type::TEXT),
+        (&key as _, Type::TEXT),
+        (&rows_max as _, Type::INT8),
+    ];
+    listing(pool, from, &params, (query.limit, Found::incident)).await
 }
 
 /// Incidents of a shard that are not resolved, in the order (pipeline, key), after a given one.

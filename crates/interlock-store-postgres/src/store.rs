@@ -11,9 +11,10 @@ use interlock_core::id::{PipelineId, ScheduleId, check_schema};
 use interlock_postgres::Address;
 use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, FoundRows, Freight, Group, Hint, InboxEntry, Key, Lease, LedgerQuery, LedgerRow,
-    Mark, OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, Rows, RowsQuery,
-    RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer, check_settlement,
+    Forgetting, FoundRows, Freight, Group, Hint, InboxEntry, IncidentQuery, Key, Lease,
+    LedgerQuery, LedgerRow, Mark, OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll,
+    Row, Rows, RowsQuery, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
+    check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, OnRollback};
@@ -254,13 +255,12 @@ impl Store for PostgresStore {
         self.ask(move |pool| async move { read::sensors(&pool, &pipeline).await })
     }
 
-    fn incidents<'a>(
+    fn incidents_by<'a>(
         &'a self,
-        pipeline: Option<&'a PipelineId>,
-        limit: usize,
+        query: &'a IncidentQuery,
     ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
-        let pipeline = pipeline.cloned();
-        self.ask(move |pool| async move { read::incidents(&pool, pipeline, limit).await })
+        let query = query.clone();
+        self.ask(move |pool| async move { read::incidents(&pool, &query).await })
     }
 
     fn open_incidents<'a>(

@@ -2,7 +2,8 @@
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Key, LedgerEntry, LedgerQuery, LedgerRow, Page, RunQuery, RunRow, Shard, StoreError, for_each,
+    Key, LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow, Page, RunQuery, RunRow, Shard,
+    StoreError, for_each,
 };
 use interlock_store_remote::{Found, micros, one_more, page, rounded_up};
 use jiff::{SignedDuration, Timestamp};
@@ -47,7 +48,7 @@ fn is_asked_for(query: &LedgerQuery, row: &LedgerRow) -> bool {
         && query.after.as_ref().is_none_or(|after| row.place() > *after)
 }
 
-/// Slots from the place on, as many as are asked for, and every span that touches the interval.
+/// Slots and spans from the place on, as many of each as are asked for.
 async fn slots_and_spans(
     server: &Server,
     place: &Place,
@@ -77,9 +78,11 @@ async fn slots_and_spans(
         word: query.disposition.as_deref().unwrap_or_default(),
         more: "",
     };
+    let spans = spans_after(query);
     let mut rows = Vec::new();
     loop {
         let mut asked = vec!["ledger".to_owned(), of("spans"), from.to_string()];
+        asked.extend(spans.clone());
         asked.extend(scores.arguments());
         let mut parts = list(server.read(place, asked).await?)?.into_iter();
         let mut next = || parts.next().unwrap_or(Value::Nil);
@@ -95,6 +98,23 @@ async fn slots_and_spans(
         scores.first.clone_from(&last_score);
         scores.after = (last_score, member);
     }
+}
+
+/// Which spans a page is to have: after which place, whether that is a slot's, how many, and with which disposition.
+fn spans_after(query: &LedgerQuery) -> [String; 4] {
+    // Only instants since 1970 have a text that sorts by time.
+    let after = query.after.as_ref().filter(|after| bound(after.nominal).is_some());
+    let member = |after: &LedgerPlace| {
+        keys::member(&after.pipeline, &Key::Span(after.schedule.clone(), after.nominal))
+    };
+    let kind = after.map_or("", |after| if after.is_span { "span" } else { "slot" });
+    let limit = match (after, &query.after) {
+        // Those that were told already are counted out by the one who asks.
+        (None, Some(_)) => i64::MAX,
+        (_, _) => one_more(query.limit),
+    };
+    let word = query.disposition.clone().unwrap_or_default();
+    [after.map(member).unwrap_or_default(), kind.to_owned(), limit.to_string(), word]
 }
 
 /// Open slots: of one pipeline a range of its shard's, else all.

@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, FoundRows, Key, OutboxRow, Page,
-    Record, Row, RowsQuery, Shard, StoreError, for_each,
+    AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, FoundRows, IncidentPlace,
+    IncidentQuery, Key, OutboxRow, Page, READ_MAX, Record, Row, RowsQuery, Shard, StoreError,
+    for_each,
     record::{EventRecord, IncidentRecord, SensorRecord},
 };
 use interlock_store_remote::{Found, key_text, micros, one_more, page};
@@ -144,54 +145,60 @@ pub(crate) async fn rows(
     pipeline: &PipelineId,
     keys: &[Key],
 ) -> Result<FoundRows, StoreError> {
-    let all = keys.iter().map(|key| (pipeline, key)).collect();
-    rows_of_place(server, server.places.of(pipeline), all).await
+    let asked: Vec<_> = keys.iter().map(|key| (pipeline, key)).collect();
+    rows_in(server, server.places.of(pipeline), &asked).await
 }
 
-/// Reads rows of many pipelines: one call for each place that has some.
+/// Reads rows of a place by their keys.
+async fn rows_in(
+    server: &Server,
+    place: &Place,
+    rows: &[(&PipelineId, &Key)],
+) -> Result<FoundRows, StoreError> {
+    let mut asked = vec!["rows".to_owned(), rows.len().to_string()];
+    for (pipeline, key) in rows {
+        asked.extend(place.keys.address(pipeline, key));
+    }
+    let values = list(server.read(place, asked).await?)?;
+    let row = |(&(pipeline, key), value): (&(&PipelineId, &Key), Value)| {
+        let Some(value) = optional(value)? else { return Ok(None) };
+        let found = keys::read(pipeline.as_str(), (key.kind(), &key_text(key)), &value)?;
+        Ok(Some(found.row()))
+    };
+    rows.iter().zip(values).map(row).collect()
+}
+
+/// Reads rows of many pipelines: those of one place together, in scripts that do not keep others waiting for long.
 pub(crate) async fn rows_of_many(
     server: &Server,
     asked: &[RowsQuery],
 ) -> Result<Vec<FoundRows>, StoreError> {
     let mut by_place: BTreeMap<&str, (&Place, Vec<usize>)> = BTreeMap::new();
-    for (number, query) in asked.iter().enumerate() {
-        let place = server.places.of(&query.pipeline);
-        by_place.entry(&place.anchor).or_insert((place, vec![])).1.push(number);
+    let wanted: Vec<(&PipelineId, &Key)> =
+        asked.iter().flat_map(|of| of.keys.iter().map(|key| (&of.pipeline, key))).collect();
+    for (number, (pipeline, _)) in wanted.iter().enumerate() {
+        let place = server.places.of(pipeline);
+        by_place.entry(&place.anchor).or_insert_with(|| (place, vec![])).1.push(number);
     }
-    let answers = for_each(by_place.into_values().collect(), |(place, numbers)| async move {
-        let queries = numbers.iter().filter_map(|number| asked.get(*number));
-        let all = queries.flat_map(|it| it.keys.iter().map(move |key| (&it.pipeline, key)));
-        let rows = rows_of_place(server, place, all.collect()).await?;
-        Ok((numbers, rows))
+    let chunks = by_place.values().flat_map(|(place, numbers)| {
+        numbers.chunks(READ_MAX).map(move |numbers| (*place, numbers))
     });
-    let mut found = vec![vec![]; asked.len()];
-    for (numbers, rows) in answers.await? {
-        let mut rows = rows.into_iter();
-        for number in numbers {
-            if let (Some(query), Some(found)) = (asked.get(number), found.get_mut(number)) {
-                found.extend(rows.by_ref().take(query.keys.len()));
+    let parts = for_each(chunks.collect(), |(place, numbers)| {
+        let rows: Vec<_> =
+            numbers.iter().filter_map(|number| wanted.get(*number)).copied().collect();
+        async move { Ok((numbers, rows_in(server, place, &rows).await?)) }
+    })
+    .await?;
+    let mut found: FoundRows = vec![None; wanted.len()];
+    for (numbers, rows) in parts {
+        for (number, row) in numbers.iter().zip(rows) {
+            if let Some(empty) = found.get_mut(*number) {
+                *empty = row;
             }
         }
     }
-    Ok(found)
-}
-
-async fn rows_of_place(
-    server: &Server,
-    place: &Place,
-    all: Vec<(&PipelineId, &Key)>,
-) -> Result<FoundRows, StoreError> {
-    let mut asked = vec!["rows".to_owned(), all.len().to_string()];
-    for (pipeline, key) in &all {
-        asked.extend(place.keys.address(pipeline, key));
-    }
-    let values = list(server.read(place, asked).await?)?;
-    let row = |((pipeline, key), value): ((&PipelineId, &Key), Value)| {
-        let Some(value) = optional(value)? else { return Ok(None) };
-        let found = keys::read(pipeline.as_str(), (key.kind(), &key_text(key)), &value)?;
-        Ok(Some(found.row()))
-    };
-    all.into_iter().zip(values).map(row).collect()
+    let mut rest = found.into_iter();
+    Ok(asked.iter().map(|of| rest.by_ref().take(of.keys.len()).collect()).collect())
 }
 
 /// The pipelines of a shard with their watermarks, by name.
@@ -284,26 +291,36 @@ pub(crate) async fn sensors(
 /// An incident with its address.
 pub(crate) type IncidentRow = (PipelineId, String, Row<IncidentRecord>);
 
-/// Incidents of one pipeline or of all, newest first.
+/// Incidents, newest first.
 pub(crate) async fn incidents(
     server: &Server,
-    pipeline: Option<PipelineId>,
-    limit: usize,
+    query: &IncidentQuery,
 ) -> Result<Page<IncidentRow>, StoreError> {
-    let (set, places) = match &pipeline {
+    let (set, places) = match &query.pipeline {
         Some(name) => (format!("incidents:{name}"), vec![server.places.of(name)]),
         None => ("incidents".to_owned(), server.places.all()),
+    };
+    let (first, last) = match &query.after {
+        None => ("+inf".to_owned(), (String::new(), String::new())),
+        Some(last) => {
+            let member = keys::member(&last.pipeline, &Key::Incident(last.key.clone()));
+            (keys::score(last.opened_at), (keys::score(last.opened_at), member))
+        }
     };
     let lists = for_each(places, |place: &Place| {
         let scores = Scores {
             kind: "incident",
             set: place.keys.index(&set),
             direction: "down",
-            first: "+inf".to_owned(),
+            first: first.clone(),
             last: String::new(),
-            after: (String::new(), String::new()),
-            limit: one_more(limit),
-            word: "",
+            after: last.clone(),
+            limit: one_more(query.limit),
+            word: match query.is_open {
+                None => "",
+                Some(true) => "!resolved",
+                Some(false) => "resolved",
+            },
             more: "",
         };
         async move {
@@ -312,10 +329,11 @@ pub(crate) async fn incidents(
         }
     })
     .await?;
-    let newest_first = |(name, key, row): &IncidentRow| {
-        std::cmp::Reverse((row.record.opened_at, name.clone(), key.clone()))
-    };
-    Ok(page(merged(lists, newest_first), limit))
+    let newest_first = |row: &IncidentRow| std::cmp::Reverse(IncidentPlace::of(row));
+    let mut rows = merged(lists, newest_first);
+    // What is finer than a score is left to the one who asks.
+    rows.retain(|row| query.after.as_ref().is_none_or(|after| IncidentPlace::of(row) < *after));
+    Ok(page(rows, query.limit))
 }
 
 /// Incidents of a shard that are not resolved, in the order (pipeline, key), after a given one.

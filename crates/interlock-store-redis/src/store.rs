@@ -12,10 +12,10 @@ use std::{
 use interlock_core::id::{PipelineId, ScheduleId, check_key_prefix};
 use interlock_store::{
     Accepted, AgendaRow, Archived, Away, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, FoundRows, Freight, Group, InboxEntry, Key, Lease, LedgerQuery, LedgerRow, Mark,
-    OutboxRow, Page, Portion, ReadinessView, Recalled, Record, Refusal, Role, Roll, Row, Rows,
-    RowsQuery, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer, check_name,
-    check_settlement,
+    Forgetting, FoundRows, Freight, Group, InboxEntry, IncidentQuery, Key, Lease, LedgerQuery,
+    LedgerRow, Mark, OutboxRow, Page, Portion, ReadinessView, Recalled, Record, Refusal, Role,
+    Roll, Row, Rows, RowsQuery, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
+    check_name, check_settlement,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, OnRollback, chance, instant};
@@ -459,13 +459,12 @@ impl Store for RedisStore {
         self.ask(move |server| async move { read::sensors(&server, &pipeline).await })
     }
 
-    fn incidents<'a>(
+    fn incidents_by<'a>(
         &'a self,
-        pipeline: Option<&'a PipelineId>,
-        limit: usize,
+        query: &'a IncidentQuery,
     ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
-        let pipeline = pipeline.cloned();
-        self.ask(move |server| async move { read::incidents(&server, pipeline, limit).await })
+        let query = query.clone();
+        self.ask(move |server| async move { read::incidents(&server, &query).await })
     }
 
     fn open_incidents<'a>(

@@ -366,6 +366,38 @@ impl RunRow {
     }
 }
 
+/// Which incidents are asked for, newest first: by (`opened_at`, pipeline, key), descending.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct IncidentQuery {
+    /// Only of this pipeline.
+    pub pipeline: Option<PipelineId>,
+    /// Only those that are not resolved, or only those that are.
+    pub is_open: Option<bool>,
+    /// After this place: older ones.
+    pub after: Option<IncidentPlace>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Where an incident stands in the order of [`IncidentQuery`], which is descending.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IncidentPlace {
+    /// When it was opened.
+    pub opened_at: Timestamp,
+    /// Whose it is.
+    pub pipeline: PipelineId,
+    /// Its key.
+    pub key: String,
+}
+
+impl IncidentPlace {
+    /// The place of a row: what to continue after.
+    pub fn of((pipeline, key, row): &(PipelineId, String, Row<IncidentRecord>)) -> Self {
+        let opened_at = row.record.opened_at;
+        Self { opened_at, pipeline: pipeline.clone(), key: key.clone() }
+    }
+}
+
 /// A run with its address.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunRow {
@@ -605,12 +637,21 @@ pub trait Store: Send + Sync + fmt::Debug {
         pipeline: &'a PipelineId,
     ) -> StoreFuture<'a, BTreeMap<String, Row<SensorRecord>>>;
 
-    /// Incidents of one pipeline or of all, newest first: by `opened_at`, descending.
+    /// Incidents, newest first.
+    fn incidents_by<'a>(
+        &'a self,
+        query: &'a IncidentQuery,
+    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
+
+    /// The newest incidents of one pipeline or of all.
     fn incidents<'a>(
         &'a self,
         pipeline: Option<&'a PipelineId>,
         limit: usize,
-    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
+    ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
+        let query = IncidentQuery { pipeline: pipeline.cloned(), limit, ..Default::default() };
+        Box::pin(async move { self.incidents_by(&query).await })
+    }
 
     /// Every incident of a shard that is not resolved, in the order (pipeline, key), after a given one.
     fn open_incidents<'a>(

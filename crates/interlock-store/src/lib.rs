@@ -76,6 +76,7 @@ mod key;
 pub mod memory;
 mod obligation;
 pub mod pass_coverage;
+mod read_batches;
 pub mod record;
 pub mod retention;
 pub mod story;
@@ -86,12 +87,14 @@ pub use block_on::block_on;
 pub use check::{check_name, check_settlement, may_write, whole_milliseconds};
 pub use contract::{
     Accepted, AgendaRow, Away, BackfillQuery, BackfillRow, CHANGES_MAX, Change, DueRow, EventRow,
-    Expect, FoundRows, Group, Hint, InboxEntry, Lease, LedgerEntry, LedgerPlace, LedgerQuery,
-    LedgerRow, OutboxRow, Page, READ_MAX, ReadinessView, Refusal, Role, Roll, Row, RowsQuery,
-    RunPlace, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Term, Writer,
+    Expect, FoundRows, Group, Hint, InboxEntry, IncidentPlace, IncidentQuery, Lease, LedgerEntry,
+    LedgerPlace, LedgerQuery, LedgerRow, OutboxRow, Page, READ_MAX, ReadinessView, Refusal, Role,
+    Roll, Row, RowsQuery, RunPlace, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Term,
+    Writer,
 };
 pub use key::{DueKind, Key, RunKey};
 pub use obligation::{Obligation, Subject};
+pub use read_batches::read_batches;
 pub use record::Record;
 pub use together::{for_each, together};
 pub use whole::{

@@ -30,8 +30,8 @@ use crate::{
     check::{check_name, check_settlement, whole_milliseconds},
     contract::{
         Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, FoundRows, Group,
-        InboxEntry, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role, Roll, Row,
-        RowsQuery, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
+        InboxEntry, IncidentQuery, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role,
+        Roll, Row, RowsQuery, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
     },
     key::Key,
     record::{InboxRecord, IncidentRecord, OutboxRecord, Record, SensorRecord},
@@ -218,12 +218,11 @@ impl Store for MemoryStore {
         self.with(move |state, _| state.sensors(pipeline))
     }
 
-    fn incidents<'a>(
+    fn incidents_by<'a>(
         &'a self,
-        pipeline: Option<&'a PipelineId>,
-        limit: usize,
+        query: &'a IncidentQuery,
     ) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>> {
-        self.with(move |state, _| state.incidents(pipeline, limit))
+        self.with(move |state, _| state.incidents(query))
     }
 
     fn open_incidents<'a>(

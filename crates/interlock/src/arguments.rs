@@ -22,8 +22,8 @@ pub(crate) use self::{
     asking::{Asking, By, Catchup, Complete, Resume, Run, Sending, SensorCommand, SensorPut},
     backfill::{BackfillCommand, BackfillStart},
     reading::{
-        Evaluate, Events, HandleIncident, IncidentsCommand, ListIncidents, Reading, Runs, Slots,
-        StoreCommand, WatchdogPass, WatermarkCommand,
+        Evaluate, Events, HandleIncident, IncidentFilter, IncidentsCommand, ListIncidents, Reading,
+        Runs, Slots, StoreCommand, WatchdogPass, WatermarkCommand,
     },
     serving::{LogForm, RoleName, Serve},
     supervising::{HeartbeatCommand, RestartWhen, Supervise},

@@ -30,7 +30,7 @@ mod serve;
 mod show;
 mod silence;
 pub(crate) mod slots;
-mod status;
+pub(crate) mod status;
 mod store;
 mod supervise;
 mod token;

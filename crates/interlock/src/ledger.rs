@@ -10,9 +10,9 @@ use std::{
 
 use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
 use interlock_store::{
-    AgendaRow, Away, BackfillQuery, BackfillRow, EventRow, Key, LedgerEntry, LedgerQuery,
-    LedgerRow, OutboxRow, Page, Record, Roll, Row, RunKey, RunQuery, RunRow, Shard, Store,
-    StoreError, block_on,
+    AgendaRow, Away, BackfillQuery, BackfillRow, EventRow, FoundRows, IncidentPlace, IncidentQuery,
+    Key, LedgerEntry, LedgerQuery, LedgerRow, OutboxRow, Page, Record, Roll, Row, RowsQuery,
+    RunKey, RunQuery, RunRow, Shard, Store, StoreError, block_on, for_each, read_batches,
     record::{
         AppliedRecord, BackfillRecord, InboxRecord, IncidentRecord, OutboxRecord, PipelineRecord,
         RunRecord, SensorRecord, SlotRecord,
@@ -37,6 +37,14 @@ const ATTEMPTS_MAX: usize = 10_000;
 
 /// An incident with its pipeline and its key.
 pub(crate) type IncidentRow = (PipelineId, String, Row<IncidentRecord>);
+
+/// A request for the one who writes, under its key.
+#[derive(Debug, Clone)]
+pub(crate) struct PendingRequest {
+    pub(crate) pipeline: PipelineId,
+    pub(crate) key: String,
+    pub(crate) record: InboxRecord,
+}
 
 /// A ledger to read, and to leave requests for the one who writes it.
 #[derive(Debug)]
@@ -170,6 +178,14 @@ impl Ledger {
     /// What stands in an interval, spans included, in order of time.
     pub(crate) fn rows(&self, query: &LedgerQuery) -> Result<Vec<LedgerRow>, Failure> {
         let mut query = LedgerQuery { limit: PAGE, ..query.clone() };
+        if query.pipeline.is_none() && query.disposition.as_deref() == Some("open") {
+            // Stores list them by shard and pipeline: in order of time each page would be a search among all.
+            let times = query.from..query.until;
+            let mut rows: Vec<_> = self.open_slots(None)?.into_values().flatten().collect();
+            rows.retain(|row| times.contains(&row.nominal));
+            rows.sort_by_cached_key(LedgerRow::place);
+            return Ok(rows);
+        }
         let mut rows = Vec::new();
         loop {
             let page = block_on(self.store.ledger(&query))?;
@@ -299,32 +315,95 @@ impl Ledger {
         Ok(rows.iter().flatten().any(is_open))
     }
 
+    /// Every incident of one pipeline or of all that is not resolved, newest first.
+    pub(crate) fn open_incidents(
+        &self,
+        pipeline: Option<&PipelineId>,
+    ) -> Result<Vec<IncidentRow>, Failure> {
+        let Some(pipeline) = pipeline else {
+            let mut open = self.of_shards(None, |shard, last: Option<&IncidentRow>| {
+                let after = last.map(|(name, key, _)| (name.clone(), key.clone()));
+                block_on(self.store.open_incidents(shard, after.as_ref(), PAGE))
+            })?;
+            open.sort_by_key(|(.., row)| Reverse(row.record.opened_at));
+            return Ok(open);
+        };
+        let pipeline = Some(pipeline.clone());
+        let mut query = IncidentQuery { pipeline, is_open: Some(true), after: None, limit: PAGE };
+        let mut open = Vec::new();
+        loop {
+            let page = block_on(self.store.incidents_by(&query))?;
+            query.after = page.items.last().map(IncidentPlace::of);
+            open.extend(page.items);
+            if !page.more {
+                return Ok(open);
+            }
+        }
+    }
+
+    /// The newest of those that are resolved and meant, so many of them.
+    pub(crate) fn resolved_incidents(
+        &self,
+        pipeline: Option<&PipelineId>,
+        limit: usize,
+        is_meant: impl Fn(&IncidentRow) -> bool,
+    ) -> Result<Page<IncidentRow>, Failure> {
+        let pipeline = pipeline.cloned();
+        let limit_now = limit.saturating_add(1).min(PAGE);
+        let mut query =
+            IncidentQuery { pipeline, is_open: Some(false), after: None, limit: limit_now };
+        let mut items = Vec::new();
+        loop {
+            let page = block_on(self.store.incidents_by(&query))?;
+            query.after = page.items.last().map(IncidentPlace::of);
+            items.extend(page.items.into_iter().filter(&is_meant));
+            if items.len() > limit {
+                items.truncate(limit);
+                return Ok(Page { items, more: true });
+            }
+            if !page.more {
+                return Ok(Page { items, more: false });
+            }
+        }
+    }
+
     /// Incidents of one pipeline or of all: every open one, then the newest of the others, so many of them.
     pub(crate) fn incidents(
         &self,
         pipeline: Option<&PipelineId>,
         limit: usize,
     ) -> Result<Page<IncidentRow>, Failure> {
-        let mut open = self.of_shards(pipeline, |shard, last: Option<&IncidentRow>| {
-            let after = last.map(|(name, key, _)| (name.clone(), key.clone()));
-            block_on(self.store.open_incidents(shard, after.as_ref(), PAGE))
-        })?;
-        open.retain(|(name, ..)| pipeline.is_none_or(|only| name == only));
-        open.sort_by_key(|(.., row)| Reverse(row.record.opened_at));
-        let mut page = block_on(self.store.incidents(pipeline, open.len() + limit))?;
-        page.items.retain(|(.., row)| !row.record.is_open());
-        page.more |= page.items.len() > limit;
-        page.items.truncate(limit);
-        open.append(&mut page.items);
-        Ok(Page { items: open, more: page.more })
+        let mut items = self.open_incidents(pipeline)?;
+        let resolved = self.resolved_incidents(pipeline, limit, |_| true)?;
+        items.extend(resolved.items);
+        Ok(Page { items, more: resolved.more })
     }
 
-    /// Why nobody was told of an incident yet, if there is a reason.
-    pub(crate) fn held(&self, (pipeline, _, row): &IncidentRow) -> Result<Option<String>, Failure> {
-        let Some(told) = row.record.told.clone().filter(|_| row.record.is_open()) else {
-            return Ok(None);
+    /// Why nobody was told of incidents yet, each if there is a reason.
+    pub(crate) fn held(&self, rows: &[IncidentRow]) -> Result<Vec<Option<String>>, Failure> {
+        let letter = |(_, _, row): &IncidentRow| {
+            let told = row.record.told.clone().filter(|_| row.record.is_open());
+            told.map(Key::Outbox).into_iter().collect()
         };
-        Ok(self.outbox(pipeline, &told)?.and_then(|record| record.held))
+        let asked: Vec<_> = rows
+            .iter()
+            .map(|row| RowsQuery { pipeline: row.0.clone(), keys: letter(row) })
+            .collect();
+        let reason = |row: Option<Row<Record>>| {
+            let Record::Outbox(record) = row?.record else { return None };
+            record.held.clone()
+        };
+        let found = self.read_all(&asked)?;
+        Ok(found.into_iter().map(|rows| rows.into_iter().find_map(reason)).collect())
+    }
+
+    /// Rows of many pipelines, in the order asked.
+    pub(crate) fn read_all(&self, asked: &[RowsQuery]) -> Result<Vec<FoundRows>, Failure> {
+        let mut found = Vec::with_capacity(asked.len());
+        for batch in read_batches(asked) {
+            found.extend(block_on(self.store.read_many(batch))?);
+        }
+        Ok(found)
     }
 
     /// A notification on its way.
@@ -374,44 +453,41 @@ impl Ledger {
         slots: impl Iterator<Item = (&'a SlotKey, &'a SlotRecord)>,
     ) -> Result<BTreeMap<SlotKey, Vec<RunRow>>, Failure> {
         let mut found = BTreeMap::new();
-        let mut firsts: BTreeMap<&PipelineId, Vec<Key>> = BTreeMap::new();
+        let (mut asked, mut again) = (Vec::new(), Vec::new());
         for (key, slot) in slots {
-            let SlotKey { pipeline, schedule, nominal } = key;
-            if slot.generation != 1 || slot.attempt == 0 {
-                found.insert(key.clone(), self.runs_of(pipeline, schedule, *nominal)?);
+            if slot.generation > 1 {
+                again.push(key.clone());
                 continue;
             }
-            let keys = firsts.entry(pipeline).or_default();
-            keys.extend((1..=slot.attempt).map(|attempt| {
+            let SlotKey { pipeline, schedule, nominal } = key;
+            let run = |attempt| {
                 let (schedule, nominal) = (schedule.clone(), *nominal);
                 Key::Run(RunKey { schedule, nominal, generation: 1, attempt })
-            }));
+            };
+            let keys = (1..=slot.attempt).map(run).collect();
+            asked.push(RowsQuery { pipeline: pipeline.clone(), keys });
         }
-        for (pipeline, keys) in firsts {
-            for keys in keys.chunks(PAGE) {
-                for run in self.runs_at(pipeline, keys)? {
-                    let RunKey { schedule, nominal, .. } = run.key.clone();
-                    let key = SlotKey { pipeline: pipeline.clone(), schedule, nominal };
-                    found.entry(key).or_insert_with(Vec::new).push(run);
-                }
+        for (of, rows) in asked.iter().zip(self.read_all(&asked)?) {
+            for run in of.keys.iter().zip(rows).filter_map(|(key, row)| run_row(of, key, row?)) {
+                let RunKey { schedule, nominal, .. } = run.key.clone();
+                let key = SlotKey { pipeline: of.pipeline.clone(), schedule, nominal };
+                found.entry(key).or_insert_with(Vec::new).push(run);
             }
         }
+        // How many attempts an earlier generation had, its slot no longer says.
+        let runs = block_on(for_each(again, |key| async move {
+            let query = RunQuery {
+                pipeline: Some(key.pipeline.clone()),
+                slot: Some((key.schedule.clone(), key.nominal)),
+                limit: ATTEMPTS_MAX,
+                ..RunQuery::default()
+            };
+            let mut runs = self.store.runs(&query).await?.items;
+            runs.sort_by_key(|run| (run.key.generation, run.key.attempt));
+            Ok((key, runs))
+        }))?;
+        found.extend(runs);
         Ok(found)
-    }
-
-    /// The runs among these rows, in the order asked.
-    fn runs_at(&self, pipeline: &PipelineId, keys: &[Key]) -> Result<Vec<RunRow>, Failure> {
-        let rows = block_on(self.store.read(pipeline, keys))?;
-        let run = |(key, row): (&Key, Option<Row<Record>>)| match (key, row?) {
-            (Key::Run(key), Row { record: Record::Run(record), revision }) => Some(RunRow {
-                pipeline: pipeline.clone(),
-                key: key.clone(),
-                record: Arc::unwrap_or_clone(record),
-                revision,
-            }),
-            _ => None,
-        };
-        Ok(keys.iter().zip(rows).filter_map(run).collect())
     }
 
     /// A page of events after a number, oldest first.
@@ -545,6 +621,32 @@ impl Ledger {
         }
     }
 
+    /// Leaves many requests for the one who writes, side by side: a store makes many durable with one sync of its disk.
+    pub(crate) fn post_all(&self, requests: &[PendingRequest]) -> Result<(), Failure> {
+        let all = requests.iter().collect();
+        block_on(for_each(all, |it: &PendingRequest| {
+            self.store.post(&it.pipeline, &it.key, &it.record)
+        }))?;
+        Ok(())
+    }
+
+    /// The answers to many requests, each if there is one by now.
+    pub(crate) fn answers(
+        &self,
+        requests: &[PendingRequest],
+    ) -> Result<Vec<Option<AppliedRecord>>, Failure> {
+        let keys = |it: &PendingRequest| RowsQuery {
+            pipeline: it.pipeline.clone(),
+            keys: vec![Key::Applied(it.key.clone())],
+        };
+        let found = self.read_all(&requests.iter().map(keys).collect::<Vec<_>>())?;
+        let answer = |row: Option<Row<Record>>| {
+            let Record::Applied(record) = row?.record else { return None };
+            Some(Arc::unwrap_or_clone(record))
+        };
+        Ok(found.into_iter().map(|rows| rows.into_iter().find_map(answer)).collect())
+    }
+
     /// Leaves a request for the one who writes.
     pub(crate) fn post(
         &self,
@@ -559,6 +661,17 @@ impl Ledger {
         let rows = block_on(self.store.read(pipeline, &[key]))?;
         Ok(rows.into_iter().next().flatten().map(|row| row.record))
     }
+}
+
+/// A run out of its row.
+fn run_row(of: &RowsQuery, key: &Key, row: Row<Record>) -> Option<RunRow> {
+    let (Key::Run(key), Record::Run(record)) = (key, row.record) else { return None };
+    Some(RunRow {
+        pipeline: of.pipeline.clone(),
+        key: key.clone(),
+        record: Arc::unwrap_or_clone(record),
+        revision: row.revision,
+    })
 }
 
 /// Asks for the open slots of a pipeline.

@@ -10,6 +10,7 @@ mod exec;
 mod exit;
 mod inbox;
 mod interrupts;
+mod last_slots;
 mod ledger;
 mod ledger_json;
 mod moment;
@@ -18,6 +19,7 @@ mod output;
 mod owners;
 mod place;
 mod project;
+mod project_summary;
 #[cfg(feature = "redis")]
 mod redis_beat;
 mod serve;

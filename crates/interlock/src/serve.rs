@@ -14,7 +14,7 @@ pub(crate) mod files;
 pub(crate) mod greeting;
 pub(crate) mod guard;
 pub(crate) mod http;
-mod index;
+pub(crate) mod index;
 pub(crate) mod letters;
 pub(crate) mod log;
 pub(crate) mod making;

@@ -9,7 +9,8 @@ local function wanted(value, word, more)
         return true
     end
     local w, m = string.match(value, '^%d+ %S+ (%S+) (%S+) ')
-    return (word == '' or w == word) and (more == '' or m == more)
+    local is_word = word == '' or w == word or (string.sub(word, 1, 1) == '!' and w ~= string.sub(word, 2))
+    return is_word and (more == '' or m == more)
 end
 
 function verbs.rows()
@@ -20,14 +21,54 @@ function verbs.rows()
     return rows
 end
 
+-- As the server orders members: by their bytes, whatever language the server speaks.
+local function is_before(one, other)
+    for n = 1, math.min(#one, #other) do
+        local a, b = string.byte(one, n), string.byte(other, n)
+        if a ~= b then
+            return a < b
+        end
+    end
+    return #one < #other
+end
+
+-- How many stand before what comes after a place, which is a score and a member. Ten thousand may have one score, and the member may be
+-- gone or have another by now: its neighbours are found by halving.
+local function rank_after(zset, score, member, forwards)
+    if tonumber(call('ZSCORE', zset, member) or nil) == tonumber(score) then
+        return call(forwards and 'ZRANK' or 'ZREVRANK', zset, member) + 1
+    end
+    local low = forwards and call('ZCOUNT', zset, '-inf', '(' .. score) or call('ZCOUNT', zset, '(' .. score, '+inf')
+    local high = low + call('ZCOUNT', zset, score, score)
+    local range = forwards and 'ZRANGE' or 'ZREVRANGE'
+    while low < high do
+        local middle = math.floor((low + high) / 2)
+        local found = call(range, zset, middle, middle)[1]
+        local is_seen
+        if forwards then
+            is_seen = is_before(found, member)
+        else
+            is_seen = is_before(member, found)
+        end
+        if is_seen then
+            low = middle + 1
+        else
+            high = middle
+        end
+    end
+    return low
+end
+
 -- By score, from the first that is wanted on, forwards or backwards:
 -- `KIND ZSET DIRECTION FIRST LAST AFTER_SCORE AFTER_MEMBER LIMIT WORD MORE`. The last score is not in it.
 local function scores()
     local kind, zset, forwards, first, last = take(), take(), take() == 'up', take(), tonumber(take())
-    local after_score, after_member, limit = tonumber(take()), take(), count()
+    local after_score, after_member, limit = take(), take(), count()
     local word, more = take(), take()
     local rank, looks, rows = 0, 0, {}
-    if forwards then
+    if after_member ~= '' and tonumber(after_score) == tonumber(first) then
+        rank = rank_after(zset, after_score, after_member, forwards)
+    elseif forwards then
         rank = call('ZCOUNT', zset, '-inf', '(' .. first)
     else
         rank = call('ZCOUNT', zset, '(' .. first, '+inf')
@@ -40,16 +81,12 @@ local function scores()
             if forwards and last and score >= last then
                 return { 'end', rows }
             end
-            local seen = after_score == score
-                and ((forwards and member <= after_member) or (not forwards and member >= after_member))
-            if not seen then
-                local hash, field = address(kind, member)
-                local value = call('HGET', hash, field)
-                if value and wanted(value, word, more) then
-                    rows[#rows + 1] = { member, value }
-                    if #rows >= limit then
-                        return { 'end', rows }
-                    end
+            local hash, field = address(kind, member)
+            local value = call('HGET', hash, field)
+            if value and wanted(value, word, more) then
+                rows[#rows + 1] = { member, value }
+                if #rows >= limit then
+                    return { 'end', rows }, true
                 end
             end
             looks = looks + 1
@@ -64,16 +101,54 @@ local function scores()
     end
 end
 
-verbs.scores = scores
-
--- Slots, and every span that ends at or after an instant: `ZSET FROM` before what `scores` takes.
-function verbs.ledger()
-    local zset, from, spans = take(), take(), {}
-    for n, member in ipairs(call('ZRANGEBYSCORE', zset, from, '+inf')) do
-        local hash, field = address('span', member)
-        spans[n] = { member, call('HGET', hash, field) }
-    end
+function verbs.scores()
     local answer = scores()
+    return answer
+end
+
+-- The spans that end at or after an instant and stand after a place, in their order, as many as a page holds; up to the last slot of a page
+-- that is full. Where they stand is in their names: rows are read only of those that are told.
+local function spans_after(zset, from, after, is_after_slot, most, word, last_slot)
+    local found, rows = {}, {}
+    local function instant(member)
+        return string.match(member, '%S+$') or ''
+    end
+    local function is_earlier(one, other)
+        local a, b = instant(one), instant(other)
+        if a ~= b then
+            return is_before(a, b)
+        end
+        return is_before(one, other)
+    end
+    for _, member in ipairs(call('ZRANGEBYSCORE', zset, from, '+inf')) do
+        local is_later = after == '' or is_earlier(after, member) or (is_after_slot and member == after)
+        if is_later and not (last_slot and is_before(instant(last_slot), instant(member))) then
+            found[#found + 1] = member
+        end
+    end
+    table.sort(found, is_earlier)
+    for _, member in ipairs(found) do
+        local hash, field = address('span', member)
+        local value = call('HGET', hash, field)
+        if value and wanted(value, word, '') then
+            rows[#rows + 1] = { member, value }
+            if #rows >= most then
+                break
+            end
+        end
+    end
+    return rows
+end
+
+-- Slots and spans: `ZSET FROM AFTER IS_AFTER_SLOT LIMIT WORD` of the spans before what `scores` takes.
+function verbs.ledger()
+    local zset, from, after, is_after_slot, most, word = take(), take(), take(), take() == 'slot', count(), take()
+    local answer, is_full = scores()
+    local spans = {}
+    if answer[1] == 'end' then
+        local slots = answer[2]
+        spans = spans_after(zset, from, after, is_after_slot, most, word, is_full and slots[#slots][1])
+    end
     answer[3], answer[4], answer[5] = answer[3] or '', answer[4] or '', spans
     return answer
 end

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use super::state::State;
 use crate::{
     contract::{
-        AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, LedgerEntry, LedgerPlace,
-        LedgerQuery, LedgerRow, Page, Row, RunQuery, RunRow, Shard,
+        AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, IncidentPlace, IncidentQuery,
+        LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow, Page, Row, RunQuery, RunRow, Shard,
     },
     key::{Key, RunKey},
     record::{IncidentRecord, Record, SensorRecord},
@@ -158,15 +158,16 @@ impl State {
         .collect()
     }
 
-    pub(super) fn incidents(
-        &self,
-        pipeline: Option<&PipelineId>,
-        limit: usize,
-    ) -> Page<IncidentRow> {
-        let rows = self.pipelines(pipeline).flat_map(|(name, rows)| incident_rows(name, rows, ""));
-        let mut found: Vec<_> = rows.filter_map(incident_row).collect();
-        found.sort_by_key(|(.., row)| Reverse(row.record.opened_at));
-        page(found.into_iter(), limit)
+    pub(super) fn incidents(&self, query: &IncidentQuery) -> Page<IncidentRow> {
+        let rows = self.pipelines(query.pipeline.as_ref());
+        let rows = rows.flat_map(|(name, rows)| incident_rows(name, rows, ""));
+        let is_asked_for = |row: &IncidentRow| {
+            query.is_open.is_none_or(|is_open| row.2.record.is_open() == is_open)
+                && query.after.as_ref().is_none_or(|after| IncidentPlace::of(row) < *after)
+        };
+        let mut found: Vec<_> = rows.filter_map(incident_row).filter(is_asked_for).collect();
+        found.sort_by_cached_key(|row| Reverse(IncidentPlace::of(row)));
+        page(found.into_iter(), query.limit)
     }
 
     pub(super) fn open_incidents(

@@ -9,6 +9,9 @@
 
 mod catchup;
 mod fleet;
+mod lists;
+#[path = "../../tests/serve/mass.rs"]
+mod mass;
 mod pings;
 mod scale;
 mod served;
@@ -26,7 +29,19 @@ fn main() -> ExitCode {
     if filter.contains("100k") {
         scale::many("100k", 100_000);
     }
+    for (name, measure) in [
+        ("lists/embedded_10k", lists::embedded as fn(&str, usize)),
+        ("lists/redis_10k", lists::redis),
+        ("lists/postgres_10k", lists::postgres),
+    ] {
+        if wanted(name) {
+            measure("10k", 10_000);
+        }
+    }
     // Each takes minutes, so only by name.
+    if filter == "lists/embedded_100k" {
+        lists::embedded("100k", 100_000);
+    }
     for (name, measure) in
         [("fleet/redis", fleet::redis as fn(&str, usize)), ("fleet/postgres", fleet::postgres)]
     {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 use jiff::SignedDuration;
 
-use super::{By, Sending, length};
+use super::{By, Sending, asking::parameter, length};
 use crate::moment::Moment;
 
 #[derive(Debug, Subcommand)]
@@ -55,7 +55,7 @@ pub(crate) enum Reading {
         #[command(subcommand)]
         command: Option<IncidentsCommand>,
         #[command(flatten)]
-        list: ListIncidents,
+        list: Box<ListIncidents>,
     },
     /// Judge once what should have happened and did not, record it and deliver the alerts: for a crontab. With `--at`, only
     /// print what would be found then.
@@ -212,17 +212,54 @@ pub(crate) enum IncidentsCommand {
     },
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct ListIncidents {
+/// Which incidents. What can be given several times matches any of it; labels must all match.
+#[derive(Debug, Args, Clone, Default)]
+pub(crate) struct IncidentFilter {
     /// Only of this pipeline; `_system` for what belongs to none.
     #[arg(long, value_name = "P")]
     pub(crate) pipeline: Option<String>,
+    /// Only of these kinds, such as `SCHEDULE_MISSED`.
+    #[arg(long = "kind", value_name = "KIND")]
+    pub(crate) kinds: Vec<String>,
+    /// Only of pipelines of these owners.
+    #[arg(long = "owner", value_name = "OWNER")]
+    pub(crate) owners: Vec<String>,
+    /// Only of pipelines with all of these labels.
+    #[arg(long = "label", value_name = "K=V", value_parser = parameter)]
+    pub(crate) labels: Vec<(String, String)>,
+    /// Only of pipelines that wait for one of these.
+    #[arg(long = "upstream", value_name = "P")]
+    pub(crate) upstreams: Vec<String>,
+}
+
+impl IncidentFilter {
+    /// Whether the declarations of pipelines say what matches.
+    pub(crate) fn is_about_declarations(&self) -> bool {
+        !(self.owners.is_empty() && self.labels.is_empty() && self.upstreams.is_empty())
+    }
+
+    /// Whether it leaves anything out.
+    pub(crate) fn is_set(&self) -> bool {
+        self.pipeline.is_some() || !self.kinds.is_empty() || self.is_about_declarations()
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "While more than 50 are open, and neither a filter nor --all is given, groups of them are shown, with how to list each."
+)]
+pub(crate) struct ListIncidents {
+    #[command(flatten)]
+    pub(crate) filter: IncidentFilter,
     /// Resolved ones too, after the open ones.
     #[arg(long)]
     pub(crate) all: bool,
     /// At most so many resolved ones; open ones are all listed.
     #[arg(long, value_name = "N", default_value_t = 20, requires = "all")]
     pub(crate) limit: u32,
+    /// Count the open ones, by what they have in common.
+    #[arg(long, value_name = "WHAT", value_parser = ["kind", "owner", "upstream", "pipeline"], conflicts_with = "all")]
+    pub(crate) group_by: Option<String>,
     /// Print an array of objects.
     #[arg(long)]
     pub(crate) json: bool,
@@ -230,12 +267,17 @@ pub(crate) struct ListIncidents {
 
 #[derive(Debug, Args)]
 pub(crate) struct HandleIncident {
-    /// Which incident: its key, or the beginning of it.
+    /// Which incident: its key, or the beginning of it [default: all that match the filter]
     #[arg(value_name = "ID")]
-    pub(crate) id: String,
-    /// Only of this pipeline; `_system` for what belongs to none.
-    #[arg(long, value_name = "P")]
-    pub(crate) pipeline: Option<String>,
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) filter: IncidentFilter,
+    /// Only show which ones match.
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) dry_run: bool,
+    /// Do not ask: all that match the filter are meant.
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) yes: bool,
     /// What there is to say about it.
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,

@@ -1,5 +1,8 @@
 //! `interlock incidents`: what people should know, and what nobody could be told.
 
+mod bulk;
+mod groups;
+mod matching;
 mod test;
 
 use std::{io::Write as _, path::Path};
@@ -22,7 +25,13 @@ use crate::{
     ledger::{IncidentRow, Ledger},
     ledger_json,
     output::{Form, Output},
+    project_summary::Project,
 };
+
+use self::{groups::Groups, matching::Matching};
+
+/// So many open ones are listed line by line; of more, a person first sees groups.
+const LISTED_MAX: usize = 50;
 
 /// So many resolved ones are looked through for a key.
 const RESOLVED_LOOKED_AT: usize = 1_000;
@@ -56,52 +65,74 @@ fn named(
 
 fn list(directory: &Path, asked: &ListIncidents, output: &mut Output) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
-    let pipeline = named(directory, &ledger, asked.pipeline.as_deref())?;
-    let limit = if asked.all { asked.limit as usize } else { 0 };
-    let page = ledger.incidents(pipeline.as_ref(), limit)?;
-    let held = page.items.iter().map(|row| ledger.held(row));
-    let held = held.collect::<Result<Vec<_>, Failure>>()?;
-    let rows = page.items.iter().zip(&held);
+    let matching = Matching::of(directory, &ledger, &asked.filter)?;
+    let mut rows = ledger.open_incidents(matching.pipeline.as_ref())?;
+    rows.retain(|row| matching.holds(row));
+    let is_many = rows.len() > LISTED_MAX && !asked.all && !asked.filter.is_set() && !asked.json;
+    if is_many || asked.group_by.is_some() {
+        let project = Project::open(directory, ledger.place());
+        let groups = Groups { project: &project.summary, rows: &rows, asked };
+        groups.print(output)?;
+        return ledger.conclude(matching.pipeline.as_ref(), output);
+    }
+    let mut more = false;
+    if asked.all {
+        let resolved = matching.resolved(&ledger, asked.limit as usize)?;
+        more = resolved.more;
+        rows.extend(resolved.items);
+    }
+    let held = ledger.held(&rows)?;
+    let both = rows.iter().zip(&held);
     if asked.json {
-        let objects = rows.map(|(row, held)| ledger_json::incident(row, held.as_deref()));
+        let objects = both.map(|(row, held)| ledger_json::incident(row, held.as_deref()));
         output.json(&Value::Array(objects.collect()))?;
-    } else if page.items.is_empty() {
+    } else if rows.is_empty() {
         let which = if asked.all { "" } else { "open " };
-        writeln!(output.out, "no {which}incidents")?;
+        let that = if asked.filter.is_about_declarations() || !asked.filter.kinds.is_empty() {
+            " match"
+        } else {
+            ""
+        };
+        writeln!(output.out, "no {which}incidents{that}")?;
     } else {
-        let rows: Vec<_> = rows.map(|(row, held)| incident(row, held.as_deref())).collect();
-        output.table(story::INCIDENTS, &rows)?;
-        if page.more && asked.all {
+        let lines: Vec<_> = both.map(|(row, held)| incident(row, held.as_deref())).collect();
+        output.table(story::INCIDENTS, &lines)?;
+        if more {
             writeln!(
                 output.err,
                 "there are more; `--limit` says how many resolved ones are listed"
             )?;
         }
     }
-    ledger.conclude(pipeline.as_ref(), output)
+    ledger.conclude(matching.pipeline.as_ref(), output)
 }
 
 fn incident((pipeline, key, row): &IncidentRow, held: Option<&str>) -> [String; 8] {
     story::incident_row(pipeline, key, &row.record, held)
 }
 
-/// Acknowledges or resolves.
+/// Acknowledges or resolves one incident, or all that match.
 fn handle(
     directory: &Path,
     hand: Hand,
     asked: &HandleIncident,
     output: &mut Output,
 ) -> Result<u8, Failure> {
+    let Some(id) = &asked.id else { return bulk::run(directory, hand, asked, output) };
     let ledger = Ledger::open(directory)?;
-    let pipeline = named(directory, &ledger, asked.pipeline.as_deref())?;
-    let (pipeline, key) = find(&ledger, pipeline.as_ref(), &asked.id)?;
-    let record = InboxRecord::Incident {
+    let pipeline = named(directory, &ledger, asked.filter.pipeline.as_deref())?;
+    let (pipeline, key) = find(&ledger, pipeline.as_ref(), id)?;
+    let record = hand_record(hand, asked, key);
+    Inbox::of(directory, ledger, pipeline).send(&record, asked.sending, output)
+}
+
+fn hand_record(hand: Hand, asked: &HandleIncident, key: String) -> InboxRecord {
+    InboxRecord::Incident {
         key,
         hand: hand.as_str().to_owned(),
         by: asked.by.name(),
         note: asked.note.clone(),
-    };
-    Inbox::of(directory, ledger, pipeline).send(&record, asked.sending, output)
+    }
 }
 
 /// The incident with a key, or the only open one whose key begins so.

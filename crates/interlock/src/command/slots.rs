@@ -39,14 +39,16 @@ enum Item {
 
 pub(super) fn run(directory: &Path, slots: &Slots, output: &mut Output) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
-    let loaded = project::load(directory)?;
     let pipeline = slots.pipeline.as_ref().map(|name| ledger.known(directory, name)).transpose()?;
-    let query = query(&loaded, slots, pipeline);
+    // Files say what slots a span stands for, and which zone times of a pipeline are in; of a list of all, nothing else.
+    let has_times = slots.from.is_some() || slots.to.is_some();
+    let needs_files = slots.expand || (pipeline.is_some() && has_times);
+    let loaded = needs_files.then(|| project::load(directory)).transpose()?;
+    let query = query(loaded.as_ref(), slots, pipeline);
     let rows = ledger.rows(&query)?;
-    let rows = if slots.expand {
-        expand(&loaded, &query, rows, output)?
-    } else {
-        rows.into_iter().map(|row| (slot_key(&row), Listed::Row(row.entry))).collect()
+    let rows = match loaded.filter(|_| slots.expand) {
+        Some(loaded) => expand(&loaded, &query, rows, output)?,
+        None => rows.into_iter().map(|row| (slot_key(&row), Listed::Row(row.entry))).collect(),
     };
     let asked =
         |listed: &Listed| slots.disposition.as_deref().is_none_or(|word| listed.ended(word));
@@ -60,9 +62,10 @@ pub(super) fn run(directory: &Path, slots: &Slots, output: &mut Output) -> Resul
     ledger.conclude(query.pipeline.as_ref(), output)
 }
 
-fn query(loaded: &Loaded, slots: &Slots, pipeline: Option<PipelineId>) -> LedgerQuery {
+fn query(loaded: Option<&Loaded>, slots: &Slots, pipeline: Option<PipelineId>) -> LedgerQuery {
     let now = clock::now();
-    let declared = pipeline.as_ref().and_then(|name| project::find(loaded, name));
+    let declared =
+        pipeline.as_ref().zip(loaded).and_then(|(name, loaded)| project::find(loaded, name));
     let zone = slot_name::first_zone(declared);
     let from = slots.from.map(|from| from.at(now, &zone));
     let until = slots.to.map(|to| to.at(now, &zone));

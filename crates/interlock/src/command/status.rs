@@ -6,25 +6,30 @@ use std::{
     path::Path,
 };
 
-use interlock_config::Loaded;
+use interlock_config::ZoneSource as _;
 use interlock_core::{
+    agenda::Work,
     id::{PipelineId, ScheduleId},
     pipeline::Pipeline,
+    schedule::Schedule,
 };
 use interlock_store::{
-    AgendaRow, BackfillQuery, BackfillRow, LedgerEntry, LedgerQuery, LedgerRow, RunQuery,
-    record::PauseRecord, story,
+    AgendaRow, BackfillQuery, BackfillRow, LedgerEntry, LedgerRow,
+    record::{PauseRecord, Shared},
+    story,
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
     clock,
     exit::Failure,
+    last_slots::{last_slots, slot_instant},
     ledger::Ledger,
     ledger_json::slot_key,
     output::{Form, Output, instant},
-    owners, project,
+    owners,
+    project_summary::{PipelineSummary, Project, ProjectSummary},
 };
 
 /// What is known of one pipeline.
@@ -49,31 +54,35 @@ pub(super) fn run(
     output: &mut Output,
 ) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
-    let loaded = project::load(directory)?;
-    project::mention_errors(&loaded, output)?;
+    let project = Project::open(directory, ledger.place());
+    project.mention_errors(output)?;
     let only = pipeline.map(|name| ledger.known(directory, name)).transpose()?;
     let seen = ledger.pipelines(only.as_ref())?;
     let open = ledger.open_slots(only.as_ref())?;
-    let declared: BTreeMap<&PipelineId, &Pipeline> =
-        loaded.pipelines.iter().map(|loaded| (&loaded.pipeline.name, &loaded.pipeline)).collect();
-    let names = names(&loaded, &seen, only.as_ref());
-    let seen: BTreeMap<&PipelineId, &AgendaRow> =
-        seen.iter().map(|row| (&row.pipeline, row)).collect();
     let backfills = ledger.backfills(BackfillQuery {
         pipeline: only.clone(),
         unfinished: true,
         ..BackfillQuery::default()
     })?;
+    let mut last = last_slots(&ledger, &seen, &open)?;
+    let mut nexts = NextSlots { project: &project, shared: Shared::default() };
+    let names = names(&project.summary, &seen, only.as_ref());
+    let seen: BTreeMap<&PipelineId, &AgendaRow> =
+        seen.iter().map(|row| (&row.pipeline, row)).collect();
+    let mut by_name: BTreeMap<&PipelineId, Vec<&BackfillRow>> = BTreeMap::new();
+    for row in &backfills {
+        by_name.entry(&row.pipeline).or_default().push(row);
+    }
     let mut standings = Vec::new();
     for name in names {
         let seen = seen.get(&name).copied();
-        let slots = open.get(&name).map_or(&[][..], Vec::as_slice);
+        let declared = project.summary.pipelines.get(&name);
         standings.push(Standing {
-            last: seen.map(|row| last_slot(&ledger, row, slots)).transpose()?.flatten(),
-            open: slots,
-            backfills: backfills.iter().filter(|row| row.pipeline == name).collect(),
-            is_disabled: declared.get(&name).is_some_and(|pipeline| !pipeline.enabled),
-            next: declared.get(&name).copied().and_then(next_slot),
+            last: last.remove(&name),
+            open: open.get(&name).map_or(&[][..], Vec::as_slice),
+            backfills: by_name.remove(&name).unwrap_or_default(),
+            is_disabled: declared.is_some_and(|declared| !declared.is_enabled),
+            next: declared.and_then(|declared| nexts.next(&name, declared, seen)),
             is_away: ledger.away(&name).is_some(),
             name,
             seen,
@@ -90,76 +99,59 @@ pub(super) fn run(
 }
 
 /// Everything declared or recorded and not retired; or the one that is asked for.
-fn names(loaded: &Loaded, seen: &[AgendaRow], only: Option<&PipelineId>) -> BTreeSet<PipelineId> {
+fn names(
+    summary: &ProjectSummary,
+    seen: &[AgendaRow],
+    only: Option<&PipelineId>,
+) -> BTreeSet<PipelineId> {
     if let Some(only) = only {
         return BTreeSet::from([only.clone()]);
     }
-    let declared = loaded.pipelines.iter().map(|loaded| loaded.pipeline.name.clone());
     let recorded = seen.iter().filter(|row| row.record.record.retired_at.is_none());
-    declared.chain(recorded.map(|row| row.pipeline.clone())).collect()
+    summary.pipelines.keys().chain(recorded.map(|row| &row.pipeline)).cloned().collect()
 }
 
-/// What stands at the latest watermark, or what a sensor opened since; a stop is no work.
-fn last_slot(
-    ledger: &Ledger,
-    row: &AgendaRow,
-    open: &[LedgerRow],
-) -> Result<Option<LedgerRow>, Failure> {
-    let starts = row.watermarks.iter().filter(|(schedule, _)| !schedule.is_control());
-    let latest = starts.max_by_key(|(_, watermark)| watermark.record.at);
-    let marked = match latest {
-        Some((schedule, watermark)) => {
-            let rows = ledger.rows_at(&row.pipeline, watermark.record.at)?;
-            // A row comes before the span that covers it.
-            rows.into_iter().find(|found| found.schedule == *schedule)
+/// The next slots of pipelines, by their rows as long as these are of the version that is declared.
+struct NextSlots<'a> {
+    project: &'a Project,
+    shared: Shared,
+}
+
+impl NextSlots<'_> {
+    fn next(
+        &mut self,
+        name: &PipelineId,
+        declared: &PipelineSummary,
+        seen: Option<&AgendaRow>,
+    ) -> Option<(ScheduleId, Timestamp)> {
+        if !declared.is_enabled {
+            return None;
         }
-        None => None,
-    };
-    // No watermark passes what sensors open: of that, what is open and what ran last.
-    let newest = RunQuery { pipeline: Some(row.pipeline.clone()), limit: 1, ..RunQuery::default() };
-    let ran = match ledger.runs(&newest)?.items.first() {
-        Some(run) => ledger.rows_at(&row.pipeline, run.key.nominal)?,
-        None => Vec::new(),
-    };
-    let is_marked = marked.is_some();
-    let known = ran.into_iter().chain(open.iter().cloned()).chain(marked);
-    let last = known.filter(|row| is_scheduled(&row.schedule)).max_by_key(slot_instant);
-    if is_marked {
-        return Ok(last);
+        let version = format!("{:016x}", declared.version);
+        let record = seen.map(|row| &row.record.record).filter(|record| record.version == version);
+        let zones = |name: &str| self.project.zones().zone(name);
+        let agenda = record.and_then(|record| record.agenda.as_ref());
+        match agenda.map(|agenda| agenda.to_core(&mut self.shared, &zones)) {
+            Some(Ok(agenda)) if agenda.work == Work::Dormant => None,
+            Some(Ok(agenda)) => first_of(agenda.starts.iter().map(|start| &start.schedule)),
+            Some(Err(_)) | None => self.project.next_slot(name),
+        }
     }
-    let later = last_since(ledger, &row.pipeline, last.as_ref().map(slot_instant))?;
-    Ok(later.or(last))
-}
-
-/// The last slot since an instant, else of the last month: one that never ran, such as one whose sensor did not pass.
-fn last_since(
-    ledger: &Ledger,
-    pipeline: &PipelineId,
-    since: Option<Timestamp>,
-) -> Result<Option<LedgerRow>, Failure> {
-    let month = clock::now().checked_sub(SignedDuration::from_hours(24 * 32));
-    let from = since.or(month.ok()).unwrap_or(Timestamp::MIN);
-    let everything = LedgerQuery::everything(0);
-    let query = LedgerQuery { pipeline: Some(pipeline.clone()), from, ..everything };
-    let rows = ledger.rows(&query)?.into_iter().filter(|row| is_scheduled(&row.schedule));
-    Ok(rows.max_by_key(slot_instant))
-}
-
-/// Whether slots of it are owed or awaited: neither a stop nor what a person asked for.
-fn is_scheduled(schedule: &ScheduleId) -> bool {
-    !schedule.is_control() && schedule.as_str() != "manual"
 }
 
 /// The next slot of a pipeline that owes any.
-pub(super) fn next_slot(pipeline: &Pipeline) -> Option<(ScheduleId, Timestamp)> {
+pub(crate) fn next_slot(pipeline: &Pipeline) -> Option<(ScheduleId, Timestamp)> {
     if !pipeline.enabled || pipeline.trigger.is_none() {
         return None;
     }
+    first_of(pipeline.starts.iter().map(|start| &start.schedule))
+}
+
+/// The next slot of schedules.
+fn first_of<'a>(schedules: impl Iterator<Item = &'a Schedule>) -> Option<(ScheduleId, Timestamp)> {
     let now = clock::now();
-    let nexts = pipeline
-        .starts
-        .iter()
-        .filter_map(|start| Some((start.schedule.id().clone(), start.schedule.after(now)?)));
+    let nexts =
+        schedules.filter_map(|schedule| Some((schedule.id().clone(), schedule.after(now)?)));
     nexts.min_by_key(|(_, at)| *at)
 }
 
@@ -244,14 +236,6 @@ impl Standing<'_> {
             format!("backfill {} is {}, {ended} of {total} ended", row.number, record.state)
         }));
         notes
-    }
-}
-
-/// The instant that a row stands for here: a slot's, or a span's last.
-fn slot_instant(row: &LedgerRow) -> Timestamp {
-    match &row.entry {
-        LedgerEntry::Slot(_) => row.nominal,
-        LedgerEntry::Span(span) => span.last,
     }
 }
 

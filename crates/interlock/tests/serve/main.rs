@@ -52,6 +52,8 @@ mod https;
 mod hung;
 mod kills;
 mod leader;
+mod lists;
+mod mass;
 mod moving;
 mod ourselves;
 mod pings;
