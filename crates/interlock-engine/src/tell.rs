@@ -41,6 +41,8 @@ use crate::{
 
 /// Rows per page when loading.
 const PAGE: usize = 1_000;
+/// The same for those of one pipeline, which has few.
+const PAGE_OF_ONE: usize = 16;
 
 /// The open slots of a pipeline.
 type OpenSlots = BTreeMap<SlotPlace, OpenSlot>;
@@ -67,8 +69,11 @@ impl Engine {
         mut last: Option<(PipelineId, String)>,
         only: Option<&PipelineId>,
     ) -> Result<(), EngineError> {
+        // Whoever wants those of one pipeline gets those of the next ones with them: after a night in which all missed, a page of
+        // them for each pipeline that is loaded again.
+        let limit = if only.is_some() { PAGE_OF_ONE } else { PAGE };
         loop {
-            let page = self.store.open_incidents(self.writer.shard, last.as_ref(), PAGE).await?;
+            let page = self.store.open_incidents(self.writer.shard, last.as_ref(), limit).await?;
             for (pipeline, key, row) in page.items {
                 if only.is_some_and(|only| pipeline != *only) {
                     return Ok(());
