@@ -205,6 +205,11 @@ fn follow(seen: &Mutex<Sightings>, ends: &AtomicBool, opener: &Opener) {
                 let mut seen = lock(seen);
                 for row in page.items {
                     after = row.number;
+                    let is_declared = row.record.kind == "PIPELINE_DECLARED";
+                    // A miss of the neighbour is a fault of its own, and not the last of the event.
+                    if row.pipeline.as_str() == "neighbour" && !is_declared {
+                        continue;
+                    }
                     let kind = seen.events.entry(row.record.kind.to_string()).or_insert((0, now));
                     *kind = (kind.0 + 1, now);
                 }
