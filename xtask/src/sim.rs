@@ -25,6 +25,14 @@ pub(crate) fn swarm() -> Result<(), String> {
     })
 }
 
+/// Thousands of pipelines to which one thing happens at once, for two seeds.
+pub(crate) fn masses() -> Result<(), String> {
+    let words = ["run", "--profile", "swarm", "-p", "interlock-sim", "--", "--mass", "2"];
+    progress::run("simulated mass events", progress::cargo(&words), |line| {
+        read_worlds(line).map_or_else(|| progress::read_cargo(line), Line::At)
+    })
+}
+
 /// `worlds: 25 of 500`
 fn read_worlds(line: &str) -> Option<Place> {
     let (done, total) = line.strip_prefix("worlds: ")?.split_once(" of ")?;

@@ -1,8 +1,9 @@
-//! `cargo xtask soak`: the schedule evaluator against the brute-force walker, three instances and their bad luck, or watches on a
-//! machine that is full, at length.
+//! `cargo xtask soak`: the schedule evaluator against the brute-force walker, three instances and their bad luck, watches on a
+//! machine that is full, or thousands of pipelines to which one thing happens at one instant, at length.
 //!
 //! The tests are those that CI runs for less long, `tests/schedules/oracle.rs` of the core, `tests/serve/ha.rs` of the binary and
 //! `tests/faults/soak.rs` of the liveness library; only the number of cases or seconds differs, handed over in an environment variable.
+//! Of mass events (`tests/serve/mass.rs` of the binary) CI runs the first alone, with some hundred pipelines.
 
 use std::process::Command;
 
@@ -22,6 +23,16 @@ const INSTANCES: [&str; 2] = [
 /// Watches that must not expire.
 const WATCHES: &str = "soak::fault_38_loops_that_are_well_are_not_blamed_while_the_machine_is_full";
 
+/// How many pipelines have mass events, unless told.
+const PIPELINES: u64 = 10_000;
+
+/// Mass events, on each store: its word, and its test.
+const MASS: [(&str, &str); 3] = [
+    ("embedded", "mass::mass_events_on_a_file_are_told_once_each"),
+    ("redis", "mass::mass_events_on_redis_are_told_once_each"),
+    ("postgres", "mass::mass_events_on_postgres_are_told_once_each"),
+];
+
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
 enum Soak {
@@ -31,6 +42,17 @@ enum Soak {
     Instances(u64),
     /// Watches on a full machine for so many minutes.
     Liveness(u64),
+    /// Mass events.
+    Mass(MassOptions),
+}
+
+/// Which mass events; all of them unless told.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct MassOptions {
+    store: Option<String>,
+    pipelines: Option<u64>,
+    /// Names of scenarios, with commas.
+    only: Option<String>,
 }
 
 /// Runs what is asked for.
@@ -39,6 +61,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         Soak::Cases(cases) => compare(cases),
         Soak::Instances(minutes) => trouble(minutes),
         Soak::Liveness(minutes) => load(minutes),
+        Soak::Mass(options) => mass(&options),
     }
 }
 
@@ -58,6 +81,33 @@ fn trouble(minutes: u64) -> Result<(), String> {
         shell::run(command().arg("--nocapture").env("INTERLOCK_HA_SECONDS", &seconds))?;
     }
     Ok(())
+}
+
+/// Has thousands of pipelines miss, fail, be edited and report at one instant, on one store or on each. Every store has its turn,
+/// whatever the others showed.
+fn mass(options: &MassOptions) -> Result<(), String> {
+    let wanted = |store: &str| options.store.as_deref().is_none_or(|only| only == store);
+    let mut problems = Vec::new();
+    for (store, test) in MASS.into_iter().filter(|(store, _)| wanted(store)) {
+        let command = || {
+            let mut command = shell::cargo(&["test", "--release", "-p", "interlock"]);
+            command.args(["--test", "serve", "--", "--exact", test]);
+            command
+        };
+        if !shell::output(command().arg("--list"))?.contains(test) {
+            return Err(format!("there is no test {test}; was it renamed? {} names it", file!()));
+        }
+        println!("mass events on {store}");
+        let mut command = command();
+        command.arg("--nocapture");
+        let pipelines = options.pipelines.unwrap_or(PIPELINES);
+        command.env("INTERLOCK_MASS_PIPELINES", pipelines.to_string());
+        if let Some(only) = &options.only {
+            command.env("INTERLOCK_MASS_ONLY", only);
+        }
+        problems.extend(shell::run(&mut command).err());
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
 }
 
 /// Has loops that are well watched for so many minutes while every processor is taken.
@@ -101,6 +151,7 @@ fn asked(arguments: &[String]) -> Result<Soak, String> {
             "--cases" => Soak::Cases(shell::count("--cases", arguments.next())?),
             "--instances" => Soak::Instances(shell::count("--instances", arguments.next())?),
             "--liveness" => Soak::Liveness(shell::count("--liveness", arguments.next())?),
+            "--mass" => Soak::Mass(mass_options(&mut arguments)?),
             _ => {
                 shell::no_arguments(std::slice::from_ref(argument))?;
                 asked
@@ -108,6 +159,32 @@ fn asked(arguments: &[String]) -> Result<Soak, String> {
         };
     }
     Ok(asked)
+}
+
+/// What follows `--mass`.
+fn mass_options<'a>(
+    arguments: &mut impl Iterator<Item = &'a String>,
+) -> Result<MassOptions, String> {
+    let mut options = MassOptions::default();
+    while let Some(argument) = arguments.next() {
+        let mut word =
+            || arguments.next().ok_or_else(|| format!("{argument} needs a word after it"));
+        match argument.as_str() {
+            "--pipelines" => {
+                options.pipelines = Some(shell::count("--pipelines", arguments.next())?);
+            }
+            "--only" => options.only = Some(word()?.clone()),
+            "--store" => {
+                let store = word()?;
+                if !MASS.iter().any(|(known, _)| known == store) {
+                    return Err(format!("--store is embedded, redis or postgres, not {store}"));
+                }
+                options.store = Some(store.clone());
+            }
+            _ => shell::no_arguments(std::slice::from_ref(argument))?,
+        }
+    }
+    Ok(options)
 }
 
 #[cfg(test)]
@@ -122,5 +199,14 @@ mod tests {
         assert_eq!(asked(&words("--instances 10")), Ok(Soak::Instances(10)));
         assert_eq!(asked(&words("--liveness 10")), Ok(Soak::Liveness(10)));
         assert!(asked(&words("500")).is_err());
+        assert_eq!(asked(&words("--mass")), Ok(Soak::Mass(MassOptions::default())));
+        let options = MassOptions {
+            store: Some("redis".to_owned()),
+            pipelines: Some(2_000),
+            only: Some("miss,edit".to_owned()),
+        };
+        let asked_for = asked(&words("--mass --store redis --pipelines 2000 --only miss,edit"));
+        assert_eq!(asked_for, Ok(Soak::Mass(options)));
+        assert!(asked(&words("--mass --store oracle")).is_err());
     }
 }

@@ -31,6 +31,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     steps.run("documentation tests", documentation_tests);
     steps.run("fuzz targets over their seeds", || fuzz::replay_seeds().into());
     steps.run("simulated worlds", || sim::swarm().into());
+    steps.run("simulated mass events", || sim::masses().into());
     steps.run("tests of the simulator", || {
         without.step("cargo-nextest", || tests(SIMULATOR, &without, &mut groups))
     });

@@ -49,6 +49,7 @@ use crate::{
     jobs::Jobs,
     luck::Luck,
     road::Reach,
+    work::{LoopId, Work, WorkBook},
 };
 
 /// How long after the faults ended things may still be slow.
@@ -117,6 +118,8 @@ pub struct Tally {
     pub deliveries: u64,
     /// Jobs that a process began which had lost the shard by then.
     pub orphans: u64,
+    /// The most that a loop asked of the store in two minutes, where that is counted.
+    pub work: Work,
 }
 
 /// All checkers.
@@ -141,6 +144,8 @@ pub struct Checker {
     /// What jobs that somebody else runs said, and who listened when.
     reports: Reports,
     calm_since: Option<Timestamp>,
+    /// What the loops asked of the store.
+    work: WorkBook,
     /// How much was checked.
     pub tally: Tally,
     violation: Option<Violation>,
@@ -164,6 +169,7 @@ impl Checker {
             reports: Reports::default(),
             calm_since: None,
             tally: Tally::default(),
+            work: WorkBook::default(),
             violation: None,
         }
     }
@@ -509,6 +515,20 @@ impl Checker {
     pub fn report_panic(&mut self, pid: Pid, words: &str) {
         let message = format!("instance {pid} panicked: {words}");
         self.found(&PipelineId::system(), Finding::of("PANIC", message));
+    }
+
+    /// So many slots are due now, or to be judged.
+    pub(crate) fn are_due(&mut self, count: u64) {
+        self.work.are_due(self.clockwork.time(), count);
+    }
+
+    /// A loop asked something of the store, or was answered.
+    pub(crate) fn worked(&mut self, now: Timestamp, id: LoopId, did: Work) {
+        let complaint = self.work.add(now, id, did);
+        self.tally.work = self.work.most;
+        if let Some(message) = complaint {
+            self.found(&PipelineId::system(), Finding::of("S17", message));
+        }
     }
 
     /// A process does something for ever, and time stands still.

@@ -44,6 +44,9 @@ pub trait Gate: Send + Sync + fmt::Debug {
     /// What came of groups.
     fn committed(&self, _groups: Vec<Group>, _results: &[Result<Accepted, Refusal>]) {}
 
+    /// A question was answered with so many rows.
+    fn gave(&self, _rows: usize) {}
+
     /// A lease was given.
     fn acquired(&self, _holder: &str, _lease: Lease) {}
 
@@ -86,12 +89,59 @@ impl<G: Gate> Gated<G> {
     }
 }
 
+/// How many rows an answer has.
+trait Rowed {
+    fn rows(&self) -> usize {
+        0
+    }
+}
+
+impl Rowed for () {}
+impl Rowed for usize {}
+impl Rowed for Timestamp {}
+impl Rowed for Mark {}
+impl Rowed for Recalled {}
+impl<T> Rowed for Option<T> {}
+
+impl<T> Rowed for Page<T> {
+    fn rows(&self) -> usize {
+        self.items.len()
+    }
+}
+
+impl<T> Rowed for Vec<T> {
+    fn rows(&self) -> usize {
+        self.len()
+    }
+}
+
+impl<K, V> Rowed for BTreeMap<K, V> {
+    fn rows(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Rowed for Changes {
+    fn rows(&self) -> usize {
+        self.items.len()
+    }
+}
+
+impl Rowed for Portion {
+    fn rows(&self) -> usize {
+        self.items.len()
+    }
+}
+
 macro_rules! through_the_gate {
     ($(fn $name:ident $(<$life:lifetime>)? (& $($self_life:lifetime)? self $(, $arg:ident: $ty:ty)*) -> StoreFuture<$out_life:lifetime, $out:ty>;)*) => {
         $(fn $name $(<$life>)? (& $($self_life)? self $(, $arg: $ty)*) -> StoreFuture<$out_life, $out> {
             Box::pin(async move {
                 self.enter(stringify!($name)).await?;
                 let result = self.store.$name($($arg),*).await;
+                if let Ok(answer) = &result {
+                    self.gate.gave(answer.rows());
+                }
                 self.leave(stringify!($name)).await?;
                 result
             })

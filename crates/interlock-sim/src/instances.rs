@@ -31,6 +31,7 @@ use crate::{
     sentinel::{Post, WatchedLoops},
     tap::{Mutation, Tap},
     telling::Words,
+    work::Meter,
 };
 
 /// So many of the instances hear reports; the others have other roles.
@@ -70,6 +71,8 @@ pub struct Ground {
     pub mutation: Option<Mutation>,
     /// Whom to tell that an instance listens, if there are reports to listen to.
     pub listens: Option<Tap>,
+    /// Whom to tell how much the loops ask of the store, where that is counted.
+    pub counts: Option<Tap>,
 }
 
 /// All instances.
@@ -201,7 +204,7 @@ impl Instances {
             let (changed, declarations) = mpsc::channel(16);
             let parts = Parts {
                 world: Arc::new(world.clone()),
-                store: Arc::clone(&store),
+                store: self.counted("engine", pid, &store),
                 specs: Arc::new(files.clone()),
                 triggers: Arc::new(jobs.seen_by(world.clone())),
                 evaluators: Arc::clone(&around) as Arc<_>,
@@ -235,6 +238,15 @@ impl Instances {
                 }))
                 .await;
         }
+    }
+
+    /// The store, as one of the loops of a process asks it.
+    fn counted(&self, name: &'static str, pid: Pid, store: &Arc<dyn Store>) -> Arc<dyn Store> {
+        let Ground { clockwork, counts, mutation, .. } = &self.0.ground;
+        let Some(tap) = counts else { return Arc::clone(store) };
+        let world = (clockwork.clone(), tap.clone());
+        let meter = Meter::new(world, (name, pid), (*mutation, store));
+        Arc::new(Gated::new(Arc::clone(store), meter))
     }
 
     /// Evaluators and channels, as a process sees them.
@@ -292,7 +304,7 @@ impl Instances {
         let Ground { clockwork, files, luck, watch_pace, mutation, .. } = &self.0.ground;
         let (world, pace, luck) = (clockwork.process(pid), *watch_pace, Arc::clone(luck));
         let is_blind = *mutation == Some(Mutation::BlindWatchdog);
-        let (store, files) = (Arc::clone(store), files.clone());
+        let (store, files) = (self.counted("watchdog", pid, store), files.clone());
         let own = world.clone();
         let run = async move {
             loop {
@@ -331,7 +343,7 @@ impl Instances {
         let look = self.0.ground.pace.inbox * 2;
         let notifier = Notifier::new(NotifierParts {
             world: Arc::new(world.clone()),
-            store: Arc::clone(store),
+            store: self.counted("notifier", pid, store),
             channels: Arc::clone(around) as Arc<_>,
             patience: Patience { look, ask_again: ASK_AGAIN, ..Patience::default() },
             vitals: Arc::clone(vitals),

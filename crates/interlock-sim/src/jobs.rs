@@ -198,7 +198,9 @@ impl Jobs {
             Habit::EndsBeforeItBegins,
             Habit::GetsLost,
         ];
-        let habit = if is_bad { habits[random.below(10) as usize] } else { Habit::Good };
+        let drawn = if is_bad { habits[random.below(10) as usize] } else { Habit::Good };
+        let do_all_fail = self.0.luck.do_all_fail(self.0.clockwork.time());
+        let habit = if do_all_fail { Habit::Fails } else { drawn };
         let starts_badly = random.chance(self.0.luck.profile().jobs_per_mille / 4) && !calm;
         let beginnings = [Beginning::Refused, Beginning::UnclearAndBegun, Beginning::UnclearAndNot];
         let takes_most = if random.chance(50) { 3 * 3_600 } else { 300 };

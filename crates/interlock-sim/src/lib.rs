@@ -5,7 +5,7 @@
 //!
 //! The parts, in the order in which they lean on each other: [`random`]; [`clockwork`] (time and tasks); [`gated`] (a store
 //! behind a gate); [`truth`] and [`naive`] (what schedules really owe); [`files`], [`jobs`], [`around`] (evaluators and
-//! channels); [`reporters`] (jobs that somebody else runs); [`feeds`] (reports that open slots); [`luck`] (what can go wrong); [`road`] and [`instances`]; [`check`] and [`tap`]; [`nemesis`]; [`simulation`].
+//! channels); [`reporters`] (jobs that somebody else runs); [`feeds`] (reports that open slots); [`luck`] (what can go wrong); [`road`] and [`instances`]; [`check`] and [`tap`]; [`nemesis`]; [`mass`] (thousands of pipelines to which one thing happens) with [`work`] (how much a pass asks of the store); [`simulation`].
 
 pub mod around;
 pub mod bites;
@@ -17,6 +17,7 @@ pub mod gated;
 pub mod instances;
 pub mod jobs;
 pub mod luck;
+pub mod mass;
 pub mod naive;
 pub mod nemesis;
 pub mod random;
@@ -29,5 +30,6 @@ pub mod swarm;
 pub mod tap;
 mod telling;
 pub mod truth;
+pub mod work;
 
 pub use simulation::{Options, Outcome, Weather, simulate};

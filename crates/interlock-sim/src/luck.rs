@@ -251,6 +251,11 @@ impl Profile {
         }
     }
 
+    /// Nothing happens by chance.
+    pub fn none() -> Self {
+        Self { faults_per_day: 0, jobs_per_mille: 0, ..Self::even() }
+    }
+
     /// One kind of fault, often.
     pub fn only(fault: Fault) -> Self {
         Self { faults_per_day: 40, weights: vec![(fault, 1)], ..Self::even() }
@@ -299,6 +304,7 @@ struct Inner {
     evaluators: Option<(Timestamp, Trouble)>,
     channels: BTreeMap<String, (Timestamp, Trouble)>,
     full_until: Option<Timestamp>,
+    all_fail_until: Option<Timestamp>,
     met: BTreeMap<Meeting, u64>,
 }
 
@@ -346,6 +352,7 @@ impl Luck {
         inner.evaluators = None;
         inner.channels.clear();
         inner.full_until = None;
+        inner.all_fail_until = None;
     }
 
     /// Whether nothing goes wrong any more.
@@ -366,6 +373,16 @@ impl Luck {
     /// Nothing can be written until then.
     pub fn fill_disk(&self, until: Timestamp) {
         self.lock().full_until = Some(until);
+    }
+
+    /// Every job that begins until then fails.
+    pub fn fail_all(&self, until: Timestamp) {
+        self.lock().all_fail_until = Some(until);
+    }
+
+    /// Whether every job that begins now fails.
+    pub fn do_all_fail(&self, now: Timestamp) -> bool {
+        self.lock().all_fail_until.is_some_and(|until| now < until)
     }
 
     /// Until when nothing could be written, the last time.

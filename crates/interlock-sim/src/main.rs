@@ -11,20 +11,22 @@ use std::{
 use interlock_sim::{
     Options, Outcome, Weather,
     bites::caught,
-    scenario, simulate,
+    mass, scenario, simulate,
     swarm::{Flown, Swarm, fly, shape, shorten, year},
     tap::Mutation,
+    work::Work,
 };
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const HELP: &str = "\
-interlock-sim --seed N [--days D] [--pipelines P] [--instances I] [--faults N] [--weather even|drawn] [--twice]
+interlock-sim --seed N [--days D] [--pipelines P] [--instances I] [--faults N] [--weather even|drawn|mass] [--twice]
 interlock-sim --seed N --as-in-swarm        the world that a swarm makes of this seed
 interlock-sim --swarm [--minutes M | --seeds N] [--from SEED]
 interlock-sim --some N [--from SEED]        so many of a swarm's worlds, whatever they happen to meet
 interlock-sim --years N [--from SEED]       so many long worlds, one on each core: how fast it is
+interlock-sim --mass N [--from SEED]        so many worlds in which one thing happens to thousands of pipelines at once
 interlock-sim --bites                       deliberate mistakes, and the seeds that catch them
 interlock-sim --scenario NAME               a story, played now
 ";
@@ -50,6 +52,8 @@ enum Extent {
     Some(u64),
     /// So many long worlds, which need not either.
     Years(u64),
+    /// So many worlds of mass events.
+    Masses(u64),
 }
 
 fn main() -> ExitCode {
@@ -119,12 +123,16 @@ fn ask(arguments: &[String]) -> Result<Asked, String> {
             "--seeds" => asked.swarm = Some(Extent::Seeds(number()?)),
             "--some" => asked.swarm = Some(Extent::Some(number()?)),
             "--years" => asked.swarm = Some(Extent::Years(number()?)),
+            "--mass" => asked.swarm = Some(Extent::Masses(number()?)),
             "--from" => asked.from = number()?,
             "--weather" => {
                 asked.options.weather = match rest.next().map(String::as_str) {
                     Some("even") => Weather::Even,
                     Some("drawn") => Weather::Drawn,
-                    other => return Err(format!("--weather is even or drawn, not {other:?}")),
+                    Some("mass") => Weather::Mass,
+                    other => {
+                        return Err(format!("--weather is even, drawn or mass, not {other:?}"));
+                    }
                 }
             }
             _ => return Err(format!("unexpected argument {argument:?}\n{HELP}")),
@@ -178,6 +186,9 @@ fn report(outcome: &Outcome, took: Duration) {
         took.as_secs_f64(),
         outcome.waits
     );
+    if tally.work != Work::default() {
+        println!("the most of one loop in two minutes: {:?}", tally.work);
+    }
     println!("event log: {} events, hash {:016x}", tally.events, tally.hash);
 }
 
@@ -188,9 +199,10 @@ fn swarm(extent: Extent, from: u64) -> Result<(), String> {
         let seed = seed.fetch_add(1, Ordering::Relaxed);
         let is_over = match extent {
             Extent::Minutes(minutes) => watch.elapsed() >= Duration::from_secs(minutes * 60),
-            Extent::Seeds(seeds) | Extent::Some(seeds) | Extent::Years(seeds) => {
-                seed >= from + seeds
-            }
+            Extent::Seeds(seeds)
+            | Extent::Some(seeds)
+            | Extent::Years(seeds)
+            | Extent::Masses(seeds) => seed >= from + seeds,
         };
         if let Extent::Seeds(seeds) | Extent::Some(seeds) = extent
             && !is_over
@@ -200,6 +212,7 @@ fn swarm(extent: Extent, from: u64) -> Result<(), String> {
         }
         let world = match extent {
             Extent::Years(_) => year(seed),
+            Extent::Masses(_) => mass::shape(seed),
             Extent::Minutes(_) | Extent::Seeds(_) | Extent::Some(_) => shape(seed),
         };
         (!is_over).then_some(world)
@@ -229,6 +242,7 @@ fn swarm(extent: Extent, from: u64) -> Result<(), String> {
     let says = format!("never happened in {seeds} seeds: {}", never.join(", "));
     match extent {
         _ if never.is_empty() => Ok(()),
+        Extent::Masses(_) => Ok(()),
         Extent::Some(_) | Extent::Years(_) => {
             println!("{says}");
             Ok(())
@@ -248,6 +262,7 @@ fn fail(outcome: &Outcome) -> Result<(), String> {
     let weather = match weather {
         Weather::Even => "even",
         Weather::Drawn | Weather::Only(_) => "drawn",
+        Weather::Mass => "mass",
     };
     if let Some(violation) = &short.violation {
         println!("with the first {faults} faults only: {violation}");

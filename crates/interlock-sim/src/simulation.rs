@@ -70,6 +70,8 @@ pub enum Weather {
     Drawn,
     /// One kind of fault, often.
     Only(Fault),
+    /// No faults: what happens, happens to all pipelines at once ([`mass`](crate::mass)).
+    Mass,
 }
 
 impl Default for Options {
@@ -125,10 +127,15 @@ pub fn simulate(options: &Options) -> Result<Outcome, String> {
         world.nemesis.instances.start(pid);
     }
     let nature = world.clockwork.process(NATURE);
-    nature.spawn("the nemesis", Box::pin(world.nemesis.clone().haunt(end)));
-    nature.spawn("sensors", Box::pin(world.nemesis.clone().report_sensors()));
-    crate::reporters::start(&world.nemesis, end + CALM);
-    crate::feeds::start(&world.nemesis, end + CALM);
+    if options.weather == Weather::Mass {
+        let masses = world.nemesis.clone().haunt_masses((end, end + CALM));
+        nature.spawn("the nemesis", Box::pin(masses));
+    } else {
+        nature.spawn("the nemesis", Box::pin(world.nemesis.clone().haunt(end)));
+        nature.spawn("sensors", Box::pin(world.nemesis.clone().report_sensors()));
+        crate::reporters::start(&world.nemesis, end + CALM);
+        crate::feeds::start(&world.nemesis, end + CALM);
+    }
     world.pass_until(end);
     world.nemesis.calm_down();
     world.checker().calm_down();
@@ -170,6 +177,7 @@ impl World {
             Weather::Even => Profile::even(),
             Weather::Drawn => Profile::draw(options.seed),
             Weather::Only(fault) => Profile::only(fault),
+            Weather::Mass => Profile::none(),
         };
         let luck = Arc::new(Luck::new(profile));
         let files = Files::mistaken(options.mutation);
@@ -177,6 +185,8 @@ impl World {
         for number in 0..options.pipelines {
             let name = format!("p{number:03}");
             let truth = a_pipeline(options, &mut random, (&name, last.as_deref()));
+            let is_mass = options.weather == Weather::Mass;
+            let truth = if is_mass { crate::mass::a_pipeline(options, number) } else { truth };
             files.write_truth(truth, clockwork.time())?;
             last = Some(name);
         }
@@ -210,6 +220,7 @@ impl World {
             seed: options.seed,
             mutation: options.mutation,
             listens: has_watched.then(|| tap.clone()),
+            counts: (options.weather == Weather::Mass).then(|| tap.clone()),
         };
         let nemesis = Nemesis {
             clockwork: clockwork.clone(),

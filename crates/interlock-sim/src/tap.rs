@@ -66,6 +66,8 @@ pub enum Mutation {
     LargeGroups,
     /// That a start is uncertain is forgotten when it has failed.
     ForgottenDoubt,
+    /// After a conflict all pipelines are read again, once for each.
+    CarelessReloads,
     /// The time of open slots is over before it begins.
     NoTime,
     /// Instances wake five seconds late.
@@ -88,7 +90,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// The promise that each of them breaks.
-    pub const ALL: [(Self, &'static str); 30] = [
+    pub const ALL: [(Self, &'static str); 31] = [
         (Self::ShiftedSlots, "S1"),
         (Self::DoubleStarts, "S2"),
         (Self::SecondSlots, "S2"),
@@ -111,6 +113,7 @@ impl Mutation {
         (Self::HastyInstances, "S15"),
         (Self::ChangedVersions, "S16"),
         (Self::LargeGroups, "S17"),
+        (Self::CarelessReloads, "S17"),
         (Self::ForgottenDoubt, "S18"),
         (Self::NoTime, "S19"),
         (Self::LazyInstances, "L1"),

@@ -9,7 +9,7 @@ use interlock_store_postgres::{PostgresSettings, PostgresStore};
 use interlock_store_redis::{RedisSettings, RedisStore};
 
 use crate::{
-    mass::{fill, missed_hour, write_files},
+    missed_fleet::{fill, missed_hour, write_files},
     served::now,
 };
 

@@ -10,8 +10,8 @@
 mod catchup;
 mod fleet;
 mod lists;
-#[path = "../../tests/serve/mass.rs"]
-mod mass;
+#[path = "../../tests/serve/missed_fleet.rs"]
+mod missed_fleet;
 mod pings;
 mod scale;
 mod served;

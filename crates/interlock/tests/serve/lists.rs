@@ -21,7 +21,7 @@ use serde_json::Value;
 use crate::{
     Daemon,
     archive::numbers,
-    mass::{OWNERS, fill, missed_hour, write_files},
+    missed_fleet::{OWNERS, fill, missed_hour, write_files},
     project::{Project, Ran},
 };
 

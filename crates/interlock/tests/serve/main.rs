@@ -15,6 +15,7 @@
 //! | `ha` | three instances on one server, killed, stopped, cut off, and the server killed too |
 //! | `hung` | a loop that hangs, which the process does not outlive |
 //! | `leader` | an owner whose loop hangs, who cannot renew its lease, or hears too late that it has |
+//! | `mass` | thousands of pipelines that miss, fail, are edited or report at one instant, on each store |
 //! | `moving` | a ledger that goes from a file to a server and back, and `serve` on each |
 //! | `ourselves` | what breaks in Interlock itself, and who outside hears of it |
 //! | `exec` | jobs wrapped by `exec`, with the interface there, gone, and silent |
@@ -54,6 +55,7 @@ mod kills;
 mod leader;
 mod lists;
 mod mass;
+mod missed_fleet;
 mod moving;
 mod ourselves;
 mod pings;

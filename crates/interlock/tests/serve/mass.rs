@@ -1,166 +1,107 @@
-//! A project in which very many pipelines missed one instant, written into a store as it would lie there.
+//! Mass events with the real binary: thousands of pipelines miss, fail, are edited or report at one instant, on a store that is slow for
+//! a minute, and with a restart in the middle.
+//!
+//! `cargo xtask test` has a small sample of the first; `cargo xtask soak --mass` has all of them, with ten thousand pipelines, on each
+//! store, and prints what each took (`docs/adr/0058-mass-events-in-the-world.md`).
 
-use std::{fs, path::Path};
+mod judge;
+mod observer;
+mod pings;
+mod receiver;
+mod scenarios;
+mod site;
 
-use interlock_config::{SystemZones, load_dir};
-use interlock_core::{
-    agenda::Agenda,
-    id::{PipelineId, ScheduleId},
+use std::{
+    env,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
 };
-use interlock_store::{
-    Freight, Key, Record, Row, RunKey, Store, StoredRow, block_on,
-    record::{
-        AgendaRecord, IncidentRecord, MarksRecord, OutboxRecord, PipelineRecord, RunRecord,
-        SlotRecord, WatermarkRecord,
-    },
+
+use self::{
+    scenarios::{SCENARIOS, Size},
+    site::Engine,
 };
-use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
 
-/// How many owners and upstreams there are.
-pub(crate) const OWNERS: usize = 20;
-/// Pipelines of one import.
-const PORTION: usize = 500;
+/// How many pipelines the sample has.
+const SAMPLE: usize = 300;
 
-/// The hour that all of them missed: no later slot is due yet.
-pub(crate) fn missed_hour(now: Timestamp) -> Timestamp {
-    let second = now.as_second();
-    Timestamp::from_second(second - second.rem_euclid(3_600)).expect("an hour")
+/// One row of the table.
+struct Report {
+    name: &'static str,
+    figures: Vec<(&'static str, String)>,
+    faults: Vec<String>,
+    /// What the log warned of, and its end if there are faults.
+    log: String,
 }
 
-/// Writes the files of so many pipelines that others run; each waits for one of a few.
-pub(crate) fn write_files(directory: &Path, count: usize) {
-    let folder = directory.join("pipelines");
-    fs::create_dir_all(&folder).expect("a folder");
-    for number in 0..count {
-        let owner = number % OWNERS;
-        let upstream = if number < OWNERS {
-            String::new()
-        } else {
-            format!("dependsOn: [{{pipeline: p{owner:06}}}]\n")
-        };
-        let text = format!(
-            "name: p{number:06}\nowner: team-{owner}\nlabels: {{part: \"{}\"}}\n\
-             schedules: [{{id: h, every: 1h, grace: 5s}}]\ntrigger: {{type: external}}\n{upstream}",
-            number % 2
-        );
-        fs::write(folder.join(format!("p{number:06}.yaml")), text).expect("a file");
+impl Report {
+    fn print(&self, engine: Engine) {
+        let figures = self.figures.iter().map(|(name, value)| format!("{name}: {value}"));
+        let figures: Vec<String> = figures.collect();
+        println!("MASS {engine:?} {}: {}", self.name, figures.join(" | "));
+        for fault in &self.faults {
+            println!("  FAULT {fault}");
+        }
+        print!("{}", self.log);
     }
 }
 
-/// Writes what the ledger says of the pipelines in a directory: each ran the hour before, missed this one, and has an incident.
-pub(crate) fn fill(directory: &Path, store: &dyn Store, at: Timestamp) {
-    let loaded = load_dir(directory, &SystemZones::new(), &|_| None);
-    assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
-    for portion in loaded.pipelines.chunks(PORTION) {
-        let rows = portion.iter().flat_map(|loaded| {
-            let agenda = AgendaRecord::from_core(&Agenda::of(&loaded.pipeline));
-            let version = format!("{:016x}", loaded.version);
-            rows_of(&loaded.pipeline.name, (&version, agenda), at)
-        });
-        let freight = Freight { rows: rows.collect(), ..Freight::default() };
-        block_on(store.import(freight)).expect("the store takes rows");
+/// A sample, or all of it if `INTERLOCK_MASS_PIPELINES` says how many there are.
+fn check(engine: Engine) {
+    match env::var("INTERLOCK_MASS_PIPELINES") {
+        Ok(pipelines) => soak(engine, pipelines.parse().unwrap()),
+        Err(_) => sample(engine),
     }
 }
 
-fn rows_of(
-    name: &PipelineId,
-    (version, agenda): (&str, AgendaRecord),
-    at: Timestamp,
-) -> Vec<StoredRow> {
-    let schedule = ScheduleId::any("h").expect("a name");
-    let before = at - SignedDuration::from_hours(1);
-    let pipeline = PipelineRecord {
-        version: version.to_owned(),
-        first_seen: before - SignedDuration::from_hours(1),
-        retired_at: None,
-        pause: None,
-        disabled_since: None,
-        agenda: Some(Box::new(agenda)),
-    };
-    let run = RunKey { schedule: schedule.clone(), nominal: before, generation: 1, attempt: 1 };
-    let rows = [
-        (Key::Pipeline, Record::Pipeline(pipeline.into())),
-        (Key::Watermark(schedule.clone()), Record::Watermark(WatermarkRecord { at })),
-        (Key::Slot(schedule.clone(), before), slot((before, version), ("completed", 1))),
-        (Key::Slot(schedule, at), slot((at, version), ("missed", 0))),
-        (Key::Run(run), Record::Run(completed(before).into())),
-        (Key::Incident(format!("missed:{name}:h")), incident(name, at)),
-        (Key::Outbox(format!("missed:{name}:h~1~opened")), letter(at)),
-    ];
-    let stored =
-        |(key, record)| StoredRow { pipeline: name.clone(), key, row: Row { record, revision: 1 } };
-    rows.into_iter().map(stored).collect()
-}
-
-fn slot((at, version): (Timestamp, &str), (word, attempt): (&'static str, u32)) -> Record {
-    let record = SlotRecord {
-        state: "closed".into(),
-        disposition: Some(word.into()),
-        reason: None,
-        generation: 1,
-        attempt,
-        opened_by: "scheduler".into(),
-        date: at.to_zoned(jiff::tz::TimeZone::UTC).date(),
-        opened_at: at,
-        closes_at: at + SignedDuration::from_mins(1),
-        retry_at: None,
-        marks: MarksRecord::default(),
-        version: version.into(),
-        wish: None,
-        reruns: None,
-        sla: None,
-        evaluated: None,
-    };
-    Record::Slot(record.into())
-}
-
-fn completed(at: Timestamp) -> RunRecord {
-    RunRecord {
-        status: "COMPLETED".into(),
-        trigger_type: "external".into(),
-        created_at: at,
-        started_at: Some(at),
-        ended_at: Some(at + SignedDuration::from_secs(1)),
-        message: None,
-        category: None,
-        metadata: [].into(),
+/// Lives through scenarios one after the other, and fails when one of them shows a fault.
+fn soak(engine: Engine, pipelines: usize) {
+    let only = env::var("INTERLOCK_MASS_ONLY").unwrap_or_default();
+    let size = Size { pipelines, stay: Duration::from_mins(3) };
+    let mut reports = Vec::new();
+    for (name, scenario) in SCENARIOS {
+        if !only.is_empty() && !only.split(',').any(|wanted| wanted == name) {
+            continue;
+        }
+        println!("-- {engine:?} {name}, {pipelines} pipelines");
+        // The others are still of interest.
+        let report =
+            catch_unwind(AssertUnwindSafe(|| scenario(engine, size))).unwrap_or_else(|_| Report {
+                name,
+                figures: vec![],
+                faults: vec!["the scenario panicked; see above".to_owned()],
+                log: String::new(),
+            });
+        report.print(engine);
+        reports.push(report);
     }
+    println!("== {engine:?}, {pipelines} pipelines");
+    for report in &reports {
+        report.print(engine);
+    }
+    assert!(!reports.is_empty(), "no scenario is called {only}");
+    let faults = reports.iter().map(|report| report.faults.len()).sum::<usize>();
+    assert_eq!(faults, 0, "faults in mass events on {engine:?}");
 }
 
-fn incident(name: &PipelineId, at: Timestamp) -> Record {
-    let record = IncidentRecord {
-        state: "open".into(),
-        kind: "SCHEDULE_MISSED".into(),
-        level: "error".into(),
-        message: format!("{name} did not run"),
-        details: [("slot".to_owned(), json!(format!("h/{at}")))].into(),
-        opened_at: at + SignedDuration::from_secs(5),
-        updated_at: at + SignedDuration::from_secs(5),
-        count: 1,
-        told: Some(format!("missed:{name}:h~1~opened")),
-        acknowledged: None,
-        resolved: None,
-        openings: Box::default(),
-    };
-    Record::Incident(record.into())
+/// Some hundred pipelines miss one instant.
+fn sample(engine: Engine) {
+    let report = scenarios::miss(engine, Size { pipelines: SAMPLE, stay: Duration::from_secs(1) });
+    report.print(engine);
+    assert!(report.faults.is_empty(), "faults in a mass miss on {engine:?}");
 }
 
-/// What is not told yet, because an upstream has an incident of its own.
-fn letter(at: Timestamp) -> Record {
-    let record = OutboxRecord {
-        channel: String::new(),
-        alert:
-            json!({"alertType": "schedule_missed", "message": "it did not run", "level": "error"})
-                .into(),
-        tries: 0,
-        // Whoever serves meanwhile tells nobody.
-        not_before: at + SignedDuration::from_hours(24),
-        claimed_until: None,
-        last_error: None,
-        dead: false,
-        after: None,
-        held: Some("its upstream has an incident".into()),
-    };
-    Record::Outbox(record.into())
+#[test]
+fn mass_events_on_a_file_are_told_once_each() {
+    check(Engine::Embedded);
+}
+
+#[test]
+fn mass_events_on_redis_are_told_once_each() {
+    check(Engine::Redis);
+}
+
+#[test]
+fn mass_events_on_postgres_are_told_once_each() {
+    check(Engine::Postgres);
 }

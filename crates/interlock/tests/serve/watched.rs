@@ -4,6 +4,7 @@
 use std::{
     fs,
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use interlock_wait::ChildWithin as _;
@@ -104,15 +105,24 @@ pub(crate) struct Hung(Child);
 
 impl Hung {
     pub(crate) fn new(pid: u32, names: &[&str]) -> Self {
+        // Ten minutes.
+        Self::held(pid, names, ("all", Duration::from_mins(10)))
+    }
+
+    /// Threads whose disk is slow: each sync of a file takes so long.
+    pub(crate) fn slow(pid: u32, names: &[&str], by: Duration) -> Self {
+        Self::held(pid, names, ("fsync,fdatasync", by))
+    }
+
+    fn held(pid: u32, names: &[&str], (calls, by): (&str, Duration)) -> Self {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
         let threads = threads.map(|thread| thread.unwrap().path()).filter(|thread| {
             let name = fs::read_to_string(thread.join("comm")).unwrap_or_default();
             names.contains(&name.trim())
         });
         let mut strace = Command::new("strace");
-        strace.args(["-qq", "-o", "/dev/null", "-e", "trace=all"]);
-        // Ten minutes, in microseconds.
-        strace.args(["-e", "inject=all:delay_enter=600000000"]);
+        strace.args(["-qq", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
+        strace.args(["-e", &format!("inject={calls}:delay_enter={}", by.as_micros())]);
         for thread in threads {
             strace.arg("-p").arg(thread.file_name().unwrap());
         }

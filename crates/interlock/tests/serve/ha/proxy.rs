@@ -1,11 +1,11 @@
-//! A way to a server that can be cut: connections end at once, or nothing comes through any more.
+//! A way to a server that can be cut: connections end at once, or nothing comes through any more, or all of it late.
 
 use std::{
     io::{Read as _, Write as _},
     net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU8, Ordering::SeqCst},
+        atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
     },
     thread,
     time::Duration,
@@ -25,6 +25,8 @@ pub(crate) struct Proxy {
 struct State {
     is: AtomicU8,
     to: u16,
+    /// How long what comes through is held back, in milliseconds.
+    slow_by: AtomicU64,
     streams: Mutex<Vec<TcpStream>>,
 }
 
@@ -33,8 +35,8 @@ impl Proxy {
     pub(crate) fn to(port: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let own = listener.local_addr().unwrap().port();
-        let state =
-            Arc::new(State { is: AtomicU8::new(OPEN), to: port, streams: Mutex::default() });
+        let (is, slow_by) = (AtomicU8::new(OPEN), AtomicU64::new(0));
+        let state = Arc::new(State { is, to: port, slow_by, streams: Mutex::default() });
         let at_work = Arc::clone(&state);
         thread::spawn(move || {
             // Bounded: no test waits for this thread; it ends with the test's process.
@@ -60,8 +62,14 @@ impl Proxy {
         self.state.is.store(SILENT, SeqCst);
     }
 
+    /// Whatever comes through is held back for so long, each way.
+    pub(crate) fn slow_by(&self, delay: Duration) {
+        self.state.slow_by.store(delay.as_millis() as u64, SeqCst);
+    }
+
     /// All is well again.
     pub(crate) fn heal(&self) {
+        self.state.slow_by.store(0, SeqCst);
         self.state.is.store(OPEN, SeqCst);
     }
 }
@@ -95,6 +103,7 @@ impl State {
             while self.is.load(SeqCst) == SILENT {
                 thread::sleep(Duration::from_millis(20));
             }
+            thread::sleep(Duration::from_millis(self.slow_by.load(SeqCst)));
             if to.write_all(&buffer[..count]).is_err() {
                 break;
             }
