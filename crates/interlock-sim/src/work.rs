@@ -39,7 +39,7 @@ struct Budget {
 impl Budget {
     /// Calls of the store, by the loop.
     fn of_calls(name: &str) -> Self {
-        let usual = Self { free: 300, per_own: 2, per_any: 0, per_due: 0, per_conflict: 9 };
+        let usual = Self { free: 300, per_own: 2, per_any: 0, per_due: 0, per_conflict: 1 };
         match name {
             "watchdog" => Self { per_any: 1, per_due: 3, ..usual },
             // What it looks up about what it claims, and is told of later.
@@ -49,7 +49,7 @@ impl Budget {
     }
 
     /// Rows that it reads: of all lists together a page, and what belongs to each thing that there is to do.
-    const ROWS: Self = Self { free: 6_000, per_own: 12, per_any: 6, per_due: 6, per_conflict: 40 };
+    const ROWS: Self = Self { free: 6_000, per_own: 12, per_any: 6, per_due: 6, per_conflict: 12 };
 
     fn allows(self, own: Work, to_do: ToDo) -> u64 {
         self.free
