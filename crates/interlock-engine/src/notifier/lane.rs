@@ -81,7 +81,7 @@ impl Lane {
         self.under_way = self.under_way.saturating_sub(1);
         let takes = self.takes.map_or(took, |takes| (takes * 7 + took) / 8);
         self.takes = Some(takes);
-        let most = if takes <= QUICK { QUICK_TRIES_AT_ONCE } else { TRIES_AT_ONCE };
+        let most = Self::most_at_once(takes);
         // After failures it begins anew.
         let before = if self.failures > 0 { 0 } else { self.places };
         self.places = (before.max(TRIES_AT_FIRST) + 1).min(most);
@@ -108,17 +108,28 @@ impl Lane {
         if self.failures > 0 { 1 } else { self.places.clamp(TRIES_AT_FIRST, most) }
     }
 
-    /// How many are taken in a time, as it seems; none are known to be while tries fail.
+    /// How many tries at once a receiver may get that takes so long.
+    fn most_at_once(takes: Duration) -> usize {
+        if takes <= QUICK { QUICK_TRIES_AT_ONCE } else { TRIES_AT_ONCE }
+    }
+
+    /// How many are taken in a time, as it seems, once there are as many tries as may be; none are known to be while tries
+    /// fail.
     fn taken_in(&self, time: Duration) -> usize {
         let Some(takes) = self.takes.filter(|_| self.failures == 0) else { return 0 };
         let each = takes.max(Duration::from_millis(1)).as_micros();
-        (time.as_micros() / each) as usize * self.places
+        (time.as_micros() / each) as usize * Self::most_at_once(takes)
     }
 
-    /// Whether enough waits for a channel that is quick, and still takes something.
+    /// Whether enough waits for a channel that is quick and still takes something, or that has only just begun.
     pub(super) fn is_fed(&self, now: Timestamp) -> bool {
-        let is_taking = self.taken_at.is_some_and(|at| now < plus(at, TAKING));
-        is_taking && (ENOUGH + 1..=self.taken_in(FED)).contains(&self.waiting())
+        let began = self.came.filter(|_| self.takes.is_none() && self.failures == 0);
+        let is_within = |at: Timestamp| now < plus(at, TAKING);
+        if began.is_some_and(|(first, _)| is_within(first)) {
+            return self.waiting() > ENOUGH;
+        }
+        self.taken_at.is_some_and(is_within)
+            && (ENOUGH + 1..=self.taken_in(FED)).contains(&self.waiting())
     }
 
     /// What may wait for a channel that takes no digests.
@@ -298,9 +309,12 @@ mod tests {
     fn the_outbox_waits_for_a_channel_only_while_that_is_quick() {
         let mut lane = Lane::default();
         (0..800).for_each(|number| lane.queue(opening(number), at(0)));
-        assert!(!lane.is_fed(at(0)), "it has taken nothing yet");
+        assert!(lane.is_fed(at(0)), "it has only just begun");
+        assert!(!lane.is_fed(at(1)), "it takes nothing");
         assert_eq!(lane.waiting_max(), 1_000);
-        (0..60).for_each(|_| lane.delivered(Duration::from_millis(20), at(0)));
+        lane.delivered(Duration::from_millis(50), at(0));
+        assert!(lane.is_fed(at(0)), "it will get more tries at once");
+        (0..60).for_each(|_| lane.delivered(Duration::from_millis(10), at(0)));
         assert!(lane.is_fed(at(0)));
         assert_eq!(lane.waiting_max(), 16_000);
         assert!(!lane.is_fed(at(1)), "it hangs");
