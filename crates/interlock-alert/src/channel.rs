@@ -17,8 +17,14 @@ use interlock_core::incident::Alert;
 use serde_json::Value;
 
 pub(crate) use self::{
-    console::deliver as to_console, email::Email, file::deliver as to_file, http::Http,
-    pagerduty::Pagerduty, slack::Slack, threads::Threads, webhook::Webhook,
+    console::deliver as to_console,
+    email::Email,
+    file::{AlertFiles, deliver as to_file},
+    http::Http,
+    pagerduty::Pagerduty,
+    slack::Slack,
+    threads::Threads,
+    webhook::Webhook,
 };
 use interlock_ports::channel::Delivery;
 

@@ -21,6 +21,6 @@ pub mod signature;
 
 pub use interlock_ports::channel::{
     AlertMessage, ChannelPolicy, Channels, Delivery, DeliveryFuture, HoldFuture, HoldReason,
-    RouteFuture,
+    PrepareFuture, RouteFuture,
 };
 pub use local::{Book, Console, Known, LocalChannels, Silences, Trouble};

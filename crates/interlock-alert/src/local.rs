@@ -1,14 +1,6 @@
 //! The real channels, as the project's files declare them.
 
-use std::{
-    fmt,
-    future::Future,
-    io,
-    path::PathBuf,
-    pin::Pin,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{fmt, future::Future, io, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use interlock_config::{
     route::Subject,
@@ -20,11 +12,12 @@ use interlock_trigger::web::Web;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::channel::{
-    Email, Http, Pagerduty, Slack, Threads, Webhook, is_for_people, payload, to_console, to_file,
+    AlertFiles, Email, Http, Pagerduty, Slack, Threads, Webhook, is_for_people, payload,
+    to_console, to_file,
 };
 use interlock_ports::channel::{
     AlertMessage, ChannelPolicy, Channels, Delivery, DeliveryFuture, HoldFuture, HoldReason,
-    RouteFuture,
+    PrepareFuture, RouteFuture,
 };
 
 /// What a pipeline declares, if it is known, to wait for.
@@ -52,6 +45,11 @@ pub trait Book: Send + Sync + 'static {
     /// What a pipeline declares, for its owner and labels.
     fn pipeline<'a>(&'a self, name: &'a PipelineId) -> Known<'a>;
 
+    /// Reads at once what pipelines declare: many alerts will ask for it in a moment.
+    fn prepare(&self, _names: Vec<PipelineId>) -> PrepareFuture<'_> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// The silences as they are now.
     fn silences(&self) -> Silences<'_> {
         Box::pin(std::future::ready(Arc::default()))
@@ -70,7 +68,7 @@ pub struct LocalChannels {
     console: Console,
     /// Where relative paths begin.
     directory: PathBuf,
-    files: Arc<Mutex<()>>,
+    files: AlertFiles,
     /// Where Slack's threads are.
     threads: Threads,
     time_limit: SignedDuration,
@@ -79,7 +77,7 @@ pub struct LocalChannels {
 impl LocalChannels {
     /// Channels that are declared in a book and write where they are told to.
     pub fn new(book: Arc<dyn Book>, web: Web, console: Console, directory: PathBuf) -> Self {
-        let (files, threads, time_limit) = (Arc::default(), Threads::default(), TIME_LIMIT);
+        let (files, threads, time_limit) = (AlertFiles::default(), Threads::default(), TIME_LIMIT);
         Self { book, web, console, directory, files, threads, time_limit }
     }
 
@@ -97,6 +95,10 @@ impl LocalChannels {
 }
 
 impl Channels for LocalChannels {
+    fn prepare(&self, pipelines: Vec<PipelineId>) -> PrepareFuture<'_> {
+        self.book.prepare(pipelines)
+    }
+
     fn route<'a>(&'a self, alert: &'a Alert) -> RouteFuture<'a> {
         Box::pin(self.wanted_by(alert))
     }
@@ -174,9 +176,9 @@ impl LocalChannels {
                 Box::new(|notice| Box::pin(to_console(console, notice)))
             }
             Channel::File { path } => {
-                let (path, files) = (self.directory.join(path), Arc::clone(&self.files));
+                let (path, files) = (self.directory.join(path), self.files.clone());
                 Box::new(move |notice| {
-                    Box::pin(to_file(path, files, payload(format, &notice.alert)))
+                    Box::pin(to_file(files, path, payload(format, &notice.alert)))
                 })
             }
             Channel::Webhook { url, secret, headers } => {

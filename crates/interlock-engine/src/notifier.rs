@@ -14,11 +14,13 @@ mod ending;
 mod history;
 mod lane;
 mod patience;
+mod rows_read;
 mod way;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use interlock_core::{
@@ -27,7 +29,7 @@ use interlock_core::{
 };
 use interlock_ports::channel::{Channels, Delivery};
 use interlock_store::{
-    CHANGES_MAX, OutboxRow, Store, StoreError, StoreFuture, record::OutboxRecord, together,
+    CHANGES_MAX, Key, OutboxRow, Settlement, Store, StoreError, for_each, record::OutboxRecord,
 };
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, mpsc};
@@ -36,7 +38,7 @@ pub use self::{
     drain::{DeliveryState, Undelivered},
     patience::Patience,
 };
-use self::{lane::Lane, way::Way};
+use self::{lane::Lane, rows_read::RowsRead, way::Way};
 use crate::{
     scheduler::plus,
     seam::{Task, World},
@@ -65,8 +67,16 @@ pub struct NotifierParts {
     pub pulse: Pulse,
 }
 
-/// Notifications that were told as one, and what came of it.
-type Tried = (Vec<OutboxRow>, Delivery);
+/// A try that ended.
+#[derive(Debug)]
+struct Tried {
+    /// Notifications that were told as one.
+    rows: Vec<OutboxRow>,
+    /// What came of it.
+    delivery: Delivery,
+    /// How long it took.
+    took: Duration,
+}
 
 /// Delivers notifications.
 pub struct Notifier {
@@ -142,7 +152,7 @@ impl Notifier {
                 () = sleep => None,
             };
             if let Some(tried) = tried {
-                match self.settle(tried).await {
+                match self.advance(Some(tried)).await {
                     Err(error) if error.is_retryable => {
                         tracing::warn!(%error, "a delivery cannot be recorded; it will be repeated");
                     }
@@ -153,10 +163,8 @@ impl Notifier {
     }
 
     /// Records what was tried, and tries what may be tried; says whether there may be more to try soon.
-    pub async fn pass(&mut self) -> Result<bool, StoreError> {
-        while let Ok(tried) = self.tried.try_recv() {
-            self.settle(tried).await?;
-        }
+    async fn pass(&mut self) -> Result<bool, StoreError> {
+        self.advance(None).await?;
         let queued: usize = self.lanes.values().map(Lane::waiting).sum();
         let limit = CLAIMED_AT_ONCE.min(QUEUED_MAX.saturating_sub(queued));
         let mut more = false;
@@ -172,52 +180,122 @@ impl Notifier {
             let (ends, others) = rows.into_iter().partition(|row| row.record.after.is_some());
             self.take(others).await?;
             self.take(ends).await?;
+            self.advance(None).await?;
         }
-        self.start().await?;
         Ok(more || self.lanes.values().any(|lane| lane.waiting() > 0))
     }
 
-    /// Whether it is time to look into the outbox again: not each time that a lane moves on.
+    /// Whether it is time to look into the outbox again: not each time that a lane moves on, and not while one that is
+    /// quick has enough to do.
     fn may_claim(&self) -> bool {
         let now = self.world.now();
         // A clock that was set back must not make it wait.
-        now >= self.claim_at || self.claim_at > plus(now, self.patience.look)
+        let is_time = now >= self.claim_at || self.claim_at > plus(now, self.patience.look);
+        // A digest is gathered until nothing more comes.
+        let is_fed = |(channel, lane): (&String, &Lane)| {
+            lane.is_fed(now) && !self.channels.manner(channel).takes_digests
+        };
+        is_time && !self.lanes.iter().any(is_fed)
+    }
+
+    /// Notes what came of tries, begins others, and then writes down what came of them: receivers need not wait for the
+    /// store.
+    async fn advance(&mut self, tried: Option<Tried>) -> Result<(), StoreError> {
+        let mut all: Vec<Tried> = tried.into_iter().collect();
+        while let Ok(tried) = self.tried.try_recv() {
+            all.push(tried);
+        }
+        let mut settlements = Vec::new();
+        for tried in &all {
+            settlements.extend(self.conclude(tried).await);
+        }
+        settlements.extend(self.start().await);
+        self.finish(&all, settlements).await
+    }
+
+    /// Writes down what came of tries.
+    async fn record(&mut self, all: Vec<Tried>) -> Result<(), StoreError> {
+        let mut settlements = Vec::new();
+        for tried in &all {
+            settlements.extend(self.conclude(tried).await);
+        }
+        self.finish(&all, settlements).await
+    }
+
+    /// Settles; until then what was tried is not tried again.
+    async fn finish(
+        &mut self,
+        tried: &[Tried],
+        settlements: Vec<Settlement>,
+    ) -> Result<(), StoreError> {
+        let settled = self.settle(settlements).await;
+        for row in tried.iter().flat_map(|tried| &tried.rows) {
+            self.in_hand.remove(&named_row(row));
+        }
+        settled.map(drop)
+    }
+
+    /// Writes settlements, all at once; answers with the rows that stay claimed by us. What cannot be written now is
+    /// claimed again when its claim has expired.
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<OutboxRow>, StoreError> {
+        if settlements.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (mut claimed, mut late) = (Vec::new(), None);
+        for outcome in self.store.settle_many(settlements).await? {
+            match outcome {
+                Ok(rows) => claimed.extend(rows),
+                Err(error) if error.is_retryable => late = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(error) = late {
+            tracing::warn!(%error, "what came of some alerts cannot be recorded; they are tried again");
+        }
+        Ok(claimed)
     }
 
     /// Decides about what was claimed: what may be told goes into its lane, the rest is settled.
     async fn take(&mut self, rows: Vec<OutboxRow>) -> Result<(), StoreError> {
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let mut asked: Vec<StoreFuture<'_, Way>> = Vec::new();
-        for row in &rows {
-            asked.push(Box::pin(self.way(row)));
-        }
-        let ways = together(asked).await?;
-        let mut settled: Vec<StoreFuture<'_, ()>> = Vec::new();
-        let mut queued = Vec::new();
-        for (row, way) in rows.into_iter().zip(ways) {
-            if matches!(way, Way::Free) && !row.record.channel.is_empty() {
-                queued.push(row);
-            } else {
-                settled.push(Box::pin(self.go(row, way)));
-            }
-        }
-        together(settled).await?;
-        let now = self.world.now();
-        for row in queued {
-            self.in_hand.insert(named_row(&row));
-            self.lanes.entry(row.record.channel.clone()).or_default().queue(row, now);
+        let mut rows = rows;
+        // What goes to channels is decided about once more: each may have reasons of its own.
+        while !rows.is_empty() {
+            rows = self.decide(rows).await?;
         }
         Ok(())
     }
 
+    /// Decides once; answers with what goes to channels now, and stays in our hands.
+    async fn decide(&mut self, rows: Vec<OutboxRow>) -> Result<Vec<OutboxRow>, StoreError> {
+        let mut wanted: BTreeMap<PipelineId, Vec<Key>> = BTreeMap::new();
+        for row in &rows {
+            wanted.entry(row.pipeline.clone()).or_default().extend(self.keys_of_way(row));
+        }
+        self.channels.prepare(wanted.keys().cloned().collect()).await;
+        wanted.retain(|_, keys| !keys.is_empty());
+        let known = RowsRead::read(&*self.store, wanted).await?;
+        let decided = for_each(rows, |row| async {
+            let way = self.way(&row, &known).await?;
+            if matches!(way, Way::Free) && !row.record.channel.is_empty() {
+                return Ok((Some(row), Vec::new()));
+            }
+            Ok((None, self.go(row, way).await))
+        });
+        let (queued, settlements): (Vec<_>, Vec<_>) = decided.await?.into_iter().unzip();
+        let now = self.world.now();
+        for row in queued.into_iter().flatten() {
+            self.in_hand.insert(named_row(&row));
+            self.lanes.entry(row.record.channel.clone()).or_default().queue(row, now);
+        }
+        self.settle(settlements.into_iter().flatten().collect()).await
+    }
+
     /// Goes a way that is not yet the way to a channel.
-    async fn go(&self, row: OutboxRow, way: Way) -> Result<(), StoreError> {
+    async fn go(&self, row: OutboxRow, way: Way) -> Vec<Settlement> {
         match way {
-            Way::Free => self.route(row).await,
-            Way::Moot => self.store.settle(&row, vec![]).await,
-            Way::NotBefore(at) => self.put_back(row, at).await,
+            Way::Free => vec![self.route(row).await],
+            Way::Moot => vec![Settlement::new(row, vec![])],
+            Way::NotBefore(at) => vec![self.put_back(row, at).await],
             Way::Held(hold) => {
                 if row.record.held.is_none() {
                     self.vitals.notifications.add("held", 1);
@@ -227,14 +305,16 @@ impl Notifier {
                     held: Some(hold.reason),
                     ..row.record.clone()
                 };
-                self.store.settle(&row, vec![(row.name.clone(), record)]).await
+                let becomes = vec![(row.name.clone(), record)];
+                vec![Settlement::new(row, becomes)]
             }
             Way::Unheard(beginnings) => self.drop_unheard(row, beginnings).await,
         }
     }
 
-    /// Replaces a notification without a channel by one for each channel that gets it.
-    async fn route(&self, row: OutboxRow) -> Result<(), StoreError> {
+    /// Replaces a notification without a channel by one for each channel that gets it. They stay in our hands: a second
+    /// claim would be one more write of each.
+    async fn route(&self, row: OutboxRow) -> Settlement {
         let alert = Alert::from_json(&row.record.alert);
         let mut channels = self.channels.route(&alert).await;
         if channels.is_empty() {
@@ -261,17 +341,19 @@ impl Notifier {
             }
             (named(&row.name, &channel), record)
         });
-        self.store.settle(&row, becomes.collect()).await
+        let becomes = becomes.collect();
+        Settlement { keeps_claim: true, ..Settlement::new(row, becomes) }
     }
 
     /// Lets a notification wait.
-    async fn put_back(&self, row: OutboxRow, not_before: Timestamp) -> Result<(), StoreError> {
+    async fn put_back(&self, row: OutboxRow, not_before: Timestamp) -> Settlement {
         let now = self.world.now();
         let record = OutboxRecord { not_before, ..row.record.clone() };
         if !record.channel.is_empty() && self.is_too_old(&record, now) {
             return self.give_up(&row, record, now).await;
         }
-        self.store.settle(&row, vec![(row.name.clone(), record)]).await
+        let becomes = vec![(row.name.clone(), record)];
+        Settlement::new(row, becomes)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{future::Future, pin::Pin};
 
-use interlock_core::incident::Alert;
+use interlock_core::{id::PipelineId, incident::Alert};
 use jiff::{SignedDuration, Timestamp};
 
 /// What came of a try, to wait for.
@@ -13,6 +13,9 @@ pub type RouteFuture<'a> = Pin<Box<dyn Future<Output = Vec<String>> + Send + 'a>
 
 /// A reason not to tell now, if there is one, to wait for.
 pub type HoldFuture<'a> = Pin<Box<dyn Future<Output = Option<HoldReason>> + Send + 'a>>;
+
+/// Ends when what was asked for is at hand.
+pub type PrepareFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Why nobody is told now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +75,12 @@ pub enum Delivery {
 
 /// All channels.
 pub trait Channels: Send + Sync + 'static {
+    /// Reads at once what will be asked for when alerts of these pipelines are routed, held back and delivered. Only a
+    /// shortcut: what is not at hand is read when it is needed.
+    fn prepare(&self, _pipelines: Vec<PipelineId>) -> PrepareFuture<'_> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// The names of the channels that get an alert, by the routes as they are now.
     fn route<'a>(&'a self, alert: &'a Alert) -> RouteFuture<'a>;
 

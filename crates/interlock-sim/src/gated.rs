@@ -10,7 +10,8 @@ use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
     Forgetting, FoundRows, Freight, Group, InboxEntry, IncidentQuery, Key, Lease, LedgerQuery,
     LedgerRow, Mark, OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, Rows,
-    RowsQuery, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
+    RowsQuery, RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store, StoreError, StoreFuture,
+    Writer,
     record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -195,17 +196,21 @@ impl<G: Gate> Store for Gated<G> {
         })
     }
 
-    fn settle<'a>(
-        &'a self,
-        row: &'a OutboxRow,
-        becomes: Vec<(String, OutboxRecord)>,
-    ) -> StoreFuture<'a, ()> {
+    fn settle_many(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
         Box::pin(async move {
-            self.enter("settle").await?;
-            if self.gate.settles(row, &becomes) {
-                self.store.settle(row, becomes).await?;
+            self.enter("settle_many").await?;
+            let mut outcomes = Vec::new();
+            // One by one: what the gate's keeper sees of the store is as the one before left it.
+            for settlement in settlements {
+                let outcome = if self.gate.settles(&settlement.row, &settlement.becomes) {
+                    self.store.settle_many(vec![settlement]).await?
+                } else {
+                    vec![Ok(Vec::new())]
+                };
+                outcomes.extend(outcome);
             }
-            self.leave("settle").await
+            self.leave("settle_many").await?;
+            Ok(outcomes)
         })
     }
 

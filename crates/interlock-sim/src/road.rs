@@ -50,7 +50,7 @@ struct State {
 }
 
 /// What cannot be done on a full disk.
-const WRITES: [&str; 7] = ["commit", "post", "settle", "claim", "acquire", "renew", "release"];
+const WRITES: [&str; 7] = ["commit", "post", "settle_many", "claim", "acquire", "renew", "release"];
 
 /// How a process reaches its store.
 #[derive(Debug, Clone, Copy)]

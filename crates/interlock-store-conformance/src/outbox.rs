@@ -11,7 +11,7 @@ use super::{
     sample::{LONG, PAST_SHORT, SHORT, orders, outbox, outbox_key, pipeline},
 };
 use interlock_store::{
-    CHANGES_MAX, Change, Expect, OutboxRow,
+    CHANGES_MAX, Change, Expect, OutboxRow, Settlement,
     record::{OutboxRecord, Record},
 };
 
@@ -34,6 +34,11 @@ promises!("outbox":
     a_late_settlement_adds_nothing,
     a_name_that_is_taken_keeps_its_row,
     more_rows_than_a_group_holds_are_a_mistake,
+    many_are_settled_at_once_each_by_itself,
+    more_than_any_portion_are_settled_at_once,
+    a_claim_that_is_kept_passes_to_what_a_row_becomes,
+    a_kept_claim_expires_when_it_would_have,
+    a_name_that_is_taken_is_not_claimed,
     dead_letters_are_listed_in_the_order_they_came,
 );
 
@@ -267,6 +272,120 @@ async fn more_rows_than_a_group_holds_are_a_mistake(t: Subject) {
     assert!(stored(&t, "a").await.is_some(), "nothing was lost");
     replace(&t, &row, many.into_iter().skip(1).collect()).await;
     assert_eq!(claim(&t, 100, LONG).await.len(), CHANGES_MAX);
+}
+
+async fn settle_many(t: &Subject, settlements: Vec<Settlement>) -> Vec<Vec<OutboxRow>> {
+    let outcomes = t.store.settle_many(settlements).await.expect("settle_many answers");
+    outcomes.into_iter().map(|outcome| outcome.expect("each is settled")).collect()
+}
+
+async fn many_are_settled_at_once_each_by_itself(t: Subject) {
+    put(&t, &["late", "again", "gone", "told"]).await;
+    let other = pipeline("other");
+    let now = t.now().await;
+    t.create(&other, vec![(outbox_key("gone"), Record::Outbox(outbox(now).into()))]).await;
+    let rows = claim(&t, 10, LONG).await;
+    let find = |name: &str| {
+        let row = rows.iter().find(|row| row.name == name && row.pipeline == orders());
+        row.expect("it may be tried").clone()
+    };
+    let theirs = rows.iter().find(|row| row.pipeline == other).expect("it may be tried");
+    let (late, again, gone, told) = (find("late"), find("again"), find("gone"), find("told"));
+    let dead = OutboxRecord { dead: true, ..again.record.clone() };
+    let outcomes = settle_many(
+        &t,
+        vec![
+            Settlement::new(OutboxRow { revision: 1, ..late.clone() }, vec![]),
+            Settlement::new(again.clone(), vec![(again.name.clone(), dead)]),
+            Settlement::new(gone.clone(), vec![]),
+            // The second is late: the first has changed the row.
+            Settlement::new(gone.clone(), vec![on("mail", &gone)]),
+            Settlement::new(told.clone(), vec![on("mail", &told), on("chat", &told)]),
+            Settlement::new(theirs.clone(), vec![]),
+        ],
+    )
+    .await;
+    assert_eq!(outcomes, vec![Vec::<OutboxRow>::new(); 6], "no claim was to be kept");
+    assert_eq!(stored(&t, "late").await, Some(late.record));
+    assert_eq!(stored(&t, "again").await.map(|record| record.dead), Some(true));
+    assert_eq!((stored(&t, "gone").await, stored(&t, "gone@mail").await), (None, None));
+    assert_eq!(t.row(&other, &outbox_key("gone")).await, None);
+    assert_eq!(sorted(&claim(&t, 10, LONG).await), ["told@chat", "told@mail"]);
+}
+
+async fn more_than_any_portion_are_settled_at_once(t: Subject) {
+    let now = t.now().await;
+    let row = |number: usize| (outbox_key(&number.to_string()), Record::Outbox(outbox(now).into()));
+    for number in 0..24 {
+        let name = pipeline(&format!("p-{number}"));
+        t.create(&name, (0..CHANGES_MAX).map(row).collect()).await;
+    }
+    let rows = claim(&t, 2_000, LONG).await;
+    assert_eq!(rows.len(), 24 * CHANGES_MAX);
+    let kept = |row: &OutboxRow| Settlement {
+        keeps_claim: true,
+        ..Settlement::new(row.clone(), vec![on("mail", row)])
+    };
+    let outcomes = settle_many(&t, rows.iter().map(kept).collect()).await;
+    for (row, outcome) in rows.iter().zip(&outcomes) {
+        let [added] = outcome.as_slice() else { panic!("{row:?} became {outcome:?}") };
+        assert_eq!((&added.pipeline, &added.name), (&row.pipeline, &format!("{}@mail", row.name)));
+    }
+    let gone = outcomes.concat().into_iter().map(|row| Settlement::new(row, vec![]));
+    settle_many(&t, gone.collect()).await;
+    t.pass(PAST_SHORT);
+    for row in rows.iter().step_by(97) {
+        for name in [row.name.clone(), format!("{}@mail", row.name)] {
+            assert_eq!(t.row(&row.pipeline, &outbox_key(&name)).await, None);
+        }
+    }
+}
+
+async fn a_claim_that_is_kept_passes_to_what_a_row_becomes(t: Subject) {
+    put(&t, &["a"]).await;
+    let row = claim_one(&t, LONG).await;
+    let later = OutboxRecord { held: Some("later".into()), ..row.record.clone() };
+    let becomes = vec![on("mail", &row), (row.name.clone(), later), on("chat", &row)];
+    let settlement = Settlement { keeps_claim: true, ..Settlement::new(row.clone(), becomes) };
+    let outcomes = settle_many(&t, vec![settlement]).await;
+    let [added] = outcomes.as_slice() else { panic!("one outcome: {outcomes:?}") };
+    assert_eq!(sorted(added), ["a@chat", "a@mail"], "itself is claimed no longer");
+    for claimed in added {
+        assert_eq!(claimed.record.claimed_until, row.record.claimed_until);
+        assert_eq!(stored(&t, &claimed.name).await.as_ref(), Some(&claimed.record));
+        assert_eq!(t.revision(&orders(), &outbox_key(&claimed.name)).await, claimed.revision);
+    }
+    assert_eq!(sorted(&claim(&t, 10, LONG).await), ["a"]);
+    for claimed in added {
+        settle(&t, claimed, None).await;
+        assert_eq!(stored(&t, &claimed.name).await, None);
+    }
+}
+
+async fn a_kept_claim_expires_when_it_would_have(t: Subject) {
+    put(&t, &["a"]).await;
+    let row = claim_one(&t, SHORT).await;
+    let settlement = Settlement::new(row.clone(), vec![on("mail", &row)]);
+    let outcomes = settle_many(&t, vec![Settlement { keeps_claim: true, ..settlement }]).await;
+    t.pass(PAST_SHORT);
+    let again = claim_one(&t, LONG).await;
+    assert_eq!((again.name.as_str(), again.revision), ("a@mail", 2));
+    // Who was slow changes nothing.
+    for row in outcomes.concat() {
+        settle(&t, &row, None).await;
+    }
+    assert_eq!(stored(&t, "a@mail").await, Some(again.record));
+}
+
+async fn a_name_that_is_taken_is_not_claimed(t: Subject) {
+    put(&t, &["a"]).await;
+    let row = claim_one(&t, LONG).await;
+    put(&t, &["a@chat"]).await;
+    let becomes = vec![on("chat", &row), on("mail", &row)];
+    let settlement = Settlement { keeps_claim: true, ..Settlement::new(row, becomes) };
+    let outcomes = settle_many(&t, vec![settlement]).await;
+    assert_eq!(sorted(&outcomes.concat()), ["a@mail"]);
+    assert_eq!(claim_one(&t, LONG).await.name, "a@chat");
 }
 
 async fn dead_letters_are_listed_in_the_order_they_came(t: Subject) {

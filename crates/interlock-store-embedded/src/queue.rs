@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use interlock_core::id::PipelineId;
-use interlock_store::{Key, OutboxRow, Record, record::OutboxRecord};
+use interlock_store::{Key, OutboxRow, Record, SettleOutcome, Settlement, record::OutboxRecord};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
@@ -114,13 +114,21 @@ pub(crate) fn claim(
     Ok(claimed)
 }
 
-/// Replaces a claimed notification by what came of it, if its row is still as it was handed out.
-pub(crate) fn settle(
+/// Replaces claimed notifications by what came of them.
+pub(crate) fn settle_many(
     ledger: &mut Ledger<'_>,
-    row: &OutboxRow,
-    becomes: &[(String, OutboxRecord)],
-) -> Result<(), Failure> {
-    let Some(pipeline) = ledger.memory.find_name(ledger.db, &row.pipeline)? else { return Ok(()) };
+    settlements: &[Settlement],
+) -> Result<Vec<SettleOutcome>, Failure> {
+    settlements.iter().map(|settlement| settle(ledger, settlement).map(Ok)).collect()
+}
+
+/// Replaces a claimed notification by what came of it, if its row is still as it was handed out. Answers with the rows that
+/// stay claimed.
+fn settle(ledger: &mut Ledger<'_>, settlement: &Settlement) -> Result<Vec<OutboxRow>, Failure> {
+    let row = &settlement.row;
+    let Some(pipeline) = ledger.memory.find_name(ledger.db, &row.pipeline)? else {
+        return Ok(Vec::new());
+    };
     let find = "SELECT revision FROM outbox WHERE pipeline = ?1 AND name = ?2";
     let found: Option<i64> = ledger
         .db
@@ -128,30 +136,31 @@ pub(crate) fn settle(
         .query_row(params![pipeline, row.name], |row| row.get(0))
         .optional()?;
     if found != Some(row.revision as i64) {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    if !becomes.iter().any(|(name, _)| *name == row.name) {
+    if !settlement.becomes.iter().any(|(name, _)| *name == row.name) {
         let delete = "DELETE FROM outbox WHERE pipeline = ?1 AND name = ?2";
         ledger.db.prepare_cached(delete)?.execute(params![pipeline, row.name])?;
     }
-    for (name, record) in becomes {
-        let record = OutboxRecord { claimed_until: None, ..record.clone() };
+    let mut claimed = Vec::new();
+    for (name, record) in settlement.claimed() {
         if *name == row.name {
             keep(ledger, row, &record, row.revision + 1)?;
-        } else {
-            add(ledger, pipeline, name, record)?;
+        } else if add(ledger, pipeline, name, record.clone())? && record.claimed_until.is_some() {
+            let (pipeline, name) = (row.pipeline.clone(), name.clone());
+            claimed.push(OutboxRow { pipeline, name, record, revision: 1 });
         }
     }
-    Ok(())
+    Ok(claimed)
 }
 
-/// Adds a notification, unless its name is taken.
+/// Adds a notification, unless its name is taken; says whether it did.
 fn add(
     ledger: &Ledger<'_>,
     pipeline: i64,
     name: &str,
     record: OutboxRecord,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let key = Key::Outbox(name.to_owned());
     let record = Record::Outbox(record.into());
     let mut values = vec![rusqlite::types::Value::Integer(pipeline)];
@@ -159,8 +168,8 @@ fn add(
     values.extend(address.key);
     values.extend(searched(&record));
     values.push(record.encode().into());
-    ledger.db.prepare_cached(&address.table.create)?.execute(params_from_iter(values))?;
-    Ok(())
+    let mut create = ledger.db.prepare_cached(&address.table.create)?;
+    Ok(create.execute(params_from_iter(values))? > 0)
 }
 
 fn keep(

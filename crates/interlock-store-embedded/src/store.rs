@@ -15,9 +15,9 @@ use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
     Forgetting, FoundRows, Freight, Group, InboxEntry, IncidentQuery, Key, Lease, LedgerQuery,
     LedgerRow, Mark, OutboxRow, Page, Portion, Record, Refusal, Role, Row, Rows, RowsQuery,
-    RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer as Right, check_name,
-    check_settlement,
-    record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
+    RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store, StoreError, StoreFuture,
+    Writer as Right, check_name, check_settlements,
+    record::{InboxRecord, IncidentRecord, SensorRecord},
     whole_milliseconds,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -47,7 +47,7 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// How many shards there are: only one process can own any, so more would be of no use.
 const SHARDS: u16 = 1;
-/// How many groups of a commit are written without a chance for others in between.
+/// How many groups of a commit, or settlements, are written without a chance for others in between.
 const PORTION: usize = 100;
 /// How many connections read.
 const READERS: usize = 3;
@@ -447,16 +447,25 @@ impl Store for EmbeddedStore {
         self.write(1, move |ledger| queue::claim(ledger, limit, until(now, ttl), now))
     }
 
-    fn settle<'a>(
-        &'a self,
-        row: &'a OutboxRow,
-        becomes: Vec<(String, OutboxRecord)>,
-    ) -> StoreFuture<'a, ()> {
-        if let Err(error) = check_settlement(&becomes) {
+    fn settle_many(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
+        if let Err(error) = check_settlements(&settlements) {
             return Box::pin(std::future::ready(Err(error)));
         }
-        let row = row.clone();
-        self.write(1, move |ledger| queue::settle(ledger, &row, &becomes))
+        let (mut portions, mut left) = (Vec::new(), settlements);
+        while !left.is_empty() {
+            let rest = left.split_off(left.len().min(PORTION));
+            let portion = std::mem::replace(&mut left, rest);
+            let weight = portion.len();
+            let work = move |ledger: &mut Ledger<'_>| queue::settle_many(ledger, &portion);
+            portions.push(self.write(weight, work));
+        }
+        Box::pin(async move {
+            let mut all = Vec::new();
+            for portion in portions {
+                all.extend(portion.await?);
+            }
+            Ok(all)
+        })
     }
 
     fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>> {

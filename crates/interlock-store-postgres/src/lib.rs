@@ -24,6 +24,7 @@ mod read;
 mod retention;
 mod roll;
 mod schema;
+mod settle;
 mod store;
 mod whole;
 mod witness;

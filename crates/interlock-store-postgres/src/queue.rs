@@ -3,16 +3,13 @@
 use std::sync::Arc;
 
 use interlock_core::id::PipelineId;
-use interlock_store::{
-    InboxEntry, Key, OutboxRow, Page, Record, Shard, StoreError,
-    record::{InboxRecord, OutboxRecord},
-};
-use interlock_store_remote::{Stored, instant, key_text, one_more, page, whole_ttl};
+use interlock_store::{InboxEntry, OutboxRow, Page, Shard, StoreError, record::InboxRecord};
+use interlock_store_remote::{instant, one_more, page, whole_ttl};
 use jiff::SignedDuration;
 use tokio_postgres::types::Type;
 
 use crate::{
-    apply::{LOCK, Written, add, check_text, delete, upsert},
+    apply::check_text,
     failure::said,
     lease::NOW_MS,
     pool::{Lent, Pool, bounded},
@@ -142,80 +139,4 @@ pub(crate) async fn claim(
         place(one).cmp(&place(other))
     });
     Ok(claimed)
-}
-
-/// Replaces a claimed notification by what came of it, if its row is still as it was handed out.
-pub(crate) async fn settle(
-    pool: &Arc<Pool>,
-    shard: Shard,
-    row: &OutboxRow,
-    becomes: Vec<(String, OutboxRecord)>,
-) -> Result<(), StoreError> {
-    let pipeline = row.pipeline.as_str();
-    let own_key = key_text(&Key::Outbox(row.name.clone()));
-    let mut kept = Vec::new();
-    for (name, record) in becomes {
-        let key = Key::Outbox(name);
-        let record = Record::Outbox(OutboxRecord { claimed_until: None, ..record }.into());
-        check_text(&key_text(&key))?;
-        kept.push((key_text(&key), Stored::of(&key, &record)));
-    }
-    let (own, others): (Vec<_>, Vec<_>) = kept.into_iter().partition(|(key, _)| *key == own_key);
-    let own: Vec<_> = own.into_iter().take(1).collect();
-    bounded(async {
-        let lent = pool.take().await?;
-        if find(&lent, shard, (pipeline, &own_key)).await? != Some(row.revision) {
-            lent.commit().await.map_err(|error| said(&error))?;
-            lent.done();
-            return Ok(());
-        }
-        let own_rows = as_written(&own, (pipeline, shard), row.revision + 1);
-        let other_rows = as_written(&others, (pipeline, shard), 1);
-        let gone = [("outbox", pipeline, own_key.as_str())];
-        let gone = if own.is_empty() { &gone[..] } else { &[] };
-        tokio::try_join!(
-            biased;
-            delete(&lent, gone),
-            upsert(&lent, &own_rows),
-            add(&lent, &other_rows),
-            lent.commit(),
-        )
-        .map_err(|error| said(&error))?;
-        lent.done();
-        Ok(())
-    })
-    .await
-}
-
-fn as_written<'a>(
-    rows: &'a [(String, Stored)],
-    (pipeline, shard): (&'a str, Shard),
-    revision: u64,
-) -> Vec<Written<'a>> {
-    let row = |(key, stored): &'a (String, Stored)| {
-        let place = ("outbox", pipeline, key.as_str());
-        Written { place, shard, revision, stored }
-    };
-    rows.iter().map(row).collect()
-}
-
-/// Begins a transaction, locks the shard, and finds the revision of a notification.
-async fn find(
-    lent: &Lent,
-    shard: Shard,
-    (pipeline, key): (&str, &str),
-) -> Result<Option<u64>, StoreError> {
-    let find = "SELECT revision FROM @outbox WHERE pipeline = $1 AND key = $2 FOR UPDATE";
-    let (lock, find) = (lent.sql(LOCK), lent.sql(find));
-    let shards = vec![i32::from(shard.0)];
-    let lock_params = [(&shards as _, Type::INT4_ARRAY)];
-    let find_params = [(&pipeline as _, Type::TEXT), (&key as _, Type::TEXT)];
-    let ((), _, rows) = tokio::try_join!(
-        biased;
-        lent.begin(),
-        lent.client().execute_typed(&lock, &lock_params),
-        lent.client().query_typed(&find, &find_params),
-    )
-    .map_err(|error| said(&error))?;
-    Ok(rows.first().map(|row| row.get::<_, i64>(0) as u64))
 }

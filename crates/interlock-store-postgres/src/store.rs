@@ -13,16 +13,16 @@ use interlock_store::{
     Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
     Forgetting, FoundRows, Freight, Group, Hint, InboxEntry, IncidentQuery, Key, Lease,
     LedgerQuery, LedgerRow, Mark, OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll,
-    Row, Rows, RowsQuery, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
-    check_settlement,
-    record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
+    Row, Rows, RowsQuery, RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store, StoreError,
+    StoreFuture, Writer, check_settlements,
+    record::{InboxRecord, IncidentRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, OnRollback};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     apply, crowd::Crowd, hint::Hints, lease, ledger, pool::Pool, queue, read, retention, roll,
-    schema, whole, witness::Witness,
+    schema, settle, whole, witness::Witness,
 };
 
 /// Where a store is, and how it is used.
@@ -329,15 +329,11 @@ impl Store for PostgresStore {
         self.ask(move |pool| async move { queue::claim(&pool, limit, ttl).await })
     }
 
-    fn settle<'a>(
-        &'a self,
-        row: &'a OutboxRow,
-        becomes: Vec<(String, OutboxRecord)>,
-    ) -> StoreFuture<'a, ()> {
-        let (row, shard) = (row.clone(), Shard::of(&row.pipeline, self.shards));
+    fn settle_many(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
+        let shards = self.shards;
         self.ask(move |pool| async move {
-            check_settlement(&becomes)?;
-            queue::settle(&pool, shard, &row, becomes).await
+            check_settlements(&settlements)?;
+            settle::settle_many(&pool, shards, &settlements).await
         })
     }
 

@@ -2,19 +2,20 @@
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    InboxEntry, Key, OutboxRow, Page, ReadinessView, Record, Shard, StoreError, for_each,
+    InboxEntry, Key, OutboxRow, Page, ReadinessView, Record, SettleOutcome, Settlement, Shard,
+    StoreError, for_each,
     record::{InboxRecord, OutboxRecord},
 };
 use interlock_store_remote::{instant, one_more, page, whole_ttl};
 use jiff::SignedDuration;
 
 use crate::{
-    apply::{entries, put},
+    apply::{entries, measured, put},
     keys::found,
     link::Script,
     place::{Place, merged},
     read::pair,
-    request::{Server, list, number, optional},
+    request::{Server, list, number, optional, text},
     views::Views,
 };
 
@@ -236,29 +237,78 @@ async fn waiting(server: &Server, place: &Place, limit: usize) -> Result<Vec<i64
     list(server.read(place, asked).await?)?.into_iter().map(number).collect()
 }
 
-/// Replaces a claimed notification by what came of it, if its row is still as it was handed out.
-pub(crate) async fn settle(
+/// Settlements that one script carries out: others wait meanwhile.
+const SETTLED: usize = 500;
+
+/// Replaces claimed notifications by what came of them, if their rows are still as they were handed out. A place that does
+/// not answer fails its own.
+pub(crate) async fn settle_many(
     server: &Server,
     views: &Views,
-    row: &OutboxRow,
-    becomes: Vec<(String, OutboxRecord)>,
-) -> Result<(), StoreError> {
-    let here = server.places.of(&row.pipeline);
-    let keys = &here.keys;
-    let place = (&row.pipeline, Shard::of(&row.pipeline, server.shard_count()));
-    let own = Key::Outbox(row.name.clone());
-    let mut arguments = vec!["settle".to_owned()];
-    arguments.extend(keys.address(&row.pipeline, &own));
-    arguments.push(row.revision.to_string());
-    entries(keys.entries(place, &own, None), &mut arguments);
-    arguments.push(becomes.len().to_string());
-    for (name, record) in becomes {
-        let key = Key::Outbox(name.clone());
-        let record = Record::Outbox(OutboxRecord { claimed_until: None, ..record }.into());
-        let mut rest = Vec::new();
-        put(keys, views, (place, &key, &record), &mut rest);
-        arguments.extend([name, rest.len().to_string()]);
-        arguments.extend(rest);
+    settlements: &[Settlement],
+) -> Result<Vec<SettleOutcome>, StoreError> {
+    let mut portions: Vec<(&Place, Vec<(usize, &Settlement)>)> = Vec::new();
+    for numbered in settlements.iter().enumerate() {
+        let place = server.places.of(&numbered.1.row.pipeline);
+        let known = |(known, own): &&mut (&Place, Vec<_>)| {
+            std::ptr::eq(*known, place) && own.len() < SETTLED
+        };
+        match portions.iter_mut().find(known) {
+            Some((_, own)) => own.push(numbered),
+            None => portions.push((place, vec![numbered])),
+        }
     }
-    server.write(here, Script::Queue, arguments).await.map(drop)
+    let asked = for_each(portions, |(place, own)| async move {
+        let asked: Vec<&Settlement> = own.iter().map(|(_, settlement)| *settlement).collect();
+        let outcomes = match settle_here((server, place), views, &asked).await {
+            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error); own.len()],
+        };
+        Ok(own.iter().map(|(at, _)| *at).zip(outcomes).collect::<Vec<_>>())
+    });
+    let mut outcomes: Vec<(usize, SettleOutcome)> = asked.await?.into_iter().flatten().collect();
+    outcomes.sort_by_key(|(at, _)| *at);
+    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+}
+
+/// The same in one place; the rows that stay claimed, for each.
+async fn settle_here(
+    (server, here): (&Server, &Place),
+    views: &Views,
+    settlements: &[&Settlement],
+) -> Result<Vec<Vec<OutboxRow>>, StoreError> {
+    let keys = &here.keys;
+    let mut arguments = vec!["settle".to_owned(), settlements.len().to_string()];
+    for settlement in settlements {
+        let row = &settlement.row;
+        let place = (&row.pipeline, Shard::of(&row.pipeline, server.shard_count()));
+        let own = Key::Outbox(row.name.clone());
+        arguments.extend(keys.address(&row.pipeline, &own));
+        arguments.push(row.revision.to_string());
+        measured(&mut arguments, |into| {
+            entries(keys.entries(place, &own, None), into);
+            into.push(settlement.becomes.len().to_string());
+            for (name, record) in settlement.claimed() {
+                let key = Key::Outbox(name.clone());
+                let record = Record::Outbox(record.into());
+                into.push(name.clone());
+                measured(into, |into| put(keys, views, (place, &key, &record), into));
+            }
+        });
+    }
+    let answers = server.write(here, Script::Queue, arguments).await?;
+    let written = answers.into_iter().map(text).collect::<Result<Vec<_>, _>>()?;
+    let added = settlements.iter().zip(written).map(|(settlement, written)| {
+        let becomes = settlement.claimed().zip(written.chars());
+        let claimed = becomes
+            .filter(|((_, record), written)| *written == '1' && record.claimed_until.is_some());
+        let row = |((name, record), _): ((&String, OutboxRecord), char)| OutboxRow {
+            pipeline: settlement.row.pipeline.clone(),
+            name: name.clone(),
+            record,
+            revision: 1,
+        };
+        claimed.map(row).collect()
+    });
+    Ok(added.collect())
 }

@@ -14,9 +14,9 @@ use interlock_store::{
     Accepted, AgendaRow, Archived, Away, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
     Forgetting, FoundRows, Freight, Group, InboxEntry, IncidentQuery, Key, Lease, LedgerQuery,
     LedgerRow, Mark, OutboxRow, Page, Portion, ReadinessView, Recalled, Record, Refusal, Role,
-    Roll, Row, Rows, RowsQuery, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
-    check_name, check_settlement,
-    record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
+    Roll, Row, Rows, RowsQuery, RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store,
+    StoreError, StoreFuture, Writer, check_name, check_settlements,
+    record::{InboxRecord, IncidentRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, OnRollback, chance, instant};
 use jiff::{SignedDuration, Timestamp};
@@ -546,15 +546,11 @@ impl Store for RedisStore {
         self.ask(move |server| async move { queue::claim(&server, limit, ttl).await })
     }
 
-    fn settle<'a>(
-        &'a self,
-        row: &'a OutboxRow,
-        becomes: Vec<(String, OutboxRecord)>,
-    ) -> StoreFuture<'a, ()> {
-        let (row, views) = (row.clone(), self.views.clone());
+    fn settle_many(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
+        let views = Arc::clone(&self.views);
         self.ask(move |server| async move {
-            check_settlement(&becomes)?;
-            queue::settle(&server, &views, &row, becomes).await
+            check_settlements(&settlements)?;
+            queue::settle_many(&server, &views, &settlements).await
         })
     }
 

@@ -10,9 +10,9 @@ use interlock_core::id::PipelineId;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    contract::{CHANGES_MAX, Change, Expect, Group, Refusal, Role, Shard, StoreError},
+    contract::{CHANGES_MAX, Change, Expect, Group, Refusal, Role, Settlement, Shard, StoreError},
     key::Key,
-    record::{OutboxRecord, Record},
+    record::Record,
 };
 
 impl Expect {
@@ -114,13 +114,13 @@ fn check_change(change: &Change) -> Result<(), StoreError> {
     }
 }
 
-/// Finds a mistake in what a notification is to become: more rows than a group may hold.
-pub fn check_settlement(becomes: &[(String, OutboxRecord)]) -> Result<(), StoreError> {
-    if becomes.len() <= CHANGES_MAX {
+/// Finds a mistake in what notifications are to become: more rows than a group may hold.
+pub fn check_settlements(settlements: &[Settlement]) -> Result<(), StoreError> {
+    let most = settlements.iter().map(|settlement| settlement.becomes.len()).max().unwrap_or(0);
+    if most <= CHANGES_MAX {
         return Ok(());
     }
-    let message = format!("a notification cannot become {} rows at once", becomes.len());
-    Err(StoreError::permanent(message))
+    Err(StoreError::permanent(format!("a notification cannot become {most} rows at once")))
 }
 
 /// Whether a role may make a change at all.

@@ -493,6 +493,37 @@ pub struct OutboxRow {
     pub revision: u64,
 }
 
+/// What becomes of a notification that was handed out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settlement {
+    /// The notification, as it was handed out.
+    pub row: OutboxRow,
+    /// What takes its place, by name: see [`Store::settle_many`].
+    pub becomes: Vec<(String, OutboxRecord)>,
+    /// Whether its claim passes to what it becomes under other names, instead of ending.
+    pub keeps_claim: bool,
+}
+
+impl Settlement {
+    /// A settlement after which nothing is claimed any more.
+    pub fn new(row: OutboxRow, becomes: Vec<(String, OutboxRecord)>) -> Self {
+        Self { row, becomes, keeps_claim: false }
+    }
+
+    /// What it becomes, each with the claim that it has then.
+    pub fn claimed(&self) -> impl Iterator<Item = (&String, OutboxRecord)> {
+        let kept = self.row.record.claimed_until.filter(|_| self.keeps_claim);
+        self.becomes.iter().map(move |(name, record)| {
+            let claimed_until = kept.filter(|_| *name != self.row.name);
+            (name, OutboxRecord { claimed_until, ..record.clone() })
+        })
+    }
+}
+
+/// What came of a settlement: the rows that it added and that are claimed for the caller now, none if no claim was to be kept
+/// or the notification had changed since.
+pub type SettleOutcome = Result<Vec<OutboxRow>, StoreError>;
+
 /// Shards that cannot be reached, all for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Away {
@@ -731,16 +762,25 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// row says until when, and its revision grows.
     fn claim(&self, limit: usize, ttl: SignedDuration) -> StoreFuture<'_, Vec<OutboxRow>>;
 
-    /// Replaces a claimed notification by what came of it, all or nothing: by nothing (delivered), by itself
-    /// under its own name (to be tried again, or dead), by others of the same pipeline (one for each channel,
-    /// or a dead letter and those who hear of it). At most [`CHANGES_MAX`] rows; claims are then over. A name
-    /// that is taken by another row keeps that row. Refused silently when the row has changed since (another
-    /// claim, a deletion).
+    /// Replaces claimed notifications by what came of them, each all or nothing and independent of the others: by nothing
+    /// (delivered), by itself under its own name (to be tried again, or dead), by others of the same pipeline (one for
+    /// each channel, or a dead letter and those who hear of it). At most [`CHANGES_MAX`] rows for each; its claim is
+    /// then over, or passes to the rows under other names ([`Settlement::keeps_claim`]). A name that is taken by
+    /// another row keeps that row. Refused silently when the notification has changed since (another claim, a
+    /// deletion). An outcome each, in order: one that fails may have been done. Durable when it returns.
+    fn settle_many(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>>;
+
+    /// Settles one notification: see [`Store::settle_many`].
     fn settle<'a>(
         &'a self,
         row: &'a OutboxRow,
         becomes: Vec<(String, OutboxRecord)>,
-    ) -> StoreFuture<'a, ()>;
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let outcomes = self.settle_many(vec![Settlement::new(row.clone(), becomes)]).await?;
+            outcomes.into_iter().try_for_each(|outcome| outcome.map(drop))
+        })
+    }
 
     /// Dead letters, those that came first first: by `not_before`.
     fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>>;

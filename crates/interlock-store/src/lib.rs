@@ -49,8 +49,8 @@
 //!   same key again for the same pipeline is the same entry. The owner applies entries and writes the answer as `Applied` in the
 //!   same group as their consequences; [`Store::posted`] says what waits under a key. [`Store::hint`] says that there may be something, where an engine can tell without
 //!   being asked.
-//! - [`Store::claim`] hands out outbox rows to one deliverer each, until the claim expires; [`Store::settle`]
-//!   replaces a claimed row by what came of it, which may be nothing, itself, or one row for each channel.
+//! - [`Store::claim`] hands out outbox rows to one deliverer each, until the claim expires; [`Store::settle_many`]
+//!   replaces claimed rows by what came of them, which may be nothing, itself, or one row for each channel.
 //! - [`Store::changes`] tells an archive which rows of the ledger were written after a number, in the order of commits.
 //!   They are noted from the first [`Store::archived`] on, so that a store that nobody archives pays nothing;
 //!   what the archive has not read is neither forgotten nor trimmed. [`Store::rows`] gives out everything, and
@@ -84,13 +84,13 @@ mod together;
 mod whole;
 
 pub use block_on::block_on;
-pub use check::{check_name, check_settlement, may_write, whole_milliseconds};
+pub use check::{check_name, check_settlements, may_write, whole_milliseconds};
 pub use contract::{
     Accepted, AgendaRow, Away, BackfillQuery, BackfillRow, CHANGES_MAX, Change, DueRow, EventRow,
     Expect, FoundRows, Group, Hint, InboxEntry, IncidentPlace, IncidentQuery, Lease, LedgerEntry,
     LedgerPlace, LedgerQuery, LedgerRow, OutboxRow, Page, READ_MAX, ReadinessView, Refusal, Role,
-    Roll, Row, RowsQuery, RunPlace, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Term,
-    Writer,
+    Roll, Row, RowsQuery, RunPlace, RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store,
+    StoreError, StoreFuture, Term, Writer,
 };
 pub use key::{DueKind, Key, RunKey};
 pub use obligation::{Obligation, Subject};

@@ -27,14 +27,15 @@ use jiff::{SignedDuration, Timestamp};
 
 pub use self::state::State;
 use crate::{
-    check::{check_name, check_settlement, whole_milliseconds},
+    check::{check_name, check_settlements, whole_milliseconds},
     contract::{
         Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, FoundRows, Group,
         InboxEntry, IncidentQuery, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role,
-        Roll, Row, RowsQuery, RunQuery, RunRow, Shard, Store, StoreError, StoreFuture, Writer,
+        Roll, Row, RowsQuery, RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store,
+        StoreError, StoreFuture, Writer,
     },
     key::Key,
-    record::{InboxRecord, IncidentRecord, OutboxRecord, Record, SensorRecord},
+    record::{InboxRecord, IncidentRecord, Record, SensorRecord},
     whole::{Archived, Changes, Forgetting, Freight, Mark, Portion, Rows, StoreId},
 };
 
@@ -279,15 +280,11 @@ impl Store for MemoryStore {
         self.with(move |state, now| state.claim(limit, until(now, ttl), now))
     }
 
-    fn settle<'a>(
-        &'a self,
-        row: &'a OutboxRow,
-        becomes: Vec<(String, OutboxRecord)>,
-    ) -> StoreFuture<'a, ()> {
+    fn settle_many(&self, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
         Box::pin(async move {
-            check_settlement(&becomes)?;
-            self.lock().settle(row, becomes);
-            Ok(())
+            check_settlements(&settlements)?;
+            let mut state = self.lock();
+            Ok(settlements.iter().map(|settlement| Ok(state.settle(settlement))).collect())
         })
     }
 

@@ -26,11 +26,20 @@ struct Limit {
     bound: Bound,
 }
 
+/// Alerts that reach a receiver that answers at once.
+const DELIVERIES: Bound = Bound::AtLeast(1_000.0);
+
 /// The promises of the issues; a benchmark that is not listed has no limit.
 const LIMITS: &[Limit] = &[
     Limit { name: "archive/share_of_copy", unit: Unit::Percent, bound: Bound::AtLeast(60.0) },
     Limit { name: "config/load_10k", unit: Unit::Seconds, bound: Bound::AtMost(3.0) },
     Limit { name: "config/load_10k", unit: Unit::Megabytes, bound: Bound::AtMost(200.0) },
+    Limit { name: "deliveries/embedded_file", unit: Unit::PerSecond, bound: DELIVERIES },
+    Limit { name: "deliveries/embedded_webhook", unit: Unit::PerSecond, bound: DELIVERIES },
+    Limit { name: "deliveries/postgres_file", unit: Unit::PerSecond, bound: DELIVERIES },
+    Limit { name: "deliveries/postgres_webhook", unit: Unit::PerSecond, bound: DELIVERIES },
+    Limit { name: "deliveries/redis_file", unit: Unit::PerSecond, bound: DELIVERIES },
+    Limit { name: "deliveries/redis_webhook", unit: Unit::PerSecond, bound: DELIVERIES },
     Limit { name: "embedded/instant_10k", unit: Unit::Seconds, bound: Bound::AtMost(0.5) },
     Limit { name: "fleet/postgres_100k_late", unit: Unit::Seconds, bound: Bound::AtMost(1.0) },
     Limit { name: "fleet/postgres_100k_uneven", unit: Unit::Percent, bound: Bound::AtMost(10.0) },

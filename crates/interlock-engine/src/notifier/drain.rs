@@ -49,10 +49,12 @@ impl Notifier {
         for lane in self.lanes.values_mut() {
             waiting.extend(lane.take_waiting());
         }
+        let mut settlements = Vec::with_capacity(waiting.len());
         for row in waiting {
             self.in_hand.remove(&named_row(&row));
-            self.put_back(row, now).await?;
+            settlements.push(self.put_back(row, now).await);
         }
+        self.settle(settlements).await?;
         let mut over = self.world.sleep_until(plus(now, LEAVE_IN));
         while !self.in_hand.is_empty() {
             let tried = tokio::select! {
@@ -61,7 +63,7 @@ impl Notifier {
                 () = &mut over => return Ok(()),
             };
             match tried {
-                Some(tried) => self.settle(tried).await?,
+                Some(tried) => self.record(vec![tried]).await?,
                 None => return Ok(()),
             }
         }
@@ -101,7 +103,7 @@ impl Notifier {
                 () = sleep => None,
             };
             if let Some(tried) = tried {
-                self.settle(tried).await?;
+                self.advance(Some(tried)).await?;
             }
         }
     }

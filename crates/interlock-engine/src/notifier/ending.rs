@@ -4,33 +4,29 @@ use std::collections::BTreeMap;
 
 use interlock_core::incident::{Alert, IncidentState, Level};
 use interlock_ports::channel::Delivery;
-use interlock_store::{
-    CHANGES_MAX, OutboxRow, StoreError, StoreFuture, record::OutboxRecord, together,
-};
+use interlock_store::{CHANGES_MAX, OutboxRow, Settlement, record::OutboxRecord};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Notifier, Tried, named, named_row, way::AGAIN};
+use super::{Notifier, Tried, named, way::AGAIN};
 use crate::scheduler::plus;
 
 /// The type of the alert that tells of a dead letter.
 const UNDELIVERED: &str = "alert_undelivered";
 
 impl Notifier {
-    /// Records what came of a try.
-    pub(super) async fn settle(&mut self, (rows, delivery): Tried) -> Result<(), StoreError> {
-        for row in &rows {
-            self.in_hand.remove(&named_row(row));
-        }
+    /// What is to be written of a try that ended.
+    pub(super) async fn conclude(&mut self, tried: &Tried) -> Vec<Settlement> {
+        let Tried { rows, delivery, took } = tried;
         let now = self.world.now();
         let channel = rows.first().map(|row| row.record.channel.clone()).unwrap_or_default();
-        let shut = match &delivery {
+        let shut = match delivery {
             Delivery::Delivered => {
                 if rows.len() > 1 {
                     self.vitals.digests.add(1);
                     self.vitals.digested.add(rows.len() as u64);
                 }
-                self.lanes.entry(channel).or_default().delivered();
+                self.lanes.entry(channel).or_default().delivered(*took, now);
                 None
             }
             Delivery::Refused { .. } => {
@@ -42,24 +38,24 @@ impl Notifier {
                 self.note_failure(&channel, retry_after.map(|pause| plus(now, pause)), now)
             }
         };
-        let mut settled: Vec<StoreFuture<'_, ()>> = Vec::new();
-        for row in &rows {
-            settled.push(Box::pin(self.settle_row(row, &delivery, shut)));
+        let mut settlements = Vec::with_capacity(rows.len());
+        for row in rows {
+            settlements.push(self.conclude_row(row, delivery, shut).await);
         }
-        together(settled).await.map(|_| ())
+        settlements
     }
 
-    async fn settle_row(
+    async fn conclude_row(
         &self,
         row: &OutboxRow,
         delivery: &Delivery,
         shut: Option<Timestamp>,
-    ) -> Result<(), StoreError> {
+    ) -> Settlement {
         let (now, tries) = (self.world.now(), row.record.tries + 1);
         match delivery {
             Delivery::Delivered => {
                 self.vitals.notifications.add("delivered", 1);
-                self.store.settle(row, self.again(row, now).into_iter().collect()).await
+                Settlement::new(row.clone(), self.again(row, now).into_iter().collect())
             }
             Delivery::Failed { reason, retry_after } => {
                 let pause = plus(now, self.patience.pause_after(tries));
@@ -74,7 +70,7 @@ impl Notifier {
                     return self.give_up(row, record, now).await;
                 }
                 self.vitals.notifications.add("retried", 1);
-                self.store.settle(row, vec![(row.name.clone(), record)]).await
+                Settlement::new(row.clone(), vec![(row.name.clone(), record)])
             }
             Delivery::Refused { reason } => {
                 let last_error = Some(reason.clone());
@@ -123,7 +119,7 @@ impl Notifier {
         row: &OutboxRow,
         record: OutboxRecord,
         now: Timestamp,
-    ) -> Result<(), StoreError> {
+    ) -> Settlement {
         let alert = Alert::from_json(&record.alert);
         let (channel, tries) = (record.channel.clone(), record.tries);
         let reason = record.last_error.clone().unwrap_or_default();
@@ -150,7 +146,7 @@ impl Notifier {
                 (name, record)
             }));
         }
-        self.store.settle(row, becomes).await
+        Settlement::new(row.clone(), becomes)
     }
 }
 

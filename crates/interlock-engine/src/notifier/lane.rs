@@ -1,26 +1,34 @@
 //! The lane of a channel: what was claimed for it waits here for its turn.
 //!
-//! A few tries at once, one at a time to find out while the last one failed, none while the breaker is open: what
-//! waits then goes back to the outbox. What waits too long for its claim is let go; it is claimed again.
+//! A few tries at once, more while each is quick, one at a time to find out while the last one failed, none while the
+//! breaker is open: what waits then goes back to the outbox. What waits too long for its claim is let go; it is claimed
+//! again.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use interlock_core::incident::{Alert, IncidentState};
-use interlock_store::{OutboxRow, StoreError, StoreFuture, together};
+use interlock_store::{OutboxRow, Settlement};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Notifier, digest, named_row};
+use super::{Notifier, QUEUED_MAX, Tried, digest, named_row};
 use crate::scheduler::plus;
 
-/// Tries under way per channel, and before the first one was taken.
-const TRIES_AT_ONCE: usize = 16;
+/// Tries under way per channel before the first one was taken; with each that is taken there may be one more.
 const TRIES_AT_FIRST: usize = 4;
+/// At most so many, and so many where programs listen and a try takes no longer than [`QUICK`].
+const TRIES_AT_ONCE: usize = 16;
+const QUICK_TRIES_AT_ONCE: usize = 64;
+const QUICK: Duration = Duration::from_millis(100);
 /// Failures in a row after which a channel is left alone.
 const FAILURES_MAX: u32 = 3;
-/// What a try may take: a claim that lasts no longer is not begun with.
-const TRY_MAX: SignedDuration = SignedDuration::from_secs(10);
-/// What waits at most for a channel that takes no digests.
-const WAITING_MAX: usize = 250;
+/// What waits at most for a channel that takes no digests; more if it is taken within [`WAIT_MAX`].
+const WAITING_MAX: usize = 1_000;
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// So much is enough to do for a channel that takes it within [`FED`]: what is claimed then would wait here.
+const ENOUGH: usize = 500;
+const FED: Duration = Duration::from_secs(2);
+/// For so long after the last alert that was taken: one that hangs holds up no other channel.
+const TAKING: SignedDuration = SignedDuration::from_millis(500);
 /// More of a kind than this, waiting for a channel that takes them, become one message.
 const DIGEST_ABOVE: usize = 10;
 /// A digest is gathered until nothing came for so long, or since the first for so long.
@@ -39,7 +47,12 @@ pub(super) struct Lane {
     under_way: usize,
     /// In a row.
     failures: u32,
-    is_proven: bool,
+    /// How many tries there may be at once.
+    places: usize,
+    /// How long a try takes that is taken, about; unknown before the first.
+    takes: Option<Duration>,
+    /// When the last try was taken.
+    taken_at: Option<Timestamp>,
     /// It is left alone until then.
     shut_until: Option<Timestamp>,
     /// Until then there is a storm of alerts.
@@ -62,9 +75,17 @@ impl Lane {
         self.queue.push_back((Alert::from_json(&row.record.alert).state(), row));
     }
 
-    pub(super) fn delivered(&mut self) {
+    /// A try was taken, after so long.
+    pub(super) fn delivered(&mut self, took: Duration, now: Timestamp) {
+        self.taken_at = Some(now);
         self.under_way = self.under_way.saturating_sub(1);
-        (self.failures, self.shut_until, self.is_proven) = (0, None, true);
+        let takes = self.takes.map_or(took, |takes| (takes * 7 + took) / 8);
+        self.takes = Some(takes);
+        let most = Self::most_at_once(takes);
+        // After failures it begins anew.
+        let before = if self.failures > 0 { 0 } else { self.places };
+        self.places = (before.max(TRIES_AT_FIRST) + 1).min(most);
+        (self.failures, self.shut_until) = (0, None);
     }
 
     pub(super) fn refused(&mut self) {
@@ -82,13 +103,38 @@ impl Lane {
         self.shut_until = until;
     }
 
-    /// How many tries at once: one, to find out, while the last one failed.
-    fn places(&self) -> usize {
-        match (self.failures, self.is_proven) {
-            (0, true) => TRIES_AT_ONCE,
-            (0, false) => TRIES_AT_FIRST,
-            _ => 1,
+    /// How many tries at once, and never more than `most`: one, to find out, while the last one failed.
+    fn places(&self, most: usize) -> usize {
+        if self.failures > 0 { 1 } else { self.places.clamp(TRIES_AT_FIRST, most) }
+    }
+
+    /// How many tries at once a receiver may get that takes so long.
+    fn most_at_once(takes: Duration) -> usize {
+        if takes <= QUICK { QUICK_TRIES_AT_ONCE } else { TRIES_AT_ONCE }
+    }
+
+    /// How many are taken in a time, as it seems, once there are as many tries as may be; none are known to be while tries
+    /// fail.
+    fn taken_in(&self, time: Duration) -> usize {
+        let Some(takes) = self.takes.filter(|_| self.failures == 0) else { return 0 };
+        let each = takes.max(Duration::from_millis(1)).as_micros();
+        (time.as_micros() / each) as usize * Self::most_at_once(takes)
+    }
+
+    /// Whether enough waits for a channel that is quick and still takes something, or that has only just begun.
+    pub(super) fn is_fed(&self, now: Timestamp) -> bool {
+        let began = self.came.filter(|_| self.takes.is_none() && self.failures == 0);
+        let is_within = |at: Timestamp| now < plus(at, TAKING);
+        if began.is_some_and(|(first, _)| is_within(first)) {
+            return self.waiting() > ENOUGH;
         }
+        self.taken_at.is_some_and(is_within)
+            && (ENOUGH + 1..=self.taken_in(FED)).contains(&self.waiting())
+    }
+
+    /// What may wait for a channel that takes no digests.
+    fn waiting_max(&self) -> usize {
+        self.taken_in(WAIT_MAX).clamp(WAITING_MAX, QUEUED_MAX)
     }
 
     /// Takes what is to be told as one message, if there is so much and nothing more comes.
@@ -125,10 +171,12 @@ impl Lane {
         if self.storm_until.is_some_and(|until| until > now) { 0 } else { DIGEST_ABOVE }
     }
 
-    /// Lets go of what waits too long for its claim.
-    fn let_go(&mut self, now: Timestamp) -> Vec<OutboxRow> {
-        let begin_by = plus(now, TRY_MAX);
+    /// Lets go of what waits too long for its claim, which must last until an instant.
+    fn let_go(&mut self, begin_by: Timestamp) -> Vec<OutboxRow> {
         let lasts = |row: &OutboxRow| row.record.claimed_until.is_none_or(|at| at >= begin_by);
+        if self.queue.iter().all(|(_, row)| lasts(row)) {
+            return Vec::new();
+        }
         let all = std::mem::take(&mut self.queue);
         let (kept, gone): (VecDeque<_>, VecDeque<_>) =
             all.into_iter().partition(|(_, row)| lasts(row));
@@ -138,31 +186,34 @@ impl Lane {
 }
 
 impl Notifier {
-    /// Begins the tries for which there is a place.
-    pub(super) async fn start(&mut self) -> Result<(), StoreError> {
+    /// Begins the tries for which there is a place; answers with what goes back to the outbox.
+    pub(super) async fn start(&mut self) -> Vec<Settlement> {
         let now = self.world.now();
+        let begin_by = plus(now, self.patience.try_max);
         let names: Vec<String> = self.lanes.keys().cloned().collect();
+        let mut settlements = Vec::new();
         for channel in names {
             let takes_digests = self.channels.manner(&channel).takes_digests;
+            let places_max = if takes_digests { TRIES_AT_ONCE } else { QUICK_TRIES_AT_ONCE };
             let Some(lane) = self.lanes.get_mut(&channel) else { continue };
             let mut back = Vec::new();
             let mut tries = Vec::new();
             if let Some(until) = lane.shut_until.filter(|until| *until > now) {
                 back.extend(lane.queue.drain(..).map(|(_, row)| (row, until)));
             }
-            let gone = lane.let_go(now);
+            let gone = lane.let_go(begin_by);
             if takes_digests && let Some(rows) = lane.take_digest(now) {
                 tries.push(rows);
             }
             while !(takes_digests && lane.is_gathering(now))
-                && lane.under_way + tries.len() < lane.places()
+                && lane.under_way + tries.len() < lane.places(places_max)
                 && let Some((_, row)) = lane.queue.pop_front()
             {
                 tries.push(vec![row]);
             }
-            if !takes_digests && lane.queue.len() > WAITING_MAX {
-                let later = plus(now, self.patience.pause);
-                back.extend(lane.queue.drain(WAITING_MAX..).map(|(_, row)| (row, later)));
+            if !takes_digests && lane.queue.len() > lane.waiting_max() {
+                let (later, most) = (plus(now, self.patience.pause), lane.waiting_max());
+                back.extend(lane.queue.drain(most..).map(|(_, row)| (row, later)));
             }
             if lane.queue.is_empty() {
                 lane.came = None;
@@ -171,25 +222,25 @@ impl Notifier {
             for row in gone.iter().chain(back.iter().map(|(row, _)| row)) {
                 self.in_hand.remove(&named_row(row));
             }
-            let mut put_back: Vec<StoreFuture<'_, ()>> = Vec::new();
             for (row, until) in back {
-                put_back.push(Box::pin(self.put_back(row, until)));
+                settlements.push(self.put_back(row, until).await);
             }
-            together(put_back).await?;
             for rows in tries {
                 self.begin(&channel, rows);
             }
         }
-        Ok(())
+        settlements
     }
 
     /// Begins a try, beside the loop.
     fn begin(&self, channel: &str, rows: Vec<OutboxRow>) {
         let notice = digest::notice(&rows, self.world.now());
         let (delivery, sender) = (self.channels.deliver(channel, notice), self.sender.clone());
+        let (world, began) = (Arc::clone(&self.world), self.world.uptime());
         let task = async move {
             let delivery = delivery.await;
-            let _loop_is_gone = sender.send((rows, delivery));
+            let took = world.uptime().saturating_sub(began);
+            let _loop_is_gone = sender.send(Tried { rows, delivery, took });
         };
         self.world.spawn("deliver an alert", Box::pin(task));
     }
@@ -235,6 +286,45 @@ mod tests {
             held: None,
         };
         OutboxRow { pipeline: PipelineId::system(), name: number.to_string(), record, revision: 1 }
+    }
+
+    #[test]
+    fn as_many_tries_at_once_as_are_taken_well() {
+        let mut lane = Lane::default();
+        assert_eq!(lane.places(64), TRIES_AT_FIRST);
+        let quick = Duration::from_millis(5);
+        (0..12).for_each(|_| lane.delivered(quick, at(0)));
+        assert_eq!((lane.places(64), lane.places(16)), (16, 16));
+        (0..100).for_each(|_| lane.delivered(quick, at(0)));
+        assert_eq!((lane.places(64), lane.places(16)), (64, 16), "people are told slowly");
+        (0..40).for_each(|_| lane.delivered(Duration::from_secs(1), at(0)));
+        assert_eq!(lane.places(64), 16, "it got slow");
+        lane.failed();
+        assert_eq!(lane.places(64), 1, "to find out");
+        lane.delivered(quick, at(0));
+        assert_eq!(lane.places(64), 5, "it begins anew");
+    }
+
+    #[test]
+    fn the_outbox_waits_for_a_channel_only_while_that_is_quick() {
+        let mut lane = Lane::default();
+        (0..800).for_each(|number| lane.queue(opening(number), at(0)));
+        assert!(lane.is_fed(at(0)), "it has only just begun");
+        assert!(!lane.is_fed(at(1)), "it takes nothing");
+        assert_eq!(lane.waiting_max(), 1_000);
+        lane.delivered(Duration::from_millis(50), at(0));
+        assert!(lane.is_fed(at(0)), "it will get more tries at once");
+        (0..60).for_each(|_| lane.delivered(Duration::from_millis(10), at(0)));
+        assert!(lane.is_fed(at(0)));
+        assert_eq!(lane.waiting_max(), 16_000);
+        assert!(!lane.is_fed(at(1)), "it hangs");
+        (0..60).for_each(|_| lane.delivered(Duration::from_secs(1), at(2)));
+        assert!(!lane.is_fed(at(2)), "it is slow");
+        assert_eq!(lane.waiting_max(), 1_000);
+        let mut lane = Lane::default();
+        (0..60).for_each(|_| lane.delivered(Duration::from_millis(20), at(0)));
+        (0..500).for_each(|number| lane.queue(opening(number), at(0)));
+        assert!(!lane.is_fed(at(0)), "it will soon have nothing to do");
     }
 
     #[test]

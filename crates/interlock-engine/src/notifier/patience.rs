@@ -11,6 +11,8 @@ pub struct Patience {
     pub ask_again: SignedDuration,
     /// How long a claim lasts: longer than any try.
     pub claim: SignedDuration,
+    /// What a try may take: with a claim that lasts no longer none is begun.
+    pub try_max: SignedDuration,
     /// The pause after the first failure; it doubles.
     pub pause: SignedDuration,
     /// The longest pause.
@@ -27,6 +29,7 @@ impl Default for Patience {
             look: SignedDuration::from_millis(500),
             ask_again: SignedDuration::from_mins(1),
             claim: SignedDuration::from_secs(20),
+            try_max: SignedDuration::from_secs(10),
             pause: SignedDuration::from_secs(5),
             pause_max: SignedDuration::from_mins(15),
             tries_max: 12,

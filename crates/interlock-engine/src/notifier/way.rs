@@ -5,17 +5,15 @@
 //! told to whoever heard of the beginning: it waits while the beginning is on its way, and where the beginning was
 //! held back until now, both are dropped (S12).
 
-use std::sync::Arc;
-
 use interlock_core::incident::{Alert, IncidentState, older_days};
 use interlock_ports::channel::HoldReason;
 use interlock_store::{
-    Key, OutboxRow, Record, Row, Shard, StoreError,
+    Key, OutboxRow, Record, Row, Settlement, Shard, StoreError,
     record::{IncidentRecord, OutboxRecord},
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Notifier, named};
+use super::{Notifier, named, rows_read::RowsRead};
 use crate::scheduler::plus;
 
 /// Opened so often within [`FLAPS_WITHIN`], it is told only if it lasts for [`FLAP_LASTS`].
@@ -56,13 +54,13 @@ enum Beginning {
 }
 
 impl Notifier {
-    /// Whether a notification may be told now.
-    pub(super) async fn way(&self, row: &OutboxRow) -> Result<Way, StoreError> {
+    /// Whether a notification may be told now, by rows that were read ([`Self::keys_of_way`]).
+    pub(super) async fn way(&self, row: &OutboxRow, rows: &RowsRead) -> Result<Way, StoreError> {
         let alert = Alert::from_json(&row.record.alert);
         match alert.state() {
-            Some(IncidentState::Open) => self.way_of_beginning(row, &alert).await,
+            Some(IncidentState::Open) => self.way_of_beginning((row, rows), &alert).await,
             Some(IncidentState::Acknowledged) => {
-                let incident = self.incident(row, &alert).await?;
+                let incident = rows.incident(row, &alert);
                 let is_seen = incident.is_some_and(|incident| {
                     incident.told == row.record.after
                         && incident.standing() == Ok(IncidentState::Acknowledged)
@@ -70,19 +68,19 @@ impl Notifier {
                 if !is_seen {
                     return Ok(Way::Moot);
                 }
-                Ok(match self.beginning(row).await? {
+                Ok(match self.beginning(row, rows) {
                     Beginning::Told => Way::Free,
                     Beginning::OnItsWay(at) => Way::NotBefore(self.after_its_try(at)),
                     Beginning::Dead | Beginning::Unheard(_) => Way::Moot,
                 })
             }
-            Some(IncidentState::Resolved) => Ok(match self.beginning(row).await? {
+            Some(IncidentState::Resolved) => Ok(match self.beginning(row, rows) {
                 Beginning::OnItsWay(at) => Way::NotBefore(self.after_its_try(at)),
                 Beginning::Dead => Way::Moot,
                 Beginning::Unheard(rows) => Way::Unheard(rows),
                 // It was decided that nobody heard of it, and what was held back is gone by now.
                 Beginning::Told if row.record.held.is_some() => Way::Moot,
-                Beginning::Told => return self.way_of_end(row, &alert).await,
+                Beginning::Told => return self.way_of_end((row, rows), &alert).await,
             }),
             None => Ok(Way::Free),
         }
@@ -90,7 +88,11 @@ impl Notifier {
 
     /// An end is told at once, unless its channel waits until it holds: for so many good slots in a row. What begins
     /// again before that was not over. What a person ended is over.
-    async fn way_of_end(&self, row: &OutboxRow, alert: &Alert) -> Result<Way, StoreError> {
+    async fn way_of_end(
+        &self,
+        (row, rows): (&OutboxRow, &RowsRead),
+        alert: &Alert,
+    ) -> Result<Way, StoreError> {
         let wanted = self.channels.manner(&row.record.channel).recovered as usize;
         let now = self.world.now();
         let is_late = now.duration_since(alert.timestamp) > RECOVERY_MAX;
@@ -101,7 +103,7 @@ impl Notifier {
         {
             return Ok(Way::Free);
         }
-        let began_again = self.incident(row, alert).await?.is_some_and(|incident| {
+        let began_again = rows.incident(row, alert).is_some_and(|incident| {
             incident.standing() != Ok(IncidentState::Resolved) && incident.told != row.record.after
         });
         if began_again {
@@ -118,15 +120,19 @@ impl Notifier {
         at.min(plus(now, self.patience.ask_again)).max(plus(now, self.patience.look))
     }
 
-    async fn way_of_beginning(&self, row: &OutboxRow, alert: &Alert) -> Result<Way, StoreError> {
+    async fn way_of_beginning(
+        &self,
+        (row, rows): (&OutboxRow, &RowsRead),
+        alert: &Alert,
+    ) -> Result<Way, StoreError> {
         let OutboxRecord { channel, held, .. } = &row.record;
         if !channel.is_empty() && held.is_none() {
             return Ok(Way::Free);
         }
         let now = self.world.now();
-        let incident = self.incident(row, alert).await?;
+        let incident = rows.incident(row, alert);
         let opening = opening_of(&row.name, channel);
-        let is_open = incident.as_ref().is_some_and(|incident| {
+        let is_open = incident.is_some_and(|incident| {
             incident.told.as_deref() == Some(opening)
                 && incident.standing() == Ok(IncidentState::Open)
         });
@@ -139,7 +145,7 @@ impl Notifier {
                 Way::NotBefore(plus(now, self.patience.ask_again))
             });
         }
-        let reason = match &incident {
+        let reason = match incident {
             Some(incident) if channel.is_empty() => flapping(incident, now),
             Some(incident) if !row.name.ends_with(AGAIN) => {
                 self.not_their_turn(row, (alert, incident), now).await?
@@ -205,38 +211,12 @@ impl Notifier {
         Ok(theirs.map(|(.., found)| found.record.count).sum())
     }
 
-    /// The incident that an alert tells of, as it is now.
-    async fn incident(
-        &self,
-        row: &OutboxRow,
-        alert: &Alert,
-    ) -> Result<Option<IncidentRecord>, StoreError> {
-        let Some(key) = alert.incident() else { return Ok(None) };
-        let rows = self.store.read(&row.pipeline, &[Key::Incident(key.to_owned())]).await?;
-        match rows.into_iter().next().flatten() {
-            Some(Row { record: Record::Incident(incident), .. }) => {
-                Ok(Some(Arc::unwrap_or_clone(incident)))
-            }
-            Some(_) | None => Ok(None),
-        }
-    }
-
     /// What became of the beginning of what ends.
-    async fn beginning(&self, row: &OutboxRow) -> Result<Beginning, StoreError> {
-        let (Some(after), channel) = (&row.record.after, &row.record.channel) else {
-            return Ok(Beginning::Told);
-        };
-        let mut names = vec![after.clone()];
-        if !channel.is_empty() {
-            let there = named(after, channel);
-            names.push(format!("{there}{AGAIN}"));
-            names.push(there);
-        }
-        let keys: Vec<Key> = names.iter().cloned().map(Key::Outbox).collect();
-        let rows = self.store.read(&row.pipeline, &keys).await?;
+    fn beginning(&self, row: &OutboxRow, rows: &RowsRead) -> Beginning {
         let now = self.world.now();
         let (mut is_dead, mut unheard) = (false, Vec::new());
-        for (name, found) in names.into_iter().zip(rows) {
+        for name in names_of_beginning(row) {
+            let found = rows.get(&row.pipeline, Key::Outbox(name.clone()));
             let Some(Row { record: Record::Outbox(record), revision }) = found else { continue };
             let is_claimed = record.claimed_until.is_some_and(|until| until > now);
             match (record.dead, &record.held) {
@@ -246,21 +226,21 @@ impl Notifier {
                     unheard.push(OutboxRow {
                         pipeline: row.pipeline.clone(),
                         name,
-                        record: Arc::unwrap_or_clone(record),
-                        revision,
+                        record: record.as_ref().clone(),
+                        revision: *revision,
                     });
                 }
                 (false, _) => {
                     let at = if is_claimed { now } else { record.not_before };
-                    return Ok(Beginning::OnItsWay(at));
+                    return Beginning::OnItsWay(at);
                 }
             }
         }
-        Ok(match (is_dead, unheard) {
+        match (is_dead, unheard) {
             (true, _) => Beginning::Dead,
             (false, unheard) if unheard.is_empty() => Beginning::Told,
             (false, unheard) => Beginning::Unheard(unheard),
-        })
+        }
     }
 
     /// Drops an end with the beginning that was held back until now: first it is written down that it is so, then the
@@ -269,18 +249,49 @@ impl Notifier {
         &self,
         row: OutboxRow,
         beginnings: Vec<OutboxRow>,
-    ) -> Result<(), StoreError> {
+    ) -> Vec<Settlement> {
         if row.record.held.is_none() {
             let record = OutboxRecord { held: Some(UNHEARD.to_owned()), ..row.record.clone() };
-            return self.store.settle(&row, vec![(row.name.clone(), record)]).await;
+            let becomes = vec![(row.name.clone(), record)];
+            return vec![Settlement::new(row, becomes)];
         }
         self.vitals.notifications.add("unheard", beginnings.len() as u64);
-        for beginning in beginnings {
-            self.store.settle(&beginning, vec![]).await?;
-        }
+        let gone = beginnings.into_iter().map(|beginning| Settlement::new(beginning, vec![]));
+        let mut settlements: Vec<Settlement> = gone.collect();
         // The next look finds them gone, or somebody at them.
-        self.put_back(row, self.world.now()).await
+        settlements.push(self.put_back(row, self.world.now()).await);
+        settlements
     }
+
+    /// The rows that decide whether a notification may be told now.
+    pub(super) fn keys_of_way(&self, row: &OutboxRow) -> Vec<Key> {
+        let alert = Alert::from_json(&row.record.alert);
+        let OutboxRecord { channel, held, .. } = &row.record;
+        let incident = alert.incident().map(|key| Key::Incident(key.to_owned()));
+        let beginning = names_of_beginning(row).into_iter().map(Key::Outbox);
+        match alert.state() {
+            Some(IncidentState::Open) if !channel.is_empty() && held.is_none() => vec![],
+            Some(IncidentState::Open) => incident.into_iter().collect(),
+            Some(IncidentState::Acknowledged) => beginning.chain(incident).collect(),
+            Some(IncidentState::Resolved) => {
+                let is_asked = self.channels.manner(channel).recovered > 1;
+                beginning.chain(incident.filter(|_| is_asked)).collect()
+            }
+            None => vec![],
+        }
+    }
+}
+
+/// Under which names the beginning of what ends may be found.
+fn names_of_beginning(row: &OutboxRow) -> Vec<String> {
+    let (Some(after), channel) = (&row.record.after, &row.record.channel) else { return vec![] };
+    let mut names = vec![after.clone()];
+    if !channel.is_empty() {
+        let there = named(after, channel);
+        names.push(format!("{there}{AGAIN}"));
+        names.push(there);
+    }
+    names
 }
 
 /// The name that a notification had before it had a channel.

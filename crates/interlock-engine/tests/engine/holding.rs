@@ -220,16 +220,13 @@ fn many_at_once_are_one_message_for_people_and_each_by_itself_for_programs() {
     }
 }
 
-#[test]
-fn ten_thousand_at_once_are_one_message() {
-    const COUNT: usize = 10_000;
-    let mut stage = Stage::new(&[("chat", takes)]);
-    stage.receivers.manner = ChannelPolicy { takes_digests: true, ..ChannelPolicy::default() };
+/// Puts the beginning of an incident of each of so many pipelines into the outbox.
+pub(crate) fn put_openings(stage: &Stage, count: usize) {
     let day = SignedDuration::from_hours(24);
     let lease = block_on(stage.store.acquire(Role::Watchdog, Shard(0), "other", day));
     let writer = lease.unwrap().unwrap().writer;
     let now = stage.world.time();
-    let groups = (0..COUNT).map(|number| {
+    let groups = (0..count).map(|number| {
         let pipeline = PipelineId::parse(&format!("p{number}")).unwrap();
         let key = format!("watchdog:p{number}:daily:2026-03-20");
         let details = [("state".to_owned(), "open".into()), ("incident".to_owned(), key.into())];
@@ -258,6 +255,14 @@ fn ten_thousand_at_once_are_one_message() {
     });
     let accepted = block_on(stage.store.commit(groups.collect())).unwrap();
     assert!(accepted.iter().all(Result::is_ok));
+}
+
+#[test]
+fn ten_thousand_at_once_are_one_message() {
+    const COUNT: usize = 10_000;
+    let mut stage = Stage::new(&[("chat", takes)]);
+    stage.receivers.manner = ChannelPolicy { takes_digests: true, ..ChannelPolicy::default() };
+    put_openings(&stage, COUNT);
     stage.live(u64::MAX, Stage::end(1));
     let got = stage.receivers.got.lock().unwrap().clone();
     let counts: Vec<_> = got.iter().map(|(_, _, alert)| alert.details["count"].clone()).collect();

@@ -16,6 +16,7 @@ mod catchup_shards;
 mod control_schedules;
 mod crashing;
 mod deaf;
+mod deliveries;
 mod doubt;
 mod evaluating;
 mod hands;

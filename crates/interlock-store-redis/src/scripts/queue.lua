@@ -24,23 +24,29 @@ local function claim()
     return rows
 end
 
+-- A word with one digit for each row that it becomes: whether that was written; an empty one if the notification had changed.
 local function settle()
     local hash, field = find()
     local found = revision(call('HGET', hash, field))
-    if found == 0 or text(found) ~= take() then
-        return {}
+    local expected, length = take(), count()
+    if found == 0 or text(found) ~= expected then
+        pass(length)
+        return ''
     end
     call('HDEL', hash, field)
     index(count())
-    for _ = 1, count() do
+    local written = {}
+    for n = 1, count() do
         local name, rows = take(), count()
         if call('HEXISTS', hash, name) == 1 then
-            at = at + rows
+            pass(rows)
+            written[n] = '0'
         else
             put(hash, name, name == field and found or 0)
+            written[n] = '1'
         end
     end
-    return {}
+    return table.concat(written)
 end
 
 return once(function()
@@ -55,5 +61,9 @@ return once(function()
         end
         return {}
     end
-    return settle()
+    local outcomes = {}
+    for n = 1, count() do
+        outcomes[n] = settle()
+    end
+    return outcomes
 end)

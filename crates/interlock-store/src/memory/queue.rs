@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::{read::page, state::State};
 use crate::{
-    contract::{InboxEntry, OutboxRow, Page, Shard},
+    contract::{InboxEntry, OutboxRow, Page, Settlement, Shard},
     key::Key,
     record::{InboxRecord, OutboxRecord, Record},
 };
@@ -73,20 +73,27 @@ impl State {
         rows
     }
 
-    pub(super) fn settle(&mut self, row: &OutboxRow, becomes: Vec<(String, OutboxRecord)>) {
+    /// Answers with the rows that stay claimed.
+    pub(super) fn settle(&mut self, settlement: &Settlement) -> Vec<OutboxRow> {
+        let row = &settlement.row;
         let key = Key::Outbox(row.name.clone());
         if self.row(&row.pipeline, &key).is_none_or(|found| found.revision != row.revision) {
-            return;
+            return Vec::new();
         }
         self.unset(&row.pipeline, &key);
-        for (name, record) in becomes {
+        let mut claimed = Vec::new();
+        for (name, record) in settlement.claimed() {
             if self.row(&row.pipeline, &Key::Outbox(name.clone())).is_some() {
                 continue;
             }
-            let revision = if name == row.name { row.revision + 1 } else { 1 };
-            let record = OutboxRecord { claimed_until: None, ..record };
-            self.keep(&OutboxRow { pipeline: row.pipeline.clone(), name, record, revision });
+            let revision = if *name == row.name { row.revision + 1 } else { 1 };
+            let (pipeline, name) = (row.pipeline.clone(), name.clone());
+            let added = OutboxRow { pipeline, name, record, revision };
+            self.keep(&added);
+            claimed.push(added);
         }
+        claimed.retain(|added| added.record.claimed_until.is_some());
+        claimed
     }
 
     pub(super) fn dead_letters(&self, limit: usize) -> Page<OutboxRow> {

@@ -1,13 +1,14 @@
 //! The notifier of `serve`: the declared channels on real sockets, files and standard output.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Write as _},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use interlock_alert::{Book, Console, Known, LocalChannels, Silences, Trouble};
+use interlock_alert::{Book, Console, Known, LocalChannels, PrepareFuture, Silences, Trouble};
 use interlock_config::{SystemZones, server::Alert, silence::Silence};
 use interlock_core::{id::PipelineId, incident::Level, outbound::Outbound, pipeline::Pipeline};
 use interlock_engine::{
@@ -16,7 +17,7 @@ use interlock_engine::{
     vitals::{Pulse, Vitals},
 };
 use interlock_store::{
-    Key, Record, Shard, Store, StoreError,
+    Key, Record, Shard, Store, StoreError, for_each,
     record::{IncidentRecord, version_number},
 };
 use interlock_trigger::web::Web;
@@ -33,6 +34,12 @@ pub(crate) const BOUND: Duration = Duration::from_secs(30);
 
 /// How long silences that were read are believed.
 const SILENCES_KEPT: SignedDuration = SignedDuration::from_millis(500);
+/// So many answers are remembered.
+const ANSWERS_MAX: usize = 2_048;
+/// How long it is believed what a pipeline declares, and whether it is in trouble: longer than many alerts at once take from
+/// being claimed to being delivered, and no time for whoever edits a file.
+const DECLARED_KEPT: SignedDuration = SignedDuration::from_secs(2);
+const TROUBLE_KEPT: SignedDuration = SignedDuration::from_millis(200);
 /// So many open incidents of an upstream are looked at.
 const TROUBLES: usize = 50;
 
@@ -64,6 +71,8 @@ pub(crate) fn open(around: Around<'_>) -> io::Result<Notifier> {
         store: Arc::clone(&store),
         zones,
         silences: Mutex::default(),
+        declared: RecentAnswers::new(DECLARED_KEPT),
+        troubles: RecentAnswers::new(TROUBLE_KEPT),
     });
     let channels = LocalChannels::new(book, web, console, directory).with_threads_in(threads);
     let (world, channels) = (Arc::new(TokioWorld::new()), Arc::new(channels));
@@ -101,6 +110,10 @@ struct AlertBook {
     zones: SystemZones,
     /// The silences, and when they were read: many alerts at once ask for them once.
     silences: Mutex<Option<(Timestamp, Arc<[Silence]>)>>,
+    /// What pipelines declare, of those that alerts were just about.
+    declared: RecentAnswers<Option<Arc<Pipeline>>>,
+    /// Open incidents of pipelines that others depend on.
+    troubles: RecentAnswers<Option<String>>,
 }
 
 impl AlertBook {
@@ -108,7 +121,20 @@ impl AlertBook {
         self.silences.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What a pipeline declares; an answer that the store does not give is none to remember.
     async fn declared(&self, name: &PipelineId) -> Option<Arc<Pipeline>> {
+        let now = clock::now();
+        if let Some(known) = self.declared.get(name, now) {
+            return known;
+        }
+        let found = self.read_declared(name).await;
+        if found.is_some() {
+            self.declared.keep(name, found.clone(), now);
+        }
+        found
+    }
+
+    async fn read_declared(&self, name: &PipelineId) -> Option<Arc<Pipeline>> {
         let rows = self.store.read(name, &[Key::Pipeline]).await.ok()?;
         let Record::Pipeline(row) = rows.into_iter().next()??.record else { return None };
         self.specs.pipeline(name, version_number(&row.version).ok()?).await.ok()
@@ -148,6 +174,17 @@ impl Book for AlertBook {
         Box::pin(self.declared(name))
     }
 
+    fn prepare(&self, names: Vec<PipelineId>) -> PrepareFuture<'_> {
+        Box::pin(async move {
+            let asked = for_each(names, |name| async move {
+                self.declared(&name).await;
+                Ok(())
+            });
+            // What could not be read is asked for again when it is needed.
+            drop(asked.await);
+        })
+    }
+
     fn silences(&self) -> Silences<'_> {
         Box::pin(async {
             let now = clock::now();
@@ -166,6 +203,10 @@ impl Book for AlertBook {
 
     fn trouble<'a>(&'a self, name: &'a PipelineId) -> Trouble<'a> {
         Box::pin(async move {
+            let now = clock::now();
+            if let Some(known) = self.troubles.get(name, now) {
+                return known;
+            }
             let shard = Shard::of(name, self.store.shard_count());
             // Every key comes after the empty one.
             let after = (name.clone(), String::new());
@@ -174,8 +215,39 @@ impl Book for AlertBook {
             // What is only a warning, or a test, keeps nobody else from working.
             let is_bad =
                 |row: &IncidentRecord| row.level == Level::Error.as_str() && row.kind != "BARK";
-            theirs.find(|(.., row)| is_bad(&row.record)).map(|(_, key, _)| key)
+            let found = theirs.find(|(.., row)| is_bad(&row.record)).map(|(_, key, _)| key);
+            self.troubles.keep(name, found.clone(), now);
+            found
         })
+    }
+}
+
+/// Answers about pipelines, believed for a moment: many alerts at once ask the same.
+struct RecentAnswers<T> {
+    kept: SignedDuration,
+    answers: Mutex<BTreeMap<PipelineId, (Timestamp, T)>>,
+}
+
+impl<T: Clone> RecentAnswers<T> {
+    fn new(kept: SignedDuration) -> Self {
+        Self { kept, answers: Mutex::default() }
+    }
+
+    fn get(&self, name: &PipelineId, now: Timestamp) -> Option<T> {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, answer) = answers.get(name)?;
+        (now.duration_since(*at).abs() < self.kept).then(|| answer.clone())
+    }
+
+    fn keep(&self, name: &PipelineId, answer: T, now: Timestamp) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of a storm go when the next one begins, or when they are too many.
+        if answers.len() >= ANSWERS_MAX {
+            answers.retain(|_, (at, _)| now.duration_since(*at).abs() < self.kept);
+        }
+        if answers.len() < ANSWERS_MAX {
+            answers.insert(name.clone(), (now, answer));
+        }
     }
 }
 
@@ -196,5 +268,20 @@ mod tests {
         let known = in_force(Ok(vec![silence]), None);
         assert_eq!(in_force(lost(), Some(&known)), known);
         assert!(in_force(Ok(vec![]), Some(&known)).is_empty(), "it was ended");
+    }
+
+    #[test]
+    fn answers_are_believed_for_a_moment_and_are_never_too_many() {
+        let answers = RecentAnswers::new(DECLARED_KEPT);
+        let name = |number: usize| PipelineId::parse(&format!("p{number}")).unwrap();
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        for number in 0..=ANSWERS_MAX {
+            answers.keep(&name(number), number, at(0));
+        }
+        assert_eq!(answers.get(&name(7), at(1)), Some(7));
+        assert_eq!(answers.get(&name(ANSWERS_MAX), at(1)), None, "one too many");
+        assert_eq!(answers.get(&name(7), at(2)), None, "it may have been edited");
+        answers.keep(&name(ANSWERS_MAX), 1, at(2));
+        assert_eq!(answers.get(&name(ANSWERS_MAX), at(2)), Some(1), "the old ones went");
     }
 }
