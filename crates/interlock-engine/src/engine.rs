@@ -25,7 +25,7 @@ use crate::{
     asking::Answered,
     declare::Changes,
     ending::StartsUnderWay,
-    gap::Survey,
+    gap::Prefetched,
     host::{Host, Part, Trust},
     inbox::Heard,
     progress::{Progress, Said},
@@ -230,10 +230,8 @@ pub struct Engine {
     pub(crate) restraint: Restraint,
     /// Pipelines whose due slots met rows that others wrote: those are read first.
     pub(crate) blocked: BTreeSet<PipelineId>,
-    /// What was recorded of missed slots when their catch-up began.
-    pub(crate) survey: Option<Survey>,
-    /// What is recorded of those that are blocked, while they are planned.
-    pub(crate) blocked_survey: Option<Survey>,
+    /// What stands in the ledger of pipelines that are opened together.
+    pub(crate) prefetched: Prefetched,
     /// Pipelines with a backfill that is not finished.
     pub(crate) backfilling: BTreeSet<PipelineId>,
     /// Runs under way.
@@ -343,8 +341,7 @@ impl Engine {
             progress: Progress::default(),
             restraint: Restraint::default(),
             blocked: BTreeSet::new(),
-            survey: None,
-            blocked_survey: None,
+            prefetched: Prefetched::default(),
             backfilling: BTreeSet::new(),
             active: Active::among(Arc::clone(&host.busy)),
             dependents: Dependents::default(),

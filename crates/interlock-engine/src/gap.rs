@@ -283,11 +283,20 @@ impl Ahead {
     }
 }
 
+/// What stands in the ledger of pipelines that are opened together.
+#[derive(Debug, Default)]
+pub(crate) struct Prefetched {
+    /// Of those that missed slots, as it was when their catch-up began.
+    pub(crate) missed: Option<LedgerPrefetch>,
+    /// Of those whose due slots met rows of others, while they are planned.
+    pub(crate) blocked: Option<LedgerPrefetch>,
+}
+
 /// What stood after everybody's watermarks when a catch-up began: one question instead of one for each pipeline.
 ///
 /// What is written later is found out by a conflict, as with live slots; its pipeline is then read by itself.
 #[derive(Debug)]
-pub(crate) struct Survey {
+pub(crate) struct LedgerPrefetch {
     from: Timestamp,
     /// `None` if so much stands there that each pipeline is better asked about by itself.
     found: Option<BTreeMap<PipelineId, Ahead>>,
@@ -295,7 +304,7 @@ pub(crate) struct Survey {
     pub(crate) deaf: Vec<Stretch>,
 }
 
-impl Survey {
+impl LedgerPrefetch {
     /// Reads what stands from an instant on, for so many pipelines: of each the watchdog may have recorded a few slots.
     pub(crate) async fn since(
         store: &dyn Store,

@@ -133,8 +133,8 @@ impl Engine {
     /// What is recorded of what a pipeline owes.
     pub(crate) async fn ahead_of(&self, owing: &Owing<'_>) -> Result<Ahead, EngineError> {
         let is_blocked = self.blocked.contains(owing.pipeline);
-        let survey = if is_blocked { &self.blocked_survey } else { &self.survey };
-        let mut ahead = match survey.as_ref().and_then(|survey| survey.of(owing)) {
+        let prefetch = if is_blocked { &self.prefetched.blocked } else { &self.prefetched.missed };
+        let mut ahead = match prefetch.as_ref().and_then(|prefetch| prefetch.of(owing)) {
             Some(ahead) => ahead,
             None => Ahead::read(self.store.as_ref(), owing).await?,
         };
@@ -151,8 +151,8 @@ impl Engine {
         &self,
         owing: &Owing<'_>,
     ) -> Result<Vec<(Timestamp, Timestamp)>, EngineError> {
-        match &self.survey {
-            Some(survey) => Ok(survey.deaf.clone()),
+        match &self.prefetched.missed {
+            Some(prefetch) => Ok(prefetch.deaf.clone()),
             None => owing.deaf(self.store.as_ref()).await,
         }
     }

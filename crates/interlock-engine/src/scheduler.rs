@@ -21,7 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     engine::{Engine, EngineError},
-    gap::{Ahead, Owing, Survey},
+    gap::{Ahead, LedgerPrefetch, Owing},
     progress::Rest,
     quarantine::guarded,
     recording::Recording,
@@ -35,7 +35,7 @@ const DUE_MAX: usize = 10_000;
 /// not wait for the end of a long catch-up.
 const CATCHUP_GROUPS_MAX: usize = 500;
 /// With fewer pipelines than this each is asked about by itself what is recorded of it.
-const SURVEY_WORTH: usize = 20;
+const PREFETCH_FROM: usize = 20;
 /// So many pipelines are planned between two signs that the pass goes on.
 const SHOWN_EVERY: usize = 500;
 /// When a pipeline whose due slots could not be recorded is looked at again.
@@ -49,7 +49,7 @@ impl Engine {
             let now = self.world.now();
             let mut due = self.take_due(now);
             if due.is_empty() {
-                self.survey = None;
+                self.prefetched.missed = None;
                 return Ok(());
             }
             self.settle().await?;
@@ -57,8 +57,8 @@ impl Engine {
             due.retain(|(pipeline, _)| !self.is_aside(pipeline, now));
             self.put_off_what_reports_may_open(&mut due, now);
             let missed = self.missed_by(due.iter().map(|(pipeline, _)| pipeline), now);
-            self.survey(&missed, now).await?;
-            self.survey_blocked(&due, now).await?;
+            self.prefetch_missed(&missed, now).await?;
+            self.prefetch_blocked(&due, now).await?;
             self.announce_what_was_missed(&missed, now).await?;
             let mut planned = Vec::new();
             let (mut later, mut failed) = (BTreeSet::new(), BTreeSet::new());
@@ -153,23 +153,24 @@ impl Engine {
     }
 
     /// Finds out at the beginning of a catch-up of many pipelines what is recorded of them already.
-    async fn survey(
+    async fn prefetch_missed(
         &mut self,
         missed: &BTreeMap<PipelineId, Timestamp>,
         now: Timestamp,
     ) -> Result<(), EngineError> {
-        if self.survey.is_some() || missed.len() < SURVEY_WORTH {
+        if self.prefetched.missed.is_some() || missed.len() < PREFETCH_FROM {
             return Ok(());
         }
         if let Some(first) = missed.values().min() {
-            self.survey =
-                Some(Survey::since(self.store.as_ref(), missed.len(), (*first, now)).await?);
+            self.prefetched.missed = Some(
+                LedgerPrefetch::since(self.store.as_ref(), missed.len(), (*first, now)).await?,
+            );
         }
         Ok(())
     }
 
     /// Finds out together what is recorded of pipelines whose due slots met rows of others, if those are many.
-    async fn survey_blocked(
+    async fn prefetch_blocked(
         &mut self,
         due: &[(PipelineId, Timestamp)],
         now: Timestamp,
@@ -177,12 +178,13 @@ impl Engine {
         let blocked = due.iter().filter(|(pipeline, _)| self.blocked.contains(pipeline));
         let first = |pipeline| self.pipelines.0.get(pipeline)?.owing(pipeline, now)?.first();
         let firsts: Vec<_> = blocked.filter_map(|(pipeline, _)| first(pipeline)).collect();
-        self.blocked_survey = None;
-        if firsts.len() >= SURVEY_WORTH
+        self.prefetched.blocked = None;
+        if firsts.len() >= PREFETCH_FROM
             && let Some(first) = firsts.iter().min()
         {
-            self.blocked_survey =
-                Some(Survey::since(self.store.as_ref(), firsts.len(), (*first, now)).await?);
+            self.prefetched.blocked = Some(
+                LedgerPrefetch::since(self.store.as_ref(), firsts.len(), (*first, now)).await?,
+            );
         }
         Ok(())
     }
