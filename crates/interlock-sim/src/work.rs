@@ -41,7 +41,7 @@ impl Budget {
     fn of_calls(name: &str) -> Self {
         let usual = Self { free: 300, per_own: 2, per_any: 0, per_due: 0, per_conflict: 1 };
         match name {
-            "watchdog" => Self { per_any: 1, per_due: 3, ..usual },
+            "watchdog" => Self { per_any: 1, per_due: 2, ..usual },
             // What it looks up about what it claims, and is told of later.
             "notifier" => Self { per_own: 4, per_any: 2, ..usual },
             _ => usual,

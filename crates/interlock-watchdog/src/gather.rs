@@ -12,8 +12,8 @@ use interlock_core::{
     slot::SkipReason,
 };
 use interlock_store::{
-    DueKind, Key, LedgerEntry, LedgerQuery, LedgerRow, Obligation, Record, RunQuery, RunRow, Store,
-    StoreError, Subject,
+    DueKind, FoundRows, Key, LedgerEntry, LedgerQuery, LedgerRow, Obligation, Record, RunQuery,
+    RunRow, Store, StoreError, Subject,
     record::{AgendaRecord, PipelineRecord, Shared, SpanRecord, Unreadable, Zones, version_number},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -81,6 +81,17 @@ pub(crate) enum Gathered {
 /// When there is something to be judged next; nothing ever, when absent.
 pub(crate) type Next = Option<Timestamp>;
 
+/// What is to be judged of a pipeline.
+#[derive(Debug)]
+pub(crate) struct SnapshotRequest {
+    pub(crate) pipeline: PipelineId,
+    /// Of its row, as it is known.
+    pub(crate) revision: u64,
+    pub(crate) question: Question,
+    /// Its row as it was just read with those of others; none if it is yet to be read.
+    pub(crate) own: Option<FoundRows>,
+}
+
 pub(crate) struct Gatherer<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) around: &'a Surroundings,
@@ -136,14 +147,14 @@ impl Agendas {
 
 impl Gatherer<'_> {
     /// Reads what a question needs: the pipeline's row, which says what it owes, and then the rows about that.
-    pub(crate) async fn snapshot(
-        &self,
-        pipeline: &PipelineId,
-        revision: u64,
-        question: Question,
-    ) -> Result<Gathered, GatherError> {
-        let own = self.store.read(pipeline, &[Key::Pipeline]).await?.into_iter().flatten().next();
-        let Some(own) = own else { return Ok(Gathered::Gone) };
+    pub(crate) async fn snapshot(&self, request: SnapshotRequest) -> Result<Gathered, GatherError> {
+        let SnapshotRequest { pipeline, revision, question, own } = request;
+        let pipeline = &pipeline;
+        let own = match own {
+            Some(own) => own,
+            None => self.store.read(pipeline, &[Key::Pipeline]).await?,
+        };
+        let Some(own) = own.into_iter().flatten().next() else { return Ok(Gathered::Gone) };
         let Record::Pipeline(record) = own.record else { return Ok(Gathered::Gone) };
         if own.revision != revision {
             return Ok(Gathered::Changed(Box::new(Arc::unwrap_or_clone(record)), own.revision));

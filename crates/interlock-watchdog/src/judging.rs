@@ -1,22 +1,18 @@
 //! From questions to findings, and from findings to what is durable: what the loop and a single pass share.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    Accepted, Change, Group, InboxEntry, Key, Record, Refusal, Row, Shard, Store, StoreError,
-    for_each,
+    Accepted, Change, Group, InboxEntry, Key, READ_MAX, Record, Refusal, Row, RowsQuery, Shard,
+    Store, StoreError, for_each, read_batches,
     record::{InboxRecord, PipelineRecord},
-    together,
 };
 
 use crate::{
     check::{Check, judge},
     finding::{CheckName, Finding},
-    gather::{GatherError, Gathered, Gatherer, Next, Question},
+    gather::{GatherError, Gathered, Gatherer, Next, Question, SnapshotRequest},
     load::PAGE,
     plan::Planned,
     seam::{Incidents, Telling},
@@ -53,21 +49,32 @@ pub(crate) async fn judge_all(
 ) -> Result<Outcome, StoreError> {
     let asked = asked.into_iter().filter_map(|(pipeline, question)| {
         let revision = list.revision(&pipeline)?;
-        Some((pipeline, revision, question))
+        Some(SnapshotRequest { pipeline, revision, question, own: None })
     });
-    let gathered = for_each(asked.collect(), |(pipeline, revision, question)| async move {
-        match gatherer.snapshot(&pipeline, revision, question).await {
-            Ok(gathered) => Ok((pipeline, Ok(gathered))),
-            Err(GatherError::Unreadable(reason)) => Ok((pipeline, Err(reason.to_string()))),
-            // What cannot be read of one pipeline, however often it is tried, is that pipeline's alone (S21).
-            Err(GatherError::Store(error)) if !error.is_retryable => {
-                Ok((pipeline, Err(error.to_string())))
-            }
-            Err(GatherError::Store(error)) => Err(error),
-        }
-    });
+    let mut asked: Vec<SnapshotRequest> = asked.collect();
+    let mut gathered = Vec::with_capacity(asked.len());
+    // So many at once that what is read first is not old when the rest is.
+    while !asked.is_empty() {
+        let mut portion: Vec<_> = asked.drain(..asked.len().min(READ_MAX)).collect();
+        read_own_rows(gatherer.store, &mut portion).await?;
+        gathered.extend(
+            for_each(portion, |request| async move {
+                let pipeline = request.pipeline.clone();
+                match gatherer.snapshot(request).await {
+                    Ok(gathered) => Ok((pipeline, Ok(gathered))),
+                    Err(GatherError::Unreadable(reason)) => Ok((pipeline, Err(reason.to_string()))),
+                    // What cannot be read of one pipeline, however often it is tried, is that pipeline's alone (S21).
+                    Err(GatherError::Store(error)) if !error.is_retryable => {
+                        Ok((pipeline, Err(error.to_string())))
+                    }
+                    Err(GatherError::Store(error)) => Err(error),
+                }
+            })
+            .await?,
+        );
+    }
     let mut outcome = Outcome::default();
-    for (pipeline, gathered) in gathered.await? {
+    for (pipeline, gathered) in gathered {
         match gathered {
             Ok(Gathered::Gone) => {}
             Ok(Gathered::Changed(record, revision)) => {
@@ -92,6 +99,28 @@ pub(crate) async fn judge_all(
         }
     }
     Ok(outcome)
+}
+
+/// Reads the pipelines' own rows by one call. Where that fails because of one of them, each is read with the rest of its pipeline.
+async fn read_own_rows(
+    store: &dyn Store,
+    requests: &mut [SnapshotRequest],
+) -> Result<(), StoreError> {
+    let query = |request: &SnapshotRequest| RowsQuery {
+        pipeline: request.pipeline.clone(),
+        keys: vec![Key::Pipeline],
+    };
+    let queries: Vec<RowsQuery> = requests.iter().map(query).collect();
+    match store.read_many(&queries).await {
+        Ok(found) => {
+            for (request, rows) in requests.iter_mut().zip(found) {
+                request.own = Some(rows);
+            }
+            Ok(())
+        }
+        Err(error) if error.is_retryable => Err(error),
+        Err(_of_one) => Ok(()),
+    }
 }
 
 /// None of the checks can be done: for a pipeline without its agenda or a snapshot, for a shard that cannot be read.
@@ -269,21 +298,19 @@ async fn known(
         keys.entry(&plan.group.pipeline).or_default().extend(telling.keys(&plan.group));
     }
     keys.retain(|_, keys| !keys.is_empty());
-    let keys: Vec<(&PipelineId, Vec<Key>)> = keys
-        .into_iter()
-        .map(|(pipeline, keys)| (pipeline, keys.into_iter().map(Key::Incident).collect()))
-        .collect();
-    let asked = keys.iter().map(|(pipeline, keys)| store.read(pipeline, keys)).collect();
+    let query = |(pipeline, keys): (&PipelineId, BTreeSet<String>)| RowsQuery {
+        pipeline: pipeline.clone(),
+        keys: keys.into_iter().map(Key::Incident).collect(),
+    };
+    let queries: Vec<RowsQuery> = keys.into_iter().map(query).collect();
+    let batches = for_each(read_batches(&queries), |batch| store.read_many(batch)).await?;
     let mut incidents = Incidents::new();
-    for ((pipeline, keys), rows) in keys.iter().zip(together(asked).await?) {
-        for (key, row) in keys.iter().zip(rows) {
+    for (query, rows) in queries.iter().zip(batches.into_iter().flatten()) {
+        for (key, row) in query.keys.iter().zip(rows) {
             if let (Key::Incident(key), Some(Row { record: Record::Incident(record), revision })) =
                 (key, row)
             {
-                incidents.insert(
-                    ((*pipeline).clone(), key.clone()),
-                    (Arc::unwrap_or_clone(record.into()), revision),
-                );
+                incidents.insert((query.pipeline.clone(), key.clone()), (record, revision));
             }
         }
     }
