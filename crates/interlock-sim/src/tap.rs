@@ -66,7 +66,7 @@ pub enum Mutation {
     LargeGroups,
     /// That a start is uncertain is forgotten when it has failed.
     ForgottenDoubt,
-    /// After a conflict all pipelines are read again, once for each.
+    /// After conflicts and large commits all pipelines are read again, once for each group.
     CarelessReloads,
     /// The time of open slots is over before it begins.
     NoTime,

@@ -195,11 +195,14 @@ struct Shared {
     tap: Tap,
     name: &'static str,
     pid: Pid,
-    /// What it reads once more after a conflict, by a deliberate mistake.
+    /// What it reads once more after a conflict or a large commit, by a deliberate mistake.
     lists: Option<Arc<dyn Store>>,
-    /// Conflicts that the deliberate mistake has not been made for yet.
+    /// Groups that the deliberate mistake has not been made for yet.
     tripped: Mutex<u64>,
 }
+
+/// So many groups are a large commit.
+const MANY: usize = 20;
 
 impl Meter {
     /// Counts what a loop of a process asks for.
@@ -222,7 +225,7 @@ impl Meter {
         tap.checker().worked(clockwork.time(), (name, *pid), did);
     }
 
-    /// The mistake: for each conflict all pipelines are read again.
+    /// The mistake: all pipelines are read again, once for each.
     async fn reload_carelessly(&self, store: &Arc<dyn Store>) {
         let tripped = std::mem::take(&mut *self.tripped());
         for _ in 0..tripped {
@@ -253,7 +256,7 @@ impl Gate for Meter {
 
     fn committed(&self, _groups: Vec<Group>, results: &[Result<Accepted, Refusal>]) {
         let refused = results.iter().filter(|result| result.is_err()).count() as u64;
-        *self.tripped() += refused;
+        *self.tripped() += if results.len() > MANY { results.len() as u64 } else { refused };
         let accepted = results.len() as u64 - refused;
         self.count(Work { accepted, refused, ..Work::default() });
     }
