@@ -19,6 +19,8 @@ const PAGES_MAX: usize = 20;
 const FEW: usize = 50;
 /// How far back a slot is looked for of which nothing says when it was.
 const LOOK_BACK: SignedDuration = SignedDuration::from_hours(24 * 32);
+/// The longest period that a sensor's report is about: a day of 25 hours.
+const PERIOD_MAX: SignedDuration = SignedDuration::from_hours(25);
 
 /// The last slots of pipelines, as far as they are known.
 pub(crate) struct LastSlots<'a> {
@@ -201,7 +203,9 @@ impl LastSlots<'_> {
             let page = self.ledger.runs(&query)?;
             let oldest = page.items.last().map_or(Timestamp::MIN, |run| run.record.created_at);
             query.after = page.items.last().map(RunRow::place);
-            let is_first = |run: &RunRow| asked.remove(&run.pipeline).is_some();
+            let is_first = |run: &RunRow| {
+                is_scheduled(&run.key.schedule) && asked.remove(&run.pipeline).is_some()
+            };
             newest.extend(page.items.into_iter().filter(is_first));
             asked.retain(|_, since| page.more && *since < oldest);
             if asked.is_empty() {
@@ -212,8 +216,10 @@ impl LastSlots<'_> {
         let store = self.ledger.store();
         let each = block_on(for_each(asked, |name: &PipelineId| async move {
             let pipeline = Some(name.clone());
-            let query = RunQuery { pipeline, limit: 1, ..RunQuery::default() };
-            Ok(store.runs(&query).await?.items.into_iter().next())
+            let query = RunQuery { pipeline, limit: FEW, ..RunQuery::default() };
+            let mut runs = store.runs(&query).await?.items.into_iter();
+            // Behind those that a person asked for just now.
+            Ok(runs.find(|run| is_scheduled(&run.key.schedule)))
         }))?;
         newest.extend(each.into_iter().flatten());
         newest.retain(|run| {
@@ -250,7 +256,9 @@ impl LastSlots<'_> {
             let since = self.found.get(&row.pipeline).map(slot_instant);
             let first_seen = row.record.record.first_seen;
             let is_new = Mark::of(row).is_some_and(|mark| mark.at <= first_seen);
-            let first = if is_new { first_seen.max(month) } else { month };
+            // The first report of a sensor is about a period that may have begun before.
+            let before = first_seen.saturating_sub(PERIOD_MAX).unwrap_or(Timestamp::MIN);
+            let first = if is_new { before.max(month) } else { month };
             asked.push((&row.pipeline, since.unwrap_or(first)));
         }
         // Most of them were first seen a moment ago: of all, nothing is recorded since.
