@@ -1,6 +1,6 @@
 //! Mass events: thousands of pipelines that are due at one instant, and to which one thing happens.
 //!
-//! Half of them are run by somebody else, half by us. On some days nobody reports and every job fails, on others everybody reports at
+//! Half of them are run elsewhere, half by us. On some days no report comes and every job fails, on others all report at
 //! one instant; every file is edited at once; and the store is slow for a minute around the instant at which all of it is judged. What
 //! comes of it is judged by all checkers, and what a pass asks of the store by [`work`](crate::work).
 
@@ -167,7 +167,7 @@ impl Nemesis {
         crate::naive::walk(&truth, &start.pattern, now, now + DAY * 2).next()
     }
 
-    /// Everybody who is run by somebody else reports at this instant.
+    /// All jobs that run elsewhere report at this instant.
     async fn report_all(&self) {
         let now = self.clockwork.time();
         for name in self.files.names() {
@@ -183,7 +183,7 @@ impl Nemesis {
         }
     }
 
-    /// All files are written anew, and whoever watches them hears of all at once.
+    /// All files are written anew, and their watchers hear of all at once.
     fn edit_all(&self) {
         let now = self.clockwork.time();
         let edited = |name: &PipelineId| {

@@ -18,7 +18,7 @@ use crate::{
     pool::{Lent, Pool, bounded},
 };
 
-/// Settlements in one transaction: whoever writes to their shards waits meanwhile.
+/// Settlements in one transaction: other writers to their shards wait meanwhile.
 const SETTLED: usize = 500;
 
 /// A notification's pipeline and key.

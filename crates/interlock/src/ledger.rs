@@ -379,7 +379,7 @@ impl Ledger {
         Ok(Page { items, more: resolved.more })
     }
 
-    /// Why nobody was told of incidents yet, each if there is a reason.
+    /// Why incidents were not told yet, each if there is a reason.
     pub(crate) fn held(&self, rows: &[IncidentRow]) -> Result<Vec<Option<String>>, Failure> {
         let letter = |(_, _, row): &IncidentRow| {
             let told = row.record.told.clone().filter(|_| row.record.is_open());

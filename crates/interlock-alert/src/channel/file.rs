@@ -64,7 +64,7 @@ pub(crate) async fn deliver(files: AlertFiles, path: PathBuf, payload: Value) ->
 }
 
 impl LineQueue {
-    /// Adds a line; says whether the caller has to see that somebody writes.
+    /// Adds a line; says whether the caller has to write, or another one does.
     fn add(&self, line: WaitingLine) -> bool {
         let mut state = self.lock();
         state.waiting.push(line);
@@ -84,7 +84,7 @@ impl LineQueue {
         }
     }
 
-    /// The lines that somebody waits for; gives the turn back when there are none.
+    /// The lines that are waited for; gives the turn back when there are none.
     fn take(&self) -> Option<Vec<WaitingLine>> {
         let mut state = self.lock();
         let mut lines = std::mem::take(&mut state.waiting);
@@ -155,7 +155,7 @@ mod tests {
         drop(given_up);
         assert_eq!((is_first, is_second), (true, false), "one writes for both");
         let lines = queue.take().unwrap();
-        assert_eq!(lines.len(), 2, "what nobody waits for is not written");
+        assert_eq!(lines.len(), 2, "a line that is not waited for is not written");
         queue.lock().waiting = lines;
         queue.write_all(&path);
         assert_eq!((first.try_recv(), second.try_recv()), (Ok(Ok(())), Ok(Ok(()))));

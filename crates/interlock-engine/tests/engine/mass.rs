@@ -162,7 +162,7 @@ fn slots_that_the_watchdog_closed_are_learned_in_batches_and_nothing_is_refused(
     are_few(&fleet.calls());
     assert_eq!(fleet.stage.refused(), 0, "the engine knew before it planned");
     assert_eq!(fleet.stage.undecided(), (0, 0));
-    assert!(!heard.lines().is_empty(), "somebody was told");
+    assert!(!heard.lines().is_empty(), "the misses were told");
 }
 
 #[test]

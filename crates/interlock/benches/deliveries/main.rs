@@ -6,7 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "time is what is measured")]
 
 #[path = "../../tests/deliveries/house.rs"]
-#[expect(dead_code, reason = "what the tests look at, nobody measures")]
+#[expect(dead_code, reason = "the tests look at more than is measured")]
 mod house;
 
 use std::{

@@ -37,7 +37,7 @@ const SILENCES_KEPT: SignedDuration = SignedDuration::from_millis(500);
 /// So many answers are remembered.
 const ANSWERS_MAX: usize = 2_048;
 /// How long it is believed what a pipeline declares, and whether it is in trouble: longer than many alerts at once take from
-/// being claimed to being delivered, and no time for whoever edits a file.
+/// being claimed to being delivered, and no time for a person who edits a file.
 const DECLARED_KEPT: SignedDuration = SignedDuration::from_secs(2);
 const TROUBLE_KEPT: SignedDuration = SignedDuration::from_millis(200);
 /// So many open incidents of an upstream are looked at.

@@ -167,7 +167,7 @@ fn many_incidents_are_groups_first_and_lines_on_request() {
     assert!(kind.ends_with("interlock incidents --kind SCHEDULE_MISSED"), "{kind}");
     let owner = lines.iter().find(|line| line.starts_with("team-3 ")).unwrap();
     assert!(owner.ends_with("interlock incidents --owner team-3"), "{owner}");
-    // One line for each where it is asked for, and why nobody was told.
+    // One line for each where it is asked for, and why it was not told.
     let listed = ask(&project, &["incidents", "--all"]).stdout;
     assert_eq!(listed.lines().count(), 1 + count);
     assert!(listed.contains("[nobody was told: its upstream has an incident]"), "{listed}");
@@ -190,15 +190,18 @@ fn many_incidents_are_groups_first_and_lines_on_request() {
 #[test]
 fn a_filter_is_acknowledged_and_resolved_at_once() {
     let project = missed_here(200);
-    let nobody = project.run(&["incidents", "ack"]);
-    assert_eq!(nobody.code, 2, "{nobody:?}");
+    let unnamed = project.run(&["incidents", "ack"]);
+    assert_eq!(unnamed.code, 2, "{unnamed:?}");
     let filter = ["--owner", "team-3"];
     let deal = |verb: &str, more: &[&str]| {
         project.run(&[&["incidents", verb], &filter[..], more].concat())
     };
     let unsure = deal("ack", &[]);
     assert_eq!(unsure.code, 2, "{unsure:?}");
-    assert!(unsure.stderr.contains("10 incidents match, and nobody is there to ask"), "{unsure:?}");
+    assert!(
+        unsure.stderr.contains("10 incidents match, and there is no terminal to ask at"),
+        "{unsure:?}"
+    );
     assert_eq!(deal("ack", &["--dry-run"]).stdout.lines().count(), 1 + 10);
     let open = || {
         let all = array(&project, &["incidents", "--json"]);
@@ -210,7 +213,7 @@ fn a_filter_is_acknowledged_and_resolved_at_once() {
     assert_eq!((alone.code, &*alone.stdout), (0, "acknowledged 10 of 10 incidents\n"), "{alone:?}");
     assert_eq!(open(), (190, 10));
     assert_eq!(deal("ack", &["--yes"]).stdout, "no open incidents match\n");
-    // Whoever serves applies them, however many there are.
+    // `serve` applies them, however many there are.
     let daemon = Daemon::start(project.path());
     project.until("it serves", || (project.run(&["status"]).code == 0).then_some(()));
     let all =

@@ -154,7 +154,7 @@ fn letter(at: Timestamp) -> Record {
             json!({"alertType": "schedule_missed", "message": "it did not run", "level": "error"})
                 .into(),
         tries: 0,
-        // Whoever serves meanwhile tells nobody.
+        // A `serve` that runs meanwhile tells nothing.
         not_before: at + SignedDuration::from_hours(24),
         claimed_until: None,
         last_error: None,

@@ -44,7 +44,7 @@ pub(super) fn run(
     let ledger = Ledger::open(directory)?;
     let matching = Matching::of(directory, &ledger, &asked.filter)?;
     let mut rows = ledger.open_incidents(matching.pipeline.as_ref())?;
-    // Whoever is known to look at an incident stays so.
+    // An acknowledgement that is there stays.
     rows.retain(|row| matching.holds(row) && is_to_do(hand, row));
     if asked.dry_run {
         return show(&rows, asked, output);
@@ -102,7 +102,7 @@ fn is_agreed(
     if asked.sending.json || !io::stdin().is_terminal() {
         let are = if rows.len() == 1 { "matches" } else { "match" };
         return Err(Failure::usage(
-            format!("{incidents} {are}, and nobody is there to ask"),
+            format!("{incidents} {are}, and there is no terminal to ask at"),
             "Say `--yes` if all of them are meant; `--dry-run` lists them.",
         ));
     }
@@ -123,7 +123,7 @@ struct Applied {
     who: &'static str,
 }
 
-/// Waits for the answers; while nobody writes, each pipeline's requests are applied here, until the time is over.
+/// Waits for the answers; while no other process writes, each pipeline's requests are applied here, until the time is over.
 fn applied(
     directory: &Path,
     ledger: Ledger,

@@ -301,7 +301,7 @@ impl Site {
         seen
     }
 
-    /// The end of the log, for whoever has to find out.
+    /// The end of the log, for the person who has to find out.
     pub(crate) fn log_tail(&self) -> String {
         tail(&log(self.project.path())).to_owned()
     }
