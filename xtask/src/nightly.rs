@@ -23,6 +23,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     steps.run("deliberate mistakes in the watchdog", || mutants::run(&[]).into());
     steps.run("three instances in trouble", || soak::run(&words("--instances 10")).into());
     steps.run("watches on a full machine", || soak::run(&words("--liveness 10")).into());
+    steps.run("the API against its document, eight minutes", || contract().into());
     steps.run("fuzzing", || fuzz::run(&words("--seconds 300")).into());
     steps.finish()
+}
+
+/// Everything that the API's document allows, asked for longer than a test of every change may take; a test is stopped after ten minutes.
+fn contract() -> Result<(), String> {
+    let mut command =
+        shell::cargo(&["nextest", "run", "-p", "interlock", "--test", "serve", "api::contract"]);
+    shell::run(command.env("INTERLOCK_CONTRACT_SECONDS", "480"))
 }

@@ -85,7 +85,7 @@ const RULES: &[Rule] = &[
 /// Checks all rules and prints every problem.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     shell::no_arguments(arguments)?;
-    tools::ensure(Need::Test)?;
+    tools::ensure(Need::Tidy)?;
     let files = files()?;
     let mut problems: Vec<Problem> = RULES.iter().flat_map(|rule| rule(&files)).collect();
     problems.extend(rooms::check_directions(&metadata::packages()?, &files));

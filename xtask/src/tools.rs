@@ -4,15 +4,17 @@
 //! `apt-get`. Elsewhere the command stops before it has done anything, and names each missing program with the command that
 //! installs it. `cargo xtask test` can leave a program out with what needs it (`--without`).
 
-use std::fs;
+use std::{fs, path::PathBuf, process::Command};
 
-use crate::{progress, shell};
+use crate::{metadata, progress, shell};
 
 /// What a program is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// `cargo xtask test` and `tidy`.
+    /// `cargo xtask test`.
     Test,
+    /// `cargo xtask tidy`.
+    Tidy,
     /// `cargo xtask fuzz`.
     Fuzz,
     /// `cargo xtask bench`.
@@ -42,6 +44,10 @@ enum Source {
     Crate(&'static str),
     /// A part of the Rust toolchain.
     Component,
+    /// A Python package in this version, in an environment of our own ([`local_tools`]).
+    Python(&'static str),
+    /// Packages of npm with their versions, in a folder of our own ([`local_tools`]).
+    Node(&'static [&'static str]),
 }
 
 const TOOLS: &[Tool] = &[
@@ -73,7 +79,7 @@ const TOOLS: &[Tool] = &[
         name: "git",
         probe: "",
         source: Source::Package("git"),
-        needs: &[Need::Test],
+        needs: &[Need::Test, Need::Tidy],
         why: "tidy asks it which files belong to the repository",
         tests: "",
     },
@@ -91,7 +97,7 @@ const TOOLS: &[Tool] = &[
         source: Source::Package("curl"),
         needs: &[Need::Test],
         why: "pings are tested with the client that people use",
-        tests: "binary(serve) & test(/^ourselves|^pings/)",
+        tests: "binary(serve) & test(/^api|^ourselves|^pings|^servers/)",
     },
     Tool {
         name: "python3-requests",
@@ -118,12 +124,48 @@ const TOOLS: &[Tool] = &[
         tests: "",
     },
     Tool {
+        name: "python3-venv",
+        probe: "python3 -c 'import ensurepip, venv'",
+        source: Source::Package("python3-venv"),
+        needs: &[Need::Test],
+        why: "programs written in Python are installed in an environment of our own",
+        tests: "binary(serve) & test(/^api::contract/)",
+    },
+    Tool {
+        name: "npm",
+        probe: "",
+        source: Source::Package("npm"),
+        needs: &[Need::Test],
+        why: "it fetches what makes a client of the API from its document",
+        tests: "binary(serve) & test(/^api::contract/)",
+    },
+    Tool {
+        name: "schemathesis",
+        probe: "",
+        source: Source::Python("4.32.5"),
+        needs: &[Need::Test],
+        why: "it asks the API everything that its document allows, and more",
+        tests: "binary(serve) & test(/^api::contract/)",
+    },
+    Tool {
+        name: "openapi-typescript",
+        probe: "",
+        source: Source::Node(&[
+            "openapi-typescript@7.13.0",
+            "openapi-fetch@0.17.0",
+            "typescript@5.9.3",
+        ]),
+        needs: &[Need::Test],
+        why: "it makes a client of the API from its document",
+        tests: "binary(serve) & test(/^api::contract/)",
+    },
+    Tool {
         name: "redis-server",
         probe: "",
         source: Source::Package("redis-server"),
         needs: &[Need::Test],
         why: "the store on Redis is tested against a real one",
-        tests: "(package(interlock-store-redis) & kind(test)) + package(interlock-private-server) + (package(interlock-archive) & test(/redis/)) + (binary(serve) & test(/redis|^(ha|hung|leader|moving|places|primaries|rollback|servers)::/)) + (binary(commands) & test(/^supervise|^validate/))",
+        tests: "(package(interlock-store-redis) & kind(test)) + package(interlock-private-server) + (package(interlock-archive) & test(/redis/)) + (binary(serve) & test(/redis|^(api::instances|ha|hung|leader|moving|places|primaries|rollback|servers)::/)) + (binary(commands) & test(/^supervise|^validate/))",
     },
     Tool {
         name: "postgres",
@@ -182,11 +224,52 @@ pub(crate) fn of(need: Need) -> impl Iterator<Item = &'static Tool> {
 /// Whether a program is on the path (not all of them have a version), or does what shows that it is there, or is where Debian
 /// keeps those of each PostgreSQL.
 fn is_there(tool: &Tool) -> bool {
-    let Tool { name, probe, .. } = tool;
+    let Tool { name, probe, source, .. } = tool;
+    if let Some(program) = local_program(name, *source) {
+        return program.is_ok_and(|program| program.exists());
+    }
     let find = if probe.is_empty() { format!("command -v {name}") } else { (*probe).to_owned() };
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     shell::works(shell::program("sh").args(["-c", &find]))
         || versions.map(|entry| entry.path()).any(|path| path.join("bin").join(name).exists())
+}
+
+/// The folder of the programs that are installed for this repository alone; tests find them there.
+fn local_tools() -> Result<PathBuf, String> {
+    Ok(metadata::target_directory()?.join("tools"))
+}
+
+/// Where a program is that we install for ourselves; none of those that come from elsewhere.
+fn local_program(name: &str, source: Source) -> Option<Result<PathBuf, String>> {
+    let folder = match source {
+        Source::Python(_) => "python/bin",
+        Source::Node(_) => "node/node_modules/.bin",
+        Source::Package(_) | Source::Crate(_) | Source::Component => return None,
+    };
+    Some(local_tools().map(|tools| tools.join(folder).join(name)))
+}
+
+/// Installs a program for ourselves, if it is one of those.
+fn provide_local(name: &str, source: Source) -> Result<(), String> {
+    match source {
+        Source::Python(version) => {
+            let home = local_tools()?.join("python");
+            println!("installing {name} {version} from PyPI");
+            shell::run(shell::program("python3").args(["-m", "venv"]).arg(&home))?;
+            let mut install = Command::new(home.join("bin/pip"));
+            install.args(["install", "--quiet", "--disable-pip-version-check"]);
+            shell::run(install.arg(format!("{name}=={version}")))
+        }
+        Source::Node(packages) => {
+            let home = local_tools()?.join("node");
+            println!("installing {} from npm", packages.join(", "));
+            fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
+            let mut install = shell::program("npm");
+            install.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]);
+            shell::run(install.arg(&home).args(packages))
+        }
+        Source::Package(_) | Source::Crate(_) | Source::Component => Ok(()),
+    }
 }
 
 /// Installs what is missing, or says of everything that cannot be installed here how to.
@@ -204,6 +287,7 @@ fn provide(missing: &[&Tool], means: Means) -> Result<(), String> {
         shell::run(install.env("DEBIAN_FRONTEND", "noninteractive"))?;
     }
     for Tool { name, source, .. } in missing {
+        provide_local(name, *source)?;
         if let Source::Crate(version) = source {
             println!("installing the crate {name}: some minutes, once");
             // Its own updater and tracepoints are a third of what would be compiled.
@@ -228,7 +312,7 @@ impl Tool {
     fn package(&self) -> Option<&'static str> {
         match self.source {
             Source::Package(package) => Some(package),
-            Source::Crate(_) | Source::Component => None,
+            Source::Crate(_) | Source::Component | Source::Python(_) | Source::Node(_) => None,
         }
     }
 }
@@ -238,7 +322,7 @@ fn ask_for(tool: &Tool, means: Means) -> Option<String> {
     let Tool { name, source, why, .. } = tool;
     let command = match source {
         Source::Package(_) if means.can_install_packages => return None,
-        Source::Crate(_) => return None,
+        Source::Crate(_) | Source::Python(_) | Source::Node(_) => return None,
         Source::Package(package) => {
             format!("`sudo apt-get install {package}`, or the like on your system")
         }

@@ -29,26 +29,29 @@ use std::{
 };
 
 use axum::{
-    Extension, Router,
+    Extension,
     extract::{RawPathParams, Request, rejection::RawPathParamsRejection},
     http::{
-        HeaderMap, HeaderValue, StatusCode, Uri,
-        header::{AUTHORIZATION, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE},
+        HeaderMap, HeaderValue, Uri,
+        header::{AUTHORIZATION, HOST, ORIGIN},
         uri::Authority,
     },
     middleware::{Next, from_fn},
-    response::{IntoResponse as _, Response},
+    response::IntoResponse as _,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use interlock_answers::ErrorCode;
 use interlock_core::id::PipelineId;
 use interlock_store::{Store, StoreError, kept::TOKEN_PREFIX};
 use jiff::Timestamp;
 use tokio::time::Instant;
+use utoipa_axum::router::OpenApiRouter;
 
 pub use crate::token::Need;
 use crate::{
     address::Exposure,
     buckets::Buckets,
+    document,
     error::ApiError,
     limits::TokenPace,
     server::Peer,
@@ -155,7 +158,11 @@ struct Visit<'a> {
 }
 
 /// Lets requests pass to these routes that may do what they need.
-pub(crate) fn guarded(routes: Router<Arc<Surface>>, need: Need) -> Router<Arc<Surface>> {
+pub(crate) fn guarded(
+    mut routes: OpenApiRouter<Arc<Surface>>,
+    need: Need,
+) -> OpenApiRouter<Arc<Surface>> {
+    document::require(routes.get_openapi_mut(), need);
     let check = move |Extension(door): Extension<Doorkeeper>,
                       Extension(pace): Extension<Arc<TokenPace>>,
                       params: Result<RawPathParams, RawPathParamsRejection>,
@@ -168,7 +175,7 @@ pub(crate) fn guarded(routes: Router<Arc<Surface>>, need: Need) -> Router<Arc<Su
             .and_then(|params| params.iter().find(|(name, _)| *name == "pipeline"));
         let pipeline = named.map(|(_, value)| value);
         let shown = shown(request.headers());
-        let peer = Peer::of(&request);
+        let peer = Peer::ip(&request);
         let is_foreign = is_foreign(request.uri(), request.headers());
         let shown = shown.as_deref();
         let admitted = door.admit(&Visit { need, pipeline, shown, peer, is_foreign });
@@ -181,22 +188,10 @@ pub(crate) fn guarded(routes: Router<Arc<Surface>>, need: Need) -> Router<Arc<Su
                 request.extensions_mut().insert(caller);
                 next.run(request).await
             }
-            Err(refusal) => refused(refusal),
+            Err(refusal) => refusal.into_response(),
         }
     };
     routes.route_layer(from_fn(check))
-}
-
-fn refused(refusal: ApiError) -> Response {
-    let status = refusal.status;
-    let mut response = refusal.into_response();
-    if status == StatusCode::UNAUTHORIZED {
-        let asks = HeaderValue::from_static("Bearer realm=\"interlock\"");
-        response.headers_mut().insert(WWW_AUTHENTICATE, asks);
-    } else if status == StatusCode::TOO_MANY_REQUESTS {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    response
 }
 
 /// The token that a request shows.
@@ -251,42 +246,36 @@ fn is_ours(name: &str) -> bool {
 }
 
 fn foreign() -> ApiError {
-    ApiError {
-        status: StatusCode::FORBIDDEN,
-        code: "foreign_origin",
-        message: "a page of another site asks, or somebody under a name that is not this machine's"
-            .to_owned(),
-        hint: "Ask http://127.0.0.1 or http://localhost, from no other page; or make a token \
-               (`interlock token create`) and show it."
-            .to_owned(),
-    }
+    ApiError::new(
+        ErrorCode::ForeignOrigin,
+        "the request comes from a page of another site, or under a name that is not this machine's",
+        "Ask http://127.0.0.1 or http://localhost, from no other page; or make a token \
+         (`interlock token create`) and show it.",
+    )
 }
 
 fn nobody() -> ApiError {
-    ApiError {
-        status: StatusCode::UNAUTHORIZED,
-        code: "token_needed",
-        message: "this needs a token, and none or a wrong one was shown".to_owned(),
-        hint: "Send `Authorization: Bearer TOKEN`; `interlock token create` makes one.".to_owned(),
-    }
+    ApiError::new(
+        ErrorCode::TokenNeeded,
+        "this needs a token, and none or a wrong one was shown",
+        "Send `Authorization: Bearer TOKEN`; `interlock token create` makes one.",
+    )
 }
 
 fn not_enough(need: Need) -> ApiError {
-    ApiError {
-        status: StatusCode::FORBIDDEN,
-        code: "scope_needed",
-        message: format!("this needs a token with the scope {}", need.least()),
-        hint: "`interlock token list` says what each token may do.".to_owned(),
-    }
+    ApiError::new(
+        ErrorCode::ScopeNeeded,
+        format!("this needs a token with the scope {}", need.least()),
+        "`interlock token list` says what each token may do.",
+    )
 }
 
 fn too_many(wait: Duration) -> ApiError {
-    ApiError {
-        status: StatusCode::TOO_MANY_REQUESTS,
-        code: "too_many_wrong_tokens",
-        message: "too many wrong tokens were shown from this address".to_owned(),
-        hint: format!("Try again in {} s, with the right one.", wait.as_secs().max(1)),
-    }
+    ApiError::new(
+        ErrorCode::TooManyWrongTokens,
+        "too many wrong tokens were shown from this address",
+        format!("Try again in {} s, with the right one.", wait.as_secs().max(1)),
+    )
 }
 
 /// The tokens that a store has. One that cannot be read opens nothing.
@@ -390,7 +379,7 @@ mod tests {
         let visit = |shown, is_foreign| {
             let peer = [127, 0, 0, 1].into();
             let visit = Visit { need: Need::Operate, pipeline: None, shown, peer, is_foreign };
-            door.admit(&visit).map_or_else(|refusal| refusal.code, |_| "ok")
+            door.admit(&visit).map_or_else(|refusal| refusal.code.as_str(), |_| "ok")
         };
         assert_eq!((visit(None, false), visit(None, true)), ("ok", "foreign_origin"));
         door.take(vec![Token::known("ci", Scope::Operator, "abc")]);
@@ -420,7 +409,7 @@ mod tests {
         let visit = |peer: [u8; 4], shown| {
             let (peer, is_foreign) = (peer.into(), true);
             let visit = Visit { need: Need::View, pipeline: None, shown, peer, is_foreign };
-            door.admit(&visit).map_or_else(|refusal| refusal.status.as_u16(), |_| 200)
+            door.admit(&visit).map_or_else(|refusal| refusal.code.status(), |_| 200)
         };
         let guesses: Vec<u16> = (0..50).map(|_| visit([1, 1, 1, 1], Some("guess"))).collect();
         assert!(guesses.starts_with(&[401; 20]) && guesses.ends_with(&[429; 20]), "{guesses:?}");

@@ -76,6 +76,12 @@ impl Place {
         }
     }
 
+    /// The connection is kept however still it is: what it carries is counted elsewhere.
+    pub(crate) fn is_kept(&self) {
+        let number = self.number.lock().unwrap_or_else(PoisonError::into_inner);
+        self.crowd.lock().by_activity.remove(&number);
+    }
+
     /// Ready when somebody else needs the place.
     pub(crate) async fn is_needed(&self) {
         self.leave.notified().await;
@@ -97,6 +103,17 @@ mod tests {
         let mut told = std::pin::pin!(place.is_needed());
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         told.as_mut().poll(&mut context).is_ready()
+    }
+
+    #[test]
+    fn one_that_is_kept_makes_no_room_and_takes_no_place() {
+        let crowd = Crowd::new(1);
+        let kept = crowd.enter();
+        kept.is_kept();
+        kept.moves();
+        let (one, two) = (crowd.enter(), crowd.enter());
+        let told = [&kept, &one, &two].map(|place| is_told_to_leave(place));
+        assert_eq!(told, [false, true, false]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use axum::http::StatusCode;
+use interlock_answers::ErrorCode;
 use interlock_config::{SystemZones, ZoneSource as _};
 use interlock_core::{id::PipelineId, pipeline::StartSchedule, schedule::Recurrence};
 use interlock_store::{
@@ -30,8 +30,6 @@ use crate::{error::ApiError, surface::Surface};
 const KNOWN_FOR: Duration = Duration::from_secs(5);
 /// Pipelines that are remembered as known.
 const KNOWN_MAX: usize = 100_000;
-/// How long the answer to a request is waited for.
-const APPLIED_IN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What there is of a pipeline.
@@ -69,9 +67,7 @@ impl Default for Desk {
 impl Surface {
     /// The store, or that it is not there yet.
     pub(crate) fn open_store(&self) -> Result<&Arc<dyn Store>, ApiError> {
-        self.store.get().ok_or_else(|| {
-            ApiError::unavailable("starting", "it is starting".to_owned(), "Try again in a moment.")
-        })
+        self.store.get().ok_or_else(ApiError::starting)
     }
 
     /// Whether a pipeline is declared. That it is, is believed for a few seconds.
@@ -91,26 +87,36 @@ impl Surface {
         }
     }
 
-    /// What came of an entry, if that is known soon.
+    /// What came of an entry, if that is known in time.
     pub(crate) async fn applied(
+        &self,
+        pipeline: &PipelineId,
+        (key, wait): (&str, Duration),
+    ) -> Result<Option<AppliedRecord>, ApiError> {
+        let until = Instant::now() + wait;
+        loop {
+            let found = self.answered(pipeline, key).await?;
+            if found.is_some() || Instant::now() >= until {
+                return Ok(found);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// What came of an entry, if that is known by now.
+    pub(crate) async fn answered(
         &self,
         pipeline: &PipelineId,
         key: &str,
     ) -> Result<Option<AppliedRecord>, ApiError> {
-        let store = self.open_store()?;
-        let (until, keys) = (Instant::now() + APPLIED_IN, [Key::Applied(key.to_owned())]);
-        loop {
-            let rows = store.read(pipeline, &keys).await.map_err(refused)?;
-            if let Some(Record::Applied(found)) =
-                rows.into_iter().flatten().next().map(|it| it.record)
-            {
-                return Ok(Some(Arc::unwrap_or_clone(found)));
-            }
-            if Instant::now() >= until {
-                return Ok(None);
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
+        let keys = [Key::Applied(key.to_owned())];
+        let rows = self.open_store()?.read(pipeline, &keys).await.map_err(refused)?;
+        let found = rows.into_iter().flatten().next().map(|row| row.record);
+        Ok(if let Some(Record::Applied(found)) = found {
+            Some(Arc::unwrap_or_clone(found))
+        } else {
+            None
+        })
     }
 }
 
@@ -165,32 +171,26 @@ impl Desk {
 /// The store did not do it. Nothing was taken, as far as is known; a key may be sent again.
 pub(crate) fn refused(StoreError { message, .. }: StoreError) -> ApiError {
     let hint = "Nothing was recorded. Send it again; `interlock doctor` looks closer.";
-    ApiError::unavailable("store_unreachable", format!("the store: {message}"), hint)
+    ApiError::new(ErrorCode::StoreUnreachable, format!("the store: {message}"), hint)
 }
 
 /// There is no such pipeline, and if nothing can be called so there cannot be.
 pub(crate) fn unknown_pipeline(name: &str) -> ApiError {
     let hint = match PipelineId::parse(name) {
-        Ok(_) => "`interlock list` names them; `?create=1` on a ping makes one.".to_owned(),
-        Err(_) => "`interlock list` names them. A name has 2 to 255 characters of a-z, 0-9, `.`, `_` and `-`, with a \
-                   letter or digit at both ends."
-            .to_owned(),
+        Ok(_) => "`interlock list` names them; `?create=1` on a ping makes one.",
+        Err(_) => {
+            "`interlock list` names them. A name has 2 to 255 characters of a-z, 0-9, `.`, `_` and `-`, with a \
+             letter or digit at both ends."
+        }
     };
-    ApiError {
-        status: StatusCode::NOT_FOUND,
-        code: "pipeline_unknown",
-        message: format!("there is no pipeline `{name}`"),
-        hint,
-    }
+    ApiError::new(ErrorCode::PipelineUnknown, format!("there is no pipeline `{name}`"), hint)
 }
 
 /// Interlock runs it itself, or nobody does.
 pub(crate) fn not_watched(name: &PipelineId) -> ApiError {
-    ApiError {
-        status: StatusCode::CONFLICT,
-        code: "not_watched",
-        message: format!("{name} takes no reports: it is not run by somebody else"),
-        hint: "Only a pipeline with `trigger: {type: external}` does. `interlock events --rejected` has it."
-            .to_owned(),
-    }
+    ApiError::new(
+        ErrorCode::NotWatched,
+        format!("{name} takes no reports: Interlock runs it itself"),
+        "Only a pipeline with `trigger: {type: external}` does. `interlock events --rejected` has it.",
+    )
 }

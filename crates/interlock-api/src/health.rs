@@ -7,14 +7,18 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
-    Json, Router,
+    Json,
     extract::State,
     response::{IntoResponse as _, Response},
-    routing::get,
+};
+use interlock_answers::{
+    ErrorCode,
+    model::health::{BeaconAnswer, HealthAnswer, LoopAnswer, ReadinessAnswer, SelfCheckAnswer},
 };
 use interlock_store::{Shard, Store};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     error::ApiError,
@@ -25,43 +29,38 @@ use crate::{
 /// A store that takes longer to answer is not ready.
 const STORE_ANSWERS_IN: Duration = Duration::from_secs(2);
 
-pub(crate) fn routes() -> Router<Arc<Surface>> {
-    Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz))
+pub(crate) fn routes() -> OpenApiRouter<Arc<Surface>> {
+    OpenApiRouter::default().routes(routes!(healthz)).routes(routes!(readyz))
 }
 
+/// Whether every loop of the process comes round. End the process and start it again when it says 503.
+#[utoipa::path(get, path = "/healthz", tag = "about", responses((status = 200, body = HealthAnswer)))]
 async fn healthz(State(surface): State<Arc<Surface>>) -> Response {
     let standing = surface.loops.look(Instant::now());
-    let loops: Vec<Value> = standing.iter().map(shown).collect();
-    let wellness = wellness(&surface.wellness());
+    let loops: Vec<LoopAnswer> = standing.iter().map(shown).collect();
+    let own = own(&surface.wellness());
     match late(&standing) {
-        None => {
-            let body = json!({ "status": "ok", "loops": loops, "self": wellness });
-            Json(body).into_response()
-        }
-        Some(error) => {
-            let mut body = error.body();
-            (body["loops"], body["self"]) = (loops.into(), wellness);
-            (error.status, Json(body)).into_response()
-        }
+        None => Json(HealthAnswer { status: "ok".to_owned(), loops, own }).into_response(),
+        Some(error) => error.with("loops", json!(loops)).with("self", json!(own)).into_response(),
     }
 }
 
 /// What is wrong is for anybody to see; who hears of it is not, so beacons are only numbered.
-fn wellness(wellness: &Wellness) -> Value {
-    let beacons = wellness.beacons.iter().map(|beacon| {
-        let ago = beacon.answered_ago.map(|ago| ago.as_secs());
-        json!({ "answeredSecondsAgo": ago, "failing": beacon.error.is_some() })
+fn own(wellness: &Wellness) -> SelfCheckAnswer {
+    let beacons = wellness.beacons.iter().map(|beacon| BeaconAnswer {
+        answered_seconds_ago: beacon.answered_ago.map(|ago| ago.as_secs()),
+        failing: beacon.error.is_some(),
     });
-    json!({ "complaints": wellness.complaints, "beacons": beacons.collect::<Vec<_>>() })
+    SelfCheckAnswer { complaints: wellness.complaints.clone(), beacons: beacons.collect() }
 }
 
-fn shown(standing: &Standing) -> Value {
-    json!({
-        "name": standing.name,
-        "stillForSeconds": standing.still_for.as_secs_f64(),
-        "boundSeconds": standing.bound.as_secs_f64(),
-        "late": standing.is_late(),
-    })
+fn shown(standing: &Standing) -> LoopAnswer {
+    LoopAnswer {
+        name: standing.name.to_owned(),
+        still_for_seconds: standing.still_for.as_secs_f64(),
+        bound_seconds: standing.bound.as_secs_f64(),
+        late: standing.is_late(),
+    }
 }
 
 fn late(standing: &[Standing]) -> Option<ApiError> {
@@ -71,18 +70,20 @@ fn late(standing: &[Standing]) -> Option<ApiError> {
     });
     let late: Vec<_> = late.collect();
     let hint = "End the process and start it again; running jobs go on and are taken up.";
-    (!late.is_empty()).then(|| ApiError::unavailable("loop_late", late.join("; "), hint))
+    (!late.is_empty()).then(|| ApiError::new(ErrorCode::LoopLate, late.join("; "), hint))
 }
 
+/// Whether the process can do its work now: it has started, does not stop, and its store answers.
+#[utoipa::path(get, path = "/readyz", tag = "about", responses((status = 200, body = ReadinessAnswer)))]
 async fn readyz(State(surface): State<Arc<Surface>>) -> Response {
     let not_ready = match surface.phase() {
         Phase::Starting(busy) => {
             let message = format!("it is starting: {busy}");
-            Some(ApiError::unavailable("starting", message, "Ask again in a moment."))
+            Some(ApiError::new(ErrorCode::Starting, message, "Ask again in a moment."))
         }
         Phase::Stopping(waiting) => {
             let message = format!("it is stopping: {waiting}");
-            Some(ApiError::unavailable("stopping", message, "Ask another instance."))
+            Some(ApiError::new(ErrorCode::Stopping, message, "Ask another instance."))
         }
         // The lease is renewed by the engine's loop and lasts as long as that loop's bound: a loop that is
         // not late holds it, one that lost it has ended.
@@ -93,7 +94,7 @@ async fn readyz(State(surface): State<Arc<Surface>>) -> Response {
         found => found,
     };
     match not_ready {
-        None => Json(json!({ "status": "ready" })).into_response(),
+        None => Json(ReadinessAnswer { status: "ready".to_owned() }).into_response(),
         Some(error) => error.into_response(),
     }
 }
@@ -101,7 +102,7 @@ async fn readyz(State(surface): State<Arc<Surface>>) -> Response {
 async fn store_answers(store: Option<&Arc<dyn Store>>) -> Result<(), ApiError> {
     let refused = |reason: String| {
         let hint = "`interlock doctor` looks closer.";
-        ApiError::unavailable("store_unreachable", format!("the store: {reason}"), hint)
+        ApiError::new(ErrorCode::StoreUnreachable, format!("the store: {reason}"), hint)
     };
     let Some(store) = store else { return Err(refused("it is not open".to_owned())) };
     // Where there is a roll it stands where the leases do. A part of the other shards may be away: whoever works on the rest is

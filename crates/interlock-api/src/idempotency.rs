@@ -10,8 +10,9 @@ use std::{fmt::Write as _, sync::Arc};
 use aws_lc_rs::digest;
 use axum::{
     extract::FromRequestParts,
-    http::{Extensions, HeaderMap, Method, StatusCode, request::Parts},
+    http::{Extensions, HeaderMap, Method, request::Parts},
 };
+use interlock_answers::ErrorCode;
 use interlock_core::id::{PipelineId, fnv1a};
 use interlock_store::{Key, Record, record::InboxRecord};
 
@@ -54,11 +55,12 @@ impl RequestKey {
         let is_fine = |text: &&str| {
             (1..=KEY_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
         };
-        let text = text.filter(is_fine).ok_or_else(|| ApiError {
-            status: StatusCode::BAD_REQUEST,
-            code: "bad_idempotency_key",
-            message: "the header `Idempotency-Key` cannot be used".to_owned(),
-            hint: format!("It has 1 to {KEY_MAX} visible ASCII characters, such as a UUID."),
+        let text = text.filter(is_fine).ok_or_else(|| {
+            ApiError::new(
+                ErrorCode::BadIdempotencyKey,
+                "the header `Idempotency-Key` cannot be used",
+                format!("It has 1 to {KEY_MAX} visible ASCII characters, such as a UUID."),
+            )
         })?;
         let token = extensions.get::<Caller>().and_then(|caller| caller.name.as_deref());
         let scope = scope(token, (method, path));
@@ -146,14 +148,12 @@ impl Surface {
 
 /// Another request has the key.
 pub(crate) fn reused() -> ApiError {
-    ApiError {
-        status: StatusCode::UNPROCESSABLE_ENTITY,
-        code: "key_reused",
-        message: "this `Idempotency-Key` was used for another request".to_owned(),
-        hint: "Nothing was done. Each request needs a key of its own, such as a UUID; only the same request may be \
-               sent again under its key."
-            .to_owned(),
-    }
+    ApiError::new(
+        ErrorCode::KeyReused,
+        "this `Idempotency-Key` was used for another request",
+        "Nothing was done. Each request needs a key of its own, such as a UUID; only the same request may be \
+         sent again under its key.",
+    )
 }
 
 #[cfg(test)]

@@ -4,16 +4,20 @@
 //! clock whether the loops come round. It runs on a thread and a runtime of its own, so that a loop that
 //! blocks its threads cannot keep `/healthz` from saying so.
 //!
-//! One file per area makes a router ([`health`], [`metrics`], [`ping`], [`requests`]); `routes` joins them under the common limits:
+//! One file per area makes a router ([`health`], [`metrics`], [`ping`], [`read`], [`mod@write`]); `routes` joins them under the common limits:
 //! how long a request may take, how large it may be, how many may come. What an area needs of whoever asks it says by
-//! `access::guarded`. Everything that is not an answer is `{"error": {"code", "message", "hint"}}`, 404 and 405 included.
+//! `access::guarded`. Everything that is not an answer is a problem of RFC 9457 with a `code` and a `hint`, 404 and 405 included.
 
 pub mod access;
 pub mod address;
+mod asker;
+mod body;
 mod buckets;
 mod crowd;
 mod desk;
+mod document;
 mod error;
+mod evaluate;
 mod exposition;
 mod health;
 mod hearing;
@@ -23,16 +27,26 @@ pub mod loops;
 mod metrics;
 mod patient;
 mod ping;
+mod plan;
 mod query;
-mod requests;
+mod question;
+mod read;
+mod refusals;
 mod routes;
 mod server;
+mod stream;
 mod surface;
 pub mod token;
+mod write;
+mod writing;
 
 pub use access::Doorkeeper;
 pub use hearing::Hearing;
 pub use limits::Limits;
 pub use query::{RID_MAX, is_rid};
+pub use routes::openapi;
 pub use server::{BOUND, Post, Running, start};
-pub use surface::{BeaconStanding, Make, Maker, Phase, Reach, Surface, Wellness};
+pub use surface::{
+    BeaconStanding, EvaluatorHandle, FindLog, HostDoctor, HostLogs, LookAround, Make, Maker, Phase,
+    Reach, Surface, Wellness,
+};

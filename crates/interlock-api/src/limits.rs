@@ -4,14 +4,12 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
     extract::{Request, State},
-    http::{
-        HeaderValue, StatusCode,
-        header::{CONTENT_LENGTH, RETRY_AFTER},
-    },
+    http::header::CONTENT_LENGTH,
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
 
+use interlock_answers::ErrorCode;
 use tokio::time::Instant;
 
 use crate::{buckets::Buckets, error::ApiError, ping, server::Peer};
@@ -69,43 +67,35 @@ impl Gate {
 /// Refuses what is too much or too large before it is read, and gives up on what takes too long.
 pub(crate) async fn check(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let limits = gate.limits;
-    let peer = Peer::of(&request);
+    let peer = Peer::ip(&request);
     if !peer.is_loopback() && gate.came.take(peer, Instant::now()).is_err() {
-        return in_a_second(too_often(limits.per_second, "from this address"));
+        return too_often(limits.per_second, "from this address").into_response();
     }
     let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let length: Option<usize> = length.and_then(|text| text.parse().ok());
     // What a job says at its end is cut off, never turned away with the news that it carries.
     let length = length.filter(|_| !request.uri().path().starts_with(ping::PREFIX));
     if length.is_some_and(|length| length > limits.body_max) {
-        return ApiError {
-            status: StatusCode::PAYLOAD_TOO_LARGE,
-            code: "too_large",
-            message: format!("a request has at most {} bytes", limits.body_max),
-            hint: "`server.maxRequestBody` in interlock.yaml sets the limit.".to_owned(),
-        }
+        return ApiError::new(
+            ErrorCode::TooLarge,
+            format!("a request has at most {} bytes", limits.body_max),
+            "`server.maxRequestBody` in interlock.yaml sets the limit.",
+        )
         .into_response();
     }
     match tokio::time::timeout(limits.time, next.run(request)).await {
         Ok(response) => response,
         Err(_elapsed) => {
             let message = format!("there was no answer in {} s", limits.time.as_secs());
-            ApiError::unavailable("too_slow", message, "Try again.").into_response()
+            ApiError::new(ErrorCode::TooSlow, message, "Try again.").into_response()
         }
     }
 }
 
 fn too_often(per_second: u32, whose: &str) -> ApiError {
-    ApiError {
-        status: StatusCode::TOO_MANY_REQUESTS,
-        code: "too_often",
-        message: format!("more than {per_second} requests in a second came {whose}"),
-        hint: "`server.maxRequestsPerSecond` in interlock.yaml sets the limit.".to_owned(),
-    }
-}
-
-fn in_a_second(refusal: ApiError) -> Response {
-    let mut response = refusal.into_response();
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    response
+    ApiError::new(
+        ErrorCode::TooOften,
+        format!("more than {per_second} requests in a second came {whose}"),
+        "`server.maxRequestsPerSecond` in interlock.yaml sets the limit.",
+    )
 }

@@ -11,25 +11,28 @@ use std::{
 };
 
 use axum::{
-    Router,
     extract::State,
     http::header::CONTENT_TYPE,
     response::{IntoResponse as _, Response},
-    routing::get,
 };
 use interlock_engine::vitals::{Tally, Vitals};
 use interlock_watchdog::WatchdogVitals;
 use tokio::time::Instant;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     exposition::{self, Label, Page},
+    refusals,
     surface::{Phase, Surface},
 };
 
-pub(crate) fn routes() -> Router<Arc<Surface>> {
-    Router::new().route("/metrics", get(metrics))
+pub(crate) fn routes() -> OpenApiRouter<Arc<Surface>> {
+    OpenApiRouter::default().routes(routes!(metrics))
 }
 
+/// What this process counted, for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "about",
+    responses((status = 200, body = String, content_type = "text/plain")))]
 async fn metrics(State(surface): State<Arc<Surface>>) -> Response {
     let mut page = Page::default();
     let build = Some(("version", surface.version));
@@ -41,6 +44,15 @@ async fn metrics(State(surface): State<Arc<Surface>>) -> Response {
         page.gauge(name, "Memory that the process really uses.", None, bytes);
     }
     late_loops(&surface, &mut page);
+    let refused =
+        refusals::CODES.map(|code| (Some(("code", code.as_str())), surface.refusals.count(code)));
+    page.counter(
+        "interlock_http_refused_total",
+        "Requests that were not let in, by code.",
+        refused,
+    );
+    let streams = surface.events.listening();
+    page.gauge("interlock_streams_open", "Streams of events that are read.", None, streams);
     if let Some(vitals) = surface.vitals.get() {
         ledger(vitals, &mut page);
         engine(vitals, &mut page);

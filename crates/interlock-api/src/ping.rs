@@ -8,15 +8,16 @@
 use std::{future::poll_fn, pin::Pin, sync::Arc};
 
 use axum::{
-    Router,
     body::{Body, HttpBody as _},
     extract::{Path, Request, State, rejection::PathRejection},
     http::{HeaderMap, Method, StatusCode, header::USER_AGENT},
     response::{IntoResponse as _, Response},
     routing::get,
 };
+use interlock_answers::ErrorCode;
 use interlock_core::{id::PipelineId, report::Said};
 use interlock_store::record::{InboxRecord, ReportRecord};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     desk::{Presence, not_watched, refused, unknown_pipeline},
@@ -39,17 +40,24 @@ const REFUSED_BODY_MAX: usize = 1_000;
 /// What the paths of all pings begin with.
 pub(crate) const PREFIX: &str = "/ping/";
 
-/// A slash at the end is what many people write, and `PUT` is what `curl -T` sends.
-pub(crate) fn routes() -> Router<Arc<Surface>> {
-    let (named, said) =
-        (|| get(ping).post(ping).put(ping), || get(ping_of).post(ping_of).put(ping_of));
-    Router::new()
-        .route("/ping/{pipeline}", named())
-        .route("/ping/{pipeline}/", named())
-        .route("/ping/{pipeline}/{what}", said())
-        .route("/ping/{pipeline}/{what}/", said())
+/// `PUT` is what `curl -T` sends. A slash at the end is what many people write; it is the same, and no other operation.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Surface>> {
+    OpenApiRouter::default()
+        .routes(routes!(ping))
+        .routes(routes!(ping_of))
+        .route("/ping/{pipeline}/", get(ping).post(ping).put(ping))
+        .route("/ping/{pipeline}/{what}/", get(ping_of).post(ping_of).put(ping_of))
 }
 
+/// Report that a job that runs elsewhere succeeded. What it printed may be the body.
+#[utoipa::path(method(get, post, put), path = "/ping/{pipeline}", tag = "pings",
+    params(("pipeline" = String, Path), 
+        ("rid" = Option<String>, Query, description = "The job's own name for the run, 1 to 200 visible ASCII characters."),
+        ("create" = Option<String>, Query, description = "`1` makes a pipeline that is not there.")),
+    responses(
+        (status = 200, body = String, content_type = "text/plain", description = "It is durable."),
+        (status = 201, body = String, content_type = "text/plain", description = "Its pipeline was made."),
+        (status = 202, body = String, content_type = "text/plain", description = "It is durable, and nothing is owed yet.")))]
 async fn ping(
     State(surface): State<Arc<Surface>>,
     path: Result<Path<String>, PathRejection>,
@@ -59,6 +67,15 @@ async fn ping(
     take(&surface, (&pipeline, None), request).await
 }
 
+/// Report that a job began (`start`), failed (`fail`), has something to say (`log`), or ended with an exit code.
+#[utoipa::path(method(get, post, put), path = "/ping/{pipeline}/{what}", tag = "pings",
+    params(("pipeline" = String, Path), ("what" = String, Path), 
+        ("rid" = Option<String>, Query, description = "The job's own name for the run, 1 to 200 visible ASCII characters."),
+        ("create" = Option<String>, Query, description = "`1` makes a pipeline that is not there.")),
+    responses(
+        (status = 200, body = String, content_type = "text/plain", description = "It is durable."),
+        (status = 201, body = String, content_type = "text/plain", description = "Its pipeline was made."),
+        (status = 202, body = String, content_type = "text/plain", description = "It is durable, and nothing is owed yet.")))]
 async fn ping_of(
     State(surface): State<Arc<Surface>>,
     path: Result<Path<(String, String)>, PathRejection>,
@@ -101,13 +118,12 @@ struct Asked {
 impl Asked {
     fn read(surface: &Surface, what: Option<&str>, request: &Request) -> Result<Self, ApiError> {
         let query = query::read(request.uri().query())?;
-        let (said, exit_code) = said(what).ok_or_else(|| ApiError {
-            status: StatusCode::BAD_REQUEST,
-            code: "bad_ping",
-            message: format!("`{}` is nothing that a job says", what.unwrap_or_default()),
-            hint:
-                "After the name comes nothing, `start`, `fail`, `log` or an exit code from 0 to 255."
-                    .to_owned(),
+        let (said, exit_code) = said(what).ok_or_else(|| {
+            ApiError::new(
+                ErrorCode::BadPing,
+                format!("`{}` is nothing that a job says", what.unwrap_or_default()),
+                "After the name comes nothing, `start`, `fail`, `log` or an exit code from 0 to 255.",
+            )
         })?;
         let route = (request.method(), request.uri().path());
         let key = RequestKey::of(&surface.desk, route, request.headers(), request.extensions())?;
@@ -122,7 +138,7 @@ async fn take(
 ) -> Result<Response, ApiError> {
     let at = surface.open_store()?.now().await.map_err(refused)?;
     let asked = Asked::read(surface, what, &request);
-    let peer = Peer::of(&request).to_string();
+    let peer = Peer::ip(&request).to_string();
     let source = Some(source(request.headers(), &peer));
     let body = match *request.method() {
         Method::POST | Method::PUT => read(request.into_body()).await?,
@@ -158,7 +174,7 @@ pub(crate) async fn place_or_keep(
 ) -> Result<Response, ApiError> {
     let copy = key.is_given.then(|| ReportRecord { fingerprint: None, ..report.clone() });
     match (place(surface, name, (report, create), key).await, copy) {
-        (Err(error), Some(report)) if error.status == StatusCode::UNPROCESSABLE_ENTITY => {
+        (Err(error), Some(report)) if error.code == ErrorCode::KeyReused => {
             Err(keep(surface, name, report, error).await)
         }
         (placed, _) => placed,
@@ -180,7 +196,7 @@ pub(crate) async fn keep(
     };
     match place(surface, name, (report, false), &RequestKey::fresh(&surface.desk)).await {
         // Then nobody could keep it, and that is what has to be known.
-        Err(worse) if worse.status.is_server_error() => worse,
+        Err(worse) if worse.status().is_server_error() => worse,
         Ok(_) | Err(_) => error,
     }
 }
@@ -254,11 +270,12 @@ pub(crate) async fn read(mut body: Body) -> Result<Option<String>, ApiError> {
     while seen < READ_MAX
         && let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
     {
-        let frame = frame.map_err(|error| ApiError {
-            status: StatusCode::BAD_REQUEST,
-            code: "broken_body",
-            message: format!("the body cannot be read: {error}"),
-            hint: "Nothing was recorded. Send it again.".to_owned(),
+        let frame = frame.map_err(|error| {
+            ApiError::new(
+                ErrorCode::BrokenBody,
+                format!("the body cannot be read: {error}"),
+                "Nothing was recorded. Send it again.",
+            )
         })?;
         let Ok(data) = frame.into_data() else { continue };
         seen = seen.saturating_add(data.len());

@@ -1,7 +1,7 @@
 //! What a ping's query says: `rid=…` and `create=1`. Others are passed over, as those of a service that one moves
 //! away from may be there.
 
-use axum::http::StatusCode;
+use interlock_answers::ErrorCode;
 
 use crate::error::ApiError;
 
@@ -34,12 +34,13 @@ pub(crate) fn read(query: Option<&str>) -> Result<Query, ApiError> {
 /// A run id: some visible characters.
 fn rid(value: &str) -> Result<String, ApiError> {
     let text = decoded(value).filter(|text| is_rid(text));
-    text.ok_or_else(|| ApiError {
-        status: StatusCode::BAD_REQUEST,
-        code: "bad_rid",
-        message: "`rid` cannot be used".to_owned(),
-        hint: format!("It has 1 to {RID_MAX} visible ASCII characters, such as a UUID."),
-    })
+    text.ok_or_else(bad_rid)
+}
+
+/// A run id that cannot be one.
+pub(crate) fn bad_rid() -> ApiError {
+    let hint = format!("It has 1 to {RID_MAX} visible ASCII characters, such as a UUID.");
+    ApiError::new(ErrorCode::BadRid, "`rid` cannot be used", hint)
 }
 
 /// Whether a text may name a run.

@@ -5,54 +5,102 @@ use std::sync::Arc;
 use axum::{
     Extension, Router,
     extract::{DefaultBodyLimit, Request},
-    http::StatusCode,
+    http::header::CONTENT_TYPE,
     middleware::{from_fn_with_state, map_response},
     response::{IntoResponse as _, Response},
 };
+use interlock_answers::ErrorCode;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::surface::Surface;
 use crate::{
     access::{self, Doorkeeper, Need},
+    document,
     error::ApiError,
-    health,
+    evaluate, health,
     limits::{self, Limits},
-    metrics, ping, requests,
+    metrics, ping, plan, read, refusals,
+    server::Shutdown,
+    stream, write,
 };
 
-/// Health is for anybody who can reach it, as probes carry no token; the rest says what it needs.
-pub(crate) fn routes(surface: Arc<Surface>, door: Doorkeeper, limits: Limits) -> Router {
-    health::routes()
+/// Every route with its description. Health and the document are for everybody who can reach them, as probes carry no token; the rest
+/// says what it needs.
+fn described() -> (Router<Arc<Surface>>, OpenApi) {
+    let (router, mut document) = OpenApiRouter::with_openapi(document::empty())
+        .routes(routes!(openapi_document))
+        .merge(health::routes())
         .merge(access::guarded(metrics::routes(), Need::View))
         .merge(access::guarded(ping::routes(), Need::Ping))
-        .merge(access::guarded(requests::report_routes(), Need::Ping))
-        .merge(access::guarded(requests::routes(), Need::Operate))
+        .merge(access::guarded(read::routes(), Need::View))
+        .merge(access::guarded(plan::routes(), Need::View))
+        .merge(access::guarded(stream::routes(), Need::View))
+        .merge(access::guarded(evaluate::routes(), Need::Operate))
+        .merge(access::guarded(read::admin_routes(), Need::Administer))
+        .merge(write::routes())
+        .split_for_parts();
+    document::finish(&mut document);
+    (router, document)
+}
+
+/// The OpenAPI document of all routes, as `docs/openapi.json` has it.
+pub fn openapi() -> String {
+    let (_, document) = described();
+    let mut text = document.to_pretty_json().unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// All routes, at work under the common limits.
+pub(crate) fn routes(
+    surface: Arc<Surface>,
+    door: Doorkeeper,
+    limits: Limits,
+    shutdown: Shutdown,
+) -> Router {
+    let (router, document) = described();
+    let document = DocumentText(document.to_json().unwrap_or_default().into());
+    router
+        .layer(Extension(document))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_so)
         .layer(DefaultBodyLimit::max(limits.body_max))
         .layer(Extension(door))
+        .layer(Extension(shutdown))
         .layer(Extension(Arc::new(limits::TokenPace::new(limits))))
         .layer(from_fn_with_state(Arc::new(limits::Gate::new(limits)), limits::check))
+        .layer(from_fn_with_state(Arc::clone(&surface), refusals::watch))
         .layer(map_response(never_sniffed))
         .with_state(surface)
 }
 
+/// The document as it is sent.
+#[derive(Debug, Clone)]
+struct DocumentText(Arc<str>);
+
+/// This document.
+#[utoipa::path(get, path = "/api/v1/openapi.json", tag = "about",
+    responses((status = 200, body = Object, content_type = "application/json")))]
+async fn openapi_document(Extension(document): Extension<DocumentText>) -> Response {
+    ([(CONTENT_TYPE, "application/json")], document.0.to_string()).into_response()
+}
+
 async fn nothing_here(request: Request) -> Response {
-    ApiError {
-        status: StatusCode::NOT_FOUND,
-        code: "not_found",
-        message: format!("there is nothing at {}", request.uri().path()),
-        hint: "There are /ping/PIPELINE, /api/v1/…, /healthz, /readyz and /metrics.".to_owned(),
-    }
+    ApiError::new(
+        ErrorCode::NotFound,
+        format!("there is nothing at {}", request.uri().path()),
+        "There are /ping/PIPELINE, /api/v1/…, /healthz, /readyz and /metrics.",
+    )
     .into_response()
 }
 
 async fn not_so(request: Request) -> Response {
-    ApiError {
-        status: StatusCode::METHOD_NOT_ALLOWED,
-        code: "method_not_allowed",
-        message: format!("{} does not take {}", request.uri().path(), request.method()),
-        hint: "The header `Allow` says what it takes.".to_owned(),
-    }
+    ApiError::new(
+        ErrorCode::MethodNotAllowed,
+        format!("{} does not take {}", request.uri().path(), request.method()),
+        "The header `Allow` says what it takes.",
+    )
     .into_response()
 }
 

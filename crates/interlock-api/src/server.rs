@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, extract::Request};
+use axum::{Router, extract::Request, response::Response};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -32,6 +32,7 @@ use crate::{
     loops::LOOK_EVERY,
     patient::Patient,
     routes,
+    stream::{EndlessAnswer, EventHub},
     surface::{Reach, Surface},
 };
 
@@ -94,15 +95,37 @@ impl Running {
     }
 }
 
-/// Who is at the other end of a connection.
+/// The two ends of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Peer(pub(crate) IpAddr);
+pub(crate) struct Peer {
+    /// Who asks.
+    pub(crate) remote: SocketAddr,
+    /// Where they reached us.
+    pub(crate) local: SocketAddr,
+}
 
 impl Peer {
+    /// From which address it is asked.
+    pub(crate) fn remote_ip(self) -> IpAddr {
+        self.remote.ip().to_canonical()
+    }
+
     /// Who sent a request; ourselves, if it did not come over a connection.
-    pub(crate) fn of<B>(request: &axum::http::Request<B>) -> IpAddr {
+    pub(crate) fn ip<B>(request: &axum::http::Request<B>) -> IpAddr {
         let nobody = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        request.extensions().get::<Self>().map_or(nobody, |peer| peer.0.to_canonical())
+        request.extensions().get::<Self>().map_or(nobody, |peer| peer.remote_ip())
+    }
+}
+
+/// When answers that have no end of their own are to end.
+#[derive(Debug, Clone)]
+pub(crate) struct Shutdown(watch::Receiver<bool>);
+
+impl Shutdown {
+    /// Ready when the interface is about to stop.
+    pub(crate) async fn begins(&mut self) {
+        // A sender that is gone means the same.
+        let _stopped = self.0.wait_for(|is_stopped| *is_stopped).await;
     }
 }
 
@@ -126,20 +149,27 @@ pub fn start(
     surface.loops.register("http", pulse.clone(), BOUND);
     let (stop, stopped) = watch::channel(false);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let router = routes::routes(Arc::clone(&surface), door.clone(), limits);
+    let router =
+        routes::routes(Arc::clone(&surface), door.clone(), limits, Shutdown(stopped.clone()));
     let thread = thread::Builder::new().name("http".to_owned()).spawn(move || {
         runtime.block_on(async move {
             let reading = tokio::spawn(read_tokens(Arc::clone(&surface), door));
             let watching = tokio::spawn(watch_loops(Arc::clone(&surface)));
             let listener = take(post, &surface, (&hearing, &pulse), stopped.clone()).await;
             if let Some(listener) = listener {
+                let reading = tokio::spawn(read_events(Arc::clone(&surface)));
+                let ending = tokio::spawn(end_streams(surface.events.clone(), stopped.clone()));
                 let saying = tokio::spawn(hearing::say(surface, hearing, stopped.clone()));
                 answer(listener, (router, limits.unread), (pulse, stopped)).await;
                 let _elapsed = tokio::time::timeout(END_IN, saying).await;
+                ending.abort();
+                reading.abort();
             }
             watching.abort();
             reading.abort();
         });
+        // A disk that hangs under a log must not keep the process.
+        runtime.shutdown_background();
     })?;
     Ok(Running { address, stop, thread })
 }
@@ -201,6 +231,24 @@ async fn watch_loops(surface: Arc<Surface>) {
     }
 }
 
+/// Reads events for the streams, once the store is open.
+async fn read_events(surface: Arc<Surface>) {
+    let store = loop {
+        if let Some(store) = surface.store.get() {
+            break Arc::clone(store);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    };
+    surface.events.clone().read(store).await;
+}
+
+/// Streams end when the interface does: it waits for none of them.
+async fn end_streams(events: EventHub, mut stopped: watch::Receiver<bool>) {
+    // Bounded: the end of the interface is what is waited for, and ends this task.
+    let _it_ends = stopped.changed().await;
+    events.close();
+}
+
 /// Keeps up with the tokens of the store. While it does not answer, those hold that were read last.
 async fn read_tokens(surface: Arc<Surface>, door: Doorkeeper) {
     loop {
@@ -234,9 +282,11 @@ async fn answer(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => {
+            Ok((stream, remote)) => {
+                let local = stream.local_addr().unwrap_or(remote);
                 let stream = Patient::new(stream, unread);
-                talk(stream, (crowd.enter(), Peer(peer.ip())), router.clone(), &connections);
+                let place = crowd.enter();
+                talk(stream, (place, Peer { remote, local }), router.clone(), &connections);
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be taken");
@@ -261,7 +311,13 @@ fn talk(
         let (mut router, place) = (router.clone(), Arc::clone(&at_work));
         async move {
             let response = router.call(request).await;
-            place.moves();
+            let is_endless =
+                |response: &Response| response.extensions().get::<EndlessAnswer>().is_some();
+            if response.as_ref().is_ok_and(is_endless) {
+                place.is_kept();
+            } else {
+                place.moves();
+            }
             response
         }
     });

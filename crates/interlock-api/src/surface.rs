@@ -3,17 +3,28 @@
 use std::{
     fmt,
     net::SocketAddr,
+    path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
 
+use interlock_answers::{Declarations, ErrorCode, model::doctor::DoctorFinding};
 use interlock_core::id::PipelineId;
-use interlock_engine::vitals::Vitals;
+use interlock_engine::{seam::Evaluators, vitals::Vitals};
 use interlock_liveness::Probe;
 use interlock_store::Store;
 use interlock_watchdog::WatchdogVitals;
+use tokio::sync::Semaphore;
 
-use crate::{desk::Desk, error::ApiError, loops::Loops};
+use crate::{
+    desk::Desk, error::ApiError, loops::Loops, read::doctor::Examination, refusals::RefusalCounts,
+    stream::EventHub,
+};
+
+/// Plans that are made at a time: each keeps a thread busy.
+const PLANS_MAX: usize = 2;
+/// Logs that are followed at once.
+const FOLLOWERS_MAX: usize = 64;
 
 /// How far `serve` is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +47,52 @@ pub struct Maker(pub Arc<Make>);
 impl fmt::Debug for Maker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Maker")
+    }
+}
+
+/// Looks whether everything is as it should be. It may take seconds, and block.
+pub type LookAround = dyn Fn() -> Vec<DoctorFinding> + Send + Sync;
+
+/// Looks at this host, and at what the store says of all.
+#[derive(Clone)]
+pub struct HostDoctor {
+    /// Who looks.
+    pub instance: String,
+    /// What it finds.
+    pub look: Arc<LookAround>,
+}
+
+impl fmt::Debug for HostDoctor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostDoctor").field("instance", &self.instance).finish_non_exhaustive()
+    }
+}
+
+/// Says where the log of a run is, whether or not it is there.
+pub type FindLog = dyn Fn(&PipelineId, &str) -> PathBuf + Send + Sync;
+
+/// The logs of the jobs that ran on this host.
+#[derive(Clone)]
+pub struct HostLogs {
+    /// The name by which runs know this host, where instances on several hosts share a store.
+    pub host: Option<String>,
+    /// Where they are.
+    pub find: Arc<FindLog>,
+}
+
+impl fmt::Debug for HostLogs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostLogs").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// Asks evaluators.
+#[derive(Clone)]
+pub struct EvaluatorHandle(pub Arc<dyn Evaluators>);
+
+impl fmt::Debug for EvaluatorHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EvaluatorHandle")
     }
 }
 
@@ -88,9 +145,24 @@ pub struct Surface {
     pub archive_waited: OnceLock<Arc<AtomicU64>>,
     /// The store, once it is open.
     pub store: OnceLock<Arc<dyn Store>>,
+    /// What is declared, once the store is open.
+    pub declarations: OnceLock<Arc<dyn Declarations>>,
     /// Makes pipelines for pings with `create=1`, where there are files to make.
     pub maker: OnceLock<Maker>,
+    /// Asks evaluators, where an engine runs.
+    pub evaluators: OnceLock<EvaluatorHandle>,
+    /// How many plans may be made at a time.
+    pub(crate) plans: Arc<Semaphore>,
+    /// What jobs wrote on this host, once it is known where.
+    pub logs: OnceLock<HostLogs>,
+    /// Looks whether everything is as it should be, once the store is open.
+    pub doctor: OnceLock<HostDoctor>,
+    pub(crate) examination: Examination,
+    /// Places for those that follow a log.
+    pub(crate) followers: Arc<Semaphore>,
     pub(crate) desk: Desk,
+    pub(crate) refusals: RefusalCounts,
+    pub(crate) events: EventHub,
     phase: Mutex<Phase>,
     wellness: Mutex<Wellness>,
     reach: Mutex<Reach>,
@@ -107,8 +179,17 @@ impl Surface {
             guard: OnceLock::new(),
             archive_waited: OnceLock::new(),
             store: OnceLock::new(),
+            declarations: OnceLock::new(),
             maker: OnceLock::new(),
+            evaluators: OnceLock::new(),
+            plans: Arc::new(Semaphore::new(PLANS_MAX)),
+            logs: OnceLock::new(),
+            doctor: OnceLock::new(),
+            examination: Examination::default(),
+            followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
             desk: Desk::default(),
+            refusals: RefusalCounts::default(),
+            events: EventHub::default(),
             phase: Mutex::new(Phase::Starting("the files are being read")),
             wellness: Mutex::default(),
             reach: Mutex::default(),
@@ -118,8 +199,8 @@ impl Surface {
     /// Makes a pipeline, for a ping that asks for it.
     pub(crate) async fn create(&self, pipeline: &PipelineId) -> Result<(), ApiError> {
         let refused = |reason: String| {
-            ApiError::unavailable(
-                "cannot_create",
+            ApiError::new(
+                ErrorCode::CannotCreate,
                 format!("the pipeline `{pipeline}` cannot be made: {reason}"),
                 "Write its file by hand: `trigger: {type: external}` and a schedule.",
             )

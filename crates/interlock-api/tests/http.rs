@@ -106,12 +106,15 @@ impl Answer {
 
     /// Its status and the word of its error.
     fn refusal(&self) -> (u16, String) {
+        assert!(self.head.contains("content-type: application/problem+json"), "{}", self.head);
         let body = self.json();
-        let error = &body["error"];
-        for part in ["message", "hint"] {
-            assert!(error[part].as_str().is_some_and(|text| !text.is_empty()), "{body}");
+        for part in ["title", "detail", "hint"] {
+            assert!(body[part].as_str().is_some_and(|text| !text.is_empty()), "{body}");
         }
-        (self.status, error["code"].as_str().unwrap().to_owned())
+        let code = body["code"].as_str().unwrap();
+        assert_eq!(body["type"], format!("urn:interlock:problem:{code}"), "{body}");
+        assert_eq!(body["status"], self.status, "{body}");
+        (self.status, code.to_owned())
     }
 }
 
@@ -167,7 +170,7 @@ fn a_loop_that_stands_still_is_unhealthy_by_name_until_it_comes_round_again() {
     wait_until("unhealthy", || site.get("/healthz").status == 503);
     let answer = site.get("/healthz");
     assert_eq!(answer.refusal(), (503, "loop_late".to_owned()));
-    let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+    let message = answer.json()["detail"].as_str().unwrap().to_owned();
     assert!(message.contains("`engine`") && !message.contains("`reload`"), "{message}");
     assert_eq!(site.get("/readyz").refusal().1, "loop_late");
     assert!(site.get("/metrics").body.contains("\ninterlock_loops_late 1\n"));

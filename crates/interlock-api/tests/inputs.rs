@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use interlock_answers::{DeclarationFuture, Declarations};
 use interlock_api::{
     Doorkeeper, Hearing, Limits, Maker, Post, Running, Surface,
     address::{Exposure, bind},
@@ -17,6 +18,7 @@ use interlock_api::{
 use interlock_core::{
     agenda::{Agenda, Work},
     id::PipelineId,
+    zone::Zone,
 };
 use interlock_store::{
     Change, Expect, Group, Key, Record, Role, Shard, Store, block_on,
@@ -27,6 +29,24 @@ use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 
 const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Nothing is declared but what the store has.
+#[derive(Debug)]
+struct NoDeclarations;
+
+impl Declarations for NoDeclarations {
+    fn current<'a>(&'a self, _pipeline: &'a PipelineId) -> DeclarationFuture<'a> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn version<'a>(&'a self, _pipeline: &'a PipelineId, _version: u64) -> DeclarationFuture<'a> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn zone(&self, _name: &str) -> Option<Zone> {
+        None
+    }
+}
 
 struct Site {
     store: Arc<MemoryStore>,
@@ -49,6 +69,7 @@ fn site() -> &'static Site {
         let store = Arc::new(MemoryStore::new(1, Arc::new(move || now)));
         declare(&store, now);
         surface.store.set(Arc::clone(&store) as Arc<dyn Store>).unwrap();
+        surface.declarations.set(Arc::new(NoDeclarations)).unwrap();
         // As in `serve`, which has files before it listens: without them a ping with `create=1` gets a 503.
         surface.maker.set(Maker(Arc::new(|_name| Ok(())))).unwrap();
         Site { store, running }
@@ -66,6 +87,7 @@ fn declare(store: &MemoryStore, now: Timestamp) {
         pause: None,
         disabled_since: None,
         agenda: Some(Box::new(AgendaRecord::from_core(&watched))),
+        about: None,
     };
     let change = Change::Put(Key::Pipeline, Expect::Absent, Record::Pipeline(record.into()));
     let pipeline = PipelineId::parse("backup").unwrap();

@@ -28,7 +28,7 @@ pub enum Level {
 
 impl Level {
     /// The word for it.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
             Self::Warning => "warning",
@@ -50,7 +50,7 @@ pub enum IncidentState {
 
 impl IncidentState {
     /// The word for it, as stored.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
             Self::Acknowledged => "acknowledged",
@@ -462,6 +462,8 @@ pub const THE_CLOCK: &str = "the clock";
 
 /// The event that says that somebody looks at an incident.
 pub const ACKNOWLEDGED_BY_HAND: &str = "INCIDENT_ACKNOWLEDGED";
+/// The event of a note about an incident; nothing follows from it.
+pub const NOTED_BY_HAND: &str = "INCIDENT_NOTED";
 /// The event that says that somebody called an incident over.
 pub const RESOLVED_BY_HAND: &str = "INCIDENT_RESOLVED";
 
@@ -472,6 +474,8 @@ pub enum Hand {
     Acknowledge,
     /// To call it over.
     Resolve,
+    /// To say something about it.
+    Note,
 }
 
 impl Hand {
@@ -480,12 +484,15 @@ impl Hand {
         match self {
             Self::Acknowledge => "acknowledge",
             Self::Resolve => "resolve",
+            Self::Note => "note",
         }
     }
 
     /// Reads the word for it.
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::Acknowledge, Self::Resolve].into_iter().find(|hand| hand.as_str() == word)
+        [Self::Acknowledge, Self::Resolve, Self::Note]
+            .into_iter()
+            .find(|hand| hand.as_str() == word)
     }
 }
 
@@ -493,6 +500,8 @@ impl Hand {
 /// there is nothing to be done. The event names the incident's key as its thing.
 pub fn by_hand(state: Option<IncidentState>, hand: Hand) -> Result<&'static str, &'static str> {
     match (state, hand) {
+        // What became of it may be said afterwards.
+        (Some(_), Hand::Note) => Ok(NOTED_BY_HAND),
         (Some(IncidentState::Open | IncidentState::Acknowledged), Hand::Acknowledge) => {
             Ok(ACKNOWLEDGED_BY_HAND)
         }
@@ -502,7 +511,7 @@ pub fn by_hand(state: Option<IncidentState>, hand: Hand) -> Result<&'static str,
         (Some(IncidentState::Resolved), Hand::Acknowledge | Hand::Resolve) => {
             Err("it is resolved already")
         }
-        (None, Hand::Acknowledge | Hand::Resolve) => Err("there is no such incident"),
+        (None, Hand::Acknowledge | Hand::Resolve | Hand::Note) => Err("there is no such incident"),
     }
 }
 
@@ -514,6 +523,11 @@ pub fn is_miss(kind: &str) -> bool {
 /// Whether events of a kind open incidents.
 pub fn is_trouble(kind: &str) -> bool {
     OPENS.iter().any(|rule| rule.event == kind)
+}
+
+/// The kinds of incidents: those of the events that open them.
+pub fn incident_kinds() -> impl Iterator<Item = &'static str> {
+    OPENS.iter().map(|rule| rule.event)
 }
 
 /// Whether anything can follow from events of a kind.

@@ -49,6 +49,8 @@ pub mod retry;
 
 pub mod sla;
 
+pub mod usual_duration;
+
 pub mod incident;
 
 pub mod pipeline;

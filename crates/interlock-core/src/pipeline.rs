@@ -265,6 +265,20 @@ pub enum TriggerKind {
     },
 }
 
+impl TriggerKind {
+    /// The word for it, in files and in lists.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Command(_) => "command",
+            Self::Steps(_) => "steps",
+            Self::Http(_) => "http",
+            Self::Airflow(_) => "airflow",
+            Self::External => "external",
+            Self::Other { name, .. } => name,
+        }
+    }
+}
+
 /// What to execute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandLine {

@@ -12,6 +12,9 @@ use std::fmt;
 
 use crate::text::TextError;
 
+/// The field of a run's metadata that has the last lines of what its job wrote: what is left when the log is gone with its host.
+pub const OUTPUT: &str = "output";
+
 /// Where a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RunState {

@@ -14,8 +14,8 @@ use interlock_core::{
     succession::{Away, Heir, Succession},
 };
 use interlock_store::{
-    CHANGES_MAX, Key, Record,
-    record::{AgendaRecord, PauseRecord, PipelineRecord, VersionRecord, version_text},
+    CHANGES_MAX, FoundRows, Key, Record, RowsQuery,
+    record::{AboutRecord, AgendaRecord, PauseRecord, PipelineRecord, VersionRecord, version_text},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -43,11 +43,11 @@ pub struct Changes {
 
 impl Engine {
     /// The pipelines that are declared as far as the store knows, by version: what [`Changes`] are told
-    /// against after a start.
+    /// against after a start. One whose row lacks something has no version, so that its declaration is told again.
     pub fn in_force(&self) -> impl Iterator<Item = (&PipelineId, u64)> {
         // The system's own rows are of no declaration.
         let all = self.pipelines.0.iter().filter(|(_, state)| state.is_declared());
-        all.map(|(name, state)| (name, state.version))
+        all.map(|(name, state)| (name, if state.has_about() { state.version } else { 0 }))
     }
 
     /// Takes over what changed in the files.
@@ -64,8 +64,8 @@ impl Engine {
         }
         self.commit(planned).await?;
         let mut planned = Vec::new();
-        for name in removed {
-            planned.extend(self.plan_retirement(name, now).await?);
+        for (name, about) in self.abouts_of(removed).await? {
+            planned.extend(self.plan_retirement(name, about, now).await?);
         }
         self.commit(planned).await?;
         for name in declared.iter().map(|new| &new.pipeline.name).chain(removed) {
@@ -297,9 +297,9 @@ impl Engine {
             }
         }
         let is_known = row.is_some_and(|(row, _)| row.version == new.version);
-        let has_agenda = state.is_some_and(|state| state.version == new.version);
+        let is_whole = state.is_some_and(|state| state.version == new.version && state.has_about());
         if let Some(plan) = planned.last_mut()
-            && (!has_agenda || returned)
+            && (!is_whole || returned)
         {
             let record = PipelineRecord {
                 version: version_text(new.version),
@@ -313,6 +313,7 @@ impl Engine {
                 disabled_since: (!new.pipeline.enabled)
                     .then(|| row.and_then(|(row, _)| row.disabled_since).unwrap_or(now)),
                 agenda: Some(Box::new(AgendaRecord::from_core(&Agenda::of(&new.pipeline)))),
+                about: Some(Box::new(AboutRecord::of(&new.pipeline))),
             };
             let revision = row.map_or(0, |(_, revision)| *revision);
             plan.put(Key::Pipeline, revision, Record::Pipeline(record.into()));
@@ -356,15 +357,37 @@ impl Engine {
         Some(plan)
     }
 
+    /// What lists say of pipelines, as their rows have it: their declarations are gone.
+    async fn abouts_of<'a>(
+        &mut self,
+        pipelines: &'a [PipelineId],
+    ) -> Result<Vec<(&'a PipelineId, Option<AboutRecord>)>, EngineError> {
+        let query =
+            |name: &PipelineId| RowsQuery { pipeline: name.clone(), keys: vec![Key::Pipeline] };
+        let queries: Vec<_> = pipelines.iter().map(query).collect();
+        let found = self.read_rows(&queries).await?;
+        let about = |rows: FoundRows| {
+            let row = rows.into_iter().flatten().next()?;
+            if let Record::Pipeline(row) = row.record {
+                row.about.as_deref().cloned()
+            } else {
+                None
+            }
+        };
+        let abouts = found.into_iter().map(about);
+        Ok(pipelines.iter().zip(abouts).collect())
+    }
+
     /// What is owed of a pipeline whose file is gone is owed no more.
     async fn plan_retirement(
         &self,
         name: &PipelineId,
+        about: Option<AboutRecord>,
         now: Timestamp,
     ) -> Result<Vec<Planned>, EngineError> {
         let Some(state) = self.pipelines.0.get(name) else { return Ok(vec![]) };
-        let Some((record, revision)) = state.record().filter(|(it, _)| it.retired_at.is_none())
-        else {
+        let row = state.record(about).filter(|(row, _)| row.retired_at.is_none());
+        let Some((record, revision)) = row else {
             return Ok(vec![]);
         };
         let succession = state.succeeded_by(None, (self.is_live, now));

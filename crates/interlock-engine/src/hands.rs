@@ -3,13 +3,18 @@
 //! All of it is an event of the pipeline; what becomes of the incident and who hears of it follows from the event
 //! (`tell`). The pipeline need not exist any more, and `_system` never does: incidents outlive files.
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
 use interlock_core::{
     id::PipelineId,
     incident::{Hand, IncidentState, Noticed, by_hand, noticed},
 };
 use interlock_store::{
-    Change, Expect, InboxEntry, Key, Record, Row,
-    record::{InboxRecord, SensorRecord},
+    Change, Expect, InboxEntry, Key, Record, Row, RowsQuery,
+    record::{InboxRecord, OutboxRecord, SensorRecord},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -42,13 +47,7 @@ impl Engine {
             InboxRecord::Incident { key, hand, by, note } => {
                 let done = self.take_hand(pipeline, (key, hand)).await?;
                 done.map(|(kind, state)| {
-                    let message = note.clone().unwrap_or_else(|| format!("{by} says so"));
-                    let event = Event::of(kind, now, message).detail("incident", key.as_str());
-                    let event = event.detail("by", by.as_str());
-                    plan.event(match note {
-                        Some(note) => event.detail("note", note.as_str()),
-                        None => event,
-                    });
+                    plan.event(hand_event(kind, key, (by, note.as_deref()), now));
                     json!({ "incident": key, "state": state.as_str() })
                 })
             }
@@ -81,6 +80,9 @@ impl Engine {
                 plan.event(event.detail("test", true));
                 Ok(json!({ "incident": format!("bark:{id}") }))
             }
+            InboxRecord::SendAgain { notification } => {
+                self.send_again(pipeline, (notification, now), plan).await?
+            }
             InboxRecord::Unreadable { reason, .. } => Err(reason.clone()),
             InboxRecord::Sensor { .. }
             | InboxRecord::Run { .. }
@@ -89,6 +91,8 @@ impl Engine {
             | InboxRecord::Pause { .. }
             | InboxRecord::Resume { .. }
             | InboxRecord::Catchup {}
+            | InboxRecord::StopCatchup { .. }
+            | InboxRecord::Asked { .. }
             | InboxRecord::Look {}
             | InboxRecord::Report(_)
             | InboxRecord::Job { .. }
@@ -117,6 +121,7 @@ impl Engine {
         let stands = match hand {
             Hand::Acknowledge => IncidentState::Acknowledged,
             Hand::Resolve => IncidentState::Resolved,
+            Hand::Note => state.unwrap_or(IncidentState::Resolved),
         };
         let event = by_hand(state, hand).map(|event| (event, stands));
         Ok(event.map_err(|reason| format!("{key}: {reason}")))
@@ -132,6 +137,72 @@ impl Engine {
             Some(Row { record: Record::Incident(record), .. }) => Ok(Some(record.standing()?)),
             Some(_) | None => Ok(None),
         }
+    }
+
+    /// Reads the open incidents that requests are about and that the watchdog opened since: by one call for all of them.
+    pub(crate) async fn learn_named_incidents(
+        &mut self,
+        entries: &[InboxEntry],
+    ) -> Result<(), EngineError> {
+        let mut unknown: BTreeMap<&PipelineId, BTreeSet<&String>> = BTreeMap::new();
+        for InboxEntry { pipeline, record, .. } in entries {
+            let InboxRecord::Incident { key, .. } = record.what() else { continue };
+            let known = self.pipelines.0.get(pipeline).map(|state| &state.incidents);
+            if known.is_none_or(|known| !known.contains_key(key)) {
+                unknown.entry(pipeline).or_default().insert(key);
+            }
+        }
+        let query = |(pipeline, keys): (&PipelineId, BTreeSet<&String>)| RowsQuery {
+            pipeline: pipeline.clone(),
+            keys: keys.into_iter().cloned().map(Key::Incident).collect(),
+        };
+        let queries: Vec<_> = unknown.into_iter().map(query).collect();
+        let found = self.read_rows(&queries).await?;
+        for (RowsQuery { pipeline, keys }, rows) in queries.into_iter().zip(found) {
+            for (key, row) in keys.into_iter().zip(rows) {
+                if let (
+                    Key::Incident(key),
+                    Some(Row { record: Record::Incident(record), revision }),
+                ) = (key, row)
+                    && record.is_open()
+                {
+                    self.remembered.gaps.forget(&pipeline);
+                    let state = self.pipelines.get_mut(&pipeline);
+                    state.incidents.insert(key, (record, revision));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a notification tried at once that was given up or waits for its next try.
+    async fn send_again(
+        &self,
+        pipeline: &PipelineId,
+        (name, now): (&str, Timestamp),
+        plan: &mut Planned,
+    ) -> Result<Answer, EngineError> {
+        let key = Key::Outbox(name.to_owned());
+        let found = self.store.read(pipeline, std::slice::from_ref(&key)).await?;
+        let row = found.into_iter().next().flatten();
+        let Some(Row { record: Record::Outbox(record), revision }) = row else {
+            return Ok(Err(format!("nothing of that name waits to be sent: `{name}`")));
+        };
+        if record.claimed_until.is_some_and(|until| now < until) {
+            return Ok(Err(format!("`{name}` is being sent now")));
+        }
+        let record = OutboxRecord {
+            dead: false,
+            tries: 0,
+            not_before: now,
+            claimed_until: None,
+            ..Arc::unwrap_or_clone(record)
+        };
+        let message = format!("the alert for {} is sent again", record.channel);
+        let event = Event::of("ALERT_SENT_AGAIN", now, message).detail("notification", name);
+        plan.event(event.detail("channel", record.channel.as_str()));
+        plan.put(key, revision, Record::Outbox(record.into()));
+        Ok(Ok(json!({ "notification": name })))
     }
 
     /// Keeps or forgets a silence: a fact about all pipelines, so it is kept under `_system`.
@@ -169,5 +240,20 @@ impl Engine {
         };
         plan.event(event.detail("silence", id).detail("by", by));
         Ok(Ok(json!({ "silence": id })))
+    }
+}
+
+/// The event of what a person does with an incident.
+fn hand_event(
+    kind: &'static str,
+    key: &str,
+    (by, note): (&str, Option<&str>),
+    now: Timestamp,
+) -> Event<'static> {
+    let message = note.map_or_else(|| format!("{by} says so"), str::to_owned);
+    let event = Event::of(kind, now, message).detail("incident", key).detail("by", by);
+    match note {
+        Some(note) => event.detail("note", note),
+        None => event,
     }
 }

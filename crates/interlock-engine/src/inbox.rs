@@ -59,6 +59,7 @@ impl Engine {
         }
         // Until the last of them is applied.
         self.heard.has_more = all > 0;
+        self.learn_named_incidents(&entries).await?;
         for entry in entries {
             let now = self.world.now();
             if let InboxRecord::Report(report) = &entry.record {
@@ -82,23 +83,17 @@ impl Engine {
                 self.hold(vec![plan.answering(entry)]).await?;
                 continue;
             }
-            let mut plan = Planned::new(&entry.pipeline, self.writer);
-            let answer = self.apply(&entry, now, &mut plan).await?;
-            let (accepted, result) = match answer {
-                Ok(result) => (true, result),
-                Err(reason) => {
-                    plan.group.changes.clear();
-                    plan.acts.clear();
-                    unfit::rejected(&entry, &reason, now, &mut plan);
-                    (false, json!({ "reason": reason }))
-                }
-            };
-            let request = entry.record.fingerprint();
-            let record = AppliedRecord { at: now, accepted, result, request };
-            plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record.into()));
+            self.settle_what_is_held_of(&entry.pipeline).await?;
+            let is_hand = matches!(entry.record.what(), InboxRecord::Incident { .. });
             let pipeline = entry.pipeline.clone();
+            let plan = self.plan_entry(entry, now).await?;
+            if is_hand {
+                // Held too: a person may acknowledge ten thousand at once. It changes no slot, so nothing is planned again.
+                self.hold(vec![plan]).await?;
+                continue;
+            }
             self.dirty.insert(pipeline.clone());
-            self.commit(vec![plan.answering(entry)]).await?;
+            self.commit(vec![plan]).await?;
             // A pause may have begun or ended.
             self.arm(&pipeline);
         }
@@ -108,6 +103,38 @@ impl Engine {
             self.inbox_at = self.world.now();
         }
         Ok(())
+    }
+
+    /// What becomes of an entry, with its answer.
+    async fn plan_entry(
+        &mut self,
+        mut entry: InboxEntry,
+        now: Timestamp,
+    ) -> Result<Planned, EngineError> {
+        let request = entry.record.fingerprint();
+        let asker = entry.record.take_asker();
+        let mut plan = Planned::new(&entry.pipeline, self.writer);
+        let (accepted, result) = match self.apply(&entry, now, &mut plan).await? {
+            Ok(result) => (true, result),
+            Err(reason) => {
+                plan.group.changes.clear();
+                plan.acts.clear();
+                unfit::rejected(&entry, &reason, now, &mut plan);
+                (false, json!({ "reason": reason }))
+            }
+        };
+        if let Some(asker) = asker {
+            unfit::name_asker(&entry, &asker, now, &mut plan);
+        }
+        let record = AppliedRecord { at: now, accepted, result, request };
+        plan.put(Key::Applied(entry.key.clone()), 0, Record::Applied(record.into()));
+        Ok(plan.answering(entry))
+    }
+
+    /// Commits what is held if some of it is of a pipeline: what is planned next may read that in the store.
+    async fn settle_what_is_held_of(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
+        let is_held = self.held.iter().any(|plan| plan.group.pipeline == *pipeline);
+        if is_held { self.settle().await } else { Ok(()) }
     }
 
     /// Applies the end of a run, which somebody tells by its id.
@@ -213,13 +240,16 @@ impl Engine {
                 self.cancel(pipeline, &spec, (slot, reason, now), plan)
             }
             InboxRecord::Pause { reason, until } => {
-                self.pause(pipeline, (reason, *until, now), plan).await?
+                self.pause(&spec, (reason, *until, now), plan).await?
             }
             InboxRecord::Resume { catchup } => {
                 self.set_switches((&spec, version), now, plan);
-                self.resume(pipeline, (catchup.as_deref(), now), plan)
+                self.resume(&spec, (catchup.as_deref(), now), plan)
             }
             InboxRecord::Catchup {} => self.catch_up(pipeline, now).await?,
+            InboxRecord::StopCatchup { reason } => {
+                self.stop_catchup((pipeline, &spec), (reason, now), plan)
+            }
             InboxRecord::Look {} => self.look_again(pipeline).await?,
             InboxRecord::StartBackfill { .. }
             | InboxRecord::PauseBackfill { .. }
@@ -235,6 +265,8 @@ impl Engine {
             | InboxRecord::Heard { .. }
             | InboxRecord::Keep { .. }
             | InboxRecord::Silence { .. }
+            | InboxRecord::SendAgain { .. }
+            | InboxRecord::Asked { .. }
             | InboxRecord::Unreadable { .. }
             | InboxRecord::Bark { .. } => Err("it is about no declaration".to_owned()),
             InboxRecord::Complete { .. } => {

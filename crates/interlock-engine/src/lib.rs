@@ -9,6 +9,7 @@
 mod asking;
 mod backfill;
 mod catchup_log;
+mod catchup_stop;
 mod commit;
 mod control_schedules;
 mod controller;
@@ -70,5 +71,5 @@ pub use notifier::{DeliveryState, Notifier, NotifierParts, Patience, Undelivered
 pub use overview::Overview;
 pub use preview::{PlanLine, preview_away};
 pub use prospect::{Forecast, Portion, Prospect};
-pub use tell::{Known as KnownIncidents, add_incidents, incident_keys};
+pub use tell::{Known as KnownIncidents, add_incidents, incident_keys, thing_of};
 pub use upstreams::ZoneOf;

@@ -4,10 +4,10 @@
 //! ending one is one row, whoever writes it, and the scheduler finds the gap, its reason and what was asked about it
 //! whenever it comes to plan it.
 
-use interlock_core::{catchup::Wish, id::PipelineId};
+use interlock_core::{catchup::Wish, id::PipelineId, pipeline::Pipeline};
 use interlock_store::{
     Key, Record,
-    record::{PauseRecord, PipelineRecord},
+    record::{AboutRecord, PauseRecord, PipelineRecord},
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -23,15 +23,18 @@ impl Engine {
     /// Begins a pause. What was due before it is recorded first, so that it does not count as paused.
     pub(crate) async fn pause(
         &mut self,
-        pipeline: &PipelineId,
+        spec: &Pipeline,
         (reason, until, now): (&str, Option<Timestamp>, Timestamp),
         plan: &mut Planned,
     ) -> Result<Answer, EngineError> {
+        let pipeline = &spec.name;
         if self.scope.is_shard() {
             self.record_what_is_due(pipeline, now).await?;
         }
-        let state = self.pipelines.0.get(pipeline);
-        let Some((state, (row, revision))) = state.and_then(|it| Some((it, it.record()?))) else {
+        let (state, about) = (self.pipelines.0.get(pipeline), AboutRecord::of(spec));
+        let Some((state, (row, revision))) =
+            state.and_then(|it| Some((it, it.record(Some(about))?)))
+        else {
             return Ok(Err("there is no such pipeline".to_owned()));
         };
         let (since, before) = match row.pause.clone() {
@@ -63,12 +66,13 @@ impl Engine {
     /// Ends a pause.
     pub(crate) fn resume(
         &self,
-        pipeline: &PipelineId,
+        spec: &Pipeline,
         (catchup, now): (Option<&str>, Timestamp),
         plan: &mut Planned,
     ) -> Answer {
+        let (pipeline, about) = (&spec.name, AboutRecord::of(spec));
         let state = self.pipelines.0.get(pipeline).ok_or("there is no such pipeline")?;
-        let (row, revision) = state.record().ok_or("there is no such pipeline")?;
+        let (row, revision) = state.record(Some(about)).ok_or("there is no such pipeline")?;
         let before = row.pause.clone().filter(|pause| pause.is_in_force(now));
         let before = before.ok_or_else(|| format!("{pipeline} is not paused"))?;
         if let Some(word) = catchup.filter(|word| Wish::parse(word).is_none()) {

@@ -1,4 +1,4 @@
-//! One pipeline only, for a command while nobody serves.
+//! One pipeline only, or only requests about incidents, for a command while `serve` is not running.
 //!
 //! It holds the shard's lease like any owner, and does less: it applies that pipeline's inbox, records what
 //! its jobs report, and steps only the slots that it was told to drive. It opens nothing that is due by itself, moves
@@ -25,7 +25,10 @@ use interlock_core::{
     readiness::Verdict,
     slot::{Slot, SlotState},
 };
-use interlock_store::{InboxEntry, RunKey, Shard, record::BackfillSlot};
+use interlock_store::{
+    InboxEntry, RunKey, Shard,
+    record::{BackfillSlot, InboxRecord},
+};
 use jiff::Timestamp;
 
 use crate::{
@@ -42,6 +45,8 @@ pub(crate) enum Scope {
     Shard,
     /// One pipeline, and of that only what it is told to.
     One(One),
+    /// Requests about incidents of every pipeline of its shard, and nothing else.
+    Incidents,
 }
 
 #[derive(Debug)]
@@ -65,16 +70,22 @@ impl Scope {
         matches!(self, Self::Shard)
     }
 
-    fn is_about(&self, pipeline: &PipelineId) -> bool {
+    /// Whether an entry of the inbox is this engine's to apply.
+    fn is_about(&self, entry: &InboxEntry) -> bool {
         match self {
             Self::Shard => true,
-            Self::One(one) => one.pipeline == *pipeline,
+            Self::One(one) => one.pipeline == entry.pipeline,
+            Self::Incidents => matches!(entry.record, InboxRecord::Incident { .. }),
         }
     }
 
     /// Whether news about a run is for this engine.
     pub(crate) fn is_about_run(&self, run_id: &str) -> bool {
-        self.is_shard() || RunKey::parse(run_id).is_ok_and(|(name, _)| self.is_about(&name))
+        match self {
+            Self::Shard => true,
+            Self::One(one) => RunKey::parse(run_id).is_ok_and(|(name, _)| one.pipeline == name),
+            Self::Incidents => false,
+        }
     }
 
     /// Whether a backfill is to be moved on. What a cancelled one left open is closed by anybody.
@@ -82,6 +93,7 @@ impl Scope {
         match self {
             Self::Shard => true,
             Self::One(one) => one.backfill == Some(number) || state == State::Cancelled,
+            Self::Incidents => false,
         }
     }
 
@@ -90,6 +102,7 @@ impl Scope {
         match self {
             Self::Shard => true,
             Self::One(one) => one.driven.contains_key(place),
+            Self::Incidents => false,
         }
     }
 
@@ -149,6 +162,15 @@ impl Engine {
         Ok(Some(engine))
     }
 
+    /// Takes the lease for requests about incidents, of all pipelines of a shard; `None` while another process holds it. Nothing of
+    /// the pipelines is loaded: each pass reads the incidents that it is asked about.
+    pub async fn open_for_incidents(
+        parts: Parts,
+        shard: Shard,
+    ) -> Result<Option<Self>, EngineError> {
+        Self::take(parts, shard, Scope::Incidents).await
+    }
+
     /// Brings a slot of the one pipeline to its end from now on. What an earlier process started is looked
     /// up first (S18).
     pub async fn drive(&mut self, schedule: &ScheduleId, nominal: Timestamp) {
@@ -188,7 +210,7 @@ impl Engine {
     /// Why a driven slot waited when it was last looked at.
     pub fn verdict(&self, schedule: &ScheduleId, nominal: Timestamp) -> Option<&Verdict> {
         match &self.scope {
-            Scope::Shard => None,
+            Scope::Shard | Scope::Incidents => None,
             Scope::One(one) => one.driven.get(&(nominal, schedule.clone()))?.as_ref(),
         }
     }
@@ -220,7 +242,7 @@ impl Engine {
         loop {
             let page = self.store.inbox(self.writer.shard, limit).await?;
             let mut items = page.items;
-            items.retain(|entry| self.scope.is_about(&entry.pipeline));
+            items.retain(|entry| self.scope.is_about(entry));
             if !items.is_empty() || !page.more || self.scope.is_shard() {
                 return Ok(items);
             }

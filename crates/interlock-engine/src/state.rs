@@ -9,14 +9,15 @@ use interlock_core::{
     agenda::{Agenda, Work},
     id::{PipelineId, ScheduleId},
     readiness::TraitResult,
+    run::{OUTPUT, RunState},
     sensor::{Sensor, Sensors},
     slot::Slot,
 };
 use interlock_store::{
     Change, Expect, Group, Key, LedgerEntry, LedgerRow, Page, Record, RunKey,
     record::{
-        AgendaRecord, BackfillRecord, IncidentRecord, PauseRecord, PipelineRecord, RunRecord,
-        Shared, Unreadable, version_number, version_text,
+        AboutRecord, AgendaRecord, BackfillRecord, IncidentRecord, PauseRecord, PipelineRecord,
+        RunRecord, Shared, Unreadable, version_number, version_text,
     },
 };
 use jiff::Timestamp;
@@ -88,6 +89,8 @@ pub(crate) struct KnownPipeline {
     pub(crate) retired_at: Option<Timestamp>,
     pub(crate) pause: Option<Box<PauseRecord>>,
     pub(crate) disabled_since: Option<Timestamp>,
+    /// Whether its row has what lists say of it, which is not kept here.
+    pub(crate) has_about: bool,
 }
 
 /// The order among slots of a pipeline.
@@ -263,6 +266,7 @@ impl PipelineState {
             retired_at: record.retired_at,
             pause: record.pause.clone().map(Box::new),
             disabled_since: record.disabled_since,
+            has_about: record.about.is_some(),
         };
         self.row = Some((known, revision));
     }
@@ -342,6 +346,7 @@ impl PipelineState {
     }
 
     pub(crate) fn put_run(&mut self, run: KnownRun) {
+        let run = run.without_output();
         if let Some(heard) = &mut self.heard {
             heard.run(&run.key, &run.record);
         }
@@ -362,8 +367,8 @@ impl PipelineState {
         Ok(())
     }
 
-    /// Its row as it is stored, and its revision.
-    pub(crate) fn record(&self) -> Option<(PipelineRecord, u64)> {
+    /// Its row as it is stored, and its revision. What lists say of it is not kept in memory.
+    pub(crate) fn record(&self, about: Option<AboutRecord>) -> Option<(PipelineRecord, u64)> {
         let (row, revision) = self.row.as_ref()?;
         let agenda = || Box::new(AgendaRecord::from_core(&self.agenda));
         let record = PipelineRecord {
@@ -373,8 +378,14 @@ impl PipelineState {
             pause: row.pause.as_deref().cloned(),
             disabled_since: row.disabled_since,
             agenda: (self.version != 0).then(agenda),
+            about: about.map(Box::new),
         };
         Some((record, *revision))
+    }
+
+    /// Whether its row in the store has what lists say of it.
+    pub(crate) fn has_about(&self) -> bool {
+        self.row.as_ref().is_some_and(|(row, _)| row.has_about)
     }
 
     /// How far a schedule is recorded.
@@ -426,9 +437,45 @@ impl OpenSlot {
     }
 }
 
+impl KnownRun {
+    /// The same without what its job wrote, if it is over: that is kilobytes, the row in the store has it, and no row of a run that
+    /// is over is written again. Ten thousand slots may wait for their next attempt at once.
+    fn without_output(mut self) -> Self {
+        let is_over = self.record.state().is_ok_and(RunState::is_terminal);
+        if is_over && self.record.metadata.contains_key(OUTPUT) {
+            Arc::make_mut(&mut self.record).metadata.remove(OUTPUT);
+        }
+        self
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_job_wrote_is_not_kept_in_memory_once_it_is_over() {
+        let has_output = |status: &'static str| {
+            let record = RunRecord {
+                status: status.into(),
+                trigger_type: "scheduler".into(),
+                created_at: Timestamp::UNIX_EPOCH,
+                started_at: None,
+                ended_at: None,
+                message: None,
+                category: None,
+                metadata: [OUTPUT, "exitCode"].map(|key| (key.to_owned(), 1.into())).into(),
+            };
+            let schedule = ScheduleId::from_static("daily");
+            let nominal = Timestamp::UNIX_EPOCH;
+            let key = RunKey { schedule, nominal, generation: 1, attempt: 1 };
+            let run = KnownRun { key, record: record.into(), revision: 1 }.without_output();
+            assert!(run.record.metadata.contains_key("exitCode"));
+            run.record.metadata.contains_key(OUTPUT)
+        };
+        assert!(!has_output("FAILED") && !has_output("COMPLETED"));
+        assert!(has_output("COMPLETED_MONITORING"), "its row is written again");
+    }
 
     #[test]
     fn a_million_missed_slots_stay_in_the_store_however_many_pipelines_they_are_of() {

@@ -291,6 +291,11 @@ fn events(group: &Group) -> impl Iterator<Item = &EventRecord> {
 /// The details of an event that say what it is about, if that is no slot.
 const THINGS: [&str; 4] = ["file", "incident", "bark", "thing"];
 
+/// What an event is about, if that is no slot, such as a file.
+pub fn thing_of(event: &EventRecord) -> Option<&str> {
+    THINGS.iter().find_map(|name| event.details.get(*name)).and_then(Value::as_str)
+}
+
 /// What follows from one event of a group.
 fn of_event(group: &Group, event: &EventRecord, open: &OpenSlots) -> Vec<Consequence> {
     if !has_consequences(&event.kind) {
@@ -301,7 +306,7 @@ fn of_event(group: &Group, event: &EventRecord, open: &OpenSlots) -> Vec<Consequ
         kind: &event.kind,
         pipeline: &group.pipeline,
         day: day.as_ref().map(|(schedule, date)| (schedule, *date)),
-        thing: THINGS.iter().find_map(|name| event.details.get(*name)).and_then(Value::as_str),
+        thing: thing_of(event),
     })
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use interlock_store::{
     Group, InboxEntry, Key, Record, StoreError,
-    record::{AppliedRecord, InboxRecord, ReportRecord},
+    record::{AppliedRecord, AskerRecord, InboxRecord, ReportRecord},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -91,6 +91,29 @@ impl Planned {
     }
 }
 
+/// The word for what is asked for, in the text of an entry.
+fn request_word(text: &str) -> Value {
+    let asked: Value = serde_json::from_str(text).unwrap_or_default();
+    asked.get("request").cloned().unwrap_or(Value::Null)
+}
+
+/// Says of what was done who asked for it. What a request does later, in groups of its own, or without an event has one here, but for
+/// sensors, of which there are too many.
+pub(crate) fn name_asker(
+    entry: &InboxEntry,
+    asker: &AskerRecord,
+    now: Timestamp,
+    plan: &mut Planned,
+) {
+    let is_sensor = matches!(entry.record, InboxRecord::Sensor { .. });
+    if !plan.has_events() && !is_sensor {
+        let word = request_word(&entry.record.encode());
+        let event = Event::of("REQUEST_ACCEPTED", now, format!("{} asked for it", asker.by));
+        plan.event(event.detail("request", word));
+    }
+    plan.name_asker(asker);
+}
+
 /// Keeps what was asked for and cannot be done, for whoever did not wait for the answer. What the parts of Interlock say to each
 /// other is no request of anybody's.
 pub(crate) fn rejected(entry: &InboxEntry, reason: &str, now: Timestamp, plan: &mut Planned) {
@@ -103,6 +126,9 @@ pub(crate) fn rejected(entry: &InboxEntry, reason: &str, now: Timestamp, plan: &
         | InboxRecord::Pause { .. }
         | InboxRecord::Resume { .. }
         | InboxRecord::Catchup {}
+        | InboxRecord::StopCatchup { .. }
+        | InboxRecord::SendAgain { .. }
+        | InboxRecord::Asked { .. }
         | InboxRecord::StartBackfill { .. }
         | InboxRecord::PauseBackfill { .. }
         | InboxRecord::ResumeBackfill { .. }
@@ -112,9 +138,8 @@ pub(crate) fn rejected(entry: &InboxEntry, reason: &str, now: Timestamp, plan: &
         | InboxRecord::Unreadable { .. }
         | InboxRecord::Complete { .. } => {
             let text = entry.record.encode();
-            let asked: Value = serde_json::from_str(&text).unwrap_or_default();
-            let word = asked.get("request").cloned().unwrap_or(Value::Null);
-            let event = Event::of("REQUEST_REJECTED", now, reason).detail("request", word);
+            let event = Event::of("REQUEST_REJECTED", now, reason);
+            let event = event.detail("request", request_word(&text));
             // As much as is kept of a report's body.
             let (body, _) = text.split_at(text.floor_char_boundary(ReportRecord::BODY_MAX));
             let event = event.detail("body", body);

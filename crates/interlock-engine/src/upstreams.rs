@@ -249,6 +249,7 @@ mod tests {
             pause: None,
             disabled_since: None,
             agenda: Some(Box::new(AgendaRecord::from_core(&agenda))),
+            about: None,
         };
         Record::Pipeline(record.into())
     }

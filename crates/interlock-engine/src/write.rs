@@ -10,7 +10,7 @@ use interlock_core::{
 use interlock_ports::trigger::StartRequest;
 use interlock_store::{
     Change, Expect, Group, InboxEntry, Key, Record, RunKey, Writer,
-    record::{EventRecord, RunRecord, SlotRecord, WatermarkRecord},
+    record::{AskerRecord, EventRecord, RunRecord, SlotRecord, WatermarkRecord},
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -135,6 +135,21 @@ impl Planned {
         let slot = slot.map(|(nominal, schedule)| format!("{schedule}/{nominal}"));
         let event = EventRecord { kind: kind.into(), at, slot, run_id, message, details };
         self.group.changes.push(Change::Append(event.into()));
+    }
+
+    /// Whether anything happens in it.
+    pub(crate) fn has_events(&self) -> bool {
+        self.group.changes.iter().any(|change| matches!(change, Change::Append(_)))
+    }
+
+    /// Says in every event who asked for what happens.
+    pub(crate) fn name_asker(&mut self, asker: &AskerRecord) {
+        for change in &mut self.group.changes {
+            let Change::Append(event) = change else { continue };
+            let details = &mut Arc::make_mut(event).details;
+            details.entry("by".to_owned()).or_insert_with(|| asker.by.as_str().into());
+            details.entry("from".to_owned()).or_insert_with(|| asker.from.as_str().into());
+        }
     }
 
     /// The jobs that begin if it is accepted.

@@ -55,6 +55,21 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&draft, path)
 }
 
+/// Puts a text into a file that is not there yet, whole from the moment it can be seen. One that is there stays as it is: of several processes
+/// that create it at once, the first has written it.
+pub fn create_whole(path: &Path, text: &str) -> io::Result<()> {
+    let draft = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file = open_options().write(true).create(true).truncate(true).open(&draft)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    match fs::hard_link(&draft, path) {
+        Ok(()) => fs::remove_file(&draft),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => fs::remove_file(&draft),
+        // A file system without hard links.
+        Err(_unsupported) => fs::rename(&draft, path),
+    }
+}
+
 /// The name of a file's owner, or its number where it has none.
 pub fn owner(path: &Path) -> Option<String> {
     let number = fs::metadata(path).ok()?.uid().to_string();
@@ -157,6 +172,16 @@ mod tests {
         create_file(&folder.join("ledger.db")).unwrap();
         assert_eq!(fs::read(folder.join("ledger.db")).unwrap(), b"something");
         create_folder(&folder.join("ledger.db")).unwrap_err();
+    }
+
+    #[test]
+    fn a_file_that_is_there_stays_as_the_first_has_written_it() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("host");
+        create_whole(&path, "first").unwrap();
+        create_whole(&path, "second").unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("first", 0o600));
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "nothing else is left");
     }
 
     #[test]

@@ -7,12 +7,12 @@ use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, FoundRows, Freight, Group, InboxEntry, IncidentQuery, Key, Lease, LedgerQuery,
-    LedgerRow, Mark, OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll, Row, Rows,
-    RowsQuery, RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store, StoreError, StoreFuture,
-    Writer,
-    record::{InboxRecord, IncidentRecord, OutboxRecord, SensorRecord},
+    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventQuery,
+    EventRow, Forgetting, FoundRows, Freight, Group, InboxEntry, IncidentQuery, InstanceRow, Key,
+    Lease, LedgerQuery, LedgerRow, Mark, OutboxRow, Page, Portion, Recalled, Record, Refusal, Role,
+    Roll, Row, Rows, RowsQuery, RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store,
+    StoreError, StoreFuture, Writer,
+    record::{InboxRecord, IncidentRecord, InstanceRecord, OutboxRecord, SensorRecord},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -221,6 +221,8 @@ impl<G: Gate> Store for Gated<G> {
         fn release(&self, writer: Writer) -> StoreFuture<'_, ()>;
         fn announce<'a>(&'a self, role: Role, instance: &'a str, ttl: SignedDuration) -> StoreFuture<'a, ()>;
         fn roll(&self) -> StoreFuture<'_, Option<Roll>>;
+        fn report_instance<'a>(&'a self, instance: &'a str, record: &'a InstanceRecord) -> StoreFuture<'a, ()>;
+        fn instances(&self) -> StoreFuture<'_, Vec<InstanceRow>>;
         fn read<'a>(&'a self, pipeline: &'a PipelineId, keys: &'a [Key]) -> StoreFuture<'a, Vec<Option<Row<Record>>>>;
         fn read_many<'a>(&'a self, asked: &'a [RowsQuery]) -> StoreFuture<'a, Vec<FoundRows>>;
         fn agenda<'a>(&'a self, shard: Shard, after: Option<&'a PipelineId>, limit: usize) -> StoreFuture<'a, Page<AgendaRow>>;
@@ -231,7 +233,8 @@ impl<G: Gate> Store for Gated<G> {
         fn sensors<'a>(&'a self, pipeline: &'a PipelineId) -> StoreFuture<'a, BTreeMap<String, Row<SensorRecord>>>;
         fn incidents<'a>(&'a self, pipeline: Option<&'a PipelineId>, limit: usize) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
         fn incidents_by<'a>(&'a self, query: &'a IncidentQuery) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
-        fn events<'a>(&'a self, pipeline: Option<&'a PipelineId>, after: u64, limit: usize) -> StoreFuture<'a, Page<EventRow>>;
+        fn events_by<'a>(&'a self, query: &'a EventQuery) -> StoreFuture<'a, Page<EventRow>>;
+        fn notifications<'a>(&'a self, pipeline: &'a PipelineId, after: Option<&'a str>, limit: usize) -> StoreFuture<'a, Page<OutboxRow>>;
         fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>>;
         fn post<'a>(&'a self, pipeline: &'a PipelineId, key: &'a str, record: &'a InboxRecord) -> StoreFuture<'a, ()>;
         fn posted<'a>(&'a self, pipeline: &'a PipelineId, key: &'a str) -> StoreFuture<'a, Option<InboxRecord>>;

@@ -9,7 +9,7 @@ use super::{
     sample::{event, open, orders, pipeline, slot_key},
     subject::take,
 };
-use interlock_store::{Change, EventRow, Expect, Shard};
+use interlock_store::{Change, EventQuery, EventRow, Expect, ListOrder, Shard};
 
 promises!("events":
     events_are_numbered_in_commit_order,
@@ -17,6 +17,7 @@ promises!("events":
     the_cursor_is_exclusive,
     events_of_one_pipeline_can_be_asked_for,
     pages_of_events_lose_and_repeat_nothing,
+    the_newest_events_come_first_where_that_is_asked,
     racing_groups_share_no_number,
     who_looks_after_a_shard_hears_of_its_pipelines_and_of_the_system,
     an_event_is_read_as_it_was_written,
@@ -106,6 +107,44 @@ async fn pages_of_events_lose_and_repeat_nothing(t: Subject) {
             }
         }
         assert_eq!(messages(&found), said, "pages of {limit}");
+    }
+}
+
+async fn the_newest_events_come_first_where_that_is_asked(t: Subject) {
+    let names = ["orders", "stock", "returns"].map(pipeline);
+    for (number, name) in names.iter().cycle().take(30).enumerate() {
+        append(&t, name, &[&number.to_string()]).await;
+    }
+    for only in [None, Some(&names[1])] {
+        let mut expected = events(&t, only, 0).await;
+        expected.reverse();
+        let numbers: Vec<u64> = expected.iter().map(|row| row.number).collect();
+        for limit in [1, 4, 30, 100] {
+            let all = EventQuery::new(only.cloned(), limit);
+            let mut query = EventQuery { order: ListOrder::NewestFirst, ..all };
+            let mut found = Vec::new();
+            loop {
+                let page = t.store.events_by(&query).await.expect("events_by answers");
+                let more = page.more;
+                take(&mut found, page, limit);
+                query.before = found.last().map_or(0, |row: &EventRow| row.number);
+                if !more {
+                    break;
+                }
+            }
+            assert_eq!(found, expected, "pages of {limit} of {only:?}");
+        }
+        // Between two numbers, neither of which is among them.
+        let (after, before) = (numbers[7], numbers[2]);
+        for order in [ListOrder::OldestFirst, ListOrder::NewestFirst] {
+            let query = EventQuery { after, before, order, ..EventQuery::new(only.cloned(), 100) };
+            let page = t.store.events_by(&query).await.expect("events_by answers");
+            let mut found: Vec<u64> = page.items.iter().map(|row| row.number).collect();
+            if order == ListOrder::OldestFirst {
+                found.reverse();
+            }
+            assert_eq!((found.as_slice(), page.more), (&numbers[3..7], false), "{order:?}");
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use super::{
     sample::{START, closed, daily, minute, open, orders, pipeline, schedule, slot_key, span},
     subject::take,
 };
-use interlock_store::{Change, Expect, Key, LedgerEntry, LedgerQuery, LedgerRow, Page, Shard};
+use interlock_store::{
+    Change, Expect, Key, LedgerEntry, LedgerQuery, LedgerRow, ListOrder, Page, Shard,
+};
 
 promises!("ledger":
     an_interval_has_its_start_and_not_its_end,
@@ -17,6 +19,7 @@ promises!("ledger":
     a_span_and_the_row_of_its_first_slot_are_both_found,
     a_span_is_found_wherever_it_touches_the_interval,
     pages_of_slots_and_spans_lose_neither,
+    the_newest_come_first_where_that_is_asked,
     dispositions_and_open_slots_can_be_asked_for,
     one_pipeline_can_be_asked_for,
     slots_of_two_schedules_at_one_instant_are_apart,
@@ -29,14 +32,7 @@ promises!("ledger":
 );
 
 fn everything() -> LedgerQuery {
-    LedgerQuery {
-        pipeline: None,
-        from: minute(-100_000),
-        until: minute(100_000),
-        disposition: None,
-        after: None,
-        limit: 1_000,
-    }
+    LedgerQuery { from: minute(-100_000), until: minute(100_000), ..LedgerQuery::everything(1_000) }
 }
 
 async fn ledger(t: &Subject, query: &LedgerQuery) -> Vec<LedgerRow> {
@@ -45,19 +41,22 @@ async fn ledger(t: &Subject, query: &LedgerQuery) -> Vec<LedgerRow> {
     page.items
 }
 
-/// Reads page by page.
-async fn paged(t: &Subject, limit: usize) -> Vec<LedgerRow> {
-    let mut query = LedgerQuery { limit, ..everything() };
+/// Reads all of what is asked for page by page.
+async fn pages_of(t: &Subject, mut query: LedgerQuery) -> Vec<LedgerRow> {
     let mut rows = Vec::new();
     loop {
         let page = t.store.ledger(&query).await.expect("ledger answers");
         let more = page.more;
-        take(&mut rows, page, limit);
+        take(&mut rows, page, query.limit);
         if !more {
             return rows;
         }
         query.after = rows.last().map(LedgerRow::place);
     }
+}
+
+async fn paged(t: &Subject, limit: usize) -> Vec<LedgerRow> {
+    pages_of(t, LedgerQuery { limit, ..everything() }).await
 }
 
 fn minutes(rows: &[LedgerRow]) -> Vec<i64> {
@@ -140,7 +139,7 @@ async fn a_span_is_found_wherever_it_touches_the_interval(t: Subject) {
 }
 
 /// Spans that begin before the interval, with slots, between them and after them, of several pipelines at one instant.
-async fn pages_of_slots_and_spans_lose_neither(t: Subject) {
+async fn slots_and_spans(t: &Subject) {
     for name in ["aa", "bb", "cc"] {
         let slot = |at| (slot_key(at), closed(if at % 2 == 0 { "completed" } else { "missed" }));
         let long = |at, until, word| (Key::Span(daily(), minute(at)), span(minute(until), word));
@@ -149,6 +148,10 @@ async fn pages_of_slots_and_spans_lose_neither(t: Subject) {
         rows.extend([long(3, 4, "skipped"), long(4, 6, "missed"), long(40, 50, "missed")]);
         t.create(&pipeline(name), rows).await;
     }
+}
+
+async fn pages_of_slots_and_spans_lose_neither(t: Subject) {
+    slots_and_spans(&t).await;
     let all = LedgerQuery { from: minute(0), until: minute(30), ..everything() };
     for (disposition, count) in [(None, 3 * 12), (Some("missed"), 3 * 6), (Some("skipped"), 3 * 2)]
     {
@@ -157,18 +160,39 @@ async fn pages_of_slots_and_spans_lose_neither(t: Subject) {
         assert_eq!(expected.len(), count, "{disposition:?}");
         assert!(expected.is_sorted_by_key(LedgerRow::place));
         for limit in 1..=7 {
-            let mut query = LedgerQuery { limit, ..query.clone() };
-            let mut found = Vec::new();
-            loop {
-                let page = t.store.ledger(&query).await.expect("ledger answers");
-                let more = page.more;
-                take(&mut found, page, limit);
-                query.after = found.last().map(LedgerRow::place);
-                if !more {
-                    break;
+            let found = pages_of(&t, LedgerQuery { limit, ..query.clone() }).await;
+            assert_eq!(found, expected, "pages of {limit}, {disposition:?}");
+        }
+    }
+}
+
+async fn the_newest_come_first_where_that_is_asked(t: Subject) {
+    slots_and_spans(&t).await;
+    for name in ["bb", "dd"] {
+        let rows = [-61, 10, 11, 75].map(|at| (slot_key(at), open()));
+        t.create(&pipeline(name), rows.to_vec()).await;
+    }
+    let fine = SignedDuration::from_micros(1);
+    for (from, until) in [
+        (minute(-100_000), minute(100_000)),
+        (minute(0), minute(30)),
+        (minute(4), minute(11)),
+        (minute(3) + fine, minute(10) + fine),
+    ] {
+        for word in [None, Some("open"), Some("missed"), Some("skipped"), Some("completed")] {
+            for name in [None, Some("bb")] {
+                let disposition = word.map(str::to_owned);
+                let pipeline = name.map(pipeline);
+                let query = LedgerQuery { pipeline, from, until, disposition, ..everything() };
+                let mut expected = ledger(&t, &query).await;
+                expected.reverse();
+                let limits = if word.is_none() { &[1, 7] } else { &[3, 1_000] };
+                for limit in *limits {
+                    let order = ListOrder::NewestFirst;
+                    let found = pages_of(&t, LedgerQuery { order, limit, ..query.clone() }).await;
+                    assert_eq!(found, expected, "pages of {limit} of {query:?}");
                 }
             }
-            assert_eq!(found, expected, "pages of {limit}, {disposition:?}");
         }
     }
 }

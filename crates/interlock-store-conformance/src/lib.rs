@@ -49,6 +49,7 @@ mod commit;
 mod drive;
 mod events;
 mod inbox;
+mod instances;
 mod lease;
 mod ledger;
 pub mod opens;
@@ -101,6 +102,7 @@ pub fn cases() -> Vec<Case> {
     [
         commit::CASES,
         lease::CASES,
+        instances::CASES,
         ledger::CASES,
         runs::CASES,
         events::CASES,

@@ -9,6 +9,7 @@ use super::{
     drive::all,
     promises,
     sample::{LONG, PAST_SHORT, SHORT, orders, outbox, outbox_key, pipeline},
+    subject::take,
 };
 use interlock_store::{
     CHANGES_MAX, Change, Expect, OutboxRow, Settlement,
@@ -40,6 +41,7 @@ promises!("outbox":
     a_kept_claim_expires_when_it_would_have,
     a_name_that_is_taken_is_not_claimed,
     dead_letters_are_listed_in_the_order_they_came,
+    the_notifications_of_a_pipeline_are_listed_and_stay_as_they_are,
 );
 
 async fn claim(t: &Subject, limit: usize, ttl: SignedDuration) -> Vec<OutboxRow> {
@@ -402,4 +404,39 @@ async fn dead_letters_are_listed_in_the_order_they_came(t: Subject) {
     let page = t.store.dead_letters(1).await.expect("dead_letters answers");
     assert_eq!((page.items.len(), page.more), (1, true));
     assert_eq!(page.items.first().map(|row| (row.revision, row.record.dead)), Some((3, true)));
+}
+
+async fn the_notifications_of_a_pipeline_are_listed_and_stay_as_they_are(t: Subject) {
+    put(&t, &["b", "c", "a", "e"]).await;
+    let now = t.now().await;
+    let dead = OutboxRecord { dead: true, ..outbox(now) };
+    t.create(&orders(), vec![(outbox_key("d"), Record::Outbox(dead.into()))]).await;
+    let elsewhere = Record::Outbox(outbox(now).into());
+    t.create(&pipeline("stock"), vec![(outbox_key("a"), elsewhere)]).await;
+    let claimed = claim(&t, 1, LONG).await;
+    for limit in [1, 2, 5, 6] {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = t.store.notifications(&orders(), after.as_deref(), limit).await;
+            let page = page.expect("notifications answers");
+            let more = page.more;
+            take(&mut found, page, limit);
+            after = found.last().map(|row: &OutboxRow| row.name.clone());
+            if !more {
+                break;
+            }
+        }
+        let names: Vec<&str> = found.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c", "d", "e"], "pages of {limit}");
+        for row in &found {
+            assert_eq!(stored(&t, &row.name).await.as_ref(), Some(&row.record));
+            assert_eq!(t.revision(&orders(), &outbox_key(&row.name)).await, row.revision);
+        }
+        assert!(found.iter().any(|row| row.record.dead));
+        let is_claimed = |row: &&OutboxRow| row.record.claimed_until.is_some();
+        let of_orders = claimed.iter().filter(|row| row.pipeline == orders()).count();
+        assert_eq!(found.iter().filter(is_claimed).count(), of_orders, "to look claims none");
+    }
+    let none = t.store.notifications(&pipeline("nobody"), None, 5).await.expect("it answers");
+    assert_eq!((none.items, none.more), (vec![], false));
 }

@@ -150,6 +150,7 @@ pub(super) fn pipeline_row() -> Record {
             disabled_since: None,
             pause: None,
             agenda: None,
+            about: None,
         }
         .into(),
     )

@@ -4,17 +4,17 @@
 //! index by hour is walked: one short range for each hour in which anybody had a slot. That is what makes
 //! opening 10,000 slots at one instant cheap (docs/adr/0004-ledger-layout.md).
 
-use std::{collections::BinaryHeap, sync::Arc};
+use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
-use interlock_store::{Key, LedgerEntry, LedgerQuery, LedgerRow, Page};
+use interlock_store::{Key, LedgerEntry, LedgerQuery, LedgerRow, ListOrder, Page};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, named_params, params};
 
 use crate::{
     failure::Failure,
     memory::name_id,
-    read::{decoded, instant, one_more, page, timestamp},
+    read::{decoded, direction, instant, one_more, page, timestamp},
 };
 
 /// An hour of the index; see schema/0001.sql.
@@ -34,6 +34,9 @@ pub(crate) fn ledger(db: &Connection, query: &LedgerQuery) -> Result<Page<Ledger
     if !is_open {
         found.extend(spans(db, query)?);
         found.sort_by_cached_key(LedgerRow::place);
+        if query.order == ListOrder::NewestFirst {
+            found.reverse();
+        }
     }
     Ok(page(found, query.limit))
 }
@@ -42,23 +45,49 @@ pub(crate) fn ledger(db: &Connection, query: &LedgerQuery) -> Result<Page<Ledger
 struct Start<'a> {
     from: i64,
     until: i64,
-    /// Rows at or before this place were seen: instant, pipeline, schedule.
+    /// Rows up to this place were seen, in the order of the listing: instant, pipeline, schedule.
     after: (i64, &'a str, &'a str),
 }
 
 impl<'a> Start<'a> {
     fn of(query: &'a LedgerQuery) -> Self {
-        let after = query.after.as_ref().map_or((i64::MIN, "", ""), |after| {
+        let begin = match query.order {
+            ListOrder::OldestFirst => (i64::MIN, "", ""),
+            ListOrder::NewestFirst => (i64::MAX, "", ""),
+        };
+        let after = query.after.as_ref().map_or(begin, |after| {
             (instant(after.nominal), after.pipeline.as_str(), after.schedule.as_str())
         });
         // What is finer than stored instants is rounded so that `from ≤ nominal < until` stays true.
         Self { from: rounded_up(query.from), until: rounded_up(query.until), after }
     }
 
-    /// The first instant at which a slot can be.
-    fn first(&self) -> i64 {
-        self.from.max(self.after.0)
+    /// The instants between which a slot can be: the first, and the first that is too late.
+    fn range(&self, order: ListOrder) -> (i64, i64) {
+        match order {
+            ListOrder::OldestFirst => (self.from.max(self.after.0), self.until),
+            ListOrder::NewestFirst => (self.from, self.until.min(self.after.0.saturating_add(1))),
+        }
     }
+}
+
+/// How a place compares with the one after which to go on, as SQL says it. A span and the slot with which it begins have one
+/// place; the span comes later where the oldest come first.
+fn is_after(query: &LedgerQuery, table: LedgerTable) -> &'static str {
+    let was_span = query.after.as_ref().map(|after| after.is_span);
+    match (query.order, table) {
+        (ListOrder::OldestFirst, LedgerTable::Spans) if was_span == Some(false) => ">=",
+        (ListOrder::OldestFirst, _) => ">",
+        (ListOrder::NewestFirst, LedgerTable::Slots) if was_span == Some(true) => "<=",
+        (ListOrder::NewestFirst, _) => "<",
+    }
+}
+
+/// The tables that the ledger is listed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LedgerTable {
+    Slots,
+    Spans,
 }
 
 fn rounded_up(at: Timestamp) -> i64 {
@@ -77,18 +106,20 @@ fn slots(db: &Connection, query: &LedgerQuery) -> Result<Vec<LedgerRow>, Failure
             "s.disposition = :word AND s.disposition NOT IN ('open', 'completed')",
         ),
     };
+    let (after, direction) = (is_after(query, LedgerTable::Slots), direction(query.order));
     let mut statement = db.prepare_cached(&format!(
         "SELECT s.nominal, n.name, s.schedule, s.revision, s.body
          FROM {source} CROSS JOIN names n ON n.id = s.pipeline
          WHERE {only} AND s.nominal >= :first AND s.nominal < :until
-           AND (s.nominal, n.name, s.schedule) > (:nominal, :pipeline, :schedule)
-         ORDER BY s.nominal, n.name, s.schedule LIMIT :limit"
+           AND (s.nominal, n.name, s.schedule) {after} (:nominal, :pipeline, :schedule)
+         ORDER BY s.nominal {direction}, n.name {direction}, s.schedule {direction} LIMIT :limit"
     ))?;
     let start = Start::of(query);
+    let (first, until) = start.range(query.order);
     let mut rows = statement.query(named_params! {
         ":word": query.disposition,
-        ":first": start.first(),
-        ":until": start.until,
+        ":first": first,
+        ":until": until,
         ":nominal": start.after.0,
         ":pipeline": start.after.1,
         ":schedule": start.after.2,
@@ -112,30 +143,37 @@ fn slots_of(
     // Within one pipeline the place is (instant, schedule); another pipeline's place is before or after
     // all schedules of this one.
     start.after.2 = match start.after.1.cmp(pipeline.as_str()) {
-        std::cmp::Ordering::Less => "",
-        std::cmp::Ordering::Equal => start.after.2,
-        std::cmp::Ordering::Greater => PAST_NAMES,
+        Ordering::Less => "",
+        Ordering::Equal => start.after.2,
+        Ordering::Greater => PAST_NAMES,
     };
     if query.disposition.as_deref() == Some("open") {
-        return open_slots_of(db, (id, pipeline), &start, query.limit);
+        return open_slots_of(db, (id, pipeline), (&start, query));
     }
-    let Some((first, last)) = bounds(db, start.first(), start.until)? else { return Ok(vec![]) };
-    let mut statement = db.prepare_cached(
+    let (from, until) = start.range(query.order);
+    let Some((first, last)) = bounds(db, from, until)? else { return Ok(vec![]) };
+    let (after, direction) = (is_after(query, LedgerTable::Slots), direction(query.order));
+    let mut statement = db.prepare_cached(&format!(
         "SELECT nominal, NULL, schedule, revision, body FROM slots INDEXED BY slots_by_hour
          WHERE nominal / 3600000000 = :hour AND pipeline = :pipeline
-           AND nominal >= :first AND nominal < :until AND (nominal, schedule) > (:nominal, :schedule)
+           AND nominal >= :first AND nominal < :until
+           AND (nominal, schedule) {after} (:nominal, :schedule)
            AND (:word IS NULL OR disposition = :word)
-         ORDER BY nominal, schedule LIMIT :limit",
-    )?;
+         ORDER BY nominal {direction}, schedule {direction} LIMIT :limit"
+    ))?;
     let mut found = Vec::new();
-    let mut hour = first / HOUR;
-    while hour <= last / HOUR && found.len() <= query.limit {
+    let hours = first / HOUR..=last / HOUR;
+    let mut hour = match query.order {
+        ListOrder::OldestFirst => *hours.start(),
+        ListOrder::NewestFirst => *hours.end(),
+    };
+    while hours.contains(&hour) && found.len() <= query.limit {
         let before = found.len();
         let mut rows = statement.query(named_params! {
             ":hour": hour,
             ":pipeline": id,
-            ":first": start.first(),
-            ":until": start.until,
+            ":first": from,
+            ":until": until,
             ":nominal": start.after.0,
             ":schedule": start.after.2,
             ":word": query.disposition,
@@ -144,28 +182,36 @@ fn slots_of(
         while let Some(row) = rows.next()? {
             found.push(slot_row(pipeline.clone(), row)?);
         }
-        hour = if found.len() > before { hour + 1 } else { next_hour(db, hour)? };
+        hour = match query.order {
+            ListOrder::OldestFirst if found.len() > before => hour + 1,
+            ListOrder::OldestFirst => next_hour(db, hour)?,
+            ListOrder::NewestFirst if found.len() > before => hour - 1,
+            ListOrder::NewestFirst => last_hour(db, hour)?,
+        };
     }
     Ok(found)
 }
 
-/// Open slots of one pipeline. The bound on the instant alone is one that the index can begin at.
-const OPEN_OF: &str =
-    "SELECT nominal, NULL, schedule, revision, body FROM slots INDEXED BY slots_open
-     WHERE disposition = 'open' AND pipeline = ?1 AND nominal >= ?2 AND nominal < ?3
-       AND (nominal, schedule) > (?4, ?5) ORDER BY nominal, schedule LIMIT ?6";
+/// Open slots of one pipeline. The bounds on the instant alone are those that the index can begin at.
+fn open_of(query: &LedgerQuery) -> String {
+    let (after, direction) = (is_after(query, LedgerTable::Slots), direction(query.order));
+    format!(
+        "SELECT nominal, NULL, schedule, revision, body FROM slots INDEXED BY slots_open
+         WHERE disposition = 'open' AND pipeline = ?1 AND nominal >= ?2 AND nominal < ?3
+           AND (nominal, schedule) {after} (?4, ?5)
+         ORDER BY nominal {direction}, schedule {direction} LIMIT ?6"
+    )
+}
 
 fn open_slots_of(
     db: &Connection,
     (id, pipeline): (i64, &PipelineId),
-    start: &Start<'_>,
-    limit: usize,
+    (start, query): (&Start<'_>, &LedgerQuery),
 ) -> Result<Vec<LedgerRow>, Failure> {
-    let mut statement = db.prepare_cached(OPEN_OF)?;
+    let mut statement = db.prepare_cached(&open_of(query))?;
     let (after, schedule) = (start.after.0, start.after.2);
-    let limit = one_more(limit);
-    let mut rows =
-        statement.query(params![id, start.first(), start.until, after, schedule, limit])?;
+    let ((first, until), limit) = (start.range(query.order), one_more(query.limit));
+    let mut rows = statement.query(params![id, first, until, after, schedule, limit])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         found.push(slot_row(pipeline.clone(), row)?);
@@ -174,9 +220,39 @@ fn open_slots_of(
 }
 
 /// The places of open slots of one pipeline, from the index alone.
-const OPEN_PLACES_OF: &str = "SELECT nominal, schedule FROM slots INDEXED BY slots_open
-     WHERE disposition = 'open' AND pipeline = ?1 AND nominal >= ?2 AND nominal < ?3
-     ORDER BY nominal, schedule";
+fn open_places_of(order: ListOrder) -> String {
+    let direction = direction(order);
+    format!(
+        "SELECT nominal, schedule FROM slots INDEXED BY slots_open
+         WHERE disposition = 'open' AND pipeline = ?1 AND nominal >= ?2 AND nominal < ?3
+         ORDER BY nominal {direction}, schedule {direction}"
+    )
+}
+
+/// A value that grows in the order of a listing. All of one list have the same order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Turned<T> {
+    value: T,
+    order: ListOrder,
+}
+
+impl<T: Ord> Ord for Turned<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match self.order {
+            ListOrder::OldestFirst => self.value.cmp(&other.value),
+            ListOrder::NewestFirst => other.value.cmp(&self.value),
+        }
+    }
+}
+
+impl<T: Ord> PartialOrd for Turned<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The place of an open slot, with the number of its pipeline.
+type OpenPlace = Turned<(i64, String, String, i64)>;
 
 /// Open slots of all pipelines, in order of time.
 ///
@@ -184,36 +260,42 @@ const OPEN_PLACES_OF: &str = "SELECT nominal, schedule FROM slots INDEXED BY slo
 /// of those until the page is full of what is older than all that is left: a page costs its own length and a step for
 /// each pipeline that has open slots, however many those are.
 fn open_in_time(db: &Connection, query: &LedgerQuery) -> Result<Vec<LedgerRow>, Failure> {
-    let start = Start::of(query);
-    let mut walk = db.prepare_cached(OPEN_PLACES_OF)?;
-    let mut firsts: Vec<(i64, i64)> = Vec::new();
+    let (start, order) = (Start::of(query), query.order);
+    let (from, until) = start.range(order);
+    let mut walk = db.prepare_cached(&open_places_of(order))?;
+    let mut firsts: Vec<(Turned<i64>, i64)> = Vec::new();
     for id in pipelines_with_open_slots(db, usize::MAX)?.unwrap_or_default() {
-        let first = walk.query_row(params![id, start.first(), start.until], |row| row.get(0));
-        if let Some(first) = first.optional()? {
-            firsts.push((first, id));
-        }
+        let first = walk.query_row(params![id, from, until], |row| row.get(0)).optional()?;
+        firsts.extend(first.map(|value| (Turned { value, order }, id)));
     }
     firsts.sort_unstable();
     let mut name_of = db.prepare_cached("SELECT name FROM names WHERE id = ?1")?;
     let room = query.limit.saturating_add(1);
-    // The oldest so far; the newest of them is on top.
-    let mut page: BinaryHeap<(i64, String, String, i64)> = BinaryHeap::new();
+    let seen = query.after.as_ref().map(|after| (start.after, after.is_span));
+    let is_seen = |place: (i64, &str, &str)| {
+        // A span and the slot with which it begins have one place.
+        let slot = Turned { value: (place, false), order };
+        seen.is_some_and(|seen| slot <= Turned { value: seen, order })
+    };
+    // The first so far; the last of them is on top.
+    let mut page: BinaryHeap<OpenPlace> = BinaryHeap::new();
+    let is_past = |page: &BinaryHeap<OpenPlace>, at: &Turned<i64>| {
+        let last = page.peek().filter(|_| page.len() >= room);
+        last.is_some_and(|last| *at > Turned { value: last.value.0, order })
+    };
     for (first, id) in firsts {
-        let full_at = |page: &BinaryHeap<(i64, String, String, i64)>| {
-            page.peek().filter(|_| page.len() >= room).map(|last| last.0)
-        };
-        if full_at(&page).is_some_and(|last| first > last) {
+        if is_past(&page, &first) {
             break;
         }
         let name: String = name_of.query_row([id], |row| row.get(0))?;
-        let mut rows = walk.query(params![id, start.first(), start.until])?;
+        let mut rows = walk.query(params![id, from, until])?;
         while let Some(row) = rows.next()? {
             let (nominal, schedule): (i64, String) = (row.get(0)?, row.get(1)?);
-            if full_at(&page).is_some_and(|last| nominal > last) {
+            if is_past(&page, &Turned { value: nominal, order }) {
                 break;
             }
-            if (nominal, name.as_str(), schedule.as_str()) > start.after {
-                page.push((nominal, name.clone(), schedule, id));
+            if !is_seen((nominal, &name, &schedule)) {
+                page.push(Turned { value: (nominal, name.clone(), schedule, id), order });
             }
             if page.len() > room {
                 page.pop();
@@ -225,7 +307,7 @@ fn open_in_time(db: &Connection, query: &LedgerQuery) -> Result<Vec<LedgerRow>, 
          WHERE nominal = ?1 AND pipeline = ?2 AND schedule = ?3",
     )?;
     let mut found = Vec::new();
-    for (nominal, name, schedule, id) in page.into_sorted_vec() {
+    for Turned { value: (nominal, name, schedule, id), .. } in page.into_sorted_vec() {
         let pipeline = PipelineId::any(&name)?;
         let mut rows = whole.query(params![nominal, id, schedule])?;
         if let Some(row) = rows.next()? {
@@ -256,6 +338,17 @@ fn next_hour(db: &Connection, hour: i64) -> Result<i64, rusqlite::Error> {
     Ok(next.map_or(i64::MAX, |nominal| nominal / HOUR))
 }
 
+/// The last hour before one in which anybody has a slot.
+fn last_hour(db: &Connection, hour: i64) -> Result<i64, rusqlite::Error> {
+    // Division rounds towards zero, so the hours up to 1970 have other edges: go one by one there.
+    if hour <= 0 {
+        return Ok(hour - 1);
+    }
+    let mut last = db.prepare_cached("SELECT max(nominal) FROM slots WHERE nominal < ?1")?;
+    let last: Option<i64> = last.query_one([hour * HOUR], |row| row.get(0))?;
+    Ok(last.map_or(i64::MIN, |nominal| nominal / HOUR))
+}
+
 /// Spans that touch the interval. They are few: one for each outage of a schedule.
 fn spans(db: &Connection, query: &LedgerQuery) -> Result<Vec<LedgerRow>, Failure> {
     let (source, only) = match &query.pipeline {
@@ -265,16 +358,14 @@ fn spans(db: &Connection, query: &LedgerQuery) -> Result<Vec<LedgerRow>, Failure
         ),
         None => ("spans s INDEXED BY spans_by_last", ":only IS NULL"),
     };
-    // A span comes after the slot with which it begins.
-    let after_slot = query.after.as_ref().is_some_and(|after| !after.is_span);
-    let comparison = if after_slot { ">=" } else { ">" };
+    let (after, direction) = (is_after(query, LedgerTable::Spans), direction(query.order));
     let mut statement = db.prepare_cached(&format!(
         "SELECT s.nominal, n.name, s.schedule, s.revision, s.body
          FROM {source} CROSS JOIN names n ON n.id = s.pipeline
          WHERE {only} AND s.last >= :from AND s.nominal < :until
            AND (:word IS NULL OR s.disposition = :word)
-           AND (s.nominal, n.name, s.schedule) {comparison} (:nominal, :pipeline, :schedule)
-         ORDER BY s.nominal, n.name, s.schedule LIMIT :limit"
+           AND (s.nominal, n.name, s.schedule) {after} (:nominal, :pipeline, :schedule)
+         ORDER BY s.nominal {direction}, n.name {direction}, s.schedule {direction} LIMIT :limit"
     ))?;
     let start = Start::of(query);
     let parameters: &[(&str, &dyn ToSql)] = named_params! {
@@ -314,7 +405,7 @@ pub(crate) fn open_slots(
         let nominal = instant(*nominal);
         let after = (nominal, pipeline.as_str(), schedule.as_str());
         let start = Start { from: nominal, until: i64::MAX, after };
-        found = open_slots_of(db, (id, pipeline), &start, limit)?;
+        found = open_slots_of(db, (id, pipeline), (&start, &LedgerQuery::everything(limit)))?;
     }
     if found.len() > limit {
         return Ok(page(found, limit));
@@ -328,7 +419,8 @@ pub(crate) fn open_slots(
     for (name, id) in names_after(db, last, &few)? {
         let pipeline = PipelineId::any(&name)?;
         let start = Start { from: i64::MIN, until: i64::MAX, after: (i64::MIN, "", "") };
-        found.extend(open_slots_of(db, (id, &pipeline), &start, limit - found.len())?);
+        let rest = LedgerQuery::everything(limit - found.len());
+        found.extend(open_slots_of(db, (id, &pipeline), (&start, &rest))?);
         if found.len() > limit {
             break;
         }
@@ -471,11 +563,11 @@ mod tests {
             let found = by_pipeline(&db);
             assert_eq!(found.len() as i64, 3 * count);
             assert!(found.is_sorted());
-            let own = steps(&db, OPEN_OF);
+            let own = steps(&db, &open_of(&LedgerQuery::everything(0)));
             let found = by_time(&db);
             assert_eq!(found.len() as i64, 3 * count);
             assert!(found.is_sorted());
-            (own, steps(&db, OPEN_PLACES_OF))
+            (own, steps(&db, &open_places_of(ListOrder::OldestFirst)))
         };
         let (few, many) = (all(1_000), all(8_000));
         assert!(few.0 > 3_000 && few.1 > 3_000, "{few:?}");

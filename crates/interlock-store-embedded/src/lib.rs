@@ -25,6 +25,7 @@ mod apply;
 mod failure;
 mod file;
 mod glance;
+mod instances;
 mod lease;
 mod leave;
 mod ledger;
@@ -49,6 +50,7 @@ mod writer;
 pub use self::{
     file::FILE_NAMES,
     leave::{Entry, OpenInbox, leave},
+    lock::{DaemonLock, LockHolder, LockOutcome},
     maintain::{backup, check},
     recover::{Recovery, recover},
     store::{Clock, EmbeddedStore},

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    AgendaRow, BackfillQuery, BackfillRow, DueKind, DueRow, EventRow, InboxEntry, IncidentQuery,
-    Key, OutboxRow, Page, Record, Row,
+    AgendaRow, BackfillQuery, BackfillRow, DueKind, DueRow, EventQuery, EventRow, InboxEntry,
+    IncidentQuery, Key, ListOrder, OutboxRow, Page, Record, Row,
     record::{EventRecord, InboxRecord, IncidentRecord, SensorRecord},
 };
 use jiff::Timestamp;
@@ -179,11 +179,18 @@ pub(crate) fn incidents(
         Some(_) => "i.opened_at <= :at AND (i.opened_at, n.name, i.key) < (:at, :name, :key)",
         None => ":at IS NULL AND :name IS NULL AND :key IS NULL",
     };
+    // Of all pipelines, those that are not resolved have an index of their own.
+    let (source, state) = match (&query.pipeline, query.is_open) {
+        (None, Some(true)) => (
+            "INDEXED BY incidents_open_by_time",
+            "iif(json_valid(i.body), json_extract(i.body, '$.state') <> 'resolved', TRUE) AND :open",
+        ),
+        _ => ("", "(:open IS NULL OR (json_extract(i.body, '$.state') <> 'resolved') = :open)"),
+    };
     let mut statement = db.prepare_cached(&format!(
         "SELECT n.name, i.key, i.revision, i.body
-         FROM incidents i CROSS JOIN names n ON n.id = i.pipeline
-         WHERE {only} AND {after}
-           AND (:open IS NULL OR (json_extract(i.body, '$.state') <> 'resolved') = :open)
+         FROM incidents i {source} CROSS JOIN names n ON n.id = i.pipeline
+         WHERE {only} AND {after} AND {state}
          ORDER BY i.opened_at DESC, n.name DESC, i.key DESC LIMIT :limit"
     ))?;
     let after = query.after.as_ref();
@@ -269,71 +276,104 @@ pub(crate) fn dead_letters(db: &Connection, limit: usize) -> Result<Page<OutboxR
         "SELECT n.name, o.name, o.revision, o.body FROM outbox o JOIN names n ON n.id = o.pipeline
          WHERE o.dead <> 0 ORDER BY o.not_before, n.name, o.name LIMIT ?1",
     )?;
-    let mut rows = statement.query([one_more(limit)])?;
+    Ok(page(outbox_rows(statement.query([one_more(limit)])?)?, limit))
+}
+
+/// The notifications of a pipeline, in the order of their names, after one.
+pub(crate) fn notifications(
+    db: &Connection,
+    pipeline: &PipelineId,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Page<OutboxRow>, Failure> {
+    let mut statement = db.prepare_cached(
+        "SELECT n.name, o.name, o.revision, o.body
+         FROM names n CROSS JOIN outbox o ON o.pipeline = n.id
+         WHERE n.name = ?1 AND (?2 IS NULL OR o.name > ?2) ORDER BY o.name LIMIT ?3",
+    )?;
+    let rows = statement.query(params![pipeline.as_str(), after, one_more(limit)])?;
+    Ok(page(outbox_rows(rows)?, limit))
+}
+
+fn outbox_rows(mut rows: rusqlite::Rows<'_>) -> Result<Vec<OutboxRow>, Failure> {
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let name: String = row.get(1)?;
-        let record = Arc::unwrap_or_clone(decoded!(
-            Outbox,
-            &Key::Outbox(name.clone()),
-            &row.get::<_, String>(3)?
-        ));
+        let key = Key::Outbox(name.clone());
+        let record = Arc::unwrap_or_clone(decoded!(Outbox, &key, &row.get::<_, String>(3)?));
         let pipeline = PipelineId::any(&row.get::<_, String>(0)?)?;
         found.push(OutboxRow { pipeline, name, record, revision: row.get::<_, i64>(2)? as u64 });
     }
-    Ok(page(found, limit))
+    Ok(found)
 }
 
-/// Events after a number, oldest first.
-pub(crate) fn events(
-    db: &Connection,
-    pipeline: Option<&PipelineId>,
-    after: u64,
-    limit: usize,
-) -> Result<Page<EventRow>, Failure> {
-    let after = i64::try_from(after).unwrap_or(i64::MAX);
-    let Some(pipeline) = pipeline else {
-        let mut all = db.prepare_cached(
-            "SELECT e.number, n.name, e.body FROM events e JOIN names n ON n.id = e.pipeline
-             WHERE e.number > ?1 ORDER BY e.number LIMIT ?2",
-        )?;
-        let mut rows = all.query(params![after, one_more(limit)])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
-            let pipeline = PipelineId::any(&row.get::<_, String>(1)?)?;
-            found.push(event(row.get(0)?, pipeline, &row.get::<_, String>(2)?)?);
-        }
-        return Ok(page(found, limit));
-    };
-    Ok(page(events_of(db, pipeline, after, limit)?, limit))
+/// The order of a listing, as SQL says it.
+pub(crate) fn direction(order: ListOrder) -> &'static str {
+    match order {
+        ListOrder::OldestFirst => "ASC",
+        ListOrder::NewestFirst => "DESC",
+    }
+}
+
+/// The numbers between which events are asked for, none of which is asked for itself.
+fn bounds(query: &EventQuery) -> (i64, i64) {
+    let stored = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    (stored(query.after), stored(query.before))
+}
+
+/// Events by their numbers.
+pub(crate) fn events(db: &Connection, query: &EventQuery) -> Result<Page<EventRow>, Failure> {
+    if let Some(pipeline) = &query.pipeline {
+        return Ok(page(events_of(db, pipeline, query)?, query.limit));
+    }
+    let mut all = db.prepare_cached(&format!(
+        "SELECT e.number, n.name, e.body FROM events e JOIN names n ON n.id = e.pipeline
+         WHERE e.number > ?1 AND e.number < ?2 ORDER BY e.number {} LIMIT ?3",
+        direction(query.order)
+    ))?;
+    let (after, before) = bounds(query);
+    let mut rows = all.query(params![after, before, one_more(query.limit)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let pipeline = PipelineId::any(&row.get::<_, String>(1)?)?;
+        found.push(event(row.get(0)?, pipeline, &row.get::<_, String>(2)?)?);
+    }
+    Ok(page(found, query.limit))
 }
 
 /// The events of one pipeline, block by block: each is one short range of the index.
 fn events_of(
     db: &Connection,
     pipeline: &PipelineId,
-    after: i64,
-    limit: usize,
+    query: &EventQuery,
 ) -> Result<Vec<EventRow>, Failure> {
     let Some(id) = name_id(db, pipeline)? else { return Ok(vec![]) };
-    let last: Option<i64> =
-        db.prepare_cached("SELECT max(number) FROM events")?.query_one([], |row| row.get(0))?;
+    let (after, before) = bounds(query);
+    let last: Option<i64> = db
+        .prepare_cached("SELECT max(number) FROM events WHERE number < ?1")?
+        .query_one([before], |row| row.get(0))?;
     let first: Option<i64> = db
         .prepare_cached("SELECT min(number) FROM events WHERE number > ?1")?
         .query_one([after], |row| row.get(0))?;
     let (Some(first), Some(last)) = (first, last) else { return Ok(vec![]) };
-    let mut statement = db.prepare_cached(
+    let mut statement = db.prepare_cached(&format!(
         "SELECT number, body FROM events INDEXED BY events_by_block
-         WHERE number / 4096 = ?1 AND pipeline = ?2 AND number > ?3 ORDER BY number LIMIT ?4",
-    )?;
+         WHERE number / 4096 = ?1 AND pipeline = ?2 AND number > ?3 AND number < ?4
+         ORDER BY number {} LIMIT ?5",
+        direction(query.order)
+    ))?;
     let mut found = Vec::new();
-    for block in first / BLOCK..=last / BLOCK {
-        let room = one_more(limit) - found.len() as i64;
-        let mut rows = statement.query(params![block, id, after, room])?;
+    let mut blocks = first / BLOCK..=last / BLOCK;
+    while let Some(block) = match query.order {
+        ListOrder::OldestFirst => blocks.next(),
+        ListOrder::NewestFirst => blocks.next_back(),
+    } {
+        let room = one_more(query.limit) - found.len() as i64;
+        let mut rows = statement.query(params![block, id, after, before, room])?;
         while let Some(row) = rows.next()? {
             found.push(event(row.get(0)?, pipeline.clone(), &row.get::<_, String>(1)?)?);
         }
-        if found.len() > limit {
+        if found.len() > query.limit {
             break;
         }
     }

@@ -227,7 +227,8 @@ impl Reader<'_> {
     /// What came after the last row may be lost.
     fn lose_time(&mut self, walk: &Walk) {
         if walk.is_by_time() {
-            let from = walk.last.unwrap_or(i64::MIN);
+            // Slots of other pipelines may have the instant of the last.
+            let from = walk.last.map_or(i64::MIN, |last| last - 1);
             self.found.lost_from = Some(self.found.lost_from.map_or(from, |known| known.min(from)));
         }
     }

@@ -12,12 +12,12 @@ use std::{
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, FoundRows, Freight, Group, InboxEntry, IncidentQuery, Key, Lease, LedgerQuery,
-    LedgerRow, Mark, OutboxRow, Page, Portion, Record, Refusal, Role, Row, Rows, RowsQuery,
-    RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store, StoreError, StoreFuture,
-    Writer as Right, check_name, check_settlements,
-    record::{InboxRecord, IncidentRecord, SensorRecord},
+    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventQuery,
+    EventRow, Forgetting, FoundRows, Freight, Group, InboxEntry, IncidentQuery, InstanceRow, Key,
+    Lease, LedgerQuery, LedgerRow, Mark, OutboxRow, Page, Portion, Record, Refusal, Role, Row,
+    Rows, RowsQuery, RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store, StoreError,
+    StoreFuture, Writer as Right, check_name, check_settlements,
+    record::{InboxRecord, IncidentRecord, InstanceRecord, SensorRecord},
     whole_milliseconds,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -28,7 +28,7 @@ use crate::{
     failure::{Failure, Health},
     file,
     glance::{self, Glance},
-    lease,
+    instances, lease,
     leave::leave_one,
     ledger,
     lock::DaemonLock,
@@ -255,6 +255,19 @@ impl Store for EmbeddedStore {
         self.write(1, move |ledger| lease::release(ledger, writer))
     }
 
+    fn report_instance<'a>(
+        &'a self,
+        instance: &'a str,
+        record: &'a InstanceRecord,
+    ) -> StoreFuture<'a, ()> {
+        let (instance, body, now) = (instance.to_owned(), record.encode(), self.time());
+        self.write(1, move |ledger| instances::report(ledger.db, (&instance, &body), now))
+    }
+
+    fn instances(&self) -> StoreFuture<'_, Vec<InstanceRow>> {
+        self.ask(instances::all)
+    }
+
     fn read<'a>(
         &'a self,
         pipeline: &'a PipelineId,
@@ -362,14 +375,9 @@ impl Store for EmbeddedStore {
         self.ask(move |db| read::backfills(db, &query))
     }
 
-    fn events<'a>(
-        &'a self,
-        pipeline: Option<&'a PipelineId>,
-        after: u64,
-        limit: usize,
-    ) -> StoreFuture<'a, Page<EventRow>> {
-        let pipeline = pipeline.cloned();
-        self.ask(move |db| read::events(db, pipeline.as_ref(), after, limit))
+    fn events_by<'a>(&'a self, query: &'a EventQuery) -> StoreFuture<'a, Page<EventRow>> {
+        let query = query.clone();
+        self.ask(move |db| read::events(db, &query))
     }
 
     fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>> {
@@ -466,6 +474,16 @@ impl Store for EmbeddedStore {
             }
             Ok(all)
         })
+    }
+
+    fn notifications<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<OutboxRow>> {
+        let (pipeline, after) = (pipeline.clone(), after.map(str::to_owned));
+        self.ask(move |db| read::notifications(db, &pipeline, after.as_deref(), limit))
     }
 
     fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>> {

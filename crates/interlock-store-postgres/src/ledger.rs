@@ -3,34 +3,45 @@
 use std::sync::Arc;
 
 use interlock_core::id::{PipelineId, ScheduleId};
-use interlock_store::{LedgerQuery, LedgerRow, Page, RunQuery, RunRow, Shard, StoreError};
+use interlock_store::{
+    LedgerQuery, LedgerRow, ListOrder, Page, RunQuery, RunRow, Shard, StoreError,
+};
 use interlock_store_remote::{Found, micros, one_more, rounded_up};
 use jiff::Timestamp;
 use tokio_postgres::types::Type;
 
 use crate::{
     pool::Pool,
-    read::{COLUMNS, found, listing},
+    read::{COLUMNS, direction, found, listing},
 };
 
 /// Slots and spans, each in the order of their places, then both: neither reads more than a page.
-/// `$1` pipeline, `$2` from, `$3` until, `$4` word, `$5` to `$7` the place after which, `$8` whether spans at
-/// that place come too, `$9` limit, `$10` the first instant at which a slot can be.
-fn ledger_sql() -> String {
+/// `$1` pipeline, `$2` from, `$3` until, `$4` word, `$5` to `$7` the place after which, `$8` whether what shares that
+/// place comes too (a span comes after the slot with which it begins, or before it where the newest come first), `$9`
+/// limit, `$10` the first instant at which a slot can be.
+fn ledger_sql(order: ListOrder) -> String {
+    let (is_after, slots_too, spans_too) = match order {
+        ListOrder::OldestFirst => (">", "FALSE", "$8"),
+        ListOrder::NewestFirst => ("<", "$8", "FALSE"),
+    };
+    let direction = direction(order);
+    let (place, last) = ("(r.at_us, r.pipeline, r.name)", "($5, $6, $7)");
+    let listed =
+        format!("ORDER BY r.at_us {direction}, r.pipeline {direction}, r.name {direction}");
     format!(
         "SELECT * FROM (
             (SELECT {COLUMNS}, r.at_us, r.name FROM @slots r
              WHERE ($1 IS NULL OR r.pipeline = $1) AND r.at_us >= $10 AND r.at_us < $3
-               AND ($4 IS NULL OR r.word = $4) AND (r.at_us, r.pipeline, r.name) > ($5, $6, $7)
-             ORDER BY r.at_us, r.pipeline, r.name LIMIT $9)
+               AND ($4 IS NULL OR r.word = $4)
+               AND ({place} {is_after} {last} OR ({slots_too} AND {place} = {last}))
+             {listed} LIMIT $9)
             UNION ALL
             (SELECT {COLUMNS}, r.at_us, r.name FROM @spans r
              WHERE ($1 IS NULL OR r.pipeline = $1) AND r.until_us >= $2 AND r.at_us < $3
                AND ($4 IS NULL OR r.word = $4)
-               AND ((r.at_us, r.pipeline, r.name) > ($5, $6, $7)
-                 OR ($8 AND (r.at_us, r.pipeline, r.name) = ($5, $6, $7)))
-             ORDER BY r.at_us, r.pipeline, r.name LIMIT $9)
-         ) r ORDER BY r.at_us, r.pipeline, r.name, r.kind LIMIT $9"
+               AND ({place} {is_after} {last} OR ({spans_too} AND {place} = {last}))
+             {listed} LIMIT $9)
+         ) r {listed}, r.kind {direction} LIMIT $9"
     )
 }
 
@@ -40,13 +51,21 @@ pub(crate) async fn ledger(
     query: &LedgerQuery,
 ) -> Result<Page<LedgerRow>, StoreError> {
     let of = query.pipeline.as_ref().map(PipelineId::as_str);
-    let (from, until) = (rounded_up(query.from), rounded_up(query.until));
+    let (from, mut until) = (rounded_up(query.from), rounded_up(query.until));
+    let is_upwards = query.order == ListOrder::OldestFirst;
+    let begin = if is_upwards { i64::MIN } else { i64::MAX };
     let after = query.after.as_ref();
-    let place = after.map_or((i64::MIN, "", ""), |after| {
+    let place = after.map_or((begin, "", ""), |after| {
         (micros(after.nominal), after.pipeline.as_str(), after.schedule.as_str())
     });
-    let spans_too = after.is_some_and(|after| !after.is_span);
-    let (first, rows_max) = (from.max(place.0), one_more(query.limit));
+    let others_too = after.is_some_and(|after| after.is_span != is_upwards);
+    let mut first = from;
+    if is_upwards {
+        first = from.max(place.0);
+    } else {
+        until = until.min(place.0.saturating_add(1));
+    }
+    let rows_max = one_more(query.limit);
     let params = [
         (&of as _, Type::TEXT),
         (&from as _, Type::INT8),
@@ -55,11 +74,11 @@ pub(crate) async fn ledger(
         (&place.0 as _, Type::INT8),
         (&place.1 as _, Type::TEXT),
         (&place.2 as _, Type::TEXT),
-        (&spans_too as _, Type::BOOL),
+        (&others_too as _, Type::BOOL),
         (&rows_max as _, Type::INT8),
         (&first as _, Type::INT8),
     ];
-    let rows = pool.query(&ledger_sql(), &params).await?;
+    let rows = pool.query(&ledger_sql(query.order), &params).await?;
     let rows = rows.iter().map(|row| found(row)?.ledger());
     Ok(interlock_store_remote::page(rows.collect::<Result<_, _>>()?, query.limit))
 }

@@ -16,6 +16,7 @@ mod apply;
 mod crowd;
 mod failure;
 mod hint;
+mod instances;
 mod lease;
 mod ledger;
 mod pool;

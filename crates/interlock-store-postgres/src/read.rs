@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, IncidentQuery, Key, OutboxRow, Page,
-    Record, Row, Shard, StoreError,
+    AgendaRow, BackfillQuery, BackfillRow, DueRow, EventQuery, EventRow, IncidentQuery, Key,
+    ListOrder, OutboxRow, Page, Record, Row, Shard, StoreError,
     record::{EventRecord, IncidentRecord, SensorRecord, WatermarkRecord},
 };
 use interlock_store_remote::{Found, key_text, micros, one_more, page};
@@ -37,6 +37,14 @@ pub(crate) async fn listing<T>(
     let rows = pool.query(&sql, params).await?;
     let rows = rows.iter().map(|row| make(found(row)?));
     Ok(page(rows.collect::<Result<_, _>>()?, limit))
+}
+
+/// The order of a listing, as SQL says it.
+pub(crate) fn direction(order: ListOrder) -> &'static str {
+    match order {
+        ListOrder::OldestFirst => "ASC",
+        ListOrder::NewestFirst => "DESC",
+    }
 }
 
 /// Reads rows by their keys, of several pipelines at once.
@@ -225,20 +233,26 @@ pub(crate) async fn incidents(
     let at = after.map(|after| micros(after.opened_at));
     let (of, key) = after.map_or(("", ""), |after| (after.pipeline.as_str(), after.key.as_str()));
     let rows_max = one_more(query.limit);
+    // Said as it is, so that those that are not resolved are found by the index of those.
+    let state = match query.is_open {
+        None => "TRUE",
+        Some(true) => "r.word <> 'resolved'",
+        Some(false) => "r.word = 'resolved'",
+    };
     // The comparison of instants alone is the one that an index is entered by.
-    let from = "incidents r WHERE ($1 IS NULL OR r.pipeline = $1)
-        AND ($2 IS NULL OR (r.word <> 'resolved') = $2)
-        AND ($3 IS NULL OR (r.at_us <= $3 AND (r.at_us, r.pipeline, r.name) < ($3, $4, $5)))
-        ORDER BY r.at_us DESC, r.pipeline DESC, r.name DESC LIMIT $6";
+    let from = format!(
+        "incidents r WHERE ($1 IS NULL OR r.pipeline = $1) AND {state}
+        AND ($2 IS NULL OR (r.at_us <= $2 AND (r.at_us, r.pipeline, r.name) < ($2, $3, $4)))
+        ORDER BY r.at_us DESC, r.pipeline DESC, r.name DESC LIMIT $5"
+    );
     let params = [
         (&name as _, Type::TEXT),
-        (&query.is_open as _, Type::BOOL),
         (&at as _, Type::INT8),
         (&of as _, Type::TEXT),
         (&key as _, Type::TEXT),
         (&rows_max as _, Type::INT8),
     ];
-    listing(pool, from, &params, (query.limit, Found::incident)).await
+    listing(pool, &from, &params, (query.limit, Found::incident)).await
 }
 
 /// Incidents of a shard that are not resolved, in the order (pipeline, key), after a given one.
@@ -294,6 +308,21 @@ pub(crate) async fn dead_letters(
     listing(pool, from, &[(&one_more(limit), Type::INT8)], (limit, Found::outbox)).await
 }
 
+/// The notifications of a pipeline, in the order of their names, after one.
+pub(crate) async fn notifications(
+    pool: &Arc<Pool>,
+    pipeline: &PipelineId,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Page<OutboxRow>, StoreError> {
+    let (name, rows_max) = (pipeline.as_str(), one_more(limit));
+    let from =
+        "outbox r WHERE r.pipeline = $1 AND ($2 IS NULL OR r.key > $2) ORDER BY r.key LIMIT $3";
+    let params =
+        [(&name as _, Type::TEXT), (&after as _, Type::TEXT), (&rows_max as _, Type::INT8)];
+    listing(pool, from, &params, (limit, Found::outbox)).await
+}
+
 /// Due entries of a shard at or before an instant, earliest first.
 pub(crate) async fn due(
     pool: &Arc<Pool>,
@@ -308,20 +337,27 @@ pub(crate) async fn due(
     listing(pool, from, &params, (limit, Found::due)).await
 }
 
-/// Events after a number, oldest first.
+/// Events by their numbers.
 pub(crate) async fn events(
     pool: &Arc<Pool>,
-    pipeline: Option<PipelineId>,
-    after: u64,
-    limit: usize,
+    query: &EventQuery,
 ) -> Result<Page<EventRow>, StoreError> {
-    let after = i64::try_from(after).unwrap_or(i64::MAX);
-    let (name, rows_max) = (pipeline.as_ref().map(PipelineId::as_str), one_more(limit));
-    let sql = "SELECT number, pipeline, body FROM @events
-        WHERE number > $1 AND ($2 IS NULL OR pipeline = $2) ORDER BY number LIMIT $3";
-    let params =
-        [(&after as _, Type::INT8), (&name as _, Type::TEXT), (&rows_max as _, Type::INT8)];
-    let rows = pool.query(sql, &params).await?;
+    let stored = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let (after, before, limit) = (stored(query.after), stored(query.before), query.limit);
+    let (name, rows_max) = (query.pipeline.as_ref().map(PipelineId::as_str), one_more(limit));
+    let sql = format!(
+        "SELECT number, pipeline, body FROM @events
+        WHERE number > $1 AND number < $2 AND ($3 IS NULL OR pipeline = $3)
+        ORDER BY number {} LIMIT $4",
+        direction(query.order)
+    );
+    let params = [
+        (&after as _, Type::INT8),
+        (&before as _, Type::INT8),
+        (&name as _, Type::TEXT),
+        (&rows_max as _, Type::INT8),
+    ];
+    let rows = pool.query(&sql, &params).await?;
     let event = |row: &tokio_postgres::Row| {
         let number = row.get::<_, i64>(0) as u64;
         let unreadable =

@@ -10,19 +10,19 @@ use std::{
 use interlock_core::id::{PipelineId, ScheduleId, check_schema};
 use interlock_postgres::Address;
 use interlock_store::{
-    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, FoundRows, Freight, Group, Hint, InboxEntry, IncidentQuery, Key, Lease,
-    LedgerQuery, LedgerRow, Mark, OutboxRow, Page, Portion, Recalled, Record, Refusal, Role, Roll,
-    Row, Rows, RowsQuery, RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store, StoreError,
-    StoreFuture, Writer, check_settlements,
-    record::{InboxRecord, IncidentRecord, SensorRecord},
+    Accepted, AgendaRow, Archived, BackfillQuery, BackfillRow, Changes, DueRow, EventQuery,
+    EventRow, Forgetting, FoundRows, Freight, Group, Hint, InboxEntry, IncidentQuery, InstanceRow,
+    Key, Lease, LedgerQuery, LedgerRow, Mark, OutboxRow, Page, Portion, Recalled, Record, Refusal,
+    Role, Roll, Row, Rows, RowsQuery, RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store,
+    StoreError, StoreFuture, Writer, check_settlements,
+    record::{InboxRecord, IncidentRecord, InstanceRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, OnRollback};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    apply, crowd::Crowd, hint::Hints, lease, ledger, pool::Pool, queue, read, retention, roll,
-    schema, settle, whole, witness::Witness,
+    apply, crowd::Crowd, hint::Hints, instances, lease, ledger, pool::Pool, queue, read, retention,
+    roll, schema, settle, whole, witness::Witness,
 };
 
 /// Where a store is, and how it is used.
@@ -188,6 +188,19 @@ impl Store for PostgresStore {
         self.ask(|pool| async move { roll::roll(&pool).await.map(Some) })
     }
 
+    fn report_instance<'a>(
+        &'a self,
+        instance: &'a str,
+        record: &'a InstanceRecord,
+    ) -> StoreFuture<'a, ()> {
+        let (instance, body) = (instance.to_owned(), record.encode());
+        self.ask(move |pool| async move { instances::report(&pool, &instance, &body).await })
+    }
+
+    fn instances(&self) -> StoreFuture<'_, Vec<InstanceRow>> {
+        self.ask(|pool| async move { instances::all(&pool).await })
+    }
+
     fn read<'a>(
         &'a self,
         pipeline: &'a PipelineId,
@@ -278,14 +291,9 @@ impl Store for PostgresStore {
         self.ask(move |pool| async move { read::backfills(&pool, &query).await })
     }
 
-    fn events<'a>(
-        &'a self,
-        pipeline: Option<&'a PipelineId>,
-        after: u64,
-        limit: usize,
-    ) -> StoreFuture<'a, Page<EventRow>> {
-        let pipeline = pipeline.cloned();
-        self.ask(move |pool| async move { read::events(&pool, pipeline, after, limit).await })
+    fn events_by<'a>(&'a self, query: &'a EventQuery) -> StoreFuture<'a, Page<EventRow>> {
+        let query = query.clone();
+        self.ask(move |pool| async move { read::events(&pool, &query).await })
     }
 
     fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>> {
@@ -334,6 +342,18 @@ impl Store for PostgresStore {
         self.ask(move |pool| async move {
             check_settlements(&settlements)?;
             settle::settle_many(&pool, shards, &settlements).await
+        })
+    }
+
+    fn notifications<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<OutboxRow>> {
+        let (pipeline, after) = (pipeline.clone(), after.map(str::to_owned));
+        self.ask(move |pool| async move {
+            read::notifications(&pool, &pipeline, after.as_deref(), limit).await
         })
     }
 

@@ -2,8 +2,8 @@
 
 use interlock_core::id::{PipelineId, ScheduleId};
 use interlock_store::{
-    Key, LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow, Page, RunQuery, RunRow, Shard,
-    StoreError, for_each,
+    Key, LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow, ListOrder, Page, RunQuery, RunRow,
+    Shard, StoreError, for_each,
 };
 use interlock_store_remote::{Found, micros, one_more, page, rounded_up};
 use jiff::{SignedDuration, Timestamp};
@@ -33,6 +33,9 @@ pub(crate) async fn ledger(
     };
     rows.retain(|row| is_asked_for(query, row));
     rows.sort_by_cached_key(LedgerRow::place);
+    if query.order == ListOrder::NewestFirst {
+        rows.reverse();
+    }
     Ok(page(rows, query.limit))
 }
 
@@ -45,7 +48,10 @@ fn is_asked_for(query: &LedgerQuery, row: &LedgerRow) -> bool {
     row.nominal < query.until
         && last >= query.from
         && query.disposition.as_deref().is_none_or(|wanted| word == Some(wanted))
-        && query.after.as_ref().is_none_or(|after| row.place() > *after)
+        && query.after.as_ref().is_none_or(|after| match query.order {
+            ListOrder::OldestFirst => row.place() > *after,
+            ListOrder::NewestFirst => row.place() < *after,
+        })
 }
 
 /// Slots and spans from the place on, as many of each as are asked for.
@@ -58,21 +64,29 @@ async fn slots_and_spans(
         Some(pipeline) => place.keys.index(&format!("{name}:{pipeline}")),
         None => place.keys.index(name),
     };
-    let from = rounded_up(query.from);
-    let (first, after) = match &query.after {
-        None => (from, (String::new(), String::new())),
-        Some(last) => {
-            let key = Key::Slot(last.schedule.clone(), last.nominal);
-            let member = keys::member(&last.pipeline, &key);
-            (from.max(micros(last.nominal)), (score(last.nominal), member))
+    let (from, until) = (rounded_up(query.from), rounded_up(query.until));
+    let after = query.after.as_ref().map(|last| {
+        let key = Key::Slot(last.schedule.clone(), last.nominal);
+        (micros(last.nominal), keys::member(&last.pipeline, &key), last.is_span)
+    });
+    let (direction, bounds, after) = match (query.order, after) {
+        (ListOrder::OldestFirst, Some((at, member, _))) => {
+            ("up", (from.max(at), until), (at.to_string(), member))
         }
+        (ListOrder::OldestFirst, None) => ("up", (from, until), Default::default()),
+        (ListOrder::NewestFirst, Some((at, member, is_span))) => {
+            // The slot with which a span begins comes after it: the place is a little before the slot's.
+            let member = if is_span { format!("{member}!") } else { member };
+            ("down", ((until - 1).min(at), from), (at.to_string(), member))
+        }
+        (ListOrder::NewestFirst, None) => ("down", (until - 1, from), Default::default()),
     };
     let mut scores = Scores {
         kind: "slot",
         set: of("slots"),
-        direction: "up",
-        first: first.to_string(),
-        last: rounded_up(query.until).to_string(),
+        direction,
+        first: bounds.0.to_string(),
+        last: bounds.1.to_string(),
         after,
         limit: one_more(query.limit),
         word: query.disposition.as_deref().unwrap_or_default(),
@@ -81,7 +95,8 @@ async fn slots_and_spans(
     let spans = spans_after(query);
     let mut rows = Vec::new();
     loop {
-        let mut asked = vec!["ledger".to_owned(), of("spans"), from.to_string()];
+        let mut asked =
+            vec!["ledger".to_owned(), of("spans"), from.to_string(), direction.to_owned()];
         asked.extend(spans.clone());
         asked.extend(scores.arguments());
         let mut parts = list(server.read(place, asked).await?)?.into_iter();
@@ -108,13 +123,30 @@ fn spans_after(query: &LedgerQuery) -> [String; 4] {
         keys::member(&after.pipeline, &Key::Span(after.schedule.clone(), after.nominal))
     };
     let kind = after.map_or("", |after| if after.is_span { "span" } else { "slot" });
-    let limit = match (after, &query.after) {
-        // Those that were told already are counted out by the one who asks.
-        (None, Some(_)) => i64::MAX,
-        (_, _) => one_more(query.limit),
+    // The newest come first: those at the end of the question and later are none of them.
+    let end = until_text(query).filter(|_| query.order == ListOrder::NewestFirst);
+    let is_before_end = |after: &&LedgerPlace| after.nominal < query.until;
+    let (place, is_exact) = match (after, &query.after, end) {
+        (None, Some(_), _) => (String::new(), false),
+        (after, _, Some(end)) => (after.filter(is_before_end).map_or(end, member), true),
+        (after, _, None) => {
+            let is_upwards = query.order == ListOrder::OldestFirst;
+            (after.map(member).unwrap_or_default(), is_upwards)
+        }
     };
+    // Those that are not asked for are counted out by the one who asks.
+    let limit = if is_exact { one_more(query.limit) } else { i64::MAX };
     let word = query.disposition.clone().unwrap_or_default();
-    [after.map(member).unwrap_or_default(), kind.to_owned(), limit.to_string(), word]
+    [place, kind.to_owned(), limit.to_string(), word]
+}
+
+/// The end of a question as the place before all spans that begin then, if its text sorts by time. Slots are at whole
+/// milliseconds.
+fn until_text(query: &LedgerQuery) -> Option<String> {
+    let whole = Timestamp::from_millisecond(query.until.as_millisecond()).ok()?;
+    let rest = i64::from(whole < query.until);
+    let end = whole.checked_add(SignedDuration::from_millis(rest)).ok()?;
+    bound(end).map(|end| format!(" {end}"))
 }
 
 /// Open slots: of one pipeline a range of its shard's, else all.
@@ -140,14 +172,16 @@ async fn open(server: &Server, query: &LedgerQuery) -> Result<Vec<LedgerRow>, St
             .ok()
             .and_then(bound)
             .map_or_else(|| format!("({pipeline}!"), |until| format!("({pipeline} {until}"));
+        let is_upwards = query.order == ListOrder::OldestFirst;
         let first = match &query.after {
-            Some(place) if place.nominal >= query.from => {
+            Some(place) if is_upwards && place.nominal >= query.from => {
                 format!("[{pipeline} {}", fixed(place.nominal))
             }
             Some(_) | None => first,
         };
-        // Rows at the place itself were seen.
-        let limit = one_more(query.limit).saturating_add(1_000);
+        // Rows at the place itself were seen. The newest are the last of a range.
+        let page = one_more(query.limit).saturating_add(1_000);
+        let limit = if is_upwards { page } else { i64::MAX };
         let place = server.places.of(pipeline);
         let own = members(place, (shard, first, last, limit));
         rows.extend(by_member(server, place, own).await?);

@@ -15,6 +15,7 @@
 
 mod apply;
 mod client;
+mod instances;
 mod keys;
 mod lease;
 mod ledger;

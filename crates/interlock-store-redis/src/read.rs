@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, FoundRows, IncidentPlace,
-    IncidentQuery, Key, OutboxRow, Page, READ_MAX, Record, Row, RowsQuery, Shard, StoreError,
-    for_each,
+    AgendaRow, BackfillQuery, BackfillRow, DueRow, EventQuery, EventRow, FoundRows, IncidentPlace,
+    IncidentQuery, Key, ListOrder, OutboxRow, Page, READ_MAX, Record, Row, RowsQuery, Shard,
+    StoreError, for_each,
     record::{EventRecord, IncidentRecord, SensorRecord},
 };
 use interlock_store_remote::{Found, key_text, micros, one_more, page};
@@ -36,7 +36,7 @@ pub(crate) struct Scores<'a> {
     pub(crate) direction: &'a str,
     /// The first score that is wanted.
     pub(crate) first: String,
-    /// The first score that is not; upwards only.
+    /// Upwards the first score that is not, downwards the last that is; of all if empty.
     pub(crate) last: String,
     /// After this place: a score and a member.
     pub(crate) after: (String, String),
@@ -459,86 +459,121 @@ fn upwards<'a>(
     }
 }
 
-/// Events after a number, oldest first.
-pub(crate) async fn events(
+/// The notifications of a pipeline, in the order of their names, after one: they are fields of one hash.
+pub(crate) async fn notifications(
     server: &Server,
-    pipeline: Option<PipelineId>,
-    last: u64,
+    pipeline: &PipelineId,
+    after: Option<&str>,
     limit: usize,
-) -> Result<Page<EventRow>, StoreError> {
-    let count = one_more(limit);
-    if let Some(name) = pipeline {
-        // A pipeline is in one place, where numbers only grow.
-        let place = server.places.of(&name);
-        let mut range = redis::cmd("XRANGE");
-        range.arg(place.keys.name(&format!("events:{name}"))).arg(format!("({last}-0")).arg("+");
-        let range = range.arg("COUNT").arg(count);
-        let found: Vec<Value> = server.ask(place, range).await?;
-        let mut rows = Vec::new();
-        for entry in found {
-            let mut parts = list(entry)?.into_iter();
-            let id = parts.next().map(text).transpose()?.unwrap_or_default();
-            let data = parts.next().map(list).transpose()?.unwrap_or_default().into_iter().nth(3);
-            let data = data.map(text).transpose()?.unwrap_or_default();
-            rows.push(event(&id, name.as_str(), &data)?);
-        }
-        return Ok(page(rows, limit));
-    }
-    fed(server, server.places.all(), last, limit).await
+) -> Result<Page<OutboxRow>, StoreError> {
+    let mut all = redis::cmd("HGETALL");
+    let place = server.places.of(pipeline);
+    all.arg(place.keys.name(&format!("outbox:{pipeline}")));
+    let fields: BTreeMap<String, String> = server.ask(place, &all).await?;
+    let later =
+        fields.into_iter().filter(|(name, _)| after.is_none_or(|after| name.as_str() > after));
+    let rows = later
+        .take(limit.saturating_add(1))
+        .map(|(name, value)| keys::read(pipeline.as_str(), ("outbox", &name), &value)?.outbox());
+    Ok(page(rows.collect::<Result<_, _>>()?, limit))
 }
 
-/// The same, of a shard and of `_system`: of all, where all is at home.
+/// Events by their numbers.
+pub(crate) async fn events(
+    server: &Server,
+    query: &EventQuery,
+) -> Result<Page<EventRow>, StoreError> {
+    let Some(name) = &query.pipeline else {
+        return fed(server, server.places.all(), query).await;
+    };
+    // A pipeline is in one place, where numbers only grow.
+    let place = server.places.of(name);
+    let first = format!("({}-0", query.after);
+    let last = match query.before {
+        u64::MAX => "+".to_owned(),
+        before => format!("({before}-0"),
+    };
+    let (verb, bounds) = match query.order {
+        ListOrder::OldestFirst => ("XRANGE", [first, last]),
+        ListOrder::NewestFirst => ("XREVRANGE", [last, first]),
+    };
+    let mut range = redis::cmd(verb);
+    range.arg(place.keys.name(&format!("events:{name}"))).arg(&bounds);
+    let range = range.arg("COUNT").arg(one_more(query.limit));
+    let found: Vec<Value> = server.ask(place, range).await?;
+    let mut rows = Vec::new();
+    for entry in found {
+        let mut parts = list(entry)?.into_iter();
+        let id = parts.next().map(text).transpose()?.unwrap_or_default();
+        let data = parts.next().map(list).transpose()?.unwrap_or_default().into_iter().nth(3);
+        let data = data.map(text).transpose()?.unwrap_or_default();
+        rows.push(event(&id, name.as_str(), &data)?);
+    }
+    Ok(page(rows, query.limit))
+}
+
+/// Events after a number, of a shard and of `_system`: of all, where all is at home.
 pub(crate) async fn events_for(
     server: &Server,
     shard: Shard,
-    last: u64,
+    after: u64,
     limit: usize,
 ) -> Result<Page<EventRow>, StoreError> {
     let mut places = vec![&server.places.home];
     places.extend(server.places.shards.get(usize::from(shard.0)));
-    fed(server, places, last, limit).await
+    fed(server, places, &EventQuery { after, ..EventQuery::new(None, limit) }).await
 }
 
-/// Events of several places after a number.
+/// Events of several places.
 async fn fed(
     server: &Server,
     places: Vec<&Place>,
-    last: u64,
-    limit: usize,
+    query: &EventQuery,
 ) -> Result<Page<EventRow>, StoreError> {
     let up_to = numbers::settled(server, &places).await?;
-    let count = one_more(limit);
-    let lists =
-        for_each(
-            places,
-            |place: &Place| async move { feed(server, place, (last, up_to), count).await },
-        )
-        .await?;
-    Ok(page(merged(lists, |row| row.number), limit))
+    let last = query.before.checked_sub(1).filter(|_| query.before < u64::MAX).or(up_to);
+    let last = last.map(|last| up_to.map_or(last, |up_to| last.min(up_to)));
+    let lists = for_each(places, |place: &Place| feed(server, place, (query, last))).await?;
+    let in_turn = |row: &EventRow| match query.order {
+        ListOrder::OldestFirst => row.number,
+        ListOrder::NewestFirst => u64::MAX - row.number,
+    };
+    Ok(page(merged(lists, in_turn), query.limit))
 }
 
-/// Events of a place after a number, up to another if there is one.
+/// Events of a place, up to a number if there is one.
 async fn feed(
     server: &Server,
     place: &Place,
-    (after, up_to): (u64, Option<u64>),
-    count: i64,
+    (query, last): (&EventQuery, Option<u64>),
 ) -> Result<Vec<EventRow>, StoreError> {
-    let up_to = numbers::bound(up_to);
-    let (mut rows, mut after) = (Vec::new(), format!("{after}-0"));
-    while !after.is_empty() {
-        let left = count.saturating_sub(rows.len() as i64);
-        let asked = vec!["feed".to_owned(), after, up_to.clone(), left.to_string()];
+    let count = one_more(query.limit);
+    let (mut first, mut last) = (format!("{}-0", query.after), numbers::bound(last));
+    let mut rows = Vec::new();
+    loop {
+        let left = count.saturating_sub(rows.len() as i64).to_string();
+        let direction = match query.order {
+            ListOrder::OldestFirst => "up",
+            ListOrder::NewestFirst => "down",
+        };
+        let (feed, way) = ("feed".to_owned(), direction.to_owned());
+        let asked = vec![feed, way, first.clone(), last.clone(), left];
         let mut answer = list(server.read(place, asked).await?)?.into_iter();
-        after = answer.next().map(text).transpose()?.unwrap_or_default();
+        let next = answer.next().map(text).transpose()?.unwrap_or_default();
         for entry in answer.next().map(list).transpose()?.unwrap_or_default() {
             let mut parts = list(entry)?.into_iter();
             let mut next = || parts.next().map_or_else(|| Ok(String::new()), text);
             let (id, name, data) = (next()?, next()?, next()?);
             rows.push(event(&id, &name, &data)?);
         }
+        if next.is_empty() {
+            return Ok(rows);
+        }
+        match query.order {
+            ListOrder::OldestFirst => first = next,
+            ListOrder::NewestFirst => last = format!("({next}"),
+        }
     }
-    Ok(rows)
 }
 
 fn event(id: &str, pipeline: &str, data: &str) -> Result<EventRow, StoreError> {

@@ -11,19 +11,19 @@ use std::{
 
 use interlock_core::id::{PipelineId, ScheduleId, check_key_prefix};
 use interlock_store::{
-    Accepted, AgendaRow, Archived, Away, BackfillQuery, BackfillRow, Changes, DueRow, EventRow,
-    Forgetting, FoundRows, Freight, Group, InboxEntry, IncidentQuery, Key, Lease, LedgerQuery,
-    LedgerRow, Mark, OutboxRow, Page, Portion, ReadinessView, Recalled, Record, Refusal, Role,
-    Roll, Row, Rows, RowsQuery, RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store,
-    StoreError, StoreFuture, Writer, check_name, check_settlements,
-    record::{InboxRecord, IncidentRecord, SensorRecord},
+    Accepted, AgendaRow, Archived, Away, BackfillQuery, BackfillRow, Changes, DueRow, EventQuery,
+    EventRow, Forgetting, FoundRows, Freight, Group, InboxEntry, IncidentQuery, InstanceRow, Key,
+    Lease, LedgerQuery, LedgerRow, Mark, OutboxRow, Page, Portion, ReadinessView, Recalled, Record,
+    Refusal, Role, Roll, Row, Rows, RowsQuery, RunQuery, RunRow, SettleOutcome, Settlement, Shard,
+    Store, StoreError, StoreFuture, Writer, check_name, check_settlements,
+    record::{InboxRecord, IncidentRecord, InstanceRecord, SensorRecord},
 };
 use interlock_store_remote::{Desk, OnRollback, chance, instant};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::atomic::Ordering;
 
 use crate::{
-    apply,
+    apply, instances,
     keys::Keys,
     lease, ledger,
     link::Link,
@@ -395,6 +395,19 @@ impl Store for RedisStore {
         self.ask(|server| async move { roll::roll(&server).await.map(Some) })
     }
 
+    fn report_instance<'a>(
+        &'a self,
+        instance: &'a str,
+        record: &'a InstanceRecord,
+    ) -> StoreFuture<'a, ()> {
+        let (instance, body) = (instance.to_owned(), record.encode());
+        self.ask(move |server| async move { instances::report(&server, instance, body).await })
+    }
+
+    fn instances(&self) -> StoreFuture<'_, Vec<InstanceRow>> {
+        self.ask(|server| async move { instances::all(&server).await })
+    }
+
     fn read<'a>(
         &'a self,
         pipeline: &'a PipelineId,
@@ -484,14 +497,9 @@ impl Store for RedisStore {
         self.ask(move |server| async move { read::backfills(&server, &query).await })
     }
 
-    fn events<'a>(
-        &'a self,
-        pipeline: Option<&'a PipelineId>,
-        after: u64,
-        limit: usize,
-    ) -> StoreFuture<'a, Page<EventRow>> {
-        let pipeline = pipeline.cloned();
-        self.ask(move |server| async move { read::events(&server, pipeline, after, limit).await })
+    fn events_by<'a>(&'a self, query: &'a EventQuery) -> StoreFuture<'a, Page<EventRow>> {
+        let query = query.clone();
+        self.ask(move |server| async move { read::events(&server, &query).await })
     }
 
     fn events_for(
@@ -552,6 +560,23 @@ impl Store for RedisStore {
             check_settlements(&settlements)?;
             queue::settle_many(&server, &views, &settlements).await
         })
+    }
+
+    fn notifications<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<OutboxRow>> {
+        let (pipeline, after) = (pipeline.clone(), after.map(str::to_owned));
+        self.ask(move |server| async move {
+            read::notifications(&server, &pipeline, after.as_deref(), limit).await
+        })
+    }
+
+    /// Sets are by time alone: one for each word would be written with every run.
+    fn has_word_indexes(&self) -> bool {
+        false
     }
 
     fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>> {

@@ -20,7 +20,7 @@ pub use self::{
     stored::{Stored, key_text, micros, rounded_up},
 };
 
-use interlock_store::{Page, StoreError};
+use interlock_store::{InstanceRow, Page, StoreError, record::InstanceRecord};
 use jiff::{SignedDuration, Timestamp};
 
 /// A limit that sees whether there is more: one more than asked for.
@@ -46,4 +46,11 @@ const LONGEST_TTL: i64 = 1_000 * 366 * 24 * 3_600_000;
 /// An instant that a server told, in milliseconds since 1970.
 pub fn instant(millis: i64) -> Result<Timestamp, StoreError> {
     Timestamp::from_millisecond(millis).map_err(|error| StoreError::permanent(error.to_string()))
+}
+
+/// What an instance said of itself, and when, in milliseconds since 1970.
+pub fn instance_row(instance: &str, said_ms: i64, body: &str) -> Result<InstanceRow, StoreError> {
+    let record = InstanceRecord::decode(body)
+        .map_err(|error| StoreError::permanent(format!("{instance}: {error}")))?;
+    Ok(InstanceRow { instance: instance.to_owned(), said_at: instant(said_ms)?, record })
 }

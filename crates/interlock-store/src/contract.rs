@@ -14,8 +14,9 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     key::{DueKind, Key, RunKey},
     record::{
-        BackfillRecord, DueRecord, EventRecord, InboxRecord, IncidentRecord, OutboxRecord,
-        PipelineRecord, Record, RunRecord, SensorRecord, SlotRecord, SpanRecord, WatermarkRecord,
+        BackfillRecord, DueRecord, EventRecord, InboxRecord, IncidentRecord, InstanceRecord,
+        OutboxRecord, PipelineRecord, Record, RunRecord, SensorRecord, SlotRecord, SpanRecord,
+        WatermarkRecord,
     },
     together,
     whole::{Archived, Changes, Forgetting, Freight, Mark, Portion, Recalled, Rows},
@@ -26,6 +27,9 @@ pub const CHANGES_MAX: usize = 25;
 
 /// Most rows that one [`Store::read_many`] is asked for: milliseconds of work on every engine.
 pub const READ_MAX: usize = 500;
+
+/// How long it is kept what an instance said of itself that says nothing any more.
+pub const INSTANCES_KEPT: SignedDuration = SignedDuration::from_hours(24);
 
 /// A future that an engine hands out.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -101,6 +105,17 @@ pub struct Roll {
     pub present: BTreeSet<(Role, String)>,
     /// The leases that live: their holders, and until when.
     pub held: BTreeMap<(Role, Shard), (String, Timestamp)>,
+}
+
+/// What an instance said of itself last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstanceRow {
+    /// Which one: its host and process, as it holds leases.
+    pub instance: String,
+    /// When, by the store's clock: one that has said nothing for a while is gone.
+    pub said_at: Timestamp,
+    /// What it said.
+    pub record: InstanceRecord,
 }
 
 /// Everything that changes about one pipeline at once.
@@ -243,6 +258,38 @@ pub struct Page<T> {
     pub more: bool,
 }
 
+/// Which end of a listing comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ListOrder {
+    /// The oldest, or first.
+    #[default]
+    OldestFirst,
+    /// The newest, or last.
+    NewestFirst,
+}
+
+/// Which events are asked for. A page goes on after the number of its last, or before it where the newest come first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventQuery {
+    /// Only of this pipeline.
+    pub pipeline: Option<PipelineId>,
+    /// Only those with a greater number.
+    pub after: u64,
+    /// Only those with a smaller number.
+    pub before: u64,
+    /// In which order of their numbers.
+    pub order: ListOrder,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl EventQuery {
+    /// All of one pipeline or of all, oldest first, at most so many.
+    pub fn new(pipeline: Option<PipelineId>, limit: usize) -> Self {
+        Self { pipeline, after: 0, before: u64::MAX, order: ListOrder::OldestFirst, limit }
+    }
+}
+
 /// A slot or a span as it stands in the ledger.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LedgerRow {
@@ -307,7 +354,9 @@ pub struct LedgerQuery {
     /// Only with this disposition (a word of `Disposition::WORDS`), or `open` for open ones. A word that
     /// nothing has finds nothing.
     pub disposition: Option<String>,
-    /// After this place.
+    /// In which order of places.
+    pub order: ListOrder,
+    /// After this place in that order.
     pub after: Option<LedgerPlace>,
     /// At most so many.
     pub limit: usize,
@@ -321,6 +370,7 @@ impl LedgerQuery {
             from: Timestamp::MIN,
             until: Timestamp::MAX,
             disposition: None,
+            order: ListOrder::OldestFirst,
             after: None,
             limit,
         }
@@ -609,6 +659,17 @@ pub trait Store: Send + Sync + fmt::Debug {
         Box::pin(async { Ok(None) })
     }
 
+    /// Keeps what an instance says of itself, in place of what it said before. It decides nothing, needs no lease, and need not
+    /// outlive the server. What others said more than [`INSTANCES_KEPT`] ago goes.
+    fn report_instance<'a>(
+        &'a self,
+        instance: &'a str,
+        record: &'a InstanceRecord,
+    ) -> StoreFuture<'a, ()>;
+
+    /// What the instances said of themselves last, by name; those that are gone too, for [`INSTANCES_KEPT`].
+    fn instances(&self) -> StoreFuture<'_, Vec<InstanceRow>>;
+
     /// Reads rows by their keys, in the order asked; `None` for those that are not there.
     fn read<'a>(
         &'a self,
@@ -648,7 +709,7 @@ pub trait Store: Send + Sync + fmt::Debug {
         })
     }
 
-    /// The ledger, in the order of [`LedgerPlace`].
+    /// The ledger, in the order of [`LedgerPlace`] or the reverse.
     fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>>;
 
     /// Every open slot of a shard, in the order (pipeline, nominal, schedule), after a given one.
@@ -661,6 +722,12 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Runs, newest first.
     fn runs<'a>(&'a self, query: &'a RunQuery) -> StoreFuture<'a, Page<RunRow>>;
+
+    /// Whether what is listed of all pipelines by a status, trigger type, disposition or state that few rows have is found
+    /// without looking at the others. Where it is not, [`scan`](crate::scan) looks at all rows, and counts them.
+    fn has_word_indexes(&self) -> bool {
+        true
+    }
 
     /// The sensors of a pipeline.
     fn sensors<'a>(
@@ -695,14 +762,20 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Backfills, in the order (pipeline, number).
     fn backfills<'a>(&'a self, query: &'a BackfillQuery) -> StoreFuture<'a, Page<BackfillRow>>;
 
-    /// Events after a number, of one pipeline or of all, oldest first. Who has read up to a number has
-    /// missed nothing below it: no event appears later with a smaller one.
+    /// Events by their numbers. Who has read up to a number has missed nothing below it: no event appears later with a smaller
+    /// one.
+    fn events_by<'a>(&'a self, query: &'a EventQuery) -> StoreFuture<'a, Page<EventRow>>;
+
+    /// Events after a number, of one pipeline or of all, oldest first.
     fn events<'a>(
         &'a self,
         pipeline: Option<&'a PipelineId>,
         after: u64,
         limit: usize,
-    ) -> StoreFuture<'a, Page<EventRow>>;
+    ) -> StoreFuture<'a, Page<EventRow>> {
+        let query = EventQuery { after, ..EventQuery::new(pipeline.cloned(), limit) };
+        Box::pin(async move { self.events_by(&query).await })
+    }
 
     /// The same for whoever looks after a shard: at least those of its pipelines and of `_system`, and perhaps others. An engine
     /// whose shards are on several servers asks no more of them than it must.
@@ -781,6 +854,15 @@ pub trait Store: Send + Sync + fmt::Debug {
             outcomes.into_iter().try_for_each(|outcome| outcome.map(drop))
         })
     }
+
+    /// The notifications of a pipeline that are in the outbox, whether they wait, are tried or are dead, in the order of their
+    /// names, after one. To look at them claims none.
+    fn notifications<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<OutboxRow>>;
 
     /// Dead letters, those that came first first: by `not_before`.
     fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>>;

@@ -3,8 +3,8 @@
 //! The text is compact JSON, and `"v"` comes first: the format. A reader refuses a format later than its
 //! own ([`Unreadable::Newer`]), because it cannot know what it would lose; within a format it ignores
 //! fields that it does not know. So a field may be added as long as old readers may overlook it and new
-//! ones may miss it; anything else is a new format. Only events and inbox entries are not rows, and have
-//! their own way in and out.
+//! ones may miss it; anything else is a new format. Events, inbox entries and what instances say of
+//! themselves are not rows, and have their own way in and out.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     key::Key,
-    record::{EventRecord, FORMAT, InboxRecord, Record, Unreadable},
+    record::{EventRecord, FORMAT, InboxRecord, InstanceRecord, Record, Unreadable},
 };
 
 impl Record {
@@ -66,6 +66,18 @@ impl EventRecord {
     }
 }
 
+impl InstanceRecord {
+    /// Its text.
+    pub fn encode(&self) -> String {
+        write(self)
+    }
+
+    /// What an instance said, of a text.
+    pub fn decode(text: &str) -> Result<Self, Unreadable> {
+        read("report of an instance", text)
+    }
+}
+
 impl InboxRecord {
     /// Its text; of what could not be read, what was found.
     pub fn encode(&self) -> String {
@@ -89,6 +101,9 @@ impl InboxRecord {
             |it: &Self| format!("{:016x}", interlock_core::id::fnv1a(it.encode().as_bytes()));
         if let Self::Report(report) = self {
             return report.fingerprint.clone();
+        }
+        if let Self::Asked { asker, what } = self {
+            return asker.fingerprint.clone().or_else(|| what.fingerprint());
         }
         if let Self::Sensor { key, value, at: _ } = self {
             let (key, value, at) = (key.clone(), value.clone(), jiff::Timestamp::UNIX_EPOCH);

@@ -46,6 +46,8 @@
 //!   was merely slow goes on. Safety is the term's, the lease is economy.
 //! - [`Store::announce`] says who is there, and [`Store::roll`] who is there and who holds which shard: what instances
 //!   divide the shards by ([`interlock_core::ownership`]). Nobody gets a right by it, and it need not outlive the server.
+//! - [`Store::report_instance`] keeps what an instance says of itself (version, loops, leases), and [`Store::instances`] gives out what all
+//!   said last, so that any of them can answer for the others.
 //! - [`Store::post`] appends to the inbox, from anyone, without a lease. An entry has an idempotency key: the
 //!   same key again for the same pipeline is the same entry. The owner applies entries and writes the answer as `Applied` in the
 //!   same group as their consequences; [`Store::posted`] says what waits under a key. [`Store::hint`] says that there may be something, where an engine can tell without
@@ -71,6 +73,7 @@ mod block_on;
 mod check;
 mod contract;
 pub mod coverage;
+mod durations;
 pub mod encode;
 pub mod kept;
 mod key;
@@ -80,6 +83,7 @@ pub mod pass_coverage;
 mod read_batches;
 pub mod record;
 pub mod retention;
+pub mod scan;
 pub mod story;
 mod together;
 mod whole;
@@ -87,12 +91,14 @@ mod whole;
 pub use block_on::block_on;
 pub use check::{check_name, check_settlements, may_write, whole_milliseconds};
 pub use contract::{
-    Accepted, AgendaRow, Away, BackfillQuery, BackfillRow, CHANGES_MAX, Change, DueRow, EventRow,
-    Expect, FoundRows, Group, Hint, InboxEntry, IncidentPlace, IncidentQuery, Lease, LedgerEntry,
-    LedgerPlace, LedgerQuery, LedgerRow, OutboxRow, Page, READ_MAX, ReadinessView, Refusal, Role,
-    Roll, Row, RowsQuery, RunPlace, RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store,
-    StoreError, StoreFuture, Term, Writer,
+    Accepted, AgendaRow, Away, BackfillQuery, BackfillRow, CHANGES_MAX, Change, DueRow, EventQuery,
+    EventRow, Expect, FoundRows, Group, Hint, INSTANCES_KEPT, InboxEntry, IncidentPlace,
+    IncidentQuery, InstanceRow, Lease, LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow, ListOrder,
+    OutboxRow, Page, READ_MAX, ReadinessView, Refusal, Role, Roll, Row, RowsQuery, RunPlace,
+    RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store, StoreError, StoreFuture, Term,
+    Writer,
 };
+pub use durations::usual_duration_of;
 pub use key::{DueKind, Key, RunKey};
 pub use obligation::{Obligation, Subject};
 pub use read_batches::read_batches;

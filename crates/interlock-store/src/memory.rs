@@ -29,13 +29,13 @@ pub use self::state::State;
 use crate::{
     check::{check_name, check_settlements, whole_milliseconds},
     contract::{
-        Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, FoundRows, Group,
-        InboxEntry, IncidentQuery, Lease, LedgerQuery, LedgerRow, OutboxRow, Page, Refusal, Role,
-        Roll, Row, RowsQuery, RunQuery, RunRow, SettleOutcome, Settlement, Shard, Store,
-        StoreError, StoreFuture, Writer,
+        Accepted, AgendaRow, BackfillQuery, BackfillRow, DueRow, EventQuery, EventRow, FoundRows,
+        Group, InboxEntry, IncidentQuery, InstanceRow, Lease, LedgerQuery, LedgerRow, OutboxRow,
+        Page, Refusal, Role, Roll, Row, RowsQuery, RunQuery, RunRow, SettleOutcome, Settlement,
+        Shard, Store, StoreError, StoreFuture, Writer,
     },
     key::Key,
-    record::{InboxRecord, IncidentRecord, Record, SensorRecord},
+    record::{InboxRecord, IncidentRecord, InstanceRecord, Record, SensorRecord},
     whole::{Archived, Changes, Forgetting, Freight, Mark, Portion, Rows, StoreId},
 };
 
@@ -160,6 +160,18 @@ impl Store for MemoryStore {
         self.with(|state, now| Some(state.roll(now)))
     }
 
+    fn report_instance<'a>(
+        &'a self,
+        instance: &'a str,
+        record: &'a InstanceRecord,
+    ) -> StoreFuture<'a, ()> {
+        self.with(move |state, now| state.report_instance(instance, record, now))
+    }
+
+    fn instances(&self) -> StoreFuture<'_, Vec<InstanceRow>> {
+        self.with(|state, _| state.instances())
+    }
+
     fn read<'a>(
         &'a self,
         pipeline: &'a PipelineId,
@@ -239,13 +251,8 @@ impl Store for MemoryStore {
         self.with(move |state, _| state.backfills(query))
     }
 
-    fn events<'a>(
-        &'a self,
-        pipeline: Option<&'a PipelineId>,
-        after: u64,
-        limit: usize,
-    ) -> StoreFuture<'a, Page<EventRow>> {
-        self.with(move |state, _| state.events(pipeline, after, limit))
+    fn events_by<'a>(&'a self, query: &'a EventQuery) -> StoreFuture<'a, Page<EventRow>> {
+        self.with(move |state, _| state.events(query))
     }
 
     fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>> {
@@ -286,6 +293,15 @@ impl Store for MemoryStore {
             let mut state = self.lock();
             Ok(settlements.iter().map(|settlement| Ok(state.settle(settlement))).collect())
         })
+    }
+
+    fn notifications<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> StoreFuture<'a, Page<OutboxRow>> {
+        self.with(move |state, _| state.notifications(pipeline, after, limit))
     }
 
     fn dead_letters(&self, limit: usize) -> StoreFuture<'_, Page<OutboxRow>> {

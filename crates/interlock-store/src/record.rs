@@ -6,9 +6,11 @@
 //! that an old reader survives a new writer. How it is written is in [`encode`](crate::encode); golden files in
 //! `tests/golden` pin the text.
 
+mod about;
 mod agenda;
 mod backfill;
 mod incident;
+mod instance;
 mod report;
 mod schedule;
 mod slot;
@@ -22,11 +24,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::{
+    about::AboutRecord,
     agenda::{
         AgendaRecord, CatchupRecord, ControlRecord, Shared, SlaSpecRecord, StartRecord, Zones,
     },
     backfill::{BackfillCounts, BackfillRecord, BackfillSlot},
     incident::{HandRecord, IncidentRecord, OutboxRecord, TellsOf},
+    instance::{InstanceRecord, LeaseRecord, LoopRecord},
     report::ReportRecord,
     schedule::{CalendarRecord, RecurrenceRecord, ScheduleRecord, SensorRuleRecord},
     slot::{
@@ -88,6 +92,9 @@ pub struct PipelineRecord {
     /// What opening its slots needs; absent in rows from before it was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agenda: Option<Box<AgendaRecord>>,
+    /// What lists say of it; absent in rows from before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<Box<AboutRecord>>,
 }
 
 /// A pause.
@@ -316,6 +323,11 @@ pub enum InboxRecord {
     },
     /// Plan what is owed now.
     Catchup {},
+    /// End what a catch-up has opened and not started.
+    StopCatchup {
+        /// Why.
+        reason: String,
+    },
     /// Run the slots of a range.
     StartBackfill {
         /// The first instant.
@@ -376,7 +388,7 @@ pub enum InboxRecord {
     Incident {
         /// Its dedup key.
         key: String,
-        /// `acknowledge` or `resolve`.
+        /// `acknowledge`, `resolve` or `note`.
         hand: String,
         /// Who.
         by: String,
@@ -401,7 +413,19 @@ pub enum InboxRecord {
         /// Who.
         by: String,
     },
-    /// What a job says about itself that somebody else runs.
+    /// Try a notification at once that was given up, or that waits for its next try.
+    SendAgain {
+        /// Its name in the outbox.
+        notification: String,
+    },
+    /// Another request, with who asks for it.
+    Asked {
+        /// Who, and from where.
+        asker: AskerRecord,
+        /// For what.
+        what: Box<InboxRecord>,
+    },
+    /// What a job that runs elsewhere says about itself.
     Report(Box<ReportRecord>),
     /// Something that Interlock found out about itself.
     Noticed {
@@ -483,6 +507,39 @@ pub enum InboxRecord {
         #[serde(default)]
         metadata: BTreeMap<String, Value>,
     },
+}
+
+/// Who asks for something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskerRecord {
+    /// `token NAME`, or `local` with the user's number where that is known.
+    pub by: String,
+    /// The address from which it was asked.
+    pub from: String,
+    /// What tells the request from another under the same key, where that is not what the entry says: some of it may be filled in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+}
+
+impl InboxRecord {
+    /// The same request, with who asks for it.
+    #[must_use]
+    pub fn asked_by(self, asker: AskerRecord) -> Self {
+        Self::Asked { asker, what: Box::new(self) }
+    }
+
+    /// What is asked for, without who asked.
+    pub fn what(&self) -> &Self {
+        if let Self::Asked { what, .. } = self { what } else { self }
+    }
+
+    /// Takes out who asks, if it says so: what is left is the request itself.
+    pub fn take_asker(&mut self) -> Option<AskerRecord> {
+        let Self::Asked { asker, what } = self else { return None };
+        let (asker, what) = (asker.clone(), std::mem::replace(what.as_mut(), Self::Look {}));
+        *self = what;
+        Some(asker)
+    }
 }
 
 /// A slot by its schedule and instant.

@@ -11,9 +11,10 @@ use interlock_core::{id::ScheduleId, zone::Zone};
 use interlock_store::{
     DueKind, Key, Record, RunKey,
     record::{
-        AgendaRecord, AppliedRecord, BackfillCounts, BackfillRecord, BackfillSlot, CalendarRecord,
-        CatchupRecord, ControlRecord, DueRecord, EndRecord, EventRecord, HandRecord, InboxRecord,
-        IncidentRecord, MarksRecord, OutboxRecord, PauseRecord, PipelineRecord, RecurrenceRecord,
+        AboutRecord, AgendaRecord, AppliedRecord, AskerRecord, BackfillCounts, BackfillRecord,
+        BackfillSlot, CalendarRecord, CatchupRecord, ControlRecord, DueRecord, EndRecord,
+        EventRecord, HandRecord, InboxRecord, IncidentRecord, InstanceRecord, LeaseRecord,
+        LoopRecord, MarksRecord, OutboxRecord, PauseRecord, PipelineRecord, RecurrenceRecord,
         ReportRecord, RerunsRecord, RunRecord, ScheduleRecord, SensorRecord, SensorRuleRecord,
         Shared, SlaRecord, SlaSpecRecord, SlotName, SlotRecord, SpanRecord, StartRecord,
         Unreadable, VersionRecord, WatermarkRecord, WishRecord,
@@ -230,6 +231,7 @@ fn pipelines_are_written_as_ever() {
         disabled_since: None,
         pause: None,
         agenda: None,
+        about: None,
     };
     check_row("pipeline", &Key::Pipeline, &Record::Pipeline(plain.clone().into()));
     let paused = PipelineRecord {
@@ -264,8 +266,17 @@ fn pipelines_are_written_as_ever() {
     let owing = PipelineRecord { agenda: Some(Box::new(agenda())), ..plain.clone() };
     check_row("pipeline-agenda", &Key::Pipeline, &Record::Pipeline(owing.into()));
     let rehearsal = AgendaRecord { starts: vec![], is_rehearsal: true, ..agenda() };
-    let rehearsal = PipelineRecord { agenda: Some(Box::new(rehearsal)), ..plain };
+    let rehearsal = PipelineRecord { agenda: Some(Box::new(rehearsal)), ..plain.clone() };
     check_row("pipeline-rehearsal", &Key::Pipeline, &Record::Pipeline(rehearsal.into()));
+    let about = AboutRecord {
+        owner: Some("data-team".into()),
+        description: Some("Orders of the shop.".into()),
+        tier: Some(1),
+        labels: BTreeMap::from([("area".into(), "sales".into())]),
+        trigger: Some("command".into()),
+    };
+    let listed = PipelineRecord { about: Some(Box::new(about)), ..plain };
+    check_row("pipeline-about", &Key::Pipeline, &Record::Pipeline(listed.into()));
     let version = VersionRecord {
         since: nine(),
         source: "name: orders\n".into(),
@@ -455,6 +466,19 @@ fn reports_and_requests_are_written_as_ever() {
     check_inbox("inbox-resume", &InboxRecord::Resume { catchup: None });
     check_inbox("inbox-resume-all", &InboxRecord::Resume { catchup: Some("all".into()) });
     check_inbox("inbox-catchup", &InboxRecord::Catchup {});
+    let reason = "too much".to_owned();
+    check_inbox("inbox-catchup-stop", &InboxRecord::StopCatchup { reason });
+    let notification = "failed:a~1~opened@ops".to_owned();
+    check_inbox("inbox-send-again", &InboxRecord::SendAgain { notification });
+    let (by, from) = ("token ci".to_owned(), "127.0.0.1".to_owned());
+    let asker = AskerRecord { by: by.clone(), from: from.clone(), fingerprint: None };
+    check_inbox("inbox-asked", &InboxRecord::Resume { catchup: None }.asked_by(asker));
+    let asker = AskerRecord { by, from, fingerprint: Some("0a".into()) };
+    check_inbox("inbox-asked-keyed", &InboxRecord::Catchup {}.asked_by(asker));
+}
+
+#[test]
+fn what_people_ask_of_alerts_and_what_interlock_notices_is_written_as_ever() {
     let (by, note) = ("ann".to_owned(), Some("looking".to_owned()));
     let (key, hand) = ("failed:a".into(), "acknowledge".into());
     check_inbox("inbox-incident", &InboxRecord::Incident { key, hand, by: by.clone(), note });
@@ -653,5 +677,35 @@ fn numbers_come_back_to_the_last_bit() {
             SensorRecord { value, at: nine(), received_at: nine(), unheeded: false }.into(),
         );
         assert_eq!(Record::decode(&key, &record.encode()), Ok(record));
+    }
+}
+
+#[test]
+fn what_instances_say_of_themselves_is_written_as_ever() {
+    let plain = InstanceRecord {
+        version: "0.1.0".into(),
+        roles: vec!["engine".into(), "watchdog".into()],
+        host: "ledger-1".into(),
+        pid: 4711,
+        started_at: nine(),
+        address: None,
+        loops: vec![],
+        clock_skew: None,
+        leases: vec![],
+    };
+    let full = InstanceRecord {
+        address: Some("http://10.0.0.7:8420".into()),
+        loops: vec![LoopRecord {
+            name: "engine".into(),
+            age: SignedDuration::from_millis(1_250),
+            bound: SignedDuration::from_secs(30),
+            late: true,
+        }],
+        clock_skew: Some(SignedDuration::from_millis(-7)),
+        leases: vec![LeaseRecord { role: "engine".into(), shard: 3 }],
+        ..plain.clone()
+    };
+    for (name, record) in [("instance", plain), ("instance-full", full)] {
+        check(name, &record, &record.encode(), InstanceRecord::decode);
     }
 }

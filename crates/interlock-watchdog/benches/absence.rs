@@ -96,6 +96,7 @@ impl Ledger {
                     pause: None,
                     disabled_since: None,
                     agenda: Some(Box::new(agenda)),
+                    about: None,
                 };
                 let mark = Record::Watermark(WatermarkRecord { at: at("08:00:00") });
                 let mark_key = Key::Watermark(interlock_core::id::ScheduleId::from_static("cron"));

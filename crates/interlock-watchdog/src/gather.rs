@@ -12,8 +12,8 @@ use interlock_core::{
     slot::SkipReason,
 };
 use interlock_store::{
-    DueKind, FoundRows, Key, LedgerEntry, LedgerQuery, LedgerRow, Obligation, Record, RunQuery,
-    RunRow, Store, StoreError, Subject,
+    DueKind, FoundRows, Key, LedgerEntry, LedgerQuery, LedgerRow, Obligation, Record, Row,
+    RowsQuery, RunQuery, RunRow, Store, StoreError, Subject,
     record::{AgendaRecord, PipelineRecord, Shared, SpanRecord, Unreadable, Zones, version_number},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -78,6 +78,29 @@ pub(crate) enum Gathered {
     Gone,
 }
 
+/// A snapshot that lacks the rows about what is due.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    snapshot: Snapshot,
+    question: Question,
+    next: Option<Next>,
+    keys: Vec<Key>,
+}
+
+impl Draft {
+    /// The rows that it lacks.
+    pub(crate) fn query(&self) -> RowsQuery {
+        RowsQuery { pipeline: self.snapshot.pipeline.clone(), keys: self.keys.clone() }
+    }
+}
+
+/// A snapshot that was begun, or all that there is to it.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    Draft(Box<Draft>),
+    Ended(Gathered),
+}
+
 /// When there is something to be judged next; nothing ever, when absent.
 pub(crate) type Next = Option<Timestamp>;
 
@@ -88,8 +111,6 @@ pub(crate) struct SnapshotRequest {
     /// Of its row, as it is known.
     pub(crate) revision: u64,
     pub(crate) question: Question,
-    /// Its row as it was just read with those of others; none if it is yet to be read.
-    pub(crate) own: Option<FoundRows>,
 }
 
 pub(crate) struct Gatherer<'a> {
@@ -146,22 +167,25 @@ impl Agendas {
 }
 
 impl Gatherer<'_> {
-    /// Reads what a question needs: the pipeline's row, which says what it owes, and then the rows about that.
-    pub(crate) async fn snapshot(&self, request: SnapshotRequest) -> Result<Gathered, GatherError> {
-        let SnapshotRequest { pipeline, revision, question, own } = request;
+    /// Begins a snapshot with the pipeline's row, which says what it owes, and with it which rows are needed besides.
+    pub(crate) fn begin(
+        &self,
+        request: SnapshotRequest,
+        own: FoundRows,
+    ) -> Result<Begun, Unreadable> {
+        let SnapshotRequest { pipeline, revision, question } = request;
         let pipeline = &pipeline;
-        let own = match own {
-            Some(own) => own,
-            None => self.store.read(pipeline, &[Key::Pipeline]).await?,
+        let own = own.into_iter().flatten().next();
+        let Some(Row { record: Record::Pipeline(record), revision: found }) = own else {
+            return Ok(Begun::Ended(Gathered::Gone));
         };
-        let Some(own) = own.into_iter().flatten().next() else { return Ok(Gathered::Gone) };
-        let Record::Pipeline(record) = own.record else { return Ok(Gathered::Gone) };
-        if own.revision != revision {
-            return Ok(Gathered::Changed(Box::new(Arc::unwrap_or_clone(record)), own.revision));
+        if found != revision {
+            let record = Box::new(Arc::unwrap_or_clone(record));
+            return Ok(Begun::Ended(Gathered::Changed(record, found)));
         }
         let Surroundings { unapplied, blind, late_after, now } = self.around;
         let zones = |name: &str| (self.zones)(name);
-        let known = (pipeline, own.revision);
+        let known = (pipeline, found);
         let agenda = self.agendas().of(known, record.agenda.as_deref(), &zones)?;
         let mut snapshot = Snapshot {
             version: version_number(&record.version)?,
@@ -179,7 +203,18 @@ impl Gatherer<'_> {
             next = Some(expecting.next_after(until));
             snapshot.owed = owed;
         }
-        self.add_rows(&mut snapshot, &question).await?;
+        let keys = keys(&snapshot, &question);
+        Ok(Begun::Draft(Box::new(Draft { snapshot, question, next, keys })))
+    }
+
+    /// Completes a snapshot: with its rows, and with what is read of few pipelines only.
+    pub(crate) async fn complete(
+        &self,
+        draft: Draft,
+        rows: FoundRows,
+    ) -> Result<Gathered, GatherError> {
+        let Draft { mut snapshot, question, next, keys } = draft;
+        add_rows(&mut snapshot, keys, rows)?;
         snapshot.due = question.due;
         let reports = self.add_sensors(&mut snapshot, question.reconciles).await?;
         self.add_spans(&mut snapshot, &reports.absent).await?;
@@ -192,31 +227,6 @@ impl Gatherer<'_> {
     pub(crate) fn agendas(&self) -> MutexGuard<'_, Agendas> {
         // A panic in between leaves out what is kept; nothing else.
         self.agendas.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Watermarks, slots and SLA entries.
-    async fn add_rows(
-        &self,
-        snapshot: &mut Snapshot,
-        question: &Question,
-    ) -> Result<(), GatherError> {
-        let keys = keys(snapshot, question);
-        let rows = self.store.read(&snapshot.pipeline, &keys).await?;
-        for (key, row) in keys.into_iter().zip(rows) {
-            let Some(row) = row else { continue };
-            match (key, row.record) {
-                (Key::Watermark(schedule), Record::Watermark(mark)) => {
-                    snapshot.watermarks.insert(schedule, mark.at);
-                }
-                (Key::Slot(schedule, nominal), Record::Slot(slot)) => {
-                    let known = Known { slot: slot.to_core()?, revision: row.revision };
-                    snapshot.slots.insert((nominal, schedule), known);
-                }
-                (Key::Due(_, _, name), Record::Due(_)) => snapshot.armed.extend(slot_named(&name)),
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     /// Spans matter for slots that have no row: those behind the scheduler's watermark, and those that were reported.
@@ -324,6 +334,25 @@ impl Gatherer<'_> {
         }
         Ok(())
     }
+}
+
+/// Watermarks, slots and SLA entries.
+fn add_rows(snapshot: &mut Snapshot, keys: Vec<Key>, rows: FoundRows) -> Result<(), Unreadable> {
+    for (key, row) in keys.into_iter().zip(rows) {
+        let Some(row) = row else { continue };
+        match (key, row.record) {
+            (Key::Watermark(schedule), Record::Watermark(mark)) => {
+                snapshot.watermarks.insert(schedule, mark.at);
+            }
+            (Key::Slot(schedule, nominal), Record::Slot(slot)) => {
+                let known = Known { slot: slot.to_core()?, revision: row.revision };
+                snapshot.slots.insert((nominal, schedule), known);
+            }
+            (Key::Due(_, _, name), Record::Due(_)) => snapshot.armed.extend(slot_named(&name)),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The rows that a question is about, besides the pipeline's own.

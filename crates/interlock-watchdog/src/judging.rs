@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_core::id::PipelineId;
 use interlock_store::{
-    Accepted, Change, Group, InboxEntry, Key, READ_MAX, Record, Refusal, Row, RowsQuery, Shard,
-    Store, StoreError, for_each, read_batches,
+    Accepted, Change, FoundRows, Group, InboxEntry, Key, READ_MAX, Record, Refusal, Row, RowsQuery,
+    Shard, Store, StoreError, for_each, read_batches,
     record::{InboxRecord, PipelineRecord},
 };
+use jiff::Timestamp;
 
 use crate::{
     check::{Check, judge},
     finding::{CheckName, Finding},
-    gather::{GatherError, Gathered, Gatherer, Next, Question, SnapshotRequest},
+    gather::{Begun, GatherError, Gathered, Gatherer, Next, Question, SnapshotRequest},
     load::PAGE,
     plan::Planned,
     seam::{Incidents, Telling},
@@ -39,8 +40,8 @@ pub(crate) struct JudgedPipeline {
     pub(crate) findings: Vec<Finding>,
 }
 
-/// Gathers and judges. Nothing of one pipeline stops another; only a store that fails stops all. What is read about
-/// one pipeline is read while others wait, so that ten thousand at one instant are no ten thousand waits.
+/// Gathers and judges. Nothing of one pipeline stops another; only a store that fails stops all. What is read of every
+/// pipeline is read of many by one call, so that ten thousand at one instant are a few dozen calls.
 pub(crate) async fn judge_all(
     gatherer: &Gatherer<'_>,
     list: &Watchlist,
@@ -49,77 +50,113 @@ pub(crate) async fn judge_all(
 ) -> Result<Outcome, StoreError> {
     let asked = asked.into_iter().filter_map(|(pipeline, question)| {
         let revision = list.revision(&pipeline)?;
-        Some(SnapshotRequest { pipeline, revision, question, own: None })
+        Some(SnapshotRequest { pipeline, revision, question })
     });
     let mut asked: Vec<SnapshotRequest> = asked.collect();
-    let mut gathered = Vec::with_capacity(asked.len());
+    let mut outcome = Outcome::default();
     // So many at once that what is read first is not old when the rest is.
     while !asked.is_empty() {
-        let mut portion: Vec<_> = asked.drain(..asked.len().min(READ_MAX)).collect();
-        read_own_rows(gatherer.store, &mut portion).await?;
-        gathered.extend(
-            for_each(portion, |request| async move {
-                let pipeline = request.pipeline.clone();
-                match gatherer.snapshot(request).await {
-                    Ok(gathered) => Ok((pipeline, Ok(gathered))),
-                    Err(GatherError::Unreadable(reason)) => Ok((pipeline, Err(reason.to_string()))),
-                    // What cannot be read of one pipeline, however often it is tried, is that pipeline's alone (S21).
-                    Err(GatherError::Store(error)) if !error.is_retryable => {
-                        Ok((pipeline, Err(error.to_string())))
-                    }
-                    Err(GatherError::Store(error)) => Err(error),
-                }
-            })
-            .await?,
-        );
-    }
-    let mut outcome = Outcome::default();
-    for (pipeline, gathered) in gathered {
-        match gathered {
-            Ok(Gathered::Gone) => {}
-            Ok(Gathered::Changed(record, revision)) => {
-                outcome.changed.push((pipeline, *record, revision));
-            }
-            Ok(Gathered::Snapshot(snapshot, next)) => {
-                let judged = judge(checks, &snapshot, gatherer.around.now);
-                for (name, reason) in judged.failed {
-                    let reason = format!("{pipeline}: {reason}");
-                    outcome.failed.entry(name).or_insert(reason);
-                    if outcome.aside.last() != Some(&pipeline) {
-                        outcome.aside.push(pipeline.clone());
-                    }
-                }
-                let findings = judged.findings;
-                outcome.judged.push(JudgedPipeline { pipeline, next, findings });
-            }
-            Err(reason) => {
-                none_can_be_done(checks, &format!("{pipeline}: {reason}"), &mut outcome.failed);
-                outcome.aside.push(pipeline);
-            }
+        let portion: Vec<_> = asked.drain(..asked.len().min(READ_MAX)).collect();
+        for (pipeline, gathered) in gather_portion(gatherer, portion).await? {
+            outcome.take(pipeline, gathered, (checks, gatherer.around.now));
         }
     }
     Ok(outcome)
 }
 
-/// Reads the pipelines' own rows by one call. Where that fails because of one of them, each is read with the rest of its pipeline.
-async fn read_own_rows(
-    store: &dyn Store,
-    requests: &mut [SnapshotRequest],
-) -> Result<(), StoreError> {
-    let query = |request: &SnapshotRequest| RowsQuery {
+/// What is known of a pipeline, or why it cannot be: that is this pipeline's alone (S21).
+type GatheredPipeline = (PipelineId, Result<Gathered, String>);
+
+/// Reads the pipelines' own rows, then the rows that those ask for, and then what few of them need besides.
+async fn gather_portion(
+    gatherer: &Gatherer<'_>,
+    portion: Vec<SnapshotRequest>,
+) -> Result<Vec<GatheredPipeline>, StoreError> {
+    let own = |request: &SnapshotRequest| RowsQuery {
         pipeline: request.pipeline.clone(),
         keys: vec![Key::Pipeline],
     };
-    let queries: Vec<RowsQuery> = requests.iter().map(query).collect();
-    match store.read_many(&queries).await {
-        Ok(found) => {
-            for (request, rows) in requests.iter_mut().zip(found) {
-                request.own = Some(rows);
-            }
-            Ok(())
+    let found = read_all(gatherer.store, portion.iter().map(own).collect()).await?;
+    let (mut drafts, mut gathered) = (Vec::new(), Vec::new());
+    for (request, rows) in portion.into_iter().zip(found) {
+        let pipeline = request.pipeline.clone();
+        match rows.and_then(|rows| gatherer.begin(request, rows).map_err(|it| it.to_string())) {
+            Ok(Begun::Draft(draft)) => drafts.push((pipeline, draft)),
+            Ok(Begun::Ended(ended)) => gathered.push((pipeline, Ok(ended))),
+            Err(reason) => gathered.push((pipeline, Err(reason))),
         }
-        Err(error) if error.is_retryable => Err(error),
-        Err(_of_one) => Ok(()),
+    }
+    let queries = drafts.iter().map(|(_, draft)| draft.query()).collect();
+    let found = read_all(gatherer.store, queries).await?;
+    let completed = for_each(drafts.into_iter().zip(found).collect(), |(draft, rows)| async {
+        let (pipeline, draft) = draft;
+        let rows = match rows {
+            Ok(rows) => rows,
+            Err(reason) => return Ok((pipeline, Err(reason))),
+        };
+        match gatherer.complete(*draft, rows).await {
+            Err(GatherError::Store(error)) if error.is_retryable => Err(error),
+            completed => Ok((pipeline, completed.map_err(|error| error.to_string()))),
+        }
+    });
+    gathered.extend(completed.await?);
+    Ok(gathered)
+}
+
+/// Reads rows of many pipelines by few calls. Where a call fails because of one of them, each is read by itself; why that cannot be is
+/// its result.
+async fn read_all(
+    store: &dyn Store,
+    queries: Vec<RowsQuery>,
+) -> Result<Vec<Result<FoundRows, String>>, StoreError> {
+    let mut found = Vec::with_capacity(queries.len());
+    for batch in read_batches(&queries) {
+        match store.read_many(batch).await {
+            Ok(rows) => found.extend(rows.into_iter().map(Ok)),
+            Err(error) if error.is_retryable => return Err(error),
+            Err(_of_one) => {
+                let each = for_each(batch.iter().collect(), |query: &RowsQuery| async {
+                    match store.read(&query.pipeline, &query.keys).await {
+                        Err(error) if error.is_retryable => Err(error),
+                        read => Ok(read.map_err(|error| error.to_string())),
+                    }
+                });
+                found.extend(each.await?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+impl Outcome {
+    fn take(
+        &mut self,
+        pipeline: PipelineId,
+        gathered: Result<Gathered, String>,
+        (checks, now): (&[(CheckName, Check)], Timestamp),
+    ) {
+        match gathered {
+            Ok(Gathered::Gone) => {}
+            Ok(Gathered::Changed(record, revision)) => {
+                self.changed.push((pipeline, *record, revision));
+            }
+            Ok(Gathered::Snapshot(snapshot, next)) => {
+                let judged = judge(checks, &snapshot, now);
+                for (name, reason) in judged.failed {
+                    let reason = format!("{pipeline}: {reason}");
+                    self.failed.entry(name).or_insert(reason);
+                    if self.aside.last() != Some(&pipeline) {
+                        self.aside.push(pipeline.clone());
+                    }
+                }
+                let findings = judged.findings;
+                self.judged.push(JudgedPipeline { pipeline, next, findings });
+            }
+            Err(reason) => {
+                none_can_be_done(checks, &format!("{pipeline}: {reason}"), &mut self.failed);
+                self.aside.push(pipeline);
+            }
+        }
     }
 }
 
@@ -222,17 +259,23 @@ pub(crate) enum NotDone {
 /// What came of plans: a result for each.
 pub(crate) type Done = Vec<Result<Accepted, NotDone>>;
 
-/// Asks what is to be asked, adds what follows for people, and commits; a result for each group. The changes go with
-/// it: what is left of a plan is whose it was and what is said. What the store cannot take of one pipeline is that
-/// pipeline's alone.
+/// Asks what is to be asked, adds what follows for people, and commits; a result for each group.
 pub(crate) async fn commit(
     store: &dyn Store,
     telling: &dyn Telling,
     planned: &mut [Planned],
 ) -> Result<Done, StoreError> {
-    if planned.is_empty() {
-        return Ok(Vec::new());
-    }
+    let groups = prepare(store, telling, planned).await?;
+    commit_together(store, groups).await
+}
+
+/// Asks what is to be asked, and adds what follows for people. The groups are taken out: what is left of a plan is whose it was and
+/// what is said.
+pub(crate) async fn prepare(
+    store: &dyn Store,
+    telling: &dyn Telling,
+    planned: &mut [Planned],
+) -> Result<Vec<Group>, StoreError> {
     for plan in planned.iter_mut() {
         for (key, record) in std::mem::take(&mut plan.asks) {
             match store.post(&plan.group.pipeline, &key, &record).await {
@@ -246,15 +289,13 @@ pub(crate) async fn commit(
         }
     }
     let mut incidents = known(store, telling, planned).await?;
-    for plan in planned.iter_mut() {
+    let groups = planned.iter_mut().map(|plan| {
         telling.add(&mut plan.group, &mut incidents);
         plan.notifications = notifications(&plan.group);
-    }
-    let groups = planned.iter_mut().map(|plan| {
         let Group { pipeline, writer, changes } = &mut plan.group;
         Group { pipeline: pipeline.clone(), writer: *writer, changes: std::mem::take(changes) }
     });
-    commit_together(store, groups.collect()).await
+    Ok(groups.collect())
 }
 
 /// The names of the notifications in a group.
@@ -266,8 +307,15 @@ fn notifications(group: &Group) -> Vec<String> {
     names.collect()
 }
 
-/// One call for all; only if that cannot be done one for each pipeline, so that it is known whose fault it is.
-async fn commit_together(store: &dyn Store, groups: Vec<Group>) -> Result<Done, StoreError> {
+/// One call for all; only if that cannot be done one for each pipeline, so that it is known whose fault it is: what the store cannot
+/// take of one pipeline is that pipeline's alone.
+pub(crate) async fn commit_together(
+    store: &dyn Store,
+    groups: Vec<Group>,
+) -> Result<Done, StoreError> {
+    if groups.is_empty() {
+        return Ok(Vec::new());
+    }
     match store.commit(groups.clone()).await {
         Err(error) if !error.is_retryable => {}
         results => {
@@ -339,12 +387,15 @@ fn is_report(record: &InboxRecord) -> bool {
         | InboxRecord::Complete { .. }
         | InboxRecord::Job { .. }
         | InboxRecord::Report(_) => true,
+        InboxRecord::Asked { what, .. } => is_report(what),
         InboxRecord::Run { .. }
         | InboxRecord::Rerun { .. }
         | InboxRecord::Cancel { .. }
         | InboxRecord::Pause { .. }
         | InboxRecord::Resume { .. }
         | InboxRecord::Catchup {}
+        | InboxRecord::StopCatchup { .. }
+        | InboxRecord::SendAgain { .. }
         | InboxRecord::StartBackfill { .. }
         | InboxRecord::PauseBackfill { .. }
         | InboxRecord::ResumeBackfill { .. }

@@ -24,8 +24,8 @@ use crate::{
     finding::CheckName,
     gather::{Agendas, Gatherer, Next, Question, Surroundings},
     judging::{
-        COVERAGE, DUE_INDEX, Done, INBOX, Outcome, UsableChecks, commit, for_good, judge_all,
-        none_can_be_done, unapplied,
+        COVERAGE, DUE_INDEX, Done, INBOX, Outcome, UsableChecks, commit_together, for_good,
+        judge_all, none_can_be_done, prepare, unapplied,
     },
     load::{self, PAGE},
     owed::plus,
@@ -391,33 +391,45 @@ impl Watchdog {
         !self.unreadable.keys().eq(before.keys())
     }
 
-    /// While one portion is made durable the next is read and judged: the one waits for the disk, the other computes.
+    /// While the store makes one portion durable the next is read, judged, and told of: the one waits for the disk, the other computes.
     async fn judge_by_portions(
         &mut self,
         asked: BTreeMap<PipelineId, Question>,
         around: &Surroundings,
         usable: &mut UsableChecks,
     ) -> Result<(), WatchdogError> {
-        let UsableChecks { checks, failed, .. } = usable;
-        let (store, telling) = (Arc::clone(&self.store), Arc::clone(&self.telling));
-        let (store, zones) = (store.as_ref(), Arc::clone(&self.list.zones));
-        let agendas = Arc::clone(&self.agendas);
+        let store = Arc::clone(&self.store);
         let mut asked = asked.into_iter();
-        let mut judged = Portion::default();
+        let (mut portion, mut groups) = (Portion::default(), Vec::new());
         loop {
             let chunk: Vec<_> = asked.by_ref().take(CHUNK).collect();
             let is_last = chunk.is_empty();
-            let gatherer = Gatherer { store, around, zones: &zones, agendas: &agendas };
-            let (outcome, results) = tokio::join!(
-                judge_all(&gatherer, &self.list, checks, chunk),
-                commit(store, telling.as_ref(), &mut judged.planned),
+            let (results, next) = tokio::join!(
+                commit_together(store.as_ref(), std::mem::take(&mut groups)),
+                self.prepare_portion(chunk, around, usable),
             );
-            self.settle_portion(judged, results?, around.now, failed)?;
+            self.settle_portion(portion, results?, around.now, &mut usable.failed)?;
             if is_last {
                 return Ok(());
             }
-            judged = self.plan_portion(outcome?, around, failed);
+            (portion, groups) = next?;
         }
+    }
+
+    /// Judges a portion; answers with the groups that are to be committed for it.
+    async fn prepare_portion(
+        &mut self,
+        chunk: Vec<(PipelineId, Question)>,
+        around: &Surroundings,
+        usable: &mut UsableChecks,
+    ) -> Result<(Portion, Vec<Group>), StoreError> {
+        let (store, telling) = (Arc::clone(&self.store), Arc::clone(&self.telling));
+        let (agendas, zones) = (Arc::clone(&self.agendas), Arc::clone(&self.list.zones));
+        let gatherer = Gatherer { store: store.as_ref(), around, zones: &zones, agendas: &agendas };
+        let outcome = judge_all(&gatherer, &self.list, &usable.checks, chunk).await?;
+        let mut portion = self.plan_portion(outcome, around, &mut usable.failed);
+        let groups = prepare(store.as_ref(), telling.as_ref(), &mut portion.planned).await?;
+        Ok((portion, groups))
     }
 
     fn plan_portion(

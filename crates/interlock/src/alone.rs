@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use interlock_config::{SystemZones, load_around, server::ServerConfig};
 use interlock_core::{
     id::{PipelineId, ScheduleId, SlotKey},
     outbound::Outbound,
@@ -37,7 +38,7 @@ use tokio::{
 };
 
 use crate::{
-    clock,
+    clock, environment,
     exit::Failure,
     interrupts::listen,
     ledger::Ledger,
@@ -85,10 +86,10 @@ impl From<EngineError> for Failure {
     }
 }
 
-/// The store as the one who writes it: by the lock of its file, or by the lease of the pipeline's shard.
+/// The store as the one who writes it: by the lock of its file, or by the lease of a shard.
 fn own(
     ledger: &Ledger,
-    pipeline: &PipelineId,
+    shard: Shard,
     (holder, what): (&str, &str),
 ) -> Result<Option<Arc<dyn Store>>, Failure> {
     if ledger.place().is_embedded() {
@@ -96,34 +97,44 @@ fn own(
         return Ok(store.map(|store| Arc::new(store) as Arc<dyn Store>));
     }
     let store = ledger.shared();
-    let shard = Shard::of(pipeline, store.shard_count());
     let lease = block_on(store.acquire(Role::Engine, shard, holder, Pace::default().lease))?;
     Ok(lease.map(|_| store))
 }
 
-impl Alone {
-    /// Becomes the owner of a pipeline; `None` if somebody else writes the ledger after all.
-    pub(crate) fn take(
-        directory: &Path,
-        ledger: &Ledger,
-        pipeline: &PipelineId,
-        what: &str,
-    ) -> Result<Option<Self>, Failure> {
-        let place = ledger.place();
-        let holder = place.holder();
-        let Some(store) = own(ledger, pipeline, (&holder, what))? else { return Ok(None) };
+/// What an owner without a daemon is made with.
+struct Surroundings<'a> {
+    directory: &'a Path,
+    ledger: &'a Ledger,
+    config: &'a ServerConfig,
+}
+
+/// Everything around the engine of an owner.
+struct AloneDeps {
+    triggers: Arc<OnDemand>,
+    tasks: Tasks,
+    runtime: Runtime,
+}
+
+impl AloneDeps {
+    fn with(self, engine: Engine) -> Alone {
+        let Self { triggers, tasks, runtime } = self;
+        Alone { engine, triggers, tasks, runtime }
+    }
+}
+
+impl Surroundings<'_> {
+    fn make(&self, store: Arc<dyn Store>, holder: String) -> Result<(Parts, AloneDeps), Failure> {
+        let Self { directory, ledger, config } = *self;
         let failed = |error: std::io::Error| Failure::failed(format!("cannot begin: {error}"), "");
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let tasks = Tasks::default();
         let world = Tracking { world: runtime.block_on(async { TokioWorld::new() }), tasks };
         let tasks = world.tasks.clone();
-        let loaded = project::load(directory)?;
-        let config = &loaded.config;
         let evaluators = evaluators::of(directory, config).map_err(failed)?;
         let (reports_in, reports) = mpsc::unbounded_channel();
         let triggers = Arc::new(OnDemand {
             directory: directory.to_path_buf(),
-            runner: place.folder.join("runner"),
+            runner: ledger.place().runner_folder(),
             outbound: config.engine.outbound.clone(),
             reports: reports_in,
             triggers: OnceLock::new(),
@@ -139,12 +150,53 @@ impl Alone {
             holder,
             pace: Pace::default(),
             limits: wiring::limits(config),
-            host: Host::named(place.host()?),
+            host: Host::named(ledger.place().host()?),
         };
+        Ok((parts, AloneDeps { triggers, tasks, runtime }))
+    }
+}
+
+impl Alone {
+    /// Becomes the owner of a pipeline; `None` if another process writes the ledger after all.
+    pub(crate) fn take(
+        directory: &Path,
+        ledger: &Ledger,
+        pipeline: &PipelineId,
+        what: &str,
+    ) -> Result<Option<Self>, Failure> {
+        let shard = Shard::of(pipeline, ledger.store().shard_count());
+        let holder = ledger.place().holder();
+        let Some(store) = own(ledger, shard, (&holder, what))? else { return Ok(None) };
+        let loaded = project::load(directory)?;
+        let (parts, alone) =
+            Surroundings { directory, ledger, config: &loaded.config }.make(store, holder)?;
         let mut found = loaded.pipelines.into_iter();
         let declared = found.find(|found| found.pipeline.name == *pipeline).map(declaration);
-        let engine = runtime.block_on(Engine::open_one(parts, pipeline, declared.as_ref()))?;
-        Ok(engine.map(|engine| Self { engine, triggers, tasks, runtime }))
+        let opened = Engine::open_one(parts, pipeline, declared.as_ref());
+        let engine = alone.runtime.block_on(opened)?;
+        Ok(engine.map(|engine| alone.with(engine)))
+    }
+
+    /// Becomes the owner of a shard as far as requests about incidents go; `None` if another process owns it after all. No pipeline's
+    /// file is read.
+    pub(crate) fn take_incidents(
+        directory: &Path,
+        ledger: &Ledger,
+        shard: Shard,
+    ) -> Result<Option<Self>, Failure> {
+        let holder = ledger.place().holder();
+        let Some(store) = own(ledger, shard, (&holder, "interlock"))? else { return Ok(None) };
+        let zones = SystemZones::new();
+        let config = load_around(directory, &zones, &environment::variable).config;
+        let (parts, alone) =
+            Surroundings { directory, ledger, config: &config }.make(store, holder)?;
+        let engine = alone.runtime.block_on(Engine::open_for_incidents(parts, shard))?;
+        Ok(engine.map(|engine| alone.with(engine)))
+    }
+
+    /// Gives everything back.
+    pub(crate) fn close(self) -> Result<(), Failure> {
+        Ok(self.runtime.block_on(self.engine.close())?)
     }
 
     /// Applies what is in the pipeline's inbox.

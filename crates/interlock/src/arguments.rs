@@ -23,7 +23,7 @@ pub(crate) use self::{
     backfill::{BackfillCommand, BackfillStart},
     reading::{
         Evaluate, Events, HandleIncident, IncidentFilter, IncidentsCommand, ListIncidents, Reading,
-        Runs, Slots, StoreCommand, WatchdogPass, WatermarkCommand,
+        Runs, Slots, StoreCommand, WatchdogPass, WatermarkCommand, Why,
     },
     serving::{LogForm, RoleName, Serve},
     supervising::{HeartbeatCommand, RestartWhen, Supervise},

@@ -43,6 +43,7 @@ mod why;
 
 use std::path::Path;
 
+use interlock_answers::model::log::LogQuery;
 use interlock_evaluator::guard;
 use interlock_liveness::signals;
 
@@ -94,7 +95,7 @@ fn read(directory: &Path, reading: &Reading, output: &mut Output) -> Result<u8, 
         }
         Reading::Slots(slots) => slots::run(directory, slots, output),
         Reading::Runs(runs) => runs::run(directory, runs, output),
-        Reading::Why { pipeline, slot } => why::run(directory, pipeline, slot, output),
+        Reading::Why(asked) => why::run(directory, asked, output),
         Reading::Evaluate(evaluate) => evaluate::run(directory, evaluate, output),
         Reading::Events(events) => events::run(directory, events, output),
         Reading::Incidents { command, list } => {
@@ -102,16 +103,16 @@ fn read(directory: &Path, reading: &Reading, output: &mut Output) -> Result<u8, 
         }
         Reading::Watchdog(watchdog) => watchdog::run(directory, watchdog, output),
         Reading::Watermark { command } => watermark::run(directory, command, output),
-        Reading::Logs { run, follow } => {
-            let until = if *follow { logs::Until::Ended } else { logs::Until::Now };
-            logs::run(directory, run, until, output)
+        Reading::Logs { run, follow, lines } => {
+            let asked = LogQuery { lines: *lines, offset: None, follow: *follow };
+            logs::run(directory, run, &asked, output)
         }
         Reading::Wait { what, timeout } => wait::run(directory, what, *timeout, output),
         Reading::Archive { once: _ } => archive::run(directory, output),
         Reading::Store { command } => store::run(directory, command, output),
-        Reading::Doctor { live } => {
+        Reading::Doctor { live, json } => {
             let depth = if *live { doctor::Depth::Live } else { doctor::Depth::Around };
-            doctor::run(directory, depth, output)
+            doctor::run(directory, depth, Form::asked(*json), output)
         }
         Reading::Version => version::run(output),
     }

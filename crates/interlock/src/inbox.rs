@@ -10,10 +10,11 @@ use std::{
     time::Duration,
 };
 
+use interlock_answers::model::request::RequestAnswer;
 use interlock_core::id::PipelineId;
 use interlock_store::record::{AppliedRecord, InboxRecord};
 pub(crate) use interlock_store::story::{answer as sentence, plain, refusal as reason};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     alone::Alone,
@@ -107,7 +108,7 @@ impl Inbox {
         output: &mut Output,
     ) -> Result<u8, Failure> {
         if request.sending.json {
-            output.json(&to_json(&request.key, answer))?;
+            output.json(&json!(RequestAnswer::of(&request.key, answer)))?;
             return Ok(exit_code(answer));
         }
         match answer {
@@ -198,16 +199,6 @@ pub(crate) fn exit_code(answer: Option<&AppliedRecord>) -> u8 {
         Some(_) => PROBLEMS,
         None => ACCEPTED,
     }
-}
-
-pub(crate) fn to_json(key: &str, answer: Option<&AppliedRecord>) -> Value {
-    json!({
-        "key": key,
-        "applied": answer.is_some(),
-        "accepted": answer.map(|answer| answer.accepted),
-        "at": answer.map(|answer| answer.at.to_string()),
-        "result": answer.map(|answer| &answer.result),
-    })
 }
 
 #[cfg(test)]

@@ -1,42 +1,41 @@
 //! The project's ledger, opened to be read: what commands ask it, page by page, without a runtime.
 
 use std::{
-    cmp::Reverse,
-    collections::BTreeMap,
-    io::Write as _,
-    path::{Path, PathBuf},
-    sync::Arc,
+    cmp::Reverse, collections::BTreeMap, io::Write as _, path::Path, sync::Arc, time::Duration,
 };
 
+use interlock_answers::{AnswerError, ErrorCode, Reader, StoredIncident};
 use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
 use interlock_store::{
-    AgendaRow, Away, BackfillQuery, BackfillRow, EventRow, FoundRows, IncidentPlace, IncidentQuery,
-    Key, LedgerEntry, LedgerQuery, LedgerRow, OutboxRow, Page, Record, Roll, Row, RowsQuery,
-    RunKey, RunQuery, RunRow, Shard, Store, StoreError, block_on, for_each, read_batches,
+    Away, EventRow, FoundRows, IncidentPlace, IncidentQuery, Key, LedgerEntry, LedgerQuery,
+    LedgerRow, Page, Record, Roll, Row, RowsQuery, RunKey, RunQuery, RunRow, Shard, Store,
+    StoreError, block_on, for_each,
+    memory::MemoryStore,
+    read_batches,
     record::{
-        AppliedRecord, BackfillRecord, InboxRecord, IncidentRecord, OutboxRecord, PipelineRecord,
-        RunRecord, SensorRecord, SlotRecord,
+        AppliedRecord, BackfillRecord, InboxRecord, OutboxRecord, PipelineRecord, RunRecord,
+        SlotRecord,
     },
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::{
+    clock,
+    declarations::FileDeclarations,
     exit::{Failure, INCOMPLETE, SUCCESS},
     output::Output,
     place::Place,
     project,
+    project_summary::Project,
     writer::{self, Writing},
 };
 
 /// Rows asked for at once.
 const PAGE: usize = 1_000;
-/// Events looked at in one place: more in a row are hardly ever told late.
-const PROBE: usize = 100;
+/// How long others are waited for that leave requests at the same moment.
+const INBOX_PATIENCE: Duration = Duration::from_secs(5);
 /// More attempts at one slot than anybody makes.
 const ATTEMPTS_MAX: usize = 10_000;
-
-/// An incident with its pipeline and its key.
-pub(crate) type IncidentRow = (PipelineId, String, Row<IncidentRecord>);
 
 /// A request for the one who writes, under its key.
 #[derive(Debug, Clone)]
@@ -50,6 +49,7 @@ pub(crate) struct PendingRequest {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     store: Arc<dyn Store>,
+    declarations: FileDeclarations,
     place: Place,
 }
 
@@ -57,6 +57,17 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let help = if error.is_retryable { "Trying again may help." } else { "" };
         Self::failed(error.message, help)
+    }
+}
+
+impl From<AnswerError> for Failure {
+    fn from(AnswerError { code, message, hint }: AnswerError) -> Self {
+        match code.status() {
+            404 if code == ErrorCode::PipelineUnknown => Self::usage(message, hint),
+            400 => Self::usage(message, hint),
+            401..=499 => Self::refused(message, hint),
+            _ => Self::failed(message, hint),
+        }
     }
 }
 
@@ -75,12 +86,35 @@ impl Ledger {
             return Err(place.nothing_recorded());
         }
         let store = place.open_to_look()?;
-        Ok(Self { store, place })
+        let shared = Arc::clone(&store);
+        let declarations = FileDeclarations::new(directory.to_owned(), place.clone(), shared);
+        Ok(Self { store, declarations, place })
     }
 
-    /// Where the runner keeps its files.
-    pub(crate) fn runner_folder(&self) -> PathBuf {
-        self.place.folder.join("runner")
+    /// The same; where nothing was recorded yet, an empty one that is kept nowhere.
+    pub(crate) fn open_or_empty(directory: &Path) -> Result<Self, Failure> {
+        if !directory.is_dir() || Place::of(directory)?.exists()? {
+            return Self::open(directory);
+        }
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(1, Arc::new(clock::now)));
+        let (place, shared) = (Place::of(directory)?, Arc::clone(&store));
+        let declarations = FileDeclarations::new(directory.to_owned(), place.clone(), shared);
+        Ok(Self { store, declarations, place })
+    }
+
+    /// Answers questions as of now, as the API does.
+    pub(crate) fn reader(&self) -> Reader<'_> {
+        Reader { store: self.store(), declarations: &self.declarations, now: clock::now() }
+    }
+
+    /// What is declared, as far as the files are asked.
+    pub(crate) fn declarations(&self) -> &FileDeclarations {
+        &self.declarations
+    }
+
+    /// What lists say of the project's files.
+    pub(crate) fn project(&self) -> &Project {
+        self.declarations.project()
     }
 
     /// The store itself.
@@ -101,11 +135,6 @@ impl Ledger {
     /// Whether `interlock serve` runs on it now.
     pub(crate) fn is_served(&self) -> bool {
         self.place.is_served()
-    }
-
-    /// Whether it is on a server, where other instances may have files that this host lacks.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.store().shard_count() > 1
     }
 
     /// Who writes it now.
@@ -203,26 +232,15 @@ impl Ledger {
         pipeline: &PipelineId,
         at: Timestamp,
     ) -> Result<Vec<LedgerRow>, Failure> {
-        let until = at.saturating_add(SignedDuration::from_millis(1)).unwrap_or(at);
-        let everything = LedgerQuery::everything(PAGE);
-        let query = LedgerQuery { pipeline: Some(pipeline.clone()), from: at, until, ..everything };
-        let mut rows = self.rows(&query)?;
-        // A span stands where it begins, which may be earlier.
-        rows.sort_by_key(|row| matches!(row.entry, LedgerEntry::Span(_)));
-        Ok(rows)
+        Ok(block_on(self.reader().rows_at(pipeline, at))?)
     }
 
-    /// Everything of a listing that is read shard by shard, page by page; of one pipeline's shard or of all. Nobody else's shard is asked,
-    /// which may be out of reach.
+    /// Everything of a listing that is read shard by shard, page by page.
     fn of_shards<T>(
         &self,
-        only: Option<&PipelineId>,
         page: impl Fn(Shard, Option<&T>) -> Result<Page<T>, StoreError>,
     ) -> Result<Vec<T>, Failure> {
         let count = self.store.shard_count();
-        if let Some(only) = only {
-            return Self::of_shard(Shard::of(only, count), page);
-        }
         let mut all = Vec::new();
         for shard in (0..count).map(Shard) {
             all.extend(Self::of_shard(shard, &page)?);
@@ -256,7 +274,7 @@ impl Ledger {
     ) -> Result<BTreeMap<PipelineId, Vec<LedgerRow>>, Failure> {
         let rows = match only {
             Some(only) => self.rows(&open_of(only))?,
-            None => self.of_shards(None, |shard, last: Option<&LedgerRow>| {
+            None => self.of_shards(|shard, last: Option<&LedgerRow>| {
                 let after =
                     last.map(|row| (row.pipeline.clone(), row.nominal, row.schedule.clone()));
                 block_on(self.store.open_slots(shard, after.as_ref(), PAGE))
@@ -284,44 +302,13 @@ impl Ledger {
         Ok(self.rows(&open_of(pipeline))?.into_iter().filter_map(slot).collect())
     }
 
-    /// The pipelines that were ever seen, by name; or the one that is asked for, if it was.
-    pub(crate) fn pipelines(&self, only: Option<&PipelineId>) -> Result<Vec<AgendaRow>, Failure> {
-        let mut rows = self.of_shards(only, |shard, last| self.agenda(shard, last))?;
-        rows.retain(|row| only.is_none_or(|only| row.pipeline == *only));
-        rows.sort_by(|a, b| a.pipeline.cmp(&b.pipeline));
-        Ok(rows)
-    }
-
-    /// One of them.
-    pub(crate) fn agenda_of(&self, pipeline: &PipelineId) -> Result<Option<AgendaRow>, Failure> {
-        Ok(self.pipelines(Some(pipeline))?.into_iter().next())
-    }
-
-    fn agenda(
-        &self,
-        shard: Shard,
-        last: Option<&AgendaRow>,
-    ) -> Result<Page<AgendaRow>, StoreError> {
-        let after = last.map(|row| row.pipeline.clone());
-        block_on(self.store.agenda(shard, after.as_ref(), PAGE))
-    }
-
-    /// Whether something that is wrong with Interlock itself is known under a key, and not over.
-    pub(crate) fn is_incident(&self, key: &str) -> Result<bool, Failure> {
-        let keys = [Key::Incident(key.to_owned())];
-        let rows = block_on(self.store.read(&PipelineId::system(), &keys))?;
-        let is_open =
-            |row: &Row<Record>| matches!(&row.record, Record::Incident(it) if it.is_open());
-        Ok(rows.iter().flatten().any(is_open))
-    }
-
     /// Every incident of one pipeline or of all that is not resolved, newest first.
     pub(crate) fn open_incidents(
         &self,
         pipeline: Option<&PipelineId>,
-    ) -> Result<Vec<IncidentRow>, Failure> {
+    ) -> Result<Vec<StoredIncident>, Failure> {
         let Some(pipeline) = pipeline else {
-            let mut open = self.of_shards(None, |shard, last: Option<&IncidentRow>| {
+            let mut open = self.of_shards(|shard, last: Option<&StoredIncident>| {
                 let after = last.map(|(name, key, _)| (name.clone(), key.clone()));
                 block_on(self.store.open_incidents(shard, after.as_ref(), PAGE))
             })?;
@@ -346,8 +333,8 @@ impl Ledger {
         &self,
         pipeline: Option<&PipelineId>,
         limit: usize,
-        is_meant: impl Fn(&IncidentRow) -> bool,
-    ) -> Result<Page<IncidentRow>, Failure> {
+        is_meant: impl Fn(&StoredIncident) -> bool,
+    ) -> Result<Page<StoredIncident>, Failure> {
         let pipeline = pipeline.cloned();
         let limit_now = limit.saturating_add(1).min(PAGE);
         let mut query =
@@ -372,29 +359,11 @@ impl Ledger {
         &self,
         pipeline: Option<&PipelineId>,
         limit: usize,
-    ) -> Result<Page<IncidentRow>, Failure> {
+    ) -> Result<Page<StoredIncident>, Failure> {
         let mut items = self.open_incidents(pipeline)?;
         let resolved = self.resolved_incidents(pipeline, limit, |_| true)?;
         items.extend(resolved.items);
         Ok(Page { items, more: resolved.more })
-    }
-
-    /// Why incidents were not told yet, each if there is a reason.
-    pub(crate) fn held(&self, rows: &[IncidentRow]) -> Result<Vec<Option<String>>, Failure> {
-        let letter = |(_, _, row): &IncidentRow| {
-            let told = row.record.told.clone().filter(|_| row.record.is_open());
-            told.map(Key::Outbox).into_iter().collect()
-        };
-        let asked: Vec<_> = rows
-            .iter()
-            .map(|row| RowsQuery { pipeline: row.0.clone(), keys: letter(row) })
-            .collect();
-        let reason = |row: Option<Row<Record>>| {
-            let Record::Outbox(record) = row?.record else { return None };
-            record.held.clone()
-        };
-        let found = self.read_all(&asked)?;
-        Ok(found.into_iter().map(|rows| rows.into_iter().find_map(reason)).collect())
     }
 
     /// Rows of many pipelines, in the order asked.
@@ -416,11 +385,6 @@ impl Ledger {
             Some(Record::Outbox(record)) => Ok(Some(Arc::unwrap_or_clone(record))),
             _ => Ok(None),
         }
-    }
-
-    /// Alerts that were given up, those that came first first.
-    pub(crate) fn dead_letters(&self) -> Result<Page<OutboxRow>, Failure> {
-        Ok(block_on(self.store.dead_letters(PAGE))?)
     }
 
     /// Runs, newest first.
@@ -446,50 +410,6 @@ impl Ledger {
         Ok(runs)
     }
 
-    /// The runs of many slots, each in the order in which they were made. A slot says how many attempts its
-    /// generation has had, so that those of the first are read by their keys, many slots at once.
-    pub(crate) fn runs_of_all<'a>(
-        &self,
-        slots: impl Iterator<Item = (&'a SlotKey, &'a SlotRecord)>,
-    ) -> Result<BTreeMap<SlotKey, Vec<RunRow>>, Failure> {
-        let mut found = BTreeMap::new();
-        let (mut asked, mut again) = (Vec::new(), Vec::new());
-        for (key, slot) in slots {
-            if slot.generation > 1 {
-                again.push(key.clone());
-                continue;
-            }
-            let SlotKey { pipeline, schedule, nominal } = key;
-            let run = |attempt| {
-                let (schedule, nominal) = (schedule.clone(), *nominal);
-                Key::Run(RunKey { schedule, nominal, generation: 1, attempt })
-            };
-            let keys = (1..=slot.attempt).map(run).collect();
-            asked.push(RowsQuery { pipeline: pipeline.clone(), keys });
-        }
-        for (of, rows) in asked.iter().zip(self.read_all(&asked)?) {
-            for run in of.keys.iter().zip(rows).filter_map(|(key, row)| run_row(of, key, row?)) {
-                let RunKey { schedule, nominal, .. } = run.key.clone();
-                let key = SlotKey { pipeline: of.pipeline.clone(), schedule, nominal };
-                found.entry(key).or_insert_with(Vec::new).push(run);
-            }
-        }
-        // How many attempts an earlier generation had, its slot no longer says.
-        let runs = block_on(for_each(again, |key| async move {
-            let query = RunQuery {
-                pipeline: Some(key.pipeline.clone()),
-                slot: Some((key.schedule.clone(), key.nominal)),
-                limit: ATTEMPTS_MAX,
-                ..RunQuery::default()
-            };
-            let mut runs = self.store.runs(&query).await?.items;
-            runs.sort_by_key(|run| (run.key.generation, run.key.attempt));
-            Ok((key, runs))
-        }))?;
-        found.extend(runs);
-        Ok(found)
-    }
-
     /// A page of events after a number, oldest first.
     pub(crate) fn events(
         &self,
@@ -499,61 +419,19 @@ impl Ledger {
         Ok(block_on(self.store.events(pipeline, after, PAGE))?)
     }
 
-    /// A number after which every event of a pipeline from an instant on is found: events are in the order
-    /// in which they were recorded, which is nearly the order in which they happened.
+    /// A number after which every event of a pipeline from an instant on is found.
     pub(crate) fn events_since(
         &self,
         pipeline: &PipelineId,
         since: Timestamp,
     ) -> Result<u64, Failure> {
-        // Events up to `low` are older; `high` is far enough.
-        let (mut low, mut high) = (0, u64::MAX);
-        let mut probe = 1_024;
-        while low < high {
-            let page = block_on(self.store.events(Some(pipeline), probe, PROBE))?.items;
-            if page.is_empty() || page.iter().any(|event| event.record.at >= since) {
-                high = probe;
-            } else {
-                low = page.last().map_or(probe, |event| event.number);
-            }
-            if high.saturating_sub(low) <= PROBE as u64 {
-                break;
-            }
-            probe = if high == u64::MAX { low * 2 } else { low + (high - low) / 2 };
-        }
-        Ok(low)
-    }
-
-    /// The sensors of a pipeline, by key.
-    pub(crate) fn sensors(
-        &self,
-        pipeline: &PipelineId,
-    ) -> Result<Vec<(String, SensorRecord)>, Failure> {
-        let sensors = block_on(self.store.sensors(pipeline))?;
-        Ok(sensors.into_iter().map(|(key, row)| (key, row.record)).collect())
+        Ok(block_on(self.reader().events_since(pipeline, since))?)
     }
 
     /// A pipeline's row.
     pub(crate) fn pipeline(&self, name: &PipelineId) -> Result<Option<PipelineRecord>, Failure> {
         match self.read(name, Key::Pipeline)? {
             Some(Record::Pipeline(record)) => Ok(Some(Arc::unwrap_or_clone(record))),
-            _ => Ok(None),
-        }
-    }
-
-    /// Before which instant what was decided may have been taken out.
-    pub(crate) fn floor(&self) -> Result<Option<Timestamp>, Failure> {
-        Ok(block_on(interlock_store::kept::floor(self.store.as_ref()))?)
-    }
-
-    /// How far a schedule is recorded.
-    pub(crate) fn watermark(
-        &self,
-        pipeline: &PipelineId,
-        schedule: &ScheduleId,
-    ) -> Result<Option<Timestamp>, Failure> {
-        match self.read(pipeline, Key::Watermark(schedule.clone()))? {
-            Some(Record::Watermark(record)) => Ok(Some(record.at)),
             _ => Ok(None),
         }
     }
@@ -583,20 +461,6 @@ impl Ledger {
         }
     }
 
-    /// Backfills, by pipeline and number, however many.
-    pub(crate) fn backfills(&self, mut query: BackfillQuery) -> Result<Vec<BackfillRow>, Failure> {
-        query.limit = PAGE;
-        let mut rows: Vec<BackfillRow> = Vec::new();
-        loop {
-            let page = block_on(self.store.backfills(&query))?;
-            rows.extend(page.items);
-            if !page.more {
-                return Ok(rows);
-            }
-            query.after = rows.last().map(|row| (row.pipeline.clone(), row.number));
-        }
-    }
-
     /// One backfill.
     pub(crate) fn backfill(
         &self,
@@ -621,8 +485,22 @@ impl Ledger {
         }
     }
 
-    /// Leaves many requests for the one who writes, side by side: a store makes many durable with one sync of its disk.
+    /// Leaves many requests for the one who writes: beside a ledger that is a file by one write to the disk for each thousand, on a
+    /// server side by side, which makes many durable together.
     pub(crate) fn post_all(&self, requests: &[PendingRequest]) -> Result<(), Failure> {
+        if self.place.is_embedded() {
+            for some in requests.chunks(PAGE) {
+                let entry =
+                    |it: &PendingRequest| (it.pipeline.clone(), it.key.clone(), it.record.clone());
+                let entries: Vec<_> = some.iter().map(entry).collect();
+                interlock_store_embedded::leave(
+                    &self.place.folder,
+                    &entries,
+                    (clock::now(), INBOX_PATIENCE),
+                )?;
+            }
+            return Ok(());
+        }
         let all = requests.iter().collect();
         block_on(for_each(all, |it: &PendingRequest| {
             self.store.post(&it.pipeline, &it.key, &it.record)
@@ -661,17 +539,6 @@ impl Ledger {
         let rows = block_on(self.store.read(pipeline, &[key]))?;
         Ok(rows.into_iter().next().flatten().map(|row| row.record))
     }
-}
-
-/// A run out of its row.
-fn run_row(of: &RowsQuery, key: &Key, row: Row<Record>) -> Option<RunRow> {
-    let (Key::Run(key), Record::Run(record)) = (key, row.record) else { return None };
-    Some(RunRow {
-        pipeline: of.pipeline.clone(),
-        key: key.clone(),
-        record: Arc::unwrap_or_clone(record),
-        revision: row.revision,
-    })
 }
 
 /// Asks for the open slots of a pipeline.

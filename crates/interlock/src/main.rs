@@ -4,15 +4,14 @@ mod alone;
 mod arguments;
 mod clock;
 mod command;
-mod declaration;
+mod declarations;
+mod doctor;
 mod environment;
 mod exec;
 mod exit;
 mod inbox;
 mod interrupts;
-mod last_slots;
 mod ledger;
-mod ledger_json;
 mod moment;
 mod narrator;
 mod output;
@@ -23,6 +22,7 @@ mod project_summary;
 #[cfg(feature = "redis")]
 mod redis_beat;
 mod serve;
+mod served_files;
 mod slot_name;
 mod writer;
 

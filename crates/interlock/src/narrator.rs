@@ -5,16 +5,12 @@
 
 use std::{io::Write as _, path::PathBuf};
 
+use interlock_answers::{event_answer, prose::sentence};
 use interlock_core::{
     id::SlotKey,
     readiness::{Outcome, Verdict},
 };
-use interlock_store::{
-    EventRow,
-    record::SlotRecord,
-    story::{self, sentence},
-};
-use interlock_trigger::runner::log_path;
+use interlock_store::{EventRow, record::SlotRecord, story};
 use jiff::Timestamp;
 
 use crate::{
@@ -121,14 +117,14 @@ impl<'a> Narrator<'a> {
         if let Some(run) = &event.record.run_id
             && self.log.as_ref().is_none_or(|(known, ..)| known != run)
         {
-            let pipeline = self.slot.pipeline.as_str();
-            let path = log_path(&self.ledger.runner_folder(), pipeline, run);
+            let pipeline = &self.slot.pipeline;
+            let path = self.ledger.place().log_path(pipeline, run);
             self.log = Some((run.clone(), path, 0));
             if event.record.kind != "JOB_TRIGGERED" {
                 self.print_log(output)?;
             }
         }
-        Ok(writeln!(output.err, "{}", sentence(event))?)
+        Ok(writeln!(output.err, "{}", sentence(&event_answer(event.clone())))?)
     }
 
     fn print_log(&mut self, output: &mut Output) -> Result<(), Failure> {

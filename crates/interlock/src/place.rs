@@ -2,16 +2,16 @@
 //! machine (the runner, the index of files, where the interface is).
 
 use std::{
-    fmt,
-    fs::{self, File, TryLockError},
+    fmt, fs,
     hash::{BuildHasher as _, RandomState},
-    io::{self, Write as _},
+    io,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
     time::Duration,
 };
 
+use interlock_api::HostLogs;
 use interlock_config::{
     SystemZones,
     load::CONFIG_FILE,
@@ -19,17 +19,20 @@ use interlock_config::{
     problem::Severity,
     server::{ServerConfig, StoreConfig},
 };
+use interlock_core::id::PipelineId;
 use interlock_engine::Pace;
 use interlock_private_files::{self as private_files, Exposed, Extent};
 use interlock_store::Store;
-use interlock_store_embedded::EmbeddedStore;
+use interlock_store_embedded::{DaemonLock, EmbeddedStore, LockHolder, LockOutcome};
+use interlock_trigger::runner::log_path;
 use jiff::SignedDuration;
+use tokio::time::Instant;
 
 use self::server::Asked;
 use crate::{
     clock, environment,
     exit::Failure,
-    writer::{self, HOLDER, SERVE, Writing},
+    writer::{self, HOLDER, SERVE, SERVE_WAITS, Writing},
 };
 
 /// Commands that begin at the same moment are in each other's way for an instant.
@@ -59,7 +62,9 @@ pub(crate) struct Place {
 
 /// The right to serve a folder, for as long as it lives.
 #[derive(Debug, Default)]
-pub(crate) struct Held(#[expect(dead_code, reason = "a lock ends with its file")] Option<File>);
+pub(crate) struct Held(
+    #[expect(dead_code, reason = "a lock ends with its file")] Option<DaemonLock>,
+);
 
 impl Place {
     /// The place of a project. Only `interlock.yaml` is read, so that asking the ledger costs the same however
@@ -225,33 +230,32 @@ impl Place {
         }
     }
 
-    /// Keeps a second `serve` of this machine away. The file of an embedded store has a lock of its own.
+    /// Keeps a second `serve` of this machine away. The file of an embedded store has a lock of its own. One that is not seen to run, because
+    /// it is just ending or runs in another container, is waited for.
     pub(crate) fn hold(&self) -> Result<Held, Failure> {
         if self.is_embedded() {
             return Ok(Held::default());
         }
         private_files::create_folder(&self.folder)
             .map_err(|error| Failure::file("create", &self.folder, &error))?;
-        let path = self.folder.join("daemon.lock");
-        let failed = |error: std::io::Error| Failure::file("lock", &path, &error);
-        let mut options = private_files::open_options();
-        let options = options.read(true).write(true).create(true).truncate(false);
-        let mut file = options.open(&path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let text = fs::read_to_string(&path).unwrap_or_default();
-                let pid = text.lines().next().unwrap_or_default().to_owned();
+        let began = Instant::now();
+        loop {
+            let attempt = DaemonLock::attempt(&self.folder, SERVE);
+            let path = self.folder.join("daemon.lock");
+            let holder = match attempt.map_err(|error| Failure::file("lock", &path, &error))? {
+                LockOutcome::Taken(lock) => return Ok(Held(Some(lock))),
+                LockOutcome::HeldBy(holder) => holder,
+            };
+            let runs_here = holder.as_ref().is_some_and(LockHolder::is_running);
+            if runs_here || began.elapsed() >= SERVE_WAITS {
+                let who = holder.map_or_else(|| "another process".to_owned(), |it| it.to_string());
                 return Err(Failure::failed(
-                    format!("`interlock serve` runs here already (process {pid})"),
+                    format!("`interlock serve` runs here already: {who}"),
                     "Stop that one first, or serve from another folder.",
                 ));
             }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            thread::sleep(LOOK_EVERY);
         }
-        let said = format!("{}\n{SERVE}\n", std::process::id());
-        file.set_len(0).and_then(|()| file.write_all(said.as_bytes())).map_err(failed)?;
-        Ok(Held(Some(file)))
     }
 
     /// What of the folder is closed to other users. A folder that is the project itself holds files that they may read.
@@ -282,6 +286,22 @@ impl Place {
         Pace { lease: SHORT_LEASE, inbox }
     }
 
+    /// Where the runner of this machine keeps its files.
+    pub(crate) fn runner_folder(&self) -> PathBuf {
+        self.folder.join("runner")
+    }
+
+    /// Where the output of a run's job is, if it ran on this machine. What the run itself says was true on its host alone.
+    pub(crate) fn log_path(&self, pipeline: &PipelineId, run: &str) -> PathBuf {
+        log_path(&self.runner_folder(), pipeline.as_str(), run)
+    }
+
+    /// The logs of this machine, for questions over HTTP.
+    pub(crate) fn host_logs(&self) -> Result<HostLogs, Failure> {
+        let (place, host) = (self.clone(), self.host()?);
+        Ok(HostLogs { host, find: Arc::new(move |pipeline, run| place.log_path(pipeline, run)) })
+    }
+
     /// What [`Place::host`] said once.
     pub(crate) fn known_host(&self) -> Option<String> {
         let name = fs::read_to_string(self.folder.join("host")).ok()?;
@@ -299,9 +319,10 @@ impl Place {
         let path = self.folder.join("host");
         let name = format!("{}-{:08x}", host_name(), chance() & 0xffff_ffff);
         private_files::create_folder(&self.folder)
-            .and_then(|()| private_files::replace(&path, &name))
+            .and_then(|()| private_files::create_whole(&path, &name))
             .map_err(|error| Failure::file("write", &path, &error))?;
-        Ok(Some(name))
+        // Two processes of one folder may begin at once: both go by the name of the first.
+        Ok(Some(self.known_host().unwrap_or(name)))
     }
 
     /// Who this process is to the store's leases. Where a lock of the machine keeps others away it is always the same
@@ -315,7 +336,8 @@ impl Place {
     }
 }
 
-fn host_name() -> String {
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 

@@ -12,22 +12,20 @@ use std::{
     sync::Mutex,
 };
 
+use interlock_answers::{declared_answer, model::pipeline::DeclaredAnswer};
 use interlock_config::{
     Around, Loaded, Severity, SystemZones, ZoneSource as _, load_around, load_dir,
 };
 use interlock_core::{
-    id::{PipelineId, ScheduleId, fnv1a},
+    id::{PipelineId, fnv1a},
     pipeline::Pipeline,
     zone::Zone,
 };
 use interlock_private_files as private_files;
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Value, from_value, json};
 
 use crate::{
-    clock,
-    command::status::next_slot,
-    environment,
+    clock, environment,
     exit::Failure,
     output::Output,
     place::Place,
@@ -38,23 +36,15 @@ use crate::{
 /// Its name in the state folder.
 const FILE: &str = "files.summary";
 /// Another number is another format.
-const FORMAT: u64 = 1;
-
-/// A declared pipeline, as lists tell of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PipelineSummary {
-    pub(crate) version: u64,
-    pub(crate) is_enabled: bool,
-    pub(crate) owner: Option<String>,
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) upstreams: Vec<String>,
-    file: PathBuf,
-}
+const FORMAT: u64 = 2;
 
 /// The declared pipelines, and how many errors are in the files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProjectSummary {
-    pub(crate) pipelines: BTreeMap<PipelineId, PipelineSummary>,
+    /// What lists say of them, without their next slots.
+    pub(crate) pipelines: BTreeMap<PipelineId, DeclaredAnswer>,
+    /// Which file each is in.
+    files: BTreeMap<PipelineId, PathBuf>,
     error_count: usize,
 }
 
@@ -109,20 +99,19 @@ impl Project {
         mention_count(self.summary.error_count, output)
     }
 
-    /// The next slot of a declared pipeline, by its file: what its row says may be of another version.
-    pub(crate) fn next_slot(&self, name: &PipelineId) -> Option<(ScheduleId, Timestamp)> {
-        if let Some(loaded) = &self.loaded {
-            return project::find(loaded, name).and_then(next_slot);
-        }
-        let file = &self.summary.pipelines.get(name)?.file;
-        let read = self.around.read(file, &self.zones, &environment::variable);
-        let pipeline: Pipeline = read.pipeline?.pipeline;
-        next_slot(&pipeline)
+    /// Whether something in the files could not be used.
+    pub(crate) fn has_errors(&self) -> bool {
+        self.summary.error_count > 0
     }
 
-    /// The zones that schedules are read with.
-    pub(crate) fn zones(&self) -> &SystemZones {
-        &self.zones
+    /// The declaration of a pipeline, out of its file.
+    pub(crate) fn pipeline(&self, name: &PipelineId) -> Option<Pipeline> {
+        if let Some(loaded) = &self.loaded {
+            return project::find(loaded, name).cloned();
+        }
+        let file = self.summary.files.get(name)?;
+        let read = self.around.read(file, &self.zones, &environment::variable);
+        Some(read.pipeline?.pipeline)
     }
 }
 
@@ -150,22 +139,15 @@ fn stamp(around: &mut Around) -> Option<ProjectStamp> {
 
 fn summary_of(loaded: &Loaded) -> ProjectSummary {
     let is_error = |problem: &&interlock_config::Problem| problem.severity == Severity::Error;
-    let pipelines = loaded.pipelines.iter().map(|loaded| {
-        let pipeline = &loaded.pipeline;
-        let upstreams = pipeline.readiness.upstreams.iter();
-        let upstreams: BTreeSet<_> = upstreams.map(|it| it.pipeline.clone()).collect();
-        let summary = PipelineSummary {
-            version: loaded.version,
-            is_enabled: pipeline.enabled,
-            owner: pipeline.owner.clone(),
-            labels: pipeline.labels.clone(),
-            upstreams: upstreams.into_iter().collect(),
-            file: loaded.file.clone(),
-        };
-        (pipeline.name.clone(), summary)
-    });
-    let error_count = loaded.problems.iter().filter(is_error).count();
-    ProjectSummary { pipelines: pipelines.collect(), error_count }
+    let mut summary = ProjectSummary::default();
+    for found in &loaded.pipelines {
+        let (name, declared) =
+            (&found.pipeline.name, declared_answer(&found.pipeline, found.version));
+        summary.pipelines.insert(name.clone(), declared);
+        summary.files.insert(name.clone(), found.file.clone());
+    }
+    summary.error_count = loaded.problems.iter().filter(is_error).count();
+    summary
 }
 
 fn text(
@@ -176,16 +158,9 @@ fn text(
 ) -> String {
     let zones: BTreeMap<_, _> =
         zones_of(loaded).map(|zone| (zone.name(), zone.fingerprint())).collect();
-    let pipelines = summary.pipelines.iter().map(|(name, it)| {
-        json!([
-            name.as_str(),
-            it.version,
-            it.is_enabled,
-            it.owner,
-            it.labels,
-            it.upstreams,
-            it.file.to_string_lossy(),
-        ])
+    let pipelines = summary.pipelines.iter().map(|(name, declared)| {
+        let file = summary.files.get(name).map(|file| file.to_string_lossy());
+        json!([file, declared])
     });
     let body = json!({
         "fingerprint": stamp.fingerprint,
@@ -238,21 +213,12 @@ fn kept(path: &Path, stamp: &ProjectStamp, zones: &SystemZones) -> Option<Projec
         return None;
     }
     let error_count = usize::try_from(value.get("errors")?.as_u64()?).ok()?;
-    let pipelines = value.get("pipelines")?.as_array()?.iter().map(pipeline);
-    Some(ProjectSummary { pipelines: pipelines.collect::<Option<_>>()?, error_count })
-}
-
-fn pipeline(value: &Value) -> Option<(PipelineId, PipelineSummary)> {
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let labels = value.get(4)?.as_object()?.iter();
-    let labels = labels.map(|(name, label)| Some((name.clone(), text(label)?)));
-    let summary = PipelineSummary {
-        version: value.get(1)?.as_u64()?,
-        is_enabled: value.get(2)?.as_bool()?,
-        owner: text(value.get(3)?),
-        labels: labels.collect::<Option<_>>()?,
-        upstreams: value.get(5)?.as_array()?.iter().map(text).collect::<Option<_>>()?,
-        file: value.get(6)?.as_str()?.into(),
-    };
-    Some((PipelineId::parse(value.get(0)?.as_str()?).ok()?, summary))
+    let mut summary = ProjectSummary { error_count, ..ProjectSummary::default() };
+    for pipeline in value.get("pipelines")?.as_array()? {
+        let declared: DeclaredAnswer = from_value(pipeline.get(1)?.clone()).ok()?;
+        let name = PipelineId::parse(&declared.pipeline).ok()?;
+        summary.files.insert(name.clone(), pipeline.get(0)?.as_str()?.into());
+        summary.pipelines.insert(name, declared);
+    }
+    Some(summary)
 }

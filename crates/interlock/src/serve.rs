@@ -26,6 +26,7 @@ pub(crate) mod reports;
 pub(crate) mod retention;
 pub(crate) mod roles;
 pub(crate) mod roster;
+pub(crate) mod self_report;
 pub(crate) mod sentinel;
 pub(crate) mod shards;
 pub(crate) mod signals;

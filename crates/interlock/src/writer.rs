@@ -12,7 +12,8 @@ use std::{
     time::Duration,
 };
 
-use interlock_store_embedded::EmbeddedStore;
+use interlock_store_embedded::{EmbeddedStore, LockHolder};
+use tokio::time::Instant;
 
 use crate::{clock, exit::Failure};
 
@@ -32,7 +33,7 @@ const WANTED: &str = "daemon.wanted";
 /// How long a stand-in may take to let go of the ledger.
 const LETS_GO_IN: Duration = Duration::from_secs(5);
 
-/// How long `serve` waits for a command to have finished.
+/// How long `serve` waits for a command to have finished, and for a daemon that is not seen to run to be gone.
 pub(crate) const SERVE_WAITS: Duration = Duration::from_secs(5);
 
 /// How often the lock is tried.
@@ -53,30 +54,25 @@ pub(crate) enum Writing {
 
 /// Who writes the ledger of a folder.
 ///
-/// Where the system lists its locks they are only looked at: to try the lock, even for an instant, could make a process
-/// that starts just then wait. The list is read a page at a time, and lacks a lock when others before it are released between
-/// two pages; so the lock of a process that is alive and not listed is tried all the same.
+/// That the lock is held is what counts, not whether its holder can be seen: that one may run in another container, or be about to
+/// end. Where the system lists the holder's lock the list is believed, because to try the lock, even for an instant, could make a
+/// process that starts just then wait. The list is read a page at a time, and lacks a lock when others before it are released
+/// between two pages; and it lacks those of other containers.
 pub(crate) fn writing(folder: &Path) -> Writing {
     let path = folder.join("daemon.lock");
-    let text = fs::read_to_string(&path).unwrap_or_default();
-    let mut lines = text.lines();
-    let (pid, what) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-    let is_held = match fs::read_to_string("/proc/locks") {
-        Ok(locks) => is_listed(&locks, &path, pid) || (is_alive(pid) && is_locked(&path)),
-        Err(_) => is_locked(&path),
+    let holder = LockHolder::of(folder);
+    if !holder.as_ref().is_some_and(|holder| is_listed(&path, holder)) && !is_locked(&path) {
+        return Writing::Nobody;
+    }
+    // One that is not named has just taken the lock and not yet said who it is.
+    let Some(LockHolder { pid, what, .. }) = holder else {
+        return Writing::Command("another process".to_owned());
     };
-    match what {
-        _ if !is_held => Writing::Nobody,
-        // It has just taken the lock and not yet said who it is.
-        _ if pid.is_empty() => Writing::Command("another process".to_owned()),
+    match what.as_str() {
         "" | SERVE => Writing::Serve,
         STAND_IN => Writing::StandIn(format!("`{STAND_IN}` (process {pid})")),
         command => Writing::Command(format!("`{command}` (process {pid})")),
     }
-}
-
-fn is_alive(pid: &str) -> bool {
-    pid.parse::<u32>().is_ok() && Path::new("/proc").join(pid).exists()
 }
 
 fn is_locked(path: &Path) -> bool {
@@ -84,18 +80,17 @@ fn is_locked(path: &Path) -> bool {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
-/// Whether a file is locked, such as `1: FLOCK ADVISORY WRITE 4711 fe:01:815 0 EOF`. A lock of another process
-/// than the file names may be one of another file system, or be held in a container: that is tried out.
-fn is_listed(locks: &str, path: &Path, pid: &str) -> bool {
-    let Ok(metadata) = fs::metadata(path) else { return false };
-    let inode = format!(":{}", metadata.ino());
-    let holders = locks.lines().filter_map(|line| {
+/// Whether the system lists a process's lock of a file, in a line such as `1: FLOCK ADVISORY WRITE 4711 fe:01:815 0 EOF`.
+fn is_listed(path: &Path, holder: &LockHolder) -> bool {
+    let (Ok(metadata), Ok(locks)) = (fs::metadata(path), fs::read_to_string("/proc/locks")) else {
+        return false;
+    };
+    let (pid, inode) = (holder.pid.to_string(), format!(":{}", metadata.ino()));
+    locks.lines().any(|line| {
         let mut fields = line.split_whitespace().skip(4);
-        let holder = fields.next()?;
-        fields.next()?.ends_with(&inode).then_some(holder)
-    });
-    let holders: Vec<_> = holders.collect();
-    holders.contains(&pid) || (!holders.is_empty() && is_locked(path))
+        fields.next() == Some(pid.as_str())
+            && fields.next().is_some_and(|file| file.ends_with(&inode))
+    })
 }
 
 /// Says, for as long as it lives, that this process wants the ledger of a stand-in.
@@ -122,33 +117,34 @@ pub(crate) fn is_wanted(folder: &Path) -> bool {
 }
 
 /// Opens the ledger of a folder to write it; makes it if there is none. Waits so long for a command that is
-/// just writing, and as long as it takes for a stand-in to let go; a daemon is not waited for.
+/// just writing and for a daemon that is not seen to run, because it is just ending or runs in another container; and as long as it
+/// takes for a stand-in to let go. A daemon that runs here is not waited for.
 pub(crate) fn open(
     folder: &Path,
     what: &str,
     patience: Duration,
 ) -> Result<EmbeddedStore, Failure> {
-    let (mut waited, mut wanted) = (Duration::ZERO, None);
+    let (began, mut wanted) = (Instant::now(), None);
     loop {
         let error = match EmbeddedStore::open_daemon_as(folder, Arc::new(clock::now), what) {
             Err(error) if error.is_retryable => error,
             opened => return Ok(opened?),
         };
+        let runs_here = || LockHolder::of(folder).is_some_and(|holder| holder.is_running());
         let patience = match writing(folder) {
-            Writing::Serve => return Err(error.into()),
+            Writing::Serve if runs_here() => return Err(error.into()),
             Writing::StandIn(_) => {
                 wanted = wanted.or_else(|| Wanted::say(folder));
                 patience.max(LETS_GO_IN)
             }
             // A stand-in that has let go, and whoever waits for it too.
             Writing::Nobody | Writing::Command(_) if wanted.is_some() => patience.max(LETS_GO_IN),
-            Writing::Nobody | Writing::Command(_) => patience,
+            Writing::Serve | Writing::Nobody | Writing::Command(_) => patience,
         };
-        if waited >= patience {
+        if began.elapsed() >= patience {
             return Err(error.into());
         }
         thread::sleep(LOOK_EVERY);
-        waited += LOOK_EVERY;
     }
 }
 
@@ -185,7 +181,51 @@ mod tests {
         thread,
     };
 
+    use interlock_wait::{BOUND, ThreadWithin as _};
+
     use super::*;
+
+    /// What the lock's file says of a `serve` that was process 1 of a container, as we are of ours: our number, and another start.
+    fn name_one_of_another_container(folder: &Path) {
+        let text = format!("{}\n{SERVE}\n1\n", std::process::id());
+        fs::write(folder.join("daemon.lock"), text).unwrap();
+    }
+
+    #[test]
+    fn a_daemon_of_a_container_that_ends_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = lock(folder.path(), "daemon.lock");
+        name_one_of_another_container(folder.path());
+        assert_eq!(writing(folder.path()), Writing::Serve, "requests go to its inbox");
+        // It has the lock for longer than the store itself waits.
+        let dying = thread::spawn(move || {
+            thread::sleep(Duration::from_secs(3));
+            drop(lock);
+        });
+        drop(open(folder.path(), SERVE, SERVE_WAITS).unwrap());
+        dying.join_within("the thread that has the lock", BOUND).unwrap();
+        assert_eq!(writing(folder.path()), Writing::Nobody);
+    }
+
+    #[test]
+    fn a_daemon_of_a_container_that_goes_on_is_refused_and_named_after_a_while() {
+        let folder = tempfile::tempdir().unwrap();
+        let _lock = lock(folder.path(), "daemon.lock");
+        name_one_of_another_container(folder.path());
+        let refused = open(folder.path(), SERVE, Duration::from_millis(50)).unwrap_err();
+        assert!(refused.message.contains("in another container"), "{refused:?}");
+    }
+
+    #[test]
+    fn a_daemon_that_runs_here_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let _store = open(folder.path(), SERVE, Duration::ZERO).unwrap();
+        let path = folder.path().to_path_buf();
+        let second = thread::spawn(move || open(&path, SERVE, BOUND * 2).unwrap_err());
+        let refused = second.join_within("a second daemon", BOUND).unwrap();
+        let us = format!("process {} ({SERVE}) is using", std::process::id());
+        assert!(refused.message.contains(&us), "{refused:?}");
+    }
 
     /// Locks a file of a folder, which is made for it.
     fn lock(folder: &Path, name: &str) -> File {

@@ -75,6 +75,8 @@ const ROOMS: &[Room] = &[
     },
     // Neither clients nor processes: its world is made up.
     room("interlock-sim", BELOW_SIM),
+    // What is recorded and declared, as commands, HTTP and pages say it; plans are the engine's own.
+    room(ANSWERS, &[CORE, "interlock-config", "interlock-store", "interlock-engine"]),
     room("interlock-api", BELOW_API),
     room("interlock-liveness", &[]),
     room("interlock", &["interlock-*"]),
@@ -86,6 +88,7 @@ const WAIT: &str = "interlock-wait";
 /// The suite that every store passes: what ships does not link it.
 const CONFORMANCE: &str = "interlock-store-conformance";
 
+const ANSWERS: &str = "interlock-answers";
 const PRIVATE_FILES: &str = "interlock-private-files";
 const PORTS: &str = "interlock-ports";
 const POSTGRES: &str = "interlock-postgres";
@@ -94,11 +97,19 @@ const PRIVATE_SERVERS: &[&str] = &["interlock-private-server"];
 
 const BELOW_ENGINE: &[&str] = &[CORE, PORTS, "interlock-config", "interlock-store"];
 
-const BELOW_SIM: &[&str] =
-    &[CORE, PORTS, "interlock-config", "interlock-store", "interlock-engine", "interlock-watchdog"];
+const BELOW_SIM: &[&str] = &[
+    CORE,
+    PORTS,
+    ANSWERS,
+    "interlock-config",
+    "interlock-store",
+    "interlock-engine",
+    "interlock-watchdog",
+];
 
 const BELOW_API: &[&str] = &[
     CORE,
+    ANSWERS,
     "interlock-config",
     "interlock-store",
     "interlock-engine",

@@ -162,6 +162,12 @@ fn hands_are_taken_while_it_is_open_and_refused_with_a_reason_otherwise() {
         assert_eq!(by_hand(None, hand), Err("there is no such incident"));
         assert_eq!(Hand::parse(hand.as_str()), Some(hand));
     }
+    for state in [IncidentState::Open, IncidentState::Acknowledged, IncidentState::Resolved] {
+        assert_eq!(by_hand(Some(state), Hand::Note), Ok("INCIDENT_NOTED"), "{state:?}");
+    }
+    assert_eq!(by_hand(None, Hand::Note), Err("there is no such incident"));
+    assert!(!has_consequences("INCIDENT_NOTED"), "a note changes nothing");
+    assert_eq!(Hand::parse("note"), Some(Hand::Note));
     assert_eq!(step(None, &seen), Step::Nothing);
     assert_eq!(step(Some(IncidentState::Resolved), &seen), Step::Nothing);
 }

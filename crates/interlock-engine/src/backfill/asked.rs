@@ -49,6 +49,9 @@ impl Engine {
             | InboxRecord::Pause { .. }
             | InboxRecord::Resume { .. }
             | InboxRecord::Catchup {}
+            | InboxRecord::StopCatchup { .. }
+            | InboxRecord::SendAgain { .. }
+            | InboxRecord::Asked { .. }
             | InboxRecord::Look {}
             | InboxRecord::File { .. }
             | InboxRecord::Incident { .. }

@@ -4,9 +4,16 @@
 //! breaker is open: what waits then goes back to the outbox. What waits too long for its claim is let go; it is claimed
 //! again.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
-use interlock_core::incident::{Alert, IncidentState};
+use interlock_core::{
+    id::PipelineId,
+    incident::{Alert, IncidentState},
+};
 use interlock_store::{OutboxRow, Settlement};
 use jiff::{SignedDuration, Timestamp};
 
@@ -31,11 +38,22 @@ const FED: Duration = Duration::from_secs(2);
 const TAKING: SignedDuration = SignedDuration::from_millis(500);
 /// More of a kind than this, waiting for a channel that takes them, become one message.
 const DIGEST_ABOVE: usize = 10;
-/// A digest is gathered until nothing came for so long, or since the first for so long.
+/// A digest is gathered until nothing came for so long.
 const QUIET: SignedDuration = SignedDuration::from_secs(1);
-const GATHERED: SignedDuration = SignedDuration::from_secs(8);
-/// For so long after a digest whatever comes is gathered too: the rest of a storm is no news by itself.
+/// The same for what comes after a digest: the rest of a storm is no news by itself.
+const QUIET_IN_STORM: SignedDuration = SignedDuration::from_secs(5);
+/// For so long after a digest there is a storm.
 const STORM: SignedDuration = SignedDuration::from_secs(30);
+/// While more comes a digest is gathered for so long at most, and with each further one of a storm for twice as long, but never longer
+/// than the last.
+const GATHERED: SignedDuration = SignedDuration::from_secs(30);
+const GATHERED_MAX: SignedDuration = SignedDuration::from_mins(5);
+/// What waits for its digest longer than its claim lasts goes to the outbox this long before that, for so long. All of it is here again
+/// within a margin; what is not, after the last of these times, has another notifier.
+const AWAY_BEFORE: SignedDuration = SignedDuration::from_secs(1);
+const AWAY_FOR: SignedDuration = SignedDuration::from_secs(4);
+const AWAY_MARGIN: SignedDuration = SignedDuration::from_secs(3);
+const AWAY_MAX: SignedDuration = SignedDuration::from_secs(8);
 
 /// What waits for a channel, and how it does.
 #[derive(Debug, Default)]
@@ -44,6 +62,11 @@ pub(super) struct Lane {
     queue: VecDeque<(Option<IncidentState>, OutboxRow)>,
     /// When the first of what waits came, and the last.
     came: Option<(Timestamp, Timestamp)>,
+    /// What waits in the outbox for a digest, and until when the last of it does.
+    away: BTreeSet<(PipelineId, String)>,
+    away_until: Timestamp,
+    /// For how long the last digest might be gathered.
+    gathered: Option<SignedDuration>,
     under_way: usize,
     /// In a row.
     failures: u32,
@@ -70,8 +93,10 @@ impl Lane {
     }
 
     pub(super) fn queue(&mut self, row: OutboxRow, now: Timestamp) {
-        let first = self.came.map_or(now, |(first, _)| first);
-        self.came = Some((first, now));
+        let (first, last) = self.came.unwrap_or((now, now));
+        // What comes again is nothing new.
+        let last = if self.away.remove(&named_row(&row)) { last } else { now };
+        self.came = Some((first, last));
         self.queue.push_back((Alert::from_json(&row.record.alert).state(), row));
     }
 
@@ -139,21 +164,70 @@ impl Lane {
 
     /// Takes what is to be told as one message, if there is so much and nothing more comes.
     fn take_digest(&mut self, now: Timestamp) -> Option<Vec<OutboxRow>> {
-        let (first, last) = self.came?;
-        let is_whole = now >= plus(last, QUIET) || now >= plus(first, GATHERED);
+        if !self.is_over(now) || self.is_any_away(now) {
+            return None;
+        }
         for kind in [IncidentState::Open, IncidentState::Resolved] {
-            if is_whole && self.count(kind) > self.digest_above(now) {
+            if self.count(kind) > self.digest_above(now) {
                 let all = std::mem::take(&mut self.queue);
                 let (taken, left): (VecDeque<_>, VecDeque<_>) =
                     all.into_iter().partition(|(state, _)| *state == Some(kind));
                 self.queue = left;
                 if taken.len() > DIGEST_ABOVE {
-                    self.storm_until = Some(plus(now, STORM));
+                    let gathered = self.gathered_for(now);
+                    (self.gathered, self.storm_until) = (Some(gathered), Some(plus(now, STORM)));
                 }
                 return Some(taken.into_iter().map(|(_, row)| row).collect());
             }
         }
         None
+    }
+
+    /// Whether nothing more comes of what is gathered, or it was gathered for long enough.
+    fn is_over(&self, now: Timestamp) -> bool {
+        let quiet = if self.is_storm(now) { QUIET_IN_STORM } else { QUIET };
+        self.came.is_some_and(|(first, last)| {
+            now >= plus(last, quiet) || now >= plus(first, self.gathered_for(now))
+        })
+    }
+
+    /// For how long a digest may be gathered.
+    fn gathered_for(&self, now: Timestamp) -> SignedDuration {
+        match self.gathered.filter(|_| self.is_storm(now)) {
+            Some(last) => (last * 2).min(GATHERED_MAX),
+            None => GATHERED,
+        }
+    }
+
+    fn is_any_away(&self, now: Timestamp) -> bool {
+        !self.away.is_empty() && now < plus(self.away_until, AWAY_MAX)
+    }
+
+    /// Takes out what is gathered and whose claims do not last until an instant, with the time until which it waits in the outbox: a
+    /// crash loses nothing of it, and then it is claimed again.
+    fn put_off(&mut self, begin_by: Timestamp, now: Timestamp) -> Vec<(OutboxRow, Timestamp)> {
+        let is_whole = self.is_over(now) && !self.is_any_away(now);
+        if is_whole || !self.is_gathering(now) {
+            return Vec::new();
+        }
+        let is_over = self.is_over(now);
+        if !is_over {
+            self.away_until = plus(now, AWAY_FOR);
+        }
+        // Once it is over, all that is away comes again at one time, and what is here must last until then.
+        let left = self.away_until.duration_since(now).max(SignedDuration::ZERO);
+        let margin = if is_over { left + AWAY_MARGIN } else { AWAY_BEFORE };
+        let gone = self.let_go(plus(begin_by, margin));
+        self.away.extend(gone.iter().map(named_row));
+        gone.into_iter().map(|row| (row, self.away_until)).collect()
+    }
+
+    /// When nothing waits here any more, and nothing is to come again, what comes next is the first.
+    fn forget_if_empty(&mut self, now: Timestamp) {
+        if self.queue.is_empty() && !self.is_any_away(now) {
+            self.came = None;
+            self.away.clear();
+        }
     }
 
     fn count(&self, kind: IncidentState) -> usize {
@@ -167,8 +241,15 @@ impl Lane {
             .any(|kind| self.count(kind) > self.digest_above(now))
     }
 
+    /// How many are no digest. While some wait for one in the outbox any is part of it.
     fn digest_above(&self, now: Timestamp) -> usize {
-        if self.storm_until.is_some_and(|until| until > now) { 0 } else { DIGEST_ABOVE }
+        if self.is_storm(now) || !self.away.is_empty() { 0 } else { DIGEST_ABOVE }
+    }
+
+    /// Whether there is a storm: what came in one is of it until it is told.
+    fn is_storm(&self, now: Timestamp) -> bool {
+        let since = self.came.map_or(now, |(first, _)| first);
+        self.storm_until.is_some_and(|until| until > since)
     }
 
     /// Lets go of what waits too long for its claim, which must last until an instant.
@@ -201,6 +282,9 @@ impl Notifier {
             if let Some(until) = lane.shut_until.filter(|until| *until > now) {
                 back.extend(lane.queue.drain(..).map(|(_, row)| (row, until)));
             }
+            if takes_digests {
+                back.extend(lane.put_off(begin_by, now));
+            }
             let gone = lane.let_go(begin_by);
             if takes_digests && let Some(rows) = lane.take_digest(now) {
                 tries.push(rows);
@@ -215,9 +299,7 @@ impl Notifier {
                 let (later, most) = (plus(now, self.patience.pause), lane.waiting_max());
                 back.extend(lane.queue.drain(most..).map(|(_, row)| (row, later)));
             }
-            if lane.queue.is_empty() {
-                lane.came = None;
-            }
+            lane.forget_if_empty(now);
             lane.under_way += tries.len();
             for row in gone.iter().chain(back.iter().map(|(row, _)| row)) {
                 self.in_hand.remove(&named_row(row));
@@ -263,7 +345,6 @@ impl Notifier {
 
 #[cfg(test)]
 mod tests {
-    use interlock_core::id::PipelineId;
     use interlock_store::record::OutboxRecord;
     use serde_json::json;
 
@@ -338,13 +419,72 @@ mod tests {
         // The rest of the storm, and after it.
         lane.came = None;
         lane.queue(opening(11), at(20));
-        assert!(lane.is_gathering(at(20)) && lane.take_digest(at(20)).is_none());
-        assert_eq!(lane.take_digest(at(21)).map(|rows| rows.len()), Some(1));
+        assert!(lane.is_gathering(at(20)) && lane.take_digest(at(24)).is_none());
+        assert_eq!(lane.take_digest(at(25)).map(|rows| rows.len()), Some(1));
+        lane.forget_if_empty(at(25));
         lane.queue(opening(12), at(33));
         assert!(!lane.is_gathering(at(33)));
-        // One that never ends is told in parts.
+    }
+
+    /// An alert each second, claimed for twenty seconds: each try needs ten of them.
+    fn second(lane: &mut Lane, number: usize, now: i64) -> Vec<(OutboxRow, Timestamp)> {
+        let mut row = opening(number);
+        row.record.claimed_until = Some(at(now + 20));
+        lane.queue(row, at(now));
+        lane.put_off(at(now + 10), at(now))
+    }
+
+    /// Lets an alert come in each second, and what was put off come again; answers with when digests were taken, and their sizes.
+    fn live(lane: &mut Lane, seconds: std::ops::Range<i64>, news_until: i64) -> Vec<(i64, usize)> {
+        let (mut outbox, mut digests) = (Vec::new(), Vec::new());
+        for now in seconds {
+            if now < news_until {
+                outbox.extend(second(lane, now as usize, now));
+            }
+            let (back, away): (Vec<_>, Vec<_>) =
+                outbox.into_iter().partition(|(_, until)| *until <= at(now));
+            outbox = away;
+            for (row, _) in back {
+                outbox.extend(second(lane, row.name.parse().unwrap(), now));
+            }
+            outbox.extend(lane.put_off(at(now + 10), at(now)));
+            digests.extend(lane.take_digest(at(now)).map(|rows| (now, rows.len())));
+            lane.forget_if_empty(at(now));
+        }
+        assert!(outbox.is_empty() && lane.waiting() == 0, "all are told: {digests:?}");
+        digests
+    }
+
+    #[test]
+    fn a_storm_of_some_seconds_is_one_digest_soon_after_its_end() {
+        // It ends while some of it waits in the outbox.
+        assert_eq!(live(&mut Lane::default(), 0..40, 14), [(17, 14)]);
+    }
+
+    #[test]
+    fn a_storm_that_goes_on_is_ever_fewer_digests() {
         let mut lane = Lane::default();
-        (0..20).for_each(|second| lane.queue(opening(second as usize), at(second)));
-        assert!(lane.take_digest(at(19)).is_some());
+        let digests = live(&mut lane, 0..400, 300);
+        let times: Vec<i64> = digests.iter().map(|(now, _)| *now).collect();
+        assert_eq!(digests.iter().map(|(_, count)| count).sum::<usize>(), 300);
+        assert!(digests.len() <= 4, "{digests:?}");
+        assert!(times.first().is_some_and(|first| (30..=45).contains(first)), "{digests:?}");
+        assert_eq!(lane.gathered_for(at(500)), GATHERED, "after it all is as it was");
+    }
+
+    #[test]
+    fn what_another_notifier_took_of_a_digest_is_not_waited_for() {
+        let mut lane = Lane::default();
+        for number in 0..12 {
+            second(&mut lane, number, 0);
+        }
+        let back = lane.put_off(at(20), at(0));
+        assert_eq!((back.len(), lane.waiting()), (12, 0));
+        lane.forget_if_empty(at(11));
+        assert!(lane.is_any_away(at(11)));
+        lane.forget_if_empty(at(12));
+        assert_eq!((lane.away.len(), lane.came), (0, None));
+        lane.queue(opening(12), at(13));
+        assert!(!lane.is_gathering(at(13)), "one is told at once");
     }
 }

@@ -51,6 +51,7 @@ fn a_stored_agenda_owes_what_its_declaration_owes() {
                 disabled_since: None,
                 pause: None,
                 agenda: Some(Box::new(stored.clone())),
+                about: None,
             }
             .into(),
         );

@@ -13,7 +13,7 @@ use interlock_ports::trigger::StartRequest;
 use interlock_store::{
     Change, Expect, Group, Key, LedgerEntry, LedgerQuery, Record, Role, Shard, Store as _, Writer,
     block_on,
-    record::{SlotRecord, SpanRecord},
+    record::{InboxRecord, SlotRecord, SpanRecord},
 };
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
@@ -164,6 +164,24 @@ fn a_live_slot_due_during_catch_up_runs_under_all_and_latest_or_is_recorded_as_s
         let expected = if overlap == "skip" { "17 skipped(overlap)" } else { "17 completed" };
         assert_eq!(live, expected, "{overlap}");
     }
+}
+
+#[test]
+fn a_catch_up_that_is_stopped_ends_what_runs_and_begins_nothing_more_of_it() {
+    let mut stage = after_downtime("all", || Job::Succeeds(40 * 60));
+    stage.until(at("16:31"));
+    let stop = InboxRecord::StopCatchup { reason: "too much at once".to_owned() };
+    let answer = stage.ask("hourly", &stop);
+    assert!(answer.accepted, "{answer:?}");
+    assert_eq!((&answer.result["cancelled"], &answer.result["left"]), (&5.into(), &0.into()));
+    stage.until(at("18:30"));
+    let seen = hours(&stage, "hourly");
+    let cancelled = (12..=16).map(|hour| format!("{hour} cancelled"));
+    let mut expected = vec!["10 completed".to_owned(), "11 completed".to_owned()];
+    expected.extend(cancelled);
+    expected.extend(["17 completed".to_owned(), "18 open(running)".to_owned()]);
+    assert_eq!(seen, expected, "what is due goes on");
+    assert_eq!(stage.ask("hourly", &stop).result["cancelled"], 0);
 }
 
 #[test]

@@ -1,11 +1,18 @@
 //! What people do with incidents: engine and notifier together on virtual time, killed at every await.
 
 use interlock_core::id::PipelineId;
-use interlock_engine::seam::World as _;
-use interlock_store::{Key, Record, Store, block_on, record::InboxRecord};
+use interlock_engine::seam::{Task, World as _};
+use interlock_ports::channel::Delivery;
+use interlock_store::{
+    Key, Record, Store, block_on,
+    record::{AppliedRecord, AskerRecord, InboxRecord},
+};
 use jiff::SignedDuration;
 
-use crate::incidents::{Stage, takes};
+use crate::{
+    incidents::{Stage, takes},
+    world::Virtual,
+};
 
 const KEY: &str = "failed:orders:often:2026-03-20";
 
@@ -97,4 +104,68 @@ fn a_hand_that_comes_too_late_is_refused_and_nobody_hears_of_it() {
         };
         assert!(!answer.accepted && answer.result.to_string().contains(reason), "{answer:?}");
     }
+}
+
+/// Refuses the first, and takes what comes after it.
+fn refuses_once(_: &Virtual, number: usize) -> Task<Delivery> {
+    let reason = "410 Gone".to_owned();
+    let delivery = if number == 0 { Delivery::Refused { reason } } else { Delivery::Delivered };
+    Box::pin(std::future::ready(delivery))
+}
+
+/// A request of a token, at a minute.
+fn post(stage: &Stage, minute: i64, record: InboxRecord) {
+    let asker = AskerRecord { by: "token ops".into(), from: "10.0.0.7".into(), fingerprint: None };
+    let (world, store, at) = (stage.world.clone(), stage.store.clone(), Stage::end(minute));
+    let (orders, record) = (PipelineId::parse("orders").unwrap(), record.asked_by(asker));
+    let key = format!("post-{minute}");
+    let task = async move {
+        world.sleep_until(at).await;
+        store.post(&orders, &key, &record).await.unwrap();
+    };
+    stage.world.spawn("ops", Box::pin(task));
+}
+
+fn answer(stage: &Stage, minute: i64) -> AppliedRecord {
+    let orders = PipelineId::parse("orders").unwrap();
+    let key = Key::Applied(format!("post-{minute}"));
+    let row = block_on(stage.store.read(&orders, &[key])).unwrap().remove(0);
+    let Some(Record::Applied(answer)) = row.map(|row| row.record) else { panic!("no answer") };
+    (*answer).clone()
+}
+
+#[test]
+fn a_dead_letter_is_sent_again_when_it_is_asked_for_and_the_event_says_by_whom() {
+    let stage = Stage::new(&[("chat", takes), ("mail", refuses_once)]);
+    let notification = format!("{KEY}~1~opened@mail");
+    post(&stage, 12, InboxRecord::SendAgain { notification: notification.clone() });
+    post(&stage, 22, InboxRecord::SendAgain { notification });
+    let note = Some("the disk was full".to_owned());
+    let (key, hand, by) = (KEY.to_owned(), "note".to_owned(), "token ops".to_owned());
+    post(&stage, 23, InboxRecord::Incident { key, hand, by, note });
+    post(&stage, 24, InboxRecord::Catchup {});
+    stage.live(u64::MAX, Stage::end(29));
+    assert_eq!(stage.receivers.heard("mail"), ["open job_failed"]);
+    assert_eq!(block_on(stage.store.dead_letters(10)).unwrap().items, []);
+    assert!(answer(&stage, 12).accepted, "{:?}", answer(&stage, 12));
+    let again = answer(&stage, 22);
+    assert!(
+        !again.accepted && again.result.to_string().contains("nothing of that name"),
+        "{again:?}"
+    );
+    assert_eq!(answer(&stage, 23).result["state"], "open", "a note changes nothing");
+
+    let events = block_on(stage.store.events(None, 0, usize::MAX)).unwrap().items;
+    let of = |kind: &str| {
+        let mut found = events.iter().filter(|event| event.record.kind == *kind);
+        let event = found.next().unwrap_or_else(|| panic!("there is no {kind}"));
+        assert_eq!(event.record.details["by"], "token ops", "{event:?}");
+        assert_eq!(event.record.details["from"], "10.0.0.7", "{event:?}");
+        event.record.clone()
+    };
+    assert_eq!(of("ALERT_SENT_AGAIN").details["channel"], "mail");
+    assert_eq!(of("INCIDENT_NOTED").details["note"], "the disk was full");
+    // One that was refused, and one that left no event of its own.
+    assert_eq!(of("REQUEST_REJECTED").details["request"], "sendAgain");
+    assert_eq!(of("REQUEST_ACCEPTED").details["request"], "catchup");
 }

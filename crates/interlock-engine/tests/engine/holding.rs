@@ -222,6 +222,11 @@ fn many_at_once_are_one_message_for_people_and_each_by_itself_for_programs() {
 
 /// Puts the beginning of an incident of each of so many pipelines into the outbox.
 pub(crate) fn put_openings(stage: &Stage, count: usize) {
+    put_openings_over(stage, count, SignedDuration::ZERO);
+}
+
+/// The same, to be told one after the other over a time; a dozen at once begin it, because a few are told one by one.
+fn put_openings_over(stage: &Stage, count: usize, time: SignedDuration) {
     let day = SignedDuration::from_hours(24);
     let lease = block_on(stage.store.acquire(Role::Watchdog, Shard(0), "other", day));
     let writer = lease.unwrap().unwrap().writer;
@@ -242,7 +247,7 @@ pub(crate) fn put_openings(stage: &Stage, count: usize) {
             channel: String::new(),
             alert: alert.to_json().into(),
             tries: 0,
-            not_before: now,
+            not_before: now + time * number.saturating_sub(12) as i32 / count as i32,
             claimed_until: None,
             last_error: None,
             dead: false,
@@ -263,6 +268,19 @@ fn ten_thousand_at_once_are_one_message() {
     let mut stage = Stage::new(&[("chat", takes)]);
     stage.receivers.manner = ChannelPolicy { takes_digests: true, ..ChannelPolicy::default() };
     put_openings(&stage, COUNT);
+    stage.live(u64::MAX, Stage::end(1));
+    let got = stage.receivers.got.lock().unwrap().clone();
+    let counts: Vec<_> = got.iter().map(|(_, _, alert)| alert.details["count"].clone()).collect();
+    assert_eq!(counts, [serde_json::json!(COUNT)]);
+    check_empty(&stage, "settled");
+}
+
+#[test]
+fn a_storm_that_lasts_longer_than_a_claim_is_one_digest() {
+    const COUNT: usize = 600;
+    let mut stage = Stage::new(&[("chat", takes)]);
+    stage.receivers.manner = ChannelPolicy { takes_digests: true, ..ChannelPolicy::default() };
+    put_openings_over(&stage, COUNT, SignedDuration::from_secs(25));
     stage.live(u64::MAX, Stage::end(1));
     let got = stage.receivers.got.lock().unwrap().clone();
     let counts: Vec<_> = got.iter().map(|(_, _, alert)| alert.details["count"].clone()).collect();

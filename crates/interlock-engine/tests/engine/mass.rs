@@ -11,13 +11,14 @@ use interlock_engine::Engine;
 use interlock_sim::gated::{Gate, Gated, Passage};
 use interlock_store::{
     Change, Expect, Group, Key, READ_MAX, Record, Role, Shard, Store, Writer, block_on,
-    memory::MemoryStore, record::SlotRecord,
+    memory::MemoryStore,
+    record::{InboxRecord, SlotRecord},
 };
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     stage::{Job, Stage, at},
-    watched::watch,
+    watched::{watch, watch_through},
 };
 
 /// As many as a test can declare without optimisation within seconds.
@@ -42,6 +43,13 @@ struct Counted {
 impl std::fmt::Debug for Calls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Calls")
+    }
+}
+
+impl Calls {
+    /// Those since this was asked last.
+    fn taken(&self) -> BTreeMap<&'static str, u64> {
+        std::mem::take(&mut self.0.lock().unwrap().calls)
     }
 }
 
@@ -113,12 +121,16 @@ impl Fleet {
     }
 
     fn goes_on(&mut self, until: &str) {
-        assert!(self.stage.world.run(pin!(&mut self.life), at(until)).is_none(), "it lives");
+        self.lives_until(at(until));
     }
 
-    /// The calls since this was asked last.
+    fn lives_until(&mut self, until: Timestamp) {
+        assert!(self.stage.world.run(pin!(&mut self.life), until).is_none(), "it lives");
+    }
+
+    /// The engine's calls since this was asked last.
     fn calls(&self) -> BTreeMap<&'static str, u64> {
-        std::mem::take(&mut self.calls.0.lock().unwrap().calls)
+        self.calls.taken()
     }
 
     /// How many slots of an instant there are, by what became of them.
@@ -154,9 +166,16 @@ fn are_few(calls: &BTreeMap<&'static str, u64>) {
 #[test]
 fn slots_that_the_watchdog_closed_are_learned_in_batches_and_nothing_is_refused() {
     let mut fleet = Fleet::new("{type: external}");
-    let heard = watch(&fleet.stage);
+    let watchdog = Calls(Arc::default());
+    let store = Gated::new(Arc::clone(&fleet.stage.store) as _, watchdog.clone());
+    let heard = watch_through(&fleet.stage, Arc::new(store));
     fleet.goes_on("08:59");
     fleet.calls();
+    // All the while it looks through the ledger, some pipelines in each second; so few seconds are counted.
+    fleet.lives_until(at("09:00") + SignedDuration::from_secs(25));
+    watchdog.taken();
+    fleet.lives_until(at("09:00") + SignedDuration::from_secs(35));
+    are_few(&watchdog.taken());
     fleet.goes_on("09:10");
     assert_eq!(fleet.slots(at("09:00")), [("missed".to_owned(), PIPELINES)].into());
     are_few(&fleet.calls());
@@ -192,4 +211,40 @@ fn thousands_of_failures_read_their_incidents_in_batches() {
     are_few(&fleet.calls());
     let incidents = block_on(fleet.stage.store.open_incidents(Shard(0), None, 10 * PIPELINES));
     assert_eq!(incidents.unwrap().items.len(), PIPELINES);
+}
+
+#[test]
+fn thousands_of_acknowledgements_are_few_commits_also_of_incidents_that_the_engine_never_saw() {
+    let mut fleet = Fleet::new("{type: external}");
+    let _heard = watch(&fleet.stage);
+    fleet.goes_on("09:01");
+    let store = Arc::clone(&fleet.stage.store);
+    let missed = block_on(store.open_incidents(Shard(0), None, 10 * PIPELINES)).unwrap().items;
+    assert_eq!(
+        missed.len(),
+        PIPELINES,
+        "the watchdog has told them, and the engine has yet to look"
+    );
+    for (pipeline, key, _) in &missed {
+        let record = InboxRecord::Incident {
+            key: key.clone(),
+            hand: "acknowledge".into(),
+            by: "ann".into(),
+            note: None,
+        };
+        block_on(store.post(pipeline, "ack", &record)).unwrap();
+    }
+    fleet.calls();
+    fleet.lives_until(at("09:01") + SignedDuration::from_secs(20));
+    let open = block_on(store.open_incidents(Shard(0), None, 10 * PIPELINES)).unwrap().items;
+    let acknowledged = open.iter().filter(|(_, _, row)| row.record.acknowledged.is_some());
+    assert_eq!(acknowledged.count(), PIPELINES);
+    let calls = fleet.calls();
+    assert_eq!(calls.get("read"), None, "{calls:?}");
+    // A page of the inbox holds two hundred.
+    let pages = PIPELINES as u64 / 200 + 1;
+    for (verb, most) in [("commit", 2 * pages), ("read_many", 2 * pages)] {
+        let count = calls.get(verb).copied().unwrap_or_default();
+        assert!(count <= most, "{verb} {count} times: {calls:?}");
+    }
 }

@@ -104,8 +104,13 @@ impl Heard {
 
 /// Lets a watchdog and a notifier live beside the engine.
 pub(crate) fn watch(stage: &Stage) -> Heard {
+    watch_through(stage, Arc::clone(&stage.store) as _)
+}
+
+/// The same, through a store that may count.
+pub(crate) fn watch_through(stage: &Stage, store: Arc<dyn Store>) -> Heard {
     let heard = Heard(stage.world.clone(), Arc::default());
-    let (watchdog, notifier) = watchers(stage, Arc::clone(&stage.store) as _, &heard);
+    let (watchdog, notifier) = watchers(stage, store, &heard);
     stage.world.spawn("watchdog", watchdog);
     stage.world.spawn("notifier", notifier);
     heard

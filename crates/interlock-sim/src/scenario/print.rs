@@ -2,6 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use interlock_answers::{
+    AbsenceInput, IncidentRow, SlotEvents, StoredIncident, StoryRows, absence, event_answer,
+    incident_answer, ledger_answer,
+    prose::{sentence, story_lines},
+    run_answer, slot_key, story_answer, table,
+};
 use interlock_config::{SystemZones, ZoneSource as _};
 use interlock_core::{
     agenda::Agenda,
@@ -13,7 +19,7 @@ use interlock_store::{
     AgendaRow, EventRow, Key, LedgerEntry, LedgerQuery, LedgerRow, Record, RunQuery, RunRow, Shard,
     Store as _, block_on,
     record::{PipelineRecord, Shared},
-    story::{self, About, Absence, Story},
+    story::{self, About},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -35,7 +41,8 @@ impl House {
             Question::Slots(only) => self.slots(only.as_ref()),
             Question::Runs(only) => self.runs(only.as_ref()),
             Question::Events(only) => {
-                Ok(self.event_rows(only.as_ref())?.iter().map(story::sentence).collect())
+                let rows = self.event_rows(only.as_ref())?.into_iter();
+                Ok(rows.map(|row| sentence(&event_answer(row))).collect())
             }
             Question::Jobs(only) => Ok(self.jobs(only.as_ref())),
             Question::Why(pipeline, slot) => self.why(pipeline, slot),
@@ -54,7 +61,7 @@ impl House {
             return Ok(vec!["nothing is owed from before".to_owned()]);
         }
         let rows: Vec<_> = lines.iter().map(PlanLine::to_row).collect();
-        Ok(table(PlanLine::HEADINGS, &rows))
+        Ok(laid_out(PlanLine::HEADINGS, &rows))
     }
 
     fn lines(&self, row: &AgendaRow) -> Result<Vec<PlanLine>, String> {
@@ -96,19 +103,14 @@ impl House {
     fn slots(&self, only: Option<&PipelineId>) -> Answer {
         let query = LedgerQuery { pipeline: only.cloned(), ..LedgerQuery::everything(MANY) };
         let mut rows = Vec::new();
-        for LedgerRow { pipeline, schedule, nominal, entry, .. } in
-            read(block_on(self.store.ledger(&query)))?.items
-        {
-            let key = SlotKey { pipeline, schedule, nominal };
-            rows.push(match entry {
-                LedgerEntry::Slot(slot) => story::slot_row(&key, &slot, self.runs_of(&key)?.len()),
-                LedgerEntry::Span(span) => story::span_row(&key, &span),
-            });
+        for row in read(block_on(self.store.ledger(&query)))?.items {
+            let runs = self.runs_of(&slot_key(&row))?;
+            rows.push(table::ledger_row(&ledger_answer(&row, &runs)));
         }
         if rows.is_empty() {
             return Ok(vec!["no slots are recorded in this time".to_owned()]);
         }
-        Ok(table(story::SLOTS, &rows))
+        Ok(laid_out(table::SLOTS, &rows))
     }
 
     fn runs(&self, only: Option<&PipelineId>) -> Answer {
@@ -117,7 +119,8 @@ impl House {
         if runs.is_empty() {
             return Ok(vec!["no such runs".to_owned()]);
         }
-        Ok(table(story::RUNS, &runs.iter().map(story::run_row).collect::<Vec<_>>()))
+        let rows = runs.into_iter().map(|run| table::run_row(&run_answer(run)));
+        Ok(laid_out(table::RUNS, &rows.collect::<Vec<_>>()))
     }
 
     fn runs_of(&self, key: &SlotKey) -> Result<Vec<RunRow>, String> {
@@ -170,11 +173,12 @@ impl House {
         if rows.is_empty() {
             return Ok(vec!["no incidents".to_owned()]);
         }
-        let rows: Vec<_> = rows
-            .iter()
-            .map(|(pipeline, key, row)| story::incident_row(pipeline, key, &row.record, None))
-            .collect();
-        Ok(table(story::INCIDENTS, &rows))
+        let row = |(pipeline, key, row): &StoredIncident| {
+            let incident = IncidentRow { pipeline, key, record: &row.record };
+            table::incident_row(&incident_answer(&incident, None))
+        };
+        let rows: Vec<_> = rows.iter().map(row).collect();
+        Ok(laid_out(table::INCIDENTS, &rows))
     }
 
     fn told(&self) -> Vec<String> {
@@ -204,13 +208,14 @@ impl House {
             if !asked || told.contains_key(&row.schedule) || !self.is_slot(&row, at) {
                 continue;
             }
-            let key = SlotKey { pipeline: row.pipeline, schedule: row.schedule, nominal: at };
+            let key = SlotKey { nominal: at, ..slot_key(&row) };
             let about = About::new(&key, &rows);
             let events = self.event_rows(Some(pipeline))?;
-            let events = events.into_iter().filter(|event| about.is_told_by(event)).collect();
-            let runs = self.runs_of(&key)?;
-            let story = Story { key: key.clone(), entry: row.entry, runs, events };
-            told.insert(key.schedule, story.lines());
+            let found = events.into_iter().filter(|event| about.is_told_by(event)).collect();
+            let events = SlotEvents { found, looked_at_until: None };
+            let (runs, schedule) = (self.runs_of(&key)?, row.schedule.clone());
+            let story = story_answer(StoryRows { key, row, date: None, runs, events });
+            told.insert(schedule, story_lines(&story));
         }
         if told.is_empty() {
             return self.why_not(pipeline, slot, at);
@@ -239,12 +244,11 @@ impl House {
         let own = declared.starts.iter().map(|start| &start.schedule);
         let meant = own.filter(|it| slot.schedule.as_ref().is_none_or(|id| id == it.id()));
         let line = |schedule: &interlock_core::schedule::Schedule| {
-            let id = schedule.id();
-            let (watermark, now) = (self.watermark(pipeline, id), self.now());
+            let (watermark, now) = (self.watermark(pipeline, schedule.id()), self.now());
             let known: Option<&PipelineRecord> = known.as_deref();
-            let reason =
-                Absence { declared: &declared, schedule, at, known, watermark, now }.reason();
-            format!("{pipeline}/{id} has no slot recorded at {at}: {reason}.")
+            let declared = &declared;
+            let input = AbsenceInput { declared, schedule, at, known, watermark, floor: None, now };
+            absence(&input).sentence
         };
         Ok(meant.map(line).collect())
     }
@@ -267,7 +271,7 @@ fn read<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, String> {
     result.map_err(|error| error.to_string())
 }
 
-fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> Vec<String> {
+fn laid_out<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> Vec<String> {
     let (heading, mut lines) = story::layout(headings, rows);
     lines.insert(0, heading);
     lines

@@ -146,12 +146,16 @@ impl Mending<'_> {
                 continue;
             };
             for id in owed_by_clock(&body) {
+                let seen = record.first_seen.as_microsecond();
+                let low = floor.map_or(seen, |floor| floor.max(seen));
                 let recorded = first.get(&(pipeline, id.clone())).map(|at| at - 1);
-                let low = [Some(record.first_seen.as_microsecond()), floor, recorded];
-                let low = low.into_iter().flatten().max().unwrap_or_default();
                 let known = watermark(db, (pipeline, &id))?;
                 let at = match (known, self.salvaged.lost_from) {
-                    (None, _) => low,
+                    // What is recorded may begin behind what is lost.
+                    (None, lost) => {
+                        let first = recorded.unwrap_or(low);
+                        lost.map_or(first, |lost| lost.min(first)).max(low)
+                    }
                     (Some(known), Some(lost)) if lost < known => lost.max(low).min(known),
                     (Some(_), _) => continue,
                 };

@@ -57,6 +57,21 @@ local function announce()
     return {}
 end
 
+-- What an instance says of itself; what others said long ago goes.
+local function report()
+    local reports, instance, body, kept = take(), take(), take(), count()
+    local now = millis()
+    local all = call('HGETALL', reports)
+    for n = 1, #all, 2 do
+        local said = tonumber(string.match(all[n + 1], '^%d+'))
+        if not said or said < now - kept then
+            call('HDEL', reports, all[n])
+        end
+    end
+    call('HSET', reports, instance, text(now) .. ' ' .. body)
+    return {}
+end
+
 return once(function()
     local verb = take()
     if verb == 'acquire' then
@@ -67,6 +82,8 @@ return once(function()
         return register()
     elseif verb == 'announce' then
         return announce()
+    elseif verb == 'report' then
+        return report()
     end
     return release()
 end)

@@ -60,7 +60,7 @@ local function rank_after(zset, score, member, forwards)
 end
 
 -- By score, from the first that is wanted on, forwards or backwards:
--- `KIND ZSET DIRECTION FIRST LAST AFTER_SCORE AFTER_MEMBER LIMIT WORD MORE`. The last score is not in it.
+-- `KIND ZSET DIRECTION FIRST LAST AFTER_SCORE AFTER_MEMBER LIMIT WORD MORE`. Forwards the last score is not in it, backwards it is.
 local function scores()
     local kind, zset, forwards, first, last = take(), take(), take() == 'up', take(), tonumber(take())
     local after_score, after_member, limit = take(), take(), count()
@@ -78,7 +78,7 @@ local function scores()
         local found = call(command, zset, rank, rank + 99, 'WITHSCORES')
         for n = 1, #found, 2 do
             local member, score = found[n], tonumber(found[n + 1])
-            if forwards and last and score >= last then
+            if last and (forwards and score >= last or not forwards and score < last) then
                 return { 'end', rows }
             end
             local hash, field = address(kind, member)
@@ -107,8 +107,8 @@ function verbs.scores()
 end
 
 -- The spans that end at or after an instant and stand after a place, in their order, as many as a page holds; up to the last slot of a page
--- that is full. Where they stand is in their names: rows are read only of those that are told.
-local function spans_after(zset, from, after, is_after_slot, most, word, last_slot)
+-- that is full. Where they stand is in their names: rows are read only of those that are told. Backwards, `after` may be a mere instant.
+local function spans_after(zset, from, forwards, after, is_after_slot, most, word, last_slot)
     local found, rows = {}, {}
     local function instant(member)
         return string.match(member, '%S+$') or ''
@@ -120,13 +120,23 @@ local function spans_after(zset, from, after, is_after_slot, most, word, last_sl
         end
         return is_before(one, other)
     end
+    local function comes_first(one, other)
+        if forwards then
+            return is_earlier(one, other)
+        end
+        return is_earlier(other, one)
+    end
     for _, member in ipairs(call('ZRANGEBYSCORE', zset, from, '+inf')) do
-        local is_later = after == '' or is_earlier(after, member) or (is_after_slot and member == after)
-        if is_later and not (last_slot and is_before(instant(last_slot), instant(member))) then
+        local is_later = after == '' or comes_first(after, member) or (forwards and is_after_slot and member == after)
+        if is_later and last_slot then
+            local a, b = instant(last_slot), instant(member)
+            is_later = a == b or is_before(b, a) == forwards
+        end
+        if is_later then
             found[#found + 1] = member
         end
     end
-    table.sort(found, is_earlier)
+    table.sort(found, comes_first)
     for _, member in ipairs(found) do
         local hash, field = address('span', member)
         local value = call('HGET', hash, field)
@@ -140,14 +150,16 @@ local function spans_after(zset, from, after, is_after_slot, most, word, last_sl
     return rows
 end
 
--- Slots and spans: `ZSET FROM AFTER IS_AFTER_SLOT LIMIT WORD` of the spans before what `scores` takes.
+-- Slots and spans: `ZSET FROM DIRECTION AFTER IS_AFTER_SLOT LIMIT WORD` of the spans before what `scores` takes.
 function verbs.ledger()
-    local zset, from, after, is_after_slot, most, word = take(), take(), take(), take() == 'slot', count(), take()
+    local zset, from, forwards, after = take(), take(), take() == 'up', take()
+    local is_after_slot, most, word = take() == 'slot', count(), take()
     local answer, is_full = scores()
     local spans = {}
     if answer[1] == 'end' then
         local slots = answer[2]
-        spans = spans_after(zset, from, after, is_after_slot, most, word, is_full and slots[#slots][1])
+        local last_slot = is_full and slots[#slots][1]
+        spans = spans_after(zset, from, forwards, after, is_after_slot, most, word, last_slot)
     end
     answer[3], answer[4], answer[5] = answer[3] or '', answer[4] or '', spans
     return answer
@@ -205,18 +217,24 @@ function verbs.inbox()
     return rows
 end
 
--- `AFTER LAST LIMIT`: events, and where to go on if that was not all that could be looked at.
+-- `DIRECTION AFTER LAST LIMIT`: events, and where to go on if that was not all that could be looked at.
 function verbs.feed()
-    local after, last, limit, rows, looks = take(), take(), count(), {}, 0
+    local forwards, after, last, limit, rows, looks = take() == 'up', '(' .. take(), take(), count(), {}, 0
     while true do
-        local found = call('XRANGE', P .. ':feed', '(' .. after, last, 'COUNT', 100)
+        local found
+        if forwards then
+            found = call('XRANGE', P .. ':feed', after, last, 'COUNT', 100)
+        else
+            found = call('XREVRANGE', P .. ':feed', last, after, 'COUNT', 100)
+        end
+        local id
         for _, entry in ipairs(found) do
-            after = entry[1]
+            id = entry[1]
             local pipeline = entry[2][2]
-            local event = call('XRANGE', P .. ':events:' .. pipeline, after, after)[1]
+            local event = call('XRANGE', P .. ':events:' .. pipeline, id, id)[1]
             -- One that was trimmed from its pipeline's stream is gone.
             if event then
-                rows[#rows + 1] = { after, pipeline, event[2][4] }
+                rows[#rows + 1] = { id, pipeline, event[2][4] }
                 if #rows >= limit then
                     return { '', rows }
                 end
@@ -226,7 +244,11 @@ function verbs.feed()
         if #found < 100 then
             return { '', rows }
         elseif looks >= LOOKS then
-            return { after, rows }
+            return { id, rows }
+        elseif forwards then
+            after = '(' .. id
+        else
+            last = '(' .. id
         end
     end
 end

@@ -86,6 +86,7 @@ fn keys_of_the_seed_are_where_it_says() {
             disabled_since: None,
             pause: None,
             agenda: None,
+            about: None,
         }
         .into(),
     );

@@ -1,5 +1,7 @@
 //! What waits in the engine in memory: reports on their way in, notifications on their way out.
 
+use std::ops::Bound;
+
 use interlock_core::id::PipelineId;
 use jiff::Timestamp;
 
@@ -97,40 +99,51 @@ impl State {
     }
 
     pub(super) fn dead_letters(&self, limit: usize) -> Page<OutboxRow> {
-        let mut rows: Vec<_> = self.notifications(|record| record.dead).collect();
+        let all = self.rows.keys().flat_map(|pipeline| self.outbox_after(pipeline, None));
+        let mut rows: Vec<_> = all.filter(|row| row.2.dead).map(outbox_row).collect();
         rows.sort_by_key(|row| row.record.not_before);
         page(rows.into_iter(), limit)
     }
 
-    /// The notifications that are wanted.
-    fn notifications(
+    pub(super) fn notifications(
         &self,
-        is_wanted: impl Fn(&OutboxRecord) -> bool,
-    ) -> impl Iterator<Item = OutboxRow> {
-        let first = Key::Outbox(String::new());
-        let rows = self.rows.iter().flat_map(move |(pipeline, rows)| {
-            let outbox = rows.range(first.clone()..);
-            outbox.map_while(move |(key, row)| match (key, &row.record) {
-                (Key::Outbox(name), Record::Outbox(record)) => {
-                    Some((pipeline, name, record, row.revision))
-                }
-                _ => None,
-            })
-        });
-        rows.filter(move |(_, _, record, _)| is_wanted(record)).map(
-            |(pipeline, name, record, revision)| OutboxRow {
-                pipeline: pipeline.clone(),
-                name: name.clone(),
-                record: record.as_ref().clone(),
-                revision,
-            },
-        )
+        pipeline: &PipelineId,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Page<OutboxRow> {
+        page(self.outbox_after(pipeline, after).map(outbox_row), limit)
+    }
+
+    /// The notifications of a pipeline by name, after one.
+    fn outbox_after<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = StoredOutbox<'a>> {
+        let key = |name: &str| Key::Outbox(name.to_owned());
+        let first = after.map_or(Bound::Included(key("")), |name| Bound::Excluded(key(name)));
+        let rows = self.rows.get(pipeline).into_iter();
+        let rows = rows.flat_map(move |rows| rows.range((first.clone(), Bound::Unbounded)));
+        rows.map_while(move |(key, row)| match (key, &row.record) {
+            (Key::Outbox(name), Record::Outbox(record)) => {
+                Some((pipeline, name.as_str(), record.as_ref(), row.revision))
+            }
+            _ => None,
+        })
     }
 
     fn keep(&mut self, row: &OutboxRow) {
         let record = Record::Outbox(row.record.clone().into());
         self.set(&row.pipeline, Key::Outbox(row.name.clone()), record, |_| row.revision);
     }
+}
+
+/// A notification with its address and revision.
+type StoredOutbox<'a> = (&'a PipelineId, &'a str, &'a OutboxRecord, u64);
+
+fn outbox_row((pipeline, name, record, revision): StoredOutbox<'_>) -> OutboxRow {
+    let (pipeline, name, record) = (pipeline.clone(), name.to_owned(), record.clone());
+    OutboxRow { pipeline, name, record, revision }
 }
 
 fn is_free(record: &OutboxRecord, now: Timestamp) -> bool {

@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use super::state::State;
 use crate::{
     contract::{
-        AgendaRow, BackfillQuery, BackfillRow, DueRow, EventRow, IncidentPlace, IncidentQuery,
-        LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow, Page, Row, RunQuery, RunRow, Shard,
+        AgendaRow, BackfillQuery, BackfillRow, DueRow, EventQuery, EventRow, IncidentPlace,
+        IncidentQuery, LedgerEntry, LedgerPlace, LedgerQuery, LedgerRow, ListOrder, Page, Row,
+        RunQuery, RunRow, Shard,
     },
     key::{Key, RunKey},
     record::{IncidentRecord, Record, SensorRecord},
@@ -102,6 +103,9 @@ impl State {
         // A row is copied only if it is on the page.
         let mut found: Vec<Stored<'_>> = rows.filter(|row| is_asked_for(query, row)).collect();
         found.sort_by_key(|&(name, key, _)| listed(name, key));
+        if query.order == ListOrder::NewestFirst {
+            found.reverse();
+        }
         page(found.into_iter().filter_map(ledger_row), query.limit)
     }
 
@@ -206,16 +210,16 @@ impl State {
         page(rows.filter(wanted), query.limit)
     }
 
-    pub(super) fn events(
-        &self,
-        pipeline: Option<&PipelineId>,
-        after: u64,
-        limit: usize,
-    ) -> Page<EventRow> {
-        let first = self.events.partition_point(|row| row.number <= after);
-        let later = self.events.range(first..);
-        let wanted = |row: &&EventRow| pipeline.is_none_or(|name| row.pipeline == *name);
-        page(later.filter(wanted).cloned(), limit)
+    pub(super) fn events(&self, query: &EventQuery) -> Page<EventRow> {
+        let EventQuery { pipeline, after, before, order, limit } = query;
+        let first = self.events.partition_point(|row| row.number <= *after);
+        let end = self.events.partition_point(|row| row.number < *before).max(first);
+        let asked = self.events.range(first..end);
+        let wanted = |row: &&EventRow| pipeline.as_ref().is_none_or(|name| row.pipeline == *name);
+        match order {
+            ListOrder::OldestFirst => page(asked.filter(wanted).cloned(), *limit),
+            ListOrder::NewestFirst => page(asked.rev().filter(wanted).cloned(), *limit),
+        }
     }
 
     pub(super) fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> Page<DueRow> {
@@ -337,7 +341,11 @@ fn is_asked_for(query: &LedgerQuery, (name, key, row): &Stored<'_>) -> bool {
     };
     let place = listed(name, key);
     let is_later = |after: &LedgerPlace| {
-        place > (after.nominal, &after.pipeline, Some(&after.schedule), after.is_span)
+        let after = (after.nominal, &after.pipeline, Some(&after.schedule), after.is_span);
+        match query.order {
+            ListOrder::OldestFirst => place > after,
+            ListOrder::NewestFirst => place < after,
+        }
     };
     place.0 < query.until
         && last >= query.from

@@ -11,11 +11,11 @@ use jiff::Timestamp;
 use super::{lists::Lists, whole::Followed};
 use crate::{
     contract::{
-        Accepted, Change, EventRow, Group, InboxEntry, Lease, Refusal, Role, Roll, Row, Shard,
-        StoreError, Term, Writer,
+        Accepted, Change, EventRow, Group, INSTANCES_KEPT, InboxEntry, InstanceRow, Lease, Refusal,
+        Role, Roll, Row, Shard, StoreError, Term, Writer,
     },
     key::Key,
-    record::{EventRecord, Record},
+    record::{EventRecord, InstanceRecord, Record},
 };
 
 /// All that a store holds, as plain data.
@@ -26,6 +26,8 @@ pub struct State {
     leases: BTreeMap<(Role, Shard), LeaseState>,
     /// Who said that it is there, and until when.
     present: BTreeMap<(Role, String), Timestamp>,
+    /// What instances said of themselves, and when.
+    instances: BTreeMap<String, (Timestamp, InstanceRecord)>,
     pub(super) rows: BTreeMap<PipelineId, BTreeMap<Key, Row<Record>>>,
     pub(super) lists: Lists,
     /// Invariant: their numbers grow.
@@ -56,6 +58,7 @@ impl State {
             shard_count,
             leases: BTreeMap::new(),
             present: BTreeMap::new(),
+            instances: BTreeMap::new(),
             rows: BTreeMap::new(),
             lists: Lists::default(),
             events: VecDeque::new(),
@@ -187,6 +190,25 @@ impl State {
         let held = held
             .filter_map(|(place, lease)| Some((*place, (lease.holder.clone()?, lease.expires))));
         Roll { now, present: self.present.keys().cloned().collect(), held: held.collect() }
+    }
+
+    pub(super) fn report_instance(
+        &mut self,
+        instance: &str,
+        record: &InstanceRecord,
+        now: Timestamp,
+    ) {
+        let is_kept = |at: Timestamp| now.duration_since(at) <= INSTANCES_KEPT;
+        self.instances.retain(|_, (said_at, _)| is_kept(*said_at));
+        self.instances.insert(instance.to_owned(), (now, record.clone()));
+    }
+
+    pub(super) fn instances(&self) -> Vec<InstanceRow> {
+        let row = |(instance, (said_at, record)): (&String, &(Timestamp, InstanceRecord))| {
+            let (instance, record) = (instance.clone(), record.clone());
+            InstanceRow { instance, said_at: *said_at, record }
+        };
+        self.instances.iter().map(row).collect()
     }
 
     pub(super) fn release(&mut self, writer: Writer) {

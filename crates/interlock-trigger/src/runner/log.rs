@@ -87,6 +87,28 @@ pub(crate) fn note(path: &Path, text: &str) -> io::Result<()> {
     open(path)?.write_all(format!("── {text}\n").as_bytes())
 }
 
+/// Most lines of a job's output that are kept with its run.
+const LINES_KEPT: usize = 100;
+
+/// The last lines of a log, of no more than so many bytes; none of one that is empty or cannot be read. What is no text is shown as
+/// such.
+pub(crate) fn last_lines(path: &Path, bytes_max: u64) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    let skipped = length.saturating_sub(bytes_max);
+    file.seek(SeekFrom::Start(skipped)).ok()?;
+    let mut tail = Vec::new();
+    Read::by_ref(&mut file).take(bytes_max).read_to_end(&mut tail).ok()?;
+    // From the next full line, if there is one.
+    let is_cut = skipped > 0;
+    let begin = tail.iter().position(|byte| *byte == b'\n').filter(|_| is_cut);
+    let whole = tail.get(begin.map_or(0, |at| at + 1)..).filter(|rest| !rest.is_empty());
+    let text = String::from_utf8_lossy(whole.unwrap_or(&tail));
+    let begin = text.trim_end_matches('\n').rmatch_indices('\n').nth(LINES_KEPT - 1);
+    let last = text.get(begin.map_or(0, |(at, _)| at + 1)..).unwrap_or_default();
+    (!last.is_empty()).then(|| last.to_owned())
+}
+
 /// Reduces a file that is longer than its cap to the newest half of that, from the next full line.
 pub(crate) fn keep_tail(path: &Path, bytes_max: u64) -> io::Result<()> {
     let length = fs::metadata(path)?.len();
@@ -128,6 +150,25 @@ mod tests {
         assert!(lines[0].ends_with("bytes of older output were cut here"), "{}", lines[0]);
         assert!(lines[1].starts_with("line "));
         assert_eq!(lines[lines.len() - 2..], ["line 999", "afterwards"]);
+    }
+
+    #[test]
+    fn the_last_lines_of_a_log_are_whole_and_few() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.log");
+        assert_eq!(last_lines(&path, 1_000), None, "there is none");
+        fs::write(&path, "").unwrap();
+        assert_eq!(last_lines(&path, 1_000), None, "it is empty");
+        fs::write(&path, "one\ntwo").unwrap();
+        assert_eq!(last_lines(&path, 1_000).as_deref(), Some("one\ntwo"));
+        let lines: Vec<String> = (0..1_000).map(|number| format!("line {number}\n")).collect();
+        fs::write(&path, lines.concat()).unwrap();
+        assert_eq!(last_lines(&path, 16_384), Some(lines[900..].concat()));
+        assert_eq!(last_lines(&path, 25), Some(lines[998..].concat()), "no half line");
+        fs::write(&path, [b"\xff\x00".as_slice(), &[b'x'; 50]].concat()).unwrap();
+        let shown = format!("\u{fffd}\0{}", "x".repeat(50));
+        assert_eq!(last_lines(&path, 1_000), Some(shown));
+        assert_eq!(last_lines(&path, 20), Some("x".repeat(20)), "one line that is too long");
     }
 
     #[test]

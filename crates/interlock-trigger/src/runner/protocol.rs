@@ -5,11 +5,11 @@
 //! acknowledged are told again at each subscription. Unknown fields are refused: both sides are the
 //! same binary, or one says so ([`PROTOCOL`]).
 
-use interlock_core::retry::FailureCategory;
+use interlock_core::{retry::FailureCategory, run::OUTPUT};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::job::Job;
+use super::{job::Job, log::last_lines};
 use interlock_ports::trigger::{Metadata, Outcome, Report, StepStatus, What};
 
 /// Raised when either side would no longer understand the other.
@@ -148,17 +148,33 @@ impl From<Category> for FailureCategory {
 }
 
 impl End {
-    /// The outcome; or why there is none.
+    /// The outcome, with the last lines of what the job wrote: they outlive its host. Or why there is none.
     pub(crate) fn into_outcome(self) -> Result<Outcome, String> {
         match self {
-            Self::Success { metadata } => Ok(Outcome::Success { metadata }),
+            Self::Success { metadata } => {
+                Ok(Outcome::Success { metadata: with_output(metadata, SUCCESS_OUTPUT_MAX) })
+            }
             Self::Failure { message, category, metadata } => {
+                let metadata = with_output(metadata, FAILURE_OUTPUT_MAX);
                 Ok(Outcome::Failure { message, category: category.into(), metadata })
             }
             Self::Cancelled { message } => Ok(Outcome::Cancelled { message }),
             Self::Lost { reason } => Err(reason),
         }
     }
+}
+
+/// Most bytes of a job's output that are kept with its run: each is a part of the run's row for as long as that is there, and most
+/// jobs succeed.
+const SUCCESS_OUTPUT_MAX: u64 = 4 * 1_024;
+const FAILURE_OUTPUT_MAX: u64 = 16 * 1_024;
+
+fn with_output(mut metadata: Metadata, bytes_max: u64) -> Metadata {
+    let log = metadata.get("log").and_then(|log| log.as_str());
+    if let Some(output) = log.and_then(|log| last_lines(log.as_ref(), bytes_max)) {
+        metadata.insert(OUTPUT.to_owned(), output.into());
+    }
+    metadata
 }
 
 impl From<Told> for Report {

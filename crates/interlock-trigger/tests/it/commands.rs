@@ -21,6 +21,29 @@ async fn a_command_runs_and_its_end_is_told() {
     assert_eq!(world.log("run-1"), "out\nerr\n");
 }
 
+/// They are what is left of it when the host is gone with its log.
+#[tokio::test]
+async fn the_last_lines_of_the_output_are_told_with_the_end() {
+    let mut world = World::new();
+    for (number, (code, bytes_max)) in [(0, 4_096), (1, 16_384)].into_iter().enumerate() {
+        let text = format!(
+            "i=0; while [ $i -lt 5000 ]; do echo line $i of many; i=$((i+1)); done; exit {code}"
+        );
+        let end = outcome(world.run(request(&format!("run-{number}"), shell(&text))).await);
+        let (Outcome::Success { metadata } | Outcome::Failure { metadata, .. }) = &end else {
+            panic!("{end:?}")
+        };
+        let output = metadata["output"].as_str().unwrap();
+        assert!(output.len() <= bytes_max, "{} bytes", output.len());
+        let lines: Vec<String> =
+            (4_900..5_000).map(|line| format!("line {line} of many\n")).collect();
+        assert_eq!(output, lines.concat());
+    }
+    let end = outcome(world.run(request("run-2", shell("true"))).await);
+    let Outcome::Success { metadata } = &end else { panic!("{end:?}") };
+    assert_eq!(metadata.get("output"), None, "it wrote nothing");
+}
+
 #[tokio::test]
 async fn ends_are_told_as_they_were() {
     let mut world = World::new();

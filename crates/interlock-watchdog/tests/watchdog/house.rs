@@ -77,6 +77,7 @@ fn declared(pipeline: &Pipeline, first_seen: Timestamp) -> Record {
             pause: None,
             disabled_since: None,
             agenda: Some(Box::new(AgendaRecord::from_core(&Agenda::of(pipeline)))),
+            about: None,
         }
         .into(),
     )

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueHint};
+use clap::{Args, Subcommand, ValueHint, builder::PossibleValuesParser};
+use interlock_core::incident::incident_kinds;
 use jiff::SignedDuration;
 
 use super::{By, Sending, asking::parameter, length};
@@ -37,13 +38,7 @@ pub(crate) enum Reading {
     /// List runs, newest first.
     Runs(Runs),
     /// Tell the whole story of a slot, or why there is none.
-    Why {
-        /// Which pipeline.
-        pipeline: String,
-        /// Which slot: `2026-02-25T09:00Z`, or `daily/2026-02-25T09:00Z` of one schedule.
-        #[arg(value_name = "SLOT", allow_hyphen_values = true)]
-        slot: String,
-    },
+    Why(Why),
     /// Say whether a slot may run now, asking sensors, upstreams and evaluators, rule by rule; exits with 0
     /// if it is ready, 1 if not, 5 if that cannot be told.
     Evaluate(Evaluate),
@@ -72,6 +67,9 @@ pub(crate) enum Reading {
         /// Go on printing what is added, until the run has ended.
         #[arg(short, long)]
         follow: bool,
+        /// Only so many of the last lines.
+        #[arg(short = 'n', long, value_name = "LINES")]
+        lines: Option<usize>,
     },
     /// Wait for the end of a run or slot; exits with 0 if it completed, 1 if it ended otherwise.
     Wait {
@@ -99,6 +97,9 @@ pub(crate) enum Reading {
         /// always be.
         #[arg(long)]
         live: bool,
+        /// Print an object.
+        #[arg(long)]
+        json: bool,
     },
     /// Print the version.
     Version,
@@ -128,6 +129,18 @@ pub(crate) struct Slots {
 /// What `--disposition` takes: `Disposition::WORDS`, and `open`.
 const DISPOSITIONS: [&str; 7] =
     ["open", "completed", "failed", "cancelled", "skipped", "missed", "unknown"];
+
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// Which pipeline.
+    pub(crate) pipeline: String,
+    /// Which slot: `2026-02-25T09:00Z`, or `daily/2026-02-25T09:00Z` of one schedule.
+    #[arg(value_name = "SLOT", allow_hyphen_values = true)]
+    pub(crate) slot: String,
+    /// Print an array of objects, one for each schedule.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct Runs {
@@ -196,6 +209,8 @@ pub(crate) enum IncidentsCommand {
     Ack(HandleIncident),
     /// Call an incident over; it opens again if it is found again.
     Resolve(HandleIncident),
+    /// Keep a note about an incident, open or resolved, in its history.
+    Note(HandleIncident),
     /// Send a test notice to a channel, from here, and say what came of it.
     Test {
         /// Which, by its name in `interlock.yaml`.
@@ -219,7 +234,13 @@ pub(crate) struct IncidentFilter {
     #[arg(long, value_name = "P")]
     pub(crate) pipeline: Option<String>,
     /// Only of these kinds, such as `SCHEDULE_MISSED`.
-    #[arg(long = "kind", value_name = "KIND")]
+    #[arg(
+        long = "kind",
+        value_name = "KIND",
+        value_parser = PossibleValuesParser::new(incident_kinds()),
+        ignore_case = true,
+        hide_possible_values = true
+    )]
     pub(crate) kinds: Vec<String>,
     /// Only of pipelines of these owners.
     #[arg(long = "owner", value_name = "OWNER")]

@@ -74,7 +74,7 @@ pub(crate) struct SilenceList {
 }
 
 /// Which alerts; each can be given several times.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Matching {
     /// Of these pipelines; `*` stands for anything.
     #[arg(long = "pipeline", value_name = "P")]

@@ -1,25 +1,23 @@
 //! `interlock backfill`: ranges of history, run a few slots at a time.
 
 mod follow;
-mod plan;
 mod start;
 
 use std::{io::Write as _, path::Path};
 
-use interlock_store::{
-    BackfillQuery, BackfillRow,
-    record::{BackfillRecord, InboxRecord},
+use interlock_answers::{
+    LIMIT_MAX,
+    model::backfill::{BackfillAnswer, BackfillsQuery},
 };
-use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use interlock_store::{block_on, record::InboxRecord};
+use jiff::SignedDuration;
+use serde_json::to_value;
 
 use crate::{
     arguments::{BackfillCommand, Sending},
-    clock,
     exit::{Failure, SUCCESS},
     inbox::Inbox,
     ledger::Ledger,
-    ledger_json,
     output::{Form, Output, instant},
     place::Place,
     project,
@@ -89,17 +87,25 @@ fn list(
 ) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
     let only = pipeline.map(|name| ledger.known(directory, name)).transpose()?;
-    let query = BackfillQuery { pipeline: only.clone(), ..BackfillQuery::default() };
-    let rows = ledger.backfills(query)?;
-    let now = clock::now();
-    match form {
-        Form::Json => {
-            let objects = rows.iter().map(|row| ledger_json::backfill(row, eta(&row.record, now)));
-            output.json(&Value::Array(objects.collect()))?;
+    let mut asked = BackfillsQuery {
+        pipeline: only.as_ref().map(ToString::to_string),
+        limit: Some(LIMIT_MAX),
+        ..BackfillsQuery::default()
+    };
+    let mut found = Vec::new();
+    loop {
+        let page = block_on(ledger.reader().backfills(&asked))?;
+        found.extend(page.items);
+        asked.after = page.next;
+        if asked.after.is_none() {
+            break;
         }
-        Form::Text if rows.is_empty() => writeln!(output.out, "there are no backfills")?,
+    }
+    match form {
+        Form::Json => output.json(&to_value(&found).unwrap_or_default())?,
+        Form::Text if found.is_empty() => writeln!(output.out, "there are no backfills")?,
         Form::Text => {
-            let rows: Vec<_> = rows.iter().map(|row| line(row, now)).collect();
+            let rows: Vec<_> = found.into_iter().map(line).collect();
             let headings = [
                 "PIPELINE", "ID", "STATE", "FROM", "TO", "WHICH", "DONE", "FAILED", "OTHER", "LEFT",
             ];
@@ -109,33 +115,18 @@ fn list(
     ledger.conclude(only.as_ref(), output)
 }
 
-fn line(row: &BackfillRow, now: Timestamp) -> [String; 10] {
-    let BackfillRow { pipeline, number, record, .. } = row;
-    let left = match eta(record, now) {
-        Some(eta) => format!("{eta:#}"),
-        None => String::new(),
-    };
+fn line(it: BackfillAnswer) -> [String; 10] {
+    let left = it.eta_seconds.map(|eta| format!("{:#}", SignedDuration::from_secs(eta)));
     [
-        pipeline.to_string(),
-        number.to_string(),
-        record.state.clone(),
-        instant(record.from),
-        instant(record.to),
-        record.reprocess.clone(),
-        format!("{}/{}", record.counts.completed, record.total),
-        record.counts.failed.to_string(),
-        (record.counts.cancelled + record.counts.skipped).to_string(),
-        left,
+        it.pipeline,
+        it.id.to_string(),
+        it.state,
+        instant(it.from),
+        instant(it.to),
+        it.reprocess,
+        format!("{}/{}", it.completed, it.total),
+        it.failed.to_string(),
+        (it.cancelled + it.skipped).to_string(),
+        left.unwrap_or_default(),
     ]
-}
-
-/// How long it may still take, going by how long it took so far.
-fn eta(record: &BackfillRecord, now: Timestamp) -> Option<SignedDuration> {
-    let ended = record.counts.ended();
-    if record.state != "running" || ended == 0 {
-        return None;
-    }
-    let left = i128::from(record.total.saturating_sub(ended));
-    let seconds = i128::from(now.duration_since(record.since).as_secs()) * left / i128::from(ended);
-    Some(SignedDuration::from_secs(i64::try_from(seconds).ok()?))
 }

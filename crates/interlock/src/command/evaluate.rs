@@ -2,19 +2,17 @@
 //!
 //! Sensors and upstream slots come from the ledger, evaluators are run, and nothing is written.
 
-use std::{io::Write as _, path::Path, sync::Arc};
+use std::{io::Write as _, path::Path};
 
-use interlock_config::{Loaded, SystemZones, ZoneSource as _};
+use interlock_answers::{Reader, evaluation_answer};
+use interlock_config::Loaded;
 use interlock_core::{
-    id::{ScheduleId, SlotKey},
+    id::SlotKey,
     pipeline::Pipeline,
     readiness::{Outcome, Verdict},
-    run::TriggerType,
 };
-use interlock_engine::{AskedSlot, ZoneOf, verdict_now};
-use interlock_store::{Store, memory::MemoryStore};
-use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use interlock_store::block_on;
+use serde_json::to_value;
 
 use crate::{
     arguments::Evaluate,
@@ -39,14 +37,19 @@ pub(super) fn run(
     let now = clock::now();
     let now = evaluate.at.map_or(now, |at| at.at(now, &slot_name::first_zone(Some(spec))));
     let is_recorded = Place::of(directory)?.exists()?;
-    let ledger = is_recorded.then(|| Ledger::open(directory)).transpose()?;
+    let ledger = Ledger::open_or_empty(directory)?;
+    let reader = Reader { now, ..ledger.reader() };
     let slot = match &evaluate.slot {
-        Some(text) => find(&loaded, ledger.as_ref(), spec, &Typed::parse(&spec.name, text)?)?,
-        None => last(ledger.as_ref(), spec, now)?,
+        Some(text) => {
+            let recorded = is_recorded.then_some(&ledger);
+            find(&loaded, recorded, spec, &Typed::parse(&spec.name, text)?)?
+        }
+        None => block_on(reader.slot_in_question(spec))?,
     };
-    let verdict = judge(directory, (&loaded, spec), ledger.as_ref(), &slot, now)?;
+    let verdict = judge(directory, &loaded, (&reader, spec), &slot)?;
     if evaluate.json {
-        output.json(&json(spec, &slot, now, &verdict))?;
+        let answer = evaluation_answer(spec, &slot, now, &verdict);
+        output.json(&to_value(&answer).unwrap_or_default())?;
     } else {
         writeln!(output.out, "{slot} at {}\n{verdict}", instant(now))?;
     }
@@ -79,81 +82,17 @@ pub(super) fn find(
     Ok(SlotKey { pipeline: spec.name.clone(), schedule, nominal })
 }
 
-/// The slot that is meant when none is named: the oldest that waits, else the last that was owed, else a
-/// run by hand.
-pub(super) fn last(
-    ledger: Option<&Ledger>,
-    spec: &Pipeline,
-    now: Timestamp,
-) -> Result<SlotKey, Failure> {
-    let open = ledger.map(|ledger| ledger.open_slots_of(&spec.name)).transpose()?;
-    let waits = open.into_iter().flatten().find(|(_, slot)| slot.state == "waiting");
-    if let Some((key, _)) = waits {
-        return Ok(key);
-    }
-    let just_after = now.saturating_add(SignedDuration::from_nanos(1)).unwrap_or(now);
-    let starts = spec.starts.iter().map(|start| &start.schedule);
-    let owed = starts.filter_map(|schedule| Some((schedule.previous(just_after)?, schedule.id())));
-    let (nominal, schedule) = owed.max_by_key(|(nominal, _)| *nominal).map_or_else(
-        || (now, ScheduleId::from_static("manual")),
-        |(nominal, schedule)| (nominal, schedule.clone()),
-    );
-    Ok(SlotKey { pipeline: spec.name.clone(), schedule, nominal })
-}
-
-/// Gathers the evidence of a slot and judges it.
+/// Gathers the evidence of a slot, evaluators included, and judges it.
 pub(super) fn judge(
     directory: &Path,
-    (loaded, spec): (&Loaded, &Pipeline),
-    ledger: Option<&Ledger>,
+    loaded: &Loaded,
+    (reader, spec): (&Reader<'_>, &Pipeline),
     slot: &SlotKey,
-    now: Timestamp,
 ) -> Result<Verdict, Failure> {
-    let SlotKey { pipeline, schedule, nominal } = slot;
-    let recorded = ledger.map(|ledger| ledger.slot(pipeline, schedule, *nominal)).transpose()?;
-    let recorded = recorded.flatten();
-    let zone = slot_name::zone_of(Some(spec), schedule);
-    let local = || nominal.to_zoned(zone.time_zone().clone()).date();
-    let opened_by = recorded.as_ref().filter(|slot| slot.is_open()).map(|slot| &slot.opened_by);
-    let asked = AskedSlot {
-        schedule: schedule.clone(),
-        nominal: *nominal,
-        date: recorded.as_ref().map_or_else(local, |slot| slot.date),
-        opened_by: opened_by.and_then(|word| TriggerType::parse(word).ok()),
-    };
-    // Nothing was recorded yet: no sensor was reported, and no upstream has a slot.
-    let nothing = MemoryStore::new(1, Arc::new(clock::now));
-    let store: &dyn Store = ledger.map_or(&nothing, Ledger::store);
     let evaluators = evaluators::of(directory, &loaded.config);
     let evaluators = evaluators
         .map_err(|error| Failure::failed(format!("cannot ask evaluators: {error}"), ""))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("no runtime: {error}"), ""))?;
-    let zones = SystemZones::new();
-    let source: (&dyn Store, ZoneOf<'_>) = (store, &|name| zones.zone(name));
-    Ok(runtime.block_on(verdict_now(source, &evaluators, spec, &asked, now))?)
-}
-
-/// A slot with the verdict on it.
-pub(super) fn json(spec: &Pipeline, slot: &SlotKey, now: Timestamp, verdict: &Verdict) -> Value {
-    json!({
-        "pipeline": spec.name.as_str(),
-        "slot": slot.to_string(),
-        "at": now.to_string(),
-        "mayRun": verdict.may_run(&spec.readiness),
-        "verdict": verdict_json(verdict),
-    })
-}
-
-pub(super) fn verdict_json(verdict: &Verdict) -> Value {
-    let outcome = match verdict.outcome {
-        Outcome::Ready => "ready",
-        Outcome::NotReady => "not ready",
-        Outcome::CannotTell => "cannot tell",
-    };
-    json!({
-        "outcome": outcome, "name": verdict.name, "asked": verdict.asked, "seen": verdict.seen,
-        "reason": verdict.reason,
-        "parts": verdict.parts.iter().map(verdict_json).collect::<Vec<_>>(),
-    })
+    Ok(runtime.block_on(reader.verdict(spec, slot, &evaluators))?)
 }

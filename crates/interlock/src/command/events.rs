@@ -2,16 +2,17 @@
 
 use std::{io::Write as _, path::Path, thread, time::Duration};
 
-use interlock_store::{
-    EventRow,
-    story::{REPORT_REJECTED, REQUEST_REJECTED, sentence},
+use interlock_answers::{
+    event_answer,
+    model::event::EventAnswer,
+    prose::{REPORT_REJECTED, REQUEST_REJECTED, sentence},
 };
+use serde_json::to_value;
 
 use crate::{
     arguments::Events,
     exit::Failure,
     ledger::Ledger,
-    ledger_json,
     output::{Form, Output},
 };
 
@@ -29,12 +30,11 @@ pub(super) fn run(directory: &Path, events: &Events, output: &mut Output) -> Res
     }
     loop {
         let page = ledger.events(pipeline.as_ref(), after)?;
-        for event in &page.items {
+        for event in page.items.into_iter().map(event_answer) {
             after = event.number;
-            let is_rejected =
-                [REPORT_REJECTED, REQUEST_REJECTED].contains(&event.record.kind.as_str());
+            let is_rejected = [REPORT_REJECTED, REQUEST_REJECTED].contains(&event.kind.as_str());
             if !events.rejected || is_rejected {
-                print(event, form, output)?;
+                print(&event, form, output)?;
             }
         }
         if page.more {
@@ -48,9 +48,9 @@ pub(super) fn run(directory: &Path, events: &Events, output: &mut Output) -> Res
     }
 }
 
-fn print(event: &EventRow, form: Form, output: &mut Output) -> Result<(), Failure> {
+fn print(event: &EventAnswer, form: Form, output: &mut Output) -> Result<(), Failure> {
     match form {
-        Form::Json => writeln!(output.out, "{}", ledger_json::event(event))?,
+        Form::Json => writeln!(output.out, "{}", to_value(event).unwrap_or_default())?,
         Form::Text => writeln!(output.out, "{}", sentence(event))?,
     }
     Ok(())

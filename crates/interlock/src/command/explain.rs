@@ -9,6 +9,7 @@
 
 use std::{collections::BTreeMap, fs, io::Write as _, path::Path};
 
+use interlock_answers::{evaluation_answer, last_owed, verdict_answer};
 use interlock_config::Loaded;
 use interlock_core::{
     id::SlotKey,
@@ -16,12 +17,12 @@ use interlock_core::{
     readiness::{Evidence, evaluate},
     sensor::{Sensor, Sensors},
 };
-use interlock_store::{EventRow, LedgerEntry, LedgerRow, record::version_text, story};
+use interlock_store::{EventRow, LedgerEntry, LedgerRow, block_on, record::version_text, story};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Value, json, to_value};
 
 use super::{
-    evaluate::{self, find, judge, last},
+    evaluate::{find, judge},
     why,
 };
 use crate::{
@@ -84,8 +85,9 @@ struct Decision {
 impl Asked<'_> {
     fn explain(&self, slot: Option<&str>) -> Result<Explanation, Failure> {
         let name = &self.spec.name;
-        let last = || last(Some(self.ledger), self.spec, clock::now());
-        let text = slot.map_or_else(|| last().map(|slot| slot.to_string()), |text| Ok(text.into()));
+        let last = || block_on(self.ledger.reader().slot_in_question(self.spec));
+        let last = || Ok::<_, Failure>(last()?.to_string());
+        let text = slot.map_or_else(last, |text| Ok(text.into()));
         let typed = Typed::parse(name, &text?)?;
         if slot_name::meant(Some(self.spec), self.ledger, name, &typed)?.is_empty() {
             return self.absent(&typed);
@@ -104,9 +106,7 @@ impl Asked<'_> {
     }
 
     fn absent(&self, typed: &Typed) -> Result<Explanation, Failure> {
-        let known = self.ledger.pipeline(&self.spec.name)?;
-        let declared = (Some(self.spec), known.as_ref());
-        Ok(Explanation::Absent(why::absent(self.ledger, &self.spec.name, declared, typed)?))
+        Ok(Explanation::Absent(why::absent(self.ledger, &self.spec.name, typed)?))
     }
 
     fn recorded(&self, slot: SlotKey, row: &LedgerRow) -> Result<Explanation, Failure> {
@@ -115,19 +115,20 @@ impl Asked<'_> {
             LedgerEntry::Span(span) => story::span_state(span),
         };
         if matches!(state.as_str(), "waiting" | "queued") {
-            let at = clock::now();
-            let asked = (self.loaded, self.spec);
-            let verdict = judge(self.directory, asked, Some(self.ledger), &slot, at)?;
-            let (text, verdict) = (verdict.to_string(), evaluate::verdict_json(&verdict));
+            let asked = (&self.ledger.reader(), self.spec);
+            let verdict = judge(self.directory, self.loaded, asked, &slot)?;
+            let text = verdict.to_string();
+            let verdict = to_value(verdict_answer(&verdict)).unwrap_or_default();
             return Ok(Explanation::Waiting { slot, state, verdict, text });
         }
         let runs = self.ledger.runs_of(&slot.pipeline, &slot.schedule, slot.nominal)?;
-        let events = why::events_of(self.ledger, &slot, std::slice::from_ref(row), &runs)?;
+        let events =
+            block_on(self.ledger.reader().slot_events(&slot, std::slice::from_ref(row), &runs))?;
         let decisions: Vec<_> = events.found.iter().filter_map(Decision::of).collect();
         let mut remarks = self.remarks(&row.entry, &decisions);
         remarks.extend(
             events
-                .rest_after
+                .looked_at_until
                 .map(|after| format!("Events after number {after} were not looked at.")),
         );
         Ok(Explanation::Decided { slot, state, decisions, remarks })
@@ -248,7 +249,7 @@ fn from_files(
     };
     let slot = match &explain.slot {
         Some(text) => find(loaded, None, spec, &Typed::parse(&spec.name, text)?)?,
-        None => last(None, spec, now)?,
+        None => last_owed(spec, now),
     };
     let start = spec.starts.iter().find(|start| *start.schedule.id() == slot.schedule);
     let evidence = Evidence {
@@ -260,7 +261,8 @@ fn from_files(
     };
     let verdict = evaluate(&spec.readiness, &evidence);
     if explain.json {
-        output.json(&evaluate::json(spec, &slot, now, &verdict))?;
+        let answer = evaluation_answer(spec, &slot, now, &verdict);
+        output.json(&to_value(&answer).unwrap_or_default())?;
     } else {
         writeln!(output.out, "{slot} at {}\n{verdict}", instant(now))?;
     }

@@ -7,23 +7,16 @@ mod test;
 
 use std::{io::Write as _, path::Path};
 
-use interlock_core::{
-    id::PipelineId,
-    incident::{Alert, Hand},
-};
-use interlock_store::{
-    OutboxRow,
-    record::InboxRecord,
-    story::{self, one_line},
-};
-use serde_json::Value;
+use interlock_answers::{LIMIT_MAX, StoredIncident, model::page::PageQuery, table};
+use interlock_core::{id::PipelineId, incident::Hand};
+use interlock_store::{block_on, record::InboxRecord};
+use serde_json::to_value;
 
 use crate::{
     arguments::{HandleIncident, IncidentsCommand, ListIncidents},
     exit::Failure,
     inbox::Inbox,
-    ledger::{IncidentRow, Ledger},
-    ledger_json,
+    ledger::Ledger,
     output::{Form, Output},
     project_summary::Project,
 };
@@ -47,6 +40,7 @@ pub(super) fn run(
         Some(IncidentsCommand::List(asked)) => list(directory, asked, output),
         Some(IncidentsCommand::Ack(asked)) => handle(directory, Hand::Acknowledge, asked, output),
         Some(IncidentsCommand::Resolve(asked)) => handle(directory, Hand::Resolve, asked, output),
+        Some(IncidentsCommand::Note(asked)) => note(directory, asked, output),
         Some(IncidentsCommand::Dead { json }) => dead(directory, Form::asked(*json), output),
         Some(IncidentsCommand::Test { channel, json }) => {
             test::run(directory, channel, Form::asked(*json), output)
@@ -81,12 +75,10 @@ fn list(directory: &Path, asked: &ListIncidents, output: &mut Output) -> Result<
         more = resolved.more;
         rows.extend(resolved.items);
     }
-    let held = ledger.held(&rows)?;
-    let both = rows.iter().zip(&held);
+    let found = block_on(ledger.reader().incident_answers(&rows))?;
     if asked.json {
-        let objects = both.map(|(row, held)| ledger_json::incident(row, held.as_deref()));
-        output.json(&Value::Array(objects.collect()))?;
-    } else if rows.is_empty() {
+        output.json(&to_value(&found).unwrap_or_default())?;
+    } else if found.is_empty() {
         let which = if asked.all { "" } else { "open " };
         let that = if asked.filter.is_about_declarations() || !asked.filter.kinds.is_empty() {
             " match"
@@ -95,8 +87,8 @@ fn list(directory: &Path, asked: &ListIncidents, output: &mut Output) -> Result<
         };
         writeln!(output.out, "no {which}incidents{that}")?;
     } else {
-        let lines: Vec<_> = both.map(|(row, held)| incident(row, held.as_deref())).collect();
-        output.table(story::INCIDENTS, &lines)?;
+        let lines: Vec<_> = found.iter().map(table::incident_row).collect();
+        output.table(table::INCIDENTS, &lines)?;
         if more {
             writeln!(
                 output.err,
@@ -107,8 +99,12 @@ fn list(directory: &Path, asked: &ListIncidents, output: &mut Output) -> Result<
     ledger.conclude(matching.pipeline.as_ref(), output)
 }
 
-fn incident((pipeline, key, row): &IncidentRow, held: Option<&str>) -> [String; 8] {
-    story::incident_row(pipeline, key, &row.record, held)
+/// Adds a note.
+fn note(directory: &Path, asked: &HandleIncident, output: &mut Output) -> Result<u8, Failure> {
+    if asked.note.is_none() {
+        return Err(Failure::usage("a note says something", "Write it with `--note TEXT`."));
+    }
+    handle(directory, Hand::Note, asked, output)
 }
 
 /// Acknowledges or resolves one incident, or all that match.
@@ -142,9 +138,9 @@ fn find(
     id: &str,
 ) -> Result<(PipelineId, String), Failure> {
     let all = ledger.incidents(pipeline, RESOLVED_LOOKED_AT)?.items;
-    let exact: Vec<&IncidentRow> = all.iter().filter(|(_, key, _)| key == id).collect();
+    let exact: Vec<&StoredIncident> = all.iter().filter(|(_, key, _)| key == id).collect();
     let found = if exact.is_empty() {
-        let begins = |row: &&IncidentRow| row.1.starts_with(id) && row.2.record.is_open();
+        let begins = |row: &&StoredIncident| row.1.starts_with(id) && row.2.record.is_open();
         all.iter().filter(begins).collect()
     } else {
         exact
@@ -173,32 +169,18 @@ fn find(
 
 fn dead(directory: &Path, form: Form, output: &mut Output) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
-    let page = ledger.dead_letters()?;
+    let asked = PageQuery { after: None, limit: Some(LIMIT_MAX) };
+    let page = block_on(ledger.reader().dead_letters(&asked))?;
     match form {
-        Form::Json => {
-            output
-                .json(&Value::Array(page.items.iter().map(ledger_json::dead_letter).collect()))?;
-        }
+        Form::Json => output.json(&to_value(&page.items).unwrap_or_default())?,
         Form::Text if page.items.is_empty() => writeln!(output.out, "no dead letters")?,
         Form::Text => {
-            let rows: Vec<_> = page.items.iter().map(dead_letter).collect();
-            output.table(["CHANNEL", "PIPELINE", "TYPE", "TRIES", "ERROR", "MESSAGE"], &rows)?;
+            let rows: Vec<_> = page.items.iter().map(table::dead_letter_row).collect();
+            output.table(table::DEAD_LETTERS, &rows)?;
         }
     }
-    if page.more {
+    if page.next.is_some() {
         writeln!(output.err, "there are more; only the first are listed")?;
     }
     ledger.conclude(None, output)
-}
-
-fn dead_letter(row: &OutboxRow) -> [String; 6] {
-    let alert = Alert::from_json(&row.record.alert);
-    [
-        row.record.channel.clone(),
-        row.pipeline.to_string(),
-        alert.alert_type,
-        row.record.tries.to_string(),
-        one_line(row.record.last_error.as_deref().unwrap_or_default()),
-        one_line(&alert.message),
-    ]
 }

@@ -1,17 +1,17 @@
 //! `interlock logs`: what a run's job wrote.
 
 use std::{
-    fs::File,
-    io::{self, Read as _, Seek as _, SeekFrom},
-    path::{Path, PathBuf},
+    io::{self, Write as _},
+    path::Path,
     thread,
     time::Duration,
 };
 
+use interlock_answers::{
+    FoundLog, LogContent, LogSource, LogStart, PIECE_BYTES, RunLog, model::log::LogQuery,
+};
 use interlock_core::id::PipelineId;
-use interlock_engine::host::HOST;
-use interlock_store::{RunKey, record::RunRecord};
-use interlock_trigger::runner::log_path;
+use interlock_store::{RunKey, block_on, record::RunRecord};
 
 use crate::{
     exit::{Failure, SUCCESS},
@@ -22,57 +22,48 @@ use crate::{
 /// How often a growing log is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How long to print.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Until {
-    /// What is there.
-    Now,
-    /// Until the run has ended.
-    Ended,
-}
-
 pub(super) fn run(
     directory: &Path,
     run: &str,
-    until: Until,
+    asked: &LogQuery,
     output: &mut Output,
 ) -> Result<u8, Failure> {
+    RunKey::parse(run).map_err(|error| Failure::usage(error.message, error.help))?;
+    let start = asked.start()?;
     let ledger = Ledger::open(directory)?;
-    let (pipeline, key, record) = find(&ledger, run)?;
-    let path = path(&ledger, (&pipeline, run), &record);
-    let mut printed = print_from(&path, 0, output)?;
-    // Of a job that ran elsewhere there is what it sent.
-    let sent = record.metadata.get("body").and_then(|body| body.as_str());
-    if let (None, Some(sent)) = (printed, sent) {
-        output.bytes(sent.as_bytes())?;
-        return Ok(SUCCESS);
-    }
-    if until == Until::Now {
-        return match printed {
-            Some(_) => Ok(SUCCESS),
-            None => Err(Failure::refused(
-                format!("{run} has no log here"),
-                match elsewhere(&ledger, &record) {
-                    Some(host) => format!(
-                        "It ran on {host}, and what a job writes stays on its host: {}",
-                        path.display()
-                    ),
-                    None => format!(
-                        "It would be {}; a job that runs elsewhere has what it sent, and this one sent nothing.",
-                        path.display()
-                    ),
-                },
-            )),
-        };
-    }
+    let mut printed = None;
     loop {
-        // Asked before the log is read, so that what it wrote at its end is printed.
-        let ended = has_ended(&ledger, &pipeline, &key)?;
-        printed = print_from(&path, printed.unwrap_or(0), output)?;
-        if ended {
-            return Ok(SUCCESS);
+        // Asked before the log is read, so that what its job wrote at its end is printed.
+        let log = block_on(ledger.reader().run_log(run))?;
+        if let Some(FoundLog { source, content }) = find_log(&ledger, &log)? {
+            if source == LogSource::Kept {
+                writeln!(output.err, "the log itself is not here: these are its last lines")?;
+            }
+            let begin = match (printed, start) {
+                (Some(offset), _) | (None, LogStart::Offset(offset)) => content.resume(offset),
+                (None, LogStart::Lines(lines)) => content.tail(lines),
+            };
+            printed = Some(print(&content, begin.map_err(unreadable)?, output)?);
+        }
+        if log.has_ended || !asked.follow {
+            return if printed.is_some() { Ok(SUCCESS) } else { Err(log.absence().into()) };
         }
         thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// What there is of a log on this machine, or in the run itself.
+fn find_log(ledger: &Ledger, log: &RunLog) -> Result<Option<FoundLog>, Failure> {
+    let path = ledger.place().log_path(&log.pipeline, &log.run);
+    let found = LogContent::open(&path).map_err(|error| Failure::file("read", &path, &error))?;
+    if let Some(content) = found {
+        return Ok(Some(FoundLog { source: LogSource::File, content }));
+    }
+    match (log.left(), &log.host) {
+        (None, Some(host)) if ledger.place().known_host().as_ref() != Some(host) => {
+            Err(log.elsewhere(host).into())
+        }
+        (left, _) => Ok(left),
     }
 }
 
@@ -89,49 +80,30 @@ pub(super) fn find(ledger: &Ledger, run: &str) -> Result<(PipelineId, RunKey, Ru
     }
 }
 
-/// The host of the job, if that is another one.
-fn elsewhere<'a>(ledger: &Ledger, record: &'a RunRecord) -> Option<&'a str> {
-    let host = record.metadata.get(HOST)?.as_str()?;
-    let here = ledger.place().known_host();
-    (here.as_deref() != Some(host)).then_some(host)
-}
-
-/// Where the log is by the run's own word, else where the runner would put it.
-fn path(ledger: &Ledger, (pipeline, run): (&PipelineId, &str), record: &RunRecord) -> PathBuf {
-    let said = record.metadata.get("log").and_then(|log| log.as_str());
-    said.map_or_else(|| log_path(&ledger.runner_folder(), pipeline.as_str(), run), PathBuf::from)
-}
-
-fn has_ended(ledger: &Ledger, pipeline: &PipelineId, key: &RunKey) -> Result<bool, Failure> {
-    let record = ledger.run(pipeline, key)?;
-    let state = record.and_then(|record| record.state().ok());
-    Ok(state.is_none_or(interlock_core::run::RunState::is_terminal))
-}
-
 /// Prints a log from an offset on and answers where it ends; `None` if there is none.
 pub(crate) fn print_from(
     path: &Path,
     offset: u64,
     output: &mut Output,
 ) -> Result<Option<u64>, Failure> {
-    let failed = |error: io::Error| Failure::file("read", path, &error);
-    let mut file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
-    };
-    let length = file.metadata().map_err(failed)?.len();
-    // A log that became shorter was cut to its tail: that is printed whole.
-    let start = if length < offset { 0 } else { offset };
-    file.seek(SeekFrom::Start(start)).map_err(failed)?;
-    let mut buffer = vec![0; 64 * 1024];
-    let mut end = start;
+    let Some(content) = LogContent::open(path).map_err(unreadable)? else { return Ok(None) };
+    let begin = content.resume(offset).map_err(unreadable)?;
+    print(&content, begin, output).map(Some)
+}
+
+/// Prints what there is from a byte on and answers where it ends.
+fn print(content: &LogContent, mut offset: u64, output: &mut Output) -> Result<u64, Failure> {
     loop {
-        let count = file.read(&mut buffer).map_err(failed)?;
-        if count == 0 {
-            return Ok(Some(end));
+        let piece = content.piece(offset, PIECE_BYTES).map_err(unreadable)?;
+        if piece.is_empty() {
+            return Ok(offset);
         }
-        end += count as u64;
-        output.bytes(buffer.get(..count).unwrap_or_default())?;
+        offset += piece.len() as u64;
+        output.bytes(&piece)?;
     }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what a failed read leaves")]
+fn unreadable(error: io::Error) -> Failure {
+    Failure::failed(format!("cannot read the log: {error}"), "")
 }

@@ -5,54 +5,40 @@ use std::{
     path::Path,
 };
 
+use interlock_answers::model::plan::ResumePlanRequest;
 use interlock_core::text::counted;
 use interlock_engine::PlanLine;
-use interlock_store::record::{InboxRecord, PauseRecord};
+use interlock_store::{block_on, record::InboxRecord};
 
-use super::catchup::{Planner, print};
+use super::catchup::print;
 use crate::{
     arguments::Resume,
-    clock,
     exit::{Failure, SUCCESS},
     inbox::Inbox,
     output::Output,
-    project,
 };
 
 pub(super) fn run(directory: &Path, asked: &Resume, output: &mut Output) -> Result<u8, Failure> {
     let inbox = Inbox::open(directory, &asked.pipeline)?;
-    let catchup = asked.wish();
-    if !agreed(directory, &inbox, asked, output)? {
+    let request = ResumePlanRequest { catchup: asked.catchup.clone() };
+    let catchup = request.wish()?;
+    if !agreed(&inbox, asked, &request, output)? {
         writeln!(output.err, "it stays paused")?;
         return Ok(SUCCESS);
     }
     inbox.send(&InboxRecord::Resume { catchup }, asked.sending, output)
 }
 
-impl Resume {
-    /// What is asked for instead of the policy.
-    fn wish(&self) -> Option<String> {
-        self.catchup.clone().filter(|what| what != "policy")
-    }
-}
-
 /// Shows what was missed in the pause and asks whether that is meant. Nobody is asked when nothing was missed, or who
 /// has agreed beforehand or chosen what is to become of it; a script must say one or the other beforehand.
 fn agreed(
-    directory: &Path,
     inbox: &Inbox,
     asked: &Resume,
+    request: &ResumePlanRequest,
     output: &mut Output,
 ) -> Result<bool, Failure> {
-    let now = clock::now();
-    let loaded = project::load(directory)?;
-    let Some(row) = inbox.ledger.agenda_of(&inbox.pipeline)? else { return Ok(true) };
-    let pause = row.record.record.pause.clone().filter(|pause| pause.is_in_force(now));
-    let Some(pause) = pause else { return Ok(true) };
-    let ended = PauseRecord { until: Some(now), catchup: asked.wish(), ..pause };
-    let open = inbox.ledger.open_slots(Some(&inbox.pipeline))?;
-    let planner = Planner { ledger: &inbox.ledger, loaded: &loaded, open: &open, at: now };
-    let lines = planner.lines(&row, Some(&ended))?;
+    let lines =
+        block_on(inbox.ledger.reader().resume_lines(inbox.pipeline.as_str(), request))?.lines;
     if !lines.iter().any(PlanLine::is_missed) {
         return Ok(true);
     }
@@ -68,7 +54,7 @@ fn agreed(
             if asked.sending.json { "the pipeline's policy" } else { "what is listed above" };
         return Err(Failure::usage(
             format!(
-                "{} {} missed until now, and nobody is there to ask",
+                "{} {} missed until now, and there is no terminal to ask at",
                 counted(count, "slot"),
                 if count == 1 { "was" } else { "were" },
             ),

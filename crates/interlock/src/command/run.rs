@@ -5,13 +5,14 @@
 
 use std::{io::Write as _, path::Path, time::Duration};
 
+use interlock_answers::{model::request::RequestAnswer, slot_answer};
 use interlock_core::id::{PipelineId, ScheduleId, SlotKey};
 use interlock_store::{
     record::{AppliedRecord, InboxRecord, SlotName, SlotRecord},
     story,
 };
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Value, json, to_value};
 
 use crate::{
     alone::{Alone, Driven, Until},
@@ -20,7 +21,6 @@ use crate::{
     exit::{ACCEPTED, FAILED, Failure, SUCCESS},
     inbox::{self, Inbox, Request},
     interrupts::Interrupts,
-    ledger_json,
     narrator::{Narrator, Told},
     output::{Form, Output},
     project,
@@ -297,7 +297,8 @@ impl Following<'_> {
         }
         let ledger = &self.inbox.ledger;
         let runs = ledger.runs_of(&slot.pipeline, &slot.schedule, slot.nominal)?;
-        self.print_json(ledger_json::slot(slot, &record, &runs), output)?;
+        let ended = to_value(slot_answer(slot, &record, &runs)).unwrap_or_default();
+        self.print_json(ended, output)?;
         Ok(code)
     }
 
@@ -319,7 +320,7 @@ impl Following<'_> {
     fn print_json(&self, ended: Value, output: &mut Output) -> Result<(), Failure> {
         let answer = self.request.map(|request| self.inbox.applied(request)).transpose()?.flatten();
         let key = self.request.map_or("", |request| request.key.as_str());
-        let mut json = inbox::to_json(key, answer.as_ref());
+        let mut json = json!(RequestAnswer::of(key, answer.as_ref()));
         if let Value::Object(fields) = &mut json {
             fields.insert("ended".to_owned(), ended);
         }

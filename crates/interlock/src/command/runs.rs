@@ -2,71 +2,74 @@
 
 use std::{io::Write as _, path::Path};
 
-use interlock_core::{
-    run::{RunState, TriggerType},
-    text::TextError,
+use interlock_answers::{
+    Cursor, LIMIT_MAX, Listing,
+    model::run::{RunAnswer, RunsQuery},
+    table,
 };
-use interlock_store::{Page, RunPlace, RunQuery, RunRow, story};
-use serde_json::Value;
+use interlock_store::block_on;
+use serde_json::to_value;
 
 use super::logs;
-use crate::{arguments::Runs, exit::Failure, ledger::Ledger, ledger_json, output::Output};
-
-/// Runs asked for at once.
-const PAGE: usize = 1_000;
+use crate::{arguments::Runs, exit::Failure, ledger::Ledger, output::Output};
 
 pub(super) fn run(directory: &Path, runs: &Runs, output: &mut Output) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
-    let wrong = |error: TextError| Failure::usage(error.message, error.help);
-    let status = runs.status.as_ref().map(|status| RunState::parse(&status.to_uppercase()));
-    let trigger_type = runs.trigger_type.as_deref().map(TriggerType::parse);
     let named = runs.named.as_ref().or(runs.pipeline.as_ref());
-    let query = RunQuery {
-        pipeline: named.map(|name| ledger.known(directory, name)).transpose()?,
-        slot: None,
-        status: status.transpose().map_err(wrong)?.map(|state| state.as_str().to_owned()),
-        trigger_type: trigger_type.transpose().map_err(wrong)?.map(|kind| kind.as_str().to_owned()),
-        after: runs.after.as_ref().map(|run| place(&ledger, run)).transpose()?,
-        limit: 0,
+    let only = named.map(|name| ledger.known(directory, name)).transpose()?;
+    let asked = RunsQuery {
+        pipeline: only.as_ref().map(ToString::to_string),
+        status: runs.status.iter().map(|status| status.to_uppercase()).collect(),
+        trigger_type: runs.trigger_type.iter().cloned().collect(),
+        after: runs.after.as_ref().map(|run| behind(&ledger, run)).transpose()?,
+        ..RunsQuery::default()
     };
-    let only = query.pipeline.clone();
-    let page = list(&ledger, query, runs.limit as usize)?;
-    if page.more
+    let page = list(&ledger, asked, runs.limit as usize)?;
+    if page.next.is_some()
         && let Some(last) = page.items.last()
     {
-        let last = last.key.id(&last.pipeline);
         writeln!(
             output.err,
-            "there are more: `--after {last}` goes on, `--limit` lists more at once"
+            "there are more: `--after {}` goes on, `--limit` lists more at once",
+            last.id
         )?;
     }
     if runs.json {
-        output.json(&Value::Array(page.items.iter().map(ledger_json::run).collect()))?;
+        output.json(&to_value(&page.items).unwrap_or_default())?;
     } else if page.items.is_empty() {
         writeln!(output.out, "no such runs")?;
     } else {
-        let rows: Vec<_> = page.items.iter().map(story::run_row).collect();
-        output.table(story::RUNS, &rows)?;
+        let rows: Vec<_> = page.items.iter().map(table::run_row).collect();
+        output.table(table::RUNS, &rows)?;
     }
     ledger.conclude(only.as_ref(), output)
 }
 
-/// Where a run stands among the others.
-fn place(ledger: &Ledger, run: &str) -> Result<RunPlace, Failure> {
+/// Where a list goes on behind a run.
+fn behind(ledger: &Ledger, run: &str) -> Result<String, Failure> {
     let (pipeline, key, record) = logs::find(ledger, run)?;
-    Ok(RunPlace { created_at: record.created_at, pipeline, key })
+    Ok(Cursor::Runs { at: record.created_at, id: key.id(&pipeline) }.encode())
 }
 
 /// So many runs, page by page.
-fn list(ledger: &Ledger, mut query: RunQuery, limit: usize) -> Result<Page<RunRow>, Failure> {
-    let mut items: Vec<RunRow> = Vec::new();
+fn list(
+    ledger: &Ledger,
+    mut asked: RunsQuery,
+    limit: usize,
+) -> Result<Listing<RunAnswer>, Failure> {
+    let mut items: Vec<RunAnswer> = Vec::new();
     loop {
-        query.limit = (limit - items.len()).min(PAGE);
-        let page = ledger.runs(&query)?;
-        query.after = page.items.last().map(RunRow::place);
+        asked.limit = Some((limit - items.len()).min(LIMIT_MAX));
+        let page = block_on(ledger.reader().runs(&asked))?;
+        asked.after.clone_from(&page.next);
         items.extend(page.items);
-        if !page.more || items.len() == limit {
-            return Ok(Page { items, more: page.more });
+        if page.next.is_none() || items.len() == limit {
+            return Ok(Listing {
+                items,
+                next: page.next,
+                scanned: page.scanned,
+                unreadable: page.unreadable,
+            });
         }
     }
 }

@@ -2,8 +2,12 @@
 
 use std::{io::Write as _, path::Path};
 
-use interlock_store::record::{InboxRecord, SensorRecord};
-use serde_json::Value;
+use interlock_answers::{
+    LIMIT_MAX,
+    model::{page::PageQuery, sensor::SensorAnswer},
+};
+use interlock_store::{block_on, record::InboxRecord};
+use serde_json::{Value, to_value};
 
 use crate::{
     arguments::{SensorCommand, SensorPut},
@@ -11,7 +15,6 @@ use crate::{
     exit::{Failure, SUCCESS},
     inbox::Inbox,
     ledger::Ledger,
-    ledger_json,
     output::{Form, Output},
     project, slot_name,
 };
@@ -50,36 +53,44 @@ fn put(directory: &Path, sensor: &SensorPut, output: &mut Output) -> Result<u8, 
     inbox.send(&record, sensor.sending, output)
 }
 
-fn sensors(directory: &Path, pipeline: &str) -> Result<Vec<(String, SensorRecord)>, Failure> {
+fn sensors(directory: &Path, pipeline: &str) -> Result<Vec<SensorAnswer>, Failure> {
     let ledger = Ledger::open(directory)?;
     let pipeline = ledger.known(directory, pipeline)?;
-    ledger.sensors(&pipeline)
+    let mut asked = PageQuery { after: None, limit: Some(LIMIT_MAX) };
+    let mut all = Vec::new();
+    loop {
+        let page = block_on(ledger.reader().sensors(pipeline.as_str(), &asked))?;
+        all.extend(page.items);
+        asked.after = page.next;
+        if asked.after.is_none() {
+            return Ok(all);
+        }
+    }
 }
 
 fn get(directory: &Path, pipeline: &str, key: &str, output: &mut Output) -> Result<u8, Failure> {
     let all = sensors(directory, pipeline)?;
-    let Some((_, sensor)) = all.iter().find(|(name, _)| name == key) else {
-        let names: Vec<_> = all.iter().map(|(name, _)| name.as_str()).collect();
+    let Some(sensor) = all.iter().find(|sensor| sensor.key == key) else {
+        let names: Vec<_> = all.iter().map(|sensor| sensor.key.as_str()).collect();
         let help = match names.as_slice() {
             [] => format!("No sensor of {pipeline} was reported yet."),
             names => format!("There are {}.", names.join(", ")),
         };
         return Err(Failure::refused(format!("there is no sensor `{key}` of {pipeline}"), help));
     };
-    output.json(&ledger_json::sensor(key, sensor))?;
+    output.json(&to_value(sensor).unwrap_or_default())?;
     Ok(SUCCESS)
 }
 
 fn list(directory: &Path, pipeline: &str, form: Form, output: &mut Output) -> Result<u8, Failure> {
     let all = sensors(directory, pipeline)?;
     if form == Form::Json {
-        let sensors = all.iter().map(|(key, sensor)| ledger_json::sensor(key, sensor)).collect();
-        output.json(&Value::Array(sensors))?;
+        output.json(&to_value(&all).unwrap_or_default())?;
     } else if all.is_empty() {
         writeln!(output.out, "no sensor of {pipeline} was reported yet")?;
     } else {
-        let row = |(key, sensor): &(String, SensorRecord)| {
-            [key.clone(), sensor.at.to_string(), sensor.value.to_string()]
+        let row = |sensor: &SensorAnswer| {
+            [sensor.key.clone(), sensor.at.to_string(), sensor.value.to_string()]
         };
         let rows: Vec<_> = all.iter().map(row).collect();
         output.table(["KEY", "AT", "VALUE"], &rows)?;

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use interlock_api::{Phase, Surface};
+use interlock_api::{EvaluatorHandle, Phase, Surface};
 use interlock_config::{
     SystemZones,
     server::{Beacon, Server, ServerConfig},
@@ -21,6 +21,7 @@ use interlock_core::{id::PipelineId, outbound::Outbound};
 use interlock_engine::{
     Changes, Pace,
     host::Host,
+    seam::Evaluators,
     vitals::{Pulse, Vitals},
 };
 use interlock_liveness::signals;
@@ -39,10 +40,12 @@ use tokio::{
 use crate::{
     arguments::{LogForm, RoleName, Serve},
     clock,
+    declarations::StoredDeclarations,
+    doctor,
     exit::{FAILED, Failure, SUCCESS},
     output::Output,
     owners,
-    place::{Held, Place},
+    place::{Held, Place, host_name},
     serve::{
         archiver,
         attend::{self, END_IN, Loop, Parties, ServeEnd, asked},
@@ -51,7 +54,7 @@ use crate::{
         channel_reload::ChannelReload,
         concord,
         engines::Engines,
-        evaluators,
+        evaluators::{self, RemoteEvaluators},
         files::{Agreement, Files},
         greeting::Greeting,
         guard::{Guard, Memory},
@@ -63,6 +66,7 @@ use crate::{
         retention,
         roles::Roles,
         roster,
+        self_report::SelfReporter,
         sentinel::{self, Beacons, Sentinel, Spool},
         shards::{Owner, OwnerParts},
         signals::{Requests as _, Signals},
@@ -176,7 +180,12 @@ async fn start(project: Project) -> Result<(Parties, Greeting, Option<Witness>),
     refuse_left_behind(store.as_ref(), &place).await?;
     let witness = witness(&place, &roles, &store).await?;
     surface.enter(Phase::Starting("the ledger is being loaded"));
+    let specs = StoredSpecs::new(Arc::clone(&store), Arc::clone(&zones));
     surface.store.get_or_init(|| Arc::clone(&store));
+    surface
+        .declarations
+        .get_or_init(|| Arc::new(StoredDeclarations::new(Arc::clone(&store), specs.clone())));
+    drop(surface.logs.set(place.host_logs()?));
     surface.maker.get_or_init(|| making::maker(&directory, &config.dirs.pipelines));
     let interface = interface(&roles, &config, (&place.folder, &surface)).await?;
     let mut greeting = greeting(&place, &roles, &surface);
@@ -191,7 +200,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting, Option<Witness>),
         config: &config,
         roles: &roles,
         files: Files::new(&directory, &place.folder, Arc::clone(&zones)),
-        specs: StoredSpecs::new(Arc::clone(&store), Arc::clone(&zones)),
+        specs,
         zones,
         store: Arc::clone(&store),
         holder: place.holder(),
@@ -200,22 +209,17 @@ async fn start(project: Project) -> Result<(Parties, Greeting, Option<Witness>),
         surface: &surface,
         beside: &beside,
     };
+    surface.doctor.get_or_init(|| doctor::within_serve(&place, &store, &served.holder));
     let folder = machine_folder(&place, &roles);
-    let mut loops = OtherLoops::default();
-    let engine = if roles.has(RoleName::Engine) {
+    let (engine, loops) = if roles.has(RoleName::Engine) {
         let started = served.begin_engine(agreement, &mut greeting).await?;
-        loops = served.start_others(&folder, &started.host.vitals)?;
-        Some(served.run_engine(started, asked).await)
+        let loops = served.start_others(&folder, &started.host.vitals)?;
+        (Some(served.run_engine(started, asked).await), loops)
     } else {
-        served.watch_channels(asked);
-        if roles.write_the_ledger() {
-            let vitals = Arc::clone(surface.vitals.get_or_init(Arc::default));
-            loops = served.start_others(&folder, &vitals)?;
-            served.tell_hang_reports(&folder).await;
-        }
-        None
+        (None, served.start_without_engine(&folder, asked).await?)
     };
     surface.enter(Phase::Serving);
+    served.report_itself(interface.as_ref());
     let guard = guard((&folder, log), &config.server, (&surface, served.memory()), &beside)?;
     let stands_in_for = stands_in(&place, &roles).then(|| place.folder.clone());
     let OtherLoops { watchdog, notifier, sentinel } = loops;
@@ -533,6 +537,22 @@ impl Served<'_> {
         Ok(StartedEngine { owner, host, changes, told, broken })
     }
 
+    /// Starts what there is to start where there is no engine.
+    async fn start_without_engine(
+        &self,
+        folder: &Path,
+        asked: mpsc::UnboundedReceiver<()>,
+    ) -> Result<OtherLoops, Failure> {
+        self.watch_channels(asked);
+        if !self.roles.write_the_ledger() {
+            return Ok(OtherLoops::default());
+        }
+        let vitals = Arc::clone(self.surface.vitals.get_or_init(Arc::default));
+        let loops = self.start_others(folder, &vitals)?;
+        self.tell_hang_reports(folder).await;
+        Ok(loops)
+    }
+
     /// Starts what judges, tells and looks after this process, as far as that is among the roles.
     fn start_others(&self, folder: &Path, vitals: &Arc<Vitals>) -> Result<OtherLoops, Failure> {
         let mut loops = OtherLoops::default();
@@ -561,6 +581,23 @@ impl Served<'_> {
         Ok(loops)
     }
 
+    /// Says what this instance is like, where it can be read by others. A process that may only read a ledger in a file cannot.
+    fn report_itself(&self, interface: Option<&Interface>) {
+        if self.place.is_embedded() && !self.roles.write_the_ledger() {
+            return;
+        }
+        let reporter = SelfReporter {
+            store: Arc::clone(&self.store),
+            surface: Arc::clone(self.surface),
+            holder: self.holder.clone(),
+            host: host_name(),
+            roles: self.roles.words(),
+            address: interface.map(Interface::address),
+            started_at: clock::now(),
+        };
+        self.beside.spawn(reporter.run());
+    }
+
     /// The beacons say that pipelines are run: a process that only watches must not say it for an engine that is dead.
     fn beacons(&self) -> &[Beacon] {
         if self.roles.has(RoleName::Engine) { &self.config.beacons } else { &[] }
@@ -577,7 +614,7 @@ impl Served<'_> {
         let files = self.files.clone();
         tokio::spawn(Reload { files, engine: changes, asked, pulse, told, broken }.watch());
         let folder = &self.place.folder;
-        tokio::spawn(retention::keep_logs(folder.join("runner"), self.config.retention.logs));
+        tokio::spawn(retention::keep_logs(self.place.runner_folder(), self.config.retention.logs));
         let (store, holder) = (&self.store, &self.holder);
         let kept = retention::Kept::of(self.config);
         self.beside.spawn(retention::keep_ledger(Arc::clone(store), holder.clone(), kept));
@@ -610,12 +647,19 @@ impl Served<'_> {
         let (holder, files) = (self.holder.clone(), self.files.clone());
         let (reports_in, reports) = mpsc::unbounded_channel();
         let outbound = &self.config.engine.outbound;
-        let runner = self.place.folder.join("runner");
+        let runner = self.place.runner_folder();
         let triggers =
             wiring::triggers(self.directory, &runner, outbound, reports_in).map_err(failed)?;
         let triggers = Arc::new(triggers);
         let evaluators = evaluators::of(self.directory, self.config)
             .map_err(|error| failed(format!("cannot ask evaluators: {error}")))?;
+        let evaluators: Arc<dyn Evaluators> = Arc::new(evaluators);
+        let remote = RemoteEvaluators {
+            evaluators: Arc::clone(&evaluators),
+            runtime: tokio::runtime::Handle::current(),
+        };
+        // Only the first engine of a process is asked; there is one.
+        let _known = self.surface.evaluators.set(EvaluatorHandle(Arc::new(remote)));
         let (ways, host) = (Ways::new(store.shard_count()), Host::named(self.place.host()?));
         let (taken_over_in, taken_over) = mpsc::unbounded_channel();
         let teller = Teller {
@@ -632,7 +676,7 @@ impl Served<'_> {
             specs: Arc::new(specs),
             store: Arc::clone(store),
             triggers,
-            evaluators: Arc::new(evaluators),
+            evaluators,
             ways,
             holder: holder.clone(),
             pace,

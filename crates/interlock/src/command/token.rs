@@ -4,12 +4,13 @@
 
 use std::{io::Write as _, path::Path};
 
-use interlock_api::{
-    access::stored_tokens,
-    token::{Scope, Token},
+use interlock_answers::{
+    LIMIT_MAX,
+    model::{page::PageQuery, token::TokenAnswer},
 };
+use interlock_api::token::{Scope, Token};
 use interlock_store::{block_on, record::InboxRecord};
-use serde_json::{Value, json};
+use serde_json::{Value, json, to_value};
 
 use crate::{
     arguments::{TokenCommand, TokenCreate},
@@ -75,41 +76,39 @@ fn create(directory: &Path, asked: &TokenCreate, output: &mut Output) -> Result<
 
 fn list(directory: &Path, form: Form, output: &mut Output) -> Result<u8, Failure> {
     let ledger = Ledger::open(directory)?;
-    let mut tokens = block_on(stored_tokens(ledger.store()))?;
-    tokens.sort_by(|a, b| (&a.name, a.id()).cmp(&(&b.name, b.id())));
-    match form {
-        Form::Json => {
-            let objects = tokens.iter().map(|token| {
-                let mut object = token.to_json();
-                object["id"] = token.id().into();
-                if let Some(fields) = object.as_object_mut() {
-                    fields.remove("hash");
-                }
-                object
-            });
-            output.json(&Value::Array(objects.collect()))?;
+    let mut asked = PageQuery { after: None, limit: Some(LIMIT_MAX) };
+    let mut tokens = Vec::new();
+    loop {
+        let page = block_on(ledger.reader().tokens(&asked))?;
+        tokens.extend(page.items);
+        asked.after = page.next;
+        if asked.after.is_none() {
+            break;
         }
+    }
+    match form {
+        Form::Json => output.json(&to_value(&tokens).unwrap_or_default())?,
         Form::Text if tokens.is_empty() => {
             writeln!(output.out, "no tokens, except what `server.tokens` in interlock.yaml says")?;
         }
         Form::Text => {
-            let rows: Vec<_> = tokens.iter().map(shown).collect();
+            let rows: Vec<_> = tokens.into_iter().map(shown).collect();
             output.table(["ID", "NAME", "SCOPE", "CREATED", "BY", "IN FORCE"], &rows)?;
         }
     }
     Ok(SUCCESS)
 }
 
-fn shown(token: &Token) -> [String; 6] {
-    let scope = match &token.scope {
-        Scope::Ping(pipelines) => format!("ping {}", pipelines.join(",")),
-        Scope::Viewer | Scope::Operator | Scope::Admin => token.scope.as_str().to_owned(),
+fn shown(token: TokenAnswer) -> [String; 6] {
+    let scope = match &token.pipelines {
+        Some(pipelines) => format!("{} {}", token.scope, pipelines.join(",")),
+        None => token.scope,
     };
     let until = match token.expires_at {
-        Some(end) if !token.is_in_force(clock::now()) => format!("over since {}", instant(end)),
+        Some(end) if end <= clock::now() => format!("over since {}", instant(end)),
         Some(end) => format!("until {}", instant(end)),
         None => "until it is revoked".to_owned(),
     };
     let created = token.created_at.map(instant).unwrap_or_default();
-    [token.id(), token.name.clone(), scope, created, token.by.clone(), until]
+    [token.id, token.name, scope, created, token.by, until]
 }

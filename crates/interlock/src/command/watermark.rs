@@ -2,8 +2,12 @@
 
 use std::{io::Write as _, path::Path};
 
-use interlock_store::AgendaRow;
-use serde_json::{Value, json};
+use interlock_answers::{
+    LIMIT_MAX,
+    model::watermark::{WatermarkAnswer, WatermarksQuery},
+};
+use interlock_store::block_on;
+use serde_json::to_value;
 
 use crate::{arguments::WatermarkCommand, exit::Failure, ledger::Ledger, output::Output};
 
@@ -15,21 +19,36 @@ pub(super) fn run(
     let WatermarkCommand::Show { pipeline, json } = command;
     let ledger = Ledger::open(directory)?;
     let only = pipeline.as_ref().map(|name| ledger.known(directory, name)).transpose()?;
-    let rows = ledger.pipelines(only.as_ref())?;
-    let marks: Vec<[String; 3]> = rows.iter().flat_map(marks).collect();
+    let asked = WatermarksQuery {
+        pipeline: only.as_ref().map(ToString::to_string),
+        limit: Some(LIMIT_MAX),
+        ..WatermarksQuery::default()
+    };
+    let mut marks = all(&ledger, asked)?;
+    marks.sort_unstable();
     if *json {
-        let object = |[pipeline, schedule, at]: &[String; 3]| json!({ "pipeline": pipeline, "schedule": schedule, "at": at });
-        output.json(&Value::Array(marks.iter().map(object).collect()))?;
+        output.json(&to_value(&marks).unwrap_or_default())?;
     } else if marks.is_empty() {
         writeln!(output.out, "no slot was recorded yet")?;
     } else {
-        output.table(["PIPELINE", "SCHEDULE", "RECORDED UP TO"], &marks)?;
+        let rows: Vec<_> = marks.into_iter().map(row).collect();
+        output.table(["PIPELINE", "SCHEDULE", "RECORDED UP TO"], &rows)?;
     }
     ledger.conclude(only.as_ref(), output)
 }
 
-fn marks(row: &AgendaRow) -> impl Iterator<Item = [String; 3]> {
-    row.watermarks.iter().map(|(schedule, mark)| {
-        [row.pipeline.to_string(), schedule.to_string(), mark.record.at.to_string()]
-    })
+fn all(ledger: &Ledger, mut asked: WatermarksQuery) -> Result<Vec<WatermarkAnswer>, Failure> {
+    let mut marks = Vec::new();
+    loop {
+        let page = block_on(ledger.reader().watermarks(&asked))?;
+        marks.extend(page.items);
+        asked.after = page.next;
+        if asked.after.is_none() {
+            return Ok(marks);
+        }
+    }
+}
+
+fn row(mark: WatermarkAnswer) -> [String; 3] {
+    [mark.pipeline, mark.schedule, mark.at.to_string()]
 }

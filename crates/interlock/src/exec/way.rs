@@ -208,9 +208,9 @@ impl Client<'_> {
         let unreachable = |error: io::Error| Trouble::Unreachable(format!("{authority}: {error}"));
         let (status, answer) = self.send(&self.request(parcel, began)).map_err(unreachable)?;
         let body: Value = serde_json::from_str(&answer).unwrap_or_default();
-        let message = body["error"]["message"].as_str();
+        let message = body["detail"].as_str();
         // What stands between us and Interlock (a proxy, a page that says "not found") cannot refuse for it.
-        let is_ours = message.is_some() && body["error"]["code"].is_string();
+        let is_ours = message.is_some() && body["code"].is_string();
         let said = format!("{authority} answered {status}: {}", message.unwrap_or("(nothing)"));
         // Nor can it take a report: the page that asks for a login is answered with 200 as well.
         let is_taken = body["durable"] == true && body["key"].is_string();

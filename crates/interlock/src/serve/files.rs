@@ -25,7 +25,7 @@ use interlock_engine::Changes;
 use tokio::time::Instant;
 
 use self::scan::Scanner;
-pub(crate) use self::scan::{declaration, is_much};
+pub(crate) use self::scan::{declaration, fingerprint, is_much};
 use crate::{environment, exit::Failure, serve::index::Index};
 
 /// The files of a project.

@@ -28,8 +28,8 @@ use crate::{clock, exit::Failure};
 
 /// The file in the state folder that says where the interface is.
 pub(crate) const FILE: &str = "http.json";
-/// How long a request may take.
-const ANSWER_IN: Duration = Duration::from_secs(10);
+/// How long a request may take: an owner that has much to do is waited for ten seconds, and then there is an answer all the same.
+const ANSWER_IN: Duration = Duration::from_secs(15);
 /// How long a client may read nothing of its answer.
 const UNREAD_FOR: Duration = Duration::from_secs(15);
 

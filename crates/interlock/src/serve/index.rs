@@ -11,7 +11,7 @@ use std::{
     collections::BTreeMap, fmt::Write as _, fs, io, os::unix::fs::MetadataExt as _, path::Path,
 };
 
-use interlock_config::Upstream;
+use interlock_config::{SystemZones, Upstream, ZoneSource as _};
 use interlock_core::id::{PipelineId, fnv1a};
 use interlock_private_files as private_files;
 
@@ -19,7 +19,7 @@ use interlock_private_files as private_files;
 const FORMAT: &str = "interlock-files 1";
 
 /// How a file looks from outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Stamp {
     size: u64,
     /// Nanoseconds since 1970.
@@ -86,6 +86,14 @@ impl Index {
     pub(crate) fn find(&self, path: &str) -> Option<&Entry> {
         let at = self.entries.binary_search_by(|entry| (*entry.path).cmp(path)).ok()?;
         self.entries.get(at)
+    }
+
+    /// Whether what it remembers still means the same: in the same surroundings, and with the same data of zones.
+    pub(crate) fn holds(&self, fingerprint: u64, zones: &SystemZones) -> bool {
+        self.fingerprint == fingerprint
+            && self.zones.iter().all(|(name, known)| {
+                zones.zone(name).is_some_and(|zone| zone.fingerprint() == *known)
+            })
     }
 
     /// Reads an index; an empty one when there is none or it cannot be used.

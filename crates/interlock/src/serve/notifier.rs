@@ -225,29 +225,34 @@ impl Book for AlertBook {
 /// Answers about pipelines, believed for a moment: many alerts at once ask the same.
 struct RecentAnswers<T> {
     kept: SignedDuration,
-    answers: Mutex<BTreeMap<PipelineId, (Timestamp, T)>>,
+    answers: Mutex<AnswerPages<T>>,
+}
+
+/// Those of now, and those before them: when there are too many, the older half goes at once. To look for what is too old would cost each
+/// answer a look at all of them.
+struct AnswerPages<T> {
+    now: BTreeMap<PipelineId, (Timestamp, T)>,
+    before: BTreeMap<PipelineId, (Timestamp, T)>,
 }
 
 impl<T: Clone> RecentAnswers<T> {
     fn new(kept: SignedDuration) -> Self {
-        Self { kept, answers: Mutex::default() }
+        let pages = AnswerPages { now: BTreeMap::new(), before: BTreeMap::new() };
+        Self { kept, answers: Mutex::new(pages) }
     }
 
     fn get(&self, name: &PipelineId, now: Timestamp) -> Option<T> {
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, answer) = answers.get(name)?;
+        let pages = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, answer) = pages.now.get(name).or_else(|| pages.before.get(name))?;
         (now.duration_since(*at).abs() < self.kept).then(|| answer.clone())
     }
 
     fn keep(&self, name: &PipelineId, answer: T, now: Timestamp) {
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of a storm go when the next one begins, or when they are too many.
-        if answers.len() >= ANSWERS_MAX {
-            answers.retain(|_, (at, _)| now.duration_since(*at).abs() < self.kept);
+        let mut pages = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if pages.now.len() >= ANSWERS_MAX / 2 {
+            pages.before = std::mem::take(&mut pages.now);
         }
-        if answers.len() < ANSWERS_MAX {
-            answers.insert(name.clone(), (now, answer));
-        }
+        pages.now.insert(name.clone(), (now, answer));
     }
 }
 
@@ -278,10 +283,11 @@ mod tests {
         for number in 0..=ANSWERS_MAX {
             answers.keep(&name(number), number, at(0));
         }
-        assert_eq!(answers.get(&name(7), at(1)), Some(7));
-        assert_eq!(answers.get(&name(ANSWERS_MAX), at(1)), None, "one too many");
-        assert_eq!(answers.get(&name(7), at(2)), None, "it may have been edited");
-        answers.keep(&name(ANSWERS_MAX), 1, at(2));
-        assert_eq!(answers.get(&name(ANSWERS_MAX), at(2)), Some(1), "the old ones went");
+        assert_eq!(answers.get(&name(7), at(1)), None, "the older half went");
+        let last_half = ANSWERS_MAX / 2..=ANSWERS_MAX;
+        assert!(last_half.clone().all(|it| answers.get(&name(it), at(1)) == Some(it)));
+        assert_eq!(answers.get(&name(ANSWERS_MAX), at(2)), None, "it may have been edited");
+        answers.keep(&name(ANSWERS_MAX - 1), 1, at(2));
+        assert_eq!(answers.get(&name(ANSWERS_MAX - 1), at(2)), Some(1), "the newer one counts");
     }
 }

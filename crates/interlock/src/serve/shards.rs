@@ -71,13 +71,23 @@ struct Mine {
     seen: u64,
 }
 
+/// Another instance that has a shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ShardFollower {
+    holder: String,
+    /// Whether our work on the shard had yet to end.
+    is_ours_at_work: bool,
+}
+
 /// Who owns shards.
 pub(crate) struct Owner<W> {
     pub(crate) parts: OwnerParts<W>,
     mine: BTreeMap<Shard, Mine>,
     beginning: Option<JoinHandle<Begun>>,
-    /// Who held what at the last look.
+    /// Who held what at the last look, or when it was last held.
     holders: BTreeMap<Shard, String>,
+    /// Which shards others held at the last look, as far as was passed on.
+    followers: BTreeMap<Shard, ShardFollower>,
     announce_at: Instant,
     is_away: bool,
     /// What is being taken up.
@@ -111,6 +121,7 @@ impl<W: Work> Owner<W> {
             mine: BTreeMap::new(),
             beginning: None,
             holders: BTreeMap::new(),
+            followers: BTreeMap::new(),
             announce_at: Instant::now(),
             is_away: false,
             asked: Vec::new(),
@@ -342,11 +353,23 @@ impl<W: Work> Owner<W> {
     }
 
     /// Passes on which shards have come into other hands.
+    ///
+    /// We may have had a shard between two looks only, so that the same instance holds it at both, and may have begun jobs. So a
+    /// shard that is free, which it is before we take it, is news when it is held again. And what jobs say goes to our engine for as long
+    /// as that lives, although it can no longer record it: a shard is news once more when our work on it has ended.
     fn note_who_follows(&mut self, held: &BTreeMap<u16, String>) {
+        self.followers.retain(|shard, _| held.contains_key(&shard.0));
         for (shard, holder) in held {
             let shard = Shard(*shard);
-            let before = self.holders.insert(shard, holder.clone());
-            let is_news = before.as_ref() != Some(holder) && *holder != self.parts.holder;
+            self.holders.insert(shard, holder.clone());
+            if *holder == self.parts.holder {
+                self.followers.remove(&shard);
+                continue;
+            }
+            let is_ours_at_work = self.mine.contains_key(&shard) || self.asked.contains(&shard);
+            let follower = ShardFollower { holder: holder.clone(), is_ours_at_work };
+            let is_news = self.followers.get(&shard) != Some(&follower);
+            self.followers.insert(shard, follower);
             if let Some(tell) = self.parts.taken_over.as_ref().filter(|_| is_news) {
                 let _nobody_asks = tell.send(shard);
             }
@@ -411,10 +434,14 @@ async fn joined<T>(task: JoinHandle<T>) -> T {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{
+        sync::atomic::{AtomicI64, Ordering::SeqCst},
+        time::Duration,
+    };
 
-    use interlock_store::memory::MemoryStore;
-    use tokio::time::sleep;
+    use interlock_store::{Lease, memory::MemoryStore};
+    use jiff::Timestamp;
+    use tokio::{sync::Notify, task::yield_now, time::sleep};
 
     use super::*;
 
@@ -462,6 +489,127 @@ mod tests {
         };
         let _over = timeout(LOOK_EVERY * 10, begins).await;
         pulse
+    }
+
+    /// How long our leases last, by the clock of the store.
+    const LEASE: SignedDuration = SignedDuration::from_secs(4);
+    const SHARD: Shard = Shard(1);
+
+    /// Work that takes the lease, and ends when the test says that it was followed.
+    struct TakingWork {
+        store: Arc<MemoryStore>,
+        followed: Arc<Notify>,
+    }
+
+    impl Work for TakingWork {
+        fn begin(self: Arc<Self>, shards: Vec<Shard>) -> Task<Begun> {
+            Box::pin(async move {
+                let mut begun = Vec::new();
+                for shard in shards {
+                    let lease = self.store.acquire(Role::Engine, shard, "us", LEASE).await?;
+                    let (stop, stopped) = oneshot::channel();
+                    let followed = Arc::clone(&self.followed);
+                    let task = tokio::spawn(async move {
+                        // Bounded: the test notifies it, or ends its runtime.
+                        followed.notified().await;
+                        drop(stopped);
+                        Ended::Followed
+                    });
+                    begun.extend(
+                        lease.map(|_| (shard, AtWork { task, stop, pulse: Pulse::default() })),
+                    );
+                }
+                Ok(begun)
+            })
+        }
+    }
+
+    /// Us and another instance, which has two shards at first.
+    struct RivalOwners {
+        store: Arc<MemoryStore>,
+        seconds: Arc<AtomicI64>,
+        followed: Arc<Notify>,
+        us: Owner<TakingWork>,
+        told: mpsc::UnboundedReceiver<Shard>,
+    }
+
+    impl RivalOwners {
+        /// They have both shards, and we know it; then they give one back.
+        async fn start() -> Self {
+            let seconds = Arc::new(AtomicI64::new(0));
+            let time = Arc::clone(&seconds);
+            let clock = Arc::new(move || Timestamp::from_second(time.load(SeqCst)).unwrap());
+            let store = Arc::new(MemoryStore::new(2, clock));
+            let followed = Arc::new(Notify::new());
+            let (taken_over, told) = mpsc::unbounded_channel();
+            let us = Owner::new(OwnerParts {
+                store: Arc::clone(&store) as Arc<dyn Store>,
+                role: Role::Engine,
+                holder: "us".to_owned(),
+                lease: LEASE,
+                work: Arc::new(TakingWork {
+                    store: Arc::clone(&store),
+                    followed: Arc::clone(&followed),
+                }),
+                pulse: Pulse::default(),
+                taken_over: Some(taken_over),
+                unreached: Arc::default(),
+            });
+            let mut rivals = Self { store, seconds, followed, us, told };
+            let hour = SignedDuration::from_hours(1);
+            rivals.store.announce(Role::Engine, "them", hour).await.unwrap();
+            rivals.they_take(Shard(0)).await;
+            let lease = rivals.they_take(SHARD).await;
+            assert_eq!(rivals.look().await, [Shard(0), SHARD]);
+            assert_eq!(rivals.look().await, []);
+            rivals.store.release(lease.writer).await.unwrap();
+            rivals
+        }
+
+        async fn they_take(&self, shard: Shard) -> Lease {
+            let hour = SignedDuration::from_hours(1);
+            self.store.acquire(Role::Engine, shard, "them", hour).await.unwrap().unwrap()
+        }
+
+        /// What we hear at a look, after which the work that it began has begun.
+        async fn look(&mut self) -> Vec<Shard> {
+            self.us.look().await.unwrap();
+            for _ in 0..100 {
+                yield_now().await;
+            }
+            std::iter::from_fn(|| self.told.try_recv().ok()).collect()
+        }
+
+        /// Our lease runs out, and they take the shard.
+        async fn they_follow(&self) {
+            self.seconds.fetch_add(LEASE.as_secs() + 1, SeqCst);
+            self.they_take(SHARD).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_shard_that_was_ours_between_two_looks_has_come_into_other_hands() {
+        let mut rivals = RivalOwners::start().await;
+        assert_eq!(rivals.look().await, [], "it is free, and we take it");
+        rivals.they_follow().await;
+        rivals.followed.notify_waiters();
+        yield_now().await;
+        assert_eq!(rivals.look().await, [SHARD], "they had it at the last look but one, too");
+        assert_eq!(rivals.look().await, []);
+    }
+
+    #[tokio::test]
+    async fn a_shard_has_come_into_other_hands_again_when_our_work_on_it_ends() {
+        let mut rivals = RivalOwners::start().await;
+        assert_eq!(rivals.look().await, []);
+        assert_eq!(rivals.look().await, [], "we have it");
+        rivals.they_follow().await;
+        assert_eq!(rivals.look().await, [SHARD], "our engine does not know it yet");
+        assert_eq!(rivals.look().await, []);
+        rivals.followed.notify_waiters();
+        yield_now().await;
+        assert_eq!(rivals.look().await, [SHARD], "what it was told is lost with it");
+        assert_eq!(rivals.look().await, []);
     }
 
     #[tokio::test]

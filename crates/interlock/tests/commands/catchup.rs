@@ -101,6 +101,7 @@ fn downtime_of(
     let noon = at("2026-02-25T12:00:00Z");
     let pipeline = PipelineRecord {
         agenda: None,
+        about: None,
         version: "00000000000000ab".into(),
         first_seen: noon,
         retired_at: None,

@@ -86,6 +86,9 @@ fn json_has_the_promised_fields() {
             "slot": "ad-hoc/cron/2026-10-25T00:30:00Z",
             "utc": "2026-10-25T00:30:00Z",
             "local": "2026-10-25T02:30:00+02:00",
+            "date": "2026-10-25",
+            "dst": "first_of_two",
+            "leftOut": [],
             "note": "DST: first of two, the clock is set back",
         }])
     );

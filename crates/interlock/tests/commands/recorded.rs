@@ -176,6 +176,7 @@ pub(crate) fn story() -> tempfile::TempDir {
     let written = Written::open(directory.path());
     let pipeline = PipelineRecord {
         agenda: None,
+        about: None,
         version: "00000000000000ab".into(),
         first_seen: at("2026-02-25T06:30:00Z"),
         retired_at: None,
@@ -219,6 +220,7 @@ pub(crate) fn pause(directory: &Path) {
     };
     let record = PipelineRecord {
         agenda: None,
+        about: None,
         version: "00000000000000ab".into(),
         first_seen: at("2026-02-25T06:30:00Z"),
         retired_at: None,

@@ -291,7 +291,7 @@ fn only_interlock_itself_can_refuse_a_report_for_good() {
     };
     assert_eq!((mode(&spool), mode(&kept[0])), (0o700, 0o600));
     let ours = "HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n\
-                {\"error\": {\"code\": \"no_such_pipeline\", \"message\": \"there is none\", \"hint\": \"\"}}";
+                {\"code\": \"pipeline_unknown\", \"detail\": \"there is none\", \"hint\": \"\"}";
     let ran = exec(&site, &["proxied", "--server", &answering(ours)], &["true"]);
     assert!(
         ran.stderr.contains("was not taken") && ran.stderr.contains("there is none"),

@@ -171,6 +171,9 @@ fn judge(fleet: &Fleet, store: &dyn Store, (end, looks): (Timestamp, Vec<Look>))
         }
         thread::sleep(Duration::from_millis(500));
     }
+    for open in fleet.open_slots(store) {
+        println!("open: {open}");
+    }
     for instance in &fleet.instances {
         println!("---- {}", tail(&log(instance.project.path())));
     }

@@ -180,7 +180,10 @@ fn many_incidents_are_groups_first_and_lines_on_request() {
     assert_eq!(matching(&["--owner", "team-3", "--label", "part=0"]).len(), 0);
     assert_eq!(matching(&["--upstream", "p000003"]).len(), each - 1);
     assert_eq!(matching(&["--kind", "schedule_missed"]).len(), count);
-    assert_eq!(matching(&["--kind", "JOB_FAILED"]).len(), 0);
+    assert_eq!(matching(&["--kind", "RETRY_EXHAUSTED"]).len(), 0);
+    let unknown = project.run(&["incidents", "--kind", "JOB_FAILED"]);
+    assert_eq!(unknown.code, 2, "{unknown:?}");
+    assert!(unknown.stderr.contains("RETRY_EXHAUSTED"), "it names those that are: {unknown:?}");
     let groups = matching(&["--group-by", "owner"]);
     assert_eq!(groups.len(), OWNERS);
     let counts = groups.iter().map(|group| group["count"].as_u64().unwrap());
@@ -189,7 +192,7 @@ fn many_incidents_are_groups_first_and_lines_on_request() {
 
 #[test]
 fn a_filter_is_acknowledged_and_resolved_at_once() {
-    let project = missed_here(200);
+    let project = missed_here(500);
     let unnamed = project.run(&["incidents", "ack"]);
     assert_eq!(unnamed.code, 2, "{unnamed:?}");
     let filter = ["--owner", "team-3"];
@@ -199,20 +202,24 @@ fn a_filter_is_acknowledged_and_resolved_at_once() {
     let unsure = deal("ack", &[]);
     assert_eq!(unsure.code, 2, "{unsure:?}");
     assert!(
-        unsure.stderr.contains("10 incidents match, and there is no terminal to ask at"),
+        unsure.stderr.contains("25 incidents match, and there is no terminal to ask at"),
         "{unsure:?}"
     );
-    assert_eq!(deal("ack", &["--dry-run"]).stdout.lines().count(), 1 + 10);
+    assert_eq!(deal("ack", &["--dry-run"]).stdout.lines().count(), 1 + 25);
     let open = || {
         let all = array(&project, &["incidents", "--json"]);
         let state = |word: &str| all.iter().filter(|one| one["state"] == *word).count();
         (state("open"), state("acknowledged"))
     };
-    assert_eq!(open(), (200, 0), "nothing was done yet");
+    assert_eq!(open(), (500, 0), "nothing was done yet");
     let alone = deal("ack", &["--yes", "--by", "ann", "--wait", "2m"]);
-    assert_eq!((alone.code, &*alone.stdout), (0, "acknowledged 10 of 10 incidents\n"), "{alone:?}");
-    assert_eq!(open(), (190, 10));
+    assert_eq!((alone.code, &*alone.stdout), (0, "acknowledged 25 of 25 incidents\n"), "{alone:?}");
+    assert_eq!(open(), (475, 25));
     assert_eq!(deal("ack", &["--yes"]).stdout, "no open incidents match\n");
+    // More than fit into one page of the inbox at once are several passes of one owner.
+    let others = ask(&project, &["incidents", "ack", "--label", "part=0", "--yes", "--wait", "1m"]);
+    assert_eq!(others.stdout, "acknowledged 250 of 250 incidents\n");
+    assert_eq!(open(), (225, 275));
     // `serve` applies them, however many there are.
     let daemon = Daemon::start(project.path());
     project.until("it serves", || (project.run(&["status"]).code == 0).then_some(()));
@@ -220,9 +227,48 @@ fn a_filter_is_acknowledged_and_resolved_at_once() {
         ["incidents", "resolve", "--kind", "SCHEDULE_MISSED", "--yes", "--json", "--wait", "2m"];
     let ran = ask(&project, &all);
     let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((&answer["matched"], &answer["accepted"]), (&200.into(), &200.into()), "{answer}");
+    assert_eq!((&answer["matched"], &answer["accepted"]), (&500.into(), &500.into()), "{answer}");
     assert_eq!(open(), (0, 0));
     drop(daemon);
+}
+
+#[test]
+fn status_reads_no_file_that_serve_has_read() {
+    let count = 50;
+    let project = missed_here(count);
+    let daemon = Daemon::start(project.path());
+    project.until("it serves", || project.folder().join("files.index").exists().then_some(()));
+    let rows = array(&project, &["status", "--json"]);
+    assert_eq!(rows.len(), count);
+    assert!(rows.iter().all(|row| !row["next"].is_null()), "{rows:?}");
+    let kept = project.folder().join("files.summary");
+    assert!(!kept.exists(), "who loads all files remembers what they say");
+    // A new file is not in the index, so all are loaded.
+    drop(daemon);
+    project.write("new", "name: new\nschedule: '0 0 * * *'\ntrigger: {type: external}\n");
+    let with_new = ask(&project, &["status"]).stdout;
+    assert!(with_new.contains("not seen by `interlock serve` yet"), "{with_new}");
+}
+
+#[test]
+fn status_of_a_store_that_others_serve_goes_by_their_rows() {
+    let server = PrivateRedis::start();
+    let address = server.address();
+    let text = format!("provider: redis\nredis: {{addr: '{address}'}}\n");
+    let open = || RedisStore::open(&RedisSettings::new(address)).unwrap();
+    let theirs = missed(30, &text, |_| Arc::new(open()));
+    let here = Project::new(&[("broken", "name: broken\nschedule: [")]);
+    settings(&here, &text);
+    let (ran, rows) = (ask(&here, &["status"]), array(&here, &["status", "--json"]));
+    assert!(!ran.stderr.contains("problem"), "the file here is in force nowhere: {ran:?}");
+    assert_eq!(rows.len(), 30);
+    assert!(rows.iter().all(|row| !row["next"].is_null()), "{rows:?}");
+    // A machine that serves goes by its files again.
+    fs::create_dir_all(here.folder()).unwrap();
+    fs::write(here.folder().join("files.index"), "").unwrap();
+    let ran = ask(&here, &["status"]);
+    assert!(ran.stderr.contains("problem"), "{ran:?}");
+    drop(theirs);
 }
 
 #[test]

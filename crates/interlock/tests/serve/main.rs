@@ -3,6 +3,7 @@
 //!
 //! | module | what it does to the real binary |
 //! |---|---|
+//! | `api` | questions and requests over HTTP, against what the commands print |
 //! | `archive` | an archiver that is killed again and again, from a file and from a Redis; one beside the engine |
 //! | `kills` | 200 random `kill -9` of daemon, runner or both under load |
 //! | `points` | `kill -9` at every system call around one trigger, one by one |
@@ -24,6 +25,7 @@
 //! | `private` | who may read what it keeps |
 //! | `primaries` | a primary that comes back after its replica has followed, under two instances that name both |
 //! | `recover` | a ledger whose pages or log are damaged, and a start that is refused for it |
+//! | `self_reports` | what instances say of themselves in the store, on each engine, and of one that is killed |
 //! | `rollback` | a Redis or a PostgreSQL that comes back as it was seconds ago |
 //! | `servers` | two instances on one Redis or PostgreSQL, of which one is killed |
 //! | `settings` | the settings for all pipelines, and what they do |
@@ -39,6 +41,7 @@
 #![expect(clippy::disallowed_methods, reason = "a real process in real time is what is tested")]
 
 mod alerts;
+mod api;
 mod archive;
 mod backfills;
 mod bad_input;
@@ -67,6 +70,7 @@ mod process;
 mod project;
 mod recover;
 mod rollback;
+mod self_reports;
 mod servers;
 mod settings;
 mod signals;

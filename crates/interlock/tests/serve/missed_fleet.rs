@@ -6,12 +6,13 @@ use interlock_config::{SystemZones, load_dir};
 use interlock_core::{
     agenda::Agenda,
     id::{PipelineId, ScheduleId},
+    pipeline::Pipeline,
 };
 use interlock_store::{
     Freight, Key, Record, Row, RunKey, Store, StoredRow, block_on,
     record::{
-        AgendaRecord, IncidentRecord, MarksRecord, OutboxRecord, PipelineRecord, RunRecord,
-        SlotRecord, WatermarkRecord,
+        AboutRecord, AgendaRecord, IncidentRecord, MarksRecord, OutboxRecord, PipelineRecord,
+        RunRecord, SlotRecord, WatermarkRecord,
     },
 };
 use jiff::{SignedDuration, Timestamp};
@@ -54,20 +55,16 @@ pub(crate) fn fill(directory: &Path, store: &dyn Store, at: Timestamp) {
     assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
     for portion in loaded.pipelines.chunks(PORTION) {
         let rows = portion.iter().flat_map(|loaded| {
-            let agenda = AgendaRecord::from_core(&Agenda::of(&loaded.pipeline));
             let version = format!("{:016x}", loaded.version);
-            rows_of(&loaded.pipeline.name, (&version, agenda), at)
+            rows_of((&loaded.pipeline, &version), at)
         });
         let freight = Freight { rows: rows.collect(), ..Freight::default() };
         block_on(store.import(freight)).expect("the store takes rows");
     }
 }
 
-fn rows_of(
-    name: &PipelineId,
-    (version, agenda): (&str, AgendaRecord),
-    at: Timestamp,
-) -> Vec<StoredRow> {
+fn rows_of((declared, version): (&Pipeline, &str), at: Timestamp) -> Vec<StoredRow> {
+    let (name, agenda) = (&declared.name, AgendaRecord::from_core(&Agenda::of(declared)));
     let schedule = ScheduleId::any("h").expect("a name");
     let before = at - SignedDuration::from_hours(1);
     let pipeline = PipelineRecord {
@@ -77,6 +74,7 @@ fn rows_of(
         pause: None,
         disabled_since: None,
         agenda: Some(Box::new(agenda)),
+        about: Some(Box::new(AboutRecord::of(declared))),
     };
     let run = RunKey { schedule: schedule.clone(), nominal: before, generation: 1, attempt: 1 };
     let rows = [

@@ -306,8 +306,8 @@ fn http_says_what_is_missing(project: &Project, (lost, kept): (&str, &str), addr
     };
     assert_eq!(put(kept).0, "200");
     let (status, body) = put(lost);
-    assert_eq!((status.as_str(), &body["error"]["code"]), ("503", &"store_unreachable".into()));
-    assert!(body["error"]["message"].as_str().unwrap().contains(addr), "{body}");
+    assert_eq!((status.as_str(), &body["code"]), ("503", &"store_unreachable".into()));
+    assert!(body["detail"].as_str().unwrap().contains(addr), "{body}");
     let ready = curl(&["-w", "\n%{http_code}", &format!("{base}/readyz")]);
     assert!(ready.stdout.ends_with("200"), "{ready:?}");
 }

@@ -6,10 +6,12 @@ use std::{
     time::Duration,
 };
 
+use interlock_answers::{backfill_answer, backfill_eta};
 use interlock_store::{
     BackfillRow,
     record::{AppliedRecord, BackfillRecord, InboxRecord},
 };
+use serde_json::to_value;
 
 use crate::{
     alone::{Alone, Driven},
@@ -17,7 +19,6 @@ use crate::{
     clock,
     exit::{ACCEPTED, Failure, PROBLEMS, SUCCESS},
     inbox::Inbox,
-    ledger_json,
     narrator::Told,
     output::Output,
     writer::Writing,
@@ -162,7 +163,8 @@ impl<'a> Following<'a> {
         if self.sending.json {
             let pipeline = self.inbox.pipeline.clone();
             let row = BackfillRow { pipeline, number: self.number, record, revision: 0 };
-            output.json(&ledger_json::backfill(&row, super::eta(&row.record, clock::now())))?;
+            let answer = backfill_answer(&row, clock::now());
+            output.json(&to_value(answer).unwrap_or_default())?;
         }
         Ok(if is_well { SUCCESS } else { PROBLEMS })
     }
@@ -184,7 +186,7 @@ fn sum(record: &BackfillRecord) -> String {
 fn bar(record: &BackfillRecord) -> String {
     let ended = record.counts.ended().min(record.total);
     let done = (ended * WIDTH).checked_div(record.total).unwrap_or(WIDTH) as usize;
-    let left = super::eta(record, clock::now()).map(|eta| format!(", {eta:#} left"));
+    let left = backfill_eta(record, clock::now()).map(|eta| format!(", {eta:#} left"));
     let (full, empty) = ("#".repeat(done), "-".repeat(WIDTH as usize - done));
     format!("[{full}{empty}] {} {}{}", record.state, sum(record), left.unwrap_or_default())
 }

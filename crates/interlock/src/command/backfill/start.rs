@@ -3,27 +3,15 @@
 use std::{
     io::{self, BufRead as _, IsTerminal as _, Write as _},
     path::Path,
-    sync::Arc,
 };
 
-use interlock_core::{
-    backfill::has_slots,
-    id::{PipelineId, ScheduleId},
-    pipeline::Pipeline,
-};
-use interlock_engine::backfill_of;
-use interlock_store::{
-    Store,
-    memory::MemoryStore,
-    record::{BackfillRecord, InboxRecord},
-};
+use interlock_answers::{BackfillPlan, Reader, model::plan::BackfillPlanRequest};
+use interlock_core::{backfill::has_slots, pipeline::Pipeline};
+use interlock_store::{block_on, record::BackfillRecord};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::to_value;
 
-use super::{
-    follow,
-    plan::{Plan, Planner},
-};
+use super::follow;
 use crate::{
     arguments::BackfillStart,
     clock, environment,
@@ -31,7 +19,6 @@ use crate::{
     inbox::Inbox,
     ledger::Ledger,
     output::Output,
-    place::Place,
     project, slot_name,
 };
 
@@ -59,26 +46,25 @@ pub(super) fn run(
             format!("Without a zone of their own they are times in {}.", zone.name()),
         ));
     }
-    let mut request = request(spec, asked, now);
-    let record = backfill_of(spec, &request, now);
-    let record = record.map_err(|reason| Failure::usage(reason, ""))?;
-    refuse_what_is_gone(directory, asked, &record)?;
+    let wanted = request(asked, from, to);
+    let ledger = Ledger::open_or_empty(directory)?;
+    let reader = Reader { now, ..ledger.reader() };
+    let record = block_on(reader.backfill_record(spec, &wanted))?;
     if !asked.dry_run && !asked.yes && !agreed(spec, (asked, &record), output)? {
         writeln!(output.err, "nothing was done")?;
         return Ok(SUCCESS);
     }
-    let plan = plan(directory, spec, (&record, now))?;
+    let plan = block_on(reader.backfill_plan(spec, record))?;
     if asked.dry_run {
-        show(spec, asked, (&record, &plan), output)?;
+        show(spec, asked, &plan, output)?;
         return Ok(SUCCESS);
     }
     if plan.total == 0 {
         return Err(none_would_run(&plan));
     }
+    let by = environment::variable("USER").or_else(|| environment::variable("LOGNAME"));
+    let request = wanted.to_inbox(&by.unwrap_or_default(), Some(&plan));
     let inbox = Inbox::open(directory, &asked.pipeline)?;
-    if let InboxRecord::StartBackfill { total, plan: hash, .. } = &mut request {
-        (*total, *hash) = (plan.total, plan.hash.clone());
-    }
     // Who sits at a terminal sees how far it is; it goes on without them.
     let is_watched = io::stderr().is_terminal() && !asked.sending.json && inbox.ledger.is_served();
     if asked.follow || is_watched {
@@ -94,7 +80,7 @@ pub(super) fn run(
     Ok(code)
 }
 
-fn none_would_run(plan: &Plan) -> Failure {
+fn none_would_run(plan: &BackfillPlan) -> Failure {
     let (slots, owed) = (plan.slots, plan.owed());
     let what = match slots {
         0 => "there are no slots in the range".to_owned(),
@@ -113,78 +99,17 @@ fn none_would_run(plan: &Plan) -> Failure {
     Failure::refused(what, help)
 }
 
-/// What was taken out looks like what never was: nothing of that age runs unless somebody says that it is missing.
-fn refuse_what_is_gone(
-    directory: &Path,
-    asked: &BackfillStart,
-    record: &BackfillRecord,
-) -> Result<(), Failure> {
-    if asked.assume_missing || !Place::of(directory)?.exists()? {
-        return Ok(());
-    }
-    match Ledger::open(directory)?.floor()? {
-        Some(floor) if record.from < floor => Err(Failure::refused(
-            format!("what was decided before {floor} may have been taken out of the ledger"),
-            "Begin with `--from` at that instant, or say `--assume-missing`: what is not there then runs.",
-        )),
-        Some(_) | None => Ok(()),
-    }
-}
-
-fn request(spec: &Pipeline, asked: &BackfillStart, now: Timestamp) -> InboxRecord {
-    let zone = slot_name::common_zone(spec, &asked.schedules);
-    let by = environment::variable("USER").or_else(|| environment::variable("LOGNAME"));
-    InboxRecord::StartBackfill {
-        from: asked.from.at(now, &zone),
-        to: asked.to.at(now, &zone),
+fn request(asked: &BackfillStart, from: Timestamp, to: Timestamp) -> BackfillPlanRequest {
+    BackfillPlanRequest {
+        from,
+        to,
         schedules: asked.schedules.clone(),
         reprocess: asked.reprocess.clone(),
         order: asked.order.clone(),
         concurrency: asked.concurrency,
         reason: asked.reason.clone(),
-        by: by.unwrap_or_default(),
-        total: 0,
-        plan: String::new(),
+        assume_missing: asked.assume_missing,
     }
-}
-
-/// Plans with what the ledger says; one that does not exist yet says nothing.
-fn plan(
-    directory: &Path,
-    spec: &Pipeline,
-    (record, now): (&BackfillRecord, Timestamp),
-) -> Result<Plan, Failure> {
-    if !Place::of(directory)?.exists()? {
-        let store = MemoryStore::new(1, Arc::new(clock::now));
-        return Planner { store: &store, spec, record, now }.plan(|_| None);
-    }
-    let ledger = Ledger::open(directory)?;
-    let row = ledger.pipeline(&spec.name)?;
-    let pause = row.and_then(|row| row.pause);
-    // While nobody records what is due, what is owed is the backfill's.
-    let is_held =
-        pause.is_some_and(|pause| pause.is_in_force(now)) || !spec.enabled || !ledger.is_served();
-    let watermarks = watermarks(&ledger, &spec.name, record)?;
-    let store: &dyn Store = ledger.store();
-    Planner { store, spec, record, now }.plan(|id| {
-        let found = watermarks.iter().find(|(known, _)| known == id);
-        found.map(|(_, at)| *at).filter(|_| !is_held)
-    })
-}
-
-fn watermarks(
-    ledger: &Ledger,
-    pipeline: &PipelineId,
-    record: &BackfillRecord,
-) -> Result<Vec<(ScheduleId, Timestamp)>, Failure> {
-    let mut found = Vec::new();
-    for id in &record.schedules {
-        let Ok(id) = ScheduleId::any(id) else { continue };
-        if let Some(at) = ledger.watermark(pipeline, &id)? {
-            found.push((id, at));
-        }
-    }
-    Ok(found)
 }
 
 /// Asks about a very long range; a script must say so beforehand.
@@ -218,28 +143,15 @@ fn agreed(
 fn show(
     spec: &Pipeline,
     asked: &BackfillStart,
-    (record, plan): (&BackfillRecord, &Plan),
+    plan: &BackfillPlan,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let places = record.concurrency.min(spec.active_runs_max);
     if asked.sending.json {
-        return output.json(&json!({
-            "pipeline": spec.name.as_str(),
-            "from": record.from.to_string(),
-            "to": record.to.to_string(),
-            "schedules": record.schedules,
-            "reprocess": record.reprocess,
-            "order": record.order,
-            "concurrency": places,
-            "count": plan.slots,
-            "total": plan.total,
-            "verdicts": plan.counts(),
-            "plan": plan.hash,
-            "slots": Value::Array(plan.to_json(spec, &record.order)),
-        }));
+        return output.json(&to_value(plan.answer(spec)).unwrap_or_default());
     }
-    plan.print(output)?;
-    let bound = if places < record.concurrency {
+    output.table(BackfillPlan::HEADINGS, &plan.rows())?;
+    let places = plan.concurrency(spec);
+    let bound = if places < plan.record.concurrency {
         format!(" (`maxActiveRuns` is {places})")
     } else {
         String::new()

@@ -1,31 +1,35 @@
 //! All incidents that match a filter, acknowledged or resolved: their requests are left together, and their answers read together.
 
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     io::{self, BufRead as _, IsTerminal as _, Write as _},
     path::Path,
     thread,
     time::Duration,
 };
 
-use interlock_core::{id::PipelineId, incident::Hand, text::counted};
-use interlock_store::{record::AppliedRecord, story};
+use interlock_answers::{IncidentRow, StoredIncident, incident_answer, table};
+use interlock_core::{incident::Hand, text::counted};
+use interlock_store::{Shard, record::AppliedRecord};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{Matching, hand_record, incident};
+use super::{Matching, hand_record};
 use crate::{
+    alone::Alone,
     arguments::HandleIncident,
     clock,
     exit::{ACCEPTED, Failure, PROBLEMS, SUCCESS},
-    inbox::{Inbox, fresh_key, plain, reason},
-    ledger::{IncidentRow, Ledger, PendingRequest},
+    inbox::{fresh_key, plain, reason},
+    ledger::{Ledger, PendingRequest},
     output::Output,
     writer::Writing,
 };
 
 /// How often answers are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// So many answers are looked for together.
+const LOOKED_AT: usize = 1_000;
 /// So many refusals are told one by one.
 const REFUSALS_MAX: usize = 5;
 
@@ -64,26 +68,34 @@ pub(super) fn run(
         })
         .collect();
     ledger.post_all(&requests)?;
-    let applied = applied(directory, ledger, requests, asked)?;
+    let applied = applied(directory, &ledger, requests, asked)?;
     report(&applied, hand, asked, output)
 }
 
-fn is_to_do(hand: Hand, (_, _, row): &IncidentRow) -> bool {
+fn is_to_do(hand: Hand, (_, _, row): &StoredIncident) -> bool {
     match hand {
         Hand::Acknowledge => row.record.acknowledged.is_none(),
-        Hand::Resolve => true,
+        Hand::Resolve | Hand::Note => true,
     }
 }
 
-fn show(rows: &[IncidentRow], asked: &HandleIncident, output: &mut Output) -> Result<u8, Failure> {
+fn show(
+    rows: &[StoredIncident],
+    asked: &HandleIncident,
+    output: &mut Output,
+) -> Result<u8, Failure> {
     if asked.sending.json {
         let keys = rows.iter().map(|(name, key, _)| json!({"pipeline": name.as_str(), "key": key}));
         output.json(&keys.collect())?;
     } else if rows.is_empty() {
         writeln!(output.out, "no open incidents match")?;
     } else {
-        let lines: Vec<_> = rows.iter().map(|row| incident(row, None)).collect();
-        output.table(story::INCIDENTS, &lines)?;
+        let row = |(pipeline, key, row): &StoredIncident| {
+            let incident = IncidentRow { pipeline, key, record: &row.record };
+            table::incident_row(&incident_answer(&incident, None))
+        };
+        let lines: Vec<_> = rows.iter().map(row).collect();
+        output.table(table::INCIDENTS, &lines)?;
     }
     Ok(SUCCESS)
 }
@@ -92,7 +104,7 @@ fn show(rows: &[IncidentRow], asked: &HandleIncident, output: &mut Output) -> Re
 fn is_agreed(
     hand: Hand,
     asked: &HandleIncident,
-    rows: &[IncidentRow],
+    rows: &[StoredIncident],
     output: &mut Output,
 ) -> Result<bool, Failure> {
     if asked.yes {
@@ -123,29 +135,27 @@ struct Applied {
     who: &'static str,
 }
 
-/// Waits for the answers; while no other process writes, each pipeline's requests are applied here, until the time is over.
+/// Waits for the answers; what no other process owns is applied here, until the time is over.
 fn applied(
     directory: &Path,
-    ledger: Ledger,
+    ledger: &Ledger,
     requests: Vec<PendingRequest>,
     asked: &HandleIncident,
 ) -> Result<Applied, Failure> {
     let give_up = clock::now().saturating_add(asked.sending.wait).unwrap_or(Timestamp::MAX);
     let mut found = Applied { pending: requests, ..Applied::default() };
-    let mut inbox = Inbox::of(directory, ledger, PipelineId::system());
     loop {
-        found.take(&inbox.ledger)?;
+        found.take_first(ledger)?;
         if found.pending.is_empty() || clock::now() >= give_up {
             break;
         }
-        if matches!(inbox.ledger.writing(), Writing::Nobody | Writing::StandIn(_)) {
-            apply_alone(&mut inbox, &found.pending, give_up)?;
-            found.take(&inbox.ledger)?;
-            break;
+        if matches!(ledger.writing(), Writing::Nobody | Writing::StandIn(_)) {
+            found.apply_here((directory, ledger), give_up)?;
         }
         thread::sleep(LOOK_EVERY);
     }
-    found.who = match inbox.ledger.writing() {
+    found.take_all(ledger)?;
+    found.who = match ledger.writing() {
         Writing::Serve => "`interlock serve` has not got to them",
         Writing::Command(_) | Writing::Nobody | Writing::StandIn(_) => {
             "the next `interlock serve` applies them"
@@ -154,32 +164,54 @@ fn applied(
     Ok(found)
 }
 
-fn apply_alone(
-    inbox: &mut Inbox,
-    pending: &[PendingRequest],
-    give_up: Timestamp,
-) -> Result<(), Failure> {
-    let mut by_pipeline: BTreeMap<&PipelineId, &PendingRequest> = BTreeMap::new();
-    for request in pending {
-        by_pipeline.insert(&request.pipeline, request);
-    }
-    for (pipeline, request) in by_pipeline {
-        if clock::now() >= give_up {
-            break;
-        }
-        inbox.pipeline = pipeline.clone();
-        let Some(alone) = inbox.alone("interlock")? else { break };
-        let left = give_up.duration_since(clock::now());
-        alone.apply(&inbox.ledger, (pipeline, &request.record), left)?;
-    }
-    Ok(())
-}
-
 impl Applied {
-    /// Looks for answers.
-    fn take(&mut self, ledger: &Ledger) -> Result<(), Failure> {
-        let answers = ledger.answers(&self.pending)?;
-        for (request, answer) in std::mem::take(&mut self.pending).into_iter().zip(answers) {
+    /// Applies what is in shards that no other process owns, shard by shard.
+    fn apply_here(
+        &mut self,
+        (directory, ledger): (&Path, &Ledger),
+        give_up: Timestamp,
+    ) -> Result<(), Failure> {
+        let count = ledger.store().shard_count();
+        let shards = self.pending.iter().map(|request| Shard::of(&request.pipeline, count));
+        for shard in shards.collect::<BTreeSet<_>>() {
+            let Some(mut alone) = Alone::take_incidents(directory, ledger, shard)? else {
+                continue;
+            };
+            // Bounded: each pass answers some of them, else it is the last one.
+            let mut before = usize::MAX;
+            while self.pending.len() < before && clock::now() < give_up {
+                before = self.pending.len();
+                alone.pass()?;
+                self.take_all(ledger)?;
+            }
+            alone.close()?;
+        }
+        Ok(())
+    }
+
+    /// Looks for answers, as far as there are any: requests are applied about in the order in which they were left.
+    fn take_first(&mut self, ledger: &Ledger) -> Result<(), Failure> {
+        let mut pending = std::mem::take(&mut self.pending).into_iter();
+        let mut is_any_new = true;
+        while is_any_new {
+            let portion: Vec<_> = pending.by_ref().take(LOOKED_AT).collect();
+            let before = (self.pending.len(), portion.len());
+            self.take(ledger, portion)?;
+            is_any_new = self.pending.len() < before.0 + before.1;
+        }
+        self.pending.extend(pending);
+        Ok(())
+    }
+
+    /// Looks for the answers of all.
+    fn take_all(&mut self, ledger: &Ledger) -> Result<(), Failure> {
+        let pending = std::mem::take(&mut self.pending);
+        self.take(ledger, pending)
+    }
+
+    fn take(&mut self, ledger: &Ledger, asked: Vec<PendingRequest>) -> Result<(), Failure> {
+        let answers = ledger.answers(&asked)?;
+        for (request, answer) in asked.into_iter().zip(answers) {
             match answer {
                 Some(answer) if answer.accepted => self.accepted += 1,
                 Some(answer) => self.refused.push((request, answer)),
@@ -227,6 +259,7 @@ fn report(
     let done = match hand {
         Hand::Acknowledge => "acknowledged",
         Hand::Resolve => "resolved",
+        Hand::Note => "noted",
     };
     writeln!(output.out, "{done} {} of {}", found.accepted, counted(all as u64, "incident"))?;
     for (request, answer) in found.refused.iter().take(REFUSALS_MAX) {

@@ -1,15 +1,16 @@
 //! Open incidents, counted by what they have in common: what a person reads first when very many are open.
 
-use std::{collections::BTreeMap, io::Write as _};
+use std::io::Write as _;
 
-use interlock_core::id::PipelineId;
+use interlock_answers::{
+    StoredIncident, group_incidents,
+    model::incident::{IncidentGroupAnswer, IncidentGrouping},
+};
 use interlock_store::story::instant;
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::to_value;
 
 use crate::{
-    arguments::ListIncidents, exit::Failure, ledger::IncidentRow, output::Output,
-    project_summary::ProjectSummary,
+    arguments::ListIncidents, exit::Failure, output::Output, project_summary::ProjectSummary,
 };
 
 /// So many groups of each sort are shown, the largest first.
@@ -19,30 +20,21 @@ const GROUPS_MAX: usize = 20;
 pub(super) struct Groups<'a> {
     pub(super) project: &'a ProjectSummary,
     /// Invariant: newest first.
-    pub(super) rows: &'a [IncidentRow],
+    pub(super) rows: &'a [StoredIncident],
     pub(super) asked: &'a ListIncidents,
 }
 
-/// Incidents that have something in common.
-struct Group<'a> {
-    value: Option<String>,
-    count: usize,
-    first: Timestamp,
-    last: Timestamp,
-    example: &'a PipelineId,
-}
-
-impl<'a> Groups<'a> {
+impl Groups<'_> {
     pub(super) fn print(&self, output: &mut Output) -> Result<(), Failure> {
+        use IncidentGrouping::{Kind, Owner, Pipeline, Upstream};
+        let all = [Kind, Owner, Upstream, Pipeline];
         let whats = match &self.asked.group_by {
-            Some(what) => vec![what.as_str()],
-            None => vec!["kind", "owner", "upstream"],
+            Some(what) => all.into_iter().filter(|it| it.as_str() == what).collect(),
+            None => vec![Kind, Owner, Upstream],
         };
         if self.asked.json {
-            let all = whats.iter().flat_map(|what| {
-                self.by(what).into_iter().map(|group| group.to_json(what)).collect::<Vec<_>>()
-            });
-            return output.json(&Value::Array(all.collect()));
+            let all: Vec<_> = whats.into_iter().flat_map(|what| self.by(what)).collect();
+            return output.json(&to_value(&all).unwrap_or_default());
         }
         if self.rows.is_empty() {
             writeln!(output.out, "no open incidents")?;
@@ -61,8 +53,8 @@ impl<'a> Groups<'a> {
                 continue;
             }
             writeln!(output.out)?;
-            let lines: Vec<_> =
-                groups.iter().take(GROUPS_MAX).map(|group| group.to_row(what)).collect();
+            let lines: Vec<_> = groups.iter().take(GROUPS_MAX).map(group_row).collect();
+            let what = what.as_str();
             let heading = what.to_ascii_uppercase();
             let headings = [&heading, "COUNT", "FIRST", "LAST", "EXAMPLE", "LISTED BY"];
             output.table(headings, &lines)?;
@@ -75,71 +67,40 @@ impl<'a> Groups<'a> {
     }
 
     /// The groups of a sort, the largest first.
-    fn by(&self, what: &str) -> Vec<Group<'a>> {
-        let mut groups: BTreeMap<Option<String>, Group<'a>> = BTreeMap::new();
-        for row in self.rows {
-            for value in self.values(what, row) {
-                let at = row.2.record.opened_at;
-                let group = groups.entry(value.clone()).or_insert_with(|| Group {
-                    value,
-                    count: 0,
-                    first: at,
-                    last: at,
-                    example: &row.0,
-                });
-                group.count += 1;
-                group.first = group.first.min(at);
-                group.last = group.last.max(at);
-            }
-        }
-        let mut groups: Vec<_> = groups.into_values().collect();
-        groups.sort_by_key(|group| std::cmp::Reverse(group.count));
-        groups
+    fn by(&self, by: IncidentGrouping) -> Vec<IncidentGroupAnswer> {
+        group_incidents(by, self.rows, |row| self.values(by, row))
     }
 
     /// What an incident has of a sort: of upstreams several, else one or nothing.
-    fn values(&self, what: &str, (name, _, row): &IncidentRow) -> Vec<Option<String>> {
+    fn values(&self, by: IncidentGrouping, (name, _, row): &StoredIncident) -> Vec<Option<String>> {
         let declared = self.project.pipelines.get(name);
-        match what {
-            "kind" => vec![Some(row.record.kind.to_string())],
-            "owner" => vec![declared.and_then(|declared| declared.owner.clone())],
-            "upstream" => match declared.map(|declared| &declared.upstreams) {
+        match by {
+            IncidentGrouping::Kind => vec![Some(row.record.kind.to_string())],
+            IncidentGrouping::Pipeline => vec![Some(name.to_string())],
+            IncidentGrouping::Owner => vec![declared.and_then(|declared| declared.owner.clone())],
+            IncidentGrouping::Upstream => match declared.map(|declared| &declared.upstreams) {
                 Some(upstreams) if !upstreams.is_empty() => {
                     upstreams.iter().cloned().map(Some).collect()
                 }
                 _ => vec![None],
             },
-            _ => vec![Some(name.to_string())],
         }
     }
 }
 
-impl Group<'_> {
-    fn to_json(&self, what: &str) -> Value {
-        json!({
-            "by": what,
-            "value": self.value,
-            "count": self.count,
-            "firstOpenedAt": self.first.to_string(),
-            "lastOpenedAt": self.last.to_string(),
-            "example": self.example.as_str(),
-        })
-    }
-
-    fn to_row(&self, what: &str) -> [String; 6] {
-        let command = self
-            .value
-            .as_ref()
-            .map(|value| format!("interlock incidents --{what} {}", quoted(value)));
-        [
-            self.value.clone().unwrap_or_else(|| "-".to_owned()),
-            self.count.to_string(),
-            instant(self.first),
-            instant(self.last),
-            self.example.to_string(),
-            command.unwrap_or_default(),
-        ]
-    }
+fn group_row(group: &IncidentGroupAnswer) -> [String; 6] {
+    let command = group
+        .value
+        .as_ref()
+        .map(|value| format!("interlock incidents --{} {}", group.by.as_str(), quoted(value)));
+    [
+        group.value.clone().unwrap_or_else(|| "-".to_owned()),
+        group.count.to_string(),
+        instant(group.first_opened_at),
+        instant(group.last_opened_at),
+        group.example.clone(),
+        command.unwrap_or_default(),
+    ]
 }
 
 /// A word as a shell takes it.

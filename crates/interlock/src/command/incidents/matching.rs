@@ -2,16 +2,12 @@
 
 use std::{collections::BTreeSet, path::Path};
 
+use interlock_answers::{StoredIncident, model::pipeline::DeclaredAnswer};
 use interlock_core::id::PipelineId;
 use interlock_store::Page;
 
 use super::named;
-use crate::{
-    arguments::IncidentFilter,
-    exit::Failure,
-    ledger::{IncidentRow, Ledger},
-    project_summary::{PipelineSummary, Project},
-};
+use crate::{arguments::IncidentFilter, exit::Failure, ledger::Ledger, project_summary::Project};
 
 /// A filter, and what it needs to know.
 pub(super) struct Matching<'a> {
@@ -39,7 +35,7 @@ impl<'a> Matching<'a> {
     }
 
     /// Whether an incident is meant.
-    pub(super) fn holds(&self, (name, _, row): &IncidentRow) -> bool {
+    pub(super) fn holds(&self, (name, _, row): &StoredIncident) -> bool {
         let kinds = &self.filter.kinds;
         let is_kind = |kind: &String| kind.eq_ignore_ascii_case(&row.record.kind);
         (kinds.is_empty() || kinds.iter().any(is_kind))
@@ -52,12 +48,12 @@ impl<'a> Matching<'a> {
         &self,
         ledger: &Ledger,
         limit: usize,
-    ) -> Result<Page<IncidentRow>, Failure> {
+    ) -> Result<Page<StoredIncident>, Failure> {
         ledger.resolved_incidents(self.pipeline.as_ref(), limit, |row| self.holds(row))
     }
 }
 
-fn is_meant(filter: &IncidentFilter, summary: &PipelineSummary) -> bool {
+fn is_meant(filter: &IncidentFilter, summary: &DeclaredAnswer) -> bool {
     let IncidentFilter { owners, labels, upstreams, .. } = filter;
     let is_owner = |owner: &String| summary.owner.as_ref() == Some(owner);
     (owners.is_empty() || owners.iter().any(is_owner))

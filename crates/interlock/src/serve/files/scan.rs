@@ -10,7 +10,7 @@ use std::{
 
 use interlock_config::{
     Around, LoadedPipeline, Pipelines, Problem, ReadFile, References, Severity, SystemZones,
-    Upstream, ZoneSource as _, defined_twice, source::SourceFile,
+    Upstream, defined_twice, source::SourceFile,
 };
 use interlock_core::id::{PipelineId, fnv1a};
 use interlock_engine::{Changes, Declaration};
@@ -143,10 +143,7 @@ impl Scanner<'_> {
         (known, since): (&BTreeMap<PipelineId, u64>, &Since),
         findings: &mut Findings,
     ) -> Vec<(PathBuf, Stamp)> {
-        let is_trusted = findings.index.fingerprint == self.old.fingerprint
-            && self.old.zones.iter().all(|(name, fingerprint)| {
-                self.zones.zone(name).is_some_and(|zone| zone.fingerprint() == *fingerprint)
-            });
+        let is_trusted = self.old.holds(findings.index.fingerprint, self.zones);
         if is_trusted {
             findings.index.zones.clone_from(&self.old.zones);
         }
@@ -356,7 +353,7 @@ impl Pipelines for Findings {
 }
 
 /// What a version's hash does not say: another binary may read the same text otherwise.
-fn fingerprint(around: &Around) -> u64 {
+pub(crate) fn fingerprint(around: &Around) -> u64 {
     let binary = std::env::current_exe().and_then(fs::metadata);
     let binary = binary.map_or(Stamp::NONE, |metadata| Stamp::of(&metadata, i64::MAX));
     fnv1a(format!("{:016x} {binary:?}", around.context.fingerprint()).as_bytes())

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, sync::Arc};
 use interlock_core::id::PipelineId;
 use interlock_private_server::{PrivateCluster, PrivatePostgres, PrivateRedis};
 use interlock_store::{
-    Key, LedgerEntry, LedgerQuery, LedgerRow, Record, Role, Roll, Store, block_on,
+    Key, LedgerEntry, LedgerQuery, LedgerRow, Record, Role, Roll, RunQuery, Store, block_on,
 };
 use interlock_store_postgres::{PostgresSettings, PostgresStore};
 use interlock_store_redis::{RedisSettings, RedisStore};
@@ -228,6 +228,26 @@ impl Fleet {
             }
         }
         evidence
+    }
+
+    /// What the ledger says of each open slot and of its runs, for people.
+    pub(crate) fn open_slots(&self, store: &dyn Store) -> Vec<String> {
+        let mut said = Vec::new();
+        for name in &self.pipelines {
+            let pipeline = PipelineId::parse(name).unwrap();
+            for row in ledger(store, &pipeline) {
+                let LedgerEntry::Slot(slot) = &row.entry else { continue };
+                if !slot.is_open() {
+                    continue;
+                }
+                let place = Some((row.schedule.clone(), row.nominal));
+                let pipeline = Some(pipeline.clone());
+                let of_slot = RunQuery { pipeline, slot: place, limit: 9, ..RunQuery::default() };
+                let runs = block_on(store.runs(&of_slot)).unwrap().items;
+                said.push(format!("{name}/{} {slot:?} {runs:?}", row.nominal));
+            }
+        }
+        said
     }
 }
 

@@ -6,15 +6,18 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
+        mpsc::{self, Receiver},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 const OPEN: u8 = 0;
 const CUT: u8 = 1;
 const SILENT: u8 = 2;
 const ENDED: u8 = 3;
+/// So many parts are held back at once.
+const IN_FLIGHT_MAX: usize = 4_096;
 
 /// The way of one instance.
 pub(crate) struct Proxy {
@@ -95,7 +98,11 @@ impl State {
         }
     }
 
-    fn pump(&self, mut from: TcpStream, mut to: TcpStream) {
+    /// Carries one way: what was read is written when it has been held back for long enough, and meanwhile more is read. So a slow way
+    /// has its delay and not less room.
+    fn pump(self: &Arc<Self>, mut from: TcpStream, to: TcpStream) {
+        let (sender, held_back) = mpsc::sync_channel(IN_FLIGHT_MAX);
+        thread::spawn(move || write_in_time(&held_back, to));
         let mut buffer = vec![0; 64 * 1024];
         // Bounded: no test waits for this thread; it ends with the test's process.
         while let Ok(count @ 1..) = from.read(&mut buffer) {
@@ -103,14 +110,25 @@ impl State {
             while self.is.load(SeqCst) == SILENT {
                 thread::sleep(Duration::from_millis(20));
             }
-            thread::sleep(Duration::from_millis(self.slow_by.load(SeqCst)));
-            if to.write_all(&buffer[..count]).is_err() {
+            let due = Instant::now() + Duration::from_millis(self.slow_by.load(SeqCst));
+            if sender.send((due, buffer[..count].to_vec())).is_err() {
                 break;
             }
         }
-        let _gone = from.shutdown(Shutdown::Both);
-        let _gone = to.shutdown(Shutdown::Both);
+        let _gone = from.shutdown(Shutdown::Read);
     }
+}
+
+/// Writes what was held back, each part at its time; then the way ends.
+fn write_in_time(held_back: &Receiver<(Instant, Vec<u8>)>, mut to: TcpStream) {
+    // Bounded: the end of the thread that reads, whose end of the channel goes with it.
+    while let Ok((due, bytes)) = held_back.recv() {
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        if to.write_all(&bytes).is_err() {
+            break;
+        }
+    }
+    let _gone = to.shutdown(Shutdown::Both);
 }
 
 impl Drop for Proxy {

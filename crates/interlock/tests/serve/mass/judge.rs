@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::SignedDuration;
+
 use super::{receiver::Message, site::Site};
 
 /// So many alerts may come twice around one kill: those whose tries were under way or not settled. Each channel claims so many.
@@ -19,6 +21,16 @@ pub(crate) struct Expected {
     pub(crate) is_resolved: bool,
     /// The pipelines; all of them in most events.
     pub(crate) pipelines: BTreeSet<String>,
+}
+
+/// How many messages a burst is at most where people read: one for its first half minute, and then ever fewer.
+fn digests_of(burst: SignedDuration) -> usize {
+    let (mut window, mut until, mut count) =
+        (SignedDuration::from_secs(30), SignedDuration::ZERO, 0);
+    while until <= burst {
+        (until, window, count) = (until + window, window * 2, count + 1);
+    }
+    count
 }
 
 impl Expected {
@@ -62,7 +74,8 @@ impl Expected {
         }
         let people = site.receiver.messages("/people");
         let (told, messages) = (self.people(site), people.len());
-        let most = self.states().len() * (1 + self.kills);
+        let burst = site.observer.seen().burst_of(self.kind);
+        let most = self.states().len() * (self.kills + digests_of(burst));
         if (told as usize) < self.messages() || (self.kills == 0 && told as usize > self.messages())
         {
             site.faults.push(format!("people were told of {told} of {}", self.messages()));

@@ -16,7 +16,7 @@ use std::{
 
 use interlock_store::{Store, block_on};
 use interlock_wait::ThreadWithin as _;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 const HEALTH_EVERY: Duration = Duration::from_millis(250);
@@ -39,18 +39,32 @@ pub(crate) struct Sightings {
     /// The longest that each loop has not come round, in seconds.
     pub(crate) still: BTreeMap<String, f64>,
     pub(crate) rss_mb: f64,
-    /// How many events of each kind, and when the last of them was seen in the ledger.
-    pub(crate) events: BTreeMap<String, (usize, Timestamp)>,
+    /// The events of each kind.
+    pub(crate) events: BTreeMap<String, EventSightings>,
+}
+
+/// Events of one kind: how many, and when the first and the last of them were seen in the ledger.
+#[derive(Debug, Clone)]
+pub(crate) struct EventSightings {
+    pub(crate) count: usize,
+    first: Timestamp,
+    last: Timestamp,
 }
 
 impl Sightings {
     pub(crate) fn events_of(&self, kind: &str) -> usize {
-        self.events.get(kind).map_or(0, |(count, _)| *count)
+        self.events.get(kind).map_or(0, |of_kind| of_kind.count)
+    }
+
+    /// How long it took until all events of a kind had come.
+    pub(crate) fn burst_of(&self, kind: &str) -> SignedDuration {
+        let of_kind = self.events.get(kind);
+        of_kind.map_or(SignedDuration::ZERO, |it| it.last.duration_since(it.first))
     }
 
     /// When the last event of a kind was seen in the ledger.
     pub(crate) fn last_of(&self, kind: &str) -> Option<Timestamp> {
-        self.events.get(kind).map(|(_, at)| *at)
+        self.events.get(kind).map(|of_kind| of_kind.last)
     }
 
     /// The longest that any loop has not come round.
@@ -210,8 +224,10 @@ fn follow(seen: &Mutex<Sightings>, ends: &AtomicBool, opener: &Opener) {
                     if row.pipeline.as_str() == "neighbour" && !is_declared {
                         continue;
                     }
-                    let kind = seen.events.entry(row.record.kind.to_string()).or_insert((0, now));
-                    *kind = (kind.0 + 1, now);
+                    let kind = row.record.kind.to_string();
+                    let none = EventSightings { count: 0, first: now, last: now };
+                    let of_kind = seen.events.entry(kind).or_insert(none);
+                    (of_kind.count, of_kind.last) = (of_kind.count + 1, now);
                 }
                 has_more = page.more;
             }

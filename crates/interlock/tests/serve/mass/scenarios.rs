@@ -152,7 +152,7 @@ fn pings(engine: Engine, size: Size) -> Report {
     let pipelines = size.pipelines;
     site.within("every slot is completed", TOLD_IN, |site, seen| {
         // Which events say so depends on whether it was missed; the ledger is read once something has come of each.
-        let decided = seen.events.values().map(|(count, _)| count).sum::<usize>() > pipelines;
+        let decided = seen.events.values().map(|of_kind| of_kind.count).sum::<usize>() > pipelines;
         (decided && completed_at(site, at).len() == pipelines).then_some(())
     });
     let missed = judge_pings(&mut site, &sent, at, deadline);

@@ -1,0 +1,104 @@
+//! Plans: what would happen, before anything does, with an `ETag` that the act is asked for under.
+
+mod backfill;
+mod catchup;
+mod resume;
+mod silence;
+
+use std::{convert::Infallible, sync::Arc};
+
+use axum::{
+    Json,
+    extract::FromRequestParts,
+    http::{
+        header::{ETAG, HeaderName, IF_MATCH},
+        request::Parts,
+    },
+};
+use interlock_answers::ErrorCode;
+use serde::Serialize;
+use serde_json::json;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::{error::ApiError, surface::Surface};
+
+/// All of them.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Surface>> {
+    OpenApiRouter::default()
+        .merge(backfill::routes())
+        .merge(catchup::routes())
+        .merge(resume::routes())
+        .merge(silence::routes())
+}
+
+/// A plan as it is answered.
+type PlanResponse<T> = ([(HeaderName, String); 1], Json<T>);
+
+/// A plan under its hash.
+fn tagged<T>(hash: &str, plan: T) -> PlanResponse<T> {
+    ([(ETAG, etag(hash))], Json(plan))
+}
+
+/// Which plan an act is meant to carry out, if the caller has looked at one.
+#[derive(Debug)]
+pub(crate) struct ExpectedPlan(Option<String>);
+
+impl<S: Sync> FromRequestParts<S> for ExpectedPlan {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        let expected = parts.headers.get(IF_MATCH);
+        Ok(Self(expected.map(|value| value.to_str().unwrap_or_default().to_owned())))
+    }
+}
+
+impl ExpectedPlan {
+    /// Whether a plan was looked at.
+    pub(crate) fn is_given(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Refuses, with the plan as it is now, when that is not the one that was looked at.
+    pub(crate) fn check<T: Serialize>(&self, hash: &str, plan: &T) -> Result<(), ApiError> {
+        let etag = etag(hash);
+        let is_it = |expected: &String| {
+            expected.split(',').map(str::trim).any(|one| one == "*" || one == etag)
+        };
+        if self.0.as_ref().is_none_or(is_it) {
+            return Ok(());
+        }
+        let message = "the plan is another by now";
+        let hint = "Look at `plan`; send `etag` as `If-Match` to have that one carried out.";
+        let error = ApiError::new(ErrorCode::PlanChanged, message, hint);
+        Err(error.with("plan", json!(plan)).with("etag", etag))
+    }
+}
+
+/// A plan's hash as a header has it.
+pub(crate) fn etag(hash: &str) -> String {
+    format!("\"{hash}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_that_was_looked_at_is_the_one_that_is_carried_out() {
+        let check = |expected: Option<&str>| {
+            let expected = ExpectedPlan(expected.map(str::to_owned));
+            expected.check("0a", &["the plan"]).map_err(|error| (error.code, error.members))
+        };
+        for fits in [None, Some("\"0a\""), Some("*"), Some("\"0b\", \"0a\"")] {
+            assert_eq!(check(fits), Ok(()), "{fits:?}");
+        }
+        for other in ["\"0b\"", "0a", ""] {
+            let (code, members) = check(Some(other)).unwrap_err();
+            assert_eq!(code, ErrorCode::PlanChanged);
+            assert_eq!(
+                (&members["plan"][0], &members["etag"]),
+                (&"the plan".into(), &"\"0a\"".into())
+            );
+        }
+    }
+}
