@@ -520,8 +520,14 @@ async fn names(t: &Subject, which: Rows) -> Vec<String> {
     found
 }
 
-/// Sweeps incidents and what could not be told of them; how many went, and how many in each step that took something.
-async fn sweep_incidents(t: &Subject) -> Result<(usize, Vec<usize>), &'static str> {
+/// Sweeps incidents and what could not be told of them; how many went. In how many steps is the engine's business: a walk on a server
+/// that has many other keys gives out less at once.
+async fn sweep_incidents(t: &Subject) -> Result<usize, &'static str> {
+    Ok(sweep_incidents_by_steps(t).await?.iter().sum())
+}
+
+/// The same; how many went in each step that took something.
+async fn sweep_incidents_by_steps(t: &Subject) -> Result<Vec<usize>, &'static str> {
     let store = t.store.as_ref();
     let mut sweep = IncidentSweep::begin(store, before()).await.expect("a sweep begins");
     let mut steps = Vec::new();
@@ -534,7 +540,7 @@ async fn sweep_incidents(t: &Subject) -> Result<(usize, Vec<usize>), &'static st
         steps.extend(Some(gone).filter(|gone| *gone > 0));
         assert!(steps.len() <= 1_000, "a sweep goes on for ever");
         if is_done {
-            return Ok((steps.iter().sum(), steps));
+            return Ok(steps);
         }
     }
 }
@@ -543,12 +549,12 @@ async fn an_incident_that_is_over_and_old_goes(t: Subject) {
     let still_open = (Key::Incident("open".into()), incident(minute(0)));
     t.create(&orders(), vec![resolved("old", 0), resolved("young", 100), still_open]).await;
     t.create(&pipeline("stock"), vec![resolved("old", 99)]).await;
-    assert_eq!(sweep_incidents(&t).await, Ok((2, vec![2])));
+    assert_eq!(sweep_incidents(&t).await, Ok(2));
     assert_eq!(names(&t, Rows::Incidents).await, ["open", "young"]);
     let listed = t.store.incidents(None, 10).await.expect("incidents answers");
     assert_eq!(listed.items.len(), 2, "{listed:?}");
     assert_eq!(floor(&t).await, None, "a floor is about slots");
-    assert_eq!(sweep_incidents(&t).await, Ok((0, vec![])));
+    assert_eq!(sweep_incidents(&t).await, Ok(0));
 }
 
 /// What waits for a channel, or for the end of a silence, is about an incident that must still be there.
@@ -557,7 +563,7 @@ async fn an_incident_that_was_never_told_stays(t: Subject) {
     t.create(&orders(), rows).await;
     // Of the same name, but another pipeline's.
     t.create(&pipeline("stock"), vec![resolved("a", 0)]).await;
-    assert_eq!(sweep_incidents(&t).await, Ok((2, vec![2])));
+    assert_eq!(sweep_incidents(&t).await, Ok(2));
     let left = t.store.incidents(None, 10).await.expect("incidents answers").items;
     let left: Vec<_> = left.into_iter().map(|(pipeline, key, _)| (pipeline, key)).collect();
     assert_eq!(left, [(orders(), "a".to_owned())]);
@@ -576,21 +582,21 @@ async fn a_notification_that_could_not_be_delivered_goes_before_its_incident(t: 
         waiting("bark", 0),
     ];
     t.create(&orders(), rows).await;
-    assert_eq!(sweep_incidents(&t).await, Ok((2, vec![2])));
+    assert_eq!(sweep_incidents(&t).await, Ok(2));
     let left = ["bark", "open~1~opened@chat", "open~1~opened@mail"];
     assert_eq!(names(&t, Rows::Notifications).await, left);
     assert_eq!(names(&t, Rows::Incidents).await, ["open", "over"]);
     let dead = t.store.dead_letters(10).await.expect("dead letters answers").items;
     assert_eq!(dead.len(), 2, "{dead:?}");
-    assert_eq!(sweep_incidents(&t).await, Ok((1, vec![1])));
+    assert_eq!(sweep_incidents(&t).await, Ok(1));
     assert_eq!(names(&t, Rows::Incidents).await, ["open"]);
 }
 
 /// Nothing of it is left that would be in the way.
 async fn an_incident_that_is_gone_can_come_again(t: Subject) {
     t.create(&orders(), vec![resolved("a", 0), given_up("a~1~opened@chat", 0)]).await;
-    assert_eq!(sweep_incidents(&t).await, Ok((1, vec![1])));
-    assert_eq!(sweep_incidents(&t).await, Ok((1, vec![1])));
+    assert_eq!(sweep_incidents(&t).await, Ok(1));
+    assert_eq!(sweep_incidents(&t).await, Ok(1));
     let again = (Key::Incident("a".into()), incident(minute(150)));
     t.create(&orders(), vec![again, waiting("a~1~opened@chat", 150)]).await;
     let shard = t.shard(&orders());
@@ -603,8 +609,8 @@ async fn an_incident_that_is_gone_can_come_again(t: Subject) {
 async fn incidents_go_in_bounded_portions(t: Subject) {
     let rows = (0..1_100).map(|number| resolved(&format!("old-{number}"), 0)).collect();
     t.create(&orders(), rows).await;
-    let (gone, steps) = sweep_incidents(&t).await.expect("nobody archives");
-    assert_eq!(gone, 1_100);
+    let steps = sweep_incidents_by_steps(&t).await.expect("no archive is behind");
+    assert_eq!(steps.iter().sum::<usize>(), 1_100);
     assert!(steps.len() >= 2, "{steps:?}");
     assert_eq!(names(&t, Rows::Incidents).await, [""; 0]);
 }
@@ -618,7 +624,7 @@ async fn an_incident_that_no_archive_has_read_stays(t: Subject) {
     t.create(&orders(), vec![resolved("a", 0)]).await;
     let Changes { since, .. } = t.store.changes(0, 10).await.expect("changes answers");
     archived(since.expect("somebody follows")).await;
-    assert_eq!(sweep_incidents(&t).await, Ok((0, vec![])));
+    assert_eq!(sweep_incidents(&t).await, Ok(0));
     archived(t.store.changes(0, 10).await.expect("changes answers").last).await;
-    assert_eq!(sweep_incidents(&t).await, Ok((1, vec![1])));
+    assert_eq!(sweep_incidents(&t).await, Ok(1));
 }
