@@ -105,6 +105,7 @@ impl From<EngineError> for AnswerError {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Store(error) => error.into(),
+            EngineError::Damaged(message) => StoreError::permanent(message).into(),
             EngineError::Unreadable(error) => Self::unreadable(&error),
             EngineError::Declaration(message) => Self {
                 code: ErrorCode::DeclarationUnreadable,

@@ -12,14 +12,12 @@ use interlock_store::{Accepted, Change, Group, Refusal, record::EventRecord};
 use serde_json::Value;
 
 use crate::{
+    batch_size::AnsweredCommit,
     engine::{Engine, EngineError, Message, News, NewsOf},
     recording::{CATCHUP_QUEUED, DRY_RUN, caught_up},
     unfit::Unfit,
     write::{Act, Planned},
 };
-
-/// Groups per commit: what one transaction of the smallest engine takes in one go.
-const GROUPS_MAX: usize = 2_000;
 
 /// Starts of one commit that are announced before it.
 const ANNOUNCED_MAX: usize = 4;
@@ -68,15 +66,19 @@ impl Engine {
         loop {
             let mut next = None;
             if planned.peek().is_some() {
-                let mut batch: Vec<_> = planned.by_ref().take(GROUPS_MAX).collect();
+                let size = self.batch_size.groups(self.world.uptime());
+                let mut batch: Vec<_> = planned.by_ref().take(size).collect();
                 self.announce(&batch).await;
                 self.tell(&mut batch).await?;
                 let groups: Vec<Group> = batch.iter().map(|plan| plan.group.clone()).collect();
-                next = Some((batch, store.commit(groups)));
+                next = Some((batch, self.world.uptime(), store.commit(groups)));
             }
             match std::mem::replace(&mut under_way, next) {
-                Some((batch, answer)) => {
-                    match answer.await {
+                Some((batch, asked_at, answer)) => {
+                    let answered = answer.await;
+                    let (groups, answered_at) = (batch.len(), self.world.uptime());
+                    self.batch_size.learn(AnsweredCommit { groups, asked_at, answered_at });
+                    match answered {
                         Ok(results) => self.take_results(batch, results).await?,
                         Err(error) => self.commit_what_is_fit(batch, error).await?,
                     }

@@ -357,7 +357,7 @@ impl Engine {
         Some(plan)
     }
 
-    /// What lists say of pipelines, as their rows have it: their declarations are gone.
+    /// What lists say of pipelines, as their rows have it: their declarations are gone. One whose row cannot be read is left as it is.
     async fn abouts_of<'a>(
         &mut self,
         pipelines: &'a [PipelineId],
@@ -374,8 +374,14 @@ impl Engine {
                 None
             }
         };
-        let abouts = found.into_iter().map(about);
-        Ok(pipelines.iter().zip(abouts).collect())
+        let mut abouts = Vec::with_capacity(pipelines.len());
+        for (name, rows) in pipelines.iter().zip(found) {
+            match rows {
+                Ok(rows) => abouts.push((name, about(rows))),
+                Err(error) => self.poisoned.push((name.clone(), error.message)),
+            }
+        }
+        Ok(abouts)
     }
 
     /// What is owed of a pipeline whose file is gone is owed no more.

@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     asking::Answered,
+    batch_size::BatchSize,
     declare::Changes,
     ending::StartsUnderWay,
     gap::Prefetched,
@@ -157,12 +158,31 @@ pub enum EngineError {
     /// The store holds something that this version cannot read.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
+    /// Rows of one pipeline cannot be read, however often they are asked for.
+    #[error("{0}")]
+    Damaged(String),
     /// A declaration cannot be had.
     #[error("its declaration cannot be had: {0}")]
     Declaration(String),
     /// Somebody else owns the shard now: stop at once (S9).
     #[error("another instance owns the pipelines now")]
     Deposed,
+}
+
+impl EngineError {
+    /// What a read of one pipeline's rows failed with: what can never be read is that pipeline's alone (S21).
+    pub(crate) fn of_one_pipeline(error: StoreError) -> Self {
+        if error.is_retryable { Self::Store(error) } else { Self::Damaged(error.message) }
+    }
+
+    /// What the store failed with, if it did.
+    pub fn of_the_store(&self) -> Option<StoreError> {
+        match self {
+            Self::Store(error) => Some(error.clone()),
+            Self::Damaged(message) => Some(StoreError::permanent(message.as_str())),
+            Self::Unreadable(_) | Self::Declaration(_) | Self::Deposed => None,
+        }
+    }
 }
 
 /// What a task of the engine tells the loop.
@@ -253,6 +273,8 @@ pub struct Engine {
     pub(crate) held: Vec<Planned>,
     /// What the store can never take, until its pipeline is loaded again.
     pub(crate) unfit: Vec<Unfit>,
+    /// How many groups one commit takes.
+    pub(crate) batch_size: BatchSize,
     pub(crate) vitals: Arc<Vitals>,
     pub(crate) host: Host,
     /// Whether the lease can be believed without asking.
@@ -354,6 +376,7 @@ impl Engine {
             news: VecDeque::new(),
             held: vec![],
             unfit: vec![],
+            batch_size: BatchSize::default(),
             vitals,
             host,
             trust,

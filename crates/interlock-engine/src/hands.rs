@@ -116,7 +116,10 @@ impl Engine {
         let known = self.pipelines.0.get(pipeline).and_then(|state| state.incidents.get(key));
         let state = match known {
             Some((record, _)) => Some(record.standing()?),
-            None => self.stored_state(pipeline, key).await?,
+            None => match self.stored_state(pipeline, key).await {
+                Err(EngineError::Damaged(reason)) => return Ok(Err(reason)),
+                state => state?,
+            },
         };
         let stands = match hand {
             Hand::Acknowledge => IncidentState::Acknowledged,
@@ -132,7 +135,8 @@ impl Engine {
         pipeline: &PipelineId,
         key: &str,
     ) -> Result<Option<IncidentState>, EngineError> {
-        let rows = self.store.read(pipeline, &[Key::Incident(key.to_owned())]).await?;
+        let rows = self.store.read(pipeline, &[Key::Incident(key.to_owned())]).await;
+        let rows = rows.map_err(EngineError::of_one_pipeline)?;
         match rows.into_iter().next().flatten() {
             Some(Row { record: Record::Incident(record), .. }) => Ok(Some(record.standing()?)),
             Some(_) | None => Ok(None),
@@ -159,6 +163,8 @@ impl Engine {
         let queries: Vec<_> = unknown.into_iter().map(query).collect();
         let found = self.read_rows(&queries).await?;
         for (RowsQuery { pipeline, keys }, rows) in queries.into_iter().zip(found) {
+            // The request is answered with why, when its turn comes.
+            let Ok(rows) = rows else { continue };
             for (key, row) in keys.into_iter().zip(rows) {
                 if let (
                     Key::Incident(key),

@@ -8,6 +8,7 @@
 
 mod asking;
 mod backfill;
+mod batch_size;
 mod catchup_log;
 mod catchup_stop;
 mod commit;

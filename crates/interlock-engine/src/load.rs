@@ -54,7 +54,8 @@ impl Engine {
         let of_shard = BackfillQuery { shard: Some(shard), ..BackfillQuery::default() };
         self.load_backfills(of_shard, None).await?;
         let with_slots: BTreeSet<_> = self.dirty.clone();
-        self.load_runs(&with_slots).await?;
+        let unreadable = self.load_runs(&with_slots).await?;
+        self.poisoned.extend(unreadable);
         for pipeline in &with_slots {
             self.active.count(pipeline, self.pipelines.get_mut(pipeline));
         }

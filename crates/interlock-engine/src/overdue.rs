@@ -33,6 +33,13 @@ impl Engine {
         let found = self.read_rows(&queries).await?;
         let (mut learned, mut unclear) = (BTreeSet::new(), BTreeSet::new());
         for (query, rows) in queries.iter().zip(found) {
+            let rows = match rows {
+                Ok(rows) => rows,
+                Err(error) => {
+                    self.poisoned.push((query.pipeline.clone(), error.message));
+                    continue;
+                }
+            };
             for (key, row) in query.keys.iter().zip(rows) {
                 match self.is_closed_elsewhere(&query.pipeline, key, row.as_ref()) {
                     Some(true) => {
@@ -52,15 +59,23 @@ impl Engine {
         }
         if !learned.is_empty() {
             tracing::debug!(pipelines = learned.len(), "the watchdog closed slots of theirs");
-            self.reload_incidents_of(&learned).await?;
+            match guarded(self.reload_incidents_of(&learned)).await? {
+                Ok(()) => {}
+                // The list of the shard's cannot be read because of one of them.
+                Err(_) => unclear.append(&mut learned),
+            }
         }
-        self.reload_all(&unclear).await
+        self.reload_all(&unclear).await?;
+        // What cannot be read is not planned on what was known before.
+        self.set_poisoned_aside().await
     }
 
     /// The slots that others should have closed by now.
     fn overdue_slots(&self, pipelines: &[PipelineId], now: Timestamp) -> Vec<RowsQuery> {
         let of = |pipeline: &PipelineId| {
-            let state = self.pipelines.0.get(pipeline)?;
+            // One that is set aside is loaded again before it is planned.
+            let is_aside = self.aside.contains_key(pipeline);
+            let state = self.pipelines.0.get(pipeline).filter(|_| !is_aside)?;
             let overdue = state.open.iter().filter(|(place, open)| {
                 self.scope.drives(place) && state.is_overdue(place, &open.slot, now)
             });

@@ -45,9 +45,11 @@ pub(crate) async fn guarded<T>(
         });
     match polled.await {
         Ok(Ok(value)) => Ok(Ok(value)),
-        Ok(Err(error @ (EngineError::Unreadable(_) | EngineError::Declaration(_)))) => {
-            Ok(Err(error.to_string()))
-        }
+        Ok(Err(
+            error @ (EngineError::Unreadable(_)
+            | EngineError::Damaged(_)
+            | EngineError::Declaration(_)),
+        )) => Ok(Err(error.to_string())),
         Ok(Err(error @ (EngineError::Store(_) | EngineError::Deposed))) => Err(error),
         Err(panic) => Ok(Err(format!("a mistake in Interlock: {panic}"))),
     }

@@ -12,7 +12,7 @@ use interlock_core::{
 };
 use interlock_store::{
     BackfillQuery, FoundRows, Key, LedgerQuery, LedgerRow, READ_MAX, Record, RowsQuery, RunKey,
-    read_batches,
+    StoreError, read_apart, read_batches,
 };
 
 use crate::{
@@ -42,15 +42,23 @@ impl Engine {
         &mut self,
         pipelines: &BTreeSet<PipelineId>,
     ) -> Result<(), EngineError> {
+        let before = pipelines.iter().map(|it| (it.clone(), self.before_reload(it)));
+        let mut before: BTreeMap<PipelineId, Before> = before.collect();
         if pipelines.len() > ONE_BY_ONE_MAX {
-            return self.reload_many(pipelines).await;
+            // A list that cannot be read because of one of them is read of each by itself: slow, and only that one's trouble.
+            if let Err(reason) = guarded(self.reload_many(pipelines, &mut before)).await? {
+                tracing::error!(
+                    reason,
+                    "pipelines cannot be loaded together, so each is by itself"
+                );
+            }
         }
-        for (number, pipeline) in pipelines.iter().enumerate() {
+        for (number, (pipeline, before)) in before.into_iter().enumerate() {
             if number > 0 {
                 self.show_progress().await?;
             }
-            if let Err(reason) = guarded(self.reload(pipeline)).await? {
-                self.poisoned.push((pipeline.clone(), reason));
+            if let Err(reason) = guarded(self.reload_since(&pipeline, before)).await? {
+                self.poisoned.push((pipeline, reason));
             }
         }
         Ok(())
@@ -59,6 +67,14 @@ impl Engine {
     /// Forgets what it thought of a pipeline and loads it again.
     pub(crate) async fn reload(&mut self, pipeline: &PipelineId) -> Result<(), EngineError> {
         let before = self.before_reload(pipeline);
+        self.reload_since(pipeline, before).await
+    }
+
+    async fn reload_since(
+        &mut self,
+        pipeline: &PipelineId,
+        before: Before,
+    ) -> Result<(), EngineError> {
         let schedules = self.pipelines.get_mut(pipeline).watermarked().cloned().collect();
         self.load_one(pipeline, &schedules).await?;
         self.after_reload(pipeline, before).await;
@@ -84,7 +100,10 @@ impl Engine {
         let after = self.pipelines.get_mut(pipeline).undecided();
         self.vitals.open_slots_reloaded(before, after);
         loaded?;
-        self.load_runs(&BTreeSet::from([pipeline.clone()])).await?;
+        let unreadable = self.load_runs(&BTreeSet::from([pipeline.clone()])).await?;
+        if let Some((_, reason)) = unreadable.into_iter().next() {
+            return Err(EngineError::Damaged(reason));
+        }
         self.reload_incidents(pipeline).await?;
         let of_this =
             BackfillQuery { pipeline: Some(pipeline.clone()), ..BackfillQuery::default() };
@@ -98,7 +117,8 @@ impl Engine {
         pipeline: &PipelineId,
         keys: Vec<Key>,
     ) -> Result<(), EngineError> {
-        let rows = self.store.read(pipeline, &keys).await?;
+        let rows = self.store.read(pipeline, &keys).await;
+        let rows = rows.map_err(EngineError::of_one_pipeline)?;
         self.take_rows(&RowsQuery { pipeline: pipeline.clone(), keys }, &rows)
     }
 
@@ -167,12 +187,12 @@ impl Engine {
         }
     }
 
-    /// The same as [`Engine::reload`] of very many.
-    async fn reload_many(&mut self, pipelines: &BTreeSet<PipelineId>) -> Result<(), EngineError> {
-        let mut before = BTreeMap::new();
-        for pipeline in pipelines {
-            before.insert(pipeline.clone(), self.before_reload(pipeline));
-        }
+    /// The same as [`Engine::reload`] of very many, which are then no longer among those that are to be loaded.
+    async fn reload_many(
+        &mut self,
+        pipelines: &BTreeSet<PipelineId>,
+        to_load: &mut BTreeMap<PipelineId, Before>,
+    ) -> Result<(), EngineError> {
         let known = |state: &crate::state::PipelineState| {
             let marks = state.watermarked().cloned().map(Key::Watermark);
             std::iter::once(Key::Pipeline).chain(marks).collect()
@@ -192,16 +212,17 @@ impl Engine {
             self.forget_lists(pipeline);
         }
         let listed = self.load_open_slots_of(pipelines).await;
-        for (pipeline, before) in &before {
+        for (pipeline, before) in &*to_load {
             let after = self.pipelines.get_mut(pipeline).undecided();
             self.vitals.open_slots_reloaded(before.undecided, after);
         }
         listed?;
-        self.load_runs(pipelines).await?;
+        let unreadable = self.load_runs(pipelines).await?;
+        self.poisoned.extend(unreadable);
         self.reload_incidents_of(pipelines).await?;
         let of_shard = BackfillQuery { shard: Some(self.writer.shard), ..BackfillQuery::default() };
         self.load_backfills(of_shard, Some(pipelines)).await?;
-        for (pipeline, before) in before {
+        for (pipeline, before) in std::mem::take(to_load) {
             self.active.count(&pipeline, self.pipelines.get_mut(&pipeline));
             self.after_reload(&pipeline, before).await;
         }
@@ -217,25 +238,27 @@ impl Engine {
             .map(|(pipeline, keys)| RowsQuery { pipeline: pipeline.clone(), keys });
         let queries: Vec<_> = queries.collect();
         let found = self.read_rows(&queries).await?;
-        for (query, rows) in queries.iter().zip(&found) {
-            if let Err(reason) = guarded(async { self.take_rows(query, rows) }).await? {
+        for (query, rows) in queries.iter().zip(found) {
+            let taken =
+                async { self.take_rows(query, &rows.map_err(EngineError::of_one_pipeline)?) };
+            if let Err(reason) = guarded(taken).await? {
                 self.poisoned.push((query.pipeline.clone(), reason));
             }
         }
         Ok(())
     }
 
-    /// Reads rows of many pipelines, in batches.
+    /// Reads rows of many pipelines, in batches. What cannot be read of one is its own result.
     pub(crate) async fn read_rows(
         &mut self,
         queries: &[RowsQuery],
-    ) -> Result<Vec<FoundRows>, EngineError> {
+    ) -> Result<Vec<Result<FoundRows, StoreError>>, EngineError> {
         let mut found = Vec::with_capacity(queries.len());
         for (number, batch) in read_batches(queries).into_iter().enumerate() {
             if number > 0 {
                 self.show_progress().await?;
             }
-            found.extend(self.store.read_many(batch).await?);
+            found.extend(read_apart(self.store.as_ref(), batch).await?);
         }
         Ok(found)
     }
@@ -253,7 +276,8 @@ impl Engine {
             ..LedgerQuery::everything(PAGE)
         };
         loop {
-            let page = self.store.ledger(&query).await?;
+            let page = self.store.ledger(&query).await;
+            let page = page.map_err(EngineError::of_one_pipeline)?;
             for row in &page.items {
                 self.pipelines.load_open(row)?;
             }
@@ -271,7 +295,8 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let mut last = None;
         loop {
-            let page = self.store.open_slots(self.writer.shard, last.as_ref(), PAGE).await?;
+            let page = self.store.open_slots(self.writer.shard, last.as_ref(), PAGE).await;
+            let page = page.map_err(EngineError::of_one_pipeline)?;
             for row in page.items.iter().filter(|row| pipelines.contains(&row.pipeline)) {
                 if let Err(unreadable) = self.pipelines.load_open(row) {
                     self.poisoned.push((row.pipeline.clone(), unreadable.to_string()));
@@ -289,12 +314,12 @@ impl Engine {
         }
     }
 
-    /// Loads the runs of the open slots of these pipelines.
+    /// Loads the runs of the open slots of these pipelines; answers with those whose runs cannot be read, and why.
     pub(crate) async fn load_runs(
         &mut self,
         pipelines: &BTreeSet<PipelineId>,
-    ) -> Result<(), EngineError> {
-        let mut queries = Vec::new();
+    ) -> Result<BTreeMap<PipelineId, String>, EngineError> {
+        let (mut queries, mut unreadable) = (Vec::new(), BTreeMap::new());
         for pipeline in pipelines {
             let Some(state) = self.pipelines.0.get(pipeline) else { continue };
             // A slot that waits for its first attempt has none.
@@ -307,6 +332,13 @@ impl Engine {
         }
         let found = self.read_rows(&queries).await?;
         for (query, rows) in queries.into_iter().zip(found) {
+            let rows = match rows {
+                Ok(rows) => rows,
+                Err(error) => {
+                    unreadable.insert(query.pipeline, error.message);
+                    continue;
+                }
+            };
             let state = self.pipelines.get_mut(&query.pipeline);
             for (key, row) in query.keys.into_iter().zip(rows) {
                 let Some(row) = row else { continue };
@@ -315,7 +347,7 @@ impl Engine {
                 }
             }
         }
-        Ok(())
+        Ok(unreadable)
     }
 
     /// Loads the backfills that are not finished, of these pipelines or of all that are asked for.
@@ -326,7 +358,8 @@ impl Engine {
     ) -> Result<(), EngineError> {
         (query.unfinished, query.limit) = (true, PAGE);
         loop {
-            let page = self.store.backfills(&query).await?;
+            let page = self.store.backfills(&query).await;
+            let page = page.map_err(EngineError::of_one_pipeline)?;
             query.after = page.items.last().map(|row| (row.pipeline.clone(), row.number));
             let wanted = page.items.into_iter();
             for row in wanted.filter(|row| only.is_none_or(|only| only.contains(&row.pipeline))) {

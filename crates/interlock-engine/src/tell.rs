@@ -25,7 +25,7 @@ use interlock_core::{
     run::TriggerType,
 };
 use interlock_store::{
-    CHANGES_MAX, Change, Expect, Group, Key, Record, Row, RowsQuery,
+    CHANGES_MAX, Change, Expect, Group, IncidentPlace, IncidentQuery, Key, Record, Row, RowsQuery,
     record::{EventRecord, IncidentRecord, OutboxRecord},
     whole_milliseconds,
 };
@@ -38,6 +38,7 @@ use crate::{
     load::PAGE,
     reload::ONE_BY_ONE_MAX,
     state::{OpenSlot, SlotPlace},
+    unfit::Unfit,
     write::{Event, Planned},
 };
 
@@ -58,7 +59,8 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let mut last: Option<(PipelineId, String)> = None;
         loop {
-            let page = self.store.open_incidents(self.writer.shard, last.as_ref(), PAGE).await?;
+            let page = self.store.open_incidents(self.writer.shard, last.as_ref(), PAGE).await;
+            let page = page.map_err(EngineError::of_one_pipeline)?;
             for (pipeline, key, row) in page.items {
                 last = Some((pipeline.clone(), key.clone()));
                 if only.is_none_or(|only| only.contains(&pipeline)) {
@@ -95,10 +97,19 @@ impl Engine {
     /// The same of one.
     pub(crate) async fn reload_incidents(&mut self, name: &PipelineId) -> Result<(), EngineError> {
         self.forget_incidents(name);
+        match self.list_incidents(name).await {
+            Err(EngineError::Damaged(_)) => self.search_incidents(name).await,
+            listed => listed,
+        }
+    }
+
+    /// Takes over the open incidents of a pipeline from the list of the shard's.
+    async fn list_incidents(&mut self, name: &PipelineId) -> Result<(), EngineError> {
         // Every key comes after the empty one. Most pipelines have few; those of others, which come next, are read for nothing.
         let (mut last, mut limit) = ((name.clone(), String::new()), FEW);
         loop {
-            let page = self.store.open_incidents(self.writer.shard, Some(&last), limit).await?;
+            let page = self.store.open_incidents(self.writer.shard, Some(&last), limit).await;
+            let page = page.map_err(EngineError::of_one_pipeline)?;
             for (pipeline, key, row) in page.items {
                 if pipeline != *name {
                     return Ok(());
@@ -114,6 +125,24 @@ impl Engine {
         }
     }
 
+    /// The same without that list, of which a page cannot be read because of others.
+    async fn search_incidents(&mut self, name: &PipelineId) -> Result<(), EngineError> {
+        let (pipeline, is_open) = (Some(name.clone()), Some(true));
+        let mut query = IncidentQuery { pipeline, is_open, after: None, limit: PAGE };
+        loop {
+            let page = self.store.incidents_by(&query).await;
+            let page = page.map_err(EngineError::of_one_pipeline)?;
+            query.after = page.items.last().map(IncidentPlace::of);
+            let state = self.pipelines.get_mut(name);
+            for (_, key, row) in page.items {
+                state.incidents.insert(key, (row.record.into(), row.revision));
+            }
+            if !page.more {
+                return Ok(());
+            }
+        }
+    }
+
     fn forget_incidents(&mut self, pipeline: &PipelineId) {
         self.pipelines.get_mut(pipeline).incidents.clear();
         self.remembered.gaps.forget(pipeline);
@@ -121,11 +150,18 @@ impl Engine {
 
     /// Adds to each group what follows from its events. The incidents of all of them are read in batches, not group by group: ten
     /// thousand jobs may fail at once.
-    pub(crate) async fn tell(&mut self, planned: &mut [Planned]) -> Result<(), EngineError> {
-        let (followed, mut known) = self.incidents_of(planned).await?;
+    ///
+    /// Of a pipeline whose incidents cannot be read nothing is written: its groups are taken out.
+    pub(crate) async fn tell(&mut self, planned: &mut Vec<Planned>) -> Result<(), EngineError> {
+        let Incidents { mut known, followed, unreadable } = self.incidents_of(planned).await?;
         let nothing = OpenSlots::new();
+        let mut refused = BTreeSet::new();
         for (index, follow) in followed {
             let Some(plan) = planned.get_mut(index) else { continue };
+            if unreadable.contains_key(&plan.group.pipeline) {
+                refused.insert(index);
+                continue;
+            }
             if !follow.changes_anything(&plan.group, &known) {
                 continue;
             }
@@ -134,14 +170,37 @@ impl Engine {
             let open = state.map_or(&nothing, |state| &state.open);
             follow.add(&mut plan.group, &mut known, (open, &unfilled));
         }
+        if !unreadable.is_empty() {
+            self.take_out_unreadable(planned, &refused, &unreadable);
+        }
         Ok(())
     }
 
-    /// What follows from groups that incidents follow from, each by its place among them, and the incidents that those are about.
-    async fn incidents_of(
+    /// Takes out what is planned of pipelines whose incidents cannot be read. Who asked for it hears why; else the pipeline is set aside, and
+    /// loaded and planned again when that is over: at once, a job's end would be looked up, found and taken out again without an end.
+    fn take_out_unreadable(
         &mut self,
-        planned: &[Planned],
-    ) -> Result<(Vec<(usize, Follow)>, Known), EngineError> {
+        planned: &mut Vec<Planned>,
+        refused: &BTreeSet<usize>,
+        unreadable: &BTreeMap<PipelineId, String>,
+    ) {
+        for (index, plan) in std::mem::take(planned).into_iter().enumerate() {
+            match unreadable.get(&plan.group.pipeline) {
+                Some(reason) if refused.contains(&index) => {
+                    let reason = reason.clone();
+                    match plan.request {
+                        Some(_) => self.unfit.push(Unfit { plan, reason }),
+                        None => self.poisoned.push((plan.group.pipeline, reason)),
+                    }
+                }
+                Some(_) if !plan.is_held => {}
+                Some(_) | None => planned.push(plan),
+            }
+        }
+    }
+
+    /// What follows from groups, and the incidents that those are about.
+    async fn incidents_of(&mut self, planned: &[Planned]) -> Result<Incidents, EngineError> {
         let (mut known, nothing) = (Known::new(), OpenSlots::new());
         let (mut followed, mut unknown) = (Vec::new(), BTreeMap::<_, BTreeSet<String>>::new());
         for (index, plan) in planned.iter().enumerate().filter(|(_, plan)| !plan.is_held) {
@@ -172,8 +231,15 @@ impl Engine {
             .into_iter()
             .map(|(pipeline, all)| RowsQuery { pipeline: pipeline.clone(), keys: keys(all) });
         let queries: Vec<_> = queries.collect();
-        let found = self.read_rows(&queries).await?;
+        let (found, mut unreadable) = (self.read_rows(&queries).await?, BTreeMap::new());
         for (query, rows) in queries.into_iter().zip(found) {
+            let rows = match rows {
+                Ok(rows) => rows,
+                Err(error) => {
+                    unreadable.insert(query.pipeline, error.message);
+                    continue;
+                }
+            };
             for (key, row) in query.keys.into_iter().zip(rows) {
                 let Some(Row { record: Record::Incident(record), revision }) = row else {
                     continue;
@@ -183,8 +249,17 @@ impl Engine {
                 }
             }
         }
-        Ok((followed, known))
+        Ok(Incidents { followed, known, unreadable })
     }
+}
+
+/// Incidents that groups are about.
+struct Incidents {
+    /// What follows from groups that incidents follow from, each by its place among them.
+    followed: Vec<(usize, Follow)>,
+    known: Known,
+    /// Pipelines whose incidents cannot be read, and why.
+    unreadable: BTreeMap<PipelineId, String>,
 }
 
 /// Whether a resolved incident matters too, or only an open one.

@@ -45,6 +45,11 @@ pub trait Gate: Send + Sync + fmt::Debug {
     /// What came of groups.
     fn committed(&self, _groups: Vec<Group>, _results: &[Result<Accepted, Refusal>]) {}
 
+    /// Whether a row cannot be read, so that nothing can be that asks for it.
+    fn is_damaged(&self, _pipeline: &PipelineId, _key: &Key) -> bool {
+        false
+    }
+
     /// A question was answered with so many rows.
     fn gave(&self, _rows: usize) {}
 
@@ -86,6 +91,43 @@ impl<G: Gate> Gated<G> {
         match self.gate.leave(verb) {
             Some(passage) => passage.await,
             None => Ok(()),
+        }
+    }
+}
+
+type IncidentPage = Page<(PipelineId, String, Row<IncidentRecord>)>;
+
+impl<G: Gate> Gated<G> {
+    /// Lets an answer out.
+    async fn gives<T: Rowed>(
+        &self,
+        verb: &'static str,
+        result: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if let Ok(answer) = &result {
+            self.gate.gave(answer.rows());
+        }
+        self.leave(verb).await?;
+        result
+    }
+
+    /// What a store says of a row that cannot be read, if one of these cannot.
+    fn damaged<'a>(
+        &self,
+        mut rows: impl Iterator<Item = (&'a PipelineId, &'a Key)>,
+    ) -> Option<StoreError> {
+        let (pipeline, key) = rows.find(|(pipeline, key)| self.gate.is_damaged(pipeline, key))?;
+        let message = format!("the store holds what cannot be read: {key} of {pipeline}");
+        Some(StoreError::permanent(message))
+    }
+
+    /// A page of which all can be read.
+    fn whole_incidents(&self, page: IncidentPage) -> Result<IncidentPage, StoreError> {
+        let keys = page.items.iter().map(|(name, key, _)| (name, Key::Incident(key.clone())));
+        let keys: Vec<_> = keys.collect();
+        match self.damaged(keys.iter().map(|(name, key)| (*name, key))) {
+            Some(error) => Err(error),
+            None => Ok(page),
         }
     }
 }
@@ -140,11 +182,7 @@ macro_rules! through_the_gate {
             Box::pin(async move {
                 self.enter(stringify!($name)).await?;
                 let result = self.store.$name($($arg),*).await;
-                if let Ok(answer) = &result {
-                    self.gate.gave(answer.rows());
-                }
-                self.leave(stringify!($name)).await?;
-                result
+                self.gives(stringify!($name), result).await
             })
         })*
     };
@@ -214,6 +252,56 @@ impl<G: Gate> Store for Gated<G> {
         })
     }
 
+    fn read<'a>(
+        &'a self,
+        pipeline: &'a PipelineId,
+        keys: &'a [Key],
+    ) -> StoreFuture<'a, Vec<Option<Row<Record>>>> {
+        Box::pin(async move {
+            self.enter("read").await?;
+            let found = match self.damaged(keys.iter().map(|key| (pipeline, key))) {
+                Some(error) => Err(error),
+                None => self.store.read(pipeline, keys).await,
+            };
+            self.gives("read", found).await
+        })
+    }
+
+    fn read_many<'a>(&'a self, asked: &'a [RowsQuery]) -> StoreFuture<'a, Vec<FoundRows>> {
+        Box::pin(async move {
+            self.enter("read_many").await?;
+            let keys = asked.iter().flat_map(|of| of.keys.iter().map(|key| (&of.pipeline, key)));
+            let found = match self.damaged(keys) {
+                Some(error) => Err(error),
+                None => self.store.read_many(asked).await,
+            };
+            self.gives("read_many", found).await
+        })
+    }
+
+    fn incidents_by<'a>(&'a self, query: &'a IncidentQuery) -> StoreFuture<'a, IncidentPage> {
+        Box::pin(async move {
+            self.enter("incidents_by").await?;
+            let page = self.store.incidents_by(query).await;
+            let page = page.and_then(|page| self.whole_incidents(page));
+            self.gives("incidents_by", page).await
+        })
+    }
+
+    fn open_incidents<'a>(
+        &'a self,
+        shard: Shard,
+        after: Option<&'a (PipelineId, String)>,
+        limit: usize,
+    ) -> StoreFuture<'a, IncidentPage> {
+        Box::pin(async move {
+            self.enter("open_incidents").await?;
+            let page = self.store.open_incidents(shard, after, limit).await;
+            let page = page.and_then(|page| self.whole_incidents(page));
+            self.gives("open_incidents", page).await
+        })
+    }
+
     through_the_gate! {
         fn backfills<'a>(&'a self, query: &'a BackfillQuery) -> StoreFuture<'a, Page<BackfillRow>>;
         fn now(&self) -> StoreFuture<'_, Timestamp>;
@@ -223,8 +311,6 @@ impl<G: Gate> Store for Gated<G> {
         fn roll(&self) -> StoreFuture<'_, Option<Roll>>;
         fn report_instance<'a>(&'a self, instance: &'a str, record: &'a InstanceRecord) -> StoreFuture<'a, ()>;
         fn instances(&self) -> StoreFuture<'_, Vec<InstanceRow>>;
-        fn read<'a>(&'a self, pipeline: &'a PipelineId, keys: &'a [Key]) -> StoreFuture<'a, Vec<Option<Row<Record>>>>;
-        fn read_many<'a>(&'a self, asked: &'a [RowsQuery]) -> StoreFuture<'a, Vec<FoundRows>>;
         fn agenda<'a>(&'a self, shard: Shard, after: Option<&'a PipelineId>, limit: usize) -> StoreFuture<'a, Page<AgendaRow>>;
         fn revisions<'a>(&'a self, shard: Shard, after: Option<&'a PipelineId>, limit: usize) -> StoreFuture<'a, Page<(PipelineId, u64)>>;
         fn ledger<'a>(&'a self, query: &'a LedgerQuery) -> StoreFuture<'a, Page<LedgerRow>>;
@@ -232,7 +318,6 @@ impl<G: Gate> Store for Gated<G> {
         fn runs<'a>(&'a self, query: &'a RunQuery) -> StoreFuture<'a, Page<RunRow>>;
         fn sensors<'a>(&'a self, pipeline: &'a PipelineId) -> StoreFuture<'a, BTreeMap<String, Row<SensorRecord>>>;
         fn incidents<'a>(&'a self, pipeline: Option<&'a PipelineId>, limit: usize) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
-        fn incidents_by<'a>(&'a self, query: &'a IncidentQuery) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
         fn events_by<'a>(&'a self, query: &'a EventQuery) -> StoreFuture<'a, Page<EventRow>>;
         fn notifications<'a>(&'a self, pipeline: &'a PipelineId, after: Option<&'a str>, limit: usize) -> StoreFuture<'a, Page<OutboxRow>>;
         fn due(&self, shard: Shard, until: Timestamp, limit: usize) -> StoreFuture<'_, Page<DueRow>>;
@@ -249,6 +334,5 @@ impl<G: Gate> Store for Gated<G> {
         fn rows<'a>(&'a self, which: Rows, from: &'a str, limit: usize) -> StoreFuture<'a, Portion>;
         fn import(&self, freight: Freight) -> StoreFuture<'_, ()>;
         fn forget(&self, what: Forgetting) -> StoreFuture<'_, usize>;
-        fn open_incidents<'a>(&'a self, shard: Shard, after: Option<&'a (PipelineId, String)>, limit: usize) -> StoreFuture<'a, Page<(PipelineId, String, Row<IncidentRecord>)>>;
     }
 }

@@ -38,7 +38,8 @@
 //!   (one that is not retryable was not: the caller made a mistake, and nothing of the call was applied).
 //!   What is checked, and in which order, is in the module `check`, which all engines share.
 //! - Reads see every group that was acknowledged before they began, and never half a group. [`Store::read_many`] reads rows of many
-//!   pipelines by one call ([`read_batches()`] cuts what is asked for into such calls).
+//!   pipelines by one call ([`read_batches()`] cuts what is asked for into such calls, [`read_apart`] keeps what cannot be read of one
+//!   pipeline from the others).
 //! - [`Store::acquire`] gives a role's shard to one holder for a while, with a term higher than every one
 //!   before. A commit under an older term, or after the term was released, is refused ([`Refusal::Term`]),
 //!   for ever (S9). The store's clock decides; nobody else's. **Expiry alone ends nothing:** it lets others
@@ -101,7 +102,7 @@ pub use contract::{
 pub use durations::usual_duration_of;
 pub use key::{DueKind, Key, RunKey};
 pub use obligation::{Obligation, Subject};
-pub use read_batches::read_batches;
+pub use read_batches::{read_apart, read_batches};
 pub use record::Record;
 pub use together::{for_each, together};
 pub use whole::{

@@ -1,6 +1,6 @@
 //! Reading very many rows: parts that one call may ask for.
 
-use crate::{READ_MAX, RowsQuery};
+use crate::{FoundRows, READ_MAX, RowsQuery, Store, StoreError, for_each};
 
 /// Parts of what is asked for, in its order, each of no more rows than one [`Store::read_many`](crate::Store::read_many) may ask for,
 /// unless one pipeline alone is asked for more.
@@ -18,6 +18,27 @@ pub fn read_batches(queries: &[RowsQuery]) -> Vec<&[RowsQuery]> {
         batches.push(rest);
     }
     batches
+}
+
+/// Reads one such part. Where the call fails because of what some pipelines hold, each is read by itself: what cannot be read of one is its
+/// own result, and no other's (S21). A store that may answer later fails all.
+pub async fn read_apart(
+    store: &dyn Store,
+    batch: &[RowsQuery],
+) -> Result<Vec<Result<FoundRows, StoreError>>, StoreError> {
+    match store.read_many(batch).await {
+        Ok(rows) => Ok(rows.into_iter().map(Ok).collect()),
+        Err(error) if error.is_retryable => Err(error),
+        Err(_of_one) => {
+            for_each(batch.iter().collect(), |query: &RowsQuery| async {
+                match store.read(&query.pipeline, &query.keys).await {
+                    Err(error) if error.is_retryable => Err(error),
+                    read => Ok(read),
+                }
+            })
+            .await
+        }
+    }
 }
 
 #[cfg(test)]

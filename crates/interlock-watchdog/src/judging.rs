@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use interlock_core::id::PipelineId;
 use interlock_store::{
     Accepted, Change, FoundRows, Group, InboxEntry, Key, READ_MAX, Record, Refusal, Row, RowsQuery,
-    Shard, Store, StoreError, for_each, read_batches,
+    Shard, Store, StoreError, for_each, read_apart, read_batches,
     record::{InboxRecord, PipelineRecord},
 };
 use jiff::Timestamp;
@@ -103,27 +103,15 @@ async fn gather_portion(
     Ok(gathered)
 }
 
-/// Reads rows of many pipelines by few calls. Where a call fails because of one of them, each is read by itself; why that cannot be is
-/// its result.
+/// Reads rows of many pipelines by few calls; why those of one cannot be read is its result.
 async fn read_all(
     store: &dyn Store,
     queries: Vec<RowsQuery>,
 ) -> Result<Vec<Result<FoundRows, String>>, StoreError> {
     let mut found = Vec::with_capacity(queries.len());
     for batch in read_batches(&queries) {
-        match store.read_many(batch).await {
-            Ok(rows) => found.extend(rows.into_iter().map(Ok)),
-            Err(error) if error.is_retryable => return Err(error),
-            Err(_of_one) => {
-                let each = for_each(batch.iter().collect(), |query: &RowsQuery| async {
-                    match store.read(&query.pipeline, &query.keys).await {
-                        Err(error) if error.is_retryable => Err(error),
-                        read => Ok(read.map_err(|error| error.to_string())),
-                    }
-                });
-                found.extend(each.await?);
-            }
-        }
+        let rows = read_apart(store, batch).await?;
+        found.extend(rows.into_iter().map(|rows| rows.map_err(|error| error.to_string())));
     }
     Ok(found)
 }
@@ -269,13 +257,16 @@ pub(crate) async fn commit(
     commit_together(store, groups).await
 }
 
+/// The group of a plan, or why it cannot be made: what its incidents hold cannot be read.
+pub(crate) type PreparedGroup = Result<Group, StoreError>;
+
 /// Asks what is to be asked, and adds what follows for people. The groups are taken out: what is left of a plan is whose it was and
 /// what is said.
 pub(crate) async fn prepare(
     store: &dyn Store,
     telling: &dyn Telling,
     planned: &mut [Planned],
-) -> Result<Vec<Group>, StoreError> {
+) -> Result<Vec<PreparedGroup>, StoreError> {
     for plan in planned.iter_mut() {
         for (key, record) in std::mem::take(&mut plan.asks) {
             match store.post(&plan.group.pipeline, &key, &record).await {
@@ -288,12 +279,16 @@ pub(crate) async fn prepare(
             }
         }
     }
-    let mut incidents = known(store, telling, planned).await?;
+    let KnownIncidents { mut incidents, unreadable } = known(store, telling, planned).await?;
     let groups = planned.iter_mut().map(|plan| {
+        if let Some(error) = unreadable.get(&plan.group.pipeline) {
+            return Err(error.clone());
+        }
         telling.add(&mut plan.group, &mut incidents);
         plan.notifications = notifications(&plan.group);
         let Group { pipeline, writer, changes } = &mut plan.group;
-        Group { pipeline: pipeline.clone(), writer: *writer, changes: std::mem::take(changes) }
+        let changes = std::mem::take(changes);
+        Ok(Group { pipeline: pipeline.clone(), writer: *writer, changes })
     });
     Ok(groups.collect())
 }
@@ -307,12 +302,25 @@ fn notifications(group: &Group) -> Vec<String> {
     names.collect()
 }
 
-/// One call for all; only if that cannot be done one for each pipeline, so that it is known whose fault it is: what the store cannot
-/// take of one pipeline is that pipeline's alone.
+/// Commits what could be prepared; a result for each, in their order.
 pub(crate) async fn commit_together(
     store: &dyn Store,
-    groups: Vec<Group>,
+    prepared: Vec<PreparedGroup>,
 ) -> Result<Done, StoreError> {
+    let mut groups = Vec::with_capacity(prepared.len());
+    let is_prepared: Vec<Result<(), StoreError>> =
+        prepared.into_iter().map(|group| group.map(|group| groups.push(group))).collect();
+    let mut done = commit_groups(store, groups).await?.into_iter();
+    let results = is_prepared.into_iter().filter_map(|prepared| match prepared {
+        Ok(()) => done.next(),
+        Err(error) => Some(Err(NotDone::Impossible(error))),
+    });
+    Ok(results.collect())
+}
+
+/// One call for all; only if that cannot be done one for each pipeline, so that it is known whose fault it is: what the store cannot
+/// take of one pipeline is that pipeline's alone.
+async fn commit_groups(store: &dyn Store, groups: Vec<Group>) -> Result<Done, StoreError> {
     if groups.is_empty() {
         return Ok(Vec::new());
     }
@@ -335,12 +343,19 @@ pub(crate) async fn commit_together(
     Ok(done)
 }
 
+/// The incidents that groups are about, as far as they can be read.
+struct KnownIncidents {
+    incidents: Incidents,
+    /// Pipelines of which one cannot, and why.
+    unreadable: BTreeMap<PipelineId, StoreError>,
+}
+
 /// Reads the incidents that groups are about.
 async fn known(
     store: &dyn Store,
     telling: &dyn Telling,
     planned: &[Planned],
-) -> Result<Incidents, StoreError> {
+) -> Result<KnownIncidents, StoreError> {
     let mut keys: BTreeMap<&PipelineId, BTreeSet<String>> = BTreeMap::new();
     for plan in planned {
         keys.entry(&plan.group.pipeline).or_default().extend(telling.keys(&plan.group));
@@ -351,9 +366,16 @@ async fn known(
         keys: keys.into_iter().map(Key::Incident).collect(),
     };
     let queries: Vec<RowsQuery> = keys.into_iter().map(query).collect();
-    let batches = for_each(read_batches(&queries), |batch| store.read_many(batch)).await?;
-    let mut incidents = Incidents::new();
+    let batches = for_each(read_batches(&queries), |batch| read_apart(store, batch)).await?;
+    let (mut incidents, mut unreadable) = (Incidents::new(), BTreeMap::new());
     for (query, rows) in queries.iter().zip(batches.into_iter().flatten()) {
+        let rows = match rows {
+            Ok(rows) => rows,
+            Err(error) => {
+                unreadable.insert(query.pipeline.clone(), error);
+                continue;
+            }
+        };
         for (key, row) in query.keys.iter().zip(rows) {
             if let (Key::Incident(key), Some(Row { record: Record::Incident(record), revision })) =
                 (key, row)
@@ -362,7 +384,7 @@ async fn known(
             }
         }
     }
-    Ok(incidents)
+    Ok(KnownIncidents { incidents, unreadable })
 }
 
 /// The pipelines with reports in the inbox that nobody has applied.

@@ -24,8 +24,8 @@ use crate::{
     finding::CheckName,
     gather::{Agendas, Gatherer, Next, Question, Surroundings},
     judging::{
-        COVERAGE, DUE_INDEX, Done, INBOX, Outcome, UsableChecks, commit_together, for_good,
-        judge_all, none_can_be_done, prepare, unapplied,
+        COVERAGE, DUE_INDEX, Done, INBOX, Outcome, PreparedGroup, UsableChecks, commit_together,
+        for_good, judge_all, none_can_be_done, prepare, unapplied,
     },
     load::{self, PAGE},
     owed::plus,
@@ -409,6 +409,9 @@ impl Watchdog {
                 self.prepare_portion(chunk, around, usable),
             );
             self.settle_portion(portion, results?, around.now, &mut usable.failed)?;
+            // A pass over very much, on a slow store, is no hang, and must not outlive its lease.
+            (self.came_round)();
+            self.keep_the_lease(self.world.now()).await?;
             if is_last {
                 return Ok(());
             }
@@ -422,7 +425,7 @@ impl Watchdog {
         chunk: Vec<(PipelineId, Question)>,
         around: &Surroundings,
         usable: &mut UsableChecks,
-    ) -> Result<(Portion, Vec<Group>), StoreError> {
+    ) -> Result<(Portion, Vec<PreparedGroup>), StoreError> {
         let (store, telling) = (Arc::clone(&self.store), Arc::clone(&self.telling));
         let (agendas, zones) = (Arc::clone(&self.agendas), Arc::clone(&self.list.zones));
         let gatherer = Gatherer { store: store.as_ref(), around, zones: &zones, agendas: &agendas };

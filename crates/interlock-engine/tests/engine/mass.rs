@@ -6,8 +6,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use interlock_core::retry::FailureCategory;
-use interlock_engine::Engine;
+use interlock_core::{id::PipelineId, retry::FailureCategory};
+use interlock_engine::{Engine, EngineError, seam::World as _};
 use interlock_sim::gated::{Gate, Gated, Passage};
 use interlock_store::{
     Change, Expect, Group, Key, READ_MAX, Record, Role, Shard, Store, Writer, block_on,
@@ -19,25 +19,35 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     stage::{Job, Stage, at},
     watched::{watch, watch_through},
+    world::Virtual,
 };
 
 /// As many as a test can declare without optimisation within seconds.
 const PIPELINES: usize = 3_000;
 
+/// So many groups are of thousands of pipelines, and not of what goes on all the time.
+const MANY: usize = 100;
+
 /// Pages and batches that so many rows may take, where each is at least half full.
 const BATCHES: u64 = (2 * PIPELINES / READ_MAX) as u64;
 
-/// Counts the calls of an engine, and may write before its first large commit.
+/// Counts the calls of an engine, and may write before its large commits.
 #[derive(Clone)]
 struct Calls(Arc<Mutex<Counted>>);
 
 #[derive(Default)]
 struct Counted {
     calls: BTreeMap<&'static str, u64>,
-    /// The store to write to as the watchdog, once.
+    /// The store to write to as the watchdog.
     rival: Option<(Arc<MemoryStore>, Writer)>,
     /// When the engine was slow to show that it lives is not seen here; how many groups others had overtaken is.
     overtaken: usize,
+    /// Which rows cannot be read.
+    damaged: Option<fn(&PipelineId, &Key) -> bool>,
+    /// A store that needs so long for each group.
+    slowness: Option<(Virtual, SignedDuration)>,
+    /// How many groups each commit had.
+    commits: Vec<usize>,
 }
 
 impl std::fmt::Debug for Calls {
@@ -47,6 +57,11 @@ impl std::fmt::Debug for Calls {
 }
 
 impl Calls {
+    /// From now on these rows cannot be read.
+    fn damage(&self, is_damaged: fn(&PipelineId, &Key) -> bool) {
+        self.0.lock().unwrap().damaged = Some(is_damaged);
+    }
+
     /// Those since this was asked last.
     fn taken(&self) -> BTreeMap<&'static str, u64> {
         std::mem::take(&mut self.0.lock().unwrap().calls)
@@ -59,13 +74,24 @@ impl Gate for Calls {
         None
     }
 
-    fn leave(&self, _: &'static str) -> Option<Passage<'_>> {
-        None
+    fn leave(&self, verb: &'static str) -> Option<Passage<'_>> {
+        let counted = self.0.lock().unwrap();
+        let groups = counted.commits.last().copied().filter(|_| verb == "commit")?;
+        let (world, for_each) = counted.slowness.clone()?;
+        let until = world.time() + for_each * i32::try_from(groups).unwrap();
+        Some(Box::pin(async move {
+            world.sleep_until(until).await;
+            Ok(())
+        }))
+    }
+
+    fn is_damaged(&self, pipeline: &PipelineId, key: &Key) -> bool {
+        self.0.lock().unwrap().damaged.is_some_and(|is_damaged| is_damaged(pipeline, key))
     }
 
     fn commits(&self, groups: Vec<Group>) -> Vec<Group> {
-        let rival =
-            if groups.len() >= PIPELINES / 3 { self.0.lock().unwrap().rival.clone() } else { None };
+        self.0.lock().unwrap().commits.push(groups.len());
+        let rival = if groups.len() >= MANY { self.0.lock().unwrap().rival.clone() } else { None };
         if let Some((store, writer)) = rival {
             let missed: Vec<Group> = groups.iter().filter_map(|it| missed(it, writer)).collect();
             let results = block_on(store.commit(missed)).unwrap();
@@ -92,7 +118,7 @@ fn missed(group: &Group, writer: Writer) -> Option<Group> {
 struct Fleet {
     stage: Stage,
     calls: Calls,
-    life: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>,
+    life: std::pin::Pin<Box<dyn Future<Output = Result<(), EngineError>> + Send>>,
 }
 
 impl Fleet {
@@ -115,7 +141,7 @@ impl Fleet {
             let mut engine = Engine::open(parts, Shard(0)).await.unwrap().unwrap();
             let changes = files.changes(&engine);
             engine.declare(&changes).await.unwrap();
-            engine.run(Box::pin(std::future::pending())).await.unwrap();
+            engine.run(Box::pin(std::future::pending())).await
         });
         Self { stage, calls, life }
     }
@@ -125,7 +151,8 @@ impl Fleet {
     }
 
     fn lives_until(&mut self, until: Timestamp) {
-        assert!(self.stage.world.run(pin!(&mut self.life), until).is_none(), "it lives");
+        let ended = self.stage.world.run(pin!(&mut self.life), until);
+        assert!(ended.is_none(), "it lives: {ended:?}");
     }
 
     /// The engine's calls since this was asked last.
@@ -247,4 +274,77 @@ fn thousands_of_acknowledgements_are_few_commits_also_of_incidents_that_the_engi
         let count = calls.get(verb).copied().unwrap_or_default();
         assert!(count <= most, "{verb} {count} times: {calls:?}");
     }
+}
+
+fn is_of_p7(pipeline: &PipelineId) -> bool {
+    pipeline.as_str() == "p7"
+}
+
+#[test]
+fn one_slot_that_cannot_be_read_among_thousands_costs_its_own_pipeline() {
+    let mut fleet = Fleet::new("{type: external}");
+    let _heard = watch(&fleet.stage);
+    fleet.goes_on("08:59");
+    fleet.calls();
+    fleet.calls.damage(|pipeline, key| is_of_p7(pipeline) && matches!(key, Key::Slot(..)));
+    fleet.goes_on("09:10");
+    assert_eq!(fleet.slots(at("09:00")), [("missed".to_owned(), PIPELINES)].into());
+    let told = fleet.stage.told(&["PIPELINE_SET_ASIDE", "PIPELINE_TAKEN_BACK"]);
+    assert_eq!(told.len(), 2, "set aside, and back when nothing of it need be read: {told:?}");
+    assert!(told[0].contains("cannot be read: slot/h"), "{told:?}");
+    assert_eq!(fleet.stage.refused(), 0, "the others were learned before they were planned");
+    // Only the batch that it is in is read one by one.
+    let reads = fleet.calls()["read"];
+    assert!(reads <= READ_MAX as u64 + 50, "{reads} reads");
+}
+
+#[test]
+fn one_incident_that_cannot_be_read_among_thousands_costs_its_own_pipeline() {
+    let mut fleet = Fleet::new("{type: command, command: 'false'}");
+    fleet.goes_on("08:59");
+    fleet.calls.damage(|pipeline, key| {
+        is_of_p7(pipeline) && matches!(key, Key::Incident(key) if key.starts_with("failed:"))
+    });
+    fleet.goes_on("09:10");
+    let count = |word: &str| fleet.slots(at("09:00")).get(word).copied().unwrap_or_default();
+    assert_eq!((count("failed"), count("running")), (PIPELINES - 1, 1));
+    let told = fleet.stage.told(&["PIPELINE_SET_ASIDE"]);
+    assert!(!told.is_empty() && told[0].contains("cannot be read: incident/failed:"), "{told:?}");
+    // What its job said was not acknowledged, and is asked for again.
+    fleet.calls.0.lock().unwrap().damaged = None;
+    fleet.goes_on("12:00");
+    assert_eq!(fleet.slots(at("09:00")), [("failed".to_owned(), PIPELINES)].into());
+}
+
+#[test]
+fn the_watchdog_tells_of_all_but_the_one_whose_incident_cannot_be_read() {
+    let mut fleet = Fleet::new("{type: external}");
+    let watchdog = Calls(Arc::default());
+    watchdog.damage(|pipeline, key| is_of_p7(pipeline) && matches!(key, Key::Incident(_)));
+    let store = Gated::new(Arc::clone(&fleet.stage.store) as _, watchdog);
+    let _heard = watch_through(&fleet.stage, Arc::new(store));
+    fleet.lives_until(at("09:00") + SignedDuration::from_secs(50));
+    let open = [("missed".to_owned(), PIPELINES - 1), ("waiting".to_owned(), 1)];
+    assert_eq!(fleet.slots(at("09:00")), open.into());
+    let told = fleet.stage.told(&["WATCHDOG_DEGRADED"]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    fleet.goes_on("09:10");
+    let all = [("missed".to_owned(), PIPELINES)];
+    assert_eq!(fleet.slots(at("09:00")), all.into(), "the engine closed the one a minute later");
+}
+
+#[test]
+fn a_store_that_has_become_slow_gets_few_groups_at_once_and_is_waited_for() {
+    let mut fleet = Fleet::new("{type: external}");
+    fleet.goes_on("08:59");
+    let per_group = SignedDuration::from_millis(20);
+    fleet.calls.0.lock().unwrap().slowness = Some((fleet.stage.world.clone(), per_group));
+    let before = fleet.calls.0.lock().unwrap().commits.len();
+    fleet.goes_on("09:30");
+    assert_eq!(fleet.slots(at("09:00")), [("missed".to_owned(), PIPELINES)].into());
+    let commits = fleet.calls.0.lock().unwrap().commits.split_off(before);
+    let largest = commits.iter().copied().max().unwrap();
+    assert_eq!(largest, 250, "ten seconds would be 500 groups: {commits:?}");
+    let soon = &commits[4..];
+    assert!(soon.iter().all(|groups| *groups <= 125), "it learns: {commits:?}");
 }

@@ -254,7 +254,7 @@ impl Stage {
     }
 
     pub(crate) fn events(&self) -> Vec<EventRow> {
-        block_on(self.store.events(None, 0, 10_000)).unwrap().items
+        block_on(self.store.events(None, 0, 100_000)).unwrap().items
     }
 
     /// The events of these kinds, as `KIND message`.

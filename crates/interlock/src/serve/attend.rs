@@ -204,7 +204,9 @@ impl Parties {
 
 /// People hear that the store failed before the process that could tell them is gone.
 async fn say_last(sentinel: Option<&Sentinel>, ended: &Result<Result<(), EngineError>, JoinError>) {
-    if let (Some(sentinel), Ok(Err(EngineError::Store(error)))) = (sentinel, ended) {
+    if let (Some(sentinel), Ok(Err(error))) = (sentinel, ended)
+        && let Some(error) = error.of_the_store()
+    {
         sentinel.last_words(error.to_string()).await;
     }
 }

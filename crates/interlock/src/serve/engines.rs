@@ -78,8 +78,8 @@ impl Engines {
             match opened {
                 Ok((shard, Ok(Some(engine)))) => engines.push((shard, engine)),
                 Ok((shard, Err(error))) => {
-                    if let EngineError::Store(error) = &error {
-                        self.unreached.failed(Role::Engine, shard, error);
+                    if let Some(error) = error.of_the_store() {
+                        self.unreached.failed(Role::Engine, shard, &error);
                     }
                     failed = Some(error);
                 }
