@@ -63,7 +63,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "soak",
-        arguments: "[--cases N | --instances MINUTES | --liveness MINUTES | --mass [--store NAME] [--pipelines N] [--only NAMES]]",
+        arguments: "[--cases N | --instances MINUTES | --liveness MINUTES | --mass [--store NAME] [--pipelines N] [--only NAMES] [--stay MINUTES]]",
         help: "schedules against the brute-force walker, a million cases; or three instances in trouble; or watches on a full machine; or ten thousand pipelines at once",
         run: soak::run,
     },

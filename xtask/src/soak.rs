@@ -53,6 +53,8 @@ struct MassOptions {
     pipelines: Option<u64>,
     /// Names of scenarios, with commas.
     only: Option<String>,
+    /// How many minutes each is looked at after all is told.
+    stay: Option<u64>,
 }
 
 /// Runs what is asked for.
@@ -104,6 +106,9 @@ fn mass(options: &MassOptions) -> Result<(), String> {
         command.env("INTERLOCK_MASS_PIPELINES", pipelines.to_string());
         if let Some(only) = &options.only {
             command.env("INTERLOCK_MASS_ONLY", only);
+        }
+        if let Some(minutes) = options.stay {
+            command.env("INTERLOCK_MASS_STAY_MINUTES", minutes.to_string());
         }
         problems.extend(shell::run(&mut command).err());
     }
@@ -174,6 +179,7 @@ fn mass_options<'a>(
                 options.pipelines = Some(shell::count("--pipelines", arguments.next())?);
             }
             "--only" => options.only = Some(word()?.clone()),
+            "--stay" => options.stay = Some(shell::count("--stay", arguments.next())?),
             "--store" => {
                 let store = word()?;
                 if !MASS.iter().any(|(known, _)| known == store) {
@@ -204,8 +210,10 @@ mod tests {
             store: Some("redis".to_owned()),
             pipelines: Some(2_000),
             only: Some("miss,edit".to_owned()),
+            stay: Some(10),
         };
-        let asked_for = asked(&words("--mass --store redis --pipelines 2000 --only miss,edit"));
+        let line = "--mass --store redis --pipelines 2000 --only miss,edit --stay 10";
+        let asked_for = asked(&words(line));
         assert_eq!(asked_for, Ok(Soak::Mass(options)));
         assert!(asked(&words("--mass --store oracle")).is_err());
     }

@@ -1,9 +1,9 @@
 //! Checking and copying.
 
-use interlock_store::{Store, block_on};
+use interlock_store::{RowsQuery, Store, block_on, read_apart};
 use rusqlite::Connection;
 
-use crate::cast::{commit, daemon, group, pipeline, reader, slot_key, writer};
+use crate::cast::{PIPELINES, commit, daemon, group, pipeline, reader, slot_key, writer};
 
 #[test]
 fn backup_of_a_running_daemon_is_a_sound_ledger() {
@@ -81,4 +81,31 @@ fn the_log_begins_anew_however_much_is_written() {
     assert!(longest < 2 * PAGES_MAX, "the log grew to {longest} pages");
     drop(store);
     assert_eq!(pages(), 0, "a clean end leaves nothing to be copied");
+}
+
+#[test]
+fn a_row_that_cannot_be_read_is_missed_by_its_own_pipeline_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = daemon(folder.path());
+    let right = writer(&store);
+    for number in 0..PIPELINES {
+        commit(&store, group(right, number)).unwrap().unwrap();
+    }
+    drop(store);
+    let db = Connection::open(folder.path().join("ledger.db")).unwrap();
+    let broken =
+        "UPDATE slots SET body = 'broken' WHERE pipeline = (SELECT id FROM names WHERE name = ?1)";
+    assert_eq!(db.execute(broken, [pipeline(7).as_str()]).unwrap(), 1);
+    drop(db);
+    let store = daemon(folder.path());
+    let query = |number| RowsQuery { pipeline: pipeline(number), keys: vec![slot_key(number)] };
+    let queries: Vec<_> = (0..PIPELINES).map(query).collect();
+    assert!(block_on(store.read_many(&queries)).is_err_and(|error| !error.is_retryable));
+    let found = block_on(read_apart(&store, &queries)).unwrap();
+    for (number, rows) in found.into_iter().enumerate() {
+        match rows {
+            Ok(rows) => assert!(number != 7 && rows[0].is_some(), "{number}"),
+            Err(error) => assert!(number == 7 && error.message.contains("read"), "{error}"),
+        }
+    }
 }

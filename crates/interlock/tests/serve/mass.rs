@@ -22,6 +22,9 @@ use self::{
     site::Engine,
 };
 
+/// How many minutes a scenario is looked at after all is told, unless `INTERLOCK_MASS_STAY_MINUTES` says it.
+const STAY: u64 = 3;
+
 /// How many pipelines the sample has.
 const SAMPLE: usize = 300;
 
@@ -57,7 +60,8 @@ fn check(engine: Engine) {
 /// Lives through scenarios one after the other, and fails when one of them shows a fault.
 fn soak(engine: Engine, pipelines: usize) {
     let only = env::var("INTERLOCK_MASS_ONLY").unwrap_or_default();
-    let size = Size { pipelines, stay: Duration::from_mins(3) };
+    let stay = env::var("INTERLOCK_MASS_STAY_MINUTES").map_or(STAY, |text| text.parse().unwrap());
+    let size = Size { pipelines, stay: Duration::from_mins(stay) };
     let mut reports = Vec::new();
     for (name, scenario) in SCENARIOS {
         if !only.is_empty() && !only.split(',').any(|wanted| wanted == name) {
