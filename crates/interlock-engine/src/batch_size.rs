@@ -1,7 +1,7 @@
 //! How many groups one commit takes: as many as the store takes well.
 //!
 //! A commit is one call, and whoever waits for it shows no progress meanwhile. Two thousand groups are a moment for a store that is well;
-//! on a starved machine they took longer than a call may, was sent again, and in the end the guard took the engine for hung. So a
+//! on a starved machine they took so long that the guard took the engine for hung. So a
 //! commit begins small, grows while the answers are quick, and shrinks when one was slow: a slow store makes the engine slow, not dead.
 
 use std::time::Duration;

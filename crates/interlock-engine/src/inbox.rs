@@ -195,8 +195,13 @@ impl Engine {
 
     /// Reads a pipeline again, because somebody else changed its rows.
     async fn look_again(&mut self, pipeline: &PipelineId) -> Result<Answer, EngineError> {
-        self.reload(pipeline).await?;
-        Ok(Ok(json!({ "pipeline": pipeline.as_str() })))
+        match self.reload(pipeline).await {
+            Err(EngineError::Damaged(reason)) => {
+                self.poisoned.push((pipeline.clone(), reason.clone()));
+                Ok(Err(reason))
+            }
+            loaded => loaded.map(|()| Ok(json!({ "pipeline": pipeline.as_str() }))),
+        }
     }
 
     async fn apply(
