@@ -66,7 +66,7 @@ impl Engine {
         loop {
             let mut next = None;
             if planned.peek().is_some() {
-                let size = self.batch_size.groups(self.world.uptime());
+                let size = self.remembered.batch_size.groups(self.world.uptime());
                 let mut batch: Vec<_> = planned.by_ref().take(size).collect();
                 self.announce(&batch).await;
                 self.tell(&mut batch).await?;
@@ -77,7 +77,8 @@ impl Engine {
                 Some((batch, asked_at, answer)) => {
                     let answered = answer.await;
                     let (groups, answered_at) = (batch.len(), self.world.uptime());
-                    self.batch_size.learn(AnsweredCommit { groups, asked_at, answered_at });
+                    let commit = AnsweredCommit { groups, asked_at, answered_at };
+                    self.remembered.batch_size.learn(commit);
                     match answered {
                         Ok(results) => self.take_results(batch, results).await?,
                         Err(error) => self.commit_what_is_fit(batch, error).await?,

@@ -62,9 +62,11 @@ impl Default for Pace {
     }
 }
 
-/// What was read, or is shown, and is neither again until it changes.
+/// What was read, or is shown, and is neither again until it changes; and what was learned of the store.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
+    /// How many groups one commit takes.
+    pub(crate) batch_size: BatchSize,
     /// The misses that stand open.
     pub(crate) gaps: Gaps,
     /// The schedules of upstreams.
@@ -273,8 +275,6 @@ pub struct Engine {
     pub(crate) held: Vec<Planned>,
     /// What the store can never take, until its pipeline is loaded again.
     pub(crate) unfit: Vec<Unfit>,
-    /// How many groups one commit takes.
-    pub(crate) batch_size: BatchSize,
     pub(crate) vitals: Arc<Vitals>,
     pub(crate) host: Host,
     /// Whether the lease can be believed without asking.
@@ -376,7 +376,6 @@ impl Engine {
             news: VecDeque::new(),
             held: vec![],
             unfit: vec![],
-            batch_size: BatchSize::default(),
             vitals,
             host,
             trust,

@@ -46,7 +46,8 @@ impl Engine {
         let mut before: BTreeMap<PipelineId, Before> = before.collect();
         if pipelines.len() > ONE_BY_ONE_MAX {
             // A list that cannot be read because of one of them is read of each by itself: slow, and only that one's trouble.
-            if let Err(reason) = guarded(self.reload_many(pipelines, &mut before)).await? {
+            let loading = Box::pin(self.reload_many(pipelines, &mut before));
+            if let Err(reason) = guarded(loading).await? {
                 tracing::error!(
                     reason,
                     "pipelines cannot be loaded together, so each is by itself"
@@ -57,7 +58,8 @@ impl Engine {
             if number > 0 {
                 self.show_progress().await?;
             }
-            if let Err(reason) = guarded(self.reload_since(&pipeline, before)).await? {
+            let loading = Box::pin(self.reload_since(&pipeline, before));
+            if let Err(reason) = guarded(loading).await? {
                 self.poisoned.push((pipeline, reason));
             }
         }
