@@ -85,7 +85,9 @@ fn kind(schema: &Value) -> String {
     let words = match &schema["type"] {
         Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
         Value::String(word) => vec![word.as_str()],
-        _ => return "any".to_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+            return "any".to_owned();
+        }
     };
     let word = |word: &str| match (word, schema["format"].as_str()) {
         ("string", Some("date-time")) => "instant".to_owned(),

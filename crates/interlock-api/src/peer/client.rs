@@ -99,16 +99,12 @@ async fn send(
     request: Request<Body>,
 ) -> io::Result<Response<Incoming>> {
     let late = |_elapsed| io::Error::other("it cannot be reached in time");
-    match certificate {
-        Some(certificate) => {
-            let connected = timeout(CONNECTED_IN, tls::connect(address, vec![certificate]));
-            exchange(connected.await.map_err(late)??, request).await
-        }
-        None => {
-            let connected = timeout(CONNECTED_IN, TcpStream::connect(address));
-            exchange(connected.await.map_err(late)??, request).await
-        }
+    if let Some(certificate) = certificate {
+        let connected = timeout(CONNECTED_IN, tls::connect(address, vec![certificate]));
+        return exchange(connected.await.map_err(late)??, request).await;
     }
+    let connected = timeout(CONNECTED_IN, TcpStream::connect(address));
+    exchange(connected.await.map_err(late)??, request).await
 }
 
 async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use interlock_api::{EvaluatorHandle, InstanceIdentity, Phase, Surface};
+use interlock_api::{EvaluatorHandle, HostDoctor, InstanceIdentity, Phase, Surface};
 use interlock_config::{
     SystemZones,
     server::{Beacon, Server, ServerConfig},
@@ -209,8 +209,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting, Option<Witness>),
         surface: &surface,
         beside: &beside,
     };
-    let doctor = || doctor::within_serve(&place, &store, &config.server, &served.holder);
-    surface.doctor.get_or_init(doctor);
+    surface.doctor.get_or_init(|| served.doctor());
     let folder = machine_folder(&place, &roles);
     let (engine, loops) = if roles.has(RoleName::Engine) {
         let started = served.begin_engine(agreement, &mut greeting).await?;
@@ -333,7 +332,7 @@ fn greeting(place: &Place, roles: &Roles, surface: &Surface) -> Greeting {
         problems: (0, String::new()),
         held: 0,
         reach: surface.reach(),
-        scheme: http::scheme(surface.certificate.get().is_some()),
+        scheme: http::scheme(surface.certificate.get()),
         roles: roles.words(),
         overview: None,
         place: place.to_string(),
@@ -582,6 +581,11 @@ impl Served<'_> {
         let watched = (self.surface, &self.store);
         loops.sentinel = Some(post_sentinel(watched, around, self.files.clone(), seen)?);
         Ok(loops)
+    }
+
+    /// Looks whether everything is as it should be, for those who ask over HTTP.
+    fn doctor(&self) -> HostDoctor {
+        doctor::within_serve(self.place, &self.store, &self.config.server, &self.holder)
     }
 
     /// Says what this instance is like, where it can be read by others. A process that may only read a ledger in a file cannot.

@@ -98,7 +98,7 @@ impl Interface {
             let written = told.listens_at(running.address);
             written.map_err(|error| Failure::file("write", &file, &error))?;
         }
-        Ok(Self { running, file, scheme: scheme(server.tls.is_some()) })
+        Ok(Self { running, file, scheme: scheme(server.tls.as_ref()) })
     }
 
     /// Where it listens, or means to.
@@ -178,7 +178,7 @@ impl InterfaceAddress {
 
     /// As it is written in an address.
     pub(crate) fn scheme(&self) -> &'static str {
-        scheme(self.trust.is_some())
+        scheme(self.trust.as_ref())
     }
 }
 
@@ -188,9 +188,9 @@ impl fmt::Display for InterfaceAddress {
     }
 }
 
-/// What an address begins with.
-pub(crate) fn scheme(is_tls: bool) -> &'static str {
-    if is_tls { "https" } else { "http" }
+/// What an address begins with, by what there is of TLS.
+pub(crate) fn scheme<T>(tls: Option<&T>) -> &'static str {
+    if tls.is_some() { "https" } else { "http" }
 }
 
 /// The certificates that `http.json` names.
@@ -354,7 +354,7 @@ impl AddressFile {
         let certificates: Vec<_> = said.certificates.iter().map(Fingerprint::as_str).collect();
         let told = json!({
             "address": said.address.map(|address| address.to_string()),
-            "scheme": scheme(!certificates.is_empty()),
+            "scheme": scheme(certificates.first()),
             "certificates": certificates,
             "pid": std::process::id(),
             "startedAt": clock::now().to_string(),

@@ -73,7 +73,7 @@ impl SelfReporter {
     /// Where others reach it.
     fn url(&self) -> Option<String> {
         let address = http::reachable_address(self.address?);
-        Some(format!("{}://{address}", http::scheme(self.certificate().is_some())))
+        Some(format!("{}://{address}", http::scheme(self.certificate())))
     }
 
     /// The leases that it holds. Where one process alone can write, its loops have all that are theirs.

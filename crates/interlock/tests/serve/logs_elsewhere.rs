@@ -115,7 +115,7 @@ fn last_run(instance: &impl Instance, pipeline: &str) -> (String, String) {
 }
 
 /// Two instances of one store: whichever is asked, the log is there, until the host where it is goes.
-fn fetched_from_where_it_is<I: Instance>(both: [I; 2]) {
+fn fetched_from_where_it_is<I: Instance>(both: &[I; 2]) {
     both[0].project().until("both have said where they are", || {
         let listed = both[0].json("/api/v1/instances");
         let all = listed["items"].as_array()?;
@@ -129,8 +129,9 @@ fn fetched_from_where_it_is<I: Instance>(both: [I; 2]) {
     let here = hosts.iter().position(|it| *it == host).expect("one of them ran it");
     let (owner, other) = (&both[here], &both[1 - here]);
     let path = format!("/api/v1/runs/{run}/log");
-    let whole: String = (1..=1000).map(|number| format!("{number}\n")).collect();
-    for instance in &both {
+    let lines: Vec<_> = (1..=1000).map(|number| number.to_string()).collect();
+    let whole = format!("{}\n", lines.join("\n"));
+    for instance in both {
         let (status, head, body) = instance.ask(&path, &[]);
         assert_eq!((status, body.as_str()), (200, whole.as_str()), "{head}");
         assert!(head.contains("interlock-log-source: file"), "{head}");
@@ -151,7 +152,7 @@ fn fetched_from_where_it_is<I: Instance>(both: [I; 2]) {
     let mut curl = curl.unwrap();
     let mut lines = Lines::of(curl.stdout.take().unwrap());
     assert_eq!(lines.next_within("what is there", BOUND).as_deref(), Some("one"));
-    for instance in &both {
+    for instance in both {
         fs::write(instance.project().path().join("go"), "").unwrap();
     }
     assert_eq!(lines.rest_within("what comes, and the end", BOUND), ["two"]);
@@ -174,14 +175,14 @@ fn a_log_is_fetched_from_the_instance_that_has_it_over_tls_on_redis() {
     let server = PrivateRedis::start();
     let store = format!("provider: redis\nredis: {{addr: '{}', shards: 4}}\n", server.address());
     let both = [TlsSite::new(&JOBS, &store), TlsSite::new(&JOBS, &store)];
-    fetched_from_where_it_is(both);
+    fetched_from_where_it_is(&both);
 }
 
 #[test]
 fn a_log_is_fetched_from_the_instance_that_has_it_on_postgres() {
     let server = PrivatePostgres::start();
     let store = format!("provider: postgres\npostgres: {{dsn: '{}', shards: 4}}\n", server.dsn());
-    fetched_from_where_it_is([PlainSite::new(&store), PlainSite::new(&store)]);
+    fetched_from_where_it_is(&[PlainSite::new(&store), PlainSite::new(&store)]);
 }
 
 #[test]

@@ -54,6 +54,7 @@ struct StreamReader {
 impl StreamReader {
     /// Reads until it has had the last event, coming back after each break behind the last that came.
     async fn read(mut self, address: SocketAddr, last: Arc<AtomicU64>) -> Self {
+        // Bounded: the test waits two minutes for each reader, and ends them all.
         while !self.has(&last) {
             // A break is ordinary here: the server is killed, or begins.
             if self.listen(address, &last).await.is_err() || !self.has(&last) {
@@ -75,6 +76,7 @@ impl StreamReader {
             "GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: {after}\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).await?;
+        // Bounded: each line is waited for so long, below.
         let mut lines = BufReader::new(stream).lines();
         let (mut id, mut kind) = (0, String::new());
         // Bounded: a stream that is alive has a comment every 15 s.
@@ -98,12 +100,14 @@ impl StreamReader {
 async fn report(address: SocketAddr, stop: Arc<AtomicBool>) -> u64 {
     let pause = Duration::from_micros(1_000_000 / PINGS_PER_SECOND);
     let mut taken = 0;
+    // Bounded: the test says when to stop.
     while !stop.load(Ordering::SeqCst) {
         let ping = async {
             let mut stream = TcpStream::connect(address).await?;
             let request = "GET /ping/far HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
             stream.write_all(request.as_bytes()).await?;
             let mut answer = Vec::new();
+            // Bounded: the whole ping is, below.
             stream.read_to_end(&mut answer).await?;
             io::Result::Ok(answer.starts_with(b"HTTP/1.1 200"))
         };
