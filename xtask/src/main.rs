@@ -63,8 +63,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "soak",
-        arguments: "[--cases N | --instances MINUTES | --liveness MINUTES | --mass [--store NAME] [--pipelines N] [--only NAMES] [--stay MINUTES]]",
-        help: "schedules against the brute-force walker, a million cases; or three instances in trouble; or watches on a full machine; or ten thousand pipelines at once",
+        arguments: "[--cases N | --instances MINUTES | --liveness MINUTES | --mass [--store NAME] [--pipelines N] [--only NAMES] [--stay MINUTES] | --stream [MINUTES]]",
+        help: "schedules against the brute-force walker, a million cases; or three instances in trouble; or watches on a full machine; or ten thousand pipelines at once; or a thousand readers of the stream",
         run: soak::run,
     },
     Command {

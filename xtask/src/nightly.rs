@@ -23,14 +23,19 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     steps.run("deliberate mistakes in the watchdog", || mutants::run(&[]).into());
     steps.run("three instances in trouble", || soak::run(&words("--instances 10")).into());
     steps.run("watches on a full machine", || soak::run(&words("--liveness 10")).into());
-    steps.run("the API against its document, eight minutes", || contract().into());
+    steps.run("a thousand readers of the stream", || soak::run(&words("--stream 10")).into());
+    for store in ["embedded", "redis", "postgres"] {
+        let step = format!("the API against its document on {store}, eight minutes");
+        steps.run(&step, || contract(store).into());
+    }
     steps.run("fuzzing", || fuzz::run(&words("--seconds 300")).into());
     steps.finish()
 }
 
 /// Everything that the API's document allows, asked for longer than a test of every change may take; a test is stopped after ten minutes.
-fn contract() -> Result<(), String> {
+fn contract(store: &str) -> Result<(), String> {
     let mut command =
         shell::cargo(&["nextest", "run", "-p", "interlock", "--test", "serve", "api::contract"]);
+    command.env("INTERLOCK_CONTRACT_STORE", store);
     shell::run(command.env("INTERLOCK_CONTRACT_SECONDS", "480"))
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask soak`: the schedule evaluator against the brute-force walker, three instances and their bad luck, watches on a
-//! machine that is full, or thousands of pipelines to which one thing happens at one instant, at length.
+//! machine that is full, thousands of pipelines to which one thing happens at one instant, or a thousand readers of the stream, at length.
 //!
 //! The tests are those that CI runs for less long, `tests/schedules/oracle.rs` of the core, `tests/serve/ha.rs` of the binary and
-//! `tests/faults/soak.rs` of the liveness library; only the number of cases or seconds differs, handed over in an environment variable.
+//! `tests/faults/soak.rs` of the liveness library, `tests/serve/stream_soak.rs` of the binary; only the number of cases or seconds differs, handed over in an environment variable.
 //! Of mass events (`tests/serve/mass.rs` of the binary) CI runs the first alone, with some hundred pipelines.
 
 use std::process::Command;
@@ -44,7 +44,15 @@ enum Soak {
     Liveness(u64),
     /// Mass events.
     Mass(MassOptions),
+    /// A thousand readers of the stream for so many minutes.
+    Stream(u64),
 }
+
+/// Readers of the stream, while the server is killed.
+const STREAM: &str = "stream_soak::each_reader_of_the_stream_has_each_event_once_in_order_while_the_server_is_killed";
+/// How many there are, and for how many minutes, unless told.
+const READERS: u64 = 1_000;
+const STREAM_MINUTES: u64 = 10;
 
 /// Which mass events; all of them unless told.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -64,6 +72,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         Soak::Instances(minutes) => trouble(minutes),
         Soak::Liveness(minutes) => load(minutes),
         Soak::Mass(options) => mass(&options),
+        Soak::Stream(minutes) => stream(minutes),
     }
 }
 
@@ -115,6 +124,22 @@ fn mass(options: &MassOptions) -> Result<(), String> {
     if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
 }
 
+/// Has a thousand readers follow the stream for so many minutes, while much happens and the server is killed again and again.
+fn stream(minutes: u64) -> Result<(), String> {
+    let command = || {
+        let mut command = shell::cargo(&["test", "--release", "-p", "interlock"]);
+        command.args(["--test", "serve", "--", "--exact", STREAM]);
+        command
+    };
+    if !shell::output(command().arg("--list"))?.contains(STREAM) {
+        return Err(format!("there is no test {STREAM}; was it renamed? {} names it", file!()));
+    }
+    println!("{READERS} readers of the stream for {minutes} minutes");
+    let mut command = command();
+    command.arg("--nocapture").env("INTERLOCK_STREAM_READERS", READERS.to_string());
+    shell::run(command.env("INTERLOCK_STREAM_SECONDS", minutes.saturating_mul(60).to_string()))
+}
+
 /// Has loops that are well watched for so many minutes while every processor is taken.
 fn load(minutes: u64) -> Result<(), String> {
     let command = || {
@@ -157,6 +182,10 @@ fn asked(arguments: &[String]) -> Result<Soak, String> {
             "--instances" => Soak::Instances(shell::count("--instances", arguments.next())?),
             "--liveness" => Soak::Liveness(shell::count("--liveness", arguments.next())?),
             "--mass" => Soak::Mass(mass_options(&mut arguments)?),
+            "--stream" => Soak::Stream(match arguments.next() {
+                Some(minutes) => shell::count("--stream", Some(minutes))?,
+                None => STREAM_MINUTES,
+            }),
             _ => {
                 shell::no_arguments(std::slice::from_ref(argument))?;
                 asked
@@ -204,6 +233,8 @@ mod tests {
         assert_eq!(asked(&words("--cases 500")), Ok(Soak::Cases(500)));
         assert_eq!(asked(&words("--instances 10")), Ok(Soak::Instances(10)));
         assert_eq!(asked(&words("--liveness 10")), Ok(Soak::Liveness(10)));
+        assert_eq!(asked(&words("--stream")), Ok(Soak::Stream(10)));
+        assert_eq!(asked(&words("--stream 2")), Ok(Soak::Stream(2)));
         assert!(asked(&words("500")).is_err());
         assert_eq!(asked(&words("--mass")), Ok(Soak::Mass(MassOptions::default())));
         let options = MassOptions {

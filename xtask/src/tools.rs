@@ -97,7 +97,7 @@ const TOOLS: &[Tool] = &[
         source: Source::Package("curl"),
         needs: &[Need::Test],
         why: "pings are tested with the client that people use",
-        tests: "binary(serve) & test(/^api|^ourselves|^pings|^servers/)",
+        tests: "binary(serve) & test(/^api|^logs_elsewhere|^ourselves|^pings|^servers|^stream_soak|^tls/)",
     },
     Tool {
         name: "python3-requests",
@@ -112,15 +112,15 @@ const TOOLS: &[Tool] = &[
         probe: "",
         source: Source::Package("openssl"),
         needs: &[Need::Test],
-        why: "mail is tested over TLS with a certificate that it makes",
-        tests: "test(/(^|::)tls/) + package(interlock-postgres) + (binary(serve) & test(/^https|^places/)) + (binary(commands) & test(/^mail/))",
+        why: "HTTPS and mail over TLS are tested with certificates that it makes",
+        tests: "test(/(^|::)tls/) + package(interlock-postgres) + (binary(serve) & test(/^https|^logs_elsewhere|^places/)) + (binary(commands) & test(/^mail/))",
     },
     Tool {
         name: "wrk",
         probe: "",
         source: Source::Package("wrk"),
         needs: &[Need::Bench],
-        why: "it measures how many pings are taken",
+        why: "it measures how many pings are taken, and how soon lists are there",
         tests: "",
     },
     Tool {

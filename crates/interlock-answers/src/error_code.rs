@@ -68,8 +68,12 @@ error_codes! {
     BadStatus = "bad_status", 400, "Status not accepted";
     /// `category` is no category of failures.
     BadCategory = "bad_category", 400, "Failure category not accepted";
+    /// The listener speaks HTTPS only, and the request came as plain HTTP.
+    TlsNeeded = "tls_needed", 400, "HTTPS needed";
     /// No token was shown, or one that is not known, revoked or expired.
     TokenNeeded = "token_needed", 401, "Token needed";
+    /// Only another instance of the same store may ask this, and its signature is missing or not right.
+    SignatureNeeded = "signature_needed", 401, "Signature of an instance needed";
     /// The token that was shown may not do this.
     ScopeNeeded = "scope_needed", 403, "Scope not sufficient";
     /// No token is needed here, but the request comes from a page of another site or under the name of another machine.

@@ -46,6 +46,7 @@ pub use read::{
     incident::{IncidentRow, incident_answer},
     incident_groups::group_incidents,
     incident_list::StoredIncident,
+    instance::GONE_AFTER,
     last_owed,
     log::{FoundLog, LogSource, LogStart, RunLog},
     next_slots_of,

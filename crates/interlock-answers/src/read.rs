@@ -12,7 +12,7 @@ pub(crate) mod event;
 pub(crate) mod incident;
 pub(crate) mod incident_groups;
 pub(crate) mod incident_list;
-mod instance;
+pub(crate) mod instance;
 mod last_slot;
 pub(crate) mod log;
 mod marked_day;

@@ -63,6 +63,10 @@ use crate::{
 const WRONG_AT_ONCE: u32 = 20;
 const WRONG_PER_SECOND: u32 = 1;
 
+/// How the origin of a page begins that this interface serves itself.
+const HTTP: &str = "http://";
+const HTTPS: &str = "https://";
+
 /// Tells the time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
@@ -176,7 +180,9 @@ pub(crate) fn guarded(
         let pipeline = named.map(|(_, value)| value);
         let shown = shown(request.headers());
         let peer = Peer::ip(&request);
-        let is_foreign = is_foreign(request.uri(), request.headers());
+        let is_tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.is_tls);
+        let scheme = if is_tls { HTTPS } else { HTTP };
+        let is_foreign = is_foreign(request.uri(), request.headers(), scheme);
         let shown = shown.as_deref();
         let admitted = door.admit(&Visit { need, pipeline, shown, peer, is_foreign });
         let counted = admitted.and_then(|caller| {
@@ -215,14 +221,14 @@ fn shown(headers: &HeaderMap) -> Option<String> {
 
 /// Whether a page of another origin asks, or somebody under a name that is not this machine's. Programs say nothing of an
 /// origin; browsers do, and no page can keep them from it.
-fn is_foreign(uri: &Uri, headers: &HeaderMap) -> bool {
+fn is_foreign(uri: &Uri, headers: &HeaderMap, scheme: &str) -> bool {
     let host = headers.get(HOST).map(|host| host.to_str().unwrap_or("?"));
     let authority = uri.authority().map(Authority::as_str);
     if [host, authority].into_iter().flatten().any(|name| !is_ours(name)) {
         return true;
     }
     let is_same = |origin: &HeaderValue| {
-        let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
+        let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix(scheme));
         origin.is_some() && origin == host
     };
     let is_near = |site: &HeaderValue| site == "same-origin" || site == "none";
@@ -317,7 +323,7 @@ mod tests {
     #[test]
     fn what_comes_from_another_page_or_under_another_name_is_foreign() {
         let check = |pairs: &[(&'static str, &str)], expected| {
-            let found = is_foreign(&Uri::from_static("/ping/job"), &headers(pairs));
+            let found = is_foreign(&Uri::from_static("/ping/job"), &headers(pairs), HTTP);
             assert_eq!(found, expected, "{pairs:?}");
         };
         for ours in [
@@ -369,7 +375,12 @@ mod tests {
             check(&[host, ("sec-fetch-site", site)], true);
         }
         let absolute = Uri::from_static("http://evil.example/ping/job");
-        assert!(is_foreign(&absolute, &headers(&[host])));
+        assert!(is_foreign(&absolute, &headers(&[host]), HTTP));
+        let page = [host, ("origin", "https://127.0.0.1:8420")];
+        assert!(
+            !is_foreign(&Uri::from_static("/"), &headers(&page), HTTPS),
+            "its own page over TLS"
+        );
     }
 
     #[test]

@@ -118,6 +118,7 @@ mod tests {
             \x20  1: 0100007F:C350 0100007F:20E4 01 00000000:00000000 00:00000000 00000000  1000        0 2\n\
             \x20  2: 0100007F:20E4 0100007F:C350 01 00000000:00000000 00:00000000 00000000     7        0 3\n";
         let peer = |remote: &str, local: &str| Peer {
+            is_tls: false,
             remote: remote.parse().unwrap(),
             local: local.parse().unwrap(),
         };
@@ -144,6 +145,7 @@ mod tests {
             let Ok(listener) = TcpListener::bind(ip) else { continue };
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let peer = Peer {
+                is_tls: false,
                 remote: client.local_addr().unwrap(),
                 local: listener.local_addr().unwrap(),
             };

@@ -87,6 +87,15 @@ impl Surface {
         }
     }
 
+    /// A pipeline that is declared, by its name.
+    pub(crate) async fn declared(&self, name: &str) -> Result<PipelineId, ApiError> {
+        let id = PipelineId::parse(name).map_err(|_unusable| unknown_pipeline(name))?;
+        match self.presence(&id).await? {
+            Presence::Watched { .. } | Presence::Declared => Ok(id),
+            Presence::Absent => Err(unknown_pipeline(name)),
+        }
+    }
+
     /// What came of an entry, if that is known in time.
     pub(crate) async fn applied(
         &self,

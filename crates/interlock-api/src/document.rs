@@ -18,6 +18,8 @@ use crate::{access::Need, error::PROBLEM_JSON};
 const SCOPE: &str = "x-interlock-scope";
 /// What it says of an operation for which no token is asked.
 const OPEN: &str = "none";
+/// What it says of an operation that no token opens.
+const SIGNED: &str = "none: a signature of another instance";
 /// How a token is shown.
 const BEARER: &str = "token";
 
@@ -50,6 +52,16 @@ pub(crate) fn require(document: &mut OpenApi, need: Need) {
             let scope = ExtensionsBuilder::new().add(SCOPE, need.least()).build();
             operation.extensions.get_or_insert_default().merge(scope);
             operation.security = Some(vec![SecurityRequirement::new(BEARER, Vec::<String>::new())]);
+        }
+    }
+}
+
+/// Says of every operation that another instance signs it.
+pub(crate) fn require_signature(document: &mut OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        for (_, operation) in operations(item) {
+            let scope = ExtensionsBuilder::new().add(SCOPE, SIGNED).build();
+            operation.extensions.get_or_insert_default().merge(scope);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod backfill;
 mod catchup;
+mod difference;
 mod resume;
 mod silence;
 
@@ -20,6 +21,8 @@ use serde::Serialize;
 use serde_json::json;
 use utoipa_axum::router::OpenApiRouter;
 
+use self::difference::Decides;
+pub(crate) use self::difference::ShownPlans;
 use crate::{error::ApiError, surface::Surface};
 
 /// All of them.
@@ -34,8 +37,9 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Surface>> {
 /// A plan as it is answered.
 type PlanResponse<T> = ([(HeaderName, String); 1], Json<T>);
 
-/// A plan under its hash.
-fn tagged<T>(hash: &str, plan: T) -> PlanResponse<T> {
+/// A plan under its hash, which may be the one that is meant later.
+fn tagged<T: Decides>(surface: &Surface, hash: &str, plan: T) -> PlanResponse<T> {
+    surface.shown_plans.remember(hash, plan.decisions());
     ([(ETAG, etag(hash))], Json(plan))
 }
 
@@ -58,19 +62,29 @@ impl ExpectedPlan {
         self.0.is_some()
     }
 
-    /// Refuses, with the plan as it is now, when that is not the one that was looked at.
-    pub(crate) fn check<T: Serialize>(&self, hash: &str, plan: &T) -> Result<(), ApiError> {
+    /// Refuses, with the plan as it is now and what differs, when that is not the one that was looked at.
+    pub(crate) fn check<T: Serialize + Decides>(
+        &self,
+        shown: &ShownPlans,
+        hash: &str,
+        plan: &T,
+    ) -> Result<(), ApiError> {
         let etag = etag(hash);
-        let is_it = |expected: &String| {
-            expected.split(',').map(str::trim).any(|one| one == "*" || one == etag)
-        };
-        if self.0.as_ref().is_none_or(is_it) {
+        let Some(expected) = &self.0 else { return Ok(()) };
+        let tags = || expected.split(',').map(str::trim);
+        if tags().any(|one| one == "*" || one == etag) {
             return Ok(());
         }
+        let decisions = plan.decisions();
+        let differs = shown.differences(tags().map(|tag| tag.trim_matches('"')), &decisions);
+        let more = differs.as_ref().is_some_and(|(_, more)| *more);
+        let differs = differs.map(|(told, _)| told);
+        shown.remember(hash, decisions);
         let message = "the plan is another by now";
         let hint = "Look at `plan`; send `etag` as `If-Match` to have that one carried out.";
         let error = ApiError::new(ErrorCode::PlanChanged, message, hint);
-        Err(error.with("plan", json!(plan)).with("etag", etag))
+        let error = error.with("plan", json!(plan)).with("etag", etag);
+        Err(error.with("differs", json!(differs)).with("differsMore", more))
     }
 }
 
@@ -83,11 +97,24 @@ pub(crate) fn etag(hash: &str) -> String {
 mod tests {
     use super::*;
 
+    /// A plan of one line.
+    #[derive(Serialize)]
+    struct Line(&'static str);
+
+    impl Decides for Line {
+        fn decisions(&self) -> difference::Decisions {
+            [("s/1".to_owned(), self.0.to_owned())].into()
+        }
+    }
+
     #[test]
     fn a_plan_that_was_looked_at_is_the_one_that_is_carried_out() {
+        let shown = ShownPlans::default();
+        shown.remember("0b", Line("skip").decisions());
         let check = |expected: Option<&str>| {
             let expected = ExpectedPlan(expected.map(str::to_owned));
-            expected.check("0a", &["the plan"]).map_err(|error| (error.code, error.members))
+            let checked = expected.check(&shown, "0a", &Line("run"));
+            checked.map_err(|error| (error.code, error.members))
         };
         for fits in [None, Some("\"0a\""), Some("*"), Some("\"0b\", \"0a\"")] {
             assert_eq!(check(fits), Ok(()), "{fits:?}");
@@ -95,10 +122,15 @@ mod tests {
         for other in ["\"0b\"", "0a", ""] {
             let (code, members) = check(Some(other)).unwrap_err();
             assert_eq!(code, ErrorCode::PlanChanged);
-            assert_eq!(
-                (&members["plan"][0], &members["etag"]),
-                (&"the plan".into(), &"\"0a\"".into())
-            );
+            assert_eq!((&members["plan"], &members["etag"]), (&"run".into(), &"\"0a\"".into()));
+            assert_eq!(members["differsMore"], false);
+            let known = json!([{ "about": "s/1", "before": "skip", "now": "run" }]);
+            let expected = match other {
+                "\"0b\"" => known,
+                "0a" => json!([]),
+                _ => json!(null),
+            };
+            assert_eq!(members["differs"], expected, "{other}");
         }
     }
 }

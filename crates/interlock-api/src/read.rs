@@ -45,6 +45,11 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Surface>> {
         .merge(watermark::routes())
 }
 
+/// Those for other instances, which sign what they ask.
+pub(crate) fn instance_routes() -> OpenApiRouter<Arc<Surface>> {
+    log::instance_routes()
+}
+
 /// Those about who may do what.
 pub(crate) fn admin_routes() -> OpenApiRouter<Arc<Surface>> {
     OpenApiRouter::default().merge(token::routes())

@@ -25,8 +25,9 @@ const SILENT_FOR: Duration = Duration::from_secs(10);
 /// Characters of a path that are logged.
 const PATH_MAX: usize = 100;
 /// The codes of refused attempts.
-pub(crate) const CODES: [ErrorCode; 5] = [
+pub(crate) const CODES: [ErrorCode; 6] = [
     ErrorCode::TokenNeeded,
+    ErrorCode::SignatureNeeded,
     ErrorCode::ScopeNeeded,
     ErrorCode::ForeignOrigin,
     ErrorCode::TooManyWrongTokens,

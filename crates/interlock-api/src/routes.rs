@@ -38,6 +38,7 @@ fn described() -> (Router<Arc<Surface>>, OpenApi) {
         .merge(access::guarded(stream::routes(), Need::View))
         .merge(access::guarded(evaluate::routes(), Need::Operate))
         .merge(access::guarded(read::admin_routes(), Need::Administer))
+        .merge(read::instance_routes())
         .merge(write::routes())
         .split_for_parts();
     document::finish(&mut document);

@@ -1,11 +1,13 @@
 //! The thread that listens: one runtime of its own, connections under limits, a bounded end.
 
+mod plain;
+
 use std::{
     collections::BTreeSet,
     fmt, io,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener as StdListener},
     sync::Arc,
-    thread::{self, JoinHandle},
+    thread,
     time::Duration,
 };
 
@@ -13,14 +15,17 @@ use axum::{Router, extract::Request, response::Response};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
+    server::graceful::{GracefulShutdown, Watcher},
 };
 use interlock_engine::vitals::Pulse;
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::watch,
+    task::JoinHandle,
     time::{Instant, MissedTickBehavior},
 };
+use tokio_rustls::server::TlsStream;
 use tower_service::Service as _;
 
 use crate::{
@@ -34,6 +39,7 @@ use crate::{
     routes,
     stream::{EndlessAnswer, EventHub},
     surface::{Reach, Surface},
+    tls::ListenerCertificate,
 };
 
 /// Connections at once; for more, those that have been still for longest make room.
@@ -81,7 +87,7 @@ pub struct Running {
     /// Where it listens, or means to.
     pub address: SocketAddr,
     stop: watch::Sender<bool>,
-    thread: JoinHandle<()>,
+    thread: thread::JoinHandle<()>,
 }
 
 impl Running {
@@ -102,6 +108,8 @@ pub(crate) struct Peer {
     pub(crate) remote: SocketAddr,
     /// Where they reached us.
     pub(crate) local: SocketAddr,
+    /// Whether they speak TLS.
+    pub(crate) is_tls: bool,
 }
 
 impl Peer {
@@ -159,9 +167,12 @@ pub fn start(
             if let Some(listener) = listener {
                 let reading = tokio::spawn(read_events(Arc::clone(&surface)));
                 let ending = tokio::spawn(end_streams(surface.events.clone(), stopped.clone()));
+                let certificate = surface.certificate.get().cloned();
+                let keeping = certificate.clone().map(|it| tokio::spawn(it.keep()));
                 let saying = tokio::spawn(hearing::say(surface, hearing, stopped.clone()));
-                answer(listener, (router, limits.unread), (pulse, stopped)).await;
+                answer(listener, (router, limits.unread), certificate, (pulse, stopped)).await;
                 let _elapsed = tokio::time::timeout(END_IN, saying).await;
+                drop(keeping.inspect(JoinHandle::abort));
                 ending.abort();
                 reading.abort();
             }
@@ -267,6 +278,7 @@ async fn read_tokens(surface: Arc<Surface>, door: Doorkeeper) {
 async fn answer(
     listener: TcpListener,
     (router, unread): (Router, Duration),
+    certificate: Option<Arc<ListenerCertificate>>,
     (pulse, mut stopped): (Pulse, watch::Receiver<bool>),
 ) {
     let crowd = Crowd::new(CONNECTIONS_MAX);
@@ -284,9 +296,14 @@ async fn answer(
         match accepted {
             Ok((stream, remote)) => {
                 let local = stream.local_addr().unwrap_or(remote);
-                let stream = Patient::new(stream, unread);
-                let place = crowd.enter();
-                talk(stream, (place, Peer { remote, local }), router.clone(), &connections);
+                let answers = Answers {
+                    peer: Peer { remote, local, is_tls: certificate.is_some() },
+                    place: crowd.enter(),
+                    router: router.clone(),
+                    watcher: connections.watcher(),
+                };
+                let connection = Connection { stream, unread, answers };
+                tokio::spawn(connection.talk(certificate.clone(), stopped.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be taken");
@@ -298,42 +315,100 @@ async fn answer(
     let _elapsed = tokio::time::timeout(END_IN, connections.shutdown()).await;
 }
 
-fn talk(
-    stream: Patient<TcpStream>,
-    (place, peer): (Arc<Place>, Peer),
+/// A connection that was taken.
+struct Connection {
+    stream: TcpStream,
+    /// How long its other end may read nothing.
+    unread: Duration,
+    answers: Answers,
+}
+
+/// What the requests of a connection are answered from.
+struct Answers {
+    peer: Peer,
+    place: Arc<Place>,
     router: Router,
-    connections: &GracefulShutdown,
-) {
-    let at_work = Arc::clone(&place);
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        at_work.moves();
-        request.extensions_mut().insert(peer);
-        let (mut router, place) = (router.clone(), Arc::clone(&at_work));
-        async move {
-            let response = router.call(request).await;
-            let is_endless =
-                |response: &Response| response.extensions().get::<EndlessAnswer>().is_some();
-            if response.as_ref().is_ok_and(is_endless) {
-                place.is_kept();
-            } else {
-                place.moves();
+    watcher: Watcher,
+}
+
+impl Connection {
+    /// Answers what it asks until either end has enough, or another connection needs its place.
+    async fn talk(
+        self,
+        certificate: Option<Arc<ListenerCertificate>>,
+        stopped: watch::Receiver<bool>,
+    ) {
+        let place = Arc::clone(&self.answers.place);
+        let talked = async {
+            match certificate {
+                None => self.answers.serve(Patient::new(self.stream, self.unread)).await,
+                Some(certificate) => self.talk_tls(&certificate, stopped).await,
             }
-            response
-        }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_IN)
-        .serve_connection(TokioIo::new(stream), service);
-    let connection = connections.watch(connection);
-    tokio::spawn(async move {
+        };
         tokio::select! {
-            ended = connection => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection broke off");
-                }
-            }
+            () = talked => {}
             () = place.is_needed() => tracing::debug!("a connection that was still made room"),
         }
-    });
+    }
+
+    async fn talk_tls(self, certificate: &ListenerCertificate, mut stopped: watch::Receiver<bool>) {
+        let shaken = handshake(self.stream, self.unread, certificate);
+        let shaken = tokio::select! {
+            biased;
+            // Nothing was asked yet.
+            _ = stopped.changed() => return,
+            shaken = tokio::time::timeout(HEAD_IN, shaken) => shaken,
+        };
+        match shaken {
+            Ok(Ok(Some(stream))) => self.answers.serve(stream).await,
+            Ok(Ok(None)) => tracing::debug!("a connection began with plain HTTP"),
+            Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+            Err(_elapsed) => tracing::debug!("a TLS handshake took too long"),
+        }
+    }
+}
+
+/// The beginning of a TLS connection. Who speaks plain HTTP is told so, and gets nothing else.
+async fn handshake(
+    mut stream: TcpStream,
+    unread: Duration,
+    certificate: &ListenerCertificate,
+) -> io::Result<Option<TlsStream<Patient<TcpStream>>>> {
+    let mut first = [0];
+    let is_text = stream.peek(&mut first).await? == 1 && first.iter().all(u8::is_ascii_alphabetic);
+    if is_text {
+        plain::refuse(&mut stream).await?;
+        return Ok(None);
+    }
+    certificate.acceptor().accept(Patient::new(stream, unread)).await.map(Some)
+}
+
+impl Answers {
+    /// Answers the requests of a connection, one after the other.
+    async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S) {
+        let Self { peer, place, router, watcher } = self;
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            place.moves();
+            request.extensions_mut().insert(peer);
+            let (mut router, place) = (router.clone(), Arc::clone(&place));
+            async move {
+                let response = router.call(request).await;
+                let is_endless =
+                    |response: &Response| response.extensions().get::<EndlessAnswer>().is_some();
+                if response.as_ref().is_ok_and(is_endless) {
+                    place.is_kept();
+                } else {
+                    place.moves();
+                }
+                response
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_IN)
+            .serve_connection(TokioIo::new(stream), service);
+        if let Err(error) = watcher.watch(connection).await {
+            tracing::debug!(%error, "a connection broke off");
+        }
+    }
 }

@@ -17,8 +17,8 @@ use interlock_watchdog::WatchdogVitals;
 use tokio::sync::Semaphore;
 
 use crate::{
-    desk::Desk, error::ApiError, loops::Loops, read::doctor::Examination, refusals::RefusalCounts,
-    stream::EventHub,
+    desk::Desk, error::ApiError, loops::Loops, peer::InstanceIdentity, plan::ShownPlans,
+    read::doctor::Examination, refusals::RefusalCounts, stream::EventHub, tls::ListenerCertificate,
 };
 
 /// Plans that are made at a time: each keeps a thread busy.
@@ -151,10 +151,16 @@ pub struct Surface {
     pub maker: OnceLock<Maker>,
     /// Asks evaluators, where an engine runs.
     pub evaluators: OnceLock<EvaluatorHandle>,
+    /// Plans that were shown lately.
+    pub(crate) shown_plans: ShownPlans,
     /// How many plans may be made at a time.
     pub(crate) plans: Arc<Semaphore>,
     /// What jobs wrote on this host, once it is known where.
     pub logs: OnceLock<HostLogs>,
+    /// Who this process is to other instances, once that is known.
+    pub identity: OnceLock<InstanceIdentity>,
+    /// The certificate of the listener, if it speaks TLS.
+    pub certificate: OnceLock<Arc<ListenerCertificate>>,
     /// Looks whether everything is as it should be, once the store is open.
     pub doctor: OnceLock<HostDoctor>,
     pub(crate) examination: Examination,
@@ -182,8 +188,11 @@ impl Surface {
             declarations: OnceLock::new(),
             maker: OnceLock::new(),
             evaluators: OnceLock::new(),
+            shown_plans: ShownPlans::default(),
             plans: Arc::new(Semaphore::new(PLANS_MAX)),
             logs: OnceLock::new(),
+            identity: OnceLock::new(),
+            certificate: OnceLock::new(),
             doctor: OnceLock::new(),
             examination: Examination::default(),
             followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),

@@ -21,10 +21,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    asker::Asker,
-    desk::{Presence, refused, unknown_pipeline},
-    error::ApiError,
-    idempotency::RequestKey,
+    asker::Asker, desk::refused, error::ApiError, idempotency::RequestKey, plan::ShownPlans,
     surface::Surface,
 };
 
@@ -82,11 +79,12 @@ impl WriteRequest {
 
     /// A pipeline that is declared.
     pub(crate) async fn pipeline(&self, name: &str) -> Result<PipelineId, ApiError> {
-        let id = PipelineId::parse(name).map_err(|_unusable| unknown_pipeline(name))?;
-        match self.surface.presence(&id).await? {
-            Presence::Watched { .. } | Presence::Declared => Ok(id),
-            Presence::Absent => Err(unknown_pipeline(name)),
-        }
+        self.surface.declared(name).await
+    }
+
+    /// The plans that were shown lately.
+    pub(crate) fn shown_plans(&self) -> &ShownPlans {
+        &self.surface.shown_plans
     }
 
     /// The answer to the same request when it was handed in before: what was planned for it then is not planned again.

@@ -31,11 +31,13 @@ const PATIENCE: Duration = Duration::from_mins(1);
 enum Needs {
     Nothing,
     Ping,
+    /// A signature of another instance; no token is enough.
+    Instance,
     View,
     Operate,
     Administer,
 }
-use Needs::{Administer, Nothing, Operate, Ping, View};
+use Needs::{Administer, Instance, Nothing, Operate, Ping, View};
 
 /// Every operation of the document. One that is not here, or is here and not there, fails.
 const SCOPES: &[(&str, Needs)] = &[
@@ -52,6 +54,7 @@ const SCOPES: &[(&str, Needs)] = &[
     ("get /api/v1/incidents/{pipeline}/{key}", View),
     ("get /api/v1/instances", View),
     ("get /api/v1/openapi.json", Nothing),
+    ("get /api/v1/instances/runs/{id}/log", Instance),
     ("get /api/v1/pauses", View),
     ("get /api/v1/pipelines", View),
     ("get /api/v1/pipelines/{pipeline}", View),
@@ -89,6 +92,7 @@ const SCOPES: &[(&str, Needs)] = &[
     ("post /api/v1/pipelines/{pipeline}/backfills/{id}/pause", Operate),
     ("post /api/v1/pipelines/{pipeline}/backfills/{id}/resume", Operate),
     ("post /api/v1/pipelines/{pipeline}/catchup", Operate),
+    ("post /api/v1/pipelines/{pipeline}/catchup/plan", View),
     ("post /api/v1/pipelines/{pipeline}/catchup/stop", Operate),
     ("post /api/v1/pipelines/{pipeline}/evaluate", Operate),
     ("post /api/v1/pipelines/{pipeline}/pause", Operate),
@@ -110,10 +114,11 @@ const SCOPES: &[(&str, Needs)] = &[
 ];
 
 /// The tokens that are tried, and what each is enough for.
-const TOKENS: [(&str, &[Needs]); 6] = [
+const TOKENS: [(&str, &[Needs]); 7] = [
     ("", &[Nothing]),
     ("wrong", &[Nothing]),
     ("ping", &[Nothing, Ping]),
+    ("badge", &[Nothing]),
     ("viewer", &[Nothing, View]),
     ("operator", &[Nothing, Ping, View, Operate]),
     ("admin", &[Nothing, Ping, View, Operate, Administer]),
@@ -179,6 +184,7 @@ impl Site {
         surface.store.set(store as Arc<dyn Store>).unwrap();
         let tokens = [
             ("ping", Scope::Ping(vec!["*".to_owned()])),
+            ("badge", Scope::Badge),
             ("viewer", Scope::Viewer),
             ("operator", Scope::Operator),
             ("admin", Scope::Admin),
@@ -238,6 +244,7 @@ fn every_operation_asks_for_the_scope_of_the_table() {
         let expected = match needs {
             Nothing => "none",
             Ping => "ping (for this pipeline) or operator",
+            Instance => "none: a signature of another instance",
             View => "viewer, operator or admin",
             Operate => "operator or admin",
             Administer => "admin",
@@ -247,7 +254,7 @@ fn every_operation_asks_for_the_scope_of_the_table() {
             // What it is refused with otherwise is another question: there is nothing here to act on.
             let status = site.ask(name, token);
             let is_known = !matches!(token, "" | "wrong");
-            let refused = if is_known { 403 } else { 401 };
+            let refused = if is_known && *needs != Instance { 403 } else { 401 };
             // Too many wrong ones in a row are told to wait.
             let is_refused = status == refused || (token == "wrong" && status == 429);
             assert_eq!(is_refused, !enough.contains(needs), "{name} with `{token}`: {status}");

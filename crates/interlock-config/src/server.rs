@@ -156,6 +156,8 @@ pub struct Server {
     pub addr: String,
     /// Whether somebody wrote that down: an address that is only the default may be missed.
     pub addr_is_written: bool,
+    /// With which certificate it speaks HTTPS; plain HTTP when absent.
+    pub tls: Option<ListenerTls>,
     /// Where the guard answers liveness and readiness probes, on a thread of its own; nowhere when absent.
     pub probes: Option<String>,
     /// A single key with every right.
@@ -166,6 +168,15 @@ pub struct Server {
     pub request_body_max: u32,
     /// Requests from one address each second.
     pub requests_per_second: u32,
+}
+
+/// The certificate of the listener; files are relative to the project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenerTls {
+    /// The certificate, and those that vouch for it.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 /// A scoped token.
@@ -184,6 +195,8 @@ pub struct Token {
 pub enum Scope {
     /// Report on pipelines with these names; `*` stands for anything.
     Ping(Vec<String>),
+    /// Show badges, and nothing else.
+    Badge,
     /// Look.
     Viewer,
     /// Act on pipelines.

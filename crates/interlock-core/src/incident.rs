@@ -179,6 +179,8 @@ const DIED: Family = Family { prefix: "died", scope: Scope::Thing };
 const GIVEN_UP: Family = Family { prefix: "given-up", scope: Scope::Thing };
 /// Reports cannot come over HTTP.
 const HTTP: Family = Family { prefix: "http", scope: Scope::Thing };
+/// A certificate that changed cannot be used.
+const CERTIFICATE: Family = Family { prefix: "certificate", scope: Scope::Thing };
 const BARK_LOST: Family = Family { prefix: "bark-lost", scope: Scope::Pipeline };
 /// History does not reach the archive.
 const ARCHIVE: Family = Family { prefix: "archive", scope: Scope::Thing };
@@ -324,6 +326,12 @@ const OPENS: &[Opens] = &[
         ("http_unreachable", "cannot be reached, and whoever reports to it is not heard"),
     ),
     opens(
+        "CERTIFICATE_UNUSABLE",
+        CERTIFICATE,
+        Level::Error,
+        ("certificate_unusable", "cannot be used, and clients will turn away from HTTPS"),
+    ),
+    opens(
         "ARCHIVE_BEHIND",
         ARCHIVE,
         Level::Warning,
@@ -409,6 +417,7 @@ const RESOLVES: &[(&str, &[Family])] = &[
     ("INVARIANT_HOLDS", &[INVARIANT]),
     ("BARK_HEARD", &[BARK_LOST]),
     ("HTTP_REACHABLE", &[HTTP]),
+    ("CERTIFICATE_USABLE", &[CERTIFICATE]),
     ("ARCHIVE_CURRENT", &[ARCHIVE]),
     ("INSTANCE_BACK", &[GONE]),
     ("STORE_SAFE", &[UNSAFE]),
@@ -422,6 +431,7 @@ const NOTICES: &[(&str, &str)] = &[
     ("CLOCK_SKEW", "CLOCKS_AGREE"),
     ("BARK_LOST", "BARK_HEARD"),
     ("HTTP_UNREACHABLE", "HTTP_REACHABLE"),
+    ("CERTIFICATE_UNUSABLE", "CERTIFICATE_USABLE"),
     ("ARCHIVE_BEHIND", "ARCHIVE_CURRENT"),
     ("INSTANCE_GONE", "INSTANCE_BACK"),
     ("STORE_UNSAFE", "STORE_SAFE"),

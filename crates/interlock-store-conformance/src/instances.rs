@@ -20,7 +20,10 @@ fn said(pid: u32, age: i64) -> InstanceRecord {
         host: "ledger-1".into(),
         pid,
         started_at: START,
-        address: Some("http://10.0.0.7:8420".into()),
+        address: Some("https://10.0.0.7:8420".into()),
+        certificate: Some("5f1c".into()),
+        public_key: Some("bXkga2V5".into()),
+        jobs_host: Some("ledger-1-0badcafe".into()),
         loops: vec![LoopRecord {
             name: "engine".into(),
             age: SignedDuration::from_millis(age),

@@ -689,12 +689,18 @@ fn what_instances_say_of_themselves_is_written_as_ever() {
         pid: 4711,
         started_at: nine(),
         address: None,
+        certificate: None,
+        public_key: None,
+        jobs_host: None,
         loops: vec![],
         clock_skew: None,
         leases: vec![],
     };
     let full = InstanceRecord {
-        address: Some("http://10.0.0.7:8420".into()),
+        address: Some("https://10.0.0.7:8420".into()),
+        certificate: Some("5f1c".into()),
+        public_key: Some("bXkga2V5".into()),
+        jobs_host: Some("ledger-1-0badcafe".into()),
         loops: vec![LoopRecord {
             name: "engine".into(),
             age: SignedDuration::from_millis(1_250),

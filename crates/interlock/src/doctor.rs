@@ -7,6 +7,7 @@ pub(crate) mod ledger;
 use std::sync::Arc;
 
 use interlock_api::HostDoctor;
+use interlock_config::server::Server;
 use interlock_store::Store;
 use jiff::SignedDuration;
 
@@ -16,11 +17,16 @@ use crate::place::Place;
 const SCAN_IN: SignedDuration = SignedDuration::from_secs(2);
 
 /// Looks from within `serve`, for questions over HTTP.
-pub(crate) fn within_serve(place: &Place, store: &Arc<dyn Store>, instance: &str) -> HostDoctor {
-    let instance = instance.to_owned();
+pub(crate) fn within_serve(
+    place: &Place,
+    store: &Arc<dyn Store>,
+    server: &Server,
+    instance: &str,
+) -> HostDoctor {
+    let (instance, server) = (instance.to_owned(), server.clone());
     let (place, store, me) = (place.clone(), Arc::clone(store), instance.clone());
     let look = move || {
-        let here = host::findings_within(&place, store.as_ref()).into_iter();
+        let here = host::findings_within(&place, store.as_ref(), &server).into_iter();
         let mut found: Vec<_> = here.map(|finding| finding.found_by(&me)).collect();
         found.extend(ledger::findings(store.as_ref(), SCAN_IN));
         found

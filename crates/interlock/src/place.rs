@@ -56,7 +56,7 @@ pub(crate) struct Place {
     /// What belongs to this machine.
     pub(crate) folder: PathBuf,
     /// The project, to which files that it names are relative.
-    directory: PathBuf,
+    pub(crate) directory: PathBuf,
     store: StoreConfig,
 }
 

@@ -29,8 +29,53 @@ struct Limit {
 /// Alerts that reach a receiver that answers at once.
 const DELIVERIES: Bound = Bound::AtLeast(1_000.0);
 
+/// The first page of a list over HTTP, of 99 % of those that ask.
+const LIST_P99: Bound = Bound::AtMost(0.1);
+
 /// The promises of the issues; a benchmark that is not listed has no limit.
 const LIMITS: &[Limit] = &[
+    Limit { name: "api/embedded_100k_events_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit {
+        name: "api/embedded_100k_flat_out_late",
+        unit: Unit::Seconds,
+        bound: Bound::AtMost(1.0),
+    },
+    Limit {
+        name: "api/embedded_100k_incidents_of_owner_p99",
+        unit: Unit::Seconds,
+        bound: LIST_P99,
+    },
+    Limit { name: "api/embedded_100k_incidents_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_100k_pauses_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit {
+        name: "api/embedded_100k_pipelines_of_owner_p99",
+        unit: Unit::Seconds,
+        bound: LIST_P99,
+    },
+    Limit { name: "api/embedded_100k_pipelines_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_100k_runs_catchup_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_100k_runs_of_pipeline_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_100k_runs_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_100k_slots_newest_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_100k_slots_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_100k_watermarks_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_10k_events_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit {
+        name: "api/embedded_10k_flat_out_late",
+        unit: Unit::Seconds,
+        bound: Bound::AtMost(1.0),
+    },
+    Limit { name: "api/embedded_10k_incidents_of_owner_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_10k_incidents_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_10k_pauses_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_10k_pipelines_of_owner_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_10k_pipelines_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_10k_runs_catchup_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_10k_runs_of_pipeline_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_10k_runs_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_10k_slots_newest_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_10k_slots_p99", unit: Unit::Seconds, bound: LIST_P99 },
+    Limit { name: "api/embedded_10k_watermarks_p99", unit: Unit::Seconds, bound: LIST_P99 },
     Limit { name: "archive/share_of_copy", unit: Unit::Percent, bound: Bound::AtLeast(60.0) },
     Limit { name: "config/load_10k", unit: Unit::Seconds, bound: Bound::AtMost(3.0) },
     Limit { name: "config/load_10k", unit: Unit::Megabytes, bound: Bound::AtMost(200.0) },

@@ -70,6 +70,8 @@ pub enum FindingCode {
     Zones,
     /// Whether other users of the machine are kept out of the state folder.
     Private,
+    /// Whether HTTP is encrypted where others reach it, by a certificate that lasts and a key that is kept.
+    Tls,
     /// Whether the ledger may grow.
     Disk,
     /// Whether there is anything to look at.
@@ -158,6 +160,7 @@ impl FindingCode {
             Self::Clock => "clock",
             Self::Zones => "zones",
             Self::Private => "private",
+            Self::Tls => "tls",
             Self::Disk => "disk",
             Self::Live => "live",
             Self::Loops => "loops",

@@ -14,6 +14,10 @@ use utoipa::{IntoParams, ToSchema};
 pub struct RunsQuery {
     /// Only of this pipeline.
     pub pipeline: Option<String>,
+    /// Only of pipelines of one of these owners.
+    pub owner: Vec<String>,
+    /// Only of pipelines with all of these labels: `name=value`.
+    pub label: Vec<String>,
     /// Only with one of these statuses, such as `FAILED`.
     pub status: Vec<String>,
     /// Only with one of these trigger types, such as `catchup`. `subdag` is reserved: nothing has it yet.

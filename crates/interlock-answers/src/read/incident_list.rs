@@ -1,6 +1,6 @@
 //! Incidents, newest first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use interlock_core::{
     id::PipelineId,
@@ -13,11 +13,11 @@ use interlock_store::{
 
 use super::{
     incident::{IncidentRow, incident_answer},
-    pipeline_facts::PipelineFacts,
+    pipeline_facts::{PipelineFacts, PipelineFilter},
     run::{one_of, words},
 };
 use crate::{
-    AnswerError, Cursor, ErrorCode, Listing, Reader,
+    AnswerError, Cursor, Listing, Reader,
     listing::{Scan, limit},
     model::incident::{IncidentAnswer, IncidentDetailAnswer, IncidentPath, IncidentsQuery},
 };
@@ -37,7 +37,7 @@ struct IncidentFilter<'a> {
     asked: &'a IncidentsQuery,
     states: Vec<&'static str>,
     levels: Vec<&'static str>,
-    labels: BTreeMap<&'a str, &'a str>,
+    pipelines: PipelineFilter<'a>,
 }
 
 impl<'a> IncidentFilter<'a> {
@@ -47,15 +47,8 @@ impl<'a> IncidentFilter<'a> {
             states = vec![IncidentState::Open.as_str(), IncidentState::Acknowledged.as_str()];
         }
         let levels = words(&asked.level, |word| one_of("level", word, &LEVELS))?;
-        let label = |text: &'a String| {
-            text.split_once('=').ok_or_else(|| {
-                let message = format!("`{text}` is not a label");
-                let hint = "Write `label=name=value`.".to_owned();
-                AnswerError::question(ErrorCode::BadParameter, message, hint)
-            })
-        };
-        let labels = asked.label.iter().map(label).collect::<Result<_, _>>()?;
-        Ok(Self { asked, states, levels, labels })
+        let pipelines = PipelineFilter::of(&asked.owner, &asked.label)?;
+        Ok(Self { asked, states, levels, pipelines })
     }
 
     /// Whether the store can leave out the open ones, or the others.
@@ -68,23 +61,15 @@ impl<'a> IncidentFilter<'a> {
         }
     }
 
-    fn is_about_pipelines(&self) -> bool {
-        !self.asked.owner.is_empty() || !self.labels.is_empty()
-    }
-
     fn holds(&self, (pipeline, _, row): &StoredIncident, facts: &PipelineFacts) -> bool {
         let IncidentRecord { state, level, kind, opened_at, .. } = &row.record;
-        let IncidentsQuery { kind: kinds, owner: owners, from, until, .. } = self.asked;
-        let is_owner =
-            || facts.owner(pipeline).is_some_and(|own| owners.iter().any(|it| it == own));
-        let has_label = |(name, value): (&&str, &&str)| facts.has_label(pipeline, name, value);
+        let IncidentsQuery { kind: kinds, from, until, .. } = self.asked;
         self.states.contains(&state.as_str())
             && (self.levels.is_empty() || self.levels.contains(&level.as_str()))
             && (kinds.is_empty() || kinds.iter().any(|it| it.eq_ignore_ascii_case(kind)))
             && from.is_none_or(|from| from <= *opened_at)
             && until.is_none_or(|until| *opened_at < until)
-            && (owners.is_empty() || is_owner())
-            && self.labels.iter().all(has_label)
+            && self.pipelines.holds(pipeline, facts)
     }
 }
 
@@ -108,7 +93,7 @@ impl Reader<'_> {
             let page = self.store.incidents_by(&query).await?;
             query.after = page.items.last().map(IncidentPlace::of);
             let mut facts = PipelineFacts::default();
-            if filter.is_about_pipelines() {
+            if filter.pipelines.is_given() {
                 let pipelines: BTreeSet<_> = page.items.iter().map(|row| row.0.clone()).collect();
                 facts = self.pipeline_facts(pipelines).await?;
             }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// An instance that has said nothing for so long is gone: it says something every five seconds.
-const GONE_AFTER: SignedDuration = SignedDuration::from_secs(15);
+pub const GONE_AFTER: SignedDuration = SignedDuration::from_secs(15);
 
 impl Reader<'_> {
     /// What the instances said of themselves last, by name; those that are gone are last.

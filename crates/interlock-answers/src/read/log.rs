@@ -157,11 +157,12 @@ impl RunLog {
         )
     }
 
-    /// Why there is none on this host, of a job that ran on another.
-    pub fn elsewhere(&self, host: &str) -> AnswerError {
+    /// Why there is none of a job that ran on another host; empty if nothing is known but that.
+    pub fn elsewhere(&self, host: &str, because: &str) -> AnswerError {
+        let because = if because.is_empty() { String::new() } else { format!(": {because}") };
         AnswerError::question(
             ErrorCode::HostUnreachable,
-            format!("{} ran on {host}, and its log is there", self.run),
+            format!("{} ran on {host}, and its log is there{because}", self.run),
             "Ask there, while that host is up.".to_owned(),
         )
     }

@@ -11,7 +11,7 @@ use interlock_store::{
     record::{AboutRecord, PipelineRecord},
 };
 
-use crate::Reader;
+use crate::{AnswerError, ErrorCode, Reader};
 
 /// The rows of some pipelines.
 #[derive(Debug, Default)]
@@ -37,6 +37,41 @@ impl PipelineFacts {
     pub(super) fn upstreams(&self, pipeline: &PipelineId) -> &[String] {
         let agenda = self.0.get(pipeline).and_then(|row| row.agenda.as_deref());
         agenda.map_or(&[], |agenda| agenda.upstreams.as_slice())
+    }
+}
+
+/// Which pipelines a question is about, by what people know them by.
+#[derive(Debug)]
+pub(super) struct PipelineFilter<'a> {
+    owners: &'a [String],
+    labels: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> PipelineFilter<'a> {
+    /// Of one of these owners, with all of these labels.
+    pub(super) fn of(owners: &'a [String], labels: &'a [String]) -> Result<Self, AnswerError> {
+        let label = |text: &'a String| {
+            text.split_once('=').ok_or_else(|| {
+                let message = format!("`{text}` is not a label");
+                let hint = "Write `label=name=value`.".to_owned();
+                AnswerError::question(ErrorCode::BadParameter, message, hint)
+            })
+        };
+        let labels = labels.iter().map(label).collect::<Result<_, _>>()?;
+        Ok(Self { owners, labels })
+    }
+
+    /// Whether it leaves any out.
+    pub(super) fn is_given(&self) -> bool {
+        !self.owners.is_empty() || !self.labels.is_empty()
+    }
+
+    /// Whether a pipeline is one of them.
+    pub(super) fn holds(&self, pipeline: &PipelineId, facts: &PipelineFacts) -> bool {
+        let is_owner =
+            || facts.owner(pipeline).is_some_and(|own| self.owners.iter().any(|it| it == own));
+        (self.owners.is_empty() || is_owner())
+            && self.labels.iter().all(|(name, value)| facts.has_label(pipeline, name, value))
     }
 }
 

@@ -1,17 +1,20 @@
 //! Runs, newest first.
 
+use std::collections::BTreeSet;
+
 use interlock_core::{
     id::{PipelineId, SlotKey},
     run::{OUTPUT, RunState, TriggerType},
     text::TextError,
 };
 use interlock_store::{
-    Key, Record, RunKey, RunRow,
-    scan::{RunFilter, find_runs},
+    Key, Record, RunKey, RunPlace, RunRow,
+    scan::{RunFilter, ScanPage, find_runs},
 };
 
+use super::pipeline_facts::PipelineFilter;
 use crate::{
-    AnswerError, Cursor, ErrorCode, Listing, Reader,
+    AnswerError, Cursor, ErrorCode, LIMIT_MAX, Listing, Reader, SCAN_MAX,
     listing::limit,
     model::run::{RunAnswer, RunsQuery},
 };
@@ -39,10 +42,47 @@ impl Reader<'_> {
         };
         let after = asked.after.as_deref().map(Cursor::decode).transpose()?;
         let after = after.map(Cursor::run).transpose()?;
-        let page = find_runs(self.store, &filter, after, limit(asked.limit)?).await?;
+        let limit = limit(asked.limit)?;
+        let pipelines = PipelineFilter::of(&asked.owner, &asked.label)?;
+        let page = if pipelines.is_given() {
+            self.runs_of_pipelines(&pipelines, &filter, after, limit).await?
+        } else {
+            find_runs(self.store, &filter, after, limit).await?
+        };
         let next = page.next.map(|place| Cursor::of_run(&place).encode());
         let items = page.items.into_iter().map(run_answer).collect();
         Ok(Listing { items, next, scanned: page.scanned as u64, unreadable: vec![] })
+    }
+
+    /// Those whose pipelines are such: rows of runs do not say that, so pages are looked through, in bounded work.
+    async fn runs_of_pipelines(
+        &self,
+        pipelines: &PipelineFilter<'_>,
+        filter: &RunFilter,
+        mut after: Option<RunPlace>,
+        limit: usize,
+    ) -> Result<ScanPage<RunRow, RunPlace>, AnswerError> {
+        let (mut items, mut scanned) = (Vec::new(), 0);
+        loop {
+            let page = find_runs(self.store, filter, after, LIMIT_MAX).await?;
+            scanned += page.scanned;
+            let named: BTreeSet<_> = page.items.iter().map(|row| row.pipeline.clone()).collect();
+            let facts = self.pipeline_facts(named).await?;
+            let mut rows = page.items.into_iter().peekable();
+            let mut last = None;
+            while items.len() < limit
+                && let Some(row) = rows.next()
+            {
+                last = Some(row.place());
+                if pipelines.holds(&row.pipeline, &facts) {
+                    items.push(row);
+                }
+            }
+            after = if rows.peek().is_some() { last } else { page.next };
+            if items.len() >= limit || after.is_none() || scanned >= SCAN_MAX {
+                return Ok(ScanPage { items, next: after, scanned });
+            }
+        }
     }
 
     /// One run, by its id.

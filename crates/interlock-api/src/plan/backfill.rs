@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, rejection::PathRejection};
+use axum::extract::{Path, State, rejection::PathRejection};
 use interlock_answers::model::{
     pipeline::InstantQuery,
     plan::{BackfillPlanAnswer, BackfillPlanRequest},
@@ -26,6 +26,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Surface>> {
     responses((status = 200, body = BackfillPlanAnswer,
         headers(("etag" = String, description = "The hash of what is decided.")))))]
 async fn backfill_plan(
+    State(surface): State<Arc<Surface>>,
     source: ReaderSource,
     name: Result<Path<String>, PathRejection>,
     AskedQuery(InstantQuery { at }): AskedQuery<InstantQuery>,
@@ -35,5 +36,5 @@ async fn backfill_plan(
     let plan =
         source.plan(async move |reader| reader.planned_at(at)?.plan_backfill(&name, &asked).await);
     let plan = plan.await?;
-    Ok(tagged(&plan.plan.clone(), plan))
+    Ok(tagged(&surface, &plan.plan.clone(), plan))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
+use axum::{Extension, extract::State};
 use interlock_answers::model::{
     pipeline::InstantQuery,
     plan::{SilencePlanAnswer, SilencePlanRequest},
@@ -27,6 +27,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Surface>> {
     responses((status = 200, body = SilencePlanAnswer,
         headers(("etag" = String, description = "The hash of what is decided.")))))]
 async fn silence_plan(
+    State(surface): State<Arc<Surface>>,
     source: ReaderSource,
     Extension(caller): Extension<Caller>,
     AskedQuery(InstantQuery { at }): AskedQuery<InstantQuery>,
@@ -36,5 +37,5 @@ async fn silence_plan(
     let plan =
         source.plan(async move |reader| reader.planned_at(at)?.plan_silence(&asked, &by).await);
     let plan = plan.await?;
-    Ok(tagged(&plan.plan.clone(), plan))
+    Ok(tagged(&surface, &plan.plan.clone(), plan))
 }

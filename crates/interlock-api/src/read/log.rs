@@ -1,9 +1,10 @@
 //! What jobs wrote: the whole log, a range of it, its last lines, or what comes, until the run has ended.
 //!
 //! A log is read piece by piece on a thread that may block, and a piece only when the last one was taken: a log of gigabytes costs as much
-//! memory as a short one.
+//! memory as a short one. What ran on another host is fetched from the instance there, piece by piece as well.
 
 mod body;
+mod fetched;
 mod range;
 
 use std::{io, sync::Arc};
@@ -22,15 +23,18 @@ use axum::{
 use interlock_answers::{
     ErrorCode, FoundLog, LogContent, LogSource, LogStart, RunLog, model::log::LogQuery,
 };
-use tokio::task::spawn_blocking;
+use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::{
     body::{FollowedLog, LogPart},
+    fetched::FetchedLog,
     range::RangeRequest,
 };
 use crate::{
+    document,
     error::ApiError,
+    peer,
     question::{AskedQuery, ReaderSource},
     server::Shutdown,
     surface::Surface,
@@ -58,12 +62,42 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Surface>> {
     OpenApiRouter::default().routes(routes!(log))
 }
 
+/// Those that other instances ask, and sign.
+pub(super) fn instance_routes() -> OpenApiRouter<Arc<Surface>> {
+    let mut routes = OpenApiRouter::default().routes(routes!(log_for_instance));
+    document::require_signature(routes.get_openapi_mut());
+    routes
+}
+
 /// What is asked for.
 struct LogRequest {
     id: String,
     asked: LogQuery,
     range: Option<RangeRequest>,
+    /// As it came, for another instance.
+    parts: LogRequestParts,
     shutdown: Shutdown,
+}
+
+/// What another instance is asked in turn.
+#[derive(Debug)]
+struct LogRequestParts {
+    query: Option<String>,
+    range: Option<HeaderValue>,
+}
+
+/// A request that another instance of the same store signed.
+struct SignedByInstance;
+
+impl FromRequestParts<Arc<Surface>> for SignedByInstance {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        surface: &Arc<Surface>,
+    ) -> Result<Self, ApiError> {
+        peer::verify(surface, &parts.uri, &parts.headers).await.map(|()| Self)
+    }
 }
 
 impl FromRequestParts<Arc<Surface>> for LogRequest {
@@ -79,7 +113,11 @@ impl FromRequestParts<Arc<Surface>> for LogRequest {
         let range = asked_range(&parts.headers, &asked)?;
         let shutdown = Extension::from_request_parts(parts, surface).await;
         let Extension(shutdown) = shutdown.map_err(|_missing| ApiError::starting())?;
-        Ok(Self { id, asked, range, shutdown })
+        let as_it_came = LogRequestParts {
+            query: parts.uri.query().map(str::to_owned),
+            range: parts.headers.get(RANGE).filter(|_| range.is_some()).cloned(),
+        };
+        Ok(Self { id, asked, range, parts: as_it_came, shutdown })
     }
 }
 
@@ -98,16 +136,84 @@ async fn log(
     reading: ReaderSource,
     request: LogRequest,
 ) -> Result<Response, ApiError> {
-    let LogRequest { id, asked, range, shutdown } = request;
+    let log = reading.reader().run_log(&request.id).await?;
+    if let Some(host) = elsewhere(&surface, &log).map(str::to_owned) {
+        return fetch(surface, log, &host, request).await;
+    }
+    answer(surface, reading, log, request).await
+}
+
+/// What the job of a run wrote on the host of this instance, for another instance.
+///
+/// The request is signed by the instance that asks (`docs/adr/0061-tls-and-instances.md`); everything else is as with `/api/v1/runs/{id}/log`.
+#[utoipa::path(get, path = "/api/v1/instances/runs/{id}/log", tag = "runs",
+    params(("id" = String, Path), LogQuery, ("range" = Option<String>, Header, description = "Only these bytes, such as `bytes=0-999`.")),
+    responses(
+        (status = 200, body = String, content_type = "text/plain"),
+        (status = 206, body = String, content_type = "text/plain", description = "The bytes that `Range` asked for."),
+    ))]
+async fn log_for_instance(
+    State(surface): State<Arc<Surface>>,
+    _signed: SignedByInstance,
+    reading: ReaderSource,
+    request: LogRequest,
+) -> Result<Response, ApiError> {
+    let log = reading.reader().run_log(&request.id).await?;
+    if let Some(host) = elsewhere(&surface, &log) {
+        // It was asked because the log should be here; asking a third would go round in circles.
+        return Err(log.elsewhere(host, "").into());
+    }
+    answer(surface, reading, log, request).await
+}
+
+/// The host of a run's job, if that is another.
+fn elsewhere<'a>(surface: &Surface, log: &'a RunLog) -> Option<&'a str> {
+    let here = surface.logs.get().and_then(|here| here.host.as_deref());
+    log.host.as_deref().filter(|host| here != Some(*host))
+}
+
+/// What the instance on another host has of a log; what the run itself has of it when that cannot be asked, or has no more.
+async fn fetch(
+    surface: Arc<Surface>,
+    log: RunLog,
+    host: &str,
+    request: LogRequest,
+) -> Result<Response, ApiError> {
+    let LogRequest { id: _, asked, range, parts, shutdown } = request;
+    let place = if asked.follow { Some(follower(&surface)?) } else { None };
+    let fetched = FetchedLog::ask(&surface, host, &log, &parts).await;
+    let because = match fetched {
+        Ok(Some(fetched)) => return Ok(fetched.response(place, shutdown)),
+        Ok(None) => None,
+        Err(error) => Some(error.to_string()),
+    };
+    let Some(left) = log.left().map(OpenLog::from) else {
+        return Err(match because {
+            Some(because) => log.elsewhere(host, &because).into(),
+            None => log.absence().into(),
+        });
+    };
+    if let Some(because) = because {
+        tracing::debug!("the log of {} cannot be fetched from {host}: {because}", log.run);
+    }
+    whole(left, asked.start()?, range).await
+}
+
+/// What this host, or the run itself, has of a log.
+async fn answer(
+    surface: Arc<Surface>,
+    reading: ReaderSource,
+    log: RunLog,
+    request: LogRequest,
+) -> Result<Response, ApiError> {
+    let LogRequest { id: _, asked, range, parts: _, shutdown } = request;
     let start = asked.start()?;
-    let log = reading.reader().run_log(&id).await?;
     let found = open(&surface, &log).await?;
     if asked.follow {
         if found.is_none() && log.has_ended {
             return Err(log.absence().into());
         }
-        let place = surface.followers.clone().try_acquire_owned();
-        let place = place.map_err(|_full| too_many_follow())?;
+        let place = follower(&surface)?;
         let source = found.as_ref().map_or(LogSource::File, |found| found.source);
         let offset = match &found {
             Some(found) => begin(&found.content, start).await?,
@@ -118,7 +224,20 @@ async fn log(
             FollowedLog { surface, source: reading, log, content, offset, is_over, place };
         return Ok(text(source, offset, followed.body(shutdown)));
     }
-    let found = found.ok_or_else(|| log.absence())?;
+    whole(found.ok_or_else(|| log.absence())?, start, range).await
+}
+
+/// A place among those that follow a log.
+fn follower(surface: &Surface) -> Result<OwnedSemaphorePermit, ApiError> {
+    surface.followers.clone().try_acquire_owned().map_err(|_full| too_many_follow())
+}
+
+/// All that there is from a place on, or a range of it.
+async fn whole(
+    found: OpenLog,
+    start: LogStart,
+    range: Option<RangeRequest>,
+) -> Result<Response, ApiError> {
     if let Some(range) = range {
         return ranged(found, range).await;
     }
@@ -144,13 +263,11 @@ fn asked_range(headers: &HeaderMap, asked: &LogQuery) -> Result<Option<RangeRequ
 
 /// What there is of a log on this host, or in the run itself.
 async fn open(surface: &Surface, log: &RunLog) -> Result<Option<OpenLog>, ApiError> {
-    let here = surface.logs.get();
-    let is_here = |host: &String| here.is_some_and(|here| here.host.as_ref() == Some(host));
     let left = || log.left().map(OpenLog::from);
-    if let Some(host) = log.host.as_ref().filter(|host| !is_here(host)) {
-        return left().map(Some).ok_or_else(|| log.elsewhere(host).into());
+    if let Some(host) = elsewhere(surface, log) {
+        return left().map(Some).ok_or_else(|| log.elsewhere(host, "").into());
     }
-    let found = match here {
+    let found = match surface.logs.get() {
         Some(here) => {
             let path = (here.find)(&log.pipeline, &log.run);
             unblocked(move || LogContent::open(&path)).await.map_err(unreadable)?

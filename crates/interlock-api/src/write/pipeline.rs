@@ -6,7 +6,7 @@ use axum::response::Response;
 use interlock_answers::{
     ErrorCode,
     model::{
-        plan::ResumePlanRequest,
+        plan::{CatchupPlanQuery, ResumePlanRequest},
         request::{CancelRequest, PauseRequest, RequestAnswer},
     },
 };
@@ -21,6 +21,9 @@ use crate::{
     surface::Surface,
     writing::{AskedWrite, WriteRequest},
 };
+
+/// What a catch-up is asked for by: it has no body that could differ.
+const CATCHUP: &str = "catchup";
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Surface>> {
     OpenApiRouter::default()
@@ -74,22 +77,32 @@ async fn resume_pipeline(
     let record = InboxRecord::Resume { catchup: asked.wish()? };
     if expected.is_given() {
         let plan = source.plan(async move |reader| reader.plan_resume(&name, &asked).await).await?;
-        expected.check(&plan.plan, &plan)?;
+        expected.check(request.shown_plans(), &plan.plan, &plan)?;
     }
     request.send(&pipeline, AskedWrite { record, fingerprint: Some(fingerprint) }).await
 }
 
 /// Decide now about what a pipeline owes from before.
 #[utoipa::path(post, path = "/api/v1/pipelines/{pipeline}/catchup", tag = "pipelines",
-    params(("pipeline" = String, Path)),
+    params(("pipeline" = String, Path), ("If-Match" = Option<String>, Header, description = "The `ETag` of the plan that is meant.")),
     responses((status = 200, body = RequestAnswer), (status = 202, body = RequestAnswer)))]
 async fn start_catchup(
-    AskedPath(pipeline): AskedPath<String>,
+    source: ReaderSource,
+    AskedPath(name): AskedPath<String>,
     request: WriteRequest,
+    expected: ExpectedPlan,
 ) -> Result<Response, ApiError> {
-    let pipeline = request.pipeline(&pipeline).await?;
+    let pipeline = request.pipeline(&name).await?;
+    if let Some(answer) = request.repeated(&pipeline, CATCHUP).await? {
+        return Ok(answer);
+    }
+    if expected.is_given() {
+        let asked = CatchupPlanQuery { pipeline: vec![name], ..CatchupPlanQuery::default() };
+        let plan = source.plan(async move |reader| reader.plan_catchup(&asked).await).await?;
+        expected.check(request.shown_plans(), &plan.plan, &plan)?;
+    }
     let record = InboxRecord::Catchup {};
-    request.send(&pipeline, AskedWrite { record, fingerprint: None }).await
+    request.send(&pipeline, AskedWrite { record, fingerprint: Some(CATCHUP.to_owned()) }).await
 }
 
 /// Cancel what a catch-up has opened and not started, up to 200 slots; `left` says how many more there are. What runs goes on.

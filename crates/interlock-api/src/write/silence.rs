@@ -46,7 +46,7 @@ async fn add_silence(
     if expected.is_given() {
         let by = request.asker.record.by.clone();
         let plan = source.plan(async move |reader| reader.plan_silence(&asked, &by).await).await?;
-        expected.check(&plan.plan, &plan)?;
+        expected.check(request.shown_plans(), &plan.plan, &plan)?;
     }
     let said = Some(silence.to_json());
     let Silence { id, by, .. } = silence;

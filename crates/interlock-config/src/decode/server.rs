@@ -16,8 +16,8 @@ use crate::{
     placeholder::{self, Kind},
     problem::Code,
     server::{
-        Archiver, Beacon, Dirs, Engine, Postgres, Redis, RedisTls, Retention, Scope, Server,
-        ServerConfig, StoreConfig, Token, Watchdog, Watcher,
+        Archiver, Beacon, Dirs, Engine, ListenerTls, Postgres, Redis, RedisTls, Retention, Scope,
+        Server, ServerConfig, StoreConfig, Token, Watchdog, Watcher,
     },
     shape::STORES,
     yaml::Node,
@@ -290,6 +290,7 @@ impl Decoder<'_> {
         Server {
             addr_is_written: node.get("addr").is_some(),
             addr: text(node, "addr").unwrap_or_else(|| "127.0.0.1:8420".to_owned()),
+            tls: listener_tls(node),
             probes: text(node, "probes"),
             api_key: self.secret(node, "apiKey"),
             tokens,
@@ -308,6 +309,7 @@ impl Decoder<'_> {
         }
         let scope = match word {
             Some("ping") => Scope::Ping(pipelines),
+            Some("badge") => Scope::Badge,
             Some("admin") => Scope::Admin,
             Some("operator") => Scope::Operator,
             Some(_) | None => Scope::Viewer,
@@ -332,6 +334,13 @@ impl Decoder<'_> {
         }
         beacons
     }
+}
+
+/// The pair of files; one of them alone was reported as a missing key.
+fn listener_tls(node: &Node) -> Option<ListenerTls> {
+    let tls = node.get("tls")?;
+    let file = |key: &str| text(tls, key).map(PathBuf::from);
+    Some(ListenerTls { cert: file("cert")?, key: file("key")? })
 }
 
 fn shards(node: &Node) -> Option<u16> {

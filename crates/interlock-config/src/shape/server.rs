@@ -165,8 +165,12 @@ const TOKEN: &MapShape = &map(
     &[&[
         field("name", &TEXT, "Whose it is.").required(),
         field("token", &SECRET, "The token itself.").required(),
-        field("scope", &Shape::Choice(&["ping", "viewer", "operator", "admin"]), "What it may do.")
-            .default("viewer"),
+        field(
+            "scope",
+            &Shape::Choice(&["ping", "badge", "viewer", "operator", "admin"]),
+            "What it may do.",
+        )
+        .default("viewer"),
         field(
             "pipelines",
             &TEXTS,
@@ -175,10 +179,34 @@ const TOKEN: &MapShape = &map(
     ]],
 );
 
+const TLS: &MapShape = &map(
+    "tls",
+    &[&[
+        field(
+            "cert",
+            &Shape::Text(Format::Path),
+            "A PEM file with the certificate of the listener, and those that vouch for it behind it.",
+        )
+        .required(),
+        field(
+            "key",
+            &Shape::Text(Format::Path),
+            "A PEM file with its private key, which only the user that runs `serve` may read.",
+        )
+        .required(),
+    ]],
+);
+
 const SERVER: &MapShape = &map(
     "server",
     &[&[
         field("addr", &TEXT, "Where it listens.").default("127.0.0.1:8420"),
+        field(
+            "tls",
+            &Shape::Map(TLS),
+            "Speak HTTPS there, and nothing else. Files that change are loaded again within seconds.",
+        )
+        .default("plain HTTP"),
         field(
             "probes",
             &TEXT,

@@ -22,6 +22,15 @@ pub struct InstanceRecord {
     /// Where its HTTP can be reached, if it listens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// The SHA-256 of the certificate that it shows there, if it speaks TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
+    /// By which its signatures are known: what it asks of other instances is signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public_key: Option<String>,
+    /// The name by which runs know its host, where their jobs can be found again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs_host: Option<String>,
     /// How long ago each of its loops came round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loops: Vec<LoopRecord>,

@@ -7,6 +7,7 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark's result is what it prints")]
 
+mod api_lists;
 mod catchup;
 mod fleet;
 mod lists;
@@ -38,7 +39,13 @@ fn main() -> ExitCode {
             measure("10k", 10_000);
         }
     }
+    if wanted("api/embedded_10k") {
+        api_lists::embedded("embedded_10k", 10_000, 10);
+    }
     // Each takes minutes, so only by name.
+    if filter == "api/embedded_100k" {
+        api_lists::embedded("embedded_100k", 100_000, 1_000);
+    }
     if filter == "lists/embedded_100k" {
         lists::embedded("100k", 100_000);
     }

@@ -31,9 +31,10 @@ pub(crate) fn durable(pipelines: usize) {
         .expect("a file");
     let served = Served::start(folder.path());
     let address = address(folder.path());
-    let bare = wrk(bare(), &script(folder.path(), pipelines));
+    let script = script(folder.path(), pipelines);
+    let bare = wrk(bare(), CONNECTIONS, Some(&script), "");
     println!("RESULT name=serve/pings@limit per_second={:.0}", bare.per_second);
-    let pings = wrk(address, &script(folder.path(), pipelines));
+    let pings = wrk(address, CONNECTIONS, Some(&script), "");
     println!("RESULT name=serve/pings per_second={:.0}", pings.per_second);
     println!("RESULT name=serve/pings_p99 seconds={:.4}", pings.p99);
     println!("RESULT name=serve/pings_memory rss_mb={:.1}", served.rss_mb());
@@ -58,7 +59,7 @@ fn waiting(project: &Path) -> usize {
     block_on(store.inbox(Shard(0), 10)).expect("an inbox").items.len()
 }
 
-fn address(project: &Path) -> SocketAddr {
+pub(crate) fn address(project: &Path) -> SocketAddr {
     let text = fs::read_to_string(project.join(".interlock/http.json")).expect("it listens");
     let told: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     told["address"].as_str().and_then(|text| text.parse().ok()).expect("an address")
@@ -75,16 +76,25 @@ fn script(folder: &Path, pipelines: usize) -> std::path::PathBuf {
 }
 
 /// What `wrk` measured.
-struct Measured {
-    per_second: f64,
-    p99: f64,
+pub(crate) struct Measured {
+    pub(crate) per_second: f64,
+    pub(crate) p99: f64,
 }
 
-fn wrk(address: SocketAddr, script: &Path) -> Measured {
-    let output = Command::new("wrk")
-        .args(["-t", "1", "-c", CONNECTIONS, "-d", DURATION, "--latency", "-s"])
-        .arg(script)
-        .arg(format!("http://{address}"))
+/// Asks for a path over and over, or for what a program says.
+pub(crate) fn wrk(
+    address: SocketAddr,
+    connections: &str,
+    script: Option<&Path>,
+    path: &str,
+) -> Measured {
+    let mut command = Command::new("wrk");
+    command.args(["-t", "1", "-c", connections, "-d", DURATION, "--timeout", "20s", "--latency"]);
+    if let Some(script) = script {
+        command.arg("-s").arg(script);
+    }
+    let output = command
+        .arg(format!("http://{address}{path}"))
         .stdin(Stdio::null())
         .output()
         .expect("wrk is installed (`cargo xtask bench` does that)");
@@ -92,7 +102,7 @@ fn wrk(address: SocketAddr, script: &Path) -> Measured {
     println!("{text}");
     assert!(
         !text.contains("Non-2xx") && !text.contains("Socket errors"),
-        "not every ping was answered 200"
+        "not every question was answered 200"
     );
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(name));
@@ -114,7 +124,7 @@ fn seconds(text: &str) -> f64 {
 }
 
 /// A server that only says OK, on one thread as ours.
-fn bare() -> SocketAddr {
+pub(crate) fn bare() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.set_nonblocking(true).expect("a socket");
     let address = listener.local_addr().expect("an address");

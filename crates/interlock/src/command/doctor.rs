@@ -18,7 +18,7 @@ use crate::{
     output::{Form, Output},
     place::Place,
     project,
-    serve::http,
+    serve::http::{self, InterfaceAddress},
 };
 
 /// How long the ledger is looked through at most.
@@ -95,7 +95,7 @@ fn health(folder: &Path) -> Result<ProcessHealth, Box<DoctorFinding>> {
     let unheard = |message: String, hint: &str| {
         Box::new(DoctorFinding::problem(FindingCode::Loops, message, hint))
     };
-    let Some(address) = http::address(folder) else {
+    let Some(address) = InterfaceAddress::of(folder) else {
         let message = "it has no HTTP interface, so it cannot be asked".to_owned();
         return Err(unheard(message, "Give it the role `api`."));
     };

@@ -28,7 +28,7 @@ use crate::{
     inbox::fresh_key,
     output::Output,
     place::{self, Place},
-    serve::http,
+    serve::http::{self, InterfaceAddress},
 };
 
 /// The start of a job that ends sooner is reported with its end.
@@ -91,26 +91,30 @@ fn way(directory: &Path, exec: &Exec) -> Way {
     // The ledger is another user's, or on a server, which takes longer to reach than a job's wrapper may: the process that
     // serves the project writes the report down.
     if let Some(address) = interface(directory, &place) {
-        return to(&format!("http://{address}")).for_project(directory);
+        let trust = address.trust.clone().unwrap_or_default();
+        let way = Way::to(&address.to_string(), token, trust).unwrap_or_else(Way::Nowhere);
+        return way.for_project(directory);
     }
     let reason = "no `interlock serve` of this project runs here".to_owned();
     Way::Unknown(directory.to_owned(), reason)
 }
 
 /// Where the interface of a project is on this machine: where it was last, else where the file says.
-fn interface(directory: &Path, place: &Place) -> Option<String> {
+fn interface(directory: &Path, place: &Place) -> Option<InterfaceAddress> {
     let near = |address: SocketAddr| {
         let ip =
             if address.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address.ip() };
         SocketAddr::new(ip, address.port())
     };
-    if let Some(address) = http::address(&place.folder) {
-        return Some(near(address).to_string());
+    if let Some(address) = InterfaceAddress::of(&place.folder) {
+        return Some(InterfaceAddress { socket: near(address.socket), ..address });
     }
-    let written = place::config(&place::config_file(directory))?.server.addr;
+    let server = place::config(&place::config_file(directory))?.server;
+    let written = server.addr;
     let full = if written.starts_with(':') { format!("0.0.0.0{written}") } else { written };
-    let address = full.to_socket_addrs().ok()?.next().map(near)?;
-    (address.port() != 0).then(|| address.to_string())
+    let socket = full.to_socket_addrs().ok()?.next().map(near)?;
+    let trust = server.tls.map(|tls| Trust::Exactly(http::tls_files(directory, &tls).cert));
+    (socket.port() != 0).then_some(InterfaceAddress { socket, trust })
 }
 
 /// What reporting needs.

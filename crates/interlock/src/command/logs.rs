@@ -61,7 +61,7 @@ fn find_log(ledger: &Ledger, log: &RunLog) -> Result<Option<FoundLog>, Failure> 
     }
     match (log.left(), &log.host) {
         (None, Some(host)) if ledger.place().known_host().as_ref() != Some(host) => {
-            Err(log.elsewhere(host).into())
+            Err(log.elsewhere(host, "").into())
         }
         (left, _) => Ok(left),
     }

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use interlock_api::{EvaluatorHandle, Phase, Surface};
+use interlock_api::{EvaluatorHandle, HostDoctor, InstanceIdentity, Phase, Surface};
 use interlock_config::{
     SystemZones,
     server::{Beacon, Server, ServerConfig},
@@ -58,7 +58,7 @@ use crate::{
         files::{Agreement, Files},
         greeting::Greeting,
         guard::{Guard, Memory},
-        http::Interface,
+        http::{self, Interface},
         letters::{Teller, Ways},
         log, making, notifier, refused,
         reload::{self, Reload, tell_problems},
@@ -187,7 +187,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting, Option<Witness>),
         .get_or_init(|| Arc::new(StoredDeclarations::new(Arc::clone(&store), specs.clone())));
     drop(surface.logs.set(place.host_logs()?));
     surface.maker.get_or_init(|| making::maker(&directory, &config.dirs.pipelines));
-    let interface = interface(&roles, &config, (&place.folder, &surface)).await?;
+    let interface = interface(&roles, &config, (&place, &surface)).await?;
     let mut greeting = greeting(&place, &roles, &surface);
     take_over_spooled((&directory, &place.folder), interface.as_ref(), &store);
     let (reload, asked) = mpsc::unbounded_channel();
@@ -209,7 +209,7 @@ async fn start(project: Project) -> Result<(Parties, Greeting, Option<Witness>),
         surface: &surface,
         beside: &beside,
     };
-    surface.doctor.get_or_init(|| doctor::within_serve(&place, &store, &served.holder));
+    surface.doctor.get_or_init(|| served.doctor());
     let folder = machine_folder(&place, &roles);
     let (engine, loops) = if roles.has(RoleName::Engine) {
         let started = served.begin_engine(agreement, &mut greeting).await?;
@@ -245,7 +245,8 @@ fn take_over_spooled(
     interface: Option<&Interface>,
     store: &Arc<dyn Store>,
 ) {
-    let names = spooled::names(project, interface.map(Interface::address));
+    let address = interface.map(|interface| (interface.scheme(), interface.address()));
+    let names = spooled::names(project, address);
     tokio::spawn(spooled::take_over(Arc::clone(store), names));
 }
 
@@ -331,6 +332,7 @@ fn greeting(place: &Place, roles: &Roles, surface: &Surface) -> Greeting {
         problems: (0, String::new()),
         held: 0,
         reach: surface.reach(),
+        scheme: http::scheme(surface.certificate.get()),
         roles: roles.words(),
         overview: None,
         place: place.to_string(),
@@ -343,12 +345,12 @@ fn greeting(place: &Place, roles: &Roles, surface: &Surface) -> Greeting {
 async fn interface(
     roles: &Roles,
     config: &ServerConfig,
-    (folder, surface): (&Path, &Arc<Surface>),
+    (place, surface): (&Place, &Arc<Surface>),
 ) -> Result<Option<Interface>, Failure> {
     if !roles.has(RoleName::Api) {
         return Ok(None);
     }
-    Interface::start(&config.server, folder, surface).await.map(Some)
+    Interface::start(&config.server, place, surface).await.map(Some)
 }
 
 /// Lets a notifier run where the engine cannot block it.
@@ -581,10 +583,19 @@ impl Served<'_> {
         Ok(loops)
     }
 
+    /// Looks whether everything is as it should be, for those who ask over HTTP.
+    fn doctor(&self) -> HostDoctor {
+        doctor::within_serve(self.place, &self.store, &self.config.server, &self.holder)
+    }
+
     /// Says what this instance is like, where it can be read by others. A process that may only read a ledger in a file cannot.
     fn report_itself(&self, interface: Option<&Interface>) {
         if self.place.is_embedded() && !self.roles.write_the_ledger() {
             return;
+        }
+        // Without one it asks nothing of others, and answers their questions for what it is not known by with a refusal.
+        if let Some(identity) = InstanceIdentity::new(self.holder.clone(), host_name()) {
+            self.surface.identity.get_or_init(|| identity);
         }
         let reporter = SelfReporter {
             store: Arc::clone(&self.store),
@@ -593,6 +604,7 @@ impl Served<'_> {
             host: host_name(),
             roles: self.roles.words(),
             address: interface.map(Interface::address),
+            jobs_host: self.place.known_host(),
             started_at: clock::now(),
         };
         self.beside.spawn(reporter.run());

@@ -1,19 +1,26 @@
 //! What stands around the pipelines on this machine.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use interlock_answers::model::doctor::{DoctorFinding, FindingCode};
-use interlock_api::access::stored_tokens;
+use interlock_api::{access::stored_tokens, tls::CertificatePair};
 use interlock_config::{Loaded, problem::Severity, server::Server};
 use interlock_store::{RunQuery, Store, block_on};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{clock, exit::Failure, place::Place, serve::http};
+use crate::{
+    clock,
+    exit::Failure,
+    place::Place,
+    serve::http::{self, InterfaceAddress},
+};
 
 /// Less free space than this is a problem: the ledger must be able to grow.
 const FREE_BYTES_MIN: u64 = 500 * 1024 * 1024;
 /// No clock that is right says less.
 const CLOCK_MIN: Timestamp = Timestamp::constant(1_760_000_000, 0);
+/// What other users may do with a file.
+const OTHERS: u32 = 0o077;
 /// How many open files are named.
 const NAMED_MAX: usize = 5;
 /// What is done about a server whose settings lose what it acknowledged.
@@ -31,18 +38,24 @@ pub(crate) fn findings(directory: &Path, place: &Place, loaded: &Loaded) -> Vec<
         clock_against(store.as_deref().ok()),
         zones(),
         private(place),
+        certificate(place, &loaded.config.server),
         disk(if place.folder.is_dir() { &place.folder } else { directory }),
     ]
 }
 
 /// What `serve` itself can see: that it runs and answers needs no finding, and what the files are like it has recorded.
-pub(crate) fn findings_within(place: &Place, store: &dyn Store) -> Vec<DoctorFinding> {
+pub(crate) fn findings_within(
+    place: &Place,
+    store: &dyn Store,
+    server: &Server,
+) -> Vec<DoctorFinding> {
     vec![
         store_from_within(store),
         runner(&place.runner_folder()),
         clock_against(Some(store)),
         zones(),
         private(place),
+        certificate(place, server),
         disk(&place.folder),
     ]
 }
@@ -147,15 +160,15 @@ fn runner(folder: &Path) -> DoctorFinding {
 fn server(place: &Place, server: &Server) -> DoctorFinding {
     let code = FindingCode::Server;
     let again = "`interlock doctor --live` says more; end the process and start it again.";
-    match http::address(&place.folder).filter(|_| place.is_served()) {
+    match InterfaceAddress::of(&place.folder).filter(|_| place.is_served()) {
         Some(address) => match http::health(&address) {
-            Ok((200, _)) => DoctorFinding::good(code, format!("http://{address} is healthy")),
+            Ok((200, _)) => DoctorFinding::good(code, format!("{address} is healthy")),
             Ok((status, _)) => {
-                let message = format!("http://{address}/healthz answers {status}");
+                let message = format!("{address}/healthz answers {status}");
                 DoctorFinding::problem(code, message, again)
             }
             Err(error) => {
-                let message = format!("http://{address} does not answer: {error}");
+                let message = format!("{address} does not answer: {error}");
                 DoctorFinding::problem(code, message, again)
             }
         },
@@ -265,6 +278,52 @@ fn private(place: &Place) -> DoctorFinding {
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     let message = format!("other users of this machine can read {}{more}", named.join(", "));
     DoctorFinding::problem(code, message, closes)
+}
+
+/// Whether the listener is encrypted where others reach it, with a certificate that lasts and a key that only its owner may read.
+fn certificate(place: &Place, server: &Server) -> DoctorFinding {
+    let code = FindingCode::Tls;
+    let Some(tls) = &server.tls else {
+        if http::is_for_this_machine(&server.addr) {
+            return DoctorFinding::good(code, "none; only this machine can reach HTTP");
+        }
+        let message = format!(
+            "{} can be reached from other machines and is not encrypted: whoever stands on the way reads tokens and logs",
+            server.addr
+        );
+        let hint = "Write `server.tls: {cert: …, key: …}` in interlock.yaml, or let only a proxy reach it.";
+        return DoctorFinding::warning(code, message, hint);
+    };
+    let files = http::tls_files(&place.directory, tls);
+    let pair = match CertificatePair::load(&files) {
+        Ok(pair) => pair,
+        Err(error) => {
+            let hint =
+                "Put a PEM file with the certificate and one with its key where `server.tls` says.";
+            return DoctorFinding::problem(code, error.to_string(), hint);
+        }
+    };
+    if let Some(validity) = pair.validity
+        && let Some(says) = validity.complaint(clock::now())
+    {
+        let hint = "Renew it: `serve` takes up changed files within seconds.";
+        return if validity.is_over(clock::now()) {
+            DoctorFinding::problem(code, says, hint)
+        } else {
+            DoctorFinding::warning(code, says, hint)
+        };
+    }
+    let open = fs::metadata(&files.key).map(|found| found.permissions().mode() & OTHERS);
+    if let Ok(open @ 1..) = open {
+        let message = format!(
+            "other users of this machine can use {}, the private key of `server.tls` ({open:04o})",
+            files.key.display()
+        );
+        let hint = "`chmod 600` it; if others had it for long, have the certificate renewed with another key.";
+        return DoctorFinding::problem(code, message, hint);
+    }
+    let end = pair.validity.map(|validity| format!("until {}", validity.until));
+    DoctorFinding::good(code, end.unwrap_or_else(|| "its end cannot be read".to_owned()))
 }
 
 fn disk(directory: &Path) -> DoctorFinding {

@@ -25,6 +25,8 @@ pub(crate) struct Greeting {
     /// Where the ledger is.
     pub(crate) place: String,
     pub(crate) reach: Reach,
+    /// As its address begins.
+    pub(crate) scheme: &'static str,
     pub(crate) roles: Vec<String>,
     /// Who owns the shards, where there are several.
     pub(crate) shards: Option<String>,
@@ -64,7 +66,8 @@ impl Greeting {
         }
         match &self.reach {
             Reach::At(address) => {
-                writeln!(out, "  http      http://{address} (/healthz, /readyz, /metrics)")?;
+                let scheme = self.scheme;
+                writeln!(out, "  http      {scheme}://{address} (/healthz, /readyz, /metrics)")?;
             }
             Reach::Shut(because) => {
                 writeln!(out, "  http      none yet: {because}; nobody can report over HTTP")?;
@@ -122,7 +125,7 @@ impl Greeting {
 
     fn url(&self) -> Option<String> {
         match self.reach {
-            Reach::At(address) => Some(format!("http://{address}")),
+            Reach::At(address) => Some(format!("{}://{address}", self.scheme)),
             Reach::Shut(_) | Reach::Unwanted => None,
         }
     }

@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use interlock_api::Surface;
+use interlock_api::{InstanceIdentity, Surface, tls::ListenerCertificate};
 use interlock_engine::wellness::Standing;
 use interlock_store::{
     Role, Roll, Store, StoreError,
@@ -12,6 +12,7 @@ use interlock_store::{
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::http;
 use crate::clock;
 
 /// Who has said nothing for a few of these is gone.
@@ -27,6 +28,8 @@ pub(crate) struct SelfReporter {
     pub(crate) roles: Vec<String>,
     /// Where HTTP listens, if it does.
     pub(crate) address: Option<SocketAddr>,
+    /// The name by which runs know this host, where jobs can be looked for on several.
+    pub(crate) jobs_host: Option<String>,
     pub(crate) started_at: Timestamp,
 }
 
@@ -52,12 +55,25 @@ impl SelfReporter {
             host: self.host.clone(),
             pid: std::process::id(),
             started_at: self.started_at,
-            address: self.address.map(|address| format!("http://{address}")),
+            address: self.url(),
+            certificate: self.certificate().map(|it| it.fingerprint().as_str().to_owned()),
+            public_key: self.surface.identity.get().map(InstanceIdentity::public_key),
+            jobs_host: self.jobs_host.clone(),
             loops: self.surface.loops.look(Instant::now()).iter().map(loop_record).collect(),
             clock_skew: self.clock_skew(roll.as_ref()).await?,
             leases: self.leases(roll.as_ref()),
         };
         self.store.report_instance(&self.holder, &record).await
+    }
+
+    fn certificate(&self) -> Option<&Arc<ListenerCertificate>> {
+        self.surface.certificate.get()
+    }
+
+    /// Where others reach it.
+    fn url(&self) -> Option<String> {
+        let address = http::reachable_address(self.address?);
+        Some(format!("{}://{address}", http::scheme(self.certificate())))
     }
 
     /// The leases that it holds. Where one process alone can write, its loops have all that are theirs.

@@ -119,6 +119,10 @@ struct Post {
     is_skewed: bool,
     /// What the store said of the barks.
     bark: Option<Complaint>,
+    /// What is wrong with the certificate of the interface.
+    certificate: Option<String>,
+    /// Whether people were told last that it is good; nothing was told yet.
+    certificate_told: Option<bool>,
 }
 
 /// What the store answered.
@@ -141,6 +145,8 @@ impl Post {
             ends,
             is_skewed: false,
             bark: None,
+            certificate: None,
+            certificate_told: None,
         }
     }
 
@@ -166,6 +172,7 @@ impl Post {
     async fn look(&mut self, now: Instant) {
         self.ask_the_store(now).await;
         self.judge_interface(now).await;
+        self.judge_certificate().await;
         let complaints = self.found(now);
         self.log_what_changed(&complaints);
         self.complaints = complaints;
@@ -176,7 +183,9 @@ impl Post {
         if is_serving && self.work.is_well(&self.complaints) {
             self.around.beacons.call(self.up(now));
         }
-        let says = self.complaints.iter().map(|complaint| complaint.says.clone()).collect();
+        let says = self.complaints.iter().map(|complaint| complaint.says.clone());
+        // The interface still answers, so the beacons go on.
+        let says = says.chain(self.certificate.clone()).collect();
         let beacons = self.around.beacons.standing(now);
         self.around.surface.take_wellness(Wellness { complaints: says, beacons });
         self.around.pulse.beat();
@@ -298,7 +307,8 @@ impl Post {
     /// An interface that nobody can reach is an incident: whoever reports to it believes that it is heard.
     async fn judge_interface(&mut self, now: Instant) {
         let reach = self.around.surface.reach();
-        self.interface.look(&reach, now).await;
+        let certificate = self.around.surface.certificate.get().cloned();
+        self.interface.look(&reach, certificate.as_ref(), now).await;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let thing = format!("the HTTP interface of {host}");
         let open = || ("reports can come over HTTP".to_owned(), Over::Yes);
@@ -311,6 +321,26 @@ impl Post {
             Some(News::OpenFromTheStart) | None => return,
         };
         self.notice("HTTP_UNREACHABLE", &thing, message, over).await;
+    }
+
+    /// A certificate that clients will turn away from, or that could not be taken over, is an incident while the old one still serves.
+    async fn judge_certificate(&mut self) {
+        let Some(certificate) = self.around.surface.certificate.get() else { return };
+        self.certificate = certificate.complaint();
+        let thing =
+            format!("the certificate of {}", rustix::system::uname().nodename().to_string_lossy());
+        let is_good = self.certificate.is_none();
+        if self.certificate_told == Some(is_good) {
+            return;
+        }
+        // What an earlier process said of it may be over.
+        let is_first = self.certificate_told.replace(is_good).is_none();
+        let (message, over) = match self.certificate.clone() {
+            Some(says) => (says, Over::No),
+            None if is_first && !self.is_incident(format!("certificate:{thing}")).await => return,
+            None => ("it can be used".to_owned(), Over::Yes),
+        };
+        self.notice("CERTIFICATE_UNUSABLE", &thing, message, over).await;
     }
 
     async fn judge_skew(&mut self, skew: SignedDuration) {

@@ -22,15 +22,15 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// The names under which reports may wait for this process: its folder, its project, and its address as people write it.
 pub(crate) fn names(
     (directory, folder): (&Path, &Path),
-    address: Option<SocketAddr>,
+    address: Option<(&str, SocketAddr)>,
 ) -> Vec<String> {
     let mut names = vec![Way::Inbox(folder.to_owned()).name(), project_name(directory)];
-    if let Some(address) = address {
+    if let Some((scheme, address)) = address {
         let (ip, port) = (address.ip(), address.port());
-        names.push(format!("http://{address}"));
+        names.push(format!("{scheme}://{address}"));
         if ip.is_loopback() || ip.is_unspecified() {
             names.extend(
-                ["localhost", "127.0.0.1", "[::1]"].map(|it| format!("http://{it}:{port}")),
+                ["localhost", "127.0.0.1", "[::1]"].map(|it| format!("{scheme}://{it}:{port}")),
             );
         }
     }

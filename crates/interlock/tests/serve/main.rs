@@ -16,6 +16,7 @@
 //! | `ha` | three instances on one server, killed, stopped, cut off, and the server killed too |
 //! | `hung` | a loop that hangs, which the process does not outlive |
 //! | `leader` | an owner whose loop hangs, who cannot renew its lease, or hears too late that it has |
+//! | `logs_elsewhere` | what jobs wrote on one host, asked of an instance on another |
 //! | `mass` | thousands of pipelines that miss, fail, are edited or report at one instant, on each store |
 //! | `moving` | a ledger that goes from a file to a server and back, and `serve` on each |
 //! | `ourselves` | what breaks in Interlock itself, and who outside hears of it |
@@ -31,6 +32,8 @@
 //! | `settings` | the settings for all pipelines, and what they do |
 //! | `signals` | a daemon that inherits ignored and blocked signals, from `nohup` and others, and what its jobs inherit |
 //! | `standalone` | a watchdog without an engine: beside one that is killed, as the ledger's stand-in, and as a single pass |
+//! | `stream_soak` | many readers of the stream, and a server that is killed and started again under them |
+//! | `tls` | HTTPS with real certificates, which change and break; what instances ask of each other |
 //! | `tokens` | who may ask, over real connections |
 //! | `watched` | what does not happen, and who hears of it |
 //! | `traps` | mistakes of other schedulers, with the list of which test guards against which |
@@ -57,6 +60,7 @@ mod hung;
 mod kills;
 mod leader;
 mod lists;
+mod logs_elsewhere;
 mod mass;
 mod missed_fleet;
 mod moving;
@@ -75,7 +79,9 @@ mod servers;
 mod settings;
 mod signals;
 mod standalone;
+mod stream_soak;
 mod surface;
+mod tls;
 mod tokens;
 mod traps;
 mod watched;

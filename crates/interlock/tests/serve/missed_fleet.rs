@@ -91,7 +91,10 @@ fn rows_of((declared, version): (&Pipeline, &str), at: Timestamp) -> Vec<StoredR
     rows.into_iter().map(stored).collect()
 }
 
-fn slot((at, version): (Timestamp, &str), (word, attempt): (&'static str, u32)) -> Record {
+pub(crate) fn slot(
+    (at, version): (Timestamp, &str),
+    (word, attempt): (&'static str, u32),
+) -> Record {
     let record = SlotRecord {
         state: "closed".into(),
         disposition: Some(word.into()),
@@ -113,7 +116,7 @@ fn slot((at, version): (Timestamp, &str), (word, attempt): (&'static str, u32)) 
     Record::Slot(record.into())
 }
 
-fn completed(at: Timestamp) -> RunRecord {
+pub(crate) fn completed(at: Timestamp) -> RunRecord {
     RunRecord {
         status: "COMPLETED".into(),
         trigger_type: "external".into(),

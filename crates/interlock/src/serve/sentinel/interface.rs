@@ -5,12 +5,16 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
-use interlock_api::Reach;
+use interlock_api::{
+    Reach,
+    tls::{self, Fingerprint, ListenerCertificate},
+};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
     task::JoinHandle,
     time::{Instant, timeout},
@@ -52,7 +56,12 @@ pub(super) enum News {
 
 impl Interface {
     /// Asks it when it is time, and takes up what came of asking.
-    pub(super) async fn look(&mut self, reach: &Reach, now: Instant) {
+    pub(super) async fn look(
+        &mut self,
+        reach: &Reach,
+        certificate: Option<&Arc<ListenerCertificate>>,
+        now: Instant,
+    ) {
         if let Some(asking) = self.asking.take_if(|asking| asking.is_finished()) {
             self.answered(asking.await.unwrap_or_else(|broken| Err(broken.to_string())));
         }
@@ -61,7 +70,8 @@ impl Interface {
             && self.next_asked.is_none_or(|at| at <= now)
         {
             self.next_asked = Some(now + ASK_EVERY);
-            self.asking = Some(tokio::spawn(ask(*address)));
+            let known = certificate.map(|certificate| certificate.fingerprints());
+            self.asking = Some(tokio::spawn(ask(*address, known)));
         }
         self.complaint = self.judged(reach);
     }
@@ -103,8 +113,8 @@ impl Interface {
 }
 
 /// Any answer is one: what is asked is whether somebody listens.
-async fn ask(address: SocketAddr) -> Result<(), String> {
-    match timeout(ANSWERS_IN, exchange(reachable(address))).await {
+async fn ask(address: SocketAddr, known: Option<Vec<Fingerprint>>) -> Result<(), String> {
+    match timeout(ANSWERS_IN, exchange(reachable(address), known)).await {
         Ok(answered) => answered.map_err(|error| error.to_string()),
         Err(_elapsed) => Err(format!("no answer in {} s", ANSWERS_IN.as_secs())),
     }
@@ -120,10 +130,21 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-async fn exchange(address: SocketAddr) -> io::Result<()> {
-    let mut stream = TcpStream::connect(address).await?;
+/// Over TLS if it shows a certificate, and only if that is one of ours.
+async fn exchange(address: SocketAddr, known: Option<Vec<Fingerprint>>) -> io::Result<()> {
+    match known {
+        Some(known) => speak(address, tls::connect(address, known).await?).await,
+        None => speak(address, TcpStream::connect(address).await?).await,
+    }
+}
+
+async fn speak(
+    address: SocketAddr,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+) -> io::Result<()> {
     let request = format!("GET /healthz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
+    stream.flush().await?;
     let mut head = [0; 5];
     stream.read_exact(&mut head).await?;
     if &head == b"HTTP/" { Ok(()) } else { Err(io::Error::other("it does not speak HTTP")) }
@@ -163,9 +184,9 @@ mod tests {
     async fn whoever_takes_connections_and_says_nothing_does_not_answer() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = exchange(address);
+        let asked = exchange(address, None);
         assert!(timeout(Duration::from_millis(200), asked).await.is_err());
         drop(listener);
-        assert!(ask(address).await.is_err());
+        assert!(ask(address, None).await.is_err());
     }
 }

@@ -2,11 +2,13 @@
 //! lists what the commands list. Both programs are installed by `cargo xtask test`.
 
 use std::{
+    env,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
 
+use interlock_private_server::{PrivatePostgres, PrivateRedis};
 use interlock_wait::CommandWithin as _;
 
 use super::*;
@@ -49,9 +51,43 @@ fn installed(program: &str) -> PathBuf {
     path
 }
 
-fn site() -> ApiSite {
+/// The server that has the ledger, if it is not a file.
+enum StoreServer {
+    None,
+    Redis(PrivateRedis),
+    Postgres(PrivatePostgres),
+}
+
+impl StoreServer {
+    /// On the store that the nightly names (`INTERLOCK_CONTRACT_STORE`); in a file otherwise.
+    fn start() -> Self {
+        match env::var("INTERLOCK_CONTRACT_STORE").as_deref() {
+            Ok("redis") => Self::Redis(PrivateRedis::start()),
+            Ok("postgres") => Self::Postgres(PrivatePostgres::start()),
+            Ok("embedded") | Err(_) => Self::None,
+            Ok(other) => {
+                panic!("INTERLOCK_CONTRACT_STORE is embedded, redis or postgres, not {other}")
+            }
+        }
+    }
+
+    fn settings(&self) -> String {
+        match self {
+            Self::None => String::new(),
+            Self::Redis(server) => {
+                format!("provider: redis\nredis: {{addr: '{}'}}\n", server.address())
+            }
+            Self::Postgres(server) => {
+                format!("provider: postgres\npostgres: {{dsn: '{}'}}\n", server.dsn())
+            }
+        }
+    }
+}
+
+fn site(store: &StoreServer) -> ApiSite {
+    let store = store.settings();
     let server = format!(
-        "server:\n  addr: '127.0.0.1:0'\n  maxRequestsPerSecond: 100000\n  tokens: [{{name: all, scope: admin, token: {ADMIN}}}]\n"
+        "{store}server:\n  addr: '127.0.0.1:0'\n  maxRequestsPerSecond: 100000\n  tokens: [{{name: all, scope: admin, token: {ADMIN}}}]\n"
     );
     let site = ApiSite::with(JOBS, &server);
     for _ in 0..2 {
@@ -63,8 +99,9 @@ fn site() -> ApiSite {
 #[test]
 fn every_answer_is_as_the_document_says_whatever_is_asked() {
     let schemathesis = installed("python/bin/schemathesis");
-    let site = site();
-    let seconds = std::env::var("INTERLOCK_CONTRACT_SECONDS").ok();
+    let store = StoreServer::start();
+    let site = site(&store);
+    let seconds = env::var("INTERLOCK_CONTRACT_SECONDS").ok();
     let seconds = seconds.and_then(|text| text.parse().ok()).unwrap_or(ASKED_FOR);
     let asked: Ran = Command::new(schemathesis)
         .current_dir(site.project.path())
@@ -84,7 +121,8 @@ fn every_answer_is_as_the_document_says_whatever_is_asked() {
 #[test]
 fn a_client_made_from_the_document_compiles_and_lists_runs() {
     let make = installed("node/node_modules/.bin/openapi-typescript");
-    let site = site();
+    let store = StoreServer::start();
+    let site = site(&store);
     let folder = site.project.path().join("client");
     fs::create_dir(&folder).unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/serve/api/client");

@@ -33,8 +33,10 @@ fn the_doctor_says_worst_first_what_it_found_and_what_to_do() {
     }
     assert_eq!(codes(&well, "warning"), ["beacons", "barks"], "{well}");
     for finding in well["findings"].as_array().unwrap() {
-        let of_host =
-            ["loops", "self", "beacons", "store", "runner", "clock", "zones", "private", "disk"];
+        let of_host = [
+            "loops", "self", "beacons", "store", "runner", "clock", "zones", "private", "tls",
+            "disk",
+        ];
         let is_of_host = of_host.contains(&finding["code"].as_str().unwrap());
         let expected = if is_of_host { instance.into() } else { Value::Null };
         assert_eq!(finding["instance"], expected, "{finding}");

@@ -4,6 +4,8 @@ use super::*;
 
 const BY_HAND: &str = "
 name: by-hand
+owner: data
+labels: {team: core, part: '1'}
 schedule: '0 0 1 1 *'
 trigger: {type: command, command: 'true'}
 ";
@@ -39,6 +41,15 @@ fn runs_are_those_of_the_command_page_by_page_and_by_trigger_type() {
     assert_eq!(count("triggerType=catchup&triggerType=manual"), 3, "given twice means or");
     assert_eq!(count("triggerType=subdag"), 0, "reserved");
     assert_eq!(count("status=FAILED"), 0);
+    // By what people know pipelines by; a page ends where its items do.
+    assert_eq!(count("owner=data&owner=nobody"), 3);
+    assert_eq!(count("owner=nobody"), 0);
+    assert_eq!(count("owner=data&label=team%3Dcore&label=part%3D1"), 3);
+    assert_eq!(count("label=team%3Dcore&label=part%3D2"), 0);
+    let first = site.get("/api/v1/runs?owner=data&limit=2").ok();
+    let next = first["next"].as_str().unwrap();
+    let rest = site.get(&format!("/api/v1/runs?owner=data&limit=2&after={next}")).ok();
+    assert_eq!((&rest["items"][0], &rest["next"]), (&printed[2], &Value::Null));
     assert_eq!(count("from=2099-01-01T00:00:00Z"), 0);
     assert_eq!(count("until=2099-01-01T00:00:00Z"), 3);
 
@@ -56,6 +67,7 @@ fn what_runs_cannot_be_asked_is_refused_with_what_they_can() {
         ("limit=1001", "bad_parameter", "1000"),
         ("after=x", "bad_cursor", "next"),
         ("from=yesterday", "bad_parameter", "from"),
+        ("label=core", "bad_parameter", "label=name=value"),
     ] {
         let refused = site.get(&format!("/api/v1/runs?{query}"));
         assert_eq!(refused.status, 400, "{query}: {refused:?}");

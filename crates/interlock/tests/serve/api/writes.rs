@@ -297,7 +297,26 @@ fn a_backfill_is_started_as_it_was_planned_and_not_when_the_plan_is_another_by_n
         started,
         "the same answer, though nothing is left to run"
     );
+    // The plan that was looked at, after its slots have run: what differs is said slot by slot.
+    let late = site.send(path, &range, &["-H", &etag]);
+    assert_eq!(late.status, 412, "{late:?}");
+    let differs = late.body["differs"].as_array().unwrap();
+    assert_eq!((differs.len(), &late.body["differsMore"]), (3, &false.into()), "{late:?}");
+    assert!(differs[0]["about"].as_str().unwrap().ends_with("/2026-01-01T00:00:00Z"), "{late:?}");
+    assert_eq!(
+        (&differs[0]["before"], &differs[0]["now"]),
+        (&"would_run".into(), &"exists (completed)".into())
+    );
+    assert_eq!(changed.body["differs"], Value::Null, "a plan that was never shown");
     assert_eq!(site.send(path, &range, &[]).refused(409), "refused");
+    let catchup = "/api/v1/pipelines/hourly/catchup";
+    let owed = site.send(&format!("{catchup}/plan"), &json!({}), &[]).ok();
+    assert_eq!(
+        site.ask(&["-X", "POST", "-H", "If-Match: \"another\""], catchup).refused(412),
+        "plan_changed"
+    );
+    let tag = format!("If-Match: \"{}\"", owed["plan"].as_str().unwrap());
+    site.ask(&["-X", "POST", "-H", &tag], catchup).ok();
     assert_eq!(site.ask_for(&format!("{path}/1/cancel")).refused(409), "refused");
 
     site.send("/api/v1/pipelines/hourly/pause", &json!({"reason": "moving"}), &[]).ok();
