@@ -6,6 +6,7 @@ pub mod backfill;
 pub mod coverage;
 pub mod doctor;
 pub mod event;
+pub mod fleet;
 pub mod health;
 pub mod incident;
 pub mod instance;
