@@ -19,6 +19,7 @@ pub mod plan;
 pub mod request;
 pub mod run;
 pub mod sensor;
+pub mod session;
 pub mod silence;
 pub mod slot;
 pub mod story;

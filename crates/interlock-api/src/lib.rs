@@ -34,6 +34,7 @@ mod read;
 mod refusals;
 mod routes;
 mod server;
+mod session;
 mod stream;
 mod surface;
 pub mod token;
@@ -44,8 +45,9 @@ pub use access::Doorkeeper;
 pub use hearing::Hearing;
 pub use limits::Limits;
 pub use query::{RID_MAX, is_rid};
-pub use routes::openapi;
-pub use server::{BOUND, Post, Running, start};
+pub use routes::{MakePages, openapi};
+pub use server::{BOUND, InterfaceDeps, Post, Running, start};
+pub use session::SessionKey;
 pub use surface::{
     BeaconStanding, EvaluatorHandle, FindLog, HostDoctor, HostLogs, LookAround, Make, Maker, Phase,
     Reach, Surface, Wellness,

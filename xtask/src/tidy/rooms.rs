@@ -77,6 +77,8 @@ const ROOMS: &[Room] = &[
     room("interlock-sim", BELOW_SIM),
     // What is recorded and declared, as commands, HTTP and pages say it; plans are the engine's own.
     room(ANSWERS, &[CORE, "interlock-config", "interlock-store", "interlock-engine"]),
+    // The pages ask the API, which hands itself over.
+    room("interlock-ui", &[ANSWERS]),
     room("interlock-api", BELOW_API),
     room("interlock-liveness", &[]),
     room("interlock", &["interlock-*"]),

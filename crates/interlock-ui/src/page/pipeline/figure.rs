@@ -1,0 +1,295 @@
+//! The figure of a pipeline: its slots above, how long they ran below, on one axis of time.
+
+use std::fmt::Write as _;
+
+use interlock_answers::{
+    Listing,
+    model::{
+        coverage::CoverageGapAnswer,
+        fleet::FleetPlace,
+        next_slot::NextSlotsAnswer,
+        pipeline::PipelineDetailAnswer,
+        run::RunAnswer,
+        slot::{LedgerAnswer, SlotAnswer},
+    },
+};
+use jiff::{SignedDuration, Timestamp};
+
+use super::slot_href;
+use crate::{
+    axis::nice_steps,
+    marks,
+    parts::{Drawing, Escaped},
+    query::{Query, part},
+    strip::{DrawnSlot, Lane, Scale},
+    times::{Zone, between, rough},
+    trouble::Trouble,
+    visit::Visit,
+};
+
+/// Slots and runs that are drawn at most: a year of an hourly pipeline is shown by its newest.
+const DRAWN_MAX: usize = 1_000;
+/// Where the durations stand, from their top to their ground.
+const TOP: f64 = 34.0;
+const GROUND: f64 = 118.0;
+
+pub(super) async fn figure(
+    visit: &Visit,
+    detail: &PipelineDetailAnswer,
+    (zone, now): (&Zone, Timestamp),
+) -> Result<Drawing, Trouble> {
+    let name = &detail.standing.declared.pipeline;
+    let hours = match visit.query.get("range") {
+        Some("7d") => 7 * 24,
+        Some("30d") => 30 * 24,
+        Some("90d") => 90 * 24,
+        _ => 24,
+    };
+    let back = SignedDuration::from_hours(hours);
+    let from = now.saturating_sub(back).unwrap_or(now);
+    let until = now.saturating_add(back / 4).unwrap_or(now);
+    let scale = Scale { from, until };
+    let range = Query::default().and("pipeline", name).and("limit", DRAWN_MAX.to_string());
+    let slots = range
+        .clone()
+        .and("from", from.to_string())
+        .and("until", now.to_string())
+        .and("order", "newest");
+    let slots: Listing<LedgerAnswer> = visit.api.get(&slots.at("/api/v1/slots")).await?;
+    let runs = range.and("from", from.to_string());
+    let runs: Listing<RunAnswer> = visit.api.get(&runs.at("/api/v1/runs")).await?;
+    let next = Query::default()
+        .and("from", now.to_string())
+        .and("to", until.to_string())
+        .and("count", "400");
+    let next: Result<NextSlotsAnswer, _> =
+        visit.api.get(&next.at(&format!("/api/v1/pipelines/{}/next", part(name)))).await;
+    let gaps = Query::default().and("from", from.to_string()).and("until", until.to_string());
+    let gaps: Result<Listing<CoverageGapAnswer>, _> =
+        visit.api.get(&gaps.at("/api/v1/coverage-gaps")).await;
+    let drawn = Drawn {
+        name,
+        slots: slots.items,
+        runs: runs.items,
+        next: next
+            .map(|next| next.items.into_iter().map(|slot| slot.utc).collect())
+            .unwrap_or_default(),
+        gaps: gaps.map(|list| list.items).unwrap_or_default(),
+        usual: detail.usual.iter().filter_map(|usual| usual.seconds).max(),
+        limit: detail.running.iter().find_map(|_| None::<i64>),
+        paused: detail.standing.paused.as_ref().map(|pause| pause.since),
+    };
+    Ok(Drawing(drawn.svg(scale, zone, now)))
+}
+
+/// What is drawn.
+struct Drawn<'a> {
+    name: &'a str,
+    slots: Vec<LedgerAnswer>,
+    runs: Vec<RunAnswer>,
+    next: Vec<Timestamp>,
+    gaps: Vec<CoverageGapAnswer>,
+    usual: Option<i64>,
+    limit: Option<i64>,
+    paused: Option<Timestamp>,
+}
+
+impl Drawn<'_> {
+    fn svg(&self, scale: Scale, zone: &Zone, now: Timestamp) -> String {
+        let mut svg = String::from(
+            r#"<svg class="plot fig" role="group" aria-label="Slots, and how long they ran">"#,
+        );
+        grid(&mut svg, scale, zone, now);
+        for gap in &self.gaps {
+            let (from, until) = (scale.percent(gap.from), scale.percent(gap.until.unwrap_or(now)));
+            let _never = write!(
+                svg,
+                r##"<rect x="{from:.2}%" width="{:.2}%" height="118" fill="url(#blind)"><title>Interlock could not see</title></rect>"##,
+                (until - from).max(0.2),
+            );
+        }
+        svg.push_str(&self.lane(scale, zone, now));
+        self.durations(&mut svg, scale, now);
+        let x = scale.percent(now);
+        let _never = write!(
+            svg,
+            r#"<line class="ax-now" x1="{x:.2}%" x2="{x:.2}%" y2="120"/><rect class="t-nowbg" x="{x:.2}%" y="122" width="42" height="15" rx="2" transform="translate(-21)"/><text class="t-now mid" x="{x:.2}%" y="133">{}</text></svg>"#,
+            zone.minute(now),
+        );
+        svg
+    }
+
+    fn lane(&self, scale: Scale, zone: &Zone, now: Timestamp) -> String {
+        let mut lane = Lane::default();
+        if let Some(since) = self.paused {
+            lane.pause(scale, since.max(scale.from), now);
+        }
+        for item in &self.slots {
+            match item {
+                LedgerAnswer::Slot(slot) => lane.slot(scale, &self.drawn(slot, zone, now), now),
+                LedgerAnswer::Span(span) => {
+                    let mark = marks::slot(span.into());
+                    let title = format!(
+                        "{} slots {} to {}: {}",
+                        span.count,
+                        zone.short(span.first, now),
+                        zone.stamp(span.last, now),
+                        mark.word
+                    );
+                    let link = (slot_href(self.name, &span.schedule, span.first), title);
+                    let place = place(&span.disposition, span.reason.as_deref(), false, false);
+                    let slot = DrawnSlot {
+                        at: span.first.max(scale.from),
+                        place,
+                        is_catchup: false,
+                        started: None,
+                        ended: None,
+                        expected: None,
+                        link: Some(link),
+                    };
+                    lane.slot(scale, &slot, now);
+                }
+            }
+        }
+        let usual = self.usual.map(SignedDuration::from_secs);
+        for at in &self.next {
+            let expected = usual.and_then(|usual| at.checked_add(usual).ok());
+            lane.slot(
+                scale,
+                &DrawnSlot {
+                    at: *at,
+                    place: FleetPlace::Planned,
+                    is_catchup: false,
+                    started: None,
+                    ended: None,
+                    expected,
+                    link: None,
+                },
+                now,
+            );
+        }
+        // The marks stand a little lower than in a row.
+        format!(r#"<svg y="4" height="20" class="strip">{}</svg>"#, lane.finish(20))
+    }
+
+    fn drawn(&self, slot: &SlotAnswer, zone: &Zone, now: Timestamp) -> DrawnSlot {
+        let is_catchup = slot.opened_by.as_deref() == Some("catchup");
+        let place = match slot.disposition.as_deref() {
+            Some(disposition) => {
+                place(disposition, slot.reason.as_deref(), slot.marks.late, is_catchup)
+            }
+            None if slot.state == "running" => FleetPlace::Running,
+            None if slot.state == "monitoring" => FleetPlace::OnTime,
+            None => FleetPlace::Waiting,
+        };
+        let is_exception = !matches!(
+            place,
+            FleetPlace::OnTime | FleetPlace::Skipped | FleetPlace::Planned | FleetPlace::Cancelled
+        ) || is_catchup;
+        let run = slot.runs.last();
+        let mark = marks::slot(slot.into());
+        let link = is_exception.then(|| {
+            (
+                slot_href(&slot.pipeline, &slot.schedule, slot.utc),
+                format!("{}: {}", zone.stamp(slot.utc, now), mark.word),
+            )
+        });
+        DrawnSlot {
+            at: slot.utc,
+            place,
+            is_catchup,
+            started: run.and_then(|run| run.started_at),
+            ended: run.and_then(|run| run.ended_at),
+            expected: None,
+            link,
+        }
+    }
+
+    /// Bars from the ground; the usual duration is a line across.
+    fn durations(&self, svg: &mut String, scale: Scale, now: Timestamp) {
+        let took = |run: &RunAnswer| {
+            Some((run.started_at?, between(run.started_at?, run.ended_at.unwrap_or(now))))
+        };
+        let longest = self.runs.iter().filter_map(took).map(|(_, took)| took).max().unwrap_or(0);
+        let most = longest.max(self.usual.unwrap_or(0)).max(self.limit.unwrap_or(0)).max(1) as f64;
+        let y = |seconds: i64| GROUND - (seconds as f64 / most).min(1.0) * (GROUND - TOP - 8.0);
+        let _never = write!(
+            svg,
+            r#"<svg class="lane" viewBox="0 0 900 140" preserveAspectRatio="none" width="100%" height="140">"#
+        );
+        for (class, statuses) in [
+            ("k-ok", &["COMPLETED", "COMPLETED_MONITORING"][..]),
+            ("k-failed", &["FAILED"]),
+            ("k-run", &["RUNNING", "TRIGGERING"]),
+            ("k-skipc", &["CANCELLED"]),
+        ] {
+            let mut path = String::new();
+            for run in self.runs.iter().filter(|run| statuses.contains(&run.status.as_str())) {
+                let Some((from, took)) = took(run).filter(|(from, _)| scale.has(*from)) else {
+                    continue;
+                };
+                let _never =
+                    write!(path, "M{:.1} 118V{:.1}", scale.x(from), y(took).min(GROUND - 1.0));
+            }
+            if !path.is_empty() {
+                let _never = write!(svg, r#"<path class="{class} k-col" d="{path}"/>"#);
+            }
+        }
+        if let Some(usual) = self.usual {
+            let _never = write!(svg, r#"<path class="k-exp" d="M0 {0:.1}H900"/>"#, y(usual));
+        }
+        svg.push_str(r#"<path class="k-base" d="M0 118H900"/></svg>"#);
+        if let Some(usual) = self.usual {
+            let text = format!("usual {}", rough(usual));
+            let _never =
+                write!(svg, r#"<text x="4" y="{:.1}">{}</text>"#, y(usual) - 4.0, Escaped(&text));
+        } else if longest > 0 {
+            let text = format!("longest {}", rough(longest));
+            let _never =
+                write!(svg, r#"<text x="4" y="{:.1}">{}</text>"#, TOP + 4.0, Escaped(&text));
+        }
+    }
+}
+
+fn grid(svg: &mut String, scale: Scale, zone: &Zone, now: Timestamp) {
+    let x = scale.percent(now);
+    let _never = write!(
+        svg,
+        r#"<rect class="ax-future" x="{x:.2}%" width="{:.2}%" height="118"/>"#,
+        100.0 - x
+    );
+    let is_days = between(scale.from, scale.until) > 3 * 86_400;
+    for (number, at) in nice_steps(scale.from, scale.until, 11, zone).into_iter().enumerate() {
+        let x_at = scale.percent(at);
+        let _never =
+            write!(svg, r#"<line class="ax-h" x1="{x_at:.2}%" x2="{x_at:.2}%" y1="0" y2="118"/>"#);
+        if (x_at - x).abs() < 4.0 || !(2.0..=98.0).contains(&x_at) {
+            continue;
+        }
+        let text = if is_days { zone.day(at) } else { zone.minute(at) };
+        let odd = if number % 2 == 1 { " odd" } else { "" };
+        let _never = write!(svg, r#"<text class="mid{odd}" x="{x_at:.2}%" y="134">{text}</text>"#);
+    }
+    let _never = write!(svg, r#"<line class="ax-see" x2="{x:.2}%" y1="14" y2="14"/>"#);
+}
+
+/// Where a slot that is decided is counted.
+pub(super) fn place(
+    disposition: &str,
+    reason: Option<&str>,
+    is_late: bool,
+    is_catchup: bool,
+) -> FleetPlace {
+    match (disposition, reason) {
+        ("completed", _) if is_late => FleetPlace::Late,
+        ("completed", _) if is_catchup => FleetPlace::CaughtUp,
+        ("completed", _) => FleetPlace::OnTime,
+        ("failed", _) => FleetPlace::Failed,
+        ("missed", _) | ("skipped", Some("no_catchup" | "expired" | "capped")) => {
+            FleetPlace::Missed
+        }
+        ("unknown", _) => FleetPlace::Unknown,
+        ("cancelled", _) => FleetPlace::Cancelled,
+        _ => FleetPlace::Skipped,
+    }
+}
