@@ -7,6 +7,7 @@
 //!   of the ledger's format is no change of the API, and no path of a host gets out.
 //! - `read` makes it from a store and from declarations, through a [`Reader`], which has no state of its own.
 //! - `plan` says what would happen before anything does, by the engine's own functions (S5).
+//! - [`words`] says it in sentences.
 //! - [`LogContent`] reads what jobs wrote, piece by piece.
 //! - [`Listing`] is a page of a list, with the opaque cursor behind which the next one begins.
 //!
@@ -28,6 +29,7 @@ pub mod prose;
 mod read;
 mod reader;
 pub mod table;
+pub mod words;
 
 pub use cursor::Cursor;
 pub use declarations::{DeclarationFuture, DeclarationInForce, Declarations, InForceFuture};
