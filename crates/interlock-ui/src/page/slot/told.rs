@@ -1,8 +1,11 @@
 //! The story of a slot: verdict, lines, runs, who was told, facts.
 
-use interlock_answers::model::{
-    event::EventAnswer, incident::DeliveryAnswer, pipeline::PipelineDetailAnswer, run::RunAnswer,
-    story::StoryAnswer,
+use interlock_answers::{
+    model::{
+        event::EventAnswer, incident::DeliveryAnswer, pipeline::PipelineDetailAnswer,
+        run::RunAnswer, story::StoryAnswer,
+    },
+    words::{ShownTimes, full_reason},
 };
 use jiff::Timestamp;
 
@@ -41,44 +44,12 @@ pub(super) struct ToldRow {
     pub(super) deliveries: Vec<String>,
 }
 
-/// The verdict: the state as its first word, then the reason.
+/// The verdict, split behind what it says first: `Skipped:` or `Failed.`
 pub(super) fn verdict(story: &StoryAnswer, zone: &Zone, now: Timestamp) -> (String, String) {
-    let Some(slot) = &story.slot else {
-        let sentence = story.absence.as_ref().map(|absence| absence.sentence.clone());
-        return ("No slot.".to_owned(), sentence.unwrap_or_default());
-    };
-    let word = marks::slot(slot.into()).word;
-    let last = story.runs.last();
-    let told = match (slot.disposition.as_deref(), last) {
-        (None, Some(run)) => run.started_at.map_or_else(String::new, |at| {
-            format!("Attempt {} began at {}.", run.attempt, zone.stamp(at, now))
-        }),
-        (None, None) => slot.closes_at.map_or_else(String::new, |at| {
-            format!("Unless something happens it is closed at {}.", zone.stamp(at, now))
-        }),
-        (Some(_), Some(run)) => ended(run, zone, now),
-        (Some(_), None) => {
-            story.events.last().map_or_else(String::new, |event| sentence(&event.message))
-        }
-    };
-    (format!("{word}."), told)
-}
-
-fn ended(run: &RunAnswer, zone: &Zone, now: Timestamp) -> String {
-    let took = run.started_at.zip(run.ended_at).map(|(from, until)| exact(between(from, until)));
-    let end = run.ended_at.map(|at| zone.stamp(at, now));
-    let mut text = match (took, end) {
-        (Some(took), Some(end)) => {
-            format!("Attempt {} took {took} and ended at {end}", run.attempt)
-        }
-        (None, Some(end)) => format!("Attempt {} ended at {end}", run.attempt),
-        (_, None) => format!("Attempt {} has not ended", run.attempt),
-    };
-    if let Some(message) = &run.message {
-        text.push_str(": ");
-        text.push_str(message);
-    }
-    sentence(&text)
+    let text = full_reason(story, &ShownTimes::new(&zone.zone, now));
+    let end = text.find([':', '.']).map_or(text.len(), |at| at + 1);
+    let (head, rest) = text.split_at(end);
+    (head.to_owned(), rest.trim_start().to_owned())
 }
 
 /// Text as a sentence.
