@@ -15,7 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tower_service::Service as _;
 
-use crate::trouble::Trouble;
+use crate::{trouble::Trouble, visit::Arrival};
 
 /// Bytes of an answer at most: a page shows a few hundred rows.
 const ANSWER_MAX: usize = 32 * 1024 * 1024;
@@ -70,7 +70,9 @@ impl Api {
         if parts.method == Method::GET && is_opened {
             headers.insert("sec-fetch-site", HeaderValue::from_static("none"));
         }
-        Self { router, headers, extensions: parts.extensions.clone() }
+        let arrival = parts.extensions.get::<Arrival>();
+        let extensions = arrival.map(|arrival| arrival.0.clone()).unwrap_or_default();
+        Self { router, headers, extensions }
     }
 
     /// A question.

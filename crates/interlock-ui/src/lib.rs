@@ -33,7 +33,10 @@ mod visit;
 
 use std::sync::Arc;
 
-use axum::{Router, middleware::from_fn_with_state};
+use axum::{
+    Router,
+    middleware::{from_fn_with_state, map_request},
+};
 use jiff::Timestamp;
 
 use crate::visit::PagesState;
@@ -44,11 +47,12 @@ pub type Clock = fn() -> Timestamp;
 /// All pages, over an API.
 pub fn pages(api: Router, clock: Clock) -> Router {
     let state = Arc::new(PagesState { api, clock });
-    Router::new()
+    let all = Router::new()
         .merge(page::routes())
         .merge(act::routes())
         .merge(assets::routes())
         .fallback(page::not_found)
         .layer(from_fn_with_state(Arc::clone(&state), dress::dress))
-        .with_state(state)
+        .with_state(state);
+    Router::new().fallback_service(all).layer(map_request(visit::remember_arrival))
 }

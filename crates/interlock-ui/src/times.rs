@@ -91,14 +91,23 @@ impl Zone {
 
     /// As short as it can be understood now: `06:30`, `Sun 25 Oct 06:30`, `25 Oct 2025 06:30`; without the zone.
     pub(crate) fn short(&self, at: Timestamp, now: Timestamp) -> String {
+        self.dated(at, now, self.clock(at))
+    }
+
+    /// The same with seconds, of what is no slot.
+    pub(crate) fn short_to_the_second(&self, at: Timestamp, now: Timestamp) -> String {
+        self.dated(at, now, self.second(at))
+    }
+
+    fn dated(&self, at: Timestamp, now: Timestamp, clock: String) -> String {
         let (then, today) = (self.at(at), self.at(now));
         if then.date() == today.date() {
-            self.clock(at)
+            clock
         } else if then.year() == today.year() || (then.date() - today.date()).get_days().abs() < 180
         {
-            format!("{} {}", self.day(at), self.clock(at))
+            format!("{} {clock}", self.day(at))
         } else {
-            format!("{} {}", self.text("%-d %b %Y", at), self.clock(at))
+            format!("{} {clock}", self.text("%-d %b %Y", at))
         }
     }
 

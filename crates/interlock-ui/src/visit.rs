@@ -5,8 +5,8 @@ use std::sync::Arc;
 use askama::Template;
 use axum::{
     Router,
-    extract::FromRequestParts,
-    http::{HeaderMap, header::COOKIE, request::Parts},
+    extract::{FromRequestParts, Request},
+    http::{Extensions, HeaderMap, header::COOKIE, request::Parts},
     response::{Html, IntoResponse as _, Response},
 };
 use interlock_answers::model::session::SessionAnswer;
@@ -62,6 +62,17 @@ impl Preferences {
     pub(crate) fn times(&self, now: Timestamp) -> Times {
         Times { choice: self.choice, mine: self.mine.clone(), now }
     }
+}
+
+/// What came with a request before a route of ours was found for it: the API finds its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Arrival(pub(crate) Extensions);
+
+/// Keeps what came with a request.
+pub(crate) async fn remember_arrival(mut request: Request) -> Request {
+    let arrival = Arrival(request.extensions().clone());
+    request.extensions_mut().insert(arrival);
+    request
 }
 
 /// A request for a page.

@@ -225,7 +225,7 @@ fn line(run: &RunAnswer, visit: &Visit, facts: &Facts) -> RunLine {
         slot: When::said(run.utc, zone.stamp(run.utc, now)),
         badge: Badge::of(&run.trigger_type),
         attempt: run.attempt,
-        started: run.started_at.map(|at| When::said(at, zone.short(at, now))),
+        started: run.started_at.map(|at| When::said(at, zone.short_to_the_second(at, now))),
         took: if run.ended_at.is_none() {
             run.started_at
                 .map_or_else(String::new, |at| format!("{} so far", rough(between(at, now))))
