@@ -67,6 +67,7 @@ const SCOPES: &[(&str, Needs)] = &[
     ("get /api/v1/runs", View),
     ("get /api/v1/runs/{id}", View),
     ("get /api/v1/runs/{id}/log", View),
+    ("get /api/v1/session", View),
     ("get /api/v1/shards", View),
     ("get /api/v1/silences", View),
     ("get /api/v1/slots", View),

@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn labels_are_round_by_the_clock_of_the_zone() {
         let found = labels("Asia/Kolkata", "2026-11-19T04:10:00Z", "2026-11-19T16:00:00Z", 6);
-        assert_eq!(found, ["12:00", "15:00", "18:00", "21:00"]);
+        assert_eq!(found, ["10:00", "12:00", "14:00", "16:00", "18:00", "20:00"]);
         let found = labels("UTC", "2026-11-19T06:30:00Z", "2026-11-19T08:32:00Z", 9);
         assert_eq!(found.first().map(String::as_str), Some("06:30"));
         assert_eq!(found.len(), 9);

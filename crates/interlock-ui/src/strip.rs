@@ -174,7 +174,7 @@ impl Lane {
         if total == 0 {
             return;
         }
-        let gap = (wide * 0.16).min(1.5);
+        let gap = (wide * 0.3).min(3.0);
         let x = f64::from(cell.bucket) * wide + gap / 2.0;
         let all = 2.0 * HALF;
         let is_wrong = |place: FleetPlace| {
@@ -313,8 +313,8 @@ mod tests {
         let mut lane = Lane::default();
         lane.stack(&FleetCellAnswer { bucket: 2, counts }, 10.0);
         let drawn = lane.finish(20);
-        assert!(drawn.contains(r#"<path class="c-failed" d="M20.8 5h8.5V7h-8.5z"/>"#), "{drawn}");
-        assert!(drawn.contains(r#"<path class="c-ok" d="M20.8 7h8.5V15h-8.5z"/>"#), "{drawn}");
+        assert!(drawn.contains(r#"<path class="c-failed" d="M21.5 5h7V7h-7z"/>"#), "{drawn}");
+        assert!(drawn.contains(r#"<path class="c-ok" d="M21.5 7h7V15h-7z"/>"#), "{drawn}");
     }
 
     #[test]

@@ -79,9 +79,35 @@ impl Zone {
         self.text("%a %-d %b", at)
     }
 
-    /// `2026-10-25 06:30`, as fields have it.
+    /// `2026-10-25 06:30`, as fields have it; a time that the clock shows twice is said in UTC.
     pub(crate) fn field(&self, at: Timestamp) -> String {
-        self.text("%Y-%m-%d %H:%M", at)
+        let form = if at.as_second() % 60 == 0 { "%Y-%m-%d %H:%M" } else { "%Y-%m-%d %H:%M:%S" };
+        let text = self.text(form, at);
+        let is_twice = self.zone.to_ambiguous_timestamp(self.at(at).datetime()).is_ambiguous();
+        if is_twice { at.to_string() } else { text }
+    }
+
+    /// A text of the record with its instants by this clock: `2026-10-25T05:30:00Z` is `06:30 CET`.
+    pub(crate) fn retold(&self, text: &str, beside: Timestamp) -> String {
+        let mut told = String::new();
+        let mut rest = text;
+        while let Some(end) = rest.find('Z') {
+            let (before, after) = rest.split_at(end + 1);
+            let start = before
+                .rfind(|letter: char| !letter.is_ascii_digit() && !"-:.TZ".contains(letter))
+                .map_or(0, |at| at + 1);
+            let found = before.get(start..).and_then(|word| word.parse::<Timestamp>().ok());
+            match found {
+                Some(at) => {
+                    told.push_str(&before[..start]);
+                    told.push_str(&self.stamp(at, beside));
+                }
+                None => told.push_str(before),
+            }
+            rest = after;
+        }
+        told.push_str(rest);
+        told
     }
 
     /// `06:30` of a minute, `06:30:10` of anything else.
@@ -252,5 +278,11 @@ mod tests {
         }
         assert_eq!(berlin.read("2026-10-25"), Some("2026-10-24T22:00:00Z".parse().unwrap()));
         assert_eq!(berlin.read("tomorrow"), None);
+        let twice: Timestamp = "2026-10-25T00:30:00Z".parse().unwrap();
+        assert_eq!(berlin.read(&berlin.field(twice)), Some(twice), "{}", berlin.field(twice));
+        assert_eq!(
+            berlin.retold("attempt 2 at 2026-10-25T05:30:00Z, Zorro: Z", now),
+            "attempt 2 at 06:30 CET, Zorro: Z"
+        );
     }
 }

@@ -380,7 +380,7 @@ fn plan_row(
 /// How a slot stands that a backfill is about: `missed`, `skipped(overlap)` …
 fn so_far(reason: &str) -> Option<Mark> {
     if reason.is_empty() {
-        return Some(Mark::new("m-none", "Not recorded", ""));
+        return None;
     }
     let (word, why) = match reason.split_once('(') {
         Some((word, why)) => (word.trim(), Some(why.trim_end_matches(')'))),

@@ -248,7 +248,7 @@ fn line(
         } else {
             one.pipeline.clone()
         },
-        what: one.message.clone(),
+        what: zone.retold(&one.message, times.now),
         opened: When::said(one.opened_at, zone.short(one.opened_at, times.now)),
         age: rough(between(one.opened_at, until)),
         hand,
@@ -296,7 +296,7 @@ async fn view(visit: &Visit, found: IncidentDetailAnswer, zone: &Zone) -> Incide
             incident.count,
             if incident.count == 1 { "" } else { "s" },
         ),
-        message: sentence(&incident.message),
+        message: sentence(&zone.retold(&incident.message, now)),
         is_open: incident.state != "resolved",
         runbook: text("runbook")
             .filter(|link| link.starts_with("https://") || link.starts_with("http://")),
@@ -308,7 +308,7 @@ async fn view(visit: &Visit, found: IncidentDetailAnswer, zone: &Zone) -> Incide
                 when: When::said(event.at, zone.second(event.at)),
                 glyph: marks::event(&event.kind),
                 head: format!("{}, {}", marks::said(&event.kind), zone.day(event.at)),
-                detail: sentence(&event.message),
+                detail: sentence(&zone.retold(&event.message, event.at)),
             })
             .collect(),
         details: incident

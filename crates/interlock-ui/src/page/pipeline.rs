@@ -153,7 +153,10 @@ pub(super) async fn pipeline(visit: Visit, Path(name): Path<String>) -> Result<R
     let plan = plan.ok().filter(|plan| !plan.lines.is_empty());
     let is_watched = detail.standing.declared.trigger.as_deref() == Some("external");
     let readiness = readiness(&visit, &base, &as_of, is_watched).await;
-    let figure = figure::figure(&visit, &detail, (&zone, now)).await;
+    let usual_range = usual_range(next.as_ref().ok());
+    let range = visit.query.get("range").unwrap_or(usual_range);
+    let figure =
+        figure::figure(&visit, &detail, figure::FigureInput { zone: &zone, now, range }).await;
     let (readiness_head, readiness) = match readiness {
         Some(Ok((head, lines))) => (head, Some(Ok(lines))),
         Some(Err(trouble)) => (String::new(), Some(Err(trouble))),
@@ -177,7 +180,7 @@ pub(super) async fn pipeline(visit: Visit, Path(name): Path<String>) -> Result<R
         owner: detail.standing.declared.owner.clone(),
         description: detail.standing.declared.description.clone(),
         banners: banners(&visit, &detail, plan.as_ref(), &zone).await,
-        ranges: ranges(&visit),
+        ranges: ranges(&visit, usual_range),
         figure,
         plan: plan.map(|plan| shown_lines(&plan.lines, &plan.counts, &zone, now)),
         readiness,
@@ -195,6 +198,19 @@ pub(super) async fn pipeline(visit: Visit, Path(name): Path<String>) -> Result<R
         name,
     };
     visit.show(&page)
+}
+
+/// The range that shows a few dozen slots: three hours of those that come every few minutes.
+fn usual_range(next: Option<&NextSlotsAnswer>) -> &'static str {
+    let gap = next.and_then(|next| match next.items.as_slice() {
+        [first, second, ..] => Some(between(first.utc, second.utc)),
+        _ => None,
+    });
+    match gap {
+        Some(0..=600) => "3h",
+        Some(50_000..) => "30d",
+        Some(_) | None => "24h",
+    }
 }
 
 /// How it stands, in a word.
@@ -229,8 +245,8 @@ fn about(detail: &PipelineDetailAnswer) -> Vec<String> {
         .collect()
 }
 
-fn ranges(visit: &Visit) -> Vec<Choice> {
-    let current = visit.query.get("range").unwrap_or("24h");
+fn ranges(visit: &Visit, usual: &str) -> Vec<Choice> {
+    let current = visit.query.get("range").unwrap_or(usual);
     let choice = |(own, word): (&str, &str)| Choice {
         href: visit.query.clone().without("done").with("range", own).at(&visit.path),
         word: word.to_owned(),
@@ -238,7 +254,7 @@ fn ranges(visit: &Visit) -> Vec<Choice> {
         icon: None,
         is_current: own == current,
     };
-    [("24h", "24 h"), ("7d", "7 d"), ("30d", "30 d"), ("90d", "90 d")]
+    [("3h", "3 h"), ("24h", "24 h"), ("7d", "7 d"), ("30d", "30 d"), ("90d", "90 d")]
         .into_iter()
         .map(choice)
         .collect()
@@ -371,7 +387,10 @@ async fn readiness(
         visit.api.get(&as_of.at(&format!("{base}/readiness"))).await;
     Some(found.map(|found| {
         let mut lines = Vec::new();
-        tree(&found.verdict, 0, &mut lines);
+        // What has no conditions is always ready.
+        if found.verdict.outcome != "ready" || !found.verdict.parts.is_empty() {
+            tree(&found.verdict, 0, &mut lines);
+        }
         (found.slot, lines)
     }))
 }
@@ -461,15 +480,40 @@ fn facts(detail: &PipelineDetailAnswer, zone: &Zone) -> Vec<(&'static str, Strin
     facts
 }
 
+/// The cron expression of a schedule in words, where there is one.
+fn cron_of(when: &str) -> Option<String> {
+    if when.split(' ').count() == 5
+        && when.starts_with(|first: char| first.is_ascii_digit() || first == '*')
+    {
+        return Some(when.to_owned());
+    }
+    let (time, days) = when.strip_prefix("at ")?.split_once(" every ")?;
+    let (hour, minute) = time.split_once(':')?;
+    let (hour, minute): (u8, u8) = (hour.parse().ok()?, minute.parse().ok()?);
+    const DAYS: [&str; 7] =
+        ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
+    let days = match days {
+        "day" => "*".to_owned(),
+        days => {
+            let number =
+                |day: &str| DAYS.iter().position(|own| *own == day).map(|at| at.to_string());
+            days.split(", ").map(number).collect::<Option<Vec<_>>>()?.join(",")
+        }
+    };
+    Some(format!("{minute} {hour} * * {days}"))
+}
+
 async fn watch(visit: &Visit, detail: &PipelineDetailAnswer, zone: &Zone) -> WatchLines {
     let name = &detail.standing.declared.pipeline;
     let site = &visit.site;
     let schedule = detail.standing.declared.schedules.first();
-    let cron = schedule.map_or_else(String::new, |it| match it.when.split_once(" (") {
-        Some((expression, _)) if expression.split(' ').count() == 5 => {
-            format!("CRON_TZ={}\n{expression}  interlock exec {name} -- ./job.sh", it.zone)
+    let cron = schedule.map_or_else(String::new, |it| {
+        let when = it.when.split_once(" (").map_or(it.when.as_str(), |(when, _)| when);
+        let job = format!("interlock exec {name} -- ./job.sh");
+        match cron_of(when) {
+            Some(cron) => format!("CRON_TZ={}\n{cron}  {job}", it.zone),
+            None => format!("# {when}\n{job}"),
         }
-        _ => format!("# {}\n0 3 * * *  interlock exec {name} -- ./job.sh", it.when),
     });
     let query = Query::default().and("pipeline", name).and("order", "newest").and("limit", "50");
     let list: Result<Listing<EventAnswer>, _> = visit.api.get(&query.at("/api/v1/events")).await;

@@ -120,18 +120,15 @@ pub(super) async fn slot(
         story.slot.as_ref().map_or_else(|| absent_mark(&story), |slot| marks::slot(slot.into()));
     let neighbours = neighbours(&visit, (&pipeline, &schedule, instant), &zone, &mark).await;
     let local = own.as_deref().filter(|name| *name != zone.name).and_then(Zone::named);
-    let local = local.map(|own| format!("{} in {}", own.stamp(instant, instant), own.name));
-    let until = story.slot.as_ref().map_or(instant, |_| {
-        instant.saturating_add(SignedDuration::from_secs(1)).unwrap_or(instant)
+    let local = local.filter(|own| own.at(instant).offset() != zone.at(instant).offset());
+    let local = local.map(|own| match own.name.as_str() {
+        "UTC" => own.stamp(instant, instant),
+        name => format!("{} in {name}", own.stamp(instant, instant)),
     });
+    let next = instant.saturating_add(SignedDuration::from_secs(1)).unwrap_or(instant);
     let backfill = Query::default()
         .and("from", zone.field(instant))
-        .and(
-            "to",
-            zone.at(until.saturating_add(SignedDuration::from_mins(1)).unwrap_or(until))
-                .strftime("%Y-%m-%d %H:%M")
-                .to_string(),
-        )
+        .and("to", zone.field(next))
         .and("schedule", &schedule)
         .at(&format!("/pipelines/{}/backfill", part(&pipeline)));
     let page = SlotPage {

@@ -1,12 +1,12 @@
 //! The figure of a pipeline: its slots above, how long they ran below, on one axis of time.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use interlock_answers::{
     Listing,
     model::{
         coverage::CoverageGapAnswer,
-        fleet::FleetPlace,
+        fleet::{FleetCellAnswer, FleetCountsAnswer, FleetPlace},
         next_slot::NextSlotsAnswer,
         pipeline::PipelineDetailAnswer,
         run::RunAnswer,
@@ -21,7 +21,7 @@ use crate::{
     marks,
     parts::{Drawing, Escaped},
     query::{Query, part},
-    strip::{DrawnSlot, Lane, Scale},
+    strip::{DrawnSlot, Lane, Scale, WIDE},
     times::{Zone, between, rough},
     trouble::Trouble,
     visit::Visit,
@@ -29,20 +29,32 @@ use crate::{
 
 /// Slots and runs that are drawn at most: a year of an hourly pipeline is shown by its newest.
 const DRAWN_MAX: usize = 1_000;
+/// Slots that are more than so many on a figure come as cells, of which there are so many.
+const APART_MAX: usize = 140;
+const CELLS: u32 = 120;
 /// Where the durations stand, from their top to their ground.
 const TOP: f64 = 34.0;
 const GROUND: f64 = 118.0;
 
+/// Where and when it is looked at.
+pub(super) struct FigureInput<'a> {
+    pub(super) zone: &'a Zone,
+    pub(super) now: Timestamp,
+    pub(super) range: &'a str,
+}
+
 pub(super) async fn figure(
     visit: &Visit,
     detail: &PipelineDetailAnswer,
-    (zone, now): (&Zone, Timestamp),
+    input: FigureInput<'_>,
 ) -> Result<Drawing, Trouble> {
+    let FigureInput { zone, now, range } = input;
     let name = &detail.standing.declared.pipeline;
-    let hours = match visit.query.get("range") {
-        Some("7d") => 7 * 24,
-        Some("30d") => 30 * 24,
-        Some("90d") => 90 * 24,
+    let hours = match range {
+        "3h" => 3,
+        "7d" => 7 * 24,
+        "30d" => 30 * 24,
+        "90d" => 90 * 24,
         _ => 24,
     };
     let back = SignedDuration::from_hours(hours);
@@ -61,7 +73,7 @@ pub(super) async fn figure(
     let next = Query::default()
         .and("from", now.to_string())
         .and("to", until.to_string())
-        .and("count", "400");
+        .and("count", DRAWN_MAX.to_string());
     let next: Result<NextSlotsAnswer, _> =
         visit.api.get(&next.at(&format!("/api/v1/pipelines/{}/next", part(name)))).await;
     let gaps = Query::default().and("from", from.to_string()).and("until", until.to_string());
@@ -76,7 +88,6 @@ pub(super) async fn figure(
             .unwrap_or_default(),
         gaps: gaps.map(|list| list.items).unwrap_or_default(),
         usual: detail.usual.iter().filter_map(|usual| usual.seconds).max(),
-        limit: detail.running.iter().find_map(|_| None::<i64>),
         paused: detail.standing.paused.as_ref().map(|pause| pause.since),
     };
     Ok(Drawing(drawn.svg(scale, zone, now)))
@@ -90,7 +101,6 @@ struct Drawn<'a> {
     next: Vec<Timestamp>,
     gaps: Vec<CoverageGapAnswer>,
     usual: Option<i64>,
-    limit: Option<i64>,
     paused: Option<Timestamp>,
 }
 
@@ -124,9 +134,18 @@ impl Drawn<'_> {
         if let Some(since) = self.paused {
             lane.pause(scale, since.max(scale.from), now);
         }
+        let is_dense = self.slots.len() + self.next.len() > APART_MAX;
+        let mut cells: BTreeMap<u32, FleetCountsAnswer> = BTreeMap::new();
         for item in &self.slots {
             match item {
-                LedgerAnswer::Slot(slot) => lane.slot(scale, &self.drawn(slot, zone, now), now),
+                LedgerAnswer::Slot(slot) => {
+                    let drawn = self.drawn(slot, zone, now);
+                    if is_dense && scale.has(drawn.at) {
+                        count(cells.entry(cell(scale, drawn.at)).or_default(), drawn.place);
+                    } else {
+                        lane.slot(scale, &drawn, now);
+                    }
+                }
                 LedgerAnswer::Span(span) => {
                     let mark = marks::slot(span.into());
                     let title = format!(
@@ -152,7 +171,13 @@ impl Drawn<'_> {
             }
         }
         let usual = self.usual.map(SignedDuration::from_secs);
-        for at in &self.next {
+        for at in self.next.iter().filter(|_| is_dense) {
+            count(cells.entry(cell(scale, *at)).or_default(), FleetPlace::Planned);
+        }
+        for (bucket, counts) in cells {
+            lane.stack(&FleetCellAnswer { bucket, counts }, WIDE / f64::from(CELLS));
+        }
+        for at in self.next.iter().filter(|_| !is_dense) {
             let expected = usual.and_then(|usual| at.checked_add(usual).ok());
             lane.slot(
                 scale,
@@ -211,7 +236,7 @@ impl Drawn<'_> {
             Some((run.started_at?, between(run.started_at?, run.ended_at.unwrap_or(now))))
         };
         let longest = self.runs.iter().filter_map(took).map(|(_, took)| took).max().unwrap_or(0);
-        let most = longest.max(self.usual.unwrap_or(0)).max(self.limit.unwrap_or(0)).max(1) as f64;
+        let most = longest.max(self.usual.unwrap_or(0)).max(1) as f64;
         let y = |seconds: i64| GROUND - (seconds as f64 / most).min(1.0) * (GROUND - TOP - 8.0);
         let _never = write!(
             svg,
@@ -249,6 +274,28 @@ impl Drawn<'_> {
                 write!(svg, r#"<text x="4" y="{:.1}">{}</text>"#, TOP + 4.0, Escaped(&text));
         }
     }
+}
+
+/// The cell of an instant.
+fn cell(scale: Scale, at: Timestamp) -> u32 {
+    ((scale.x(at) * f64::from(CELLS) / WIDE) as u32).min(CELLS - 1)
+}
+
+fn count(counts: &mut FleetCountsAnswer, place: FleetPlace) {
+    let own = match place {
+        FleetPlace::OnTime => &mut counts.on_time,
+        FleetPlace::CaughtUp => &mut counts.caught_up,
+        FleetPlace::Late => &mut counts.late,
+        FleetPlace::Failed => &mut counts.failed,
+        FleetPlace::Missed => &mut counts.missed,
+        FleetPlace::Unknown => &mut counts.unknown,
+        FleetPlace::Skipped => &mut counts.skipped,
+        FleetPlace::Cancelled => &mut counts.cancelled,
+        FleetPlace::Running => &mut counts.running,
+        FleetPlace::Waiting => &mut counts.waiting,
+        FleetPlace::Planned => &mut counts.planned,
+    };
+    *own += 1;
 }
 
 fn grid(svg: &mut String, scale: Scale, zone: &Zone, now: Timestamp) {

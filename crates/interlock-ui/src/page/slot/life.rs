@@ -57,7 +57,7 @@ pub(super) fn life(story: &StoryAnswer, zone: &Zone, now: Timestamp) -> Option<D
     );
     bars(&mut svg, story, (opened, ended, now), &x);
     if let Some(limit) = limit.filter(|limit| *limit <= until) {
-        let (at, label) = (x(limit), zone.minute(limit));
+        let (at, label) = (x(limit), zone.clock(limit));
         let _never = write!(
             svg,
             r#"<line class="ax-limit" x1="{at:.2}%" x2="{at:.2}%" y1="6" y2="34"/><text class="end t-sla" x="{:.2}%" y="9">SLA {label}</text>"#,

@@ -69,7 +69,7 @@ pub(super) fn lines(story: &StoryAnswer, zone: &Zone) -> Vec<StoryLine> {
         when: When::said(event.at, zone.second(event.at)),
         glyph: marks::event(&event.kind),
         head: marks::said(&event.kind),
-        detail: sentence(&event.message),
+        detail: sentence(&zone.retold(&event.message, event.at)),
     };
     story.events.iter().map(line).collect()
 }
@@ -172,7 +172,7 @@ pub(super) fn facts(
         }
         if let Some(sla) = &slot.sla {
             let by = sla.breach_at.map(|at| format!("by {}", zone.stamp(at, at)));
-            let risk = sla.warning_at.map(|at| format!("at risk from {}", zone.minute(at)));
+            let risk = sla.warning_at.map(|at| format!("at risk from {}", zone.clock(at)));
             let most = sla.max_duration_seconds.map(|most| format!("at most {}", rough(most)));
             let all: Vec<_> = [by, risk, most].into_iter().flatten().collect();
             facts.push(("SLA", all.join(", ")));
