@@ -15,7 +15,7 @@ use std::{
 };
 
 use interlock_api::{
-    Doorkeeper, Hearing, Limits, Post, Running, Surface,
+    Doorkeeper, Hearing, InterfaceDeps, Limits, Post, Running, Surface,
     address::{Exposure, bind},
     openapi, start,
     token::{Scope, Token},

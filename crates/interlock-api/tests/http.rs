@@ -12,7 +12,7 @@ use std::{
 };
 
 use interlock_api::{
-    Doorkeeper, Hearing, Limits, Phase, Post, Reach, Running, Surface,
+    Doorkeeper, Hearing, InterfaceDeps, Limits, Phase, Post, Reach, Running, Surface,
     address::{Exposure, bind},
     start,
     token::{Scope, Token},

@@ -11,7 +11,7 @@ use std::{
 
 use interlock_answers::{DeclarationFuture, Declarations};
 use interlock_api::{
-    Doorkeeper, Hearing, Limits, Maker, Post, Running, Surface,
+    Doorkeeper, Hearing, InterfaceDeps, Limits, Maker, Post, Running, Surface,
     address::{Exposure, bind},
     start,
 };

@@ -10,7 +10,7 @@ use std::{
 };
 
 use interlock_api::{
-    Doorkeeper, Hearing, Limits, Post, Running, Surface,
+    Doorkeeper, Hearing, InterfaceDeps, Limits, Post, Running, Surface,
     address::{Exposure, bind},
     start,
 };

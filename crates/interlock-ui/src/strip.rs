@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use interlock_answers::model::fleet::{FleetCellAnswer, FleetCountsAnswer, FleetPlace};
 use jiff::Timestamp;
 
-use crate::{parts::Escaped, times::between};
+use crate::{parts::Escaped, times::seconds_between};
 
 /// How many units a lane is wide.
 pub(crate) const WIDE: f64 = 900.0;
@@ -29,8 +29,8 @@ pub(crate) struct Scale {
 impl Scale {
     /// Units from the left.
     pub(crate) fn x(self, at: Timestamp) -> f64 {
-        let all = between(self.from, self.until).max(1) as f64;
-        (between(self.from, at) as f64 * WIDE / all).clamp(0.0, WIDE)
+        let all = seconds_between(self.from, self.until).max(1.0);
+        (seconds_between(self.from, at) * WIDE / all).clamp(0.0, WIDE)
     }
 
     /// Of a hundred.
@@ -186,7 +186,7 @@ impl Lane {
         let mut heights: Vec<(FleetPlace, f64)> = counts
             .into_iter()
             .map(|(place, count)| {
-                let height = count as f64 * all / total as f64;
+                let height = drawable(count) * all / drawable(total);
                 (place, if is_wrong(place) { height.max(LEAST) } else { height })
             })
             .collect();
@@ -218,6 +218,11 @@ impl Lane {
         text.push_str(&self.links);
         text
     }
+}
+
+/// A count for a drawing, in which more than four billion slots look the same.
+fn drawable(count: u64) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 /// How a number is written: hundredths are finer than a pixel.

@@ -233,6 +233,11 @@ pub(crate) fn exact(seconds: i64) -> String {
     }
 }
 
+/// The same for a drawing.
+pub(crate) fn seconds_between(from: Timestamp, until: Timestamp) -> f64 {
+    until.duration_since(from).as_secs_f64()
+}
+
 /// How many seconds lie between.
 pub(crate) fn between(from: Timestamp, until: Timestamp) -> i64 {
     until.as_second() - from.as_second()

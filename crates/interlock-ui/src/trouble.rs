@@ -19,8 +19,6 @@ pub(crate) struct Trouble {
     pub(crate) detail: String,
     /// What to do.
     pub(crate) hint: String,
-    /// What else the API said.
-    pub(crate) members: Map<String, Value>,
 }
 
 impl Trouble {
@@ -33,7 +31,7 @@ impl Trouble {
         };
         let (code, title) = (text("code"), text("title"));
         let (detail, hint) = (text("detail"), text("hint"));
-        Self { status, code, title, detail, hint, members }
+        Self { status, code, title, detail, hint }
     }
 
     /// Something that a form or an address says, and that cannot be used.
@@ -44,7 +42,6 @@ impl Trouble {
             title: "It cannot be used".to_owned(),
             detail: format!("{what} cannot be used"),
             hint: "Go back and correct it.".to_owned(),
-            members: Map::new(),
         }
     }
 
@@ -61,7 +58,6 @@ impl Trouble {
             title: "Not found".to_owned(),
             detail: format!("There is no page at {path}."),
             hint: "The fleet has every pipeline, and from there every slot.".to_owned(),
-            members: Map::new(),
         }
     }
 
@@ -73,7 +69,6 @@ impl Trouble {
             title: "This page could not be made".to_owned(),
             detail,
             hint: "Try again; the log of Interlock may say more.".to_owned(),
-            members: Map::new(),
         }
     }
 

@@ -132,11 +132,6 @@ impl Visit {
         };
         Ok(Frame::new(input, &self.preferences, &self.times))
     }
-
-    /// A page as it is sent.
-    pub(crate) fn show(&self, page: &impl Template) -> Result<Response, Trouble> {
-        render(page)
-    }
 }
 
 /// A page as it is sent.

@@ -1,5 +1,7 @@
 //! Backfills: the list, the wizard with its plan, and how far one is.
 
+use std::{cmp::Ordering, fmt::Write as _};
+
 use askama::Template;
 use axum::{extract::Path, response::Response};
 use interlock_answers::{
@@ -21,7 +23,7 @@ use crate::{
     query::{Query, part},
     times::{When, Zone, rough},
     trouble::Trouble,
-    visit::Visit,
+    visit::{Visit, render},
 };
 
 /// Lines of a plan that a page has.
@@ -132,7 +134,7 @@ pub(super) async fn backfills(visit: Visit) -> Result<Response, Trouble> {
         may_act: frame.may_act(),
         frame,
     };
-    visit.show(&page)
+    render(&page)
 }
 
 fn row(one: &BackfillAnswer, visit: &Visit) -> BackfillRow {
@@ -198,8 +200,10 @@ pub(crate) async fn draw(
     let changed = old.as_ref().and_then(|(before, _)| {
         let now = plan.as_ref()?.total;
         Some(match now.cmp(before) {
-            std::cmp::Ordering::Equal => format!("Other slots than before: {now} would run now."),
-            _ => format!("{before} slots would have run, {now} would run now."),
+            Ordering::Equal => format!("Other slots than before: {now} would run now."),
+            Ordering::Less | Ordering::Greater => {
+                format!("{before} slots would have run, {now} would run now.")
+            }
         })
     });
     let starts = detail.standing.declared.schedules.iter().filter(|it| it.action == "start");
@@ -215,7 +219,7 @@ pub(crate) async fn draw(
         changed,
         trouble,
     };
-    let mut response = visit.show(&page)?;
+    let mut response = render(&page)?;
     if let Some((_, refusal)) = old {
         *response.status_mut() = refusal.status;
     }
@@ -269,7 +273,7 @@ pub(crate) fn request(fields: &WizardFields, zone: &Zone) -> Result<BackfillPlan
         reprocess: fields.reprocess.clone(),
         order: fields.order.clone(),
         concurrency: concurrency
-            .map_err(|_| Trouble::unusable("At a time", "It is a number from 1 on."))?,
+            .map_err(|_unusable| Trouble::unusable("At a time", "It is a number from 1 on."))?,
         reason: fields.reason.clone(),
         assume_missing: fields.assume_missing,
     })
@@ -293,9 +297,9 @@ fn shown(
     };
     let mut rest = format!(", {order}, {at_a_time}. ");
     if waits > 0 {
-        rest.push_str(&format!("{waits} of them will wait for data. "));
+        let _never = write!(rest, "{waits} of them will wait for data. ");
     }
-    rest.push_str(&format!("{skips} are left as they are. Live slots go first."));
+    let _never = write!(rest, "{skips} are left as they are. Live slots go first.");
     let asked: u32 = fields.concurrency.parse().unwrap_or(1);
     ShownPlan {
         head: format!("{} of {} slots will run", plan.total, plan.count),
@@ -445,5 +449,5 @@ pub(super) async fn progress(
         frame,
         one,
     };
-    visit.show(&page)
+    render(&page)
 }

@@ -18,7 +18,7 @@ use crate::{
     strip::{self, Scale},
     times::Zone,
     trouble::Trouble,
-    visit::Visit,
+    visit::{Visit, render},
 };
 
 /// Rows of a page: they fit a laptop's screen.
@@ -127,7 +127,7 @@ pub(super) async fn fleet(visit: Visit) -> Result<Response, Trouble> {
         is_wall: visit.query.has("view", "wall"),
         frame,
     };
-    visit.show(&page)
+    render(&page)
 }
 
 /// How the fleet is looked at.

@@ -24,7 +24,7 @@ use crate::{
     query::{Query, part},
     times::{Times, When, Zone, between, rough},
     trouble::Trouble,
-    visit::Visit,
+    visit::{Visit, render},
 };
 
 /// Incidents on a page.
@@ -225,7 +225,7 @@ async fn list(visit: Visit, shown: Option<IncidentDetailAnswer>) -> Result<Respo
         shown,
         is_resolved,
     };
-    visit.show(&page)
+    render(&page)
 }
 
 fn line(
@@ -318,7 +318,10 @@ async fn view(visit: &Visit, found: IncidentDetailAnswer, zone: &Zone) -> Incide
                 let text = match value {
                     Value::String(text) => text.clone(),
                     Value::Null => return None,
-                    other => other.to_string(),
+                    other @ (Value::Bool(_)
+                    | Value::Number(_)
+                    | Value::Array(_)
+                    | Value::Object(_)) => other.to_string(),
                 };
                 Some((name.clone(), text))
             })
@@ -386,7 +389,7 @@ pub(super) async fn dead_letters(visit: Visit) -> Result<Response, Trouble> {
         may_act: frame.may_act(),
         frame,
     };
-    visit.show(&page)
+    render(&page)
 }
 
 pub(super) async fn silences(visit: Visit) -> Result<Response, Trouble> {
@@ -405,7 +408,7 @@ pub(super) async fn silences(visit: Visit) -> Result<Response, Trouble> {
     };
     let rows = list.items.into_iter().map(row).collect();
     let page = SilencesPage { tabs: tabs("silences"), rows, may_act: frame.may_act(), frame };
-    visit.show(&page)
+    render(&page)
 }
 
 /// Which alerts a filter is about, in words.
@@ -469,7 +472,7 @@ pub(super) async fn silence(visit: Visit) -> Result<Response, Trouble> {
             ..silence_request(&visit.query)
         };
         let planned = visit.api.plan::<SilencePlanAnswer>("/api/v1/silences/plan", &asked).await?;
-        Some(preview(planned.plan, &visit))
+        Some(preview(&planned.plan, &visit))
     } else {
         None
     };
@@ -490,10 +493,10 @@ pub(super) async fn silence(visit: Visit) -> Result<Response, Trouble> {
         kinds: kinds.into_iter().map(str::to_owned).collect(),
         lengths: LENGTHS.to_vec(),
     };
-    visit.show(&page)
+    render(&page)
 }
 
-fn preview(plan: SilencePlanAnswer, visit: &Visit) -> SilencePreview {
+fn preview(plan: &SilencePlanAnswer, visit: &Visit) -> SilencePreview {
     let (zone, now) = (visit.times.zone(), visit.times.now);
     let open = plan.incidents.iter().filter(|one| one.state != "resolved").count();
     let past = plan.incidents.len() - open;

@@ -25,7 +25,7 @@ use crate::{
     query::{Query, part},
     times::{When, Zone, between, rough},
     trouble::Trouble,
-    visit::Visit,
+    visit::{Visit, render},
 };
 
 /// Coming slots that are shown.
@@ -152,7 +152,7 @@ pub(super) async fn pipeline(visit: Visit, Path(name): Path<String>) -> Result<R
         visit.api.get(&query.at("/api/v1/catchup/plan")).await;
     let plan = plan.ok().filter(|plan| !plan.lines.is_empty());
     let is_watched = detail.standing.declared.trigger.as_deref() == Some("external");
-    let readiness = readiness(&visit, &base, &as_of, is_watched).await;
+    let readiness = if is_watched { None } else { Some(readiness(&visit, &base, &as_of).await) };
     let usual_range = usual_range(next.as_ref().ok());
     let range = visit.query.get("range").unwrap_or(usual_range);
     let figure =
@@ -197,7 +197,7 @@ pub(super) async fn pipeline(visit: Visit, Path(name): Path<String>) -> Result<R
         frame,
         name,
     };
-    visit.show(&page)
+    render(&page)
 }
 
 /// The range that shows a few dozen slots: three hours of those that come every few minutes.
@@ -373,26 +373,22 @@ fn shown_lines(
     }
 }
 
-/// The verdict tree of the slot in question, with what it is about; nothing where jobs run elsewhere.
+/// The verdict tree of the slot in question, with what it is about.
 async fn readiness(
     visit: &Visit,
     base: &str,
     as_of: &Query,
-    is_watched: bool,
-) -> Option<Result<(String, Vec<TreeLine>), Trouble>> {
-    if is_watched {
-        return None;
-    }
+) -> Result<(String, Vec<TreeLine>), Trouble> {
     let found: Result<EvaluationAnswer, Trouble> =
         visit.api.get(&as_of.at(&format!("{base}/readiness"))).await;
-    Some(found.map(|found| {
+    found.map(|found| {
         let mut lines = Vec::new();
         // What has no conditions is always ready.
         if found.verdict.outcome != "ready" || !found.verdict.parts.is_empty() {
             tree(&found.verdict, 0, &mut lines);
         }
         (found.slot, lines)
-    }))
+    })
 }
 
 fn tree(verdict: &VerdictAnswer, depth: usize, lines: &mut Vec<TreeLine>) {
@@ -446,7 +442,9 @@ fn facts(detail: &PipelineDetailAnswer, zone: &Zone) -> Vec<(&'static str, Strin
         Value::Null => None,
         Value::String(text) if text.is_empty() => None,
         Value::String(text) => Some(text.clone()),
-        other => Some(other.to_string()),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            Some(other.to_string())
+        }
     };
     let mut facts: Vec<(&'static str, String)> = Vec::new();
     facts.extend(
@@ -482,6 +480,8 @@ fn facts(detail: &PipelineDetailAnswer, zone: &Zone) -> Vec<(&'static str, Strin
 
 /// The cron expression of a schedule in words, where there is one.
 fn cron_of(when: &str) -> Option<String> {
+    const DAYS: [&str; 7] =
+        ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
     if when.split(' ').count() == 5
         && when.starts_with(|first: char| first.is_ascii_digit() || first == '*')
     {
@@ -490,8 +490,6 @@ fn cron_of(when: &str) -> Option<String> {
     let (time, days) = when.strip_prefix("at ")?.split_once(" every ")?;
     let (hour, minute) = time.split_once(':')?;
     let (hour, minute): (u8, u8) = (hour.parse().ok()?, minute.parse().ok()?);
-    const DAYS: [&str; 7] =
-        ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
     let days = match days {
         "day" => "*".to_owned(),
         days => {
@@ -578,7 +576,7 @@ pub(crate) async fn draw_resume(
         frame,
         catchup,
     };
-    let mut response = visit.show(&page)?;
+    let mut response = render(&page)?;
     if let Some(old) = old {
         *response.status_mut() = old.status;
     }

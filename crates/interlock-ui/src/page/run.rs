@@ -22,7 +22,7 @@ use crate::{
     query::{Query, part},
     times::{When, Zone, between, rough},
     trouble::Trouble,
-    visit::Visit,
+    visit::{Visit, render},
 };
 
 /// Runs on a page.
@@ -130,7 +130,7 @@ pub(super) async fn runs(visit: Visit) -> Result<Response, Trouble> {
         curl: format!("curl -fsS '{}{}'", visit.site, asked.without("after").at("/api/v1/runs")),
         frame,
     };
-    visit.show(&page)
+    render(&page)
 }
 
 /// One run has its place in the story of its slot.

@@ -24,7 +24,7 @@ use crate::{
     query::{Query, part},
     times::Zone,
     trouble::Trouble,
-    visit::Visit,
+    visit::{Visit, render},
 };
 
 /// Slots before and after it that stand beside it.
@@ -95,9 +95,9 @@ pub(super) async fn slot(
     visit: Visit,
     Path((pipeline, schedule, instant)): Path<(String, String, String)>,
 ) -> Result<Response, Trouble> {
-    let instant: Timestamp = instant
-        .parse()
-        .map_err(|_| Trouble::unusable("the instant", "It looks like 2026-02-25T09:00:00Z."))?;
+    let instant: Timestamp = instant.parse().map_err(|_unusable| {
+        Trouble::unusable("the instant", "It looks like 2026-02-25T09:00:00Z.")
+    })?;
     let path = format!("/api/v1/pipelines/{}/slots/{}/{instant}", part(&pipeline), part(&schedule));
     let story: StoryAnswer = visit.api.get(&format!("{path}/story")).await?;
     let detail: Option<PipelineDetailAnswer> =
@@ -152,7 +152,7 @@ pub(super) async fn slot(
         mark,
         neighbours,
     };
-    visit.show(&page)
+    render(&page)
 }
 
 /// An instant without a slot has a mark too.

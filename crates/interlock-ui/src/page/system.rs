@@ -23,7 +23,7 @@ use crate::{
     strip::Scale,
     times::{When, Zone, between, rough},
     trouble::Trouble,
-    visit::Visit,
+    visit::{Visit, render},
 };
 
 /// How far back coverage is shown.
@@ -142,7 +142,7 @@ pub(super) async fn system(visit: Visit) -> Result<Response, Trouble> {
         may_act: frame.may_act(),
         frame,
     };
-    visit.show(&page)
+    render(&page)
 }
 
 fn about(instances: &[InstanceAnswer]) -> Vec<String> {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use interlock_answers::model::fleet::FleetAnswer;
+use jiff::Timestamp;
 
 use crate::{
     axis::nice_steps,
@@ -67,16 +68,18 @@ pub(super) fn axis(fleet: &FleetAnswer, scale: Scale, zone: &Zone) -> Drawing {
     );
     let all = nice_steps(scale.from, scale.until, LABELS, zone);
     let is_days = all.len() > 1 && between(all[0], all[1]) >= 86_400;
+    // On a narrow screen every other label is left out; midnight stays.
+    let is_midnight = |at: &&Timestamp| zone.at(**at).time() == jiff::civil::Time::midnight();
+    let first = all.iter().position(|at| is_midnight(&at)).unwrap_or(0);
     for (number, at) in all.iter().enumerate() {
         let x = scale.percent(*at);
-        if (x - now).abs() < 3.2 || !(0.8..=99.2).contains(&x) {
+        if (x - now).abs() < 4.6 || !(0.8..=99.2).contains(&x) {
             continue;
         }
-        let is_midnight = zone.at(*at).time() == jiff::civil::Time::midnight();
-        let odd = if number % 2 == 1 { " odd" } else { "" };
+        let odd = if number.abs_diff(first) % 2 == 1 { " odd" } else { "" };
         let (class, text) = if is_days {
             (format!("t-lab{odd}"), zone.at(*at).strftime("%-d %b").to_string())
-        } else if is_midnight {
+        } else if is_midnight(&at) {
             ("t-day".to_owned(), zone.at(*at).strftime("%a %-d").to_string())
         } else if zone.at(*at).minute() == 0 {
             (format!("t-lab{odd}"), zone.at(*at).strftime("%H").to_string())

@@ -18,11 +18,11 @@ use jiff::{SignedDuration, Timestamp};
 use super::slot_href;
 use crate::{
     axis::nice_steps,
-    marks,
+    marks::{self, SlotLook},
     parts::{Drawing, Escaped},
     query::{Query, part},
     strip::{DrawnSlot, Lane, Scale, WIDE},
-    times::{Zone, between, rough},
+    times::{Zone, between, rough, seconds_between},
     trouble::Trouble,
     visit::Visit,
 };
@@ -139,7 +139,7 @@ impl Drawn<'_> {
         for item in &self.slots {
             match item {
                 LedgerAnswer::Slot(slot) => {
-                    let drawn = self.drawn(slot, zone, now);
+                    let drawn = Self::drawn(slot, zone, now);
                     if is_dense && scale.has(drawn.at) {
                         count(cells.entry(cell(scale, drawn.at)).or_default(), drawn.place);
                     } else {
@@ -156,7 +156,7 @@ impl Drawn<'_> {
                         mark.word
                     );
                     let link = (slot_href(self.name, &span.schedule, span.first), title);
-                    let place = place(&span.disposition, span.reason.as_deref(), false, false);
+                    let place = place(span.into());
                     let slot = DrawnSlot {
                         at: span.first.max(scale.from),
                         place,
@@ -197,12 +197,10 @@ impl Drawn<'_> {
         format!(r#"<svg y="4" height="20" class="strip">{}</svg>"#, lane.finish(20))
     }
 
-    fn drawn(&self, slot: &SlotAnswer, zone: &Zone, now: Timestamp) -> DrawnSlot {
+    fn drawn(slot: &SlotAnswer, zone: &Zone, now: Timestamp) -> DrawnSlot {
         let is_catchup = slot.opened_by.as_deref() == Some("catchup");
         let place = match slot.disposition.as_deref() {
-            Some(disposition) => {
-                place(disposition, slot.reason.as_deref(), slot.marks.late, is_catchup)
-            }
+            Some(_) => place(slot.into()),
             None if slot.state == "running" => FleetPlace::Running,
             None if slot.state == "monitoring" => FleetPlace::OnTime,
             None => FleetPlace::Waiting,
@@ -233,11 +231,13 @@ impl Drawn<'_> {
     /// Bars from the ground; the usual duration is a line across.
     fn durations(&self, svg: &mut String, scale: Scale, now: Timestamp) {
         let took = |run: &RunAnswer| {
-            Some((run.started_at?, between(run.started_at?, run.ended_at.unwrap_or(now))))
+            let from = run.started_at?;
+            Some((from, seconds_between(from, run.ended_at.unwrap_or(now))))
         };
-        let longest = self.runs.iter().filter_map(took).map(|(_, took)| took).max().unwrap_or(0);
-        let most = longest.max(self.usual.unwrap_or(0)).max(1) as f64;
-        let y = |seconds: i64| GROUND - (seconds as f64 / most).min(1.0) * (GROUND - TOP - 8.0);
+        let usual = self.usual.map(|usual| SignedDuration::from_secs(usual).as_secs_f64());
+        let longest = self.runs.iter().filter_map(took).map(|(_, took)| took).fold(0.0, f64::max);
+        let most = longest.max(usual.unwrap_or(0.0)).max(1.0);
+        let y = |seconds: f64| GROUND - (seconds / most).min(1.0) * (GROUND - TOP - 8.0);
         let _never = write!(
             svg,
             r#"<svg class="lane" viewBox="0 0 900 140" preserveAspectRatio="none" width="100%" height="140">"#
@@ -260,16 +260,16 @@ impl Drawn<'_> {
                 let _never = write!(svg, r#"<path class="{class} k-col" d="{path}"/>"#);
             }
         }
-        if let Some(usual) = self.usual {
+        if let Some(usual) = usual {
             let _never = write!(svg, r#"<path class="k-exp" d="M0 {0:.1}H900"/>"#, y(usual));
         }
         svg.push_str(r#"<path class="k-base" d="M0 118H900"/></svg>"#);
-        if let Some(usual) = self.usual {
-            let text = format!("usual {}", rough(usual));
+        if let Some(usual) = usual {
+            let text = format!("usual {}", rough(usual as i64));
             let _never =
                 write!(svg, r#"<text x="4" y="{:.1}">{}</text>"#, y(usual) - 4.0, Escaped(&text));
-        } else if longest > 0 {
-            let text = format!("longest {}", rough(longest));
+        } else if longest > 0.0 {
+            let text = format!("longest {}", rough(longest as i64));
             let _never =
                 write!(svg, r#"<text x="4" y="{:.1}">{}</text>"#, TOP + 4.0, Escaped(&text));
         }
@@ -321,22 +321,17 @@ fn grid(svg: &mut String, scale: Scale, zone: &Zone, now: Timestamp) {
 }
 
 /// Where a slot that is decided is counted.
-pub(super) fn place(
-    disposition: &str,
-    reason: Option<&str>,
-    is_late: bool,
-    is_catchup: bool,
-) -> FleetPlace {
-    match (disposition, reason) {
-        ("completed", _) if is_late => FleetPlace::Late,
-        ("completed", _) if is_catchup => FleetPlace::CaughtUp,
-        ("completed", _) => FleetPlace::OnTime,
-        ("failed", _) => FleetPlace::Failed,
-        ("missed", _) | ("skipped", Some("no_catchup" | "expired" | "capped")) => {
+fn place(look: SlotLook<'_>) -> FleetPlace {
+    match (look.disposition, look.reason) {
+        (Some("completed"), _) if look.is_late => FleetPlace::Late,
+        (Some("completed"), _) if look.opened_by == Some("catchup") => FleetPlace::CaughtUp,
+        (Some("completed"), _) => FleetPlace::OnTime,
+        (Some("failed"), _) => FleetPlace::Failed,
+        (Some("missed"), _) | (Some("skipped"), Some("no_catchup" | "expired" | "capped")) => {
             FleetPlace::Missed
         }
-        ("unknown", _) => FleetPlace::Unknown,
-        ("cancelled", _) => FleetPlace::Cancelled,
+        (Some("unknown"), _) => FleetPlace::Unknown,
+        (Some("cancelled"), _) => FleetPlace::Cancelled,
         _ => FleetPlace::Skipped,
     }
 }

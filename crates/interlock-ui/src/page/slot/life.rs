@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::{
     axis::nice_steps,
     parts::{Drawing, Escaped},
-    times::{Zone, between},
+    times::{Zone, between, seconds_between},
 };
 
 /// How many labels there is room for.
@@ -32,11 +32,11 @@ pub(super) fn life(story: &StoryAnswer, zone: &Zone, now: Timestamp) -> Option<D
         .into_iter()
         .flatten()
         .max()?;
-    let total = between(began, until).max(10);
-    let margin = total / 40 + 1;
+    let total = seconds_between(began, until).max(10.0);
+    let margin = total / 40.0 + 1.0;
     let x = |at: Timestamp| {
-        let seconds = (between(began, at) + margin) as f64;
-        seconds * 100.0 / (total + 2 * margin) as f64
+        let seconds = seconds_between(began, at) + margin;
+        seconds * 100.0 / (total + 2.0 * margin)
     };
     let mut svg = String::new();
     let said = summary(story, zone);

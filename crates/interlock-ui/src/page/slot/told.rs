@@ -1,5 +1,7 @@
 //! The story of a slot: verdict, lines, runs, who was told, facts.
 
+use std::fmt::Write as _;
+
 use interlock_answers::{
     model::{
         event::EventAnswer, incident::DeliveryAnswer, pipeline::PipelineDetailAnswer,
@@ -142,13 +144,13 @@ pub(crate) fn deliveries(
         let channel = delivery.channel.as_deref().unwrap_or("no channel yet");
         let mut text = format!("{channel}: {}", delivery.state);
         if delivery.tries > 0 {
-            text.push_str(&format!(", tried {} times", delivery.tries));
+            let _never = write!(text, ", tried {} times", delivery.tries);
         }
         if let Some(at) = delivery.next_try_at {
-            text.push_str(&format!(", next at {}", zone.stamp(at, now)));
+            let _never = write!(text, ", next at {}", zone.stamp(at, now));
         }
         if let Some(reason) = &delivery.reason {
-            text.push_str(&format!(": {reason}"));
+            let _never = write!(text, ": {reason}");
         }
         text
     };
