@@ -20,7 +20,8 @@
 //!
 //! A token is shown as `Authorization: Bearer TOKEN`, as `X-API-Key: TOKEN`, or as the password (or the name without
 //! one) of `Authorization: Basic`, which is what `curl https://:TOKEN@host/ping/…` sends. Never in the address: those
-//! are written to logs by everybody on the way.
+//! are written to logs by everybody on the way. The one exception is a token that shows badges and nothing else: a page
+//! that has an image in it sends no header, so it is `?key=TOKEN`, and no other token is taken there.
 
 use std::{
     net::IpAddr,
@@ -133,9 +134,12 @@ impl Doorkeeper {
         if visit.is_foreign && self.is_open() {
             return Err(foreign());
         }
-        let Some(caller) = self.caller(visit.shown) else {
+        let in_address = visit.in_address.and_then(|key| self.caller(Some(key)));
+        let in_address = in_address.filter(|caller| caller.scope == Scope::Badge || self.is_open());
+        let Some(caller) = in_address.or_else(|| self.caller(visit.shown)) else {
             // To show nothing is no guess.
-            let wrong = visit.shown.map(|_| self.0.wrong.take(visit.peer, Instant::now()));
+            let shown = visit.shown.or(visit.in_address);
+            let wrong = shown.map(|_| self.0.wrong.take(visit.peer, Instant::now()));
             return Err(match wrong {
                 Some(Err(wait)) => too_many(wait),
                 Some(Ok(())) | None => nobody(),
@@ -153,6 +157,8 @@ struct Visit<'a> {
     need: Need,
     pipeline: Option<&'a str>,
     shown: Option<&'a str>,
+    /// The key of a badge, which may stand in the address.
+    in_address: Option<&'a str>,
     peer: IpAddr,
     is_foreign: bool,
 }
@@ -178,7 +184,8 @@ pub(crate) fn guarded(
         let peer = Peer::ip(&request);
         let is_foreign = is_foreign(request.uri(), request.headers());
         let shown = shown.as_deref();
-        let admitted = door.admit(&Visit { need, pipeline, shown, peer, is_foreign });
+        let in_address = badge_key(request.uri()).filter(|_| need == Need::Badge);
+        let admitted = door.admit(&Visit { need, pipeline, shown, in_address, peer, is_foreign });
         let counted = admitted.and_then(|caller| {
             caller.name.as_deref().map_or(Ok(()), |name| pace.count(name)).map(|()| caller)
         });
@@ -211,6 +218,12 @@ fn shown(headers: &HeaderMap) -> Option<String> {
     let decoded = String::from_utf8(BASE64_STANDARD.decode(what.trim()).ok()?).ok()?;
     let (name, password) = decoded.split_once(':')?;
     Some(if password.is_empty() { name } else { password }.to_owned())
+}
+
+/// The `key` of an address. Tokens have no character that would be written in another way there.
+fn badge_key(uri: &Uri) -> Option<&str> {
+    let mut parameters = uri.query()?.split('&');
+    parameters.find_map(|parameter| parameter.strip_prefix("key="))
 }
 
 /// Whether a page of another origin asks, or somebody under a name that is not this machine's. Programs say nothing of an
@@ -378,7 +391,14 @@ mod tests {
         let door = Doorkeeper::new(vec![], Exposure::LoopbackOnly, clock);
         let visit = |shown, is_foreign| {
             let peer = [127, 0, 0, 1].into();
-            let visit = Visit { need: Need::Operate, pipeline: None, shown, peer, is_foreign };
+            let visit = Visit {
+                need: Need::Operate,
+                pipeline: None,
+                shown,
+                in_address: None,
+                peer,
+                is_foreign,
+            };
             door.admit(&visit).map_or_else(|refusal| refusal.code.as_str(), |_| "ok")
         };
         assert_eq!((visit(None, false), visit(None, true)), ("ok", "foreign_origin"));
@@ -408,7 +428,14 @@ mod tests {
         let door = Doorkeeper::new(declared, Exposure::Anywhere, clock);
         let visit = |peer: [u8; 4], shown| {
             let (peer, is_foreign) = (peer.into(), true);
-            let visit = Visit { need: Need::View, pipeline: None, shown, peer, is_foreign };
+            let visit = Visit {
+                need: Need::View,
+                pipeline: None,
+                shown,
+                in_address: None,
+                peer,
+                is_foreign,
+            };
             door.admit(&visit).map_or_else(|refusal| refusal.code.status(), |_| 200)
         };
         let guesses: Vec<u16> = (0..50).map(|_| visit([1, 1, 1, 1], Some("guess"))).collect();

@@ -27,6 +27,7 @@ use crate::{
     access::{Doorkeeper, stored_tokens},
     address::{self, Exposure},
     crowd::{Crowd, Place},
+    fleet_thread,
     hearing::{self, Hearing},
     limits::Limits,
     loops::LOOK_EVERY,
@@ -151,6 +152,7 @@ pub fn start(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let router =
         routes::routes(Arc::clone(&surface), door.clone(), limits, Shutdown(stopped.clone()));
+    fleet_thread::start(Arc::clone(&surface), stopped.clone())?;
     let thread = thread::Builder::new().name("http".to_owned()).spawn(move || {
         runtime.block_on(async move {
             let reading = tokio::spawn(read_tokens(Arc::clone(&surface), door));
