@@ -20,6 +20,7 @@ pub mod declaration;
 mod declarations;
 mod error;
 mod error_code;
+mod fleet;
 mod listing;
 mod log_content;
 pub mod model;
@@ -35,6 +36,9 @@ pub use cursor::Cursor;
 pub use declarations::{DeclarationFuture, DeclarationInForce, Declarations, InForceFuture};
 pub use error::{AnswerError, ProblemAnswer};
 pub use error_code::ErrorCode;
+pub use fleet::{
+    FleetFollower, FleetTally, IsTimeLeft, PIPELINES_MAX, PipelineGauge, PipelineGauges,
+};
 pub use listing::{LIMIT_DEFAULT, LIMIT_MAX, Listing, SCAN_MAX, UnreadableRow};
 pub use log_content::{LogContent, PIECE_BYTES};
 pub use plan::{BackfillPlan, CatchupLines, ResumeLines, line_answers, silence_of};

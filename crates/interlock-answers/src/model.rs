@@ -3,6 +3,7 @@
 //! Instants are UTC, absent values are `null`, and fields are only ever added.
 
 pub mod backfill;
+pub mod badge;
 pub mod coverage;
 pub mod doctor;
 pub mod event;

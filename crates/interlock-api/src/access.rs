@@ -23,7 +23,8 @@
 //!
 //! A token is shown as `Authorization: Bearer TOKEN`, as `X-API-Key: TOKEN`, or as the password (or the name without
 //! one) of `Authorization: Basic`, which is what `curl https://:TOKEN@host/ping/…` sends. Never in the address: those
-//! are written to logs by everybody on the way.
+//! are written to logs by everybody on the way. The one exception is a token that shows badges and nothing else: a page
+//! that has an image in it sends no header, so it is `?key=TOKEN`, and no other token is taken there.
 
 use std::{
     net::IpAddr,
@@ -172,12 +173,15 @@ impl Doorkeeper {
         if visit.is_foreign && self.is_open() {
             return Err(foreign());
         }
-        let by_token = self.caller(visit.shown);
+        let in_address = visit.in_address.and_then(|key| self.caller(Some(key)));
+        let in_address = in_address.filter(|caller| caller.scope == Scope::Badge || self.is_open());
+        let by_token = in_address.or_else(|| self.caller(visit.shown));
         let by_session = || self.session_caller(visit.session.as_deref()?);
         let is_by_session = by_token.is_none();
         let Some(caller) = by_token.or_else(by_session) else {
             // To show nothing is no guess.
-            let wrong = visit.shown.map(|_| self.0.wrong.take(visit.peer, Instant::now()));
+            let shown = visit.shown.or(visit.in_address);
+            let wrong = shown.map(|_| self.0.wrong.take(visit.peer, Instant::now()));
             return Err(match wrong {
                 Some(Err(wait)) => too_many(wait),
                 Some(Ok(())) | None => nobody(),
@@ -201,6 +205,8 @@ struct Visit<'a> {
     shown: Option<&'a str>,
     /// The session that a browser shows, where one counts.
     session: Option<String>,
+    /// The key of a badge, which may stand in the address.
+    in_address: Option<&'a str>,
     peer: IpAddr,
     is_foreign: bool,
     /// Whether a page of another origin asks for a change.
@@ -233,7 +239,9 @@ pub(crate) fn guarded(
         let session = is_for_browsers.then(|| session::cookie(headers)).flatten();
         let is_cross_site = !is_safe(request.method()) && session::is_cross_site(headers);
         let shown = shown.as_deref();
-        let visit = Visit { need, pipeline, shown, session, peer, is_foreign, is_cross_site };
+        let in_address = badge_key(request.uri()).filter(|_| need == Need::Badge);
+        let visit =
+            Visit { need, pipeline, shown, session, in_address, peer, is_foreign, is_cross_site };
         let is_counted = request.extensions().get::<InProcess>().is_some();
         let counted = door.admit(&visit).and_then(|caller| {
             let name = caller.name.as_deref().filter(|_| !is_counted);
@@ -273,6 +281,12 @@ fn shown(headers: &HeaderMap) -> Option<String> {
     let decoded = String::from_utf8(BASE64_STANDARD.decode(what.trim()).ok()?).ok()?;
     let (name, password) = decoded.split_once(':')?;
     Some(if password.is_empty() { name } else { password }.to_owned())
+}
+
+/// The `key` of an address. Tokens have no character that would be written in another way there.
+fn badge_key(uri: &Uri) -> Option<&str> {
+    let mut parameters = uri.query()?.split('&');
+    parameters.find_map(|parameter| parameter.strip_prefix("key="))
 }
 
 /// Whether a page of another origin asks, or somebody under a name that is not this machine's. Programs say nothing of an
@@ -440,10 +454,16 @@ mod tests {
         let door = Doorkeeper::new(vec![], Exposure::LoopbackOnly, clock);
         let visit = |shown, is_foreign| {
             let peer = [127, 0, 0, 1].into();
-            let (session, is_cross_site) = (None, false);
-            let need = Need::Operate;
-            let visit =
-                Visit { need, pipeline: None, shown, session, peer, is_foreign, is_cross_site };
+            let visit = Visit {
+                need: Need::Operate,
+                pipeline: None,
+                shown,
+                session: None,
+                in_address: None,
+                peer,
+                is_foreign,
+                is_cross_site: false,
+            };
             door.admit(&visit).map_or_else(|refusal| refusal.code.as_str(), |_| "ok")
         };
         assert_eq!((visit(None, false), visit(None, true)), ("ok", "foreign_origin"));
@@ -473,10 +493,16 @@ mod tests {
         let door = Doorkeeper::new(declared, Exposure::Anywhere, clock);
         let visit = |peer: [u8; 4], shown| {
             let (peer, is_foreign) = (peer.into(), true);
-            let (session, is_cross_site) = (None, false);
-            let need = Need::View;
-            let visit =
-                Visit { need, pipeline: None, shown, session, peer, is_foreign, is_cross_site };
+            let visit = Visit {
+                need: Need::View,
+                pipeline: None,
+                shown,
+                session: None,
+                in_address: None,
+                peer,
+                is_foreign,
+                is_cross_site: false,
+            };
             door.admit(&visit).map_or_else(|refusal| refusal.code.status(), |_| 200)
         };
         let guesses: Vec<u16> = (0..50).map(|_| visit([1, 1, 1, 1], Some("guess"))).collect();

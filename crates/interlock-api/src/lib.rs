@@ -11,6 +11,7 @@
 pub mod access;
 pub mod address;
 mod asker;
+mod badge;
 mod body;
 mod buckets;
 mod crowd;
@@ -19,6 +20,7 @@ mod document;
 mod error;
 mod evaluate;
 mod exposition;
+mod fleet_thread;
 mod health;
 mod hearing;
 mod idempotency;

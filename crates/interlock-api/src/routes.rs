@@ -19,7 +19,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::surface::Surface;
 use crate::{
     access::{self, Doorkeeper, InProcess, Need},
-    document,
+    badge, document,
     error::ApiError,
     evaluate, health,
     limits::{self, Limits},
@@ -37,6 +37,7 @@ fn described() -> (Router<Arc<Surface>>, OpenApi) {
         .merge(access::guarded(metrics::routes(), Need::View))
         .merge(access::guarded(ping::routes(), Need::Ping))
         .merge(access::guarded(session::described_routes(), Need::View))
+        .merge(access::guarded(badge::routes(), Need::Badge))
         .merge(access::guarded(read::routes(), Need::View))
         .merge(access::guarded(plan::routes(), Need::View))
         .merge(access::guarded(stream::routes(), Need::View))

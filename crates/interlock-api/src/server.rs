@@ -27,6 +27,7 @@ use crate::{
     access::{Doorkeeper, stored_tokens},
     address::{self, Exposure},
     crowd::{Crowd, Place},
+    fleet_thread,
     hearing::{self, Hearing},
     limits::Limits,
     loops::LOOK_EVERY,
@@ -170,6 +171,7 @@ pub fn start(deps: InterfaceDeps) -> io::Result<Running> {
     let (shown, doors) = (Arc::clone(&surface), door.clone());
     let input = RoutesInput { surface: shown, door: doors, limits, shutdown, pages };
     let router = routes::routes(input);
+    fleet_thread::start(Arc::clone(&surface), stopped.clone())?;
     let thread = thread::Builder::new().name("http".to_owned()).spawn(move || {
         runtime.block_on(async move {
             let reading = tokio::spawn(read_tokens(Arc::clone(&surface), door));

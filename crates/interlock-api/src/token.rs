@@ -26,6 +26,8 @@ const ID_BYTES: usize = 6;
 pub enum Scope {
     /// Report on pipelines whose names match one of these (`*` stands for anything), and nothing else.
     Ping(Vec<String>),
+    /// Show badges, and nothing else.
+    Badge,
     /// Look.
     Viewer,
     /// Look, report, and act on pipelines.
@@ -39,6 +41,8 @@ pub enum Scope {
 pub enum Need {
     /// To report on the pipeline that the path names as `{pipeline}`.
     Ping,
+    /// To show how a pipeline stands, in a word.
+    Badge,
     /// To look.
     View,
     /// To act on pipelines.
@@ -54,10 +58,15 @@ impl Scope {
             (Self::Ping(patterns), Need::Ping) => {
                 pipeline.is_some_and(|name| patterns.iter().any(|pattern| fits(pattern, name)))
             }
-            (Self::Viewer, Need::View)
-            | (Self::Operator, Need::Ping | Need::View | Need::Operate)
-            | (Self::Admin, Need::Ping | Need::View | Need::Operate | Need::Administer) => true,
-            (Self::Ping(_), Need::View | Need::Operate | Need::Administer)
+            (Self::Badge, Need::Badge)
+            | (Self::Viewer, Need::Badge | Need::View)
+            | (Self::Operator, Need::Ping | Need::Badge | Need::View | Need::Operate)
+            | (
+                Self::Admin,
+                Need::Ping | Need::Badge | Need::View | Need::Operate | Need::Administer,
+            ) => true,
+            (Self::Ping(_), Need::Badge | Need::View | Need::Operate | Need::Administer)
+            | (Self::Badge, Need::Ping | Need::View | Need::Operate | Need::Administer)
             | (Self::Viewer, Need::Ping | Need::Operate | Need::Administer)
             | (Self::Operator, Need::Administer) => false,
         }
@@ -67,6 +76,7 @@ impl Scope {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Ping(_) => "ping",
+            Self::Badge => "badge",
             Self::Viewer => "viewer",
             Self::Operator => "operator",
             Self::Admin => "admin",
@@ -77,6 +87,7 @@ impl Scope {
     pub fn parse(word: &str, pipelines: Vec<String>) -> Option<Self> {
         match word {
             "ping" => Some(Self::Ping(pipelines)),
+            "badge" => Some(Self::Badge),
             "viewer" => Some(Self::Viewer),
             "operator" => Some(Self::Operator),
             "admin" => Some(Self::Admin),
@@ -90,6 +101,7 @@ impl Need {
     pub(crate) fn least(self) -> &'static str {
         match self {
             Self::Ping => "ping (for this pipeline) or operator",
+            Self::Badge => "badge, viewer, operator or admin",
             Self::View => "viewer, operator or admin",
             Self::Operate => "operator or admin",
             Self::Administer => "admin",
@@ -185,7 +197,7 @@ impl Token {
     pub fn to_json(&self) -> Value {
         let pipelines = match &self.scope {
             Scope::Ping(pipelines) => Some(pipelines),
-            Scope::Viewer | Scope::Operator | Scope::Admin => None,
+            Scope::Badge | Scope::Viewer | Scope::Operator | Scope::Admin => None,
         };
         json!({
             "name": self.name,
@@ -240,12 +252,13 @@ mod tests {
         let ping = Scope::Ping(vec!["orders-*".to_owned()]);
         let at = Some("orders-eu");
         for (scope, needs) in [
-            (&ping, [true, false, false, false]),
-            (&Scope::Viewer, [false, true, false, false]),
-            (&Scope::Operator, [true, true, true, false]),
-            (&Scope::Admin, [true, true, true, true]),
+            (&ping, [true, false, false, false, false]),
+            (&Scope::Badge, [false, true, false, false, false]),
+            (&Scope::Viewer, [false, true, true, false, false]),
+            (&Scope::Operator, [true, true, true, true, false]),
+            (&Scope::Admin, [true, true, true, true, true]),
         ] {
-            let all = [Need::Ping, Need::View, Need::Operate, Need::Administer];
+            let all = [Need::Ping, Need::Badge, Need::View, Need::Operate, Need::Administer];
             assert_eq!(all.map(|need| scope.allows(need, at)), needs, "{scope:?}");
         }
         assert!(!ping.allows(Need::Ping, Some("billing")));

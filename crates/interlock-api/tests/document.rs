@@ -31,11 +31,12 @@ const PATIENCE: Duration = Duration::from_mins(1);
 enum Needs {
     Nothing,
     Ping,
+    Badge,
     View,
     Operate,
     Administer,
 }
-use Needs::{Administer, Nothing, Operate, Ping, View};
+use Needs::{Administer, Badge, Nothing, Operate, Ping, View};
 
 /// Every operation of the document. One that is not here, or is here and not there, fails.
 const SCOPES: &[(&str, Needs)] = &[
@@ -47,6 +48,7 @@ const SCOPES: &[(&str, Needs)] = &[
     ("get /api/v1/dead-letters", View),
     ("get /api/v1/doctor", View),
     ("get /api/v1/events", View),
+    ("get /api/v1/fleet", View),
     ("get /api/v1/incidents", View),
     ("get /api/v1/incidents/groups", View),
     ("get /api/v1/incidents/{pipeline}/{key}", View),
@@ -74,6 +76,7 @@ const SCOPES: &[(&str, Needs)] = &[
     ("get /api/v1/stream", View),
     ("get /api/v1/tokens", Administer),
     ("get /api/v1/watermarks", View),
+    ("get /badge/{file}", Badge),
     ("get /healthz", Nothing),
     ("get /metrics", View),
     ("get /ping/{pipeline}", Ping),
@@ -111,13 +114,14 @@ const SCOPES: &[(&str, Needs)] = &[
 ];
 
 /// The tokens that are tried, and what each is enough for.
-const TOKENS: [(&str, &[Needs]); 6] = [
+const TOKENS: [(&str, &[Needs]); 7] = [
     ("", &[Nothing]),
     ("wrong", &[Nothing]),
     ("ping", &[Nothing, Ping]),
-    ("viewer", &[Nothing, View]),
-    ("operator", &[Nothing, Ping, View, Operate]),
-    ("admin", &[Nothing, Ping, View, Operate, Administer]),
+    ("badge", &[Nothing, Badge]),
+    ("viewer", &[Nothing, Badge, View]),
+    ("operator", &[Nothing, Ping, Badge, View, Operate]),
+    ("admin", &[Nothing, Ping, Badge, View, Operate, Administer]),
 ];
 
 fn document() -> Value {
@@ -180,6 +184,7 @@ impl Site {
         surface.store.set(store as Arc<dyn Store>).unwrap();
         let tokens = [
             ("ping", Scope::Ping(vec!["*".to_owned()])),
+            ("badge", Scope::Badge),
             ("viewer", Scope::Viewer),
             ("operator", Scope::Operator),
             ("admin", Scope::Admin),
@@ -247,6 +252,7 @@ fn every_operation_asks_for_the_scope_of_the_table() {
         let expected = match needs {
             Nothing => "none",
             Ping => "ping (for this pipeline) or operator",
+            Badge => "badge, viewer, operator or admin",
             View => "viewer, operator or admin",
             Operate => "operator or admin",
             Administer => "admin",

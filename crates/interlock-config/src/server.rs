@@ -184,6 +184,8 @@ pub struct Token {
 pub enum Scope {
     /// Report on pipelines with these names; `*` stands for anything.
     Ping(Vec<String>),
+    /// Show badges, and nothing else.
+    Badge,
     /// Look.
     Viewer,
     /// Act on pipelines.

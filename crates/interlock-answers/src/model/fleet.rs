@@ -440,3 +440,21 @@ pub struct FleetFreshnessAnswer {
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
+
+/// Of which pipelines metrics are asked for, beside those of the process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct MetricsQuery {
+    /// Also of pipelines with one of these names, at most a thousand; `*` stands for anything.
+    pub pipelines: Vec<String>,
+}
+
+/// What the address of a badge may say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct BadgeQuery {
+    /// A token with the scope `badge`, because an image on a page sends no header. No other token is taken here.
+    pub key: Option<String>,
+}

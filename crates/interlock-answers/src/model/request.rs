@@ -235,7 +235,7 @@ impl RequestBody for BarkRequest {
 pub struct TokenRequest {
     /// Whose it is.
     pub name: String,
-    /// What it may do: `ping`, `viewer`, `operator` or `admin`.
+    /// What it may do: `ping`, `badge`, `viewer`, `operator` or `admin`.
     pub scope: String,
     /// Which pipelines a token with the scope `ping` may report on; `*` stands for anything.
     #[serde(default)]

@@ -13,7 +13,7 @@ pub struct TokenAnswer {
     pub id: String,
     /// Whose it is, for people.
     pub name: String,
-    /// `ping`, `viewer`, `operator` or `admin`.
+    /// `ping`, `badge`, `viewer`, `operator` or `admin`.
     pub scope: String,
     /// Of `ping`: on which pipelines it may report; else null.
     pub pipelines: Option<Vec<String>>,

@@ -87,7 +87,7 @@ fn minted(asked: TokenRequest, (by, now): (&str, Timestamp)) -> Result<(String, 
         let hint = "`expiresAt` lies ahead.";
         return Err(ApiError::new(ErrorCode::BadTime, "the token would be worth nothing", hint));
     }
-    let hint = "It is `ping`, `viewer`, `operator` or `admin`.";
+    let hint = "It is `ping`, `badge`, `viewer`, `operator` or `admin`.";
     let scope = Scope::parse(&scope, pipelines)
         .ok_or_else(|| bad(&format!("`scope` is `{scope}`"), hint))?;
     let (text, token) = Token::mint(&name, scope).ok_or_else(|| {

@@ -308,6 +308,7 @@ impl Decoder<'_> {
         }
         let scope = match word {
             Some("ping") => Scope::Ping(pipelines),
+            Some("badge") => Scope::Badge,
             Some("admin") => Scope::Admin,
             Some("operator") => Scope::Operator,
             Some(_) | None => Scope::Viewer,

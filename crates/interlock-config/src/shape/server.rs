@@ -165,8 +165,12 @@ const TOKEN: &MapShape = &map(
     &[&[
         field("name", &TEXT, "Whose it is.").required(),
         field("token", &SECRET, "The token itself.").required(),
-        field("scope", &Shape::Choice(&["ping", "viewer", "operator", "admin"]), "What it may do.")
-            .default("viewer"),
+        field(
+            "scope",
+            &Shape::Choice(&["ping", "badge", "viewer", "operator", "admin"]),
+            "What it may do.",
+        )
+        .default("viewer"),
         field(
             "pipelines",
             &TEXTS,

@@ -156,7 +156,7 @@ pub(crate) struct TokenCreate {
     /// Whose it is.
     pub(crate) name: String,
     /// What it may do: report on some pipelines, look, act on pipelines, or everything.
-    #[arg(long, value_parser = ["ping", "viewer", "operator", "admin"], default_value = "viewer")]
+    #[arg(long, value_parser = ["ping", "badge", "viewer", "operator", "admin"], default_value = "viewer")]
     pub(crate) scope: String,
     /// Which pipelines a token with `--scope ping` may report on; `*` stands for anything. Can be given several times.
     #[arg(long = "pipeline", value_name = "P")]

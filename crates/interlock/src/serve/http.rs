@@ -144,6 +144,7 @@ fn declared(server: &Server) -> Vec<Token> {
     let tokens = server.tokens.iter().map(|token| {
         let scope = match &token.scope {
             Declared::Ping(pipelines) => Scope::Ping(pipelines.clone()),
+            Declared::Badge => Scope::Badge,
             Declared::Viewer => Scope::Viewer,
             Declared::Operator => Scope::Operator,
             Declared::Admin => Scope::Admin,
