@@ -11,6 +11,7 @@
 )]
 
 mod bench;
+mod browser;
 mod deny;
 mod fuzz;
 mod metadata;
@@ -60,6 +61,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[FILTER]",
         help: "all benchmarks, then one table of figures against their limits",
         run: bench::run,
+    },
+    Command {
+        name: "browser",
+        arguments: "[FILTER]",
+        help: "the pages in a real browser: flows of a bad night, accessibility; a part of `test`",
+        run: browser::run,
     },
     Command {
         name: "soak",

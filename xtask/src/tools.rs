@@ -19,6 +19,8 @@ pub(crate) enum Need {
     Fuzz,
     /// `cargo xtask bench`.
     Bench,
+    /// `cargo xtask browser`.
+    Browser,
 }
 
 /// A program, and where it comes from.
@@ -158,6 +160,22 @@ const TOOLS: &[Tool] = &[
         needs: &[Need::Test],
         why: "it makes a client of the API from its document",
         tests: "binary(serve) & test(/^api::contract/)",
+    },
+    Tool {
+        name: "chromium",
+        probe: "",
+        source: Source::Package("chromium"),
+        needs: &[Need::Test, Need::Browser],
+        why: "the pages are tested in a real browser",
+        tests: "binary(serve) & test(/^browser/)",
+    },
+    Tool {
+        name: "playwright-core",
+        probe: "",
+        source: Source::Node(&["playwright-core@1.65.1", "@axe-core/playwright@4.13.0"]),
+        needs: &[Need::Test, Need::Browser],
+        why: "it does in a browser what people do, and looks whether everybody can",
+        tests: "binary(serve) & test(/^browser/)",
     },
     Tool {
         name: "redis-server",

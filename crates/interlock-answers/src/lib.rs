@@ -7,6 +7,7 @@
 //!   of the ledger's format is no change of the API, and no path of a host gets out.
 //! - `read` makes it from a store and from declarations, through a [`Reader`], which has no state of its own.
 //! - `plan` says what would happen before anything does, by the engine's own functions (S5).
+//! - [`words`] says it in sentences.
 //! - [`LogContent`] reads what jobs wrote, piece by piece.
 //! - [`Listing`] is a page of a list, with the opaque cursor behind which the next one begins.
 //!
@@ -19,6 +20,7 @@ pub mod declaration;
 mod declarations;
 mod error;
 mod error_code;
+mod fleet;
 mod listing;
 mod log_content;
 pub mod model;
@@ -28,11 +30,15 @@ pub mod prose;
 mod read;
 mod reader;
 pub mod table;
+pub mod words;
 
 pub use cursor::Cursor;
 pub use declarations::{DeclarationFuture, DeclarationInForce, Declarations, InForceFuture};
 pub use error::{AnswerError, ProblemAnswer};
 pub use error_code::ErrorCode;
+pub use fleet::{
+    FleetFollower, FleetTally, IsTimeLeft, PIPELINES_MAX, PipelineGauge, PipelineGauges,
+};
 pub use listing::{LIMIT_DEFAULT, LIMIT_MAX, Listing, SCAN_MAX, UnreadableRow};
 pub use log_content::{LogContent, PIECE_BYTES};
 pub use plan::{BackfillPlan, CatchupLines, ResumeLines, line_answers, silence_of};

@@ -3,9 +3,11 @@
 //! Instants are UTC, absent values are `null`, and fields are only ever added.
 
 pub mod backfill;
+pub mod badge;
 pub mod coverage;
 pub mod doctor;
 pub mod event;
+pub mod fleet;
 pub mod health;
 pub mod incident;
 pub mod instance;
@@ -18,6 +20,7 @@ pub mod plan;
 pub mod request;
 pub mod run;
 pub mod sensor;
+pub mod session;
 pub mod silence;
 pub mod slot;
 pub mod story;

@@ -13,7 +13,7 @@ pub(crate) mod incident;
 pub(crate) mod incident_groups;
 pub(crate) mod incident_list;
 pub(crate) mod instance;
-mod last_slot;
+pub(crate) mod last_slot;
 pub(crate) mod log;
 mod marked_day;
 pub(crate) mod next_slot;

@@ -18,13 +18,17 @@
 //! and what is asked for under a name that is not this machine's (which is what a rebound name looks like), is refused.
 //! With a token none of that is looked at: no page knows one.
 //!
+//! A browser shows a session instead ([`session`](crate::session)): a cookie that `POST /session` gave for a token. It counts for as
+//! long as that token, never on `/ping`, and changes something only for a page of the same origin.
+//!
 //! A token is shown as `Authorization: Bearer TOKEN`, as `X-API-Key: TOKEN`, or as the password (or the name without
 //! one) of `Authorization: Basic`, which is what `curl https://:TOKEN@host/ping/…` sends. Never in the address: those
-//! are written to logs by everybody on the way.
+//! are written to logs by everybody on the way. The one exception is a token that shows badges and nothing else: a page
+//! that has an image in it sends no header, so it is `?key=TOKEN`, and no other token is taken there.
 
 use std::{
     net::IpAddr,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -32,7 +36,7 @@ use axum::{
     Extension,
     extract::{RawPathParams, Request, rejection::RawPathParamsRejection},
     http::{
-        HeaderMap, HeaderValue, Uri,
+        HeaderMap, HeaderValue, Method, Uri,
         header::{AUTHORIZATION, HOST, ORIGIN},
         uri::Authority,
     },
@@ -55,6 +59,7 @@ use crate::{
     error::ApiError,
     limits::TokenPace,
     server::Peer,
+    session::{self, SessionKey},
     surface::Surface,
     token::{self, Scope, Token},
 };
@@ -82,7 +87,12 @@ struct Inner {
     exposure: Exposure,
     clock: Clock,
     wrong: Buckets<IpAddr>,
+    sessions: OnceLock<SessionKey>,
 }
+
+/// Says of a request that a page of this process makes it, for one that was counted already.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InProcess;
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,11 +114,41 @@ impl Doorkeeper {
     pub fn new(declared: Vec<Token>, exposure: Exposure, clock: Clock) -> Self {
         let wrong = Buckets::new(WRONG_PER_SECOND, WRONG_AT_ONCE);
         let stored = RwLock::new(Arc::default());
-        Self(Arc::new(Inner { declared, stored, exposure, clock, wrong }))
+        let sessions = OnceLock::new();
+        Self(Arc::new(Inner { declared, stored, exposure, clock, wrong, sessions }))
+    }
+
+    /// Lets browsers begin sessions, which this key vouches for.
+    pub fn allow_sessions(&self, key: SessionKey) {
+        let _already = self.0.sessions.set(key);
+    }
+
+    /// A session for one who shows a token, if it is one by which pages can be looked at.
+    pub(crate) fn begin_session(&self, shown: &str, peer: IpAddr) -> Result<String, ApiError> {
+        let key = self.0.sessions.get().ok_or_else(nobody)?;
+        let (stored, now) = (self.stored(), (self.0.clock)());
+        let all = self.0.declared.iter().chain(stored.iter());
+        let Some(found) = token::find(all, shown, now) else {
+            let wrong = self.0.wrong.take(peer, Instant::now());
+            return Err(wrong.err().map_or_else(nobody, too_many));
+        };
+        if found.scope.allows(Need::View, None) {
+            Ok(key.mint(found, now))
+        } else {
+            Err(not_enough(Need::View))
+        }
+    }
+
+    /// Who has this session, for as long as its token counts.
+    fn session_caller(&self, cookie: &str) -> Option<Caller> {
+        let (stored, now) = (self.stored(), (self.0.clock)());
+        let all = self.0.declared.iter().chain(stored.iter());
+        let found = self.0.sessions.get()?.find(all, cookie, now)?;
+        Some(Caller { name: Some(found.name.clone()), scope: found.scope.clone() })
     }
 
     /// Whether whoever reaches the interface may do everything.
-    fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         let is_local = self.0.exposure == Exposure::LoopbackOnly;
         is_local && self.0.declared.is_empty() && self.stored().is_empty()
     }
@@ -137,14 +177,24 @@ impl Doorkeeper {
         if visit.is_foreign && self.is_open() {
             return Err(foreign());
         }
-        let Some(caller) = self.caller(visit.shown) else {
+        let in_address = visit.in_address.and_then(|key| self.caller(Some(key)));
+        let in_address = in_address.filter(|caller| caller.scope == Scope::Badge || self.is_open());
+        let by_token = in_address.or_else(|| self.caller(visit.shown));
+        let by_session = || self.session_caller(visit.session.as_deref()?);
+        let is_by_session = by_token.is_none();
+        let Some(caller) = by_token.or_else(by_session) else {
             // To show nothing is no guess.
-            let wrong = visit.shown.map(|_| self.0.wrong.take(visit.peer, Instant::now()));
+            let shown = visit.shown.or(visit.in_address);
+            let wrong = shown.map(|_| self.0.wrong.take(visit.peer, Instant::now()));
             return Err(match wrong {
                 Some(Err(wait)) => too_many(wait),
                 Some(Ok(())) | None => nobody(),
             });
         };
+        // A browser sends its cookie whichever page asks it to.
+        if is_by_session && visit.is_cross_site {
+            return Err(foreign());
+        }
         if caller.scope.allows(visit.need, visit.pipeline) {
             return Ok(caller);
         }
@@ -157,8 +207,14 @@ struct Visit<'a> {
     need: Need,
     pipeline: Option<&'a str>,
     shown: Option<&'a str>,
+    /// The session that a browser shows, where one counts.
+    session: Option<String>,
+    /// The key of a badge, which may stand in the address.
+    in_address: Option<&'a str>,
     peer: IpAddr,
     is_foreign: bool,
+    /// Whether a page of another origin asks for a change.
+    is_cross_site: bool,
 }
 
 /// Lets requests pass to these routes that may do what they need.
@@ -180,13 +236,22 @@ pub(crate) fn guarded(
         let pipeline = named.map(|(_, value)| value);
         let shown = shown(request.headers());
         let peer = Peer::ip(&request);
+        let headers = request.headers();
         let is_tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.is_tls);
         let scheme = if is_tls { HTTPS } else { HTTP };
-        let is_foreign = is_foreign(request.uri(), request.headers(), scheme);
+        let is_foreign = is_foreign(request.uri(), headers, scheme);
+        // Jobs report with tokens: a cookie that some browser has says nothing about one.
+        let is_for_browsers = need != Need::Ping && shown.is_none();
+        let session = is_for_browsers.then(|| session::cookie(headers)).flatten();
+        let is_cross_site = !is_safe(request.method()) && session::is_cross_site(headers);
         let shown = shown.as_deref();
-        let admitted = door.admit(&Visit { need, pipeline, shown, peer, is_foreign });
-        let counted = admitted.and_then(|caller| {
-            caller.name.as_deref().map_or(Ok(()), |name| pace.count(name)).map(|()| caller)
+        let in_address = badge_key(request.uri()).filter(|_| need == Need::Badge);
+        let visit =
+            Visit { need, pipeline, shown, session, in_address, peer, is_foreign, is_cross_site };
+        let is_counted = request.extensions().get::<InProcess>().is_some();
+        let counted = door.admit(&visit).and_then(|caller| {
+            let name = caller.name.as_deref().filter(|_| !is_counted);
+            name.map_or(Ok(()), |name| pace.count(name)).map(|()| caller)
         });
         match counted {
             Ok(caller) => {
@@ -198,6 +263,11 @@ pub(crate) fn guarded(
         }
     };
     routes.route_layer(from_fn(check))
+}
+
+/// Whether a method changes nothing.
+fn is_safe(method: &Method) -> bool {
+    [Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
 }
 
 /// The token that a request shows.
@@ -217,6 +287,12 @@ fn shown(headers: &HeaderMap) -> Option<String> {
     let decoded = String::from_utf8(BASE64_STANDARD.decode(what.trim()).ok()?).ok()?;
     let (name, password) = decoded.split_once(':')?;
     Some(if password.is_empty() { name } else { password }.to_owned())
+}
+
+/// The `key` of an address. Tokens have no character that would be written in another way there.
+fn badge_key(uri: &Uri) -> Option<&str> {
+    let mut parameters = uri.query()?.split('&');
+    parameters.find_map(|parameter| parameter.strip_prefix("key="))
 }
 
 /// Whether a page of another origin asks, or somebody under a name that is not this machine's. Programs say nothing of an
@@ -389,7 +465,16 @@ mod tests {
         let door = Doorkeeper::new(vec![], Exposure::LoopbackOnly, clock);
         let visit = |shown, is_foreign| {
             let peer = [127, 0, 0, 1].into();
-            let visit = Visit { need: Need::Operate, pipeline: None, shown, peer, is_foreign };
+            let visit = Visit {
+                need: Need::Operate,
+                pipeline: None,
+                shown,
+                session: None,
+                in_address: None,
+                peer,
+                is_foreign,
+                is_cross_site: false,
+            };
             door.admit(&visit).map_or_else(|refusal| refusal.code.as_str(), |_| "ok")
         };
         assert_eq!((visit(None, false), visit(None, true)), ("ok", "foreign_origin"));
@@ -419,7 +504,16 @@ mod tests {
         let door = Doorkeeper::new(declared, Exposure::Anywhere, clock);
         let visit = |peer: [u8; 4], shown| {
             let (peer, is_foreign) = (peer.into(), true);
-            let visit = Visit { need: Need::View, pipeline: None, shown, peer, is_foreign };
+            let visit = Visit {
+                need: Need::View,
+                pipeline: None,
+                shown,
+                session: None,
+                in_address: None,
+                peer,
+                is_foreign,
+                is_cross_site: false,
+            };
             door.admit(&visit).map_or_else(|refusal| refusal.code.status(), |_| 200)
         };
         let guesses: Vec<u16> = (0..50).map(|_| visit([1, 1, 1, 1], Some("guess"))).collect();

@@ -11,6 +11,7 @@
 pub mod access;
 pub mod address;
 mod asker;
+mod badge;
 mod body;
 mod buckets;
 mod crowd;
@@ -19,6 +20,7 @@ mod document;
 mod error;
 mod evaluate;
 mod exposition;
+mod fleet_thread;
 mod health;
 mod hearing;
 mod idempotency;
@@ -35,6 +37,7 @@ mod read;
 mod refusals;
 mod routes;
 mod server;
+mod session;
 mod stream;
 mod surface;
 pub mod tls;
@@ -47,8 +50,9 @@ pub use hearing::Hearing;
 pub use limits::Limits;
 pub use peer::InstanceIdentity;
 pub use query::{RID_MAX, is_rid};
-pub use routes::openapi;
-pub use server::{BOUND, Post, Running, start};
+pub use routes::{MakePages, openapi};
+pub use server::{BOUND, InterfaceDeps, Post, Running, start};
+pub use session::SessionKey;
 pub use surface::{
     BeaconStanding, EvaluatorHandle, FindLog, HostDoctor, HostLogs, LookAround, Make, Maker, Phase,
     Reach, Surface, Wellness,

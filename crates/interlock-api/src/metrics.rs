@@ -1,9 +1,10 @@
 //! `/metrics`: what the engine counted, for Prometheus.
 //!
-//! No pipeline is a label, except of those that are overdue, and of those at most a thousand: a hundred thousand of
-//! them would make a page that nobody can read in time.
+//! No pipeline is a label, except of those that are overdue and of those that are asked for (`?pipelines=orders*`), and of those at most a
+//! thousand: a hundred thousand of them would make a page that cannot be read in time.
 
 mod guard;
+mod pipeline;
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -15,13 +16,16 @@ use axum::{
     http::header::CONTENT_TYPE,
     response::{IntoResponse as _, Response},
 };
+use interlock_answers::model::fleet::MetricsQuery;
 use interlock_engine::vitals::{Tally, Vitals};
 use interlock_watchdog::WatchdogVitals;
 use tokio::time::Instant;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    error::ApiError,
     exposition::{self, Label, Page},
+    question::AskedQuery,
     refusals,
     surface::{Phase, Surface},
 };
@@ -31,9 +35,12 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Surface>> {
 }
 
 /// What this process counted, for Prometheus.
-#[utoipa::path(get, path = "/metrics", tag = "about",
+#[utoipa::path(get, path = "/metrics", tag = "about", params(MetricsQuery),
     responses((status = 200, body = String, content_type = "text/plain")))]
-async fn metrics(State(surface): State<Arc<Surface>>) -> Response {
+async fn metrics(
+    State(surface): State<Arc<Surface>>,
+    AskedQuery(asked): AskedQuery<MetricsQuery>,
+) -> Result<Response, ApiError> {
     let mut page = Page::default();
     let build = Some(("version", surface.version));
     page.gauge("interlock_build_info", "The version that runs.", build, 1);
@@ -69,7 +76,10 @@ async fn metrics(State(surface): State<Arc<Surface>>) -> Response {
     if let Some(probe) = surface.guard.get() {
         guard::write(probe, &mut page);
     }
-    ([(CONTENT_TYPE, exposition::CONTENT_TYPE)], page.finish()).into_response()
+    if !asked.pipelines.is_empty() {
+        pipeline::write(&surface, asked, &mut page).await?;
+    }
+    Ok(([(CONTENT_TYPE, exposition::CONTENT_TYPE)], page.finish()).into_response())
 }
 
 fn late_loops(surface: &Surface, page: &mut Page) {

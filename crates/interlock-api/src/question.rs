@@ -123,6 +123,11 @@ impl ReaderSource {
         }
     }
 
+    /// The store and the declarations behind it.
+    pub(crate) fn into_parts(self) -> (Arc<dyn Store>, Arc<dyn Declarations>, Timestamp) {
+        (self.store, self.declarations, self.now)
+    }
+
     /// The reader.
     pub(crate) fn reader(&self) -> Reader<'_> {
         Reader { store: &*self.store, declarations: &*self.declarations, now: self.now }

@@ -4,6 +4,7 @@ mod backfill;
 mod coverage;
 pub(crate) mod doctor;
 mod event;
+mod fleet;
 mod incident;
 mod instance;
 mod log;
@@ -30,6 +31,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Surface>> {
         .merge(backfill::routes())
         .merge(coverage::routes())
         .merge(event::routes())
+        .merge(fleet::routes())
         .merge(incident::routes())
         .merge(doctor::routes())
         .merge(instance::routes())

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use axum::{
     Extension, Router,
     extract::{DefaultBodyLimit, Request},
-    http::header::CONTENT_TYPE,
+    http::{
+        HeaderValue,
+        header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
+    },
     middleware::{from_fn_with_state, map_response},
     response::{IntoResponse as _, Response},
 };
@@ -15,14 +18,14 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::surface::Surface;
 use crate::{
-    access::{self, Doorkeeper, Need},
-    document,
+    access::{self, Doorkeeper, InProcess, Need},
+    badge, document,
     error::ApiError,
     evaluate, health,
     limits::{self, Limits},
     metrics, ping, plan, read, refusals,
     server::Shutdown,
-    stream, write,
+    session, stream, write,
 };
 
 /// Every route with its description. Health and the document are for everybody who can reach them, as probes carry no token; the rest
@@ -33,6 +36,8 @@ fn described() -> (Router<Arc<Surface>>, OpenApi) {
         .merge(health::routes())
         .merge(access::guarded(metrics::routes(), Need::View))
         .merge(access::guarded(ping::routes(), Need::Ping))
+        .merge(access::guarded(session::described_routes(), Need::View))
+        .merge(access::guarded(badge::routes(), Need::Badge))
         .merge(access::guarded(read::routes(), Need::View))
         .merge(access::guarded(plan::routes(), Need::View))
         .merge(access::guarded(stream::routes(), Need::View))
@@ -53,27 +58,45 @@ pub fn openapi() -> String {
     text
 }
 
+/// Makes the pages for people, which ask this API as programs do, within the process.
+pub type MakePages = Box<dyn FnOnce(Router) -> Router + Send>;
+
+/// What the interface is made of.
+pub(crate) struct RoutesInput {
+    pub(crate) surface: Arc<Surface>,
+    pub(crate) door: Doorkeeper,
+    pub(crate) limits: Limits,
+    pub(crate) shutdown: Shutdown,
+    /// Pages, where there are some.
+    pub(crate) pages: Option<MakePages>,
+}
+
 /// All routes, at work under the common limits.
-pub(crate) fn routes(
-    surface: Arc<Surface>,
-    door: Doorkeeper,
-    limits: Limits,
-    shutdown: Shutdown,
-) -> Router {
+pub(crate) fn routes(input: RoutesInput) -> Router {
+    let RoutesInput { surface, door, limits, shutdown, pages } = input;
     let (router, document) = described();
     let document = DocumentText(document.to_json().unwrap_or_default().into());
-    router
+    let api = router
         .layer(Extension(document))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_so)
         .layer(DefaultBodyLimit::max(limits.body_max))
-        .layer(Extension(door))
+        .layer(Extension(door.clone()))
         .layer(Extension(shutdown))
         .layer(Extension(Arc::new(limits::TokenPace::new(limits))))
-        .layer(from_fn_with_state(Arc::new(limits::Gate::new(limits)), limits::check))
-        .layer(from_fn_with_state(Arc::clone(&surface), refusals::watch))
+        .with_state(Arc::clone(&surface));
+    let all = match pages {
+        Some(make) => {
+            let within = api.clone().layer(Extension(InProcess));
+            let sessions =
+                session::routes().layer(Extension(door)).with_state(Arc::clone(&surface));
+            api.reset_fallback().fallback_service(sessions.fallback_service(make(within)))
+        }
+        None => api,
+    };
+    all.layer(from_fn_with_state(Arc::new(limits::Gate::new(limits)), limits::check))
+        .layer(from_fn_with_state(surface, refusals::watch))
         .layer(map_response(never_sniffed))
-        .with_state(surface)
 }
 
 /// The document as it is sent.
@@ -106,6 +129,10 @@ async fn not_so(request: Request) -> Response {
 }
 
 /// Answers are taken for what they say they are, and for now.
-async fn never_sniffed(response: Response) -> impl axum::response::IntoResponse {
-    ([("x-content-type-options", "nosniff"), ("cache-control", "no-store")], response)
+async fn never_sniffed(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // What the pages are dressed in has names that change with it, and says itself how long it may be kept.
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
 }

@@ -32,11 +32,12 @@ use crate::{
     access::{Doorkeeper, stored_tokens},
     address::{self, Exposure},
     crowd::{Crowd, Place},
+    fleet_thread,
     hearing::{self, Hearing},
     limits::Limits,
     loops::LOOK_EVERY,
     patient::Patient,
-    routes,
+    routes::{self, MakePages, RoutesInput},
     stream::{EndlessAnswer, EventHub},
     surface::{Reach, Surface},
     tls::ListenerCertificate,
@@ -78,6 +79,28 @@ impl fmt::Debug for Post {
             Self::Taken(listener) => f.debug_tuple("Taken").field(listener).finish(),
             Self::Wanted { address, .. } => f.debug_tuple("Wanted").field(address).finish(),
         }
+    }
+}
+
+/// What the interface is built from.
+pub struct InterfaceDeps {
+    /// Where it listens.
+    pub post: Post,
+    /// What it shows.
+    pub surface: Arc<Surface>,
+    /// Who may ask.
+    pub door: Doorkeeper,
+    /// What a request may cost.
+    pub limits: Limits,
+    /// Says that reports can arrive.
+    pub hearing: Hearing,
+    /// Makes the pages for people, where there are some.
+    pub pages: Option<MakePages>,
+}
+
+impl fmt::Debug for InterfaceDeps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InterfaceDeps").field("post", &self.post).finish_non_exhaustive()
     }
 }
 
@@ -138,13 +161,8 @@ impl Shutdown {
 }
 
 /// Answers where it is posted, on a thread of its own, which is one of the loops that are watched.
-pub fn start(
-    post: Post,
-    surface: Arc<Surface>,
-    door: Doorkeeper,
-    limits: Limits,
-    hearing: Hearing,
-) -> io::Result<Running> {
+pub fn start(deps: InterfaceDeps) -> io::Result<Running> {
+    let InterfaceDeps { post, surface, door, limits, hearing, pages } = deps;
     let (address, reach) = match &post {
         Post::Taken(listener) => {
             let address = listener.local_addr()?;
@@ -157,8 +175,11 @@ pub fn start(
     surface.loops.register("http", pulse.clone(), BOUND);
     let (stop, stopped) = watch::channel(false);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let router =
-        routes::routes(Arc::clone(&surface), door.clone(), limits, Shutdown(stopped.clone()));
+    let shutdown = Shutdown(stopped.clone());
+    let (shown, doors) = (Arc::clone(&surface), door.clone());
+    let input = RoutesInput { surface: shown, door: doors, limits, shutdown, pages };
+    let router = routes::routes(input);
+    fleet_thread::start(Arc::clone(&surface), stopped.clone())?;
     let thread = thread::Builder::new().name("http".to_owned()).spawn(move || {
         runtime.block_on(async move {
             let reading = tokio::spawn(read_tokens(Arc::clone(&surface), door));

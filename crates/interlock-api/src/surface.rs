@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use interlock_answers::{Declarations, ErrorCode, model::doctor::DoctorFinding};
+use interlock_answers::{Declarations, ErrorCode, FleetTally, model::doctor::DoctorFinding};
 use interlock_core::id::PipelineId;
 use interlock_engine::{seam::Evaluators, vitals::Vitals};
 use interlock_liveness::Probe;
@@ -23,6 +23,8 @@ use crate::{
 
 /// Plans that are made at a time: each keeps a thread busy.
 const PLANS_MAX: usize = 2;
+/// Pages of the fleet that are made at a time.
+const FLEET_PAGES_MAX: usize = 2;
 /// Logs that are followed at once.
 const FOLLOWERS_MAX: usize = 64;
 
@@ -155,6 +157,10 @@ pub struct Surface {
     pub(crate) shown_plans: ShownPlans,
     /// How many plans may be made at a time.
     pub(crate) plans: Arc<Semaphore>,
+    /// What became of the slots of all pipelines, kept by a thread of its own.
+    pub(crate) fleet: FleetTally,
+    /// How many of its pages may be made at a time.
+    pub(crate) fleet_pages: Arc<Semaphore>,
     /// What jobs wrote on this host, once it is known where.
     pub logs: OnceLock<HostLogs>,
     /// Who this process is to other instances, once that is known.
@@ -190,6 +196,8 @@ impl Surface {
             evaluators: OnceLock::new(),
             shown_plans: ShownPlans::default(),
             plans: Arc::new(Semaphore::new(PLANS_MAX)),
+            fleet: FleetTally::default(),
+            fleet_pages: Arc::new(Semaphore::new(FLEET_PAGES_MAX)),
             logs: OnceLock::new(),
             identity: OnceLock::new(),
             certificate: OnceLock::new(),

@@ -129,7 +129,7 @@ impl Hash {
         constant_time::verify_slices_are_equal(&self.0, &other.0).is_ok()
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         BASE64_URL_SAFE_NO_PAD.encode(self.0)
     }
 

@@ -15,7 +15,7 @@ use std::{
 };
 
 use interlock_api::{
-    Doorkeeper, Hearing, Limits, Post, Running, Surface,
+    Doorkeeper, Hearing, InterfaceDeps, Limits, Post, Running, Surface,
     address::{Exposure, bind},
     openapi, start,
     token::{Scope, Token},
@@ -33,11 +33,12 @@ enum Needs {
     Ping,
     /// A signature of another instance; no token is enough.
     Instance,
+    Badge,
     View,
     Operate,
     Administer,
 }
-use Needs::{Administer, Instance, Nothing, Operate, Ping, View};
+use Needs::{Administer, Badge, Instance, Nothing, Operate, Ping, View};
 
 /// Every operation of the document. One that is not here, or is here and not there, fails.
 const SCOPES: &[(&str, Needs)] = &[
@@ -49,6 +50,7 @@ const SCOPES: &[(&str, Needs)] = &[
     ("get /api/v1/dead-letters", View),
     ("get /api/v1/doctor", View),
     ("get /api/v1/events", View),
+    ("get /api/v1/fleet", View),
     ("get /api/v1/incidents", View),
     ("get /api/v1/incidents/groups", View),
     ("get /api/v1/incidents/{pipeline}/{key}", View),
@@ -70,12 +72,14 @@ const SCOPES: &[(&str, Needs)] = &[
     ("get /api/v1/runs", View),
     ("get /api/v1/runs/{id}", View),
     ("get /api/v1/runs/{id}/log", View),
+    ("get /api/v1/session", View),
     ("get /api/v1/shards", View),
     ("get /api/v1/silences", View),
     ("get /api/v1/slots", View),
     ("get /api/v1/stream", View),
     ("get /api/v1/tokens", Administer),
     ("get /api/v1/watermarks", View),
+    ("get /badge/{file}", Badge),
     ("get /healthz", Nothing),
     ("get /metrics", View),
     ("get /ping/{pipeline}", Ping),
@@ -118,10 +122,10 @@ const TOKENS: [(&str, &[Needs]); 7] = [
     ("", &[Nothing]),
     ("wrong", &[Nothing]),
     ("ping", &[Nothing, Ping]),
-    ("badge", &[Nothing]),
-    ("viewer", &[Nothing, View]),
-    ("operator", &[Nothing, Ping, View, Operate]),
-    ("admin", &[Nothing, Ping, View, Operate, Administer]),
+    ("badge", &[Nothing, Badge]),
+    ("viewer", &[Nothing, Badge, View]),
+    ("operator", &[Nothing, Ping, Badge, View, Operate]),
+    ("admin", &[Nothing, Ping, Badge, View, Operate, Administer]),
 ];
 
 fn document() -> Value {
@@ -196,7 +200,15 @@ impl Site {
         let limits = Limits { time, body_max: 10_000, per_second: 100_000, unread: time };
         let post = Post::Taken(bind("127.0.0.1:0", Exposure::Anywhere).unwrap());
         let hearing = Hearing { instance: "here".to_owned(), clock };
-        let running = start(post, Arc::clone(&surface), door, limits, hearing).unwrap();
+        let running = start(InterfaceDeps {
+            post,
+            surface: Arc::clone(&surface),
+            door,
+            limits,
+            hearing,
+            pages: None,
+        })
+        .unwrap();
         Self { running, _surface: surface }
     }
 
@@ -245,6 +257,7 @@ fn every_operation_asks_for_the_scope_of_the_table() {
             Nothing => "none",
             Ping => "ping (for this pipeline) or operator",
             Instance => "none: a signature of another instance",
+            Badge => "badge, viewer, operator or admin",
             View => "viewer, operator or admin",
             Operate => "operator or admin",
             Administer => "admin",

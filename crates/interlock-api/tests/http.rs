@@ -12,7 +12,7 @@ use std::{
 };
 
 use interlock_api::{
-    Doorkeeper, Hearing, Limits, Phase, Post, Reach, Running, Surface,
+    Doorkeeper, Hearing, InterfaceDeps, Limits, Phase, Post, Reach, Running, Surface,
     address::{Exposure, bind},
     start,
     token::{Scope, Token},
@@ -57,7 +57,15 @@ impl Site {
         let limits = Limits { time, body_max: 64, per_second: 10, unread };
         let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
         let hearing = Hearing { instance: "here".to_owned(), clock };
-        let running = start(post, Arc::clone(&surface), door.clone(), limits, hearing).unwrap();
+        let running = start(InterfaceDeps {
+            post,
+            surface: Arc::clone(&surface),
+            door: door.clone(),
+            limits,
+            hearing,
+            pages: None,
+        })
+        .unwrap();
         let store = Arc::new(MemoryStore::new(1, Arc::new(|| Timestamp::UNIX_EPOCH)));
         Self { surface, door, store, running }
     }

@@ -11,7 +11,7 @@ use std::{
 
 use interlock_answers::{DeclarationFuture, Declarations};
 use interlock_api::{
-    Doorkeeper, Hearing, Limits, Maker, Post, Running, Surface,
+    Doorkeeper, Hearing, InterfaceDeps, Limits, Maker, Post, Running, Surface,
     address::{Exposure, bind},
     start,
 };
@@ -64,8 +64,15 @@ fn site() -> &'static Site {
         let (time, body_max) = (Duration::from_secs(2), 4 * 1_024 * 1_024);
         let limits = Limits { time, body_max, per_second: 1_000_000, unread: time };
         let hearing = Hearing { instance: "here".to_owned(), clock: Arc::new(move || now) };
-        let running =
-            start(Post::Taken(listener), Arc::clone(&surface), door, limits, hearing).unwrap();
+        let running = start(InterfaceDeps {
+            post: Post::Taken(listener),
+            surface: Arc::clone(&surface),
+            door,
+            limits,
+            hearing,
+            pages: None,
+        })
+        .unwrap();
         let store = Arc::new(MemoryStore::new(1, Arc::new(move || now)));
         declare(&store, now);
         surface.store.set(Arc::clone(&store) as Arc<dyn Store>).unwrap();

@@ -10,7 +10,7 @@ use std::{
 };
 
 use interlock_api::{
-    Doorkeeper, Hearing, Limits, Post, Running, Surface,
+    Doorkeeper, Hearing, InterfaceDeps, Limits, Post, Running, Surface,
     address::{Exposure, bind},
     start,
 };
@@ -42,7 +42,8 @@ impl Site {
         let limits = Limits { time, body_max: 64, per_second: 10, unread };
         let post = Post::Taken(bind("127.0.0.1:0", Exposure::LoopbackOnly).unwrap());
         let hearing = Hearing { instance: "here".to_owned(), clock };
-        let running = start(post, surface, door, limits, hearing).unwrap();
+        let running =
+            start(InterfaceDeps { post, surface, door, limits, hearing, pages: None }).unwrap();
         Self { store, writer: lease.writer, running }
     }
 

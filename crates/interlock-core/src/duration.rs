@@ -123,6 +123,20 @@ pub fn format_go(duration: SignedDuration) -> String {
     }
 }
 
+/// Writes a duration for people, with as much of it as they need: `40 s`, `19 min`, `1 h 49`, `20 h`, `6 d`. What is left over
+/// is cut off; a negative one is written as its absolute value, because a sentence says what came first.
+pub fn for_people(duration: SignedDuration) -> String {
+    let seconds = duration.as_secs().unsigned_abs();
+    let (minutes, hours) = (seconds / 60, seconds / 3_600);
+    match (minutes, hours) {
+        (0, _) => format!("{seconds} s"),
+        (_, 0) => format!("{minutes} min"),
+        (_, 1..10) if minutes % 60 != 0 => format!("{hours} h {:02}", minutes % 60),
+        (_, 1..48) => format!("{hours} h"),
+        (..) => format!("{} d", hours / 24),
+    }
+}
+
 /// One number with the letters after it.
 struct Token<'a> {
     digits: &'a str,
@@ -285,6 +299,28 @@ mod tests {
         assert_eq!(error.span, start..end, "{marked}: {error}");
         assert_eq!(error.message, message, "{marked}");
         assert!(error.help.contains(help), "{marked}: {}", error.help);
+    }
+
+    #[test]
+    fn people_read_durations_with_the_detail_that_they_need() {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (40, "40 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (19 * 60 + 59, "19 min"),
+            (3_600, "1 h"),
+            (3_600 + 49 * 60, "1 h 49"),
+            (3_600 + 4 * 60, "1 h 04"),
+            (10 * 3_600 + 49 * 60, "10 h"),
+            (20 * 3_600, "20 h"),
+            (47 * 3_600, "47 h"),
+            (48 * 3_600, "2 d"),
+            (6 * 86_400 + 3_600, "6 d"),
+            (-90, "1 min"),
+        ] {
+            assert_eq!(for_people(SignedDuration::from_secs(seconds)), text, "{seconds}");
+        }
     }
 
     #[test]

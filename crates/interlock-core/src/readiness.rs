@@ -20,6 +20,7 @@ use serde_json::Value;
 
 pub use self::{
     compare::number_in,
+    judge::unreported_sensor,
     verdict::{Outcome, Verdict, Weight},
 };
 use crate::{

@@ -76,7 +76,13 @@ const ROOMS: &[Room] = &[
     // Neither clients nor processes: its world is made up.
     room("interlock-sim", BELOW_SIM),
     // What is recorded and declared, as commands, HTTP and pages say it; plans are the engine's own.
-    room(ANSWERS, &[CORE, "interlock-config", "interlock-store", "interlock-engine"]),
+    Room {
+        name: ANSWERS,
+        sees: &[CORE, "interlock-config", "interlock-store", "interlock-engine"],
+        tests_see: &["interlock-store-*"],
+    },
+    // The pages ask the API, which hands itself over.
+    room("interlock-ui", &[ANSWERS]),
     room("interlock-api", BELOW_API),
     room("interlock-liveness", &[]),
     room("interlock", &["interlock-*"]),

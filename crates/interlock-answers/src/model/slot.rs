@@ -100,6 +100,16 @@ pub struct SlotAnswer {
     pub version: String,
     /// What it promises about time; null when nothing.
     pub sla: Option<SlaAnswer>,
+    /// What became of it and why, in a sentence: `Skipped: orders-ready was not reported by 09:20 UTC.` Times are UTC.
+    pub headline: String,
+    /// The reason alone, at most 45 characters, for the cell of a table; times are UTC and do not say so.
+    pub short_reason: String,
+    /// What it waits for, or did not get, as far as its row says.
+    pub blocking: Vec<String>,
+    /// Until when it waits; of one that was missed or not ready, waited.
+    pub waits_until: Option<Timestamp>,
+    /// Why its last run failed; null when that did not.
+    pub message: Option<String>,
     /// Its runs, in the order in which they were made.
     pub runs: Vec<SlotRunAnswer>,
 }
@@ -131,6 +141,8 @@ pub struct SpanAnswer {
     pub version: String,
     /// When they were recorded.
     pub recorded_at: Timestamp,
+    /// What became of them and why, in a sentence; times are UTC.
+    pub headline: String,
 }
 
 /// What stays on a slot.

@@ -22,6 +22,10 @@ pub struct StoryAnswer {
     pub schedule: Option<String>,
     /// The instant that is asked about.
     pub utc: Timestamp,
+    /// What became of it and why, in a sentence; or why there is no slot. Times are UTC.
+    pub headline: String,
+    /// The same with what else is known: whom its incidents reached, who looks at them.
+    pub full_reason: String,
     /// What is recorded: the slot's row, or what its span says of it. Null when there is nothing.
     pub slot: Option<SlotAnswer>,
     /// The span that the slot is recorded with; null for one with a row of its own.
@@ -45,8 +49,10 @@ pub struct StoryAnswer {
 pub struct AbsenceAnswer {
     /// Why, in a word.
     pub reason: AbsenceReason,
-    /// Why, in a sentence.
+    /// Why, in a sentence that names the slot.
     pub sentence: String,
+    /// Why, in a sentence that stands beside the slot: `No slot: 2026-12-25 is excluded by …`.
+    pub headline: String,
     /// The slot of the schedule before that instant.
     pub previous: Option<Timestamp>,
     /// The slot of the schedule after it.

@@ -7,7 +7,10 @@ use interlock_core::{
 use interlock_store::record::PipelineRecord;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::model::story::{AbsenceAnswer, AbsenceReason};
+use crate::{
+    model::story::{AbsenceAnswer, AbsenceReason},
+    words::absence_headline,
+};
 
 /// What is known of a schedule that has no slot recorded at an instant.
 #[derive(Debug)]
@@ -37,8 +40,9 @@ pub fn absence(input: &AbsenceInput<'_>) -> AbsenceAnswer {
     let (reason, why) = why(input);
     let sentence =
         format!("{}/{} has no slot recorded at {at}: {why}.", declared.name, schedule.id());
+    let headline = absence_headline(reason, &why);
     let (previous, next) = (schedule.previous(at), schedule.after(at));
-    AbsenceAnswer { reason, sentence, previous, next }
+    AbsenceAnswer { reason, sentence, headline, previous, next }
 }
 
 /// What is not there and old may have been there.

@@ -51,7 +51,7 @@ pub(crate) fn slot_instant(row: &LedgerRow) -> Timestamp {
 }
 
 /// Whether slots of it are owed or awaited: neither a stop nor what a person asked for.
-fn is_scheduled(schedule: &ScheduleId) -> bool {
+pub(crate) fn is_scheduled(schedule: &ScheduleId) -> bool {
     !schedule.is_control() && schedule.as_str() != "manual"
 }
 

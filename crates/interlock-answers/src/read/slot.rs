@@ -27,6 +27,7 @@ use crate::{
             SpanAnswer,
         },
     },
+    words::{ShownTimes, SlotFacts, headline, short_reason, span_headline},
 };
 
 /// The word for slots that have not ended.
@@ -119,7 +120,7 @@ impl Reader<'_> {
                 },
             };
             let found = match row.entry {
-                LedgerEntry::Span(span) => slot_of_span(&key, date, &span),
+                LedgerEntry::Span(span) => slot_of_span(&key, date, &span, self.now),
                 LedgerEntry::Slot(_) => match self.ledger_answers(vec![row]).await?.pop() {
                     Some(LedgerAnswer::Slot(slot)) => slot,
                     Some(LedgerAnswer::Span(_)) | None => continue,
@@ -167,7 +168,7 @@ impl Reader<'_> {
         let mut runs = self.runs_of_slots(&rows).await?;
         let answer = |row: LedgerRow| {
             let runs = runs.remove(&slot_key(&row)).unwrap_or_default();
-            ledger_answer(&row, &runs)
+            ledger_answer(&row, &runs, self.now)
         };
         Ok(rows.into_iter().map(answer).collect())
     }
@@ -209,16 +210,22 @@ pub fn slot_key(row: &LedgerRow) -> SlotKey {
 }
 
 /// What a row of the ledger says; with the runs of its slot, in the order in which they were made.
-pub fn ledger_answer(row: &LedgerRow, runs: &[RunRow]) -> LedgerAnswer {
+pub fn ledger_answer(row: &LedgerRow, runs: &[RunRow], now: Timestamp) -> LedgerAnswer {
     let key = slot_key(row);
     match &row.entry {
-        LedgerEntry::Slot(slot) => LedgerAnswer::Slot(slot_answer(&key, slot, runs)),
-        LedgerEntry::Span(span) => LedgerAnswer::Span(span_answer(&key, span)),
+        LedgerEntry::Slot(slot) => LedgerAnswer::Slot(slot_answer(&key, slot, runs, now)),
+        LedgerEntry::Span(span) => LedgerAnswer::Span(span_answer(&key, span, now)),
     }
 }
 
-/// A slot with a row of its own.
-pub fn slot_answer(key: &SlotKey, slot: &SlotRecord, runs: &[RunRow]) -> SlotAnswer {
+/// A slot with a row of its own, as it is now.
+pub fn slot_answer(
+    key: &SlotKey,
+    slot: &SlotRecord,
+    runs: &[RunRow],
+    now: Timestamp,
+) -> SlotAnswer {
+    let (facts, times) = (SlotFacts::from_rows(key, slot, runs), ShownTimes::utc(now));
     SlotAnswer {
         pipeline: key.pipeline.to_string(),
         schedule: key.schedule.to_string(),
@@ -238,15 +245,25 @@ pub fn slot_answer(key: &SlotKey, slot: &SlotRecord, runs: &[RunRow]) -> SlotAns
         retry_at: slot.retry_at,
         version: slot.version.clone(),
         sla: slot.sla.as_deref().map(sla),
+        headline: headline(&facts, &times),
+        short_reason: short_reason(&facts, &times),
+        blocking: facts.blocking.iter().map(|&it| it.to_owned()).collect(),
+        waits_until: facts.waits_until,
+        message: facts.message.map(str::to_owned),
         runs: runs.iter().map(slot_run).collect(),
     }
 }
 
 /// One slot of a span.
-pub(super) fn slot_of_span(key: &SlotKey, date: Option<Date>, span: &SpanRecord) -> SlotAnswer {
+pub(super) fn slot_of_span(
+    key: &SlotKey,
+    date: Option<Date>,
+    span: &SpanRecord,
+    now: Timestamp,
+) -> SlotAnswer {
     let SpanAnswer { pipeline, schedule, state, disposition, reason, status, version, .. } =
-        span_answer(key, span);
-    SlotAnswer {
+        span_answer(key, span, now);
+    let mut slot = SlotAnswer {
         pipeline,
         schedule,
         slot: key.to_string(),
@@ -265,13 +282,21 @@ pub(super) fn slot_of_span(key: &SlotKey, date: Option<Date>, span: &SpanRecord)
         retry_at: None,
         version,
         sla: None,
+        headline: String::new(),
+        short_reason: String::new(),
+        blocking: vec![],
+        waits_until: None,
+        message: None,
         runs: vec![],
-    }
+    };
+    let (facts, times) = (SlotFacts::from_answer(&slot), ShownTimes::utc(now));
+    (slot.headline, slot.short_reason) = (headline(&facts, &times), short_reason(&facts, &times));
+    slot
 }
 
-pub(super) fn span_answer(key: &SlotKey, span: &SpanRecord) -> SpanAnswer {
+pub(super) fn span_answer(key: &SlotKey, span: &SpanRecord, now: Timestamp) -> SpanAnswer {
     const CLOSED: &str = "closed";
-    SpanAnswer {
+    let mut answer = SpanAnswer {
         pipeline: key.pipeline.to_string(),
         schedule: key.schedule.to_string(),
         first: key.nominal,
@@ -283,7 +308,10 @@ pub(super) fn span_answer(key: &SlotKey, span: &SpanRecord) -> SpanAnswer {
         status: wire_status(CLOSED, Some(&span.disposition)),
         version: span.version.clone(),
         recorded_at: span.recorded_at,
-    }
+        headline: String::new(),
+    };
+    answer.headline = span_headline(&answer, &ShownTimes::utc(now));
+    answer
 }
 
 fn marks(marks: &MarksRecord) -> MarksAnswer {

@@ -50,6 +50,7 @@ struct ExpandedRows {
     found: Vec<ExpandedRow>,
     times: Range<Timestamp>,
     limit: usize,
+    now: Timestamp,
 }
 
 impl Reader<'_> {
@@ -73,7 +74,7 @@ impl Reader<'_> {
         let scanned = page.items.len() as u64;
         // Of what stands at the last instant some may be missing.
         let end = page.items.last().filter(|_| page.more).map_or(until, |last| last.nominal);
-        let mut rows = ExpandedRows { found: vec![], times: from..end, limit };
+        let mut rows = ExpandedRows { found: vec![], times: from..end, limit, now: self.now };
         let own: BTreeSet<SlotKey> = page
             .items
             .iter()
@@ -205,7 +206,7 @@ impl ExpandedRows {
                 continue;
             }
             let date = schedule.occurrence(nominal).date;
-            let slot = slot_of_span(&key, Some(date), span);
+            let slot = slot_of_span(&key, Some(date), span, self.now);
             let SlotKey { pipeline, schedule, nominal } = key;
             let place = LedgerPlace { nominal, pipeline, schedule, is_span: false };
             self.found.push(ExpandedRow { place, entry: ExpandedEntry::OfSpan(slot.into()) });

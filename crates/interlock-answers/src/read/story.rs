@@ -20,9 +20,11 @@ use super::{
 use crate::{
     AnswerError, LIMIT_MAX, Reader,
     model::{
+        incident::IncidentDetailAnswer,
         slot::{SlotAnswer, SlotPath, SpanAnswer},
         story::{AbsenceAnswer, AbsenceReason, StoryAnswer},
     },
+    words::{ShownTimes, SlotFacts, absence_headline, full_reason, headline},
 };
 
 /// How many pages of events are looked through for those of one slot.
@@ -122,9 +124,8 @@ impl Reader<'_> {
     async fn told(&self, rows: StoryRows) -> Result<StoryAnswer, AnswerError> {
         let keys = opened_incidents(&rows);
         let pipeline = rows.key.pipeline.clone();
-        let mut story = story_answer(rows);
-        story.incidents = self.incidents_under(&pipeline, &keys).await?;
-        Ok(story)
+        let incidents = self.incidents_under(&pipeline, &keys).await?;
+        Ok(story_answer(rows, incidents, self.now))
     }
 
     /// The events about a slot, from before its first opening on.
@@ -232,7 +233,8 @@ impl UnrecordedInstant<'_> {
             None => String::new(),
         };
         let sentence = format!("{why}{perhaps}");
-        let absence = AbsenceAnswer { reason, sentence, previous: None, next: None };
+        let headline = absence_headline(reason, &sentence);
+        let absence = AbsenceAnswer { reason, sentence, headline, previous: None, next: None };
         absent_story(self.asked, schedule.as_ref(), absence)
     }
 }
@@ -247,6 +249,8 @@ fn absent_story(
         pipeline: asked.pipeline.to_string(),
         schedule: schedule.map(ToString::to_string),
         utc: asked.at,
+        headline: absence.headline.clone(),
+        full_reason: absence.headline.clone(),
         slot: None,
         span: None,
         absence: Some(absence),
@@ -257,26 +261,38 @@ fn absent_story(
     }
 }
 
-/// The story that rows of the ledger tell.
-pub fn story_answer(rows: StoryRows) -> StoryAnswer {
+/// The story that rows of the ledger tell, as it is now; with the incidents of the slot.
+pub fn story_answer(
+    rows: StoryRows,
+    incidents: Vec<IncidentDetailAnswer>,
+    now: Timestamp,
+) -> StoryAnswer {
     let StoryRows { key, row, date, runs, events } = rows;
     let (slot, span): (SlotAnswer, Option<SpanAnswer>) = match &row.entry {
-        LedgerEntry::Slot(slot) => (slot_answer(&key, slot, &runs), None),
+        LedgerEntry::Slot(slot) => (slot_answer(&key, slot, &runs, now), None),
         LedgerEntry::Span(span) => {
             let first = SlotKey { nominal: row.nominal, ..key.clone() };
-            (slot_of_span(&key, date, span), Some(span_answer(&first, span)))
+            (slot_of_span(&key, date, span, now), Some(span_answer(&first, span, now)))
         }
     };
-    StoryAnswer {
+    let mut story = StoryAnswer {
         pipeline: slot.pipeline.clone(),
         schedule: Some(slot.schedule.clone()),
         utc: key.nominal,
+        headline: String::new(),
+        full_reason: String::new(),
         slot: Some(slot),
         span,
         absence: None,
         runs: runs.into_iter().map(run_answer).collect(),
         events: events.found.into_iter().map(event_answer).collect(),
         events_looked_at_until: events.looked_at_until,
-        incidents: vec![],
+        incidents,
+    };
+    let times = ShownTimes::utc(now);
+    if let Some(facts) = SlotFacts::from_story(&story) {
+        story.headline = headline(&facts, &times);
     }
+    story.full_reason = full_reason(&story, &times);
+    story
 }

@@ -17,6 +17,20 @@ use crate::{
     sensor::{self, Sensor, Sensors, SlotPeriod},
 };
 
+const UNREPORTED: [&str; 2] = ["sensor `", "` has not been reported"];
+
+/// Says that a sensor has not been reported.
+fn unreported(key: &str) -> String {
+    let [before, after] = UNREPORTED;
+    [before, key, after].concat()
+}
+
+/// The sensor that has not been reported, if that is what a reason says: what is kept with a slot is the sentence alone.
+pub fn unreported_sensor(reason: &str) -> Option<&str> {
+    let [before, after] = UNREPORTED;
+    reason.strip_prefix(before)?.strip_suffix(after)
+}
+
 /// An answer without its question.
 struct Answer {
     outcome: Outcome,
@@ -66,7 +80,7 @@ impl SensorRule {
     /// Answers whether this rule holds for a slot of a period.
     pub fn judge(&self, sensors: &Sensors, period: Option<SlotPeriod>, now: Timestamp) -> Verdict {
         let Some((key, sensor)) = sensor::find(sensors, &self.key, period) else {
-            let reason = format!("sensor `{}` has not been reported", self.key);
+            let reason = unreported(&self.key);
             return Answer::new(Outcome::NotReady, reason).to(&self.key, self.asked(&self.key));
         };
         self.answer(key, sensor, now).to(&self.key, self.asked(key))

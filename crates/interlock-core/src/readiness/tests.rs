@@ -82,6 +82,8 @@ fn check(value: Value, rule: SensorRule, expected: &str) {
     let world = World::default().sensor("orders", value);
     let verdict = world.evaluate(&readiness(Rule::All, vec![Condition::Sensor(rule)]));
     assert_eq!(verdict.parts[0].to_string(), expected);
+    assert_eq!(unreported_sensor(&verdict.parts[0].reason), Some("orders"));
+    assert_eq!(unreported_sensor("sensor `orders` is late"), None);
     assert_eq!(verdict.outcome, verdict.parts[0].outcome, "all of one is that one");
 }
 

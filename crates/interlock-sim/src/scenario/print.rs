@@ -105,7 +105,7 @@ impl House {
         let mut rows = Vec::new();
         for row in read(block_on(self.store.ledger(&query)))?.items {
             let runs = self.runs_of(&slot_key(&row))?;
-            rows.push(table::ledger_row(&ledger_answer(&row, &runs)));
+            rows.push(table::ledger_row(&ledger_answer(&row, &runs, self.now())));
         }
         if rows.is_empty() {
             return Ok(vec!["no slots are recorded in this time".to_owned()]);
@@ -214,7 +214,8 @@ impl House {
             let found = events.into_iter().filter(|event| about.is_told_by(event)).collect();
             let events = SlotEvents { found, looked_at_until: None };
             let (runs, schedule) = (self.runs_of(&key)?, row.schedule.clone());
-            let story = story_answer(StoryRows { key, row, date: None, runs, events });
+            let story = StoryRows { key, row, date: None, runs, events };
+            let story = story_answer(story, vec![], self.now());
             told.insert(schedule, story_lines(&story));
         }
         if told.is_empty() {

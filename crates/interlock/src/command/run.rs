@@ -297,7 +297,8 @@ impl Following<'_> {
         }
         let ledger = &self.inbox.ledger;
         let runs = ledger.runs_of(&slot.pipeline, &slot.schedule, slot.nominal)?;
-        let ended = to_value(slot_answer(slot, &record, &runs)).unwrap_or_default();
+        let ended = slot_answer(slot, &record, &runs, clock::now());
+        let ended = to_value(ended).unwrap_or_default();
         self.print_json(ended, output)?;
         Ok(code)
     }

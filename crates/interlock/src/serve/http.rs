@@ -15,7 +15,7 @@ use std::{
 };
 
 use interlock_api::{
-    Doorkeeper, Hearing, Limits, Post, Running, Surface,
+    Doorkeeper, Hearing, InterfaceDeps, Limits, MakePages, Post, Running, SessionKey, Surface,
     access::stored_tokens,
     address::{self, BindError, Exposure},
     tls::{Fingerprint, ListenerCertificate, TlsFiles},
@@ -34,6 +34,8 @@ use crate::{
 
 /// The file in the state folder that says where the interface is.
 pub(crate) const FILE: &str = "http.json";
+/// The file in the state folder by which sessions of browsers outlive a restart.
+const SESSION_KEY: &str = "session.key";
 /// How long a request may take: an owner that has much to do is waited for ten seconds, and then there is an answer all the same.
 const ANSWER_IN: Duration = Duration::from_secs(15);
 /// How long a client may read nothing of its answer.
@@ -92,7 +94,11 @@ impl Interface {
             );
         }
         let is_there = matches!(post, Post::Taken(_));
-        let running = interlock_api::start(post, Arc::clone(surface), door, limits, hearing);
+        door.allow_sessions(session_key(&folder.join(SESSION_KEY))?);
+        let surface = Arc::clone(surface);
+        let pages = pages();
+        let deps = InterfaceDeps { post, surface, door, limits, hearing, pages };
+        let running = interlock_api::start(deps);
         let running = running.map_err(failed)?;
         if is_there {
             let written = told.listens_at(running.address);
@@ -116,6 +122,35 @@ impl Interface {
         // Whoever finds the file asks the process that it names; nobody needs one that is gone.
         let _already_gone = fs::remove_file(&self.file);
         self.running.stop();
+    }
+}
+
+/// The pages for people.
+#[cfg(feature = "ui")]
+fn pages() -> Option<MakePages> {
+    Some(Box::new(|api| interlock_ui::pages(api, clock::now)))
+}
+
+#[cfg(not(feature = "ui"))]
+fn pages() -> Option<MakePages> {
+    None
+}
+
+/// What vouches for the sessions of browsers. It stays on this host: a ledger that gets lost opens nothing.
+fn session_key(file: &Path) -> Result<SessionKey, Failure> {
+    let drawn = SessionKey::draw().ok_or_else(|| {
+        Failure::failed("the system has no random numbers for a session key", "Start it again.")
+    })?;
+    // The first of several processes that start at once writes it.
+    let written = private_files::create_whole(file, &format!("{}\n", drawn.to_text()));
+    written.map_err(|error| Failure::file("write", file, &error))?;
+    let text = fs::read_to_string(file).map_err(|error| Failure::file("read", file, &error))?;
+    // One that is damaged costs people a login, no more.
+    match SessionKey::parse(&text) {
+        Some(kept) => Ok(kept),
+        None => private_files::replace(file, &format!("{}\n", drawn.to_text()))
+            .map(|()| drawn)
+            .map_err(|error| Failure::file("write", file, &error)),
     }
 }
 

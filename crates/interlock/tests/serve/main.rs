@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `api` | questions and requests over HTTP, against what the commands print |
 //! | `archive` | an archiver that is killed again and again, from a file and from a Redis; one beside the engine |
+//! | `browser` | the pages in a real browser: a gap filled, a server that goes, tokens, accessibility |
 //! | `kills` | 200 random `kill -9` of daemon, runner or both under load |
 //! | `points` | `kill -9` at every system call around one trigger, one by one |
 //! | `backfills` | a daemon killed in the middle of a backfill, and a cancel while nobody serves |
@@ -48,6 +49,8 @@ mod api;
 mod archive;
 mod backfills;
 mod bad_input;
+#[cfg(feature = "ui")]
+mod browser;
 mod checker;
 mod container;
 mod deaf;
