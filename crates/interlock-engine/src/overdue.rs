@@ -51,7 +51,10 @@ impl Engine {
             }
         }
         if !learned.is_empty() {
-            tracing::debug!(pipelines = learned.len(), "the watchdog closed slots of theirs");
+            tracing::debug!(
+                pipelines = learned.len(),
+                "the watchdog closed slots of these pipelines"
+            );
             self.reload_incidents_of(&learned).await?;
         }
         self.reload_all(&unclear).await
