@@ -67,7 +67,7 @@ impl ExpectedPlan {
         if self.0.as_ref().is_none_or(is_it) {
             return Ok(());
         }
-        let message = "the plan is another by now";
+        let message = "the plan has changed";
         let hint = "Look at `plan`; send `etag` as `If-Match` to have that one carried out.";
         let error = ApiError::new(ErrorCode::PlanChanged, message, hint);
         Err(error.with("plan", json!(plan)).with("etag", etag))
