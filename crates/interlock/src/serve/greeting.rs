@@ -67,7 +67,7 @@ impl Greeting {
                 writeln!(out, "  http      http://{address} (/healthz, /readyz, /metrics)")?;
             }
             Reach::Shut(because) => {
-                writeln!(out, "  http      none yet: {because}; nobody can report over HTTP")?;
+                writeln!(out, "  http      none yet: {because}; jobs cannot report over HTTP")?;
             }
             Reach::Unwanted => writeln!(out, "  http      none")?,
         }
